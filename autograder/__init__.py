@@ -1,0 +1,1 @@
+"""A judge for notebooks that stands outside the process it judges."""

@@ -1,0 +1,1 @@
+"""Messages, collectives, and data-parallel training."""

@@ -1,0 +1,1 @@
+"""Tensors, reverse-mode autodiff, and dataflow graphs."""

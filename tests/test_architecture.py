@@ -1,0 +1,140 @@
+"""Imports point down only: the allowed edges as a table, read off the sources' own syntax trees."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+OURS = ("minitorch", "ddp_lab", "autograder", "labs")
+
+# package -> the packages of ours that it must never import
+FORBIDDEN_PACKAGES = {
+    "minitorch": {"ddp_lab", "autograder", "labs"},
+    "ddp_lab": {"minitorch", "autograder", "labs"},
+    "autograder": {"minitorch", "ddp_lab", "labs"},
+}
+
+# prefix of a module -> prefixes of modules that it must never import
+FORBIDDEN_MODULES = {
+    "minitorch.errors": {"minitorch"},
+    "minitorch.shapes": {"minitorch.op", "minitorch.ops", "minitorch.tensor", "minitorch.graph"},
+    "minitorch.op": {"minitorch.tensor", "minitorch.graph", "minitorch.nn", "minitorch.autodiff"},
+    "minitorch.ops": {"minitorch.tensor", "minitorch.graph", "minitorch.nn", "minitorch.autodiff"},
+    "minitorch.autodiff": {"minitorch.tensor", "minitorch.graph", "minitorch.nn"},
+    "minitorch.graph": {"minitorch.tensor", "minitorch.nn", "minitorch.optim", "minitorch.data"},
+    "minitorch.optim": {"minitorch.nn", "minitorch.graph", "minitorch.data"},
+    "ddp_lab.errors": {"ddp_lab"},
+    "ddp_lab.transport": {"ddp_lab.communicator", "ddp_lab.collectives", "ddp_lab.data_parallel"},
+    "ddp_lab.collectives": {"ddp_lab.data_parallel", "ddp_lab.launch", "ddp_lab.torch_backend"},
+    "ddp_lab.communicator": {"ddp_lab.data_parallel", "ddp_lab.launch", "ddp_lab.torch_backend"},
+    "autograder.errors": {"autograder"},
+    "autograder.records": {"autograder.grade", "autograder.sandbox", "autograder.service"},
+    "autograder.sandbox": {"autograder.grade", "autograder.service", "autograder.cli"},
+    "autograder.grade": {"autograder.service", "autograder.cli"},
+}
+
+# third-party modules that may only be imported inside a function, and by which files at the top
+LAZY = {
+    "minitorch": {"torch", "cupy", "numba", "triton", "sklearn", "safetensors", "IPython"},
+    "ddp_lab": {"cloudpickle", "IPython", "anywidget", "traitlets"},
+    "autograder": {"nbformat", "jupytext", "sqlalchemy", "fastapi", "jinja2", "rich", "numpy"},
+}
+
+
+def sources(package: str) -> Iterator[Path]:
+    return (ROOT / package).rglob("*.py")
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imports(tree: ast.AST, module: str, is_package: bool) -> Iterator[str]:
+    """Yield every module that `tree` imports, relative ones resolved, `from p import m` as p.m."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                up = module.split(".")
+                up = up[: len(up) - node.level + is_package]
+                base = ".".join([*up, base] if base else up)
+            yield base
+            yield from (f"{base}.{alias.name}" for alias in node.names)
+
+
+def within(name: str, prefix: str) -> bool:
+    return name == prefix or name.startswith(prefix + ".")
+
+
+def crossings(text: str, module: str, is_package: bool = False) -> list[str]:
+    """Return the forbidden imports of a module with this source."""
+    package = module.split(".")[0]
+    forbidden = set(FORBIDDEN_PACKAGES.get(package, ()))
+    for prefix, banned in FORBIDDEN_MODULES.items():
+        if within(module, prefix):
+            forbidden |= banned
+    found = imports(ast.parse(text), module, is_package)
+    return sorted({n for n in found if any(within(n, f) for f in forbidden) and n != module})
+
+
+@pytest.mark.parametrize("package", FORBIDDEN_PACKAGES)
+def test_imports_point_down(package: str) -> None:
+    wrong = {
+        str(path.relative_to(ROOT)): bad
+        for path in sources(package)
+        if (bad := crossings(path.read_text(), module_name(path), path.name == "__init__.py"))
+    }
+    assert not wrong
+
+
+@pytest.mark.parametrize(
+    ("text", "module"),
+    [
+        ("import ddp_lab", "minitorch.nn.linear"),
+        ("from ..tensor import Tensor", "minitorch.ops.linalg"),
+        ("def f():\n    from minitorch import tensor", "minitorch.op"),
+        ("import autograder.grade", "autograder.sandbox.host"),
+    ],
+)
+def test_a_forbidden_import_is_found(text: str, module: str) -> None:
+    assert crossings(text, module)
+
+
+def top_level_imports(text: str) -> set[str]:
+    tree = ast.parse(text)
+    found = set()
+    for node in tree.body:
+        if isinstance(node, ast.Import):
+            found |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            found.add((node.module or "").split(".")[0])
+    return found
+
+
+@pytest.mark.parametrize("package", LAZY)
+def test_importing_a_package_loads_nothing_heavy(package: str) -> None:
+    """What `import package` pulls in at the top, followed through our own modules."""
+    loaded: dict[str, set[str]] = {}
+    waiting = [package]
+    while waiting:
+        module = waiting.pop()
+        path = ROOT / module.replace(".", "/")
+        file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+        if module in loaded or not file.exists():
+            continue
+        text = file.read_text()
+        loaded[module] = top_level_imports(text) & LAZY[package]
+        body = ast.Module([n for n in ast.parse(text).body if isinstance(n, ast.stmt)], [])
+        top = ast.Module(
+            [n for n in body.body if isinstance(n, ast.Import | ast.ImportFrom)], type_ignores=[]
+        )
+        waiting += [
+            n for n in imports(top, module, file.name == "__init__.py") if n.startswith(package)
+        ]
+    heavy = {module: names for module, names in loaded.items() if names}
+    assert not heavy
