@@ -1,0 +1,43 @@
+# Everything a learner, a member of staff or a developer types. Each target sets up what it needs.
+SHELL := bash
+PYTHON ?= python3
+export PYTHON
+BIN := .venv/bin
+
+.PHONY: help start test check fix bench labs demos test-gpu bench-gpu setup clean
+
+help: ## show this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+setup:
+	@scripts/setup.sh
+
+start: setup ## JupyterLab on the labs and the course server, until Ctrl-C
+	@exec $(BIN)/autograder start
+
+test: setup ## every test
+	@$(BIN)/python -m pytest
+
+check: setup ## style, types, allowed imports, stale notebooks
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/python -m pytest -q tests/test_architecture.py
+	@$(BIN)/autograder release --check labs
+
+fix: setup ## apply the style and make the notebooks anew
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+	@$(BIN)/autograder release --in-place labs
+
+bench: setup ## the tables of ratios
+	@for script in bench/*.py; do echo; echo "== $$script"; $(BIN)/python $$script || exit 1; done
+
+demos: setup ## lecture demos, in a browser
+	@exec $(BIN)/voila --no-browser --Voila.ip=127.0.0.1 labs/demos
+
+test-gpu: setup ## the tests that need a CUDA device
+	@$(BIN)/python -m pytest -m gpu
+
+clean: ## remove what setup and the builds made; labs in progress (work/) stay
+	@rm -rf .venv build dist *.egg-info docs/_build .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,74 @@
+#!/usr/bin/env bash
+# Set up everything the course needs, on a bare Debian or Ubuntu: system packages by apt when
+# root (or sudo without a password) is at hand, the rest in .venv. A second run takes a moment.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+as_root() {
+    if [ "$(id -u)" = 0 ]; then "$@"; else sudo -n "$@"; fi
+}
+
+can_be_root() {
+    [ "$(id -u)" = 0 ] || { command -v sudo >/dev/null && sudo -n true 2>/dev/null; }
+}
+
+# package, the file that shows it is there, what does not work without it
+needs=(
+    "bubblewrap|bwrap|submissions cannot be graded in a sandbox"
+    "chromium|chromium|the browser tests cannot run"
+)
+
+python=${PYTHON:-python3}
+command -v "$python" >/dev/null || python=
+missing=()
+if [ -z "$python" ]; then
+    missing+=(python3 python3-venv)
+elif ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then
+    missing+=(python3-venv)
+fi
+for need in "${needs[@]}"; do
+    IFS='|' read -r package command _ <<<"$need"
+    command -v "$command" >/dev/null || missing+=("$package")
+done
+
+if [ ${#missing[@]} -gt 0 ]; then
+    if command -v apt-get >/dev/null && can_be_root; then
+        case " ${missing[*]} " in *" chromium "*) missing+=(fonts-dejavu-core) ;; esac
+        echo "setup: installing ${missing[*]}"
+        log=$(mktemp)
+        # a list that cannot be renewed is no reason to stop: the old one may do
+        as_root apt-get update >"$log" 2>&1 || true
+        if ! as_root env DEBIAN_FRONTEND=noninteractive \
+            apt-get install -y --no-install-recommends "${missing[@]}" >>"$log" 2>&1; then
+            tail -n 5 "$log" >&2
+        fi
+        rm -f "$log"
+    fi
+    for need in "${needs[@]}"; do
+        IFS='|' read -r package command without <<<"$need"
+        command -v "$command" >/dev/null ||
+            echo "setup: $package is missing: without it $without. Next: sudo apt-get install $package" >&2
+    done
+fi
+
+python=${PYTHON:-python3}
+if ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+    echo "setup: Python 3.11 or newer is needed, got $("$python" --version 2>&1 || echo none). Next: install it, then make PYTHON=python3.11 start" >&2
+    exit 1
+fi
+
+# The stamp holds what the environment was made from; nothing is done while that is unchanged.
+stamp=.venv/made-from
+made_from="$("$python" -VV; pwd; cat pyproject.toml)"
+if [ ! -x .venv/bin/python ] || [ "$(cat "$stamp" 2>/dev/null)" != "$made_from" ]; then
+    echo "setup: making .venv (a few minutes the first time)"
+    [ -x .venv/bin/python ] && .venv/bin/python -c '' 2>/dev/null || {
+        rm -rf .venv
+        "$python" -m venv .venv || {
+            echo "setup: python3-venv is missing, and nothing works without it. Next: sudo apt-get install python3-venv" >&2
+            exit 1
+        }
+    }
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[all]'
+    printf '%s\n' "$made_from" >"$stamp"
+fi

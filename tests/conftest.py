@@ -1,0 +1,53 @@
+"""What all tests share: tests whose tools are missing say so, and CI refuses them."""
+
+import os
+import shutil
+
+import pytest
+
+NEEDS = {
+    "sandbox": ("bwrap", "bubblewrap is not installed: sudo apt-get install bubblewrap"),
+    "browser": ("chromium", "Chromium is not installed: sudo apt-get install chromium"),
+}
+
+# The one reason for which CI lets a test be skipped: it has no accelerator.
+NO_GPU = "no CUDA device"
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        for mark, (command, reason) in NEEDS.items():
+            if item.get_closest_marker(mark) and not shutil.which(command):
+                item.add_marker(pytest.mark.skip(reason=reason))
+        if item.get_closest_marker("gpu") and not cuda_is_present():
+            item.add_marker(pytest.mark.skip(reason=NO_GPU))
+
+
+def cuda_is_present() -> bool:
+    import torch
+
+    return torch.cuda.is_available()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if refused := refused_skips(terminalreporter):
+        terminalreporter.write_line("")
+        terminalreporter.write_line("REFUSE_SKIPS is set, and these were skipped:", red=True)
+        for reason in sorted(refused):
+            terminalreporter.write_line(f"  {reason}", red=True)
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if exitstatus == 0 and reporter and refused_skips(reporter):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def refused_skips(reporter: pytest.TerminalReporter) -> set[str]:
+    """Return the reasons of skips that CI does not accept."""
+    if not os.environ.get("REFUSE_SKIPS"):
+        return set()
+    reasons = {str(report.longrepr[2]) for report in reporter.stats.get("skipped", [])}
+    return {reason for reason in reasons if NO_GPU not in reason}
