@@ -1,0 +1,190 @@
+"""What a lab's `checks.py` imports: `Lab`, `check`, `close`, `Feedback`; and how checks are run.
+
+A check is a function of a `Student` and a random generator. It returns when the answer is right
+and raises `Feedback` when it is wrong; anything else that it raises itself is a broken check.
+"""
+
+import ast
+import traceback
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from autograder.comparing import close
+from autograder.errors import (
+    CheckBroken,
+    Feedback,
+    LabError,
+    LimitReached,
+    NotAttempted,
+    StudentError,
+)
+from autograder.printable import printable
+from autograder.records import MIB, CheckResult, Limits, Outcome
+from autograder.student import COMMUNICATOR, Student
+
+__all__ = ["Check", "Checks", "Feedback", "Lab", "check", "close", "load_checks", "run_check"]
+
+CheckFunction = Callable[[Student, Any], object]
+
+
+@dataclass(frozen=True)
+class Lab:
+    """Settings of the judge for a whole lab: `LAB = Lab(wall_s=120)` in its `checks.py`.
+
+    `preload` names modules that the learner's process should have loaded before its clock starts.
+    """
+
+    wall_s: float = Limits.wall_s
+    call_s: float = Limits.call_s
+    memory_mib: int = Limits.memory_bytes // MIB
+    processes: int = Limits.processes
+    communicator: str = COMMUNICATOR
+    preload: tuple[str, ...] = ("numpy",)
+
+    def limits(self) -> Limits:
+        """Return these settings as the limits of a sandbox."""
+        return Limits(
+            wall_s=self.wall_s,
+            cpu_s=self.wall_s,
+            call_s=self.call_s,
+            memory_bytes=self.memory_mib * MIB,
+            processes=self.processes,
+        )
+
+
+@dataclass(frozen=True)
+class Check:
+    """One check of one question. `title` is its docstring: the property in words."""
+
+    function: CheckFunction
+    question: str
+    weight: float
+    hidden: bool
+    timeout_s: float | None
+
+    @property
+    def name(self) -> str:
+        """The name of its function."""
+        return self.function.__name__
+
+    @property
+    def title(self) -> str:
+        """The property that it checks, in words."""
+        return " ".join((self.function.__doc__ or self.name.replace("_", " ")).split())
+
+    def __call__(self, student: Student, rng: Any) -> object:
+        """Run its function."""
+        return self.function(student, rng)
+
+
+@dataclass(frozen=True)
+class Checks:
+    """What a `checks.py` holds: its checks in order, and the lab's settings."""
+
+    checks: tuple[Check, ...]
+    settings: Lab = Lab()
+
+    def of(self, question: str) -> tuple[Check, ...]:
+        """Return the checks of one question."""
+        return tuple(c for c in self.checks if c.question == question)
+
+
+def check(
+    question: str, *, weight: float = 1.0, hidden: bool = False, timeout_s: float | None = None
+) -> Callable[[CheckFunction], Check]:
+    """Return a decorator that makes a function of (student, rng) a check of `question`.
+
+    `weight` is its share of the question's points among the question's checks. A hidden check
+    runs in grading only, and is not in what learners are given. `timeout_s` is the wall time of
+    all that it asks of the learner's code together.
+    """
+    if weight < 0:
+        raise LabError(f"check of {question}: weight: got {weight}, expected 0 or more.")
+    return lambda function: Check(function, question, float(weight), hidden, timeout_s)
+
+
+def load_checks(path: Path) -> Checks:
+    """Return the checks in the file `path`, which is run for that.
+
+    Raises:
+        LabError: there is no such file, it raises, or two checks have one name.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise LabError(f"checks: cannot read {path}: {error}. Write one beside lab.py.") from error
+    space: dict[str, Any] = {"__name__": f"checks_of_{path.parent.name}", "__file__": str(path)}
+    try:
+        tree = ast.parse(text, str(path))
+        exec(compile(tree, str(path), "exec", dont_inherit=True), space)
+    except Exception as error:
+        where = traceback.format_exc(limit=-1)
+        raise LabError(f"checks: {path} does not run: {error!r}.\n{where}") from error
+    names = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
+    twice = sorted({n for n in names if names.count(n) > 1 and isinstance(space.get(n), Check)})
+    if twice:
+        raise LabError(f"checks: {path}: two checks are called {', '.join(twice)}. Rename one.")
+    settings = [value for value in space.values() if isinstance(value, Lab)]
+    found = tuple(value for value in space.values() if isinstance(value, Check))
+    return Checks(found, settings[-1] if settings else Lab())
+
+
+def generator(seed: int, name: str) -> Any:
+    """Return a NumPy generator for the check `name`, the same whatever runs before it."""
+    import numpy as np
+
+    return np.random.default_rng([seed, zlib.crc32(name.encode())])
+
+
+def run_check(check: Check, student: Student, seed: int, max_score: float = 1.0) -> CheckResult:
+    """Return what `check` finds; it raises nothing but KeyboardInterrupt and SystemExit.
+
+    A check that breaks is marked `broken` and has its full score: whether the check is at fault
+    or an answer provoked it, `autograder.grade` finds out by asking the solution.
+    """
+    found = CheckResult(
+        name=check.name,
+        question=check.question,
+        outcome=Outcome.INCORRECT,
+        score=0.0,
+        max_score=max_score,
+        hidden=check.hidden,
+        title=check.title,
+    )
+    try:
+        check.function(student, generator(seed, check.name))
+    except Feedback as error:
+        return _told(found, str(error), f"The hidden check failed. {error.hint}")
+    except NotAttempted as error:
+        return replace(found, outcome=Outcome.NOT_ATTEMPTED, output=printable(str(error)))
+    except StudentError as error:
+        short = f"Your code raised {error.type_name}."
+        return _told(found, f"Your code raised {error}", short, error.traceback)
+    except LimitReached as error:
+        return _told(found, str(error), str(error))
+    except CheckBroken as error:
+        return _broken(found, str(error))
+    except Exception:
+        return _broken(found, traceback.format_exc())
+    return replace(found, outcome=Outcome.CORRECT, score=max_score)
+
+
+def _told(found: CheckResult, open_text: str, hidden_text: str, detail: str = "") -> CheckResult:
+    output = hidden_text.strip() if found.hidden else open_text
+    detail = f"{open_text}\n{detail}".strip()
+    return replace(found, output=printable(output), detail=printable(detail))
+
+
+def _broken(found: CheckResult, detail: str) -> CheckResult:
+    output = "This check itself is broken. That is our mistake and costs you nothing."
+    return replace(
+        found,
+        outcome=Outcome.CORRECT,
+        score=found.max_score,
+        broken=True,
+        output=output,
+        detail=printable(detail),
+    )

@@ -1,0 +1,135 @@
+"""Student: the learner's namespace as a check sees it.
+
+Checks are written once against `Student`. In the notebook it is a `LocalStudent`, which calls the
+learner's functions directly; in grading it is `autograder.sandbox.host.RemoteStudent`, which
+drives a sandboxed worker by messages. Only plain data (`autograder.plain`) passes through either,
+and both raise the same errors, so a check cannot tell them apart.
+"""
+
+import inspect
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from autograder.errors import CheckBroken, LimitReached, NotAttempted, StudentError
+from autograder.records import Failure, RanksRun, Statement
+
+__all__ = [
+    "COMMUNICATOR",
+    "LimitReached",
+    "NotAttempted",
+    "Student",
+    "StudentError",
+    "WorkerStudent",
+    "rank_arguments",
+    "shipped",
+]
+
+COMMUNICATOR = "ddp_lab.communicator:Communicator"
+
+
+class Student(Protocol):
+    """What a check sees of the learner.
+
+    Every method raises `StudentError` where the learner's code raised, `NotAttempted` where it
+    raised NotImplementedError or the value is still `...`, and `LimitReached` where it ran into
+    a limit.
+    """
+
+    def call(self, name: str, /, *args: Any, **kwargs: Any) -> Any:
+        """Return what the learner's function `name` returns for these arguments.
+
+        Plain data goes in, by copy; plain data comes out. A dotted name reaches into a class or
+        an object: `call("Stack.push", ...)`.
+        """
+        ...
+
+    def value(self, name: str, /) -> Any:
+        """Return the learner's variable `name` as plain data."""
+        ...
+
+    def probe(self, function: Callable[..., Any], /, **inputs: Any) -> Any:
+        """Run `function` beside the learner's code and return what it returns.
+
+        Its source text is sent, and its globals are the learner's names, so it may use any of
+        them, but nothing of the check's own file; it imports what else it needs inside.
+        """
+        ...
+
+    def ranks(
+        self,
+        function: str | Callable[..., Any],
+        world_size: int,
+        inputs: Sequence[Any],
+        communicator: str = COMMUNICATOR,
+    ) -> RanksRun:
+        """Run `function(comm, *inputs[rank])` on each rank, the judge being the network.
+
+        `function` is the name of a learner's function, or a function whose source is sent as
+        `probe` does. An item of `inputs` that is a tuple gives the arguments; any other item is
+        the one argument. `communicator` is "module:Class", made from a transport on each rank.
+        """
+        ...
+
+    def source(self, name: str, /) -> str | None:
+        """Return the text of the statement that last defined `name`, or None."""
+        ...
+
+
+class WorkerStudent(Student, Protocol):
+    """A student that statements are loaded into: what grading drives.
+
+    After `LimitReached` the student is usable again: where its process had to be ended, the next
+    call finds a new one, with the same statements loaded but those that failed.
+    """
+
+    def load(self, statements: Sequence[Statement]) -> Sequence[Failure]:
+        """Run each statement on its own, in order, and return those that failed.
+
+        A statement that reads a name (`needs`) whose binding failed is not run, and fails too.
+        Afterwards a call of a name that such a statement binds raises `StudentError` with the
+        failure's type and message.
+        """
+        ...
+
+    def allow(self, wall_s: float) -> None:
+        """Give all calls from now on `wall_s` seconds together; a call past it is LimitReached."""
+        ...
+
+
+def shipped(function: Callable[..., Any]) -> tuple[str, str]:
+    """Return (name, text) of a function that `probe` or `ranks` sends to the learner's side.
+
+    Raises:
+        CheckBroken: it is a lambda, has decorators, closes over local names, or has no source.
+    """
+    name = getattr(function, "__name__", "<lambda>")
+    code = getattr(function, "__code__", None)
+    if code is None or not name.isidentifier():
+        raise CheckBroken(name, "probe needs a plain function written with def. Name it.")
+    if code.co_freevars:
+        names = ", ".join(code.co_freevars)
+        raise CheckBroken(name, f"probe cannot carry local names: {names}. Pass them as inputs.")
+    try:
+        text = textwrap.dedent(inspect.getsource(function))
+    except (OSError, TypeError) as error:
+        raise CheckBroken(name, "probe needs the function's source text: found none.") from error
+    if not text.startswith(("def ", "async def ")):
+        raise CheckBroken(name, "probe cannot send a decorated function. Take the decorator off.")
+    return name, text
+
+
+def rank_arguments(inputs: Sequence[Any], world_size: int) -> list[tuple[Any, ...]]:
+    """Return the positional arguments of each rank, given the `inputs` of `Student.ranks`."""
+    if len(inputs) != world_size:
+        problem = f"ranks: got {len(inputs)} inputs, expected {world_size}, one a rank."
+        raise CheckBroken("ranks", problem)
+    return [item if isinstance(item, tuple) else (item,) for item in inputs]
+
+
+def missing(name: str, failures: Mapping[str, Failure]) -> Exception:
+    """Return the error for a name that is not there: why its statement failed, or not attempted."""
+    failure = failures.get(name)
+    if failure is None:
+        return NotAttempted(f"{name} is not defined.")
+    return StudentError(failure.type_name, failure.message, failure.traceback)
