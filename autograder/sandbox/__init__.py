@@ -1,0 +1,13 @@
+"""Where a learner's code runs: a process that holds nothing worth taking, behind a wall.
+
+    inside the wall    worker   runs statements and answers requests
+                       endpoint one rank's end of the network, a ddp_lab transport
+                       zygote   a warm worker that forks one for each submission
+    on the wire        wire     frames of plain data; never pickle
+    outside            host     `Sandbox`, and the `RemoteStudent` that checks see
+                       network  the judge as the network between ranks
+                       launch   starts processes; layout, seccomp and limits say what they may do
+                       doctor   what this machine can do, and what to do about the rest
+
+The judge's side never unpickles, never evaluates and never imports what came from the inside.
+"""
