@@ -1,0 +1,194 @@
+"""What runs of a notebook: the statements that the answers need, and nothing else.
+
+From each answer the names that it uses are followed to the top-level statements that bind them or
+act on them, and these run in notebook order. Plots and training runs bind nothing that an answer
+reads, so they cost nothing. Works on text alone: nothing of the learner's is run here.
+"""
+
+import ast
+import builtins
+import re
+import symtable
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from autograder.magics import plain_python
+from autograder.records import Statement
+
+STAR = "*"  # what `from m import *` binds: nobody knows
+_BINDING = re.compile(r"^(?:async\s+)?(?:def|class)\s+(\w+)|^(\w+)\s*(?::[^=]+)?=(?!=)", re.M)
+_BUILTINS = frozenset(dir(builtins))
+_COMPREHENSIONS = frozenset({"listcomp", "setcomp", "dictcomp", "genexpr"})
+_FLAGS = ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+
+
+@dataclass(frozen=True)
+class Analysed:
+    """A statement with what it reads at any time, and the names that it acts on (`x.add(1)`)."""
+
+    statement: Statement
+    reads: frozenset[str]
+    acts_on: frozenset[str] = frozenset()
+    imports: bool = False
+    settles: bool = True  # whether, acting on a module, it is a mere setting
+
+
+def statements_of(cells: Sequence[tuple[str, str]]) -> list[Analysed]:
+    """Return the top-level statements of all code cells (kind, text), in notebook order.
+
+    A cell that is not Python even without its magics becomes one statement that fails when run
+    and binds what it seems to define.
+    """
+    found: list[Analysed] = []
+    for number, (kind, text) in enumerate(cells, 1):
+        if kind == "code" and text.strip():
+            found += _cell(plain_python(text), number)
+    return found
+
+
+def needed(statements: Sequence[Analysed], roots: Iterable[str]) -> list[Statement]:
+    """Return the statements that the names `roots` depend on, in order."""
+    binders: dict[str, list[int]] = defaultdict(list)
+    modules = {n for s in statements if s.imports for n in s.statement.binds}
+    for index, analysed in enumerate(statements):
+        for name in analysed.statement.binds:
+            binders[name].append(index)
+        for name in analysed.acts_on - set(analysed.statement.binds):
+            if name not in modules or analysed.settles:
+                binders[name].append(index)
+    wanted: set[int] = set()
+    waiting = list(roots)
+    seen: set[str] = set()
+    while waiting:
+        name = waiting.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        hits = binders.get(name) or ([] if name in _BUILTINS else binders.get(STAR, []))
+        for index in hits:
+            if index not in wanted:
+                wanted.add(index)
+                waiting += statements[index].reads
+    return [statements[index].statement for index in sorted(wanted)]
+
+
+def definitions(statements: Sequence[Analysed]) -> dict[str, str]:
+    """Return the text of the last statement that binds each name."""
+    return {name: a.statement.text for a in statements for name in a.statement.binds}
+
+
+def same_code(text: str, other: str) -> bool:
+    """Return whether two definitions have one syntax tree, docstrings aside."""
+    return text == other or ((tree := _shape(text)) is not None and tree == _shape(other))
+
+
+def free_names(text: str) -> frozenset[str]:
+    """Return the global names that a piece of code reads, at once or later."""
+    return frozenset(_all_reads(symtable.symtable(text, "<code>", "exec"))) - _BUILTINS
+
+
+def _shape(text: str) -> str | None:
+    try:
+        tree = ast.parse(text)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                node.body = node.body[ast.get_docstring(node, clean=False) is not None :]
+        return ast.dump(tree)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def _cell(text: str, number: int) -> Iterator[Analysed]:
+    try:
+        tree = compile(text, f"<cell {number}>", "exec", _FLAGS, dont_inherit=True)
+        yield from [_analysed(node, text, number) for node in tree.body]
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        binds = tuple(dict.fromkeys(a or b for a, b in _BINDING.findall(text)))
+        yield Analysed(Statement(text, binds, (), number), frozenset())
+
+
+def _analysed(node: ast.stmt, text: str, number: int) -> Analysed:
+    own, line = _own_text(node, text)
+    table = symtable.symtable(own, "<statement>", "exec")
+    star = isinstance(node, ast.ImportFrom) and node.names[0].name == STAR
+    binds = (STAR,) if star else _binds(table)
+    return Analysed(
+        Statement(own, binds, tuple(_reads_now(table)), number, line),
+        reads=frozenset(_all_reads(table)),
+        acts_on=frozenset(_acted_on(node)),
+        imports=isinstance(node, ast.Import | ast.ImportFrom),
+        settles=_settles(node),
+    )
+
+
+def _own_text(node: ast.stmt, text: str) -> tuple[str, int]:
+    """Return the statement's own lines, decorators included, and the first one's number."""
+    lines = text.split("\n")
+    start = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", []))])
+    last = lines[(node.end_lineno or start) - 1].encode()[node.end_col_offset or 0 :]
+    if node.col_offset or last.lstrip().startswith(b";"):
+        return ast.get_source_segment(text, node) or "", start
+    return "\n".join(lines[start - 1 : node.end_lineno]), start
+
+
+def _binds(table: symtable.SymbolTable) -> tuple[str, ...]:
+    symbols = table.get_symbols()
+    return tuple(s.get_name() for s in symbols if s.is_assigned() or s.is_imported())
+
+
+def _all_reads(table: symtable.SymbolTable) -> Iterator[str]:
+    """Yield the global names that the code reads, now or when its functions are called."""
+    top = table.get_type() == "module"
+    for symbol in table.get_symbols():
+        if symbol.is_referenced() and (top or symbol.is_global()):
+            yield symbol.get_name()
+    for child in table.get_children():
+        yield from _all_reads(child)
+
+
+def _reads_now(table: symtable.SymbolTable) -> Iterator[str]:
+    """Yield the global names that are read when the statement itself runs."""
+    top = table.get_type() == "module"
+    own = set(_binds(table)) if top else set()
+    for symbol in table.get_symbols():
+        name = symbol.get_name()
+        now = symbol.is_referenced() and (top or symbol.is_global())
+        if now and (name not in own or not symbol.is_namespace()) and name not in _BUILTINS:
+            yield name
+    for child in table.get_children():
+        if child.get_type() == "class" or child.get_name() in _COMPREHENSIONS:
+            yield from _reads_now(child)
+
+
+def _acted_on(node: ast.stmt) -> Iterator[str]:
+    """Yield the names that a statement changes in place: x.add(1), x[0] = 1, x.a = 1, del x[0]."""
+    targets: list[ast.expr] = []
+    if isinstance(node, ast.Expr):
+        call = node.value.value if isinstance(node.value, ast.Await) else node.value
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
+            targets = [call.func]
+    elif isinstance(node, ast.Assign | ast.Delete):
+        targets = node.targets
+    elif isinstance(node, ast.AugAssign | ast.AnnAssign):
+        targets = [node.target]
+    elif isinstance(node, ast.For | ast.While | ast.If | ast.With | ast.Try):
+        for inner in [n for n in ast.walk(node) if isinstance(n, ast.stmt) and n is not node]:
+            yield from _acted_on(inner)
+    for target in targets:
+        inside = [target] if not isinstance(target, ast.Tuple | ast.List) else target.elts
+        yield from (_root(t) for t in inside if isinstance(t, ast.Attribute | ast.Subscript))
+
+
+def _root(node: ast.expr) -> str:
+    while isinstance(node, ast.Attribute | ast.Subscript | ast.Call):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _settles(node: ast.stmt) -> bool:
+    """Return whether a statement calls nothing with the result of another call: a mere setting.
+
+    `torch.manual_seed(0)` is one; `np.savetxt(path, train())` and `plt.plot(f(x))` are not.
+    """
+    return sum(isinstance(inner, ast.Call) for inner in ast.walk(node)) <= 1
