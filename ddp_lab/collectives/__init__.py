@@ -1,0 +1,1 @@
+"""The collectives, one algorithm family a file."""

@@ -1,0 +1,124 @@
+"""The algorithms of each collective by name, the learner's among them.
+
+An algorithm is a function `fn(comm, x, ...)` that sends and receives through `comm` and returns
+its result:
+
+    all_reduce, scan        fn(comm, x, op=)         -> array like x
+    reduce                  fn(comm, x, root=, op=)  -> array like x at the root, else None
+    broadcast               fn(comm, x, root=)       -> array; x is None where it is unknown
+    gather                  fn(comm, x, root=)       -> (size, *x.shape) at the root, else None
+    scatter                 fn(comm, parts, root=)   -> array; parts is None elsewhere
+    all_gather              fn(comm, x)              -> (size, *x.shape)
+    reduce_scatter          fn(comm, x, op=)         -> x.shape[1:]
+    all_to_all              fn(comm, x)              -> array like x
+    barrier                 fn(comm)                 -> None
+
+`x` is a NumPy array that the algorithm owns: it may work in place. `op` is never `"avg"`: that is
+a sum, divided afterwards.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from ddp_lab.errors import InvalidArgument, UnknownAlgorithm
+
+Fn = TypeVar("Fn", bound=Callable[..., Any])
+
+COLLECTIVES = (
+    "all_gather",
+    "all_reduce",
+    "all_to_all",
+    "barrier",
+    "broadcast",
+    "gather",
+    "reduce",
+    "reduce_scatter",
+    "scan",
+    "scatter",
+)
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """A function with what the communicator must know of it.
+
+    `borrows`: it reads `x` without changing it and takes `out=`, the array for its result.
+    """
+
+    name: str
+    fn: Callable[..., Any]
+    borrows: bool = False
+    built_in: bool = True
+
+
+_REGISTRY: dict[str, dict[str, Algorithm]] = {collective: {} for collective in COLLECTIVES}
+
+
+def _of(collective: str) -> dict[str, Algorithm]:
+    if collective not in _REGISTRY:
+        raise InvalidArgument(
+            f"algorithms: unknown collective: got {collective!r}, expected one of "
+            f"{', '.join(COLLECTIVES)}. Choose one of these names."
+        )
+    return _REGISTRY[collective]
+
+
+def algorithms(collective: str) -> list[str]:
+    """Return the names that `algorithm=` accepts for this collective, `"auto"` first."""
+    return ["auto", *sorted(_of(collective))]
+
+
+def register_algorithm(collective: str, name: str, fn: Callable[..., Any]) -> None:
+    """Add `fn` under `name`; `launch` makes it known to the ranks. A second one replaces the first.
+
+    Raises:
+        InvalidArgument: no such collective, or the name is one of the package's own.
+    """
+    known = _of(collective)
+    if name == "auto" or (name in known and known[name].built_in):
+        raise InvalidArgument(
+            f"register_algorithm: the name is taken: got {name!r}, expected a name of your own. "
+            f"{collective} already has {', '.join(algorithms(collective))}."
+        )
+    if not callable(fn):
+        raise InvalidArgument(
+            f"register_algorithm: not a function: got {fn!r}, expected fn(comm, x, ...). "
+            "Pass the function itself."
+        )
+    known[name] = Algorithm(name, fn, built_in=False)
+
+
+def built_in(collective: str, name: str, *, borrows: bool = False) -> Callable[[Fn], Fn]:
+    """Return a decorator that registers one of the package's own algorithms."""
+
+    def register(fn: Fn) -> Fn:
+        _of(collective)[name] = Algorithm(name, fn, borrows)
+        return fn
+
+    return register
+
+
+def lookup(collective: str, name: str) -> Algorithm:
+    """Return the algorithm.
+
+    Raises:
+        UnknownAlgorithm: naming those that there are.
+    """
+    algorithm = _of(collective).get(name)
+    if algorithm is None:
+        raise UnknownAlgorithm(
+            f"{collective}: unknown algorithm: got {name!r}, expected one of "
+            f"{', '.join(algorithms(collective))}. ddp_lab.algorithms({collective!r}) lists them."
+        )
+    return algorithm
+
+
+def learners() -> list[tuple[str, str, Callable[..., Any]]]:
+    """Return what was added with `register_algorithm`, for the ranks to add as well."""
+    return [
+        (collective, algorithm.name, algorithm.fn)
+        for collective, known in _REGISTRY.items()
+        for algorithm in known.values()
+        if not algorithm.built_in
+    ]

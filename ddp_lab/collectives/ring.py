@@ -1,0 +1,107 @@
+"""The ring: each rank speaks only to its neighbours, and all links carry bytes all the time.
+
+    reduce_scatter, W = 4, chunks of rank 0 .. 3 after each step (+ = combined so far)
+
+    step 0: rank r sends chunk r-1 to r+1, which adds it to its own
+    step 1: rank r sends chunk r-2, already the sum of two
+    step 2: rank r sends chunk r-3, already the sum of three: now rank r+1 has all of its chunk
+
+Every rank sends (W-1)/W of the bytes in each half, the fewest possible, in 2(W-1) messages, the
+most of all algorithms: the ring is for large arrays on wires.
+
+Source: Patarasuk & Yuan, J. Parallel Distrib. Comput. 69(2), 2009.
+"""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ddp_lab.collectives.registry import built_in
+from ddp_lab.transport.base import NDArray
+
+if TYPE_CHECKING:
+    from ddp_lab.communicator import Communicator
+
+SEGMENT_BYTES = 256 * 1024  # half of a second-level cache: one half arrives, one is added
+
+
+def split_evenly(flat: NDArray, parts: int) -> list[NDArray]:
+    """Return `parts` views that cover `flat`, their sizes differing by at most one."""
+    n = flat.size
+    return [flat[i * n // parts : (i + 1) * n // parts] for i in range(parts)]
+
+
+def reduce_chunks(comm: "Communicator", chunks: list[NDArray], op: str) -> None:
+    """Reduce in place, so that chunk `rank` is complete on this rank; the others are spoilt."""
+    right, left = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
+    for step in range(comm.size - 1):
+        sent = comm.isend(chunks[(comm.rank - 1 - step) % comm.size], right)
+        comm.combine(chunks[(comm.rank - 2 - step) % comm.size], comm.take(left), op)
+        sent.wait()
+
+
+def gather_chunks(comm: "Communicator", chunks: list[NDArray]) -> None:
+    """Fill in all chunks, of which chunk `rank` is complete on this rank."""
+    right, left = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
+    for step in range(comm.size - 1):
+        sent = comm.isend(chunks[(comm.rank - step) % comm.size], right)
+        comm.take(left, chunks[(comm.rank - step - 1) % comm.size])
+        sent.wait()
+
+
+@built_in("all_reduce", "ring")
+def all_reduce(comm: "Communicator", x: NDArray, *, op: str) -> NDArray:
+    """Return the reduction on every rank, the same bits on each.
+
+    W-1 steps of reduce-scatter, then W-1 of all-gather; each rank sends 2(W-1)/W of the bytes,
+    whatever W is.
+    """
+    chunks = split_evenly(x.reshape(-1), comm.size)
+    reduce_chunks(comm, chunks, op)
+    gather_chunks(comm, chunks)
+    return x
+
+
+@built_in("reduce_scatter", "ring")
+def reduce_scatter(comm: "Communicator", x: NDArray, *, op: str) -> NDArray:
+    """Return row `rank` of the reduction, after W-1 steps of (W-1)/W of the bytes in all."""
+    reduce_chunks(comm, [x[i] for i in range(comm.size)], op)
+    return x[comm.rank].copy()
+
+
+@built_in("all_gather", "ring")
+def all_gather(comm: "Communicator", x: NDArray) -> NDArray:
+    """Return every rank's `x`: each rank passes on what it received last."""
+    out = np.empty((comm.size, *x.shape), x.dtype)
+    out[comm.rank] = x
+    gather_chunks(comm, [out[i] for i in range(comm.size)])
+    return out
+
+
+@built_in("all_reduce", "pipelined_ring")
+def pipelined_all_reduce(comm: "Communicator", x: NDArray, *, op: str) -> NDArray:
+    """Return the reduction as `ring` does, with each step cut into segments.
+
+    A segment is passed on as soon as it is reduced, so that a link carries one segment while the
+    rank adds the one before; for the same bytes it costs more messages.
+    """
+    chunks = split_evenly(x.reshape(-1), comm.size)
+    right, left = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
+    for piece in segments(chunks[(comm.rank - 1) % comm.size]):
+        comm.isend(piece, right)
+    for step in range(2 * comm.size - 2):
+        chunk = chunks[(comm.rank - 2 - step) % comm.size]
+        for piece in segments(chunk):
+            if step < comm.size - 1:
+                comm.combine(piece, comm.take(left), op)
+            else:
+                comm.take(left, piece)
+            if step < 2 * comm.size - 3:
+                comm.isend(piece, right)
+    return x
+
+
+def segments(chunk: NDArray) -> list[NDArray]:
+    """Return the views of at most `SEGMENT_BYTES` that cover `chunk`, at least one."""
+    count = max(1, -(-chunk.nbytes // SEGMENT_BYTES))
+    return split_evenly(chunk, count)

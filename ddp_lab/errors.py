@@ -1,0 +1,81 @@
+"""What can go wrong between ranks.
+
+    DdpLabError
+    ├── InvalidArgument (ValueError)    a call that no other rank could make right
+    ├── UnknownAlgorithm (ValueError)   no algorithm of that name for the collective
+    ├── Mismatch (ValueError)           two ranks disagree on what they do together
+    ├── RankLost (ConnectionError)      a peer is gone: it returned, raised or was killed
+    ├── RankTimeout (TimeoutError)      a peer was silent for too long
+    ├── OutOfSharedMemory (MemoryError) the transport's segment is full
+    └── RankFailed (RuntimeError)       what `launch` raises: names the first guilty rank
+
+The facts of a message are attributes too. Every error survives pickling, for it crosses processes.
+"""
+
+
+class DdpLabError(Exception):
+    """Base of all errors of this package."""
+
+
+class InvalidArgument(DdpLabError, ValueError):
+    """An argument is wrong whatever the other ranks do."""
+
+
+class UnknownAlgorithm(DdpLabError, ValueError):
+    """The collective has no algorithm of this name."""
+
+
+class Mismatch(DdpLabError, ValueError):
+    """Two ranks disagree on the operation, its order, or the shape, dtype or root of it."""
+
+    def __init__(self, message: str, ranks: tuple[int, int] = (-1, -1)) -> None:
+        super().__init__(message)
+        self.ranks = ranks
+
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
+        return type(self), (self.args[0], self.ranks)
+
+
+class _AboutRank(DdpLabError):
+    """An error about one peer, whose number it carries as `rank`."""
+
+    def __init__(self, message: str, rank: int = -1) -> None:
+        super().__init__(message)
+        self.rank = rank
+
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
+        return type(self), (self.args[0], self.rank)
+
+
+class RankLost(_AboutRank, ConnectionError):
+    """A peer that was waited for has ended."""
+
+
+class RankTimeout(_AboutRank, TimeoutError):
+    """A peer said nothing for the whole time allowed."""
+
+
+class OutOfSharedMemory(DdpLabError, MemoryError):
+    """The segment has no room for the buffer asked for."""
+
+
+class RankFailed(_AboutRank, RuntimeError):
+    """A launched rank raised, was killed or could not be started.
+
+    `rank` is the first guilty one, `traceback` its traceback as text, and `failures` maps every
+    rank that failed to one line about it.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        rank: int = -1,
+        traceback: str = "",
+        failures: dict[int, str] | None = None,
+    ) -> None:
+        super().__init__(message, rank)
+        self.traceback = traceback
+        self.failures = failures or {}
+
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
+        return type(self), (self.args[0], self.rank, self.traceback, self.failures)

@@ -1,0 +1,84 @@
+"""From what the ranks reported to one error that names the guilty rank."""
+
+import traceback
+from dataclasses import dataclass, field
+
+from ddp_lab.errors import RankFailed, RankLost, RankTimeout
+
+
+@dataclass(frozen=True)
+class Failure:
+    """One rank's end: `frames` are (file, line, function) from the outermost call inwards."""
+
+    rank: int
+    kind: str
+    message: str
+    at: float
+    secondary: bool = False
+    timeout: bool = False
+    frames: list[tuple[str, int, str]] = field(default_factory=list)
+    notes: str = ""
+
+    @property
+    def line(self) -> str:
+        """One line about it."""
+        return f"{self.kind}: {self.message}" if self.message else self.kind
+
+
+def failure_of(rank: int, error: BaseException, at: float) -> Failure:
+    """Return the record of an exception that left a rank's function."""
+    frames = traceback.extract_tb(error.__traceback__)
+    places = [(f.filename, f.lineno or 0, f.name) for f in frames]
+    cause = error.__cause__
+    return Failure(
+        rank,
+        type(error).__name__,
+        str(error),
+        at,
+        isinstance(error, RankLost),
+        isinstance(error, RankTimeout),
+        places,
+        f"caused by {type(cause).__name__}: {cause}" if cause is not None else "",
+    )
+
+
+def rank_failed(failures: list[Failure], world_size: int) -> RankFailed | RankTimeout:
+    """Return the error to raise: the first failure that is not the consequence of another."""
+    guilty = min(failures, key=lambda f: (f.secondary, f.timeout, f.at))
+    if guilty.timeout:
+        return RankTimeout(f"launch: {guilty.message}", guilty.rank)
+    text = format_frames(guilty)
+    others = sorted((f for f in failures if f is not guilty), key=lambda f: f.at)
+    also = "".join(f"\n  then rank {f.rank}: {f.line}" for f in others)
+    message = f"launch: rank {guilty.rank} of {world_size} failed: {guilty.line}\n{text}{also}"
+    return RankFailed(message.rstrip(), guilty.rank, text, {f.rank: f.line for f in failures})
+
+
+def format_frames(failure: Failure) -> str:
+    """Return the traceback, notebook cells by their number, this package's own frames left out."""
+    from ddp_lab.header import PACKAGE
+
+    outside = [f for f in failure.frames if not f[0].startswith(PACKAGE)]
+    lines = []
+    for filename, line, name in outside or failure.frames:
+        summary = traceback.FrameSummary(cell_name(filename), line, name)
+        source = traceback.FrameSummary(filename, line, name).line
+        lines.append(f'  File "{summary.filename}", line {line}, in {name}\n')
+        if source:
+            lines.append(f"    {source}\n")
+    lines.append(f"{failure.line}\n")
+    if failure.notes:
+        lines.append(f"{failure.notes}\n")
+    return "".join(lines)
+
+
+def cell_name(filename: str) -> str:
+    """Return `In[3]` for the file name that IPython gives to a cell, else the name itself."""
+    import sys
+
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    if shell is None or not hasattr(shell.compile, "format_code_name"):
+        return filename
+    found = shell.compile.format_code_name(filename)
+    return found[1] if found else filename

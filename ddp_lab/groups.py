@@ -1,0 +1,147 @@
+"""How a collective call runs in a group: its checks, its header, its order, its thread.
+
+Every call goes through `_call` (what is asked, stamped and numbered) and `_run` (now, or behind
+the asynchronous calls that are still under way, so that all ranks keep one order).
+"""
+
+from typing import Any, Self
+
+import numpy as np
+
+import ddp_lab.collectives.builtin  # noqa: F401 - registers the package's algorithms
+from ddp_lab import header as headers
+from ddp_lab.arrays import device_of, to_numpy
+from ddp_lab.calls import Call
+from ddp_lab.collectives.choose import choose
+from ddp_lab.collectives.registry import lookup
+from ddp_lab.errors import InvalidArgument
+from ddp_lab.handle import Worker
+from ddp_lab.messages import Messenger, writable
+from ddp_lab.reduction import check_operation
+from ddp_lab.transport.base import NDArray, Transport
+
+
+class Group(Messenger):
+    """The machinery beneath the collectives of `Communicator`."""
+
+    def __init__(self, transport: Transport) -> None:
+        super().__init__(transport)
+        self._contexts = [1]  # the next context that is free here, shared by all groups of a rank
+
+    def _join(self, members: tuple[int, ...], rank: int, context: int) -> None:
+        super()._join(members, rank, context)
+        self._sequence = 0
+        self._inner: Self | None = None
+        self._worker: Worker | None = None
+
+    def _inside(self, header: bytes) -> Self:
+        """Return the communicator that an algorithm gets: all it sends carries `header`."""
+        inner = self._inner
+        if inner is None:
+            inner = self._inner = self._fork(self._members, self.rank, self._context)
+            inner._channel = 2 * self._context + 1
+        inner._stamp = header
+        return inner
+
+    def _call(
+        self,
+        operation: str,
+        algorithm: str,
+        array: NDArray | None,
+        argument: str,
+        kind: str | None,
+        x: Any,
+    ) -> Call:
+        """Return the call, numbered and stamped; `array` is None where the shape is unknown."""
+        if algorithm == "auto":
+            n_bytes = 0 if array is None else array.nbytes
+            algorithm = choose(operation, n_bytes, self.size, shared=False)
+        chosen = lookup(operation, algorithm)
+        header = self._stamp
+        if not header:
+            dtype, shape = (None, None) if array is None else (array.dtype, array.shape)
+            description = headers.describe(operation, algorithm, dtype, shape, argument)
+            site = headers.call_site()
+            header = headers.stamp(
+                self._context, self._sequence, description, site, kind or "numpy"
+            )
+            self._sequence += 1
+        return Call(operation, chosen, header, kind, array, device_of(x))
+
+    def _run(
+        self, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any], async_op: bool
+    ) -> Any:
+        call.args, call.kwargs = args, kwargs
+        if kwargs.get("op") == "avg":
+            kwargs["op"] = "sum"
+            call.divisor = self.rank + 1 if call.operation == "scan" else self.size
+        if async_op or (self._worker is not None and self._worker.busy):
+            if self._worker is None:
+                self._worker = Worker(f"ddp_lab rank {self.rank}")
+            handle = self._worker.submit(lambda: self._execute(call))
+            return handle if async_op else handle.wait()
+        return self._execute(call)
+
+    def _execute(self, call: Call) -> Any:
+        inner = self._inside(call.header)
+        if self._stamp:  # part of another collective: not a call of its own on board or record
+            return call.run(inner)
+        if self._board is not None:
+            self._board.enter(self._members[self.rank], call.header)
+        recorder = self._recorder
+        if recorder is None:
+            return call.run(inner)
+        outer, began_at = recorder.op, recorder.begin(call.label())
+        try:
+            return call.run(inner)
+        finally:
+            recorder.end(call.n_bytes, began_at, outer)
+
+    def _write_to(self, call: Call, out: Any, x: Any, array: NDArray) -> None:
+        target = array if out is x else writable(out, call.operation)
+        if out is x:
+            writable(x, call.operation)
+        if target.shape != array.shape or target.dtype != array.dtype:
+            raise InvalidArgument(
+                f"{call.operation}: out= does not fit: got {target.dtype} {target.shape}, expected "
+                f"{array.dtype} {array.shape}. Pass an array of x's shape and dtype."
+            )
+        call.out, call.answer = target, out
+
+    def _operand(self, operation: str, x: Any, op: str) -> tuple[NDArray, str]:
+        array, kind = to_numpy(x, operation)
+        check_operation(operation, op, array.dtype)
+        return array, kind
+
+    def _parts(self, parts: Any) -> tuple[list[NDArray], str]:
+        if parts is None:
+            self._needs_array("scatter")
+        pairs = [to_numpy(part, "scatter") for part in parts]
+        if len(pairs) != self.size:
+            raise InvalidArgument(
+                f"scatter: one part a rank: got {len(pairs)} parts, expected {self.size}. "
+                "Pass a list with an array for each rank."
+            )
+        return [array for array, _ in pairs], pairs[0][1]
+
+    def _needs_array(self, operation: str) -> None:
+        raise InvalidArgument(
+            f"{operation}: the root has nothing to send: got None on rank {self.rank}. "
+            "Pass the array on the root; the other ranks may pass None."
+        )
+
+    def _needs_rows(self, operation: str, array: NDArray) -> None:
+        if array.ndim == 0 or array.shape[0] != self.size:
+            raise InvalidArgument(
+                f"{operation}: the first axis is one row a rank: got shape {array.shape}, "
+                f"expected ({self.size}, ...). Reshape or stack the array."
+            )
+
+    def _grid_shape(self, axes: dict[str, int]) -> tuple[int, ...]:
+        shape = tuple(axes.values())
+        if not shape or min(shape) < 1 or int(np.prod(shape)) != self.size:
+            raise InvalidArgument(
+                f"grid: the axes do not cover the ranks: got {axes}, expected sizes whose product "
+                f"is {self.size}. Change an axis or the number of ranks."
+            )
+        return shape

@@ -1,0 +1,124 @@
+"""Collectives under way: handles, and the thread that runs them in their order."""
+
+import queue
+import threading
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+from ddp_lab.errors import RankTimeout
+
+
+class Handle:
+    """The result of a collective that was started with `async_op=True`."""
+
+    def __init__(self) -> None:
+        self._done = threading.Event()
+        self._result: Any = None
+        self._error: BaseException | None = None
+        self._callbacks: list[Callable[[Handle], None]] = []
+        self._lock = threading.Lock()
+
+    def wait(self, timeout_s: float | None = None) -> Any:
+        """Return the result.
+
+        Raises:
+            RankTimeout: it is not there after `timeout_s`; waiting again is allowed.
+            Exception: whatever the collective raised.
+        """
+        if not self._done.wait(timeout_s):
+            raise RankTimeout(
+                f"wait: not complete after {timeout_s} s. Wait again, or see which rank is late."
+            )
+        if self._error is not None:
+            raise self._error
+        return self._result
+
+    def test(self) -> bool:
+        """Return whether `wait` would return at once."""
+        return self._done.is_set()
+
+    def exception(self) -> BaseException | None:
+        """Return what the collective raised, or None; waits for its end."""
+        self._done.wait()
+        return self._error
+
+    def then(self, fn: Callable[[Any], Any]) -> "Handle":
+        """Return a handle for `fn(result)`, which runs where the collective ended.
+
+        If the collective raised, `fn` is not called and the new handle raises the same.
+        """
+        after = Handle()
+
+        def run(done: Handle) -> None:
+            if done._error is not None:
+                after.finish(error=done._error)
+            else:
+                after.run(lambda: fn(done._result))
+
+        self.when_done(run)
+        return after
+
+    def when_done(self, callback: Callable[["Handle"], None]) -> None:
+        """Call `callback(self)` at the end, at once if that is past."""
+        with self._lock:
+            if not self._done.is_set():
+                self._callbacks.append(callback)
+                return
+        callback(self)
+
+    def run(self, job: Callable[[], Any]) -> None:
+        """Run the job and keep what it returns or raises."""
+        try:
+            result = job()
+        except Exception as error:
+            self.finish(error=error)
+        else:
+            self.finish(result)
+
+    def finish(self, result: Any = None, error: BaseException | None = None) -> None:
+        """Keep the outcome and call those who asked for it."""
+        with self._lock:
+            self._result, self._error = result, error
+            self._done.set()
+            callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            try:
+                callback(self)
+            except Exception:
+                traceback.print_exc()  # a callback's error must not end the thread of the others
+
+
+class Worker:
+    """One thread that runs jobs in the order of submission; it ends with the process."""
+
+    def __init__(self, name: str) -> None:
+        self._jobs: queue.SimpleQueue[tuple[Handle, Callable[[], Any]]] = queue.SimpleQueue()
+        self._unfinished = 0
+        self._lock = threading.Lock()
+        self._name = name
+        self._thread: threading.Thread | None = None
+
+    @property
+    def busy(self) -> bool:
+        """Whether a job is waiting or running, as seen by the thread that submits."""
+        return self._unfinished > 0 and threading.current_thread() is not self._thread
+
+    def submit(self, job: Callable[[], Any]) -> Handle:
+        """Queue a job."""
+        handle = Handle()
+        with self._lock:
+            self._unfinished += 1
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name=self._name, daemon=True)
+                self._thread.start()
+        self._jobs.put((handle, job))
+        return handle
+
+    def _work(self) -> None:
+        while True:
+            handle, job = self._jobs.get()
+            handle.run(job)
+            with self._lock:
+                self._unfinished -= 1
+            del handle, job

@@ -1,0 +1,48 @@
+"""Start ranks, collect their results, end all at the first failure and say which it was."""
+
+from collections.abc import Callable
+from typing import Any
+
+from ddp_lab.errors import InvalidArgument
+from ddp_lab.results import Results
+
+TRANSPORTS = ("shm", "tcp", "threads")
+
+
+def launch(
+    fn: Callable[..., Any],
+    world_size: int,
+    *args: Any,
+    transport: str = "shm",
+    timeout_s: float = 300.0,
+    record: bool = False,
+) -> Results:
+    """Call `fn(comm, *args)` on each of `world_size` ranks and return their results in order.
+
+    Args:
+        fn: any function, one defined in a notebook too.
+        transport: `"shm"` or `"tcp"`, with a process a rank, or `"threads"`.
+        timeout_s: how long the whole run may take.
+        record: keep every message and wait; see `Results.traffic` and `Results.trace`.
+
+    Raises:
+        RankFailed: a rank raised or was killed; names the first guilty one, with its traceback.
+        RankTimeout: the time is over; says who waits for whom, and where.
+    """
+    if not callable(fn):
+        raise InvalidArgument(
+            f"launch: not a function: got {fn!r}, expected fn(comm, *args). Pass the function."
+        )
+    if isinstance(world_size, bool) or not isinstance(world_size, int) or world_size < 1:
+        raise InvalidArgument(
+            f"launch: no such number of ranks: got {world_size!r}, expected 1 or more. "
+            "Pass the number of ranks as the second argument."
+        )
+    if transport not in TRANSPORTS:
+        raise InvalidArgument(
+            f"launch: unknown transport: got {transport!r}, expected one of "
+            f"{', '.join(TRANSPORTS)}. Choose one of these names."
+        )
+    from ddp_lab.launch_threads import launch_threads
+
+    return launch_threads(fn, world_size, args, timeout_s, record)

@@ -1,0 +1,176 @@
+"""Messages between the ranks of a group: the lower half of `Communicator`."""
+
+from typing import Any, Self
+
+import numpy as np
+
+from ddp_lab import header as headers
+from ddp_lab.arrays import device_of, dtype_of, outside, to_numpy
+from ddp_lab.errors import InvalidArgument, Mismatch
+from ddp_lab.reduction import combiner
+from ddp_lab.transport.base import Computes, NDArray, Shape, Transport, Work
+from ddp_lab.transport.board import Board, Watched
+from ddp_lab.transport.record import Recorder
+
+
+class Messenger:
+    """Sends and receives arrays between the members of one group, on channels of its own.
+
+    A group's context is a number that no other group of its members has: its plain messages go
+    on channel 2 * context, those of its collectives on the channel after.
+    """
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self._board: Board | None = transport.board if isinstance(transport, Watched) else None
+        self._recorder = transport if isinstance(transport, Recorder) else None
+        self._computes = transport if isinstance(transport, Computes) else None
+        self._join(tuple(range(transport.size)), transport.rank, 0)
+
+    def _join(self, members: tuple[int, ...], rank: int, context: int) -> None:
+        self.rank = rank
+        self.size = len(members)
+        self._members = members
+        self._context = context
+        self._channel = 2 * context
+        self._stamp = b""  # the header of the collective that this one belongs to, if any
+        self._heard = b""  # the header that `take` saw last
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(rank={self.rank}, size={self.size})"
+
+    def _fork(self, members: tuple[int, ...], rank: int, context: int) -> Self:
+        """Return a communicator of the same class over the same transport, for another group."""
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        other._join(members, rank, context)
+        return other
+
+    def send(self, x: Any, dst: int) -> None:
+        """Send a copy of `x` to rank `dst`; the array may be changed afterwards."""
+        self.isend(x, dst).wait()
+
+    def isend(self, x: Any, dst: int) -> Work:
+        """Start sending a copy of `x` to rank `dst`."""
+        self._check_rank("send", dst)
+        array, kind = to_numpy(x, "send")
+        header = self._stamp or b"send\0%b\0%b" % (headers.call_site(), kind.encode())
+        return self._transport.isend(
+            array, self._members[dst], channel=self._channel, header=header
+        )
+
+    def recv(self, buffer: Any = None, src: int | None = None) -> Any:
+        """Return the next array that rank `src` sent here: `recv(src)` or `recv(buffer, src)`.
+
+        Raises:
+            Mismatch: the message has another shape or dtype than `buffer`.
+            RankLost: rank `src` ended without sending.
+        """
+        return self.irecv(buffer, src).wait()
+
+    def irecv(self, buffer: Any = None, src: int | None = None) -> "Receiving":
+        """Start receiving: `irecv(src)` or `irecv(buffer, src)`; `wait()` returns the array."""
+        if src is None:
+            buffer, src = None, buffer
+        self._check_rank("recv", src)
+        array = None if buffer is None else writable(buffer, "recv")
+        work = self._transport.irecv(self._members[src], channel=self._channel, buffer=array)
+        return Receiving(self, work, src, buffer)
+
+    def sendrecv(self, x: Any, dst: int, src: int) -> Any:
+        """Send `x` to rank `dst` and return what rank `src` sent, both at the same time."""
+        sent = self.isend(x, dst)
+        received = self.recv(src)
+        sent.wait()
+        return received
+
+    def empty(self, shape: Shape, dtype: Any = np.float32) -> Any:
+        """Return an uninitialised array in the transport's own memory.
+
+        On shared memory, collectives read and write such buffers where they lie. A torch dtype
+        gives a torch tensor over the same memory.
+        """
+        numpy_dtype, kind = dtype_of(dtype)
+        return outside(self._transport.empty(shape, numpy_dtype), kind)
+
+    def take(self, src: int, buffer: NDArray | None = None) -> NDArray:
+        """Return the next array from `src`, checked to belong to this collective."""
+        work = self._transport.irecv(self._members[src], channel=self._channel, buffer=buffer)
+        try:
+            array = work.wait()
+        except Mismatch:
+            self._check_header(work.header, src)
+            raise
+        self._check_header(work.header, src)
+        assert array is not None
+        return array
+
+    def combine(self, into: NDArray, other: NDArray, op: str) -> None:
+        """Combine `other` into `into`, element by element, in place."""
+        combiner(op, into.dtype)(into, other, into)
+        if self._computes is not None:
+            self._computes.compute(into.nbytes)
+
+    def _check_header(self, header: bytes, src: int) -> None:
+        self._heard = header
+        if self._stamp and header and header != self._stamp:
+            headers.check(self._stamp, header, self.rank, src)
+
+    def _check_rank(self, operation: str, rank: Any) -> None:
+        if not isinstance(rank, int | np.integer) or not 0 <= rank < self.size:
+            raise InvalidArgument(
+                f"{operation}: no such rank: got {rank!r}, expected 0 to {self.size - 1}. "
+                "Ranks count from 0 within their communicator."
+            )
+
+
+class Receiving:
+    """A receive under way."""
+
+    def __init__(self, comm: Messenger, work: Work, src: int, buffer: Any) -> None:
+        self._comm = comm
+        self._work = work
+        self._src = src
+        self._buffer = buffer
+
+    def wait(self, timeout_s: float | None = None) -> Any:
+        """Return the array, or the buffer, once the message is in it.
+
+        Raises:
+            RankTimeout: nothing came for `timeout_s`; waiting again is allowed.
+        """
+        array = self._work.wait(timeout_s)
+        assert array is not None
+        header = self._work.header
+        self._comm._check_header(header, self._src)
+        if self._buffer is not None:
+            return self._buffer
+        return outside(array, "numpy" if self._comm._stamp else headers.kind_of(header))
+
+    def test(self) -> bool:
+        """Return whether `wait` would return at once."""
+        return self._work.test()
+
+
+def writable(buffer: Any, operation: str) -> NDArray:
+    """Return the NumPy array that shares `buffer`'s memory.
+
+    Raises:
+        InvalidArgument: it has none that can be written in one piece.
+    """
+    array, _ = to_numpy(buffer, operation)
+    if not _shares(array, buffer) or not array.flags.writeable:
+        raise InvalidArgument(
+            f"{operation}: cannot write into this buffer: got {type(buffer).__name__}, expected a "
+            "writable, contiguous array in main memory. Pass such an array, or none at all."
+        )
+    return array
+
+
+def _shares(array: NDArray, buffer: Any) -> bool:
+    """Return whether `array` lies where `buffer` does, and so is no copy of it."""
+    if isinstance(buffer, np.ndarray):
+        return array is buffer or np.may_share_memory(array, buffer)
+    if not hasattr(buffer, "data_ptr") or device_of(buffer) is not None:
+        return False
+    return bool(buffer.is_contiguous()) and array.ctypes.data == buffer.data_ptr()

@@ -1,0 +1,1 @@
+"""Ways to carry arrays between ranks, behind one seam."""

@@ -1,0 +1,86 @@
+"""The seam under everything: a transport carries arrays between ranks.
+
+Between two ranks, on one channel, messages arrive in the order in which they were sent; the k-th
+`irecv` gets the k-th message. There are no tags. A send is buffered: once `isend` returned, the
+array may be changed, and a rank that sends before it receives never blocks for that reason.
+
+Whoever implements these four methods, in whatever process, can carry `Communicator`.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from ddp_lab.errors import Mismatch
+
+NDArray: TypeAlias = npt.NDArray[Any]
+Shape: TypeAlias = int | Sequence[int]
+
+
+class Work(Protocol):
+    """A send or a receive under way."""
+
+    header: bytes
+
+    def wait(self, timeout_s: float | None = None) -> NDArray | None:
+        """Return the array received, or None for a send, once it is complete."""
+
+    def test(self) -> bool:
+        """Return whether `wait` would return at once."""
+
+
+class Transport(Protocol):
+    """Ordered channels of arrays between `size` ranks."""
+
+    rank: int
+    size: int
+
+    def isend(self, array: NDArray, dst: int, *, channel: int = 0, header: bytes = b"") -> Work:
+        """Start sending a copy of `array` to rank `dst`."""
+
+    def irecv(self, src: int, *, channel: int = 0, buffer: NDArray | None = None) -> Work:
+        """Start receiving the next array from rank `src`, into `buffer` if there is one."""
+
+    def empty(self, shape: Shape, dtype: npt.DTypeLike) -> NDArray:
+        """Return an uninitialised array in the transport's own memory."""
+
+    def close(self) -> None:
+        """Release everything; sends that were waited for still arrive."""
+
+
+@runtime_checkable
+class Computes(Protocol):
+    """A transport with a clock of its own, which has to be told of arithmetic."""
+
+    def compute(self, n_bytes: int) -> None:
+        """Account for a reduction over `n_bytes` bytes."""
+
+
+class Sent:
+    """The work of a buffered send: complete from the start."""
+
+    __slots__ = ()
+    header = b""
+
+    def wait(self, timeout_s: float | None = None) -> None:
+        """Return at once."""
+
+    def test(self) -> bool:
+        """Return True."""
+        return True
+
+
+SENT = Sent()
+
+
+def check_buffer(buffer: NDArray, dtype: Any, shape: tuple[int, ...], src: int, rank: int) -> None:
+    """Raise `Mismatch` unless a message of this dtype and shape fits `buffer` exactly."""
+    if buffer.dtype != dtype or buffer.shape != shape:
+        raise Mismatch(
+            f"recv: the message does not fit the buffer: rank {src} sent {np.dtype(dtype)} "
+            f"{shape}, rank {rank} expected {buffer.dtype} {buffer.shape}. "
+            "Receive into a buffer of the sender's shape and dtype.",
+            (src, rank),
+        )

@@ -1,0 +1,139 @@
+"""The board: what each rank does, for those who wait for it and for the launcher.
+
+A rank writes its own entry as it enters a collective, at the price of storing a few bytes. Nobody
+reads it until somebody has waited for a while. Then it turns a hang into a fact: the peer has
+ended, or is in another collective, or waits itself for a third rank at such a line.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from ddp_lab import header as headers
+from ddp_lab.errors import RankLost, RankTimeout
+
+RUNNING, RETURNED, FAILED = 0, 1, 2
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One rank's entry: `state`, the header of its last collective, and its wait, if any."""
+
+    state: int
+    doing: bytes = b""
+    waits_for: int = -1
+    waits_at: bytes = b""
+    why: str = ""
+
+
+class Board(Protocol):
+    """Where each of `size` ranks keeps an entry that all can read."""
+
+    size: int
+    deadline: float
+
+    def enter(self, rank: int, doing: bytes) -> None:
+        """Say that `rank` enters the collective with this header."""
+
+    def wait(self, rank: int, peer: int, site: bytes) -> None:
+        """Say that `rank` waits for `peer`; peer -1 says that it no longer does."""
+
+    def end(self, rank: int, state: int, why: str = "") -> None:
+        """Say that `rank` is gone; the first such word stays."""
+
+    def read(self, rank: int) -> Entry:
+        """Return the entry of `rank`."""
+
+
+@runtime_checkable
+class Watched(Protocol):
+    """A transport whose ranks keep a board."""
+
+    board: Board
+
+
+class MemoryBoard:
+    """A board for ranks that are threads of one process."""
+
+    def __init__(self, size: int, deadline: float = float("inf")) -> None:
+        self.size = size
+        self.deadline = deadline
+        self._states = [RUNNING] * size
+        self._doing = [b""] * size
+        self._waits: list[tuple[int, bytes]] = [(-1, b"")] * size
+        self._why = [""] * size
+
+    def enter(self, rank: int, doing: bytes) -> None:
+        """Say what `rank` does."""
+        self._doing[rank] = doing
+
+    def wait(self, rank: int, peer: int, site: bytes) -> None:
+        """Say whom `rank` waits for."""
+        self._waits[rank] = (peer, site)
+
+    def end(self, rank: int, state: int, why: str = "") -> None:
+        """Say that `rank` is gone."""
+        if self._states[rank] == RUNNING:
+            self._why[rank] = why
+            self._states[rank] = state
+
+    def read(self, rank: int) -> Entry:
+        """Return the entry of `rank`."""
+        peer, site = self._waits[rank]
+        return Entry(self._states[rank], self._doing[rank], peer, site, self._why[rank])
+
+
+def inspect(board: Board, rank: int, peer: int) -> None:
+    """Raise if the board shows that `rank` waits for `peer` in vain.
+
+    Raises:
+        RankLost: the peer has ended. Whoever calls this looks for a last message afterwards.
+        Mismatch: the peer stands in another collective than this rank.
+        RankTimeout: the run's deadline has passed.
+    """
+    mine, theirs = board.read(rank), board.read(peer)
+    if theirs.state != RUNNING:
+        how = "has returned" if theirs.state == RETURNED else "has failed"
+        because = f" ({theirs.why})" if theirs.why else ""
+        raise RankLost(
+            f"{waiting(mine)}: rank {peer} {how}{because}: rank {rank} still waits for it. "
+            f"Look at what rank {peer} did instead of sending.",
+            peer,
+        )
+    if _order(mine.doing) == _order(theirs.doing) != b"":
+        headers.check(mine.doing, theirs.doing, rank, peer)
+    if time.monotonic() > board.deadline:
+        raise RankTimeout(
+            f"{waiting(mine)}: out of time: rank {rank} waited for rank {peer}. "
+            f"{report(board, range(board.size))}",
+            peer,
+        )
+
+
+def _order(header: bytes) -> bytes:
+    return header.partition(b"|")[0]
+
+
+def waiting(entry: Entry) -> str:
+    """Return what a rank waits in, with its line."""
+    operation = headers.operation_of(entry.doing) if entry.doing else "recv"
+    return f"{operation} at {entry.waits_at.decode()}" if entry.waits_at else operation
+
+
+def report(board: Board, ranks: Sequence[int]) -> str:
+    """Return who waits for whom, and where, in one sentence."""
+    return "; ".join(_line(rank, board.read(rank)) for rank in ranks) + "."
+
+
+def _line(rank: int, entry: Entry) -> str:
+    last = ""
+    if entry.doing:
+        last = (
+            f", in or after {headers.operation_of(entry.doing)} at {headers.site_of(entry.doing)}"
+        )
+    if entry.state != RUNNING:
+        return f"rank {rank} {'has returned' if entry.state == RETURNED else 'has failed'}"
+    if entry.waits_for >= 0:
+        return f"rank {rank} waits for rank {entry.waits_for} at {entry.waits_at.decode()}{last}"
+    return f"rank {rank} waits for nobody{last}"

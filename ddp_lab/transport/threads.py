@@ -1,0 +1,180 @@
+"""Ranks as threads of one process: the transport for learning, tests and debuggers.
+
+Messages are copies in queues. Timings say nothing about a machine: all ranks share one interpreter
+lock. Use them to see an order, never to compare algorithms.
+"""
+
+import threading
+import time
+from collections import deque
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ddp_lab.errors import RankLost, RankTimeout
+from ddp_lab.header import call_site
+from ddp_lab.transport.base import SENT, NDArray, Sent, Shape, check_buffer
+from ddp_lab.transport.board import Board, MemoryBoard, inspect
+
+LOOK_S = 0.02  # how long a wait sleeps before it looks at the board
+
+
+class Line:
+    """The messages from one rank to another on one channel, matched to receives in order."""
+
+    def __init__(self) -> None:
+        self.arrived: deque[tuple[NDArray, bytes, Any]] = deque()
+        self.wanted: deque[Receive] = deque()
+
+    def match(self) -> None:
+        """Give each message to the receive that was posted first."""
+        while self.arrived and self.wanted:
+            self.wanted.popleft().accept(*self.arrived.popleft())
+
+
+class ThreadWorld:
+    """What the ranks of one run share: their lines and their board."""
+
+    def __init__(self, size: int, board: Board | None = None) -> None:
+        self.size = size
+        self.board: Board = board or MemoryBoard(size)
+        self._lines: dict[tuple[int, int, int], Line] = {}
+        self._changed = [threading.Condition() for _ in range(size)]
+
+    def transport(self, rank: int) -> "ThreadTransport":
+        """Return the end of `rank`."""
+        return ThreadTransport(self, rank)
+
+    def line(self, src: int, dst: int, channel: int) -> Line:
+        """Return the line, made at first use; `dst`'s lock is held."""
+        key = (src, dst, channel)
+        line = self._lines.get(key)
+        if line is None:
+            line = self._lines[key] = Line()
+        return line
+
+    def post(
+        self, src: int, dst: int, channel: int, array: NDArray, header: bytes, note: Any = None
+    ) -> None:
+        """Put a message on its line."""
+        with self._changed[dst]:
+            self.line(src, dst, channel).arrived.append((array, header, note))
+            self._changed[dst].notify_all()
+
+    def want(self, receive: "Receive") -> None:
+        """Put a receive on its line."""
+        with self._changed[receive.dst]:
+            self.line(receive.src, receive.dst, receive.channel).wanted.append(receive)
+
+    def arrive(self, receive: "Receive") -> bool:
+        """Match what has arrived; return whether `receive` has its message."""
+        with self._changed[receive.dst]:
+            self.line(receive.src, receive.dst, receive.channel).match()
+            return receive.done
+
+    def wait(self, receive: "Receive", timeout_s: float | None) -> None:
+        """Block until `receive` has its message.
+
+        Raises:
+            RankLost, Mismatch, RankTimeout: the message will not come, and why.
+        """
+        if self.arrive(receive):
+            return
+        give_up = None if timeout_s is None else time.monotonic() + timeout_s
+        self.board.wait(receive.dst, receive.src, call_site())
+        try:
+            while not self._sleep(receive):
+                self._look(receive, give_up, timeout_s)
+        finally:
+            self.board.wait(receive.dst, -1, b"")
+
+    def _sleep(self, receive: "Receive") -> bool:
+        changed = self._changed[receive.dst]
+        with changed:
+            self.line(receive.src, receive.dst, receive.channel).match()
+            if not receive.done:
+                changed.wait(LOOK_S)
+                self.line(receive.src, receive.dst, receive.channel).match()
+            return receive.done
+
+    def _look(self, receive: "Receive", give_up: float | None, timeout_s: float | None) -> None:
+        try:
+            inspect(self.board, receive.dst, receive.src)
+        except RankLost:
+            if not self.arrive(receive):  # its last message may have been on the way
+                raise
+        if give_up is not None and time.monotonic() > give_up and not self.arrive(receive):
+            raise silent(receive.dst, receive.src, timeout_s)
+
+
+def silent(rank: int, peer: int, timeout_s: float | None) -> RankTimeout:
+    """Return the error of a wait that ran out of its own time."""
+    return RankTimeout(
+        f"recv: nothing came: rank {rank} waited {timeout_s} s for rank {peer} at "
+        f"{call_site().decode()}. See what rank {peer} does instead of sending.",
+        peer,
+    )
+
+
+class Receive:
+    """A receive, before and after its message came."""
+
+    def __init__(
+        self, world: ThreadWorld, src: int, dst: int, channel: int, buffer: NDArray | None
+    ) -> None:
+        self.src, self.dst, self.channel = src, dst, channel
+        self.header = b""
+        self.done = False
+        self._world = world
+        self._buffer = buffer
+        self._array: NDArray | None = None
+        self.note: Any = None
+        world.want(self)
+
+    def accept(self, array: NDArray, header: bytes, note: Any) -> None:
+        """Take the message; checked only when waited for, so that the waiter gets the error."""
+        self._array, self.header, self.note = array, header, note
+        self.done = True
+
+    def wait(self, timeout_s: float | None = None) -> NDArray:
+        """Return the array, or the buffer filled with it."""
+        self._world.wait(self, timeout_s)
+        array = self._array
+        assert array is not None
+        if self._buffer is None or array is self._buffer:
+            return array
+        check_buffer(self._buffer, array.dtype, array.shape, self.src, self.dst)
+        np.copyto(self._buffer, array)
+        self._array = self._buffer
+        return self._buffer
+
+    def test(self) -> bool:
+        """Return whether the message has come."""
+        return self._world.arrive(self)
+
+
+class ThreadTransport:
+    """One rank's end of a `ThreadWorld`."""
+
+    def __init__(self, world: ThreadWorld, rank: int) -> None:
+        self.rank = rank
+        self.size = world.size
+        self.board = world.board
+        self._world = world
+
+    def isend(self, array: NDArray, dst: int, *, channel: int = 0, header: bytes = b"") -> Sent:
+        """Send a copy."""
+        self._world.post(self.rank, dst, channel, array.copy(), header)
+        return SENT
+
+    def irecv(self, src: int, *, channel: int = 0, buffer: NDArray | None = None) -> Receive:
+        """Receive the next array from `src`."""
+        return Receive(self._world, src, self.rank, channel, buffer)
+
+    def empty(self, shape: Shape, dtype: npt.DTypeLike) -> NDArray:
+        """Return an ordinary array."""
+        return np.empty(shape, dtype)
+
+    def close(self) -> None:
+        """Do nothing; the queues go with the world."""
