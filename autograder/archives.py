@@ -20,8 +20,15 @@ MAX_ENTRIES = 2_000
 SEND_IT = "Send the .ipynb itself."
 _SKIPPED = {"__MACOSX", ".ipynb_checkpoints"}
 _INNER = (".zip", ".tar", ".tgz", ".gz")
-_BROKEN = (zipfile.BadZipFile, tarfile.TarError, EOFError, OSError, zlib.error, lzma.LZMAError,
-           NotImplementedError, RuntimeError, ValueError)  # fmt: skip
+_BROKEN = (
+    zipfile.BadZipFile,
+    tarfile.TarError,
+    zlib.error,
+    EOFError,
+    OSError,
+    RuntimeError,  # an encrypted zip
+    ValueError,
+)
 
 
 @dataclass(frozen=True)

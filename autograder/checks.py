@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from autograder.check_names import learner_names
 from autograder.comparing import close
 from autograder.errors import (
     CheckBroken,
@@ -23,7 +24,7 @@ from autograder.errors import (
 )
 from autograder.printable import printable
 from autograder.records import MIB, CheckResult, Limits, Outcome
-from autograder.student import COMMUNICATOR, Student
+from autograder.student import Student
 
 __all__ = ["Check", "Checks", "Feedback", "Lab", "check", "close", "load_checks", "run_check"]
 
@@ -41,7 +42,6 @@ class Lab:
     call_s: float = Limits.call_s
     memory_mib: int = Limits.memory_bytes // MIB
     processes: int = Limits.processes
-    communicator: str = COMMUNICATOR
     preload: tuple[str, ...] = ("numpy",)
 
     def limits(self) -> Limits:
@@ -82,10 +82,11 @@ class Check:
 
 @dataclass(frozen=True)
 class Checks:
-    """What a `checks.py` holds: its checks in order, and the lab's settings."""
+    """What a `checks.py` holds: its checks in order, the lab's settings, its names of answers."""
 
     checks: tuple[Check, ...]
     settings: Lab = Lab()
+    names: frozenset[str] = frozenset()
 
     def of(self, question: str) -> tuple[Check, ...]:
         """Return the checks of one question."""
@@ -129,7 +130,7 @@ def load_checks(path: Path) -> Checks:
         raise LabError(f"checks: {path}: two checks are called {', '.join(twice)}. Rename one.")
     settings = [value for value in space.values() if isinstance(value, Lab)]
     found = tuple(value for value in space.values() if isinstance(value, Check))
-    return Checks(found, settings[-1] if settings else Lab())
+    return Checks(found, settings[-1] if settings else Lab(), learner_names(tree))
 
 
 def generator(seed: int, name: str) -> Any:

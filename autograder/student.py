@@ -83,12 +83,17 @@ class WorkerStudent(Student, Protocol):
     call finds a new one, with the same statements loaded but those that failed.
     """
 
+    @property
+    def kind(self) -> str:
+        """What the learner's code runs in: "bubblewrap", ..., or "unsandboxed"."""
+        ...
+
     def load(self, statements: Sequence[Statement]) -> Sequence[Failure]:
         """Run each statement on its own, in order, and return those that failed.
 
         A statement that reads a name (`needs`) whose binding failed is not run, and fails too.
-        Afterwards a call of a name that such a statement binds raises `StudentError` with the
-        failure's type and message.
+        A name that an earlier statement bound keeps that binding, as it would in the notebook;
+        asking for any other name of a failed statement raises `missing`.
         """
         ...
 
@@ -132,4 +137,8 @@ def missing(name: str, failures: Mapping[str, Failure]) -> Exception:
     failure = failures.get(name)
     if failure is None:
         return NotAttempted(f"{name} is not defined.")
-    return StudentError(failure.type_name, failure.message, failure.traceback)
+    if failure.type_name == "NotImplementedError":
+        return NotAttempted(f"{name} needs something that is not implemented: {failure.message}.")
+    at = failure.statement
+    message = f"{failure.message} (cell {at.cell}, line {at.line}; `{name}` needs it)"
+    return StudentError(failure.type_name, message, failure.traceback)

@@ -1,0 +1,226 @@
+"""Grading: a lab and the bytes of a submission make a Report.
+
+What is the learner's runs in a student (the sandbox, unless another is given); what is ours runs
+here. A submission that cannot be read has a report too.
+"""
+
+import secrets
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+
+from autograder.checks import Check, Checks, load_checks, run_check
+from autograder.errors import LabError, SubmissionError
+from autograder.printable import printable
+from autograder.records import (
+    CheckResult,
+    Failure,
+    Lab,
+    Limits,
+    ManualAnswer,
+    Outcome,
+    Question,
+    Report,
+    Submission,
+)
+from autograder.regions import PLACEHOLDER, solution_text
+from autograder.slicing import Analysed, definitions, needed, same_code, statements_of
+from autograder.student import WorkerStudent
+from autograder.submission import manual_answers, read
+
+CHECKS = "checks.py"
+MAX_NOTES = 5  # of cells that stopped; the first ones are the cause of the others
+
+OpenStudent = Callable[[Limits], AbstractContextManager[WorkerStudent]]
+
+
+def grade(
+    lab: Lab, data: bytes, *, limits: Limits | None = None, timeout_s: float | None = None
+) -> Report:
+    """Return the report on one submission, run in the sandbox.
+
+    `limits` replaces the lab's own; `timeout_s` only their wall time. For many submissions of one
+    lab keep a `Grader`.
+
+    Raises:
+        LabError: the lab itself is malformed.
+        SandboxError: the sandbox could not be started.
+    """
+    grader = Grader(lab, limits=limits)
+    if timeout_s is not None:
+        grader.limits = replace(grader.limits, wall_s=timeout_s)
+    return grader.grade(data)
+
+
+@dataclass(frozen=True)
+class Task:
+    """A check with its share of the question's points."""
+
+    check: Check
+    question: Question
+    max_score: float
+
+
+class Grader:
+    """A lab made ready to grade submissions with.
+
+    `open_student` gives a fresh student for each; by default a sandboxed one.
+    """
+
+    def __init__(
+        self, lab: Lab, *, open_student: OpenStudent | None = None, limits: Limits | None = None
+    ) -> None:
+        self.lab = lab
+        self.checks = load_checks(lab.directory / CHECKS)
+        self.tasks = tuple(tasks_of(lab, self.checks))
+        self.limits = limits or self.checks.settings.limits()
+        self._open = open_student or sandboxed
+        self._starters = {q.name: definitions(_answer_cell(q.starter)) for q in lab.questions}
+
+    def grade(self, data: bytes, *, submission: str = "") -> Report:
+        """Return the report on the notebook in `data`; see `grade`."""
+        blank = Report(self.lab.name, (), title=self.lab.title, submission=submission)
+        try:
+            arrived = read(data)
+        except SubmissionError as error:
+            return self.unreadable(str(error), submission)
+        statements = statements_of(arrived.cells)
+        results, notes, sandbox = self._run(statements, secrets.randbits(63))
+        report = replace(
+            blank,
+            results=tuple(results),
+            manual=tuple(self._manual(arrived)),
+            notes=(*arrived.notes, *notes),
+            sandbox=sandbox,
+        )
+        return report.with_totals()
+
+    def unreadable(self, reason: str, submission: str = "") -> Report:
+        """Return the report on what could not be read: nothing attempted, and why."""
+        results = tuple(_not_attempted(task, "") for task in self.tasks)
+        report = Report(self.lab.name, results, title=self.lab.title, submission=submission)
+        manual = tuple(self._manual(None))
+        return replace(report, error=printable(reason), manual=manual).with_totals()
+
+    def attempted(self, question: Question, texts: dict[str, str]) -> bool:
+        """Return whether any definition of an answer differs from the starter's."""
+        starter = self._starters[question.name]
+        found = [(texts[name], starter.get(name)) for name in question.defines if name in texts]
+        return any(given is None or not same_code(text, given) for text, given in found)
+
+    def _run(
+        self, statements: Sequence[Analysed], seed: int
+    ) -> tuple[list[CheckResult], list[str], str]:
+        """Return the checks' results, notes on what stopped, and what the code ran in."""
+        texts = definitions(statements)
+        ready = {q.name for q in self.lab.questions if not q.manual and self.attempted(q, texts)}
+        tasks = [t for t in self.tasks if t.question.name in ready]
+        results = {id(t): _not_attempted(t, _why_not(t.question, texts)) for t in self.tasks}
+        if not tasks:
+            return list(results.values()), [], ""
+        ends = time.monotonic() + self.limits.wall_s
+        with self._open(self.limits) as student:
+            student.allow(self.limits.wall_s)
+            failures = student.load(needed(statements, self._roots(tasks)))
+            for task in tasks:
+                results[id(task)] = self._check(task, student, seed, ends)
+            kind = student.kind
+        return list(results.values()), [_stopped(f) for f in failures[:MAX_NOTES]], kind
+
+    def _check(self, task: Task, student: WorkerStudent, seed: int, ends: float) -> CheckResult:
+        left = ends - time.monotonic()
+        if left <= 0:
+            output = f"The time limit of {self.limits.wall_s:g} s was used up before this check."
+            return replace(_not_attempted(task, output), outcome=Outcome.INCORRECT)
+        student.allow(min(left, task.check.timeout_s or self.limits.call_s))
+        found = run_check(task.check, student, seed, task.max_score)
+        return self._judged(task, found, seed) if found.broken else found
+
+    def _judged(self, task: Task, found: CheckResult, seed: int) -> CheckResult:
+        """Return a broken result as it stands, or as incorrect if the answer provoked it.
+
+        A check that breaks on an odd answer and not on the solution would otherwise be a way to
+        full marks: return what makes it raise.
+        """
+        cells = [("code", text) for text in solution_cells(self.lab)]
+        with self._open(self.limits) as student:
+            student.allow(self.limits.wall_s)
+            student.load(needed(statements_of(cells), self._roots([task])))
+            again = run_check(task.check, student, seed, task.max_score)
+        if again.outcome is Outcome.CORRECT and not again.broken:
+            output = "What your code returned is not of the kind that the docstring asks for."
+            return replace(found, outcome=Outcome.INCORRECT, score=0.0, broken=False, output=output)
+        return found
+
+    def _roots(self, tasks: Sequence[Task]) -> set[str]:
+        answers = {name for task in tasks for name in task.question.defines}
+        return answers | self.checks.names
+
+    def _manual(self, arrived: Submission | None) -> Iterator[ManualAnswer]:
+        answers = manual_answers(arrived) if arrived else {}
+        for question in self.lab.questions:
+            if question.manual:
+                text = printable(answers.get(question.name, ""), 20_000)
+                answer = "" if text == PLACEHOLDER else text
+                yield ManualAnswer(question.name, question.points, question.rubric, answer)
+
+
+def tasks_of(lab: Lab, checks: Checks) -> Iterator[Task]:
+    """Yield every check with its share of its question's points, in the order of the questions.
+
+    Raises:
+        LabError: a check names no question of the lab, or a manual one.
+    """
+    known = {q.name for q in lab.questions if not q.manual}
+    for check in checks.checks:
+        if check.question not in known:
+            problem = f"check {check.name}: {check.question!r} is no question of {lab.name}"
+            raise LabError(f"{problem}. Its questions: {', '.join(sorted(known))}.")
+    for question in lab.questions:
+        own = checks.of(question.name)
+        total = sum(check.weight for check in own) or 1.0
+        for check in own:
+            yield Task(check, question, question.points * check.weight / total)
+
+
+def solution_cells(lab: Lab) -> list[str]:
+    """Return the code of the solution notebook, cell by cell."""
+    return [solution_text(c, lab.directory) for c in lab.cells if c.kind == "code"]
+
+
+def sandboxed(limits: Limits) -> AbstractContextManager[WorkerStudent]:
+    """Return a fresh student in the sandbox."""
+    from autograder.sandbox.host import Sandbox
+
+    return Sandbox(limits)
+
+
+def _answer_cell(text: str) -> list[Analysed]:
+    return statements_of([("code", text)])
+
+
+def _not_attempted(task: Task, output: str) -> CheckResult:
+    return CheckResult(
+        name=task.check.name,
+        question=task.question.name,
+        outcome=Outcome.NOT_ATTEMPTED,
+        score=0.0,
+        max_score=task.max_score,
+        output=output,
+        hidden=task.check.hidden,
+        title=task.check.title,
+    )
+
+
+def _why_not(question: Question, texts: dict[str, str]) -> str:
+    names = [name for name in question.defines if name not in texts]
+    if len(names) < len(question.defines):
+        return "Not attempted: the starter is unchanged."
+    return f"Not attempted: nothing in the notebook defines {' or '.join(names)}."
+
+
+def _stopped(failure: Failure) -> str:
+    at = failure.statement
+    text = f"Cell {at.cell}, line {at.line} stopped: {failure.type_name}: {failure.message}"
+    return printable(text, 300)
