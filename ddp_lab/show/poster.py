@@ -1,0 +1,77 @@
+"""A whole run in one still picture: a column a round, a grid a rank. SVG text, no scripts.
+
+It stands where the player cannot run: on GitHub, in print, in a page without a kernel.
+"""
+
+from collections.abc import Iterator
+from html import escape
+
+from ddp_lab.show.story import Story
+
+CELL = 9
+GAP = 26
+LEFT = 62
+TOP = 62
+STYLE = """
+text{font:12px system-ui,sans-serif;fill:#1b1f24}
+.p{fill:#ffffff}.c{fill:#ffffff;stroke:#6e7781}.s{fill:#0b62b8}.d{fill:#1a7f37}
+@media(prefers-color-scheme:dark){text{fill:#e8edf2}.p{fill:#14181d}
+.c{fill:#14181d;stroke:#8b96a1}.s{fill:#6cb6ff}.d{fill:#5fd07f}}
+""".replace("\n", "")
+
+
+def poster(story: Story) -> str:
+    """Return the run as an SVG picture with a description in words."""
+    n = story.world_size
+    cells = max(len(story.cuts) - 1, 1)
+    column, row = cells * CELL + GAP, n * CELL + GAP
+    width = max(LEFT + len(story.known) * column, 420)
+    height = TOP + n * row + 10
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
+        f'height="{height}" role="img" aria-label="{escape(summary(story))}">',
+        f"<style>{STYLE}</style>",
+        f'<rect class="p" width="{width}" height="{height}"/>',
+        f'<text x="10" y="20" font-weight="bold">{escape(story.title)}</text>',
+        f'<text x="10" y="{TOP - 14}">round</text>',
+        *_labels(story, column, row),
+        *(_grids(story, column, row) if len(story.cuts) > 1 else _counts(story, column, row)),
+        "</svg>",
+    ]
+    return "\n".join(parts)
+
+
+def summary(story: Story) -> str:
+    """Return the run in two sentences, for those who cannot see it."""
+    sent = story.sent[-1]
+    messages = sum(map(len, story.rounds))
+    return (
+        f"{story.title}: {story.world_size} ranks, {messages} messages in "
+        f"{len(story.rounds)} rounds. The busiest rank sent {max(sent)} bytes, "
+        f"the idlest {min(sent)}."
+    )
+
+
+def _labels(story: Story, column: int, row: int) -> Iterator[str]:
+    for k in range(len(story.known)):
+        yield f'<text x="{LEFT + k * column}" y="{TOP - 14}">{k}</text>'
+    for rank in range(story.world_size):
+        yield f'<text x="10" y="{TOP + rank * row + 14}">rank {rank}</text>'
+
+
+def _grids(story: Story, column: int, row: int) -> Iterator[str]:
+    n = story.world_size
+    for k, frame in enumerate(story.known):
+        for rank, cells in enumerate(frame):
+            for c, seen in enumerate(cells):
+                for r in range(n):
+                    kind = "" if r not in seen else " d" if len(seen) == n else " s"
+                    x, y = LEFT + k * column + c * CELL, TOP + rank * row + r * CELL
+                    yield f'<rect class="c{kind}" x="{x}" y="{y}" width="{CELL}" height="{CELL}"/>'
+
+
+def _counts(story: Story, column: int, row: int) -> Iterator[str]:
+    for k, frame in enumerate(story.sent):
+        for rank, n_bytes in enumerate(frame):
+            x, y = LEFT + k * column, TOP + rank * row + 14
+            yield f'<text x="{x}" y="{y}">{n_bytes}</text>'

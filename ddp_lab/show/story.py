@@ -1,0 +1,213 @@
+"""A recorded run told in rounds: who sends what to whom, and what each rank then knows.
+
+Pure data: messages in, plain lists out. Imports NumPy's types, `ddp_lab.errors` and
+`provenance`. The round of a message is its place in a schedule with one port in and one port out
+a rank (Thakur, Rabenseifner, Gropp 2005, section 3): rounds are what latency and bandwidth are
+paid by, whatever the clock of a busy machine said.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Protocol
+
+from numpy.typing import NDArray
+
+from ddp_lab.errors import InvalidArgument
+from ddp_lab.show.provenance import PartialSum, explain, subset_sums
+
+MAX_MESSAGES = 1000  # beyond it SVG and eyes both give up
+
+
+class Recorded(Protocol):
+    """What is known of a message; `transport.record.Message` is one. Times are of one clock.
+
+    A message may also have `values`, a copy of the array that travelled.
+    """
+
+    @property
+    def src(self) -> int: ...  # noqa: D102
+    @property
+    def dst(self) -> int: ...  # noqa: D102
+    @property
+    def n_bytes(self) -> int: ...  # noqa: D102
+    @property
+    def sent_at(self) -> float: ...  # noqa: D102
+    @property
+    def received_at(self) -> float: ...  # noqa: D102
+
+
+@dataclass(frozen=True)
+class Hop:
+    """One message in its round, with the partial sum that it carried where that is known."""
+
+    round: int
+    src: int
+    dst: int
+    n_bytes: int
+    carried: PartialSum | None = None
+
+    def sentence(self) -> str:
+        """Return the hop in words."""
+        what = "a message" if self.carried is None else self.carried.words()
+        return f"Rank {self.src} sends rank {self.dst} {what} ({self.n_bytes} bytes)."
+
+    def covers(self, lo: int, hi: int) -> bool:
+        """Return whether it brought elements `lo` to `hi`."""
+        what = self.carried
+        return what is not None and bool(what.ranks) and what.lo <= lo and hi <= what.hi
+
+
+Knowledge = tuple[tuple[frozenset[int], ...], ...]  # [rank][cell]: whose contributions were seen
+
+
+@dataclass(frozen=True)
+class Story:
+    """A run in rounds, ready to be drawn.
+
+    `known[k][rank][cell]` is the set of ranks whose contribution to the cell `rank` has seen
+    after `k` rounds, `sent[k][rank]` the bytes it has sent; cell c is elements cuts[c]:cuts[c+1].
+    """
+
+    title: str
+    world_size: int
+    n_bytes: int
+    cuts: tuple[int, ...]
+    rounds: tuple[tuple[Hop, ...], ...]
+    known: tuple[Knowledge, ...]
+    sent: tuple[tuple[int, ...], ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the story as JSON-ready data for the player."""
+        return {
+            "title": self.title,
+            "world_size": self.world_size,
+            "n_bytes": self.n_bytes,
+            "cuts": list(self.cuts),
+            "rounds": [[_hop_data(hop, self.cuts) for hop in hops] for hops in self.rounds],
+            "known": [[[sorted(c) for c in rank] for rank in frame] for frame in self.known],
+            "sent": [list(frame) for frame in self.sent],
+        }
+
+
+def tell(
+    messages: Iterable[Recorded],
+    world_size: int,
+    inputs: Sequence[NDArray[Any]] | None = None,
+    title: str = "A recorded run",
+) -> Story:
+    """Return the story of a run.
+
+    Args:
+        messages: every message of the run, in any order.
+        world_size: number of ranks.
+        inputs: what each rank put in, one array a rank, all of one size; with them, and with
+            messages that have `values`, each message is explained as a partial sum.
+        title: what the player writes above the picture.
+
+    Raises:
+        InvalidArgument: too many messages to draw, or an input missing.
+    """
+    ordered = sorted(messages, key=lambda m: (m.sent_at, m.src, m.dst))
+    _check(len(ordered), world_size, inputs)
+    sums = subset_sums(inputs)
+    hops = [
+        Hop(at, m.src, m.dst, m.n_bytes, explain(getattr(m, "values", None), sums))
+        for m, at in zip(ordered, rounds_of(ordered), strict=True)
+    ]
+    rounds = _by_round(hops)
+    cuts = _cuts(hops, 0 if sums is None else sums.shape[1])
+    return Story(
+        title=title,
+        world_size=world_size,
+        n_bytes=0 if inputs is None else int(inputs[0].nbytes),
+        cuts=cuts,
+        rounds=rounds,
+        known=_known(rounds, world_size, cuts),
+        sent=_sent(rounds, world_size),
+    )
+
+
+def rounds_of(messages: Sequence[Recorded]) -> list[int]:
+    """Return the round of each message; `messages` in order of sending.
+
+    A message goes out after every message that its sender had received, as soon as the sender's
+    port out and the receiver's port in are both free.
+    """
+    port_out: dict[int, int] = {}
+    port_in: dict[int, int] = {}
+    rounds: list[int] = []
+    for m in messages:
+        heard = [
+            at + 1
+            for at, before in zip(rounds, messages, strict=False)
+            if before.dst == m.src and before.received_at <= m.sent_at
+        ]
+        at = max([port_out.get(m.src, 0), port_in.get(m.dst, 0), *heard])
+        port_out[m.src] = port_in[m.dst] = at + 1
+        rounds.append(at)
+    return rounds
+
+
+def _check(n_messages: int, world_size: int, inputs: Sequence[NDArray[Any]] | None) -> None:
+    if n_messages > MAX_MESSAGES:
+        raise InvalidArgument(
+            f"ring player: too many messages to draw: got {n_messages}, expected at most "
+            f"{MAX_MESSAGES}. Record one call on a small array."
+        )
+    if inputs is not None and len(inputs) != world_size:
+        raise InvalidArgument(
+            f"ring player: one input a rank is needed: got {len(inputs)}, expected {world_size}. "
+            "Give the array that each rank started with."
+        )
+
+
+def _by_round(hops: Sequence[Hop]) -> tuple[tuple[Hop, ...], ...]:
+    n_rounds = max((hop.round for hop in hops), default=-1) + 1
+    rounds: list[list[Hop]] = [[] for _ in range(n_rounds)]
+    for hop in sorted(hops, key=lambda hop: hop.src):
+        rounds[hop.round].append(hop)
+    return tuple(map(tuple, rounds))
+
+
+def _cuts(hops: Iterable[Hop], n_elements: int) -> tuple[int, ...]:
+    edges = {0, n_elements} if n_elements else set()
+    for hop in hops:
+        if hop.carried and hop.carried.ranks:
+            edges |= {hop.carried.lo, hop.carried.hi}
+    return tuple(sorted(edges))
+
+
+def _known(
+    rounds: Iterable[Iterable[Hop]], world_size: int, cuts: tuple[int, ...]
+) -> tuple[Knowledge, ...]:
+    now = [[frozenset({rank}) for _ in cuts[1:]] for rank in range(world_size)]
+    frames = [tuple(map(tuple, now))]
+    for hops in rounds:
+        for hop in hops:
+            for cell, edges in enumerate(pairwise(cuts)):
+                if hop.carried and hop.covers(*edges):
+                    now[hop.dst][cell] |= hop.carried.ranks
+        frames.append(tuple(map(tuple, now)))
+    return tuple(frames)
+
+
+def _sent(rounds: Iterable[Iterable[Hop]], world_size: int) -> tuple[tuple[int, ...], ...]:
+    totals = [0] * world_size
+    frames = [tuple(totals)]
+    for hops in rounds:
+        for hop in hops:
+            totals[hop.src] += hop.n_bytes
+        frames.append(tuple(totals))
+    return tuple(frames)
+
+
+def _hop_data(hop: Hop, cuts: tuple[int, ...]) -> dict[str, Any]:
+    return {
+        "src": hop.src,
+        "dst": hop.dst,
+        "bytes": hop.n_bytes,
+        "cells": [c for c, edges in enumerate(pairwise(cuts)) if hop.covers(*edges)],
+        "ranks": None if hop.carried is None else sorted(hop.carried.ranks),
+        "text": hop.sentence(),
+    }

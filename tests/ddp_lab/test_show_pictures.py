@@ -1,0 +1,111 @@
+"""The poster, the page and the widget: what they hold, and that their colours can be read."""
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+import ddp_lab.show
+from ddp_lab.show import RingPlayer, Story, page, poster, tell, watch
+
+FOLDER = Path(ddp_lab.show.__file__).parent
+
+
+def swap(comm: Any, x: np.ndarray) -> np.ndarray:
+    comm.send(x, 1 - comm.rank)
+    return x + comm.recv(1 - comm.rank)
+
+
+@pytest.fixture(scope="module")
+def story() -> Story:
+    return watch(swap, [np.arange(1.0, 5), np.arange(1.0, 5) * 10]).story("A <swap> & more")
+
+
+def test_the_poster_is_well_formed_and_says_what_it_shows(story: Story) -> None:
+    root = ElementTree.fromstring(poster(story))
+    assert root.attrib["aria-label"] == (
+        "A <swap> & more: 2 ranks, 2 messages in 1 rounds. "
+        "The busiest rank sent 32 bytes, the idlest 32."
+    )
+
+
+def test_the_poster_of_a_run_without_contents_shows_bytes() -> None:
+    root = ElementTree.fromstring(poster(tell([], 3)))
+    assert "rank 2" in "".join(root.itertext())
+
+
+class Loads(HTMLParser):
+    """Collects everything that a page would fetch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.urls: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.urls += [value or "" for name, value in attrs if name in ("src", "href")]
+
+
+def test_the_page_loads_nothing(story: Story) -> None:
+    loads = Loads()
+    loads.feed(page(story))
+    assert loads.urls == []
+    assert "default-src 'none'" in page(story)
+    assert not re.search(r"\bimport\b[^;]*from|url\((?!#)|fetch\(", page(story))
+
+
+def test_no_text_of_a_story_can_leave_its_script() -> None:
+    hostile = "</script><script>alert(1)</script> @MODULE@"
+    text = page(tell([], 2, title=hostile))
+    assert "<script>alert" not in text
+    (data,) = re.findall(r"const state = \{ story: (\{.*\}), round", text)
+    assert json.loads(data)["title"] == hostile
+
+
+def test_the_widget_has_a_poster_and_words_for_where_it_cannot_run(story: Story) -> None:
+    player = RingPlayer(story)
+    data, _ = player._repr_mimebundle_()
+    assert data["image/svg+xml"] == poster(story)
+    assert data["text/plain"].startswith("A <swap> & more: 2 ranks")
+    assert "application/vnd.jupyter.widget-view+json" in data
+    player.close()
+
+
+def test_the_widget_saves_its_page(story: Story, tmp_path: Path) -> None:
+    player = RingPlayer(story)
+    assert player.save(tmp_path / "ring.html").read_text(encoding="utf-8") == page(story)
+    player.close()
+
+
+def luminance(colour: str) -> float:
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+    return sum(w * c for w, c in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+def contrast(a: str, b: str) -> float:
+    high, low = sorted((luminance(a), luminance(b)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_contrast_of_black_on_white_is_21() -> None:
+    assert contrast("#000000", "#ffffff") == pytest.approx(21)
+    assert contrast("#777777", "#ffffff") < 4.5  # a specimen that must fail
+
+
+def test_every_colour_can_be_read_on_its_paper_in_light_and_dark() -> None:
+    css = (FOLDER / "ring_player.css").read_text()
+    themes = [
+        dict(re.findall(r"--rp-(\w+): (#\w{6});", block))
+        for block in re.findall(r"\{([^{}]*--rp-paper: #[^{}]*)\}", css)
+    ]
+    assert len(themes) == 3
+    assert themes[1] == themes[2]
+    for theme in themes:
+        paper = theme.pop("paper")
+        low = {name: round(contrast(c, paper), 2) for name, c in theme.items()}
+        assert min(low.values()) >= 4.5, low

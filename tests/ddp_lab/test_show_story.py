@@ -1,0 +1,119 @@
+"""The story of a run: rounds, partial sums, what each rank knows, bytes sent."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ddp_lab.errors import InvalidArgument
+from ddp_lab.show import tell, watch
+from ddp_lab.show.provenance import explain, subset_sums
+
+
+@dataclass
+class Sent:
+    src: int
+    dst: int
+    n_bytes: int
+    sent_at: float
+    received_at: float
+    values: Any = None
+
+
+def tiny(n: int, elements: int = 8) -> list[np.ndarray]:
+    """Digit r of a sum says whether rank r is in it, its value which element it is."""
+    return [np.arange(1.0, elements + 1) * 10**rank for rank in range(n)]
+
+
+def ring(comm: Any, x: np.ndarray) -> np.ndarray:
+    n, rank = comm.size, comm.rank
+    chunks = np.array_split(x, n)
+    for step in range(n - 1):
+        comm.send(chunks[(rank - 1 - step) % n], (rank + 1) % n)
+        chunks[(rank - 2 - step) % n] = chunks[(rank - 2 - step) % n] + comm.recv((rank - 1) % n)
+    for step in range(n - 1):
+        comm.send(chunks[(rank - step) % n], (rank + 1) % n)
+        chunks[(rank - step - 1) % n] = comm.recv((rank - 1) % n)
+    return np.concatenate(chunks)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 8])
+def test_a_ring_takes_two_rounds_a_neighbour_and_ends_with_everything_known(n: int) -> None:
+    seen = watch(ring, tiny(n))
+    story = seen.story()
+    for result in seen.results:
+        np.testing.assert_allclose(result, sum(tiny(n)))
+    assert len(story.rounds) == 2 * (n - 1)
+    assert all(cell == frozenset(range(n)) for rank in story.known[-1] for cell in rank)
+    assert all({h.dst for h in hops} == set(range(n)) for hops in story.rounds)
+
+
+def test_bytes_are_summed_by_sender() -> None:
+    story = watch(ring, tiny(4)).story()
+    assert story.sent[0] == (0, 0, 0, 0)
+    assert story.sent[-1] == (96, 96, 96, 96)  # 2 * 3/4 of 64 bytes
+
+
+def test_each_message_is_explained_as_the_partial_sum_that_it_is() -> None:
+    story = watch(ring, tiny(4)).story()
+    last_of_reduce_scatter = next(h for h in story.rounds[2] if h.src == 0)
+    assert last_of_reduce_scatter.sentence() == (
+        "Rank 0 sends rank 1 elements 2 to 3 summed over ranks 0, 2 and 3 (16 bytes)."
+    )
+
+
+def test_a_message_that_is_no_partial_sum_is_called_that() -> None:
+    def doubles(comm: Any, x: np.ndarray) -> None:
+        comm.send(2 * x, 1) if comm.rank == 0 else comm.recv(0)
+
+    (hop,) = watch(doubles, tiny(2)).story().rounds[0]
+    assert hop.carried is not None and not hop.carried.ranks
+    assert "no partial sum" in hop.sentence()
+
+
+def test_messages_to_one_rank_take_a_round_each() -> None:
+    to_root = [Sent(src, 0, 8, 0.0, 1.0) for src in (1, 2, 3)]
+    back = [Sent(0, dst, 8, 2.0, 3.0) for dst in (1, 2, 3)]
+    story = tell([*back, *to_root], 4)
+    assert [[(h.src, h.dst) for h in hops] for hops in story.rounds] == [
+        [(1, 0)], [(2, 0)], [(3, 0)], [(0, 1)], [(0, 2)], [(0, 3)],
+    ]  # fmt: skip
+
+
+def test_a_message_never_received_delays_nobody() -> None:
+    story = tell([Sent(0, 1, 8, 0.0, float("nan")), Sent(1, 2, 8, 1.0, 2.0)], 3)
+    assert len(story.rounds) == 1
+
+
+def test_an_input_much_smaller_than_the_others_is_still_told_apart() -> None:
+    sums = subset_sums([np.full(4, 1e-7), np.full(4, 1.0)])
+    found = explain(np.full(4, 1e-7), sums)
+    assert found is not None and found.ranks == frozenset({0})
+    wrong = explain(np.full(4, -1e-7), sums)
+    assert wrong is not None and not wrong.ranks
+
+
+def test_the_function_may_work_in_place() -> None:
+    def spoils(comm: Any, x: np.ndarray) -> None:
+        x[:] = 0
+
+    inputs = tiny(2)
+    seen = watch(spoils, inputs)
+    np.testing.assert_array_equal(seen.inputs[1], tiny(2)[1])
+    np.testing.assert_array_equal(inputs[1], tiny(2)[1])
+
+
+def test_a_run_without_messages_has_no_rounds() -> None:
+    story = tell([], 3)
+    assert story.rounds == () and story.sent == ((0, 0, 0),)
+
+
+def test_too_many_messages_are_refused_with_the_number() -> None:
+    with pytest.raises(InvalidArgument, match="got 1001, expected at most 1000"):
+        tell([Sent(0, 1, 8, 0.0, 1.0)] * 1001, 2)
+
+
+def test_one_input_a_rank_is_needed() -> None:
+    with pytest.raises(InvalidArgument, match="got 1, expected 2"):
+        tell([], 2, tiny(1))
