@@ -1,0 +1,1 @@
+"""The course server: accounts, submissions, a durable queue, pages, exports."""

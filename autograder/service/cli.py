@@ -1,0 +1,210 @@
+"""The service's commands: start, serve, enroll, submit, status, export.
+
+`add_commands` imports nothing heavy; each command imports what it needs when it runs.
+"""
+
+import argparse
+import functools
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from autograder.errors import AutograderError
+
+if TYPE_CHECKING:
+    from autograder.service.client import Connection
+
+Command = Callable[[argparse.Namespace], int]
+
+FORMATS = ("csv", "canvas", "moodle", "gradescope")
+DEFAULT_PORT = 8000
+
+
+def add_commands(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the service's commands; each sets `run`, a function of the arguments to an exit code."""
+    _add_start(subparsers)
+    _add_serve(subparsers)
+    enroll = _command(subparsers, "enroll", _enroll, "enrol a learner and print their token")
+    enroll.add_argument("name", metavar="NAME", help="the learner's name or login")
+    enroll.add_argument("--renew", action="store_true", help="replace the token of one enrolled")
+    submit = _command(subparsers, "submit", _submit, "hand in a notebook; prints its number")
+    submit.add_argument("lab", metavar="LAB", help="the lab's name, with or without its number")
+    submit.add_argument("notebook", metavar="NOTEBOOK", type=Path)
+    status = _command(subparsers, "status", _status, "show the state and grade of a submission")
+    status.add_argument("id", metavar="ID")
+    export = _command(subparsers, "export", _export, "write the gradebook for another program")
+    export.add_argument("--format", choices=FORMATS, default="csv", help="default: csv")
+    export.add_argument("-o", "--output", type=Path, metavar="FILE", help="instead of printing it")
+    export.add_argument("--data", type=Path, metavar="DIR", help="read this directory, no server")
+    for parser in (enroll, submit, status, export):
+        parser.add_argument("--server", metavar="URL", help="default: $AUTOGRADER_SERVER")
+        parser.add_argument("--token", metavar="T", help="default: $AUTOGRADER_TOKEN")
+
+
+def _add_start(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = _command(subparsers, "start", _start, "open the labs in JupyterLab, with a server")
+    parser.add_argument("--port", type=_port, help="of the course server; default: 8000 or near")
+    parser.add_argument("--lab-port", type=_port, help="of JupyterLab; default: 8888 or near")
+    parser.add_argument("--labs", type=Path, metavar="DIR", help="default: labs")
+    parser.add_argument(
+        "--work", type=Path, metavar="DIR", default=Path("work"), help="your copies"
+    )
+    parser.add_argument("--data", type=Path, metavar="DIR", help="default: WORK/.course")
+    parser.add_argument("--name", default=None, help="the learner; default: your login name")
+    parser.add_argument("--no-browser", action="store_true", help="open no browser")
+
+
+def _add_serve(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = _command(subparsers, "serve", _serve, "run the course server")
+    parser.add_argument("--port", type=_port, default=DEFAULT_PORT, help="0: any free one")
+    parser.add_argument("--host", default="127.0.0.1", help="default: this machine alone")
+    parser.add_argument("--data", type=Path, metavar="DIR", required=True, help="kept here")
+    parser.add_argument("--labs", type=Path, metavar="DIR", help="default: labs")
+    parser.add_argument("--workers", type=_count, default=1, help="graded at once; default: 1")
+    parser.add_argument("--database", metavar="URL", default="", help="default: SQLite in DIR")
+
+
+def _command(
+    subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]",
+    name: str,
+    run: Command,
+    says: str,
+) -> argparse.ArgumentParser:
+    parser = subparsers.add_parser(name, help=says, description=says[0].upper() + says[1:] + ".")
+    parser.set_defaults(run=_told(run))
+    return parser
+
+
+def _told(run: Command) -> Command:
+    """Return `run`, whose errors are one line on stderr and exit code 2."""
+
+    @functools.wraps(run)
+    def command(arguments: argparse.Namespace) -> int:
+        try:
+            return run(arguments)
+        except AutograderError as error:
+            print(error, file=sys.stderr)
+            return 2
+
+    return command
+
+
+def _port(text: str) -> int:
+    if text.isascii() and text.isdigit() and int(text) <= 65535:
+        return int(text)
+    raise argparse.ArgumentTypeError(f"got {text!r}, expected 0 to 65535")
+
+
+def _count(text: str) -> int:
+    if text.isascii() and text.isdigit() and 1 <= int(text) <= 256:
+        return int(text)
+    raise argparse.ArgumentTypeError(f"got {text!r}, expected 1 to 256")
+
+
+def _connection(arguments: argparse.Namespace) -> "Connection":
+    from autograder.service.client import Connection
+
+    return Connection.found(arguments.server, arguments.token, os.environ)
+
+
+def labs_directory(named: Path | None) -> Path:
+    """Return the labs that were named, or `labs` here, or `labs` beside the package."""
+    beside = Path(__file__).resolve().parents[2] / "labs"
+    here = Path("labs")
+    return named or (beside if beside.is_dir() and not here.is_dir() else here)
+
+
+def _start(arguments: argparse.Namespace) -> int:
+    from autograder.service.start import StartSettings, start
+
+    return start(
+        StartSettings(
+            labs=labs_directory(arguments.labs),
+            work=arguments.work,
+            data=arguments.data or arguments.work / ".course",
+            port=arguments.port,
+            lab_port=arguments.lab_port,
+            name=arguments.name,
+            browser=not arguments.no_browser,
+        )
+    )
+
+
+def _serve(arguments: argparse.Namespace) -> int:
+    from autograder.service.serve import serve
+    from autograder.service.settings import Settings
+
+    return serve(
+        Settings(
+            data=arguments.data,
+            labs=labs_directory(arguments.labs),
+            host=arguments.host,
+            port=arguments.port,
+            database_url=arguments.database,
+            workers=arguments.workers,
+        )
+    )
+
+
+def _enroll(arguments: argparse.Namespace) -> int:
+    found = _connection(arguments).enroll(arguments.name, renew=arguments.renew)
+    print(f"{found['name']} is enrolled. The token, shown this once: {found['token']}")
+    return 0
+
+
+def _submit(arguments: argparse.Namespace) -> int:
+    connection = _connection(arguments)
+    notebook = read_notebook(arguments.notebook)
+    lab = Path(arguments.lab).resolve().name if os.sep in arguments.lab else arguments.lab
+    found = connection.submit(lab, notebook, arguments.notebook.name)
+    print(f"{found['lab']}: stored. {found['url']}")
+    print(f"submission {found['id']}")
+    return 0
+
+
+def read_notebook(path: Path) -> bytes:
+    """Return the bytes of a notebook's file.
+
+    Raises:
+        ServerError: there is no such file, or it cannot be read.
+    """
+    from autograder.service.errors import ServerError
+
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ServerError(f"submit: cannot read the notebook: {path}: {error.strerror}.") from error
+
+
+def _status(arguments: argparse.Namespace) -> int:
+    found = _connection(arguments).submission(arguments.id)
+    said = f"submission {found['id']}: {found['lab']}: {found['state']}"
+    if found["score"] is not None:
+        said += f": {found['score']:g} of {found['max_score']:g} points"
+    print(said if not found["reason"] else f"{said}. {found['reason']}")
+    return 0
+
+
+def _export(arguments: argparse.Namespace) -> int:
+    text = _exported(arguments)
+    if arguments.output is None:
+        sys.stdout.write(text)
+        return 0
+    try:
+        arguments.output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        print(f"export: cannot write {arguments.output}: {error.strerror}.", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _exported(arguments: argparse.Namespace) -> str:
+    if arguments.data is None:
+        return _connection(arguments).export(arguments.format)
+    from autograder.service.exports import export
+    from autograder.service.store import existing
+
+    with existing(arguments.data) as store:
+        return export(arguments.format, store.roster, store.ledger)

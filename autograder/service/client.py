@@ -1,0 +1,151 @@
+"""The client: what the command line and the notebook ask of a course server. Standard library.
+
+Where the server is and who asks come from the environment when nobody says (`Connection.found`):
+AUTOGRADER_SERVER, and AUTOGRADER_TOKEN or a file named by AUTOGRADER_TOKEN_FILE.
+"""
+
+import json
+import os
+import secrets
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass
+from http.client import HTTPException
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode, urlsplit
+
+from autograder.service.errors import ServerError
+
+DEFAULT_SERVER = "http://127.0.0.1:8000"
+
+_TIMEOUT_S = 60.0  # an upload over a slow line; a server that is down answers at once
+_ANSWER_BYTES = 64 << 20
+
+
+@dataclass(frozen=True)
+class Connection:
+    """A server and a token: who asks whom."""
+
+    server: str
+    token: str
+
+    @classmethod
+    def found(
+        cls, server: str | None, token: str | None, environment: Mapping[str, str] = os.environ
+    ) -> "Connection":
+        """Return the connection that was named, or else the environment's.
+
+        Raises:
+            ServerError: there is no token, or the address is not one.
+        """
+        server = server or environment.get("AUTOGRADER_SERVER") or DEFAULT_SERVER
+        parts = urlsplit(server)
+        if parts.scheme not in ("http", "https") or not parts.netloc:
+            raise ServerError(f"server: got {server!r}, expected http://HOST:PORT.")
+        token = token or environment.get("AUTOGRADER_TOKEN") or _token_file(environment)
+        if not token:
+            raise ServerError("server: no token. Give --token, or set AUTOGRADER_TOKEN.")
+        if not (token.isascii() and token.isprintable()):
+            raise ServerError("server: the token is not one: expected letters, digits and dots.")
+        return cls(server.rstrip("/"), token)
+
+    def submit(self, lab: str, notebook: bytes, filename: str = "lab.ipynb") -> dict[str, Any]:
+        """Return what the server says of the stored submission: `id`, `lab`, `state`, `url`."""
+        boundary = secrets.token_hex(16)
+        body = _multipart(boundary, lab, filename, notebook)
+        kind = f"multipart/form-data; boundary={boundary}"
+        return self._json("submit", "/api/submissions", body, kind)
+
+    def submission(self, number: str) -> dict[str, Any]:
+        """Return what the server says of a submission: `id`, `state`, `score`, `max_score`, ..."""
+        return self._json("status", f"/api/submissions/{quote(number, safe='')}")
+
+    def enroll(self, name: str, *, renew: bool = False) -> dict[str, Any]:
+        """Return `name` and the `token` of the learner newly enrolled."""
+        body = json.dumps({"name": name, "renew": renew}).encode()
+        return self._json("enroll", "/api/learners", body, "application/json")
+
+    def export(self, format: str) -> str:
+        """Return the gradebook as text."""
+        return self._ask("export", f"/api/export?{urlencode({'format': format})}").decode()
+
+    def page(self, path: str) -> str:
+        """Return an address that logs its browser in, once and soon, then shows `path`."""
+        found = self._json("login", "/api/login-codes", b"", "application/json")
+        return f"{self.server}/enter?{urlencode({'code': found['code'], 'next': path})}"
+
+    def _json(
+        self, what: str, path: str, body: bytes | None = None, kind: str = ""
+    ) -> dict[str, Any]:
+        try:
+            found = json.loads(self._ask(what, path, body, kind))
+        except ValueError:
+            found = None
+        if not isinstance(found, dict):
+            problem = f"{what}: {self.server} does not answer like a course server"
+            raise ServerError(f"{problem}. Check the address.")
+        return found
+
+    def _ask(self, what: str, path: str, body: bytes | None = None, kind: str = "") -> bytes:
+        headers = {"Authorization": f"Bearer {self.token}"}
+        if kind:
+            headers["Content-Type"] = kind
+        request = urllib.request.Request(self.server + path, body, headers)
+        try:
+            # A proxy of the environment has no business with a token for this one server.
+            opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirect())
+            with opener.open(request, timeout=_TIMEOUT_S) as answer:
+                found: bytes = answer.read(_ANSWER_BYTES)
+                return found
+        except urllib.error.HTTPError as error:
+            with error:
+                raise ServerError(_detail(what, error), status=error.code) from error
+        except (OSError, HTTPException, ValueError) as error:
+            reason = getattr(error, "reason", None) or error
+            cause = getattr(reason, "strerror", None) or str(reason) or type(reason).__name__
+            raise ServerError(
+                f"{what}: the course server cannot be reached: {self.server}: {cause}. "
+                "Is it running? `autograder serve` or `make start` starts one."
+            ) from error
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """A token is not carried to wherever an answer points."""
+
+    def redirect_request(self, *_args: Any, **_kwargs: Any) -> None:
+        return None
+
+
+def _token_file(environment: Mapping[str, str]) -> str:
+    path = environment.get("AUTOGRADER_TOKEN_FILE")
+    if not path:
+        return ""
+    try:
+        return Path(path).read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ServerError(f"server: the token's file cannot be read: {path}: {error}.") from error
+
+
+def _multipart(boundary: str, lab: str, filename: str, notebook: bytes) -> bytes:
+    safe = quote(filename, safe=" ")
+    head = (
+        f"--{boundary}\r\n"
+        f'Content-Disposition: form-data; name="lab"\r\n\r\n{lab}\r\n'
+        f"--{boundary}\r\n"
+        f'Content-Disposition: form-data; name="notebook"; filename="{safe}"\r\n'
+        "Content-Type: application/x-ipynb+json\r\n\r\n"
+    )
+    return head.encode() + notebook + f"\r\n--{boundary}--\r\n".encode()
+
+
+def _detail(what: str, error: urllib.error.HTTPError) -> str:
+    """Return the server's own message, or one that says what came instead."""
+    try:
+        detail = json.loads(error.read(_ANSWER_BYTES))["detail"]
+        if isinstance(detail, str):
+            return detail
+    except (OSError, HTTPException, ValueError, KeyError, TypeError):
+        pass
+    return f"{what}: the server answered {error.code} {error.reason}. Check the address."

@@ -1,0 +1,128 @@
+"""Grading in a process of its own, so that what kills the judge does not kill the server.
+
+The server's side. One `ProcessGrader` keeps one process (`grading_process`), gives it a notebook
+at a time, and starts another when it died or overran. The process ends when the server does,
+however that happens: its standard input closes.
+"""
+
+import json
+import os
+import selectors
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Protocol
+
+from autograder.records import Report
+from autograder.service.errors import GraderDied
+
+# On top of a submission's own wall time: starting Python, NumPy and the sandbox on a busy machine.
+STARTUP_S = 60.0
+
+
+class Grader(Protocol):
+    """Whoever turns a notebook into a report."""
+
+    def grade(self, lab: str, notebook: bytes) -> Report:
+        """Return the report on `notebook`.
+
+        Raises:
+            GraderDied: there is no report, and it may be the notebook's fault.
+        """
+        ...
+
+    def close(self) -> None:
+        """Let go of everything; a `grade` under way in another thread raises `GraderDied`."""
+        ...
+
+
+class ProcessGrader:
+    """Grades in a child process. `command` speaks the protocol of `grading_process`."""
+
+    def __init__(self, command: list[str], *, timeout_s: float) -> None:
+        self._command = command
+        self._timeout_s = timeout_s
+        self._process: subprocess.Popen[bytes] | None = None
+        self._closed = False
+        self._lock = threading.Lock()
+
+    @classmethod
+    def for_labs(cls, labs: Path, *, wall_s: float) -> "ProcessGrader":
+        """Return a grader of the labs in `labs`; each submission has `wall_s` seconds."""
+        command = [sys.executable, "-m", "autograder.service.grading_process"]
+        return cls([*command, str(labs), str(wall_s)], timeout_s=wall_s + STARTUP_S)
+
+    def grade(self, lab: str, notebook: bytes) -> Report:
+        """Return the report on `notebook`; see `Grader`."""
+        process = self._running()
+        head = json.dumps({"lab": lab, "size": len(notebook)}).encode() + b"\n"
+        try:
+            assert process.stdin is not None
+            process.stdin.write(head + notebook)
+            process.stdin.flush()
+            answer = json.loads(self._answer(process))
+        except (OSError, ValueError) as error:
+            raise GraderDied(f"{self._obituary(process)}") from error
+        if "error" in answer:
+            raise GraderDied(answer["error"])
+        return Report.from_dict(answer["report"])
+
+    def close(self) -> None:
+        """End the process; every later `grade` raises `GraderDied`."""
+        with self._lock:
+            self._closed = True
+            process = self._process
+        if process is not None:
+            _end(process)
+
+    def _running(self) -> "subprocess.Popen[bytes]":
+        with self._lock:
+            if self._closed:
+                raise GraderDied("the server is stopping")
+            if self._process is None or self._process.poll() is not None:
+                self._process = subprocess.Popen(
+                    self._command,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    start_new_session=True,  # Ctrl-C is the server's to handle
+                )
+            return self._process
+
+    def _answer(self, process: "subprocess.Popen[bytes]") -> bytes:
+        """Return the next line of the process.
+
+        Raises:
+            OSError: it ended, or `timeout_s` passed; the process has been killed.
+        """
+        assert process.stdout is not None
+        deadline = time.monotonic() + self._timeout_s
+        parts: list[bytes] = []
+        with selectors.DefaultSelector() as ready:
+            ready.register(process.stdout, selectors.EVENT_READ)
+            while not (parts and parts[-1].endswith(b"\n")):
+                if not ready.select(deadline - time.monotonic()):
+                    _end(process)
+                    raise TimeoutError(f"no answer in {self._timeout_s:.0f} s")
+                part = os.read(process.stdout.fileno(), 1 << 16)
+                if not part:
+                    raise EOFError("the process closed its output")
+                parts.append(part)
+        return b"".join(parts)
+
+    def _obituary(self, process: "subprocess.Popen[bytes]") -> str:
+        _end(process)
+        return f"the grading process ended with status {process.returncode}"
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    """Kill, wait, and close the pipes: nothing is left behind."""
+    process.kill()
+    process.wait()
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            try:
+                pipe.close()
+            except BrokenPipeError:
+                continue  # what was still to be written has no reader any more

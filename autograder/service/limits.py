@@ -1,0 +1,122 @@
+"""What a client may ask of the server: how much, how slowly, how often."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from autograder.service.errors import Refused
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+# How much of an unwanted body is read before the answer. A client that still sends when the
+# connection closes sees a reset and never the answer; beyond this it is on its own.
+_DRAIN_BYTES = 64 << 20
+_DRAIN_S = 10.0
+
+
+class BodyLimit:
+    """ASGI middleware: a body over `limit_bytes` is 413, one slower than `limit_s` is 408.
+
+    What of the body nobody has read when the answer begins is read and dropped first.
+    """
+
+    def __init__(self, app: "ASGIApp", *, limit_bytes: int, limit_s: float) -> None:
+        self._app = app
+        self._limit_bytes = limit_bytes
+        self._limit_s = limit_s
+
+    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        body = _Body(receive, self._limit_bytes, self._limit_s)
+
+        async def send_after_body(message: "Message") -> None:
+            if message["type"] == "http.response.start":
+                await body.drain()
+            await send(message)
+
+        await self._app(scope, body.receive, send_after_body)
+
+
+class _Body:
+    """One request's body as it arrives, counted and timed."""
+
+    def __init__(self, receive: "Receive", limit_bytes: int, limit_s: float) -> None:
+        self._receive = receive
+        self._limit_bytes = limit_bytes
+        self._limit_s = limit_s
+        self._deadline: float | None = None
+        self._seen = 0
+        self._ended = False
+
+    async def receive(self) -> Any:
+        """Return the next message of the body.
+
+        Raises:
+            Refused: 413 or 408; it becomes the answer.
+        """
+        if self._ended:
+            return await self._receive()
+        now = time.monotonic()
+        self._deadline = self._deadline or now + self._limit_s
+        try:
+            message = await asyncio.wait_for(self._receive(), self._deadline - now)
+        except TimeoutError as error:
+            problem = f"the upload took longer than {self._limit_s:.0f} s"
+            raise Refused(408, f"submit: {problem}. Try again on a better line.") from error
+        self._ended = not message.get("more_body", False)
+        self._seen += len(message.get("body", b""))
+        if self._seen > self._limit_bytes:
+            raise Refused(413, too_large(self._limit_bytes))
+        return message
+
+    async def drain(self) -> None:
+        """Read the rest and drop it, within reason."""
+        deadline = time.monotonic() + _DRAIN_S
+        dropped = 0
+        while not self._ended and dropped < _DRAIN_BYTES:
+            try:
+                message = await asyncio.wait_for(self._receive(), deadline - time.monotonic())
+            except TimeoutError:
+                return
+            self._ended = not message.get("more_body", False)
+            dropped += len(message.get("body", b""))
+
+
+def too_large(limit_bytes: int) -> str:
+    """Return what a client is told whose upload is over the limit."""
+    return (
+        f"submit: the notebook is too large: expected at most {limit_bytes >> 20} MiB. "
+        "Clear the outputs (Kernel, Restart Kernel and Clear Outputs), save, and submit again."
+    )
+
+
+class RateLimit:
+    """A token bucket a caller: `burst` at once, then `per_minute` steadily."""
+
+    def __init__(
+        self, burst: int, per_minute: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._burst = burst
+        self._per_s = per_minute / 60
+        self._clock = clock
+        self._buckets: dict[int, tuple[float, float]] = {}
+
+    def spend(self, caller: int) -> None:
+        """Count one request of `caller`.
+
+        Raises:
+            Refused: 429, with `Retry-After` in seconds.
+        """
+        now = self._clock()
+        left, since = self._buckets.get(caller, (float(self._burst), now))
+        left = min(float(self._burst), left + (now - since) * self._per_s)
+        if left < 1:
+            wait_s = int((1 - left) / self._per_s) + 1
+            message = f"submit: too many submissions. Try again in {wait_s} s."
+            raise Refused(429, message, headers={"Retry-After": str(wait_s)})
+        self._buckets[caller] = (left - 1, now)

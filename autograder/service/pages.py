@@ -1,0 +1,205 @@
+"""The pages for people. No script at all: forms, links, and a page that refreshes itself.
+
+A browser is logged in by a token in a form, or by a link with a code that works once (the
+notebook makes one). The link answers with a page that leads on by itself instead of a redirect,
+because a browser that came from another site does not send a `SameSite=Strict` cookie along a
+redirect, and does from a page of ours.
+"""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from fastapi import APIRouter, Form, Request
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
+
+from autograder.records import CheckResult
+from autograder.service import auth, exports, views
+from autograder.service.course import Course
+from autograder.service.errors import Refused
+from autograder.service.ledger import Entry
+from autograder.service.roster import LEARNER, Person
+
+HERE = Path(__file__).parent
+FORMAT_NAMES = {
+    "csv": "spreadsheets",
+    "canvas": "Canvas",
+    "moodle": "Moodle",
+    "gradescope": "Gradescope",
+}
+
+
+def _moment(seconds: float | None) -> str:
+    return "" if seconds is None else f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S}"
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.6g}"
+
+
+_templates = jinja2.Environment(
+    loader=jinja2.FileSystemLoader(HERE / "templates"),
+    autoescape=True,
+    undefined=jinja2.StrictUndefined,
+    trim_blocks=True,
+)
+_templates.filters.update(moment=_moment, number=_number)
+
+
+def page(name: str, status: int = 200, **values: Any) -> HTMLResponse:
+    """Return the page made of the template `name`."""
+    values.setdefault("person", None)
+    return HTMLResponse(_templates.get_template(f"{name}.html").render(values), status)
+
+
+class LoginNeeded(Exception):
+    """Nobody is logged in: show the login page, then go on to `next`."""
+
+    def __init__(self, request: Request) -> None:
+        super().__init__("log in")
+        self.next = request.url.path
+
+
+def router(course: Course) -> APIRouter:
+    """Return the routes of the pages."""
+    pages = APIRouter(include_in_schema=False)
+    _login_routes(pages, course)
+    _submission_routes(pages, course)
+    _staff_routes(pages, course)
+    return pages
+
+
+def _login_routes(pages: APIRouter, course: Course) -> None:
+    lives_s = course.settings.session_s
+
+    @pages.get("/")
+    def home(request: Request) -> Response:
+        person = _visitor(request, course)
+        return RedirectResponse("/gradebook" if person.is_staff else "/submissions", 303)
+
+    @pages.get("/login")
+    def login_form(next: str = "/") -> Response:
+        return page("login", next=auth.own_path(next), problem="")
+
+    @pages.post("/login")
+    def login(request: Request, token: str = Form(""), next: str = Form("/")) -> Response:
+        auth.same_origin(request)
+        person = course.roster.owner(token.strip(), "bearer")
+        if person is None:
+            problem = "This token is not known here. Copy the whole of it."
+            return page("login", 401, next=auth.own_path(next), problem=problem)
+        answer = RedirectResponse(auth.own_path(next), 303)
+        auth.log_in(answer, person, course.roster, lives_s=lives_s)
+        return answer
+
+    @pages.get("/enter")
+    def enter(code: str = "", next: str = "/") -> Response:
+        person = course.roster.spend(code, "code")
+        message = "You are logged in." if person else "This link has been used already."
+        answer = page("onward", next=auth.own_path(next), message=message)
+        if person is not None:
+            auth.log_in(answer, person, course.roster, lives_s=lives_s)
+        return answer
+
+    @pages.post("/logout")
+    def logout(request: Request) -> Response:
+        auth.same_origin(request)
+        answer = RedirectResponse("/login", 303)
+        auth.log_out(request, answer, course.roster)
+        return answer
+
+
+def _submission_routes(pages: APIRouter, course: Course) -> None:
+    @pages.get("/submissions")
+    def submissions(request: Request) -> Response:
+        person = _visitor(request, course)
+        entries = course.ledger.all(person_id=None if person.is_staff else person.id)
+        return page("submissions", person=person, entries=entries)
+
+    @pages.get("/submissions/{number}")
+    def submission(request: Request, number: int) -> Response:
+        person, entry = _entry(request, course, number)
+        report = views.report_for(person, course.ledger, entry)
+        questions = by_question(report.results) if report else []
+        return page("submission", person=person, entry=entry, report=report, questions=questions)
+
+    @pages.get("/submissions/{number}/report")
+    def report(request: Request, number: int) -> Response:
+        from autograder.report import to_html
+
+        person, entry = _entry(request, course, number)
+        found = views.report_for(person, course.ledger, entry)
+        if found is None:
+            raise Refused(404, f"submission {number}: it is not graded yet.")
+        return HTMLResponse(to_html(found), headers=STANDALONE)
+
+    @pages.get("/submissions/{number}/notebook")
+    def notebook(request: Request, number: int) -> Response:
+        _, entry = _entry(request, course, number)
+        name = f'attachment; filename="{entry.lab}-{entry.id}.ipynb"'
+        data = course.ledger.notebook(entry.id)
+        return Response(
+            data, media_type="application/x-ipynb+json", headers={"Content-Disposition": name}
+        )
+
+
+def _staff_routes(pages: APIRouter, course: Course) -> None:
+    @pages.get("/gradebook")
+    def gradebook(request: Request) -> Response:
+        person = auth.staff_only(_visitor(request, course))
+        entries = course.ledger.all()
+        learners = (p.name for p in course.roster.everybody(LEARNER))
+        book = exports.gradebook(learners, entries)
+        waiting = sum(not entry.is_final for entry in entries)
+        return page(
+            "gradebook",
+            person=person,
+            book=book,
+            labs=exports.labs_of(book),
+            waiting=waiting,
+            formats=list(exports.FORMATS),
+            names=FORMAT_NAMES,
+        )
+
+    @pages.get("/gradebook/export")
+    def export(request: Request, format: str = "csv") -> Response:
+        auth.staff_only(_visitor(request, course))
+        text = exports.export(format, course.roster, course.ledger)
+        kind = exports.media_type(format)
+        name = f'attachment; filename="gradebook-{format}.{kind.partition("/")[2]}"'
+        return Response(text, media_type=kind, headers={"Content-Disposition": name})
+
+    @pages.post("/submissions/{number}/regrade")
+    def regrade(request: Request, number: int) -> Response:
+        auth.same_origin(request)
+        auth.staff_only(_visitor(request, course))
+        if course.ledger.regrade(number):
+            course.wake()
+        return RedirectResponse(f"/submissions/{number}", 303)
+
+
+# The standalone report brings its style inside itself, and nothing else.
+STANDALONE = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; img-src data:; "
+    "frame-ancestors 'none'; base-uri 'none'; form-action 'none'; sandbox"
+}
+
+
+def by_question(results: Iterable[CheckResult]) -> list[tuple[str, list[CheckResult]]]:
+    """Return the results gathered by question, in the order in which they come."""
+    return [(name, list(group)) for name, group in groupby(results, key=lambda r: r.question)]
+
+
+def _visitor(request: Request, course: Course) -> Person:
+    person = auth.visitor(request, course.roster)
+    if person is None:
+        raise LoginNeeded(request)
+    return person
+
+
+def _entry(request: Request, course: Course, number: int) -> tuple[Person, Entry]:
+    person = _visitor(request, course)
+    return person, views.entry_for(person, course.ledger, number)

@@ -1,0 +1,228 @@
+"""A running course server: data directory, store, queue, application and socket, put together."""
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import logging
+import os
+import secrets
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+
+import uvicorn
+
+from autograder.service.app import create_app
+from autograder.service.course import Course
+from autograder.service.errors import StartError
+from autograder.service.grading import Grader, ProcessGrader
+from autograder.service.limits import RateLimit
+from autograder.service.queue import Queue
+from autograder.service.roster import STAFF, Roster
+from autograder.service.settings import Settings
+from autograder.service.shelf import Shelf
+from autograder.service.store import Store, sqlite_url
+from autograder.service.tokens import is_token, new_token
+
+INSTRUCTOR = "instructor"
+TOKEN_FILE = "instructor.token"
+
+# Connections beyond this are answered 503 instead of running the process out of descriptors.
+_CONNECTIONS = 400
+_GRACE_S = 3
+
+log = logging.getLogger(__name__)
+
+
+class Server:
+    """A course server on a socket of its own; `run` serves until told to stop.
+
+    `make_grader` is the seam for tests; without it each worker grades in a process of its own.
+    """
+
+    def __init__(self, course: Course, queue: Queue, listener: socket.socket) -> None:
+        self.course = course
+        self._queue = queue
+        self._listener = listener
+        config = uvicorn.Config(
+            create_app(course),
+            http="h11",
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            limit_concurrency=_CONNECTIONS,
+            timeout_graceful_shutdown=_GRACE_S,
+        )
+        self._uvicorn = _Uvicorn(config)
+
+    @property
+    def url(self) -> str:
+        """The address, such as "http://127.0.0.1:8000"."""
+        host, port = self._listener.getsockname()[:2]
+        return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+    def run(self, ready: Callable[[], None]) -> None:
+        """Serve and grade until `stop`, SIGINT or SIGTERM; call `ready` once it answers."""
+        self._uvicorn.ready = ready
+        self._queue.start()
+        try:
+            self._uvicorn.run(sockets=[self._listener])
+        finally:
+            self._queue.stop()
+
+    def stop(self) -> None:
+        """Ask `run` to return; may be called from any thread."""
+        self._uvicorn.should_exit = True
+
+
+class _Uvicorn(uvicorn.Server):
+    """uvicorn that says when it answers, and leaves a stop signal's meaning to its caller."""
+
+    ready: Callable[[], None] = staticmethod(lambda: None)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.ready()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        def stop(_signal: int, _frame: FrameType | None) -> None:
+            self.should_exit = True
+
+        try:
+            before = {number: signal.signal(number, stop) for number in _STOP_SIGNALS}
+        except ValueError:  # not the main thread, which keeps its own handlers
+            before = {}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+_STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+@contextlib.contextmanager
+def opened(settings: Settings, make_grader: Callable[[], Grader] | None = None) -> Iterator[Server]:
+    """Open everything that a server needs, in order, and close it in reverse.
+
+    Raises:
+        StartError: a port, a directory or the database is not to be had; nothing is left open.
+    """
+    shelf = Shelf(settings.labs)
+    log.info("labs: %s", ", ".join(shelf.names))
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(listen(settings.host, settings.port))
+        data = data_directory(settings.data)
+        stack.enter_context(locked(data))
+        store = Store(settings.database_url or sqlite_url(data))
+        stack.callback(store.close)
+        instructor_token(data, store.roster)
+        node = node_name(data)
+        freed = store.ledger.free_orphans(node)
+        if freed:
+            log.info("%d submissions were being graded when the server ended: again", freed)
+        queue = Queue(
+            store.ledger,
+            make_grader
+            or (lambda: ProcessGrader.for_labs(shelf.directory, wall_s=settings.wall_s)),
+            owner=f"{node}/{os.getpid()}",
+            full_marks=shelf.full_marks,
+            workers=settings.workers,
+            lease_s=settings.lease_s,
+        )
+        rate = RateLimit(settings.burst, settings.per_minute)
+        course = Course(settings, store.roster, store.ledger, shelf, rate, queue.wake)
+        yield Server(course, queue, listener)
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Return a socket that listens on `host`; port 0 takes any free one.
+
+    Raises:
+        StartError: the port is taken or not allowed, or the host is not one of this machine's.
+    """
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((host, port), family=family, backlog=1024)
+    except OverflowError as error:
+        raise StartError(f"serve: port: got {port}, expected 0 to 65535.") from error
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            problem = f"port {port} is taken. Choose another with --port, or --port 0 for any"
+        elif error.errno == errno.EACCES:
+            problem = f"port {port} is not allowed to you. Choose one above 1023"
+        else:
+            problem = f"cannot listen on {host}:{port}: {error.strerror}"
+        raise StartError(f"serve: {problem}.") from error
+
+
+def data_directory(path: Path) -> Path:
+    """Return the data directory, made if need be, for its owner alone.
+
+    Raises:
+        StartError: it cannot be made or written.
+    """
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        (path / ".writable").touch()
+        (path / ".writable").unlink()
+    except OSError as error:
+        message = f"serve: the data directory cannot be used: {path}: {error.strerror}."
+        raise StartError(f"{message} Give another with --data.") from error
+    return path.resolve()
+
+
+@contextlib.contextmanager
+def locked(data: Path) -> Iterator[None]:
+    """Hold the data directory's lock; it ends with the process, however that ends.
+
+    Raises:
+        StartError: another server holds it.
+    """
+    with (data / "server.lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            message = f"serve: {data} is in use by another course server. Stop that one first"
+            raise StartError(f"{message}, or give another --data directory.") from error
+        yield
+
+
+def node_name(data: Path) -> str:
+    """Return a name for "the server of this directory on this machine", the same every time."""
+    return hashlib.sha256(f"{socket.gethostname()}:{data}".encode()).hexdigest()[:16]
+
+
+def instructor_token(data: Path, roster: Roster) -> str:
+    """Return the instructor's token, and let the file and the database agree on it.
+
+    The file decides: it is written (mode 0600) when it is not there or holds no token, so a lost
+    or leaked token is replaced by deleting the file and starting again.
+    """
+    path = data / TOKEN_FILE
+    token = path.read_text().strip() if path.exists() else ""
+    if not is_token(token):
+        token = new_token()
+        write_secret(path, token + "\n")
+    person = roster.find(INSTRUCTOR) or roster.add(INSTRUCTOR, STAFF)
+    if roster.owner(token, "bearer") is None:
+        roster.give_token(person, "bearer", token=token)
+    return token
+
+
+def write_secret(path: Path, text: str) -> None:
+    """Write a file that only its owner may read, at no moment open to others."""
+    fresh = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.replace(path)

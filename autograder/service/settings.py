@@ -1,0 +1,29 @@
+"""What the operator of a course server may turn. Every number has its reason beside it."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+MIB = 1 << 20
+
+LOOPBACK = "127.0.0.1"
+DEFAULT_PORT = 8000
+
+
+@dataclass(frozen=True)
+class Settings:
+    """One server's settings. `data` holds the database, the instructor's token and the lock."""
+
+    data: Path
+    labs: Path
+    host: str = LOOPBACK
+    port: int = DEFAULT_PORT
+    database_url: str = ""  # empty: SQLite in `data`
+    workers: int = 1
+    wall_s: float = 60.0  # one submission, cells and checks together
+    upload_bytes: int = 16 * MIB  # a notebook full of plots is 2 to 5 MiB
+    upload_s: float = 60.0  # 16 MiB over a slow home line
+    burst: int = 60  # submissions that one learner may make at once ...
+    per_minute: float = 30.0  # ... and then steadily: more than a person can
+    lease_s: float = 30.0  # how soon another server takes over from one that is gone
+    session_s: float = 14 * 86400.0  # a browser stays logged in for two weeks
+    code_s: float = 600.0  # a link from the notebook is followed now or never

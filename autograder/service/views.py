@@ -1,0 +1,72 @@
+"""What a caller may see of a submission: staff everything, a learner no detail of a hidden check.
+
+Pure functions from entries and reports to plain data.
+"""
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from autograder.records import CheckResult, Report
+from autograder.service.errors import Refused
+from autograder.service.ledger import Entry, Ledger
+from autograder.service.roster import Person
+
+
+def entry_for(person: Person, ledger: Ledger, submission_id: int) -> Entry:
+    """Return the submission if `person` may see it.
+
+    Raises:
+        Refused: 404, it does not exist or is another learner's; the answer does not say which.
+    """
+    entry = ledger.get(submission_id)
+    if entry is None or not (person.is_staff or entry.person_id == person.id):
+        raise Refused(404, f"submission {submission_id}: there is none of that number for you.")
+    return entry
+
+
+def report_for(person: Person, ledger: Ledger, entry: Entry) -> Report | None:
+    """Return the report on `entry` as `person` may see it, or None while there is none."""
+    text = ledger.report(entry.id) if entry.is_final else None
+    if text is None:
+        return None
+    report = Report.from_dict(json.loads(text))
+    return report if person.is_staff else for_learner(report)
+
+
+def for_learner(report: Report) -> Report:
+    """Return `report` without what only staff may see.
+
+    The details of every check go, and of hidden checks the output too: what is left is its name's
+    question, its outcome and its points. The seed would let hidden inputs be drawn again.
+    """
+    results = tuple(_without_secrets(result) for result in report.results)
+    return replace(report, results=results, seed="")
+
+
+def _without_secrets(result: CheckResult) -> CheckResult:
+    if result.hidden:
+        result = replace(result, name="hidden check", title="a hidden check", output="")
+    return replace(result, detail="")
+
+
+def summary(entry: Entry) -> dict[str, Any]:
+    """Return what the API says of a submission; `score` and `max_score` are null until graded."""
+    return {
+        "id": entry.id,
+        "learner": entry.learner,
+        "lab": entry.lab,
+        "state": entry.state,
+        "score": entry.score,
+        "max_score": entry.max_score,
+        "submitted_at": iso(entry.submitted_at),
+        "finished_at": iso(entry.finished_at),
+    }
+
+
+def iso(seconds: float | None) -> str | None:
+    """Return a time in UTC as ISO 8601, to the second."""
+    if seconds is None:
+        return None
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

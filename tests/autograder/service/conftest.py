@@ -1,0 +1,135 @@
+"""A course server in a thread, with an honest small grader in place of the sandboxed one."""
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from autograder.records import CheckResult, Outcome, Report
+from autograder.service.client import Connection
+from autograder.service.errors import GraderDied
+from autograder.service.server import Server, opened
+from autograder.service.settings import Settings
+
+LABS = ("01_first", "02_second")
+
+
+def notebook(*cells: str) -> bytes:
+    """Return a notebook of code cells."""
+    made = [{"cell_type": "code", "source": text, "metadata": {}, "outputs": []} for text in cells]
+    return json.dumps({"cells": made, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}).encode()
+
+
+def result(name: str, right: bool, *, hidden: bool = False) -> CheckResult:
+    outcome = Outcome.CORRECT if right else Outcome.INCORRECT
+    output = "" if right else f"output of {name}"
+    score = 2.0 if right else 0.0
+    return CheckResult(
+        name, "scale", outcome, score, 2.0, output, hidden, title=name, detail=f"detail of {name}"
+    )
+
+
+@dataclass
+class FakeGrader:
+    """Finds `x = 1` right, dies of `die`, waits for the gate on `wait`."""
+
+    gate: threading.Event = field(default_factory=threading.Event)
+    entered: threading.Event = field(default_factory=threading.Event)
+    graded: list[str] = field(default_factory=list)
+    closed: bool = False
+
+    def grade(self, lab: str, notebook: bytes) -> Report:
+        text = notebook.decode()
+        self.graded.append(text)
+        if "wait" in text:
+            self.entered.set()
+            self.gate.wait()
+        if self.closed:
+            raise GraderDied("the server is stopping")
+        if "die" in text:
+            raise GraderDied("the grading process ended with status -9")
+        right = "x = 1" in text
+        results = (result("open check", right), result("secret check", right, hidden=True))
+        return Report(lab=lab, results=results, title="The lab", seed="42").with_totals()
+
+    def close(self) -> None:
+        self.closed = True
+        self.gate.set()
+
+
+@dataclass(frozen=True)
+class Running:
+    """A server that runs: its parts, its address, the instructor's connection."""
+
+    server: Server
+    grader: FakeGrader
+    staff: Connection
+
+    def enroll(self, name: str) -> Connection:
+        return Connection(self.staff.server, self.staff.enroll(name)["token"])
+
+    def wait(self, number: int) -> str:
+        """Return the final state of a submission, once it has one."""
+        waiting = threading.Event()
+        while True:
+            entry = self.server.course.ledger.get(number)
+            assert entry is not None
+            if entry.is_final:
+                return entry.state
+            waiting.wait(0.01)
+
+
+@pytest.fixture
+def grader() -> FakeGrader:
+    return FakeGrader()
+
+
+@pytest.fixture
+def labs(tmp_path: Path) -> Path:
+    for name in LABS:
+        lab = tmp_path / "labs" / name
+        lab.mkdir(parents=True)
+        (lab / "lab.py").write_text('# %% question="scale" points="4"\ndef scale(): ...\n')
+        (lab / "checks.py").write_text("")
+    return tmp_path / "labs"
+
+
+@pytest.fixture
+def settings(tmp_path: Path, labs: Path) -> Settings:
+    return Settings(data=tmp_path / "data", labs=labs, port=0)
+
+
+Starter = Callable[..., AbstractContextManager[Running]]
+
+
+@pytest.fixture
+def start(settings: Settings) -> Starter:
+    """Return a context manager that runs a server, with some settings changed."""
+
+    @contextmanager
+    def run(**changes: object) -> Iterator[Running]:
+        changed = replace(settings, **changes)  # type: ignore[arg-type]
+        grader = FakeGrader()
+        with opened(changed, lambda: grader) as server:
+            ready = threading.Event()
+            thread = threading.Thread(target=server.run, args=(ready.set,))
+            thread.start()
+            try:
+                assert ready.wait(30)
+                token = (changed.data / "instructor.token").read_text().strip()
+                yield Running(server, grader, Connection(server.url, token))
+            finally:
+                server.stop()
+                thread.join()
+
+    return run
+
+
+@pytest.fixture
+def running(start: Starter) -> Iterator[Running]:
+    with start() as server:
+        yield server
