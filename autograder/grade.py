@@ -53,7 +53,7 @@ def grade(
     return grader.grade(data)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Task:
     """A check with its share of the question's points."""
 
@@ -86,7 +86,13 @@ class Grader:
         except SubmissionError as error:
             return self.unreadable(str(error), submission)
         statements = statements_of(arrived.cells)
-        results, notes, sandbox = self._run(statements, secrets.randbits(63))
+        texts = definitions(statements)
+        ready = {q.name for q in self.lab.questions if not q.manual and self.attempted(q, texts)}
+        tasks = [t for t in self.tasks if t.question.name in ready]
+        found, notes, sandbox = self.run(statements, tasks, secrets.randbits(63))
+        results = [
+            found.get(t) or _not_attempted(t, _why_not(t.question, texts)) for t in self.tasks
+        ]
         report = replace(
             blank,
             results=tuple(results),
@@ -109,24 +115,19 @@ class Grader:
         found = [(texts[name], starter.get(name)) for name in question.defines if name in texts]
         return any(given is None or not same_code(text, given) for text, given in found)
 
-    def _run(
-        self, statements: Sequence[Analysed], seed: int
-    ) -> tuple[list[CheckResult], list[str], str]:
-        """Return the checks' results, notes on what stopped, and what the code ran in."""
-        texts = definitions(statements)
-        ready = {q.name for q in self.lab.questions if not q.manual and self.attempted(q, texts)}
-        tasks = [t for t in self.tasks if t.question.name in ready]
-        results = {id(t): _not_attempted(t, _why_not(t.question, texts)) for t in self.tasks}
+    def run(
+        self, statements: Sequence[Analysed], tasks: Sequence[Task], seed: int
+    ) -> tuple[dict[Task, CheckResult], list[str], str]:
+        """Return the results of `tasks`, notes on what stopped, and what the code ran in."""
         if not tasks:
-            return list(results.values()), [], ""
+            return {}, [], ""
         ends = time.monotonic() + self.limits.wall_s
         with self._open(self.limits) as student:
             student.allow(self.limits.wall_s)
             failures = student.load(needed(statements, self._roots(tasks)))
-            for task in tasks:
-                results[id(task)] = self._check(task, student, seed, ends)
+            results = {task: self._check(task, student, seed, ends) for task in tasks}
             kind = student.kind
-        return list(results.values()), [_stopped(f) for f in failures[:MAX_NOTES]], kind
+        return results, [_stopped(f) for f in failures[:MAX_NOTES]], kind
 
     def _check(self, task: Task, student: WorkerStudent, seed: int, ends: float) -> CheckResult:
         left = ends - time.monotonic()

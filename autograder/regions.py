@@ -71,7 +71,7 @@ def learner_text(cell: Cell, path: Path) -> str:
         elif part.region == "STARTER":
             lines += _started(part.lines)
         elif cell.kind == "markdown":
-            lines += [answer_line(name), "", PLACEHOLDER] if name else []
+            lines += ["", answer_line(name), "", PLACEHOLDER] if name else []
         elif not has_starter:
             lines.append(f'{part.indent}raise NotImplementedError("{name or _defined(cell)}")')
     if cell.attributes.get("manual") == "true" and answer_line(name) not in lines:
@@ -85,7 +85,7 @@ def solution_text(cell: Cell, path: Path) -> str:
     lines: list[str] = []
     for part in parts_of(cell, path):
         if part.region == "SOLUTION" and cell.kind == "markdown" and name:
-            lines += [answer_line(name), ""]
+            lines += ["", answer_line(name), ""]
         if part.region != "STARTER":
             lines += part.lines
     return "\n".join(lines).strip("\n")

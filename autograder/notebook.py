@@ -1,0 +1,100 @@
+"""A lab's cells as notebooks: the learner's and the solution, the same bytes at every release.
+
+Cell ids follow from the lab and the cell, there are no outputs, and the metadata is what nbgrader
+reads. Written as JSON, sorted, so that nbformat need not be loaded.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from autograder.records import Cell, Lab, Question
+from autograder.regions import learner_text, solution_text
+
+Reading = Callable[[Cell, Path], str]
+
+_METADATA = {
+    "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
+    "language_info": {"file_extension": ".py", "mimetype": "text/x-python", "name": "python"},
+}
+
+
+def learner_notebook(lab: Lab) -> str:
+    """Return the learner's notebook as text: starters in place of solutions."""
+    return _notebook(lab, learner_text)
+
+
+def solution_notebook(lab: Lab) -> str:
+    """Return the solution notebook as text."""
+    return _notebook(lab, solution_text)
+
+
+def _notebook(lab: Lab, read: Reading) -> str:
+    content = {
+        "cells": list(_cells(lab, read)),
+        "metadata": {**_METADATA, "autograder": {"lab": lab.name}},
+        "nbformat": 4,
+        "nbformat_minor": 5,
+    }
+    return json.dumps(content, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
+
+
+def _cells(lab: Lab, read: Reading) -> Iterator[dict[str, Any]]:
+    names: set[str] = set()
+    last = ""
+    for cell in lab.cells:
+        last = cell.attributes.get("question", last)
+        name = _unique(_name(cell, last), names)
+        found: dict[str, Any] = {
+            "cell_type": cell.kind,
+            "id": cell_id(lab, name),
+            "metadata": _metadata(cell, name, lab.question(last)),
+            "source": read(cell, lab.directory).splitlines(keepends=True),
+        }
+        if cell.kind == "code":
+            found |= {"execution_count": None, "outputs": []}
+        yield found
+
+
+def cell_id(lab: Lab, name: str) -> str:
+    """Return the id of the cell `name` of a lab."""
+    digest = hashlib.sha256(f"{lab.name}/{name}".encode()).hexdigest()
+    return f"{name[:40]}-{digest[:8]}".replace("_", "-")
+
+
+def _name(cell: Cell, last_question: str) -> str:
+    """Return what a cell is called: its question, its question's check, or a word for its text."""
+    if "question" in cell.attributes:
+        return cell.attributes["question"]
+    if "check" in cell.tags and last_question:
+        return f"check_{last_question}"
+    return "text" if cell.kind == "markdown" else "code"
+
+
+def _unique(name: str, names: set[str]) -> str:
+    found, count = name, 1
+    while found in names:
+        count += 1
+        found = f"{name}_{count}"
+    names.add(found)
+    return found
+
+
+def _metadata(cell: Cell, name: str, about: Question | None) -> dict[str, Any]:
+    found: dict[str, Any] = {"tags": list(cell.tags)} if cell.tags else {}
+    question = "question" in cell.attributes
+    if question or "check" in cell.tags:
+        manual = cell.attributes.get("manual") == "true"
+        found["nbgrader"] = {
+            "grade": manual or not question,
+            "grade_id": name,
+            "locked": not question,
+            "schema_version": 3,
+            "solution": question,
+            "task": False,
+        }
+        if manual or not question:
+            found["nbgrader"]["points"] = about.points if about else 0.0
+    return found
