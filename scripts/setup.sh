@@ -69,6 +69,11 @@ if [ ! -x .venv/bin/python ] || [ "$(cat "$stamp" 2>/dev/null)" != "$made_from" 
             exit 1
         }
     }
-    .venv/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[all]'
+    log=.venv/pip.log
+    .venv/bin/python -m pip install --disable-pip-version-check --editable '.[all]' >"$log" 2>&1 || {
+        grep -E '^ERROR' "$log" >&2 || tail -n 5 "$log" >&2
+        echo "setup: pip could not install the package; all it said is in $log" >&2
+        exit 1
+    }
     printf '%s\n' "$made_from" >"$stamp"
 fi
