@@ -18,6 +18,7 @@ process sends can run. Pickle would be a remote shell.
 Imports the errors alone; NumPy only once an array is at hand.
 """
 
+import socket
 import struct
 import sys
 from collections.abc import Callable
@@ -70,6 +71,26 @@ def frame_length(header: bytes, limit: int = MAX_FRAME_BYTES) -> int:
     if length > limit:
         raise WireError(f"frame: too long: got {length} bytes, expected at most {limit}.")
     return length
+
+
+def receive(connection: socket.socket) -> Any:
+    """Return the value of the next frame of a blocking socket.
+
+    Raises:
+        EOFError: the other side has hung up.
+        WireError: what came is no frame of plain data.
+    """
+    return decode(_exactly(connection, frame_length(_exactly(connection, HEADER_BYTES))))
+
+
+def _exactly(connection: socket.socket, n_bytes: int) -> bytes:
+    pieces = bytearray()
+    while len(pieces) < n_bytes:
+        piece = connection.recv(min(n_bytes - len(pieces), MIB))
+        if not piece:
+            raise EOFError("the other side has hung up")
+        pieces += piece
+    return bytes(pieces)
 
 
 def encode(value: Any) -> bytes:

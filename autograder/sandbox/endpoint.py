@@ -1,0 +1,188 @@
+"""Inside the wall: one rank's end of a network that is the judge (docs/architecture.md, Transport).
+
+Every message goes to the judge, who writes it down and passes it on. Frames out are
+`(0, "send", dst, channel, header, array)` and, from a rank that has waited for a while,
+`(0, "wait", sources, n_received, alone)`; frames in are `(src, channel, header, array)`. With
+`n_received` the judge can tell a rank that waits from one whose message is still on its way.
+"""
+
+import contextlib
+import importlib
+import select
+import socket
+import threading
+import time
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from autograder.sandbox import wire
+
+QUIET_S = 0.05  # a rank that has waited so long says so; most never do
+MAX_HEADER_BYTES = 4096
+
+
+class Sent:
+    """A send: it is over when it has begun, for the array has been copied."""
+
+    header = b""
+
+    def wait(self, timeout_s: float | None = None) -> None:
+        """Return at once."""
+
+    def test(self) -> bool:
+        """Return True."""
+        return True
+
+
+class Received:
+    """A receive under way; `header` is what the sender wrote, once it has arrived."""
+
+    def __init__(self, endpoint: "Endpoint", src: int, buffer: Any) -> None:
+        self.header = b""
+        self.src = src
+        self.done = False
+        self._endpoint = endpoint
+        self._buffer = buffer
+        self._array: Any = None
+
+    def wait(self, timeout_s: float | None = None) -> Any:
+        """Return the array that arrived, the buffer where one was given.
+
+        Raises:
+            TimeoutError: nothing came within `timeout_s`.
+            ValueError: what came does not fit the buffer.
+        """
+        self._endpoint.progress(lambda: self.done, timeout_s, self)
+        if self._buffer is not None and self._array is not self._buffer:
+            came, fits = (f"{a.dtype} {a.shape}" for a in (self._array, self._buffer))
+            raise ValueError(f"recv: the message does not fit the buffer: got {came}, not {fits}.")
+        return self._array
+
+    def test(self) -> bool:
+        """Return whether `wait` would return at once."""
+        self._endpoint.progress(lambda: True, 0.0, self)
+        return self.done
+
+    def complete(self, header: bytes, array: Any) -> None:
+        """Take what arrived; one that does not fit the buffer is told at `wait`."""
+        self.header = header
+        buffer = self._buffer
+        if buffer is not None and (buffer.dtype, buffer.shape) == (array.dtype, array.shape):
+            buffer[...] = array
+            array = buffer
+        self._array = array
+        self.done = True
+
+
+class Endpoint:
+    """One rank's transport. Safe to use from several threads at once."""
+
+    def __init__(self, connection: socket.socket, rank: int, size: int) -> None:
+        self.rank = rank
+        self.size = size
+        self._connection = connection
+        self._sending = threading.Lock()
+        self._state = threading.Condition()
+        self._reading = False
+        self._n_received = 0
+        self._waiting: list[Received] = []
+        self._arrived: dict[tuple[int, int], deque[Any]] = defaultdict(deque)
+        self._posted: dict[tuple[int, int], deque[Received]] = defaultdict(deque)
+
+    def isend(self, array: Any, dst: int, *, channel: int = 0, header: bytes = b"") -> Sent:
+        """Send a copy of `array` to `dst`."""
+        numpy = importlib.import_module("numpy")
+        self._peer(dst)
+        header = bytes(header)
+        if len(header) > MAX_HEADER_BYTES:
+            raise ValueError(
+                f"isend: header too long: got {len(header)} bytes, expected {MAX_HEADER_BYTES}."
+            )
+        self._send((0, "send", int(dst), int(channel), header, numpy.array(array, order="C")))
+        return Sent()
+
+    def irecv(self, src: int, *, channel: int = 0, buffer: Any = None) -> Received:
+        """Receive the next array from `src`, into `buffer` where one is given."""
+        self._peer(src)
+        work = Received(self, int(src), buffer)
+        key = (int(src), int(channel))
+        with self._state:
+            if self._arrived[key]:
+                work.complete(*self._arrived[key].popleft())
+            else:
+                self._posted[key].append(work)
+        return work
+
+    def empty(self, shape: Sequence[int], dtype: Any) -> Any:
+        """Return a new array."""
+        return importlib.import_module("numpy").empty(shape, dtype)
+
+    def close(self) -> None:
+        """Do nothing: the judge ends the connection."""
+
+    def progress(self, done: Callable[[], bool], timeout_s: float | None, work: Received) -> None:
+        """Take in what has arrived, and wait until `done`; one thread at a time reads."""
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        with self._state, self._listed(work):
+            said = False
+            self._take_in(0.0)
+            while not done():
+                left = QUIET_S if deadline is None else deadline - time.monotonic()
+                if left <= 0:
+                    who = f"rank {self.rank} waits for a message from rank {work.src}"
+                    raise TimeoutError(f"recv: {who}: none came within {timeout_s} s.")
+                if self._take_in(min(left, QUIET_S)):
+                    said = False  # what the judge knows of this rank is out of date
+                elif not said:
+                    said = self._say_waiting()
+
+    @contextlib.contextmanager
+    def _listed(self, work: Received) -> Iterator[None]:
+        self._waiting.append(work)
+        try:
+            yield
+        finally:
+            self._waiting.remove(work)
+
+    def _take_in(self, patience_s: float) -> bool:
+        """Read one message, or wait for another thread that reads; return whether there was one."""
+        if self._reading:
+            return self._state.wait(patience_s)
+        self._reading = True
+        self._state.release()
+        message = None
+        try:
+            if select.select([self._connection], [], [], patience_s)[0]:
+                message = wire.receive(self._connection)
+        finally:
+            self._state.acquire()
+            self._reading = False
+            if message is not None:
+                self._deliver(*message)
+            self._state.notify_all()
+        return message is not None
+
+    def _deliver(self, src: int, channel: int, header: bytes, array: Any) -> None:
+        self._n_received += 1
+        posted = self._posted[src, channel]
+        if posted:
+            posted.popleft().complete(header, array)
+        else:
+            self._arrived[src, channel].append((header, array))
+
+    def _say_waiting(self) -> bool:
+        """Tell the judge for whom this rank waits, and whether no thread of it does otherwise."""
+        sources = sorted({work.src for work in self._waiting})
+        alone = threading.active_count() <= len(self._waiting)
+        self._send((0, "wait", sources, self._n_received, alone))
+        return True
+
+    def _send(self, message: tuple[Any, ...]) -> None:
+        data = wire.frame(message)
+        with self._sending:
+            self._connection.sendall(data)
+
+    def _peer(self, rank: int) -> None:
+        if not 0 <= rank < self.size:
+            raise ValueError(f"peer: no such rank: got {rank}, expected 0 to {self.size - 1}.")

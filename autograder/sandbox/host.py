@@ -1,0 +1,232 @@
+"""Outside the wall: a learner's namespace as the judge drives it.
+
+    with Sandbox(limits) as student:
+        failures = student.load(statements)
+        student.allow(10.0)
+        student.call("scale", x, 2.0)
+
+The judge holds the clock, and what it knows of the learner's names it knows itself: which
+statements failed, and their texts. From the worker it takes plain data and text.
+"""
+
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from types import TracebackType
+from typing import Any
+
+from autograder.errors import LimitReached
+from autograder.records import Failure, Limits, RanksRun, Statement
+from autograder.sandbox import network, supply, watch
+from autograder.sandbox.channel import NOTHING, pump, unpack
+from autograder.sandbox.process import Process, gone
+from autograder.sandbox.supply import Supply
+from autograder.sandbox.wire import WireError
+from autograder.student import COMMUNICATOR, missing, rank_arguments, shipped
+
+
+class RemoteStudent:
+    """A `WorkerStudent` whose code runs in a worker of its own, restarted after a limit."""
+
+    def __init__(
+        self, limits: Limits, preload: tuple[str, ...] = ("numpy",), source: Supply | None = None
+    ) -> None:
+        self.limits = limits
+        self.output = b""  # what workers that have ended printed, cut at `output_bytes`
+        self._preload = preload
+        self._supply = source or supply.shared()
+        self._loaded: list[Statement] = []
+        self._texts: dict[str, str] = {}
+        self._failures: dict[str, Failure] = {}
+        self._worker: Process | None = self._supply.worker(limits, preload)
+        self._last = self._ends = time.monotonic() + limits.wall_s
+
+    @property
+    def kind(self) -> str:
+        """What the learner's code runs in: "bubblewrap" or "unsandboxed"."""
+        return self._supply.kind
+
+    def allow(self, wall_s: float) -> None:
+        """Give all calls from now on `wall_s` seconds together. See `WorkerStudent.allow`."""
+        self._ends = min(time.monotonic() + wall_s, self._last)
+
+    def load(self, statements: Sequence[Statement]) -> list[Failure]:
+        """Run each statement on its own; return those that failed. See `WorkerStudent.load`."""
+        return [f for s in statements if (f := self._load_one(s)) is not None]
+
+    def _load_one(self, statement: Statement) -> Failure | None:
+        cause = next((self._failures[n] for n in statement.needs if n in self._failures), None)
+        failure = replace(cause, statement=statement) if cause else self._execute(statement)
+        if failure is None:
+            self._loaded.append(statement)
+        for name in statement.binds:
+            if failure is None:
+                self._texts[name] = statement.text
+                self._failures.pop(name, None)
+            elif name not in self._texts:
+                self._failures[name] = failure
+        return failure
+
+    def _execute(self, statement: Statement) -> Failure | None:
+        try:
+            worker = self._ready()
+            ends = min(time.monotonic() + self.limits.call_s, self._last)
+            raised = self._ask(worker, "load", _loading(statement), ends)
+        except LimitReached as error:
+            return Failure(statement, "LimitReached", str(error))
+        if raised is None:
+            return None
+        if type(raised) is list and [type(part) for part in raised] == [str, str, str]:
+            return Failure(statement, *raised)
+        return Failure(statement, "LimitReached", str(self._end("died", _BROKE)))
+
+    def call(self, name: str, /, *args: Any, **kwargs: Any) -> Any:
+        """Return what the learner's function returns. See `Student.call`."""
+        self._find(name)
+        return self._request("call", (name, args, kwargs))
+
+    def value(self, name: str, /) -> Any:
+        """Return the learner's variable. See `Student.value`."""
+        self._find(name)
+        return self._request("value", (name,))
+
+    def probe(self, function: Callable[..., Any], /, **inputs: Any) -> Any:
+        """Run `function` beside the learner's code. See `Student.probe`."""
+        return self._request("probe", (*shipped(function), inputs))
+
+    def ranks(
+        self,
+        function: str | Callable[..., Any],
+        world_size: int,
+        inputs: Sequence[Any],
+        communicator: str = COMMUNICATOR,
+    ) -> RanksRun:
+        """Run one sandbox a rank, this process being the network. See `Student.ranks`."""
+        arguments = rank_arguments(inputs, world_size)
+        if isinstance(function, str):
+            self._find(function)
+        name, text = (function, "") if isinstance(function, str) else shipped(function)
+        loads = [_loading(statement) for statement in self._loaded]
+        started: list[Process] = []
+        try:
+            for rank, args in enumerate(arguments):
+                started.append(self._supply.worker(self.limits, self._preload))
+                for loading in loads:
+                    started[rank].channel.queue((0, "load", loading))
+                request = (rank, world_size, name, text, args, communicator)
+                started[rank].channel.queue((rank + 1, "rank", request))
+            return network.run(started, self.limits, self._ends)
+        finally:
+            for process in started:
+                self._retire(process)
+
+    def source(self, name: str, /) -> str | None:
+        """Return the text of the statement that last defined `name`, or None."""
+        return self._texts.get(name)
+
+    def close(self) -> None:
+        """End the worker and everything that came from it."""
+        if self._worker is not None:
+            self._retire(self._worker)
+            self._worker = None
+
+    def _find(self, name: str) -> None:
+        first = name.partition(".")[0]
+        if first in self._failures:
+            raise missing(first, self._failures)
+
+    def _request(self, verb: str, payload: tuple[Any, ...]) -> Any:
+        return self._ask(self._ready(), verb, payload, self._ends)
+
+    def _ready(self) -> Process:
+        """Return the worker; where one had to be ended, a new one with the same statements.
+
+        The time that this takes is not charged to the call that needs it.
+        """
+        if self._worker is None:
+            began = time.monotonic()
+            if began > self._last:
+                raise LimitReached("time", _TOO_LATE)
+            self._worker = self._supply.worker(self.limits, self._preload)
+            for statement in self._loaded:
+                ends = min(time.monotonic() + self.limits.call_s, self._last)
+                self._ask(self._worker, "load", _loading(statement), ends)
+            self._ends = min(self._ends + time.monotonic() - began, self._last)
+        return self._worker
+
+    def _ask(self, worker: Process, verb: str, payload: tuple[Any, ...], ends: float) -> Any:
+        """Return the worker's answer; end it where none comes in time or it is over a limit."""
+        looked = began = time.monotonic()
+        if began >= ends:
+            raise LimitReached("time", _TOO_LATE)
+        request = secrets.randbits(62)  # so that no answer can be written before the question
+        worker.channel.queue((request, verb, payload))
+        try:
+            while (answer := worker.channel.take()) is NOTHING:
+                now = time.monotonic()
+                if now >= ends:
+                    raise self._end("time", f"ended after {now - began:.1f} s")
+                if worker.channel.closed:
+                    raise gone(worker)
+                if worker.channel.flooded:
+                    raise self._end("output", "ended by the output limit")
+                if now >= looked + watch.TICK_S:
+                    watch.check([worker.pid], self.limits)
+                    looked = now
+                pump([worker.channel], min(ends - now, watch.TICK_S))
+            return unpack(answer, request)
+        except WireError:
+            raise self._end("died", _BROKE) from None
+        except LimitReached as error:
+            raise self._end(error.kind, str(error)) from None
+
+    def _end(self, kind: str, message: str) -> LimitReached:
+        """End the worker; return the error that says why."""
+        self.close()
+        return LimitReached(kind, message)
+
+    def _retire(self, process: Process) -> None:
+        process.end()
+        left = self.limits.output_bytes - len(self.output)
+        self.output += bytes(process.channel.output[: max(0, left)])
+
+
+class Sandbox(AbstractContextManager[RemoteStudent]):
+    """A fresh student in a sandbox of its own, which is gone at the end of the `with`.
+
+    `preload` names modules to have ready before the clock starts; `source` is where workers come
+    from (`supply.shared()`).
+    """
+
+    def __init__(
+        self,
+        limits: Limits | None = None,
+        *,
+        preload: tuple[str, ...] = ("numpy",),
+        source: Supply | None = None,
+    ) -> None:
+        self._arguments = (limits or Limits(), tuple(preload), source)
+        self._student: RemoteStudent | None = None
+
+    def __enter__(self) -> RemoteStudent:
+        self._student = RemoteStudent(*self._arguments)
+        return self._student
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._student is not None:
+            self._student.close()
+
+
+_BROKE = "its process sent something else than an answer"
+_TOO_LATE = "the time allowed was used up before this"
+
+
+def _loading(statement: Statement) -> tuple[str, int, int]:
+    return (statement.text, statement.cell, statement.line)

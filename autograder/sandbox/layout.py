@@ -1,0 +1,82 @@
+"""What of this machine a sandboxed process sees: its interpreter, its packages, nothing else.
+
+Never the project's own folder: labs, checks, solutions and tests stay outside. Of `autograder` the
+worker's own files go in, one by one. Where the course's packages are installed is asked of the
+import system, which finds them without running them.
+"""
+
+import importlib.util
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+COURSE = ("minitorch", "ddp_lab")
+COURSE_AT, WORKER_AT = "/course", "/judge"
+WORKER_FILES = (
+    *("__init__", "errors", "records", "plain", "student", "local", "local_ranks"),
+    *("sandbox/__init__", "sandbox/wire", "sandbox/worker", "sandbox/endpoint"),
+    *("sandbox/limits", "sandbox/zygote"),
+)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """`mounts` are (outside, inside), read-only, in order; outside None covers what is there."""
+
+    python: str
+    mounts: tuple[tuple[str | None, str], ...]
+    path: tuple[str, ...]  # for sys.path, before the standard library's own entries
+
+
+def find() -> Layout:
+    """Return the layout for this interpreter."""
+    # The interpreter is named by its real file, so that it finds its own standard library.
+    python = os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable)
+    prefix = Path(os.path.realpath(sys.base_prefix))
+    library = [prefix / "lib", prefix / "lib64", Path(python)]
+    sites = site_folders()
+    roots = _outermost([p for p in (*library, *sites) if p.exists() and not _within(p, "/usr")])
+    ours = Path(__file__).resolve().parent.parent
+    course = [(str(p), f"{COURSE_AT}/{p.name}") for p in map(_package, COURSE) if p is not None]
+    worker = [(f"{ours}/{f}.py", f"{WORKER_AT}/autograder/{f}.py") for f in WORKER_FILES]
+    covered = _covered([Path("/usr"), *roots], ours)
+    back = [p for p in sites if any(_within(p, c) for c in covered)]
+    mounts = (
+        *((str(p), str(p)) for p in roots),
+        *((None, str(p)) for p in covered),
+        *((str(p), str(p)) for p in back),
+    )
+    path = (WORKER_AT, COURSE_AT, *map(str, sites))
+    return Layout(python, (*mounts, *course, *worker), path)
+
+
+def site_folders() -> list[Path]:
+    """Return the folders of `sys.path` that hold installed packages, NumPy's among them."""
+    named = [Path(p) for p in sys.path if Path(p).name in ("site-packages", "dist-packages")]
+    numpy = _package("numpy")
+    found = [*named, *([numpy.parent] if numpy is not None else [])]
+    return list(dict.fromkeys(p.resolve() for p in found if p.is_dir()))
+
+
+def _package(name: str) -> Path | None:
+    """Return the folder of a package that could be imported, or None."""
+    spec = importlib.util.find_spec(name)
+    places = list(spec.submodule_search_locations or ()) if spec is not None else []
+    return Path(places[0]).resolve() if places else None
+
+
+def _covered(visible: list[Path], ours: Path) -> list[Path]:
+    """Return the folders of the judge that would be seen with `visible`."""
+    installed = ours.parent.name in ("site-packages", "dist-packages")
+    judges = [ours, ours.parent / "labs"] if installed else [ours.parent]
+    return [j for j in judges if j.is_dir() and any(_within(j, v) for v in visible)]
+
+
+def _outermost(paths: list[Path]) -> list[Path]:
+    unique = list(dict.fromkeys(paths))
+    return [p for p in unique if not any(_within(p, q) for q in unique if q != p)]
+
+
+def _within(path: Path, folder: Path | str) -> bool:
+    return path.is_relative_to(folder)

@@ -1,0 +1,153 @@
+"""Outside the wall: the judge is the network between ranks.
+
+Every message goes through here, is written down as a fact, and is passed on. So counts, sizes,
+order and peers of messages cannot be forged, whatever the ranks report. A rank that waits says
+for whom and how much it has received; when every rank that still runs waits and nothing is on its
+way to any, they wait for ever, and the error says who waits for whom.
+"""
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from autograder.errors import LimitReached, StudentError
+from autograder.records import MIB, Limits, Message, RanksRun
+from autograder.sandbox import watch
+from autograder.sandbox.channel import NOTHING, pump, unpack
+from autograder.sandbox.process import Process, gone
+from autograder.sandbox.wire import WireError
+
+MAX_TRAFFIC_BYTES = 512 * MIB
+MAX_MESSAGES = 100_000
+# A rank with a thread that is not waiting may still send; after so long of silence it will not.
+SILENCE_S = 2.0
+
+
+def run(ranks: Sequence[Process], limits: Limits, ends: float) -> RanksRun:
+    """Carry messages between `ranks` until each has answered its request (its rank + 1).
+
+    Raises:
+        StudentError: what the first rank that failed raised, or "Deadlock".
+        NotAttempted: a rank found nothing to run.
+        LimitReached: a rank died, or all together passed a limit; the caller ends them.
+    """
+    switch = Switch(ranks)
+    looked = time.monotonic()
+    while switch.running():
+        now = time.monotonic()
+        if now >= ends:
+            raise LimitReached("time", f"ended when its time was used up; {switch.state()}")
+        if now >= looked + watch.TICK_S:
+            watch.check([process.pid for process in ranks], limits)
+            looked = now
+        pump([process.channel for process in ranks], min(ends - now, watch.TICK_S))
+        for rank in range(len(ranks)):
+            switch.take_all(rank)
+        switch.check()
+    return RanksRun(tuple(switch.results), tuple(switch.messages))
+
+
+class Switch:
+    """What is known of each rank, and the record of what passed."""
+
+    def __init__(self, ranks: Sequence[Process]) -> None:
+        self.ranks = ranks
+        self.results: list[Any] = [NOTHING] * len(ranks)
+        self.messages: list[Message] = []
+        self._bytes = 0
+        self._passed_on = [0] * len(ranks)  # messages on their way to each rank, or there
+        self._waiting: list[tuple[list[int], int, bool] | None] = [None] * len(ranks)
+        self._heard = time.monotonic()
+
+    def running(self) -> list[int]:
+        """Return the ranks that have not answered yet."""
+        return [rank for rank, result in enumerate(self.results) if result is NOTHING]
+
+    def take_all(self, rank: int) -> None:
+        """Deal with every frame that has arrived from `rank`."""
+        try:
+            while (arrived := self.ranks[rank].channel.take()) is not NOTHING:
+                self._heard = time.monotonic()
+                self._take(rank, arrived)
+        except WireError as error:
+            broke = f"rank {rank} sent something that is no message: {error}"
+            raise LimitReached("died", broke) from None
+
+    def _take(self, rank: int, arrived: Any) -> None:
+        if type(arrived) is not tuple or len(arrived) < 2 or type(arrived[0]) is not int:
+            raise WireError("network: not of the form (id, kind, ...).")
+        self._waiting[rank] = None
+        if arrived[0] == rank + 1:
+            self.results[rank] = self._answer(rank, arrived)
+        elif arrived[0] == 0 and self._has(arrived, "send", int, int, bytes, _array_type()):
+            self._pass_on(rank, *arrived[2:])
+        elif arrived[0] == 0 and self._has(arrived, "wait", list, int, bool):
+            self._waits(rank, *arrived[2:])
+        elif not (arrived[0] == 0 and arrived[1:2] in (("ok",), ("raised",))):  # loading
+            raise WireError("network: of no known kind.")
+
+    def _has(self, arrived: tuple[Any, ...], kind: str, *types: type) -> bool:
+        named = type(arrived[1]) is str and arrived[1] == kind
+        return named and [type(part) for part in arrived[2:]] == list(types)
+
+    def _answer(self, rank: int, arrived: tuple[Any, ...]) -> Any:
+        try:
+            return unpack(arrived, rank + 1)
+        except StudentError as error:
+            message = f"rank {rank}: {error.message}"
+            raise StudentError(error.type_name, message, error.traceback) from None
+
+    def _pass_on(self, src: int, dst: int, channel: int, header: bytes, array: Any) -> None:
+        if not 0 <= dst < len(self.ranks):
+            raise WireError(f"network: no rank {dst}.")
+        self._bytes += array.nbytes + len(header)
+        if self._bytes > MAX_TRAFFIC_BYTES or len(self.messages) >= MAX_MESSAGES:
+            most = f"{MAX_MESSAGES} messages or {MAX_TRAFFIC_BYTES // MIB} MiB"
+            raise LimitReached("output", f"ranks sent each other more than {most}")
+        order = len(self.messages)
+        self.messages.append(Message(src, dst, array.nbytes, header, array, order))
+        self._passed_on[dst] += 1
+        if self.results[dst] is NOTHING:
+            self.ranks[dst].channel.queue((src, channel, header, array))
+
+    def _waits(self, rank: int, sources: list[Any], n_received: int, alone: bool) -> None:
+        if not all(type(src) is int and 0 <= src < len(self.ranks) for src in sources):
+            raise WireError("network: waits for no rank.")
+        self._waiting[rank] = (sources, n_received, alone)
+
+    def check(self) -> None:
+        """Raise if a rank that still runs is gone, or all of them wait for ever."""
+        running = self.running()
+        for rank in running:
+            channel = self.ranks[rank].channel
+            if channel.closed:
+                raise gone(self.ranks[rank], f"rank {rank}: ")
+            if channel.flooded:
+                raise LimitReached("output", f"rank {rank}: ended by the output limit")
+        stuck = [w for r in running if (w := self._stuck(r)) is not None]
+        silent = time.monotonic() - self._heard > SILENCE_S
+        if running and len(stuck) == len(running) and (silent or all(a for _, _, a in stuck)):
+            raise StudentError("Deadlock", f"every rank waits, and none will send: {self.state()}")
+
+    def _stuck(self, rank: int) -> tuple[list[int], int, bool] | None:
+        """Return what `rank` waits for, unless something is on its way to it."""
+        waiting = self._waiting[rank]
+        return waiting if waiting and waiting[1] == self._passed_on[rank] else None
+
+    def state(self) -> str:
+        """Return who waits for whom, in words."""
+        return "; ".join(self._state(rank) for rank in range(len(self.ranks)))
+
+    def _state(self, rank: int) -> str:
+        if self.results[rank] is not NOTHING:
+            return f"rank {rank} has returned"
+        waiting = self._waiting[rank]
+        if waiting is None:
+            return f"rank {rank} runs"
+        return f"rank {rank} waits for rank {', '.join(map(str, waiting[0]))}"
+
+
+def _array_type() -> type:
+    import numpy
+
+    return numpy.ndarray

@@ -1,0 +1,128 @@
+"""The system calls that a learner's process may not make, as a BPF program.
+
+A deny list: what NumPy, torch, threads, sockets and subprocesses need stays; what reaches into
+other processes, makes namespaces, mounts, loads code into the kernel or holds memory that no limit
+counts is refused with EPERM. `clone3` is ENOSYS, so that the C library falls back to `clone`,
+whose flags a filter can read. Sockets are local or internet only: AF_VSOCK would reach out of a
+virtual machine past the network namespace.
+
+Assembled by hand from struct seccomp_data and struct sock_filter (linux/seccomp.h, linux/filter.h),
+which is less than a dependency would be. Imports nothing of ours.
+"""
+
+import errno
+import platform
+import struct
+
+# call: (x86_64, aarch64); the numbers above 400 are the same everywhere
+DENIED = {
+    "acct": (163, 89),
+    "add_key": (248, 217),
+    "adjtimex": (159, 171),
+    "bpf": (321, 280),
+    "chroot": (161, 51),
+    "clock_adjtime": (305, 266),
+    "clock_settime": (227, 112),
+    "delete_module": (176, 106),
+    "fanotify_init": (300, 262),
+    "finit_module": (313, 273),
+    "fsconfig": (431, 431),
+    "fsmount": (432, 432),
+    "fsopen": (430, 430),
+    "fspick": (433, 433),
+    "init_module": (175, 105),
+    "io_uring_enter": (426, 426),
+    "io_uring_register": (427, 427),
+    "io_uring_setup": (425, 425),
+    "kcmp": (312, 272),
+    "kexec_file_load": (320, 294),
+    "kexec_load": (246, 104),
+    "keyctl": (250, 219),
+    "lookup_dcookie": (212, 18),
+    "memfd_create": (319, 279),
+    "memfd_secret": (447, 447),
+    "migrate_pages": (256, 238),
+    "mount": (165, 40),
+    "mount_setattr": (442, 442),
+    "move_mount": (429, 429),
+    "move_pages": (279, 239),
+    "mq_open": (240, 180),
+    "msgget": (68, 186),
+    "name_to_handle_at": (303, 264),
+    "nfsservctl": (180, 42),
+    "open_by_handle_at": (304, 265),
+    "open_tree": (428, 428),
+    "perf_event_open": (298, 241),
+    "personality": (135, 92),
+    "pidfd_getfd": (438, 438),
+    "pivot_root": (155, 41),
+    "process_vm_readv": (310, 270),
+    "process_vm_writev": (311, 271),
+    "ptrace": (101, 117),
+    "quotactl": (179, 60),
+    "quotactl_fd": (443, 443),
+    "reboot": (169, 142),
+    "request_key": (249, 218),
+    "semget": (64, 190),
+    "setdomainname": (171, 162),
+    "sethostname": (170, 161),
+    "setns": (308, 268),
+    "settimeofday": (164, 170),
+    "shmat": (30, 196),
+    "shmctl": (31, 195),
+    "shmget": (29, 194),
+    "swapoff": (168, 225),
+    "swapon": (167, 224),
+    "syslog": (103, 116),
+    "umount2": (166, 39),
+    "unshare": (272, 97),
+    "userfaultfd": (323, 282),
+    "vhangup": (153, 58),
+    "vmsplice": (278, 75),
+}
+CLONE, CLONE3, SOCKET = (56, 220), (435, 435), (41, 198)
+NEW_NAMESPACES = 0x7E020000  # every CLONE_NEW* that fits clone's flags
+SOCKET_FAMILIES = (1, 2, 10, 16)  # AF_UNIX, AF_INET, AF_INET6, AF_NETLINK (interface lists)
+
+# machine: (column of the tables above, its AUDIT_ARCH, first number of a second ABI or None)
+MACHINES = {"x86_64": (0, 0xC000003E, 0x40000000), "aarch64": (1, 0xC00000B7, None)}
+
+_NUMBER, _ARCH, _FIRST_ARGUMENT = 0, 4, 16  # offsets in struct seccomp_data
+_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+_ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
+
+
+def program(machine: str = "") -> bytes | None:
+    """Return the filter for `machine` (this one), or None where its numbers are not known."""
+    if (machine or platform.machine()) not in MACHINES:
+        return None
+    column, arch, second_abi = MACHINES[machine or platform.machine()]
+    deny, no_call = _ERRNO | errno.EPERM, _ERRNO | errno.ENOSYS
+    code = [_step(_LOAD, _ARCH), *_unless(_EQUAL, arch, _KILL), _step(_LOAD, _NUMBER)]
+    if second_abi is not None:  # x32 would be a way around every number below
+        code += _when(_AT_LEAST, second_abi, deny)
+    code += _when(_EQUAL, CLONE3[column], no_call)
+    for numbers in DENIED.values():
+        code += _when(_EQUAL, numbers[column], deny)
+    families = [f for n in SOCKET_FAMILIES for f in _when(_EQUAL, n, _ALLOW)]
+    code += _call(SOCKET[column], [*families, _step(_RETURN, deny)])
+    code += _call(CLONE[column], _when(_ANY_BIT, NEW_NAMESPACES, deny))
+    return b"".join([*code, _step(_RETURN, _ALLOW)])
+
+
+def _step(operation: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
+    return struct.pack("=HBBI", operation, if_true, if_false, value)
+
+
+def _when(test: int, value: int, verdict: int) -> list[bytes]:
+    return [_step(test, value, 0, 1), _step(_RETURN, verdict)]
+
+
+def _unless(test: int, value: int, verdict: int) -> list[bytes]:
+    return [_step(test, value, 1, 0), _step(_RETURN, verdict)]
+
+
+def _call(number: int, on_first_argument: list[bytes]) -> list[bytes]:
+    """Run these steps over the first argument of call `number`; leave the number loaded."""
+    steps = [_step(_LOAD, _FIRST_ARGUMENT), *on_first_argument, _step(_LOAD, _NUMBER)]
+    return [_step(_EQUAL, number, 0, len(steps)), *steps]

@@ -1,0 +1,167 @@
+"""Outside the wall: hands out fresh workers, behind the best wall that this machine has.
+
+One zygote for each set of preloaded modules lives as long as this process. Where bubblewrap may
+not be nested (some AppArmor profiles), each worker is started on its own; where there is no
+bubblewrap, behind a lesser wall, which is called `UNSANDBOXED`.
+"""
+
+import atexit
+import contextlib
+import dataclasses
+import os
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from autograder.errors import SandboxError
+from autograder.records import Limits
+from autograder.sandbox import launch, layout, process, seccomp
+from autograder.sandbox.channel import NOTHING, pump
+from autograder.sandbox.process import Process, Zygote
+from autograder.sandbox.wire import WireError
+
+UNSANDBOXED = "unsandboxed"
+COUNTS_BY_NAMESPACE = (5, 14)  # the Linux that counts a user's processes in each user namespace
+
+
+class Supply:
+    """Starts workers. `wall` and `warm` force a choice that is otherwise made by trying.
+
+    Safe to use from several threads.
+    """
+
+    def __init__(self, *, wall: str | None = None, warm: bool = True) -> None:
+        self._lock = threading.Lock()
+        self._walls = list(launch.WALLS) if wall is None else [wall]
+        self._warm = warm
+        self._layout = layout.find()
+        self._zygotes: dict[tuple[str, ...], Zygote] = {}
+        self._number = 0
+        self.reasons: list[str] = []
+
+    @property
+    def kind(self) -> str:
+        """What the workers run in, as reports say it."""
+        return "bubblewrap" if self._walls[0] == "bubblewrap" else UNSANDBOXED
+
+    def worker(self, limits: Limits, preload: tuple[str, ...]) -> Process:
+        """Return a new worker that has said hello.
+
+        Raises:
+            SandboxError: none of the walls could be put up; says why for each.
+        """
+        config = self._config(limits, preload)
+        while True:
+            with self._lock:
+                wall, warm = self._walls[0], self._warm
+            try:
+                return self._worker(wall, warm, config, limits)
+            except SandboxError as error:
+                with self._lock:
+                    self._give_up_on(wall, warm, error)
+
+    def _give_up_on(self, wall: str, warm: bool, error: SandboxError) -> None:
+        """Fall back to the next lesser way, unless another thread has already."""
+        if (wall, warm) != (self._walls[0], self._warm):
+            return
+        self.reasons.append(str(error))
+        if wall == "bubblewrap" and warm:
+            self._warm = False
+        elif len(self._walls) > 1:
+            del self._walls[0]
+        else:
+            raise SandboxError("; ".join(self.reasons)) from error
+
+    def _worker(self, wall: str, warm: bool, config: dict[str, Any], limits: Limits) -> Process:
+        output_bytes = limits.output_bytes
+        if wall == "bubblewrap" and warm:
+            made = self._zygote(tuple(config["preload"]), limits).fork(
+                config, output_bytes=output_bytes
+            )
+        else:
+            with self._lock:
+                self._number += 1
+                number = self._number
+            made = process.start(
+                wall, self._layout, config, number=number, output_bytes=output_bytes
+            )
+        try:
+            _greeted(made)
+        except SandboxError:
+            made.end()
+            raise
+        return made
+
+    def _zygote(self, preload: tuple[str, ...], limits: Limits) -> Zygote:
+        with self._lock:
+            zygote = self._zygotes.get(preload)
+            if zygote is None or not zygote.alive:
+                zygote = Zygote(self._layout, preload, file_bytes=limits.file_bytes)
+                self._zygotes[preload] = zygote
+            return zygote
+
+    def _config(self, limits: Limits, preload: tuple[str, ...]) -> dict[str, Any]:
+        return {
+            "limits": dataclasses.asdict(limits),
+            "preload": list(preload),
+            "user_processes": _processes_of_this_user(),
+            "filter": seccomp.program(),
+        }
+
+    def close(self) -> None:
+        """End the zygotes and all their workers."""
+        with self._lock:
+            for zygote in self._zygotes.values():
+                zygote.close()
+            self._zygotes.clear()
+
+
+def _greeted(made: Process) -> None:
+    """Wait for the worker's hello.
+
+    Raises:
+        SandboxError: it does not come.
+    """
+    deadline = time.monotonic() + process.START_S
+    while time.monotonic() < deadline and not made.channel.closed:
+        pump([made.channel], deadline - time.monotonic())
+        with contextlib.suppress(WireError):
+            if made.channel.take() is not NOTHING:
+                return
+    made.channel.drain_output()
+    printed = made.channel.output.decode(errors="replace").strip()[-500:]
+    raise SandboxError(f"sandbox: the worker did not start: {printed or made.ending()}")
+
+
+def _processes_of_this_user() -> int:
+    """Return how many processes count against this user besides a worker's own."""
+    release = os.uname().release.split("-")[0].split(".")
+    if tuple(map(int, release[:2])) >= COUNTS_BY_NAMESPACE or os.geteuid() == 0:
+        return 0
+    mine = 0
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            mine += entry.name.isdigit() and entry.stat().st_uid == os.geteuid()
+    return mine
+
+
+_shared: dict[int, Supply] = {}
+_sharing = threading.Lock()
+
+
+def shared() -> Supply:
+    """Return the supply of this process; a forked child makes its own."""
+    with _sharing:
+        if os.getpid() not in _shared:
+            _shared[os.getpid()] = Supply()
+            atexit.register(close_shared)
+        return _shared[os.getpid()]
+
+
+def close_shared() -> None:
+    """End the warm processes of this process's supply; the next use starts new ones."""
+    with _sharing:
+        supply = _shared.pop(os.getpid(), None)
+    if supply is not None:
+        supply.close()

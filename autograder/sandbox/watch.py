@@ -1,0 +1,75 @@
+"""Outside the wall: what a tree of processes uses in all, read off /proc, and its limits.
+
+A limit of the kernel's is per process; a submission may be many. Where no memory cgroup can be
+written this is the memory limit; it looks every `TICK_S` while the judge waits.
+"""
+
+import contextlib
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from autograder.errors import LimitReached
+from autograder.records import MIB, Limits
+
+TICK_S = 0.02  # at 5 GB/s of page faults, 100 MB past the limit; a look costs about 0.1 ms
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_UTIME, _STIME, _CUTIME, _CSTIME, _RSS = 11, 12, 13, 14, 21  # fields of stat after the name
+
+
+def descendants(pid: int) -> Iterator[int]:
+    """Yield `pid` and every process below it that is there now."""
+    waiting = [pid]
+    while waiting:
+        at = waiting.pop()
+        yield at
+        with contextlib.suppress(OSError):
+            for task in Path(f"/proc/{at}/task").iterdir():
+                waiting += map(int, (task / "children").read_text().split())
+
+
+def usage(pid: int) -> tuple[int, float, int]:
+    """Return resident bytes, CPU seconds and number of processes of the tree under `pid`."""
+    resident, cpu, count = 0, 0.0, 0
+    for process in descendants(pid):
+        with contextlib.suppress(OSError, IndexError):
+            fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+            resident += int(fields[_RSS]) * PAGE_BYTES
+            ticks = sum(int(fields[n]) for n in (_UTIME, _STIME, _CUTIME, _CSTIME))
+            cpu += ticks / TICKS_PER_S
+            count += 1
+    return resident, cpu, count
+
+
+def proportional(pid: int) -> int | None:
+    """Return the tree's bytes with each shared page counted once, or None where unreadable."""
+    total = 0
+    for process in descendants(pid):
+        try:
+            text = Path(f"/proc/{process}/smaps_rollup").read_text()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        except OSError:
+            return None
+        total += sum(int(line.split()[1]) for line in text.splitlines() if line.startswith("Pss:"))
+    return total * 1024
+
+
+def check(pids: Sequence[int], limits: Limits) -> None:
+    """Look once at the trees under `pids`, which make one submission.
+
+    Raises:
+        LimitReached: together they are over its memory or its CPU time.
+    """
+    used = [usage(pid) for pid in pids]
+    resident = sum(bytes_ for bytes_, _, _ in used)
+    if resident > limits.memory_bytes:
+        # Forked processes share pages, which the sum counts once for each.
+        counted = [proportional(pid) for pid in pids]
+        resident = resident if None in counted else sum(c or 0 for c in counted)
+    if resident > limits.memory_bytes:
+        at = limits.memory_bytes // MIB
+        raise LimitReached("memory", f"ended by the memory limit ({at} MiB)")
+    if sum(cpu_s for _, cpu_s, _ in used) > limits.cpu_s:
+        raise LimitReached("cpu", f"ended by the CPU time limit ({limits.cpu_s:g} s)")

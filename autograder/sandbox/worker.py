@@ -1,0 +1,153 @@
+"""Inside the wall: runs statements and answers the judge's requests, one at a time.
+
+The judge sends `(id, verb, payload)`; the worker answers `(id, status, ...)`:
+
+    (id, "ok", value)                       plain data
+    (id, "raised", type, message, trace)    the learner's code raised; text only
+    (id, "absent", message)                 not attempted
+
+The learner's code shares this process and can say anything in its name. That is allowed for: the
+worker holds no expected value, no check and no score, and the judge believes nothing but data.
+"""
+
+import importlib
+import os
+import random
+import socket
+import sys
+from collections.abc import Callable, Mapping
+from types import FunctionType
+from typing import Any
+
+from autograder.errors import NotAttempted, NotPlainData, StudentError
+from autograder.local import LocalStudent
+from autograder.records import Statement
+from autograder.sandbox import limits, wire
+from autograder.sandbox.endpoint import Endpoint
+
+MAX_TEXT = 20_000  # characters of a message or a traceback
+PROBE = "__probe__"
+
+
+def main() -> None:
+    """Be a worker of its own process: `argv` is the descriptor of the socket to the judge."""
+    connection = socket.socket(fileno=int(sys.argv[1]))
+    config = wire.receive(connection)
+    limits.apply(config["limits"], user_processes=config["user_processes"])
+    serve(connection, config)
+
+
+def serve(connection: socket.socket, config: Mapping[str, Any]) -> None:
+    """Import what `config["preload"]` names, say hello, and answer requests until the end."""
+    preload(config["preload"])
+    random.seed()
+    worker = Worker(connection)
+    worker.answer(0, "ok", os.getpid())
+    try:
+        while True:
+            worker.step()
+    except EOFError:  # the judge has hung up
+        os._exit(0)
+
+
+def preload(modules: list[str]) -> None:
+    """Import these modules; one that is not there is the learner's `import` to miss."""
+    for name in modules:
+        try:
+            importlib.import_module(name)
+        except ImportError as error:
+            print(f"preload: {name}: {error}", file=sys.stderr)
+
+
+class Worker:
+    """One learner's namespace and the socket to the judge."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.connection = connection
+        self.space: dict[str, Any] = {"__name__": "__main__"}
+        self.student = LocalStudent(self.space)
+        self.verbs: dict[str, Callable[..., Any]] = {
+            "load": self._load,
+            "call": lambda name, args, kwargs: self.student.call(name, *args, **kwargs),
+            "value": self.student.value,
+            "probe": self._probe,
+            "rank": self._rank,
+        }
+
+    def step(self) -> None:
+        """Answer one request."""
+        request, verb, payload = wire.receive(self.connection)
+        try:
+            self.answer(request, "ok", self.verbs[verb](*payload))
+        except NotAttempted as error:
+            self.answer(request, "absent", _text(error))
+        except StudentError as error:
+            self.answer(request, "raised", error.type_name, error.message, error.traceback)
+        except (NotPlainData, wire.WireError) as error:
+            self.answer(request, "raised", "TypeError", _text(error), "")
+        except BaseException as error:  # such as from an exception whose __str__ raises
+            self.answer(request, "raised", type(error).__name__, _text(error), "")
+
+    def answer(self, request: int, status: str, *parts: Any) -> None:
+        """Send one frame; text is cut to what anyone would read."""
+        if status != "ok":
+            parts = tuple(_clean(part) for part in parts)
+        self.connection.sendall(wire.frame((request, status, *parts)))
+
+    def _load(self, text: str, cell: int, line: int) -> list[str] | None:
+        """Run one statement; return None, or the type, message and traceback of what it raised."""
+        failures = self.student.load([Statement(text, (), (), cell, line)])
+        if not failures:
+            return None
+        failure = failures[0]
+        return [_clean(t) for t in (failure.type_name, failure.message, failure.traceback)]
+
+    def _probe(self, name: str, text: str, inputs: dict[str, Any]) -> Any:
+        self.space[PROBE] = self._function(name, text)
+        return self.student.call(PROBE, **inputs)
+
+    def _rank(
+        self, rank: int, size: int, name: str, text: str, args: tuple[Any, ...], communicator: str
+    ) -> Any:
+        """Run the learner's function `name`, or the probe in `text`, on one rank."""
+        endpoint = Endpoint(self.connection, rank, size)
+        make = _resolve(communicator)
+
+        function = self._function(name, text) if text else self.space.get(name, ...)
+        if function is ...:
+            raise NotAttempted(f"{name} is not defined.")
+        self.space[PROBE] = lambda: function(make(endpoint), *args)
+        try:
+            return self.student.call(PROBE)
+        finally:
+            endpoint.close()
+
+    def _function(self, name: str, text: str) -> Callable[..., Any]:
+        """Return the function that `text` defines, with the learner's names as its globals."""
+        made: dict[str, Any] = {}
+        exec(compile(text, f"<probe {name}>", "exec", dont_inherit=True), made)
+        local = made[name]
+        function = FunctionType(local.__code__, self.space, name, local.__defaults__)
+        function.__kwdefaults__ = local.__kwdefaults__
+        return function
+
+
+def _resolve(communicator: str) -> Callable[[Endpoint], Any]:
+    module, _, name = communicator.partition(":")
+    try:
+        made: Callable[[Endpoint], Any] = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise StudentError(type(error).__name__, f"{communicator}: {error}") from error
+    return made
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # the learner's __str__ may raise what it likes
+        return type(error).__name__
+
+
+def _clean(text: Any) -> str:
+    """Return text that travels: of bounded length, without half surrogate pairs."""
+    return str(text)[:MAX_TEXT].encode("utf-8", "backslashreplace").decode()

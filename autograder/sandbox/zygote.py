@@ -1,0 +1,167 @@
+"""Inside the outer wall: a warm process that forks a worker for each submission.
+
+It has imported NumPy and what else the lab needs, has never run a learner's code, and never will.
+The judge sends it `(socket, output, status)` descriptors; each time it forks
+
+    step    makes namespaces of its own: user, mount, pid, network, ipc, uts, cgroup; leaves
+    init    pid 1 there: mounts a /proc, /tmp and /dev/shm of its own, waits for the worker, and
+            takes every other process with it when it ends
+    worker  gives up all capabilities, puts on its limits and the system-call filter, and serves
+
+so that two submissions share nothing but read-only files. Everything here is what bubblewrap does,
+done a second time around a process that is already warm. Linux only; calls libc by ctypes.
+"""
+
+import array
+import ctypes
+import fcntl
+import functools
+import os
+import signal
+import socket
+import struct
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NoReturn
+
+from autograder.sandbox import limits, wire, worker
+
+NAMESPACES = (
+    0x00020000 | 0x02000000 | 0x04000000 | 0x08000000 | 0x10000000 | 0x20000000 | 0x40000000
+)
+NOSUID, NODEV, NOEXEC, REC, PRIVATE = 0x2, 0x4, 0x8, 0x4000, 0x40000
+SET_DUMPABLE, SET_SECCOMP, SET_NO_NEW_PRIVS, SECCOMP_MODE_FILTER = 4, 22, 38, 2
+CAPABILITY_VERSION_3 = 0x20080522
+MAX_FILES = 10_000  # of a temporary file system: each costs memory that its size does not count
+SET_INTERFACE_FLAGS, INTERFACE_UP = 0x8914, 0x1
+DESCRIPTORS = 3
+
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+def main() -> None:
+    """Serve the judge on the socket whose descriptor is `argv[1]`, until it hangs up."""
+    control = socket.socket(fileno=int(sys.argv[1]))
+    config = wire.receive(control)
+    worker.preload(config["preload"])
+    control.sendall(b"\0")
+    while True:
+        descriptors = _receive_descriptors(control)
+        child = os.fork()
+        if child == 0:
+            control.close()
+            _run(functools.partial(_step, descriptors))
+        os.waitpid(child, 0)
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+def _receive_descriptors(control: socket.socket) -> list[int]:
+    data, ancillary, _, _ = control.recvmsg(1, socket.CMSG_SPACE(DESCRIPTORS * 4))
+    if not data:
+        os._exit(0)
+    received = array.array("i")
+    for level, kind, content in ancillary:
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+            received.frombytes(content[: len(content) // 4 * 4])
+    return list(received)
+
+
+def _run(function: Callable[[], None]) -> NoReturn:
+    """Run `function` as the whole life of this process; its errors go to the output pipe."""
+    try:
+        function()
+    except BaseException as error:
+        os.write(2, f"zygote: {type(error).__name__}: {error}\n".encode())
+        os._exit(1)
+    os._exit(0)
+
+
+def _step(descriptors: list[int]) -> None:
+    """Enter new namespaces and leave `init` behind in them."""
+    connection, output, status = descriptors
+    for standard in (1, 2):
+        os.dup2(output, standard)
+    os.close(output)
+    uid, gid = os.getuid(), os.getgid()
+    _check(libc.unshare(NAMESPACES), "unshare")
+    _write("/proc/self/setgroups", "deny")
+    _write("/proc/self/uid_map", f"{uid} {uid} 1")
+    _write("/proc/self/gid_map", f"{gid} {gid} 1")
+    if os.fork() == 0:
+        _run(lambda: _init(socket.socket(fileno=connection), socket.socket(fileno=status)))
+
+
+def _init(connection: socket.socket, status: socket.socket) -> None:
+    """Be pid 1: mount, tell the judge, start the worker, wait for it, report how it ended."""
+    config = wire.receive(connection)
+    os.setsid()
+    _mount_own(config["limits"]["file_bytes"])
+    _raise_loopback()
+    _write("/proc/sys/user/max_user_namespaces", "0")
+    status.sendall(b"\0")  # the kernel adds who sent it: so the judge learns whom to kill
+    if status.recv(1) != b"\0":
+        return
+    child = os.fork()
+    if child == 0:
+        status.close()
+        _run(lambda: _worker(connection, config))
+    connection.close()
+    _give_up_capabilities()
+    # No one may look into this process, which shares a user with the learner's code.
+    _check(libc.prctl(SET_DUMPABLE, 0, 0, 0, 0), "dumpable")
+    ended, how = 0, 0
+    while ended != child:
+        ended, how = os.wait()
+    status.sendall(struct.pack("<i", os.waitstatus_to_exitcode(how)))
+
+
+def _worker(connection: socket.socket, config: Mapping[str, Any]) -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    limits.apply(config["limits"], user_processes=config["user_processes"])
+    _give_up_capabilities()
+    if config["filter"]:
+        _filter_calls(config["filter"])
+    worker.serve(connection, {**config, "preload": []})
+
+
+def _mount_own(size_bytes: int) -> None:
+    _check(libc.mount(b"none", b"/", None, REC | PRIVATE, None), "private mounts")
+    options = f"size={size_bytes},nr_inodes={MAX_FILES},mode=1777".encode()
+    for place in (b"/tmp", b"/dev/shm"):
+        _check(libc.mount(b"tmpfs", place, b"tmpfs", NOSUID | NODEV, options), str(place))
+    _check(libc.mount(b"proc", b"/proc", b"proc", NOSUID | NODEV | NOEXEC, None), "/proc")
+    os.chdir("/tmp")
+
+
+def _raise_loopback() -> None:
+    """Bring `lo` up, so that processes of one submission can talk by TCP."""
+    with socket.socket() as any_socket:
+        request = struct.pack("16sh22x", b"lo", INTERFACE_UP)
+        fcntl.ioctl(any_socket, SET_INTERFACE_FLAGS, request)
+
+
+def _give_up_capabilities() -> None:
+    header = struct.pack("<Ii", CAPABILITY_VERSION_3, 0)
+    _check(libc.capset(header, bytes(24)), "capset")
+
+
+def _filter_calls(program: bytes) -> None:
+    """Install the system-call filter for this process and all that come from it."""
+    code = ctypes.create_string_buffer(program, len(program))
+    filter_ = ctypes.create_string_buffer(
+        struct.pack("@HP", len(program) // 8, ctypes.addressof(code))
+    )
+    _check(libc.prctl(SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no new privileges")
+    _check(libc.prctl(SET_SECCOMP, SECCOMP_MODE_FILTER, filter_, 0, 0), "seccomp")
+
+
+def _check(result: int, what: str) -> None:
+    if result != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{what}: {os.strerror(number)}")
+
+
+def _write(path: str, text: str) -> None:
+    Path(path).write_text(text)
