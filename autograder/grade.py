@@ -75,7 +75,7 @@ class Grader:
         self.checks = load_checks(lab.directory / CHECKS)
         self.tasks = tuple(tasks_of(lab, self.checks))
         self.limits = limits or self.checks.settings.limits()
-        self._open = open_student or sandboxed
+        self._open = open_student or sandboxed(self.checks.settings.preload)
         self._starters = {q.name: definitions(_answer_cell(q.starter)) for q in lab.questions}
 
     def grade(self, data: bytes, *, submission: str = "") -> Report:
@@ -190,11 +190,11 @@ def solution_cells(lab: Lab) -> list[str]:
     return [solution_text(c, lab.directory) for c in lab.cells if c.kind == "code"]
 
 
-def sandboxed(limits: Limits) -> AbstractContextManager[WorkerStudent]:
-    """Return a fresh student in the sandbox."""
+def sandboxed(preload: tuple[str, ...]) -> OpenStudent:
+    """Return what opens a fresh student in the sandbox, with these modules loaded."""
     from autograder.sandbox.host import Sandbox
 
-    return Sandbox(limits)
+    return lambda limits: Sandbox(limits, preload=preload)
 
 
 def _answer_cell(text: str) -> list[Analysed]:

@@ -1,0 +1,144 @@
+"""The command `autograder`. Parsing is cheap; each command imports what it needs when it runs.
+
+Exit status: 0 done; 1 done, and the answer is no (a stale notebook, a wrong answer); 2 not done,
+with a message on standard error.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from autograder.errors import AutograderError
+from autograder.service.cli import add_commands
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit status."""
+    parser = _parser()
+    arguments = parser.parse_args(argv)
+    try:
+        status: int = arguments.run(arguments)
+        sys.stdout.flush()
+    except AutograderError as error:
+        print(f"autograder: {error}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:  # the reader, such as `head`, has had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 0
+    except OSError as error:
+        print(f"autograder: {error.strerror or error}: {error.filename}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("autograder: stopped.", file=sys.stderr)
+        return 130
+    return status
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="autograder", description="Labs released, graded, run.")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    _add_release(commands)
+    _add_check(commands)
+    _add_grade(commands)
+    _add_audit(commands)
+    doctor = commands.add_parser("doctor", help="say what this machine's sandbox can do")
+    doctor.set_defaults(run=_doctor)
+    add_commands(commands)
+    return parser
+
+
+def _add_release(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = commands.add_parser("release", help="make the learners' notebooks from the sources")
+    parser.add_argument("labs", metavar="LABS", help="a lab's directory, or a directory of labs")
+    where = parser.add_mutually_exclusive_group(required=True)
+    where.add_argument("-o", "--out", metavar="DIR", type=Path, help="write DIR/<lab>/lab.ipynb")
+    where.add_argument("--in-place", action="store_true", help="write lab.ipynb beside lab.py")
+    where.add_argument("--check", action="store_true", help="say which lab.ipynb is stale")
+    parser.add_argument("--solutions", action="store_true", help="with -o: solution.ipynb too")
+    parser.set_defaults(run=_release)
+
+
+def _add_check(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = commands.add_parser("check", help="run a lab's public checks on a notebook")
+    parser.add_argument("lab", metavar="LAB", type=Path, help="a directory with checks.py")
+    parser.add_argument("notebook", metavar="NOTEBOOK", type=Path)
+    parser.set_defaults(run=_check)
+
+
+def _add_grade(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = commands.add_parser("grade", help="grade submissions and write their reports")
+    parser.add_argument("lab", metavar="LAB", type=Path, help="a directory: lab.py and checks.py")
+    parser.add_argument(
+        "paths", metavar="PATH", nargs="+", type=Path, help="notebooks, archives, directories"
+    )
+    parser.add_argument("-o", "--out", metavar="OUT", type=Path, required=True)
+    parser.add_argument("--json", action="store_true", help="print each report as a line of JSON")
+    parser.add_argument("--jobs", metavar="N", type=_positive_int, help="default: all cores")
+    parser.add_argument(
+        "--timeout-s", metavar="S", type=_seconds, help="wall time of one submission"
+    )
+    parser.add_argument("--scheduler", metavar="ADDR", help="spread over a Dask cluster")
+    parser.add_argument("--resume", action="store_true", help="leave what has a report already")
+    parser.add_argument("--staff", action="store_true", help="details of failures in the JSON")
+    parser.add_argument("--junit", metavar="FILE", type=Path, help="write JUnit XML too")
+    parser.add_argument("--similarity", action="store_true", help="say which answers are alike")
+    parser.set_defaults(run=_grade)
+
+
+def _add_audit(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = commands.add_parser("audit", help="break the solution in many ways: what is caught?")
+    parser.add_argument("lab", metavar="LAB", type=Path)
+    parser.add_argument("--json", action="store_true", help="print mutants, killed and survivors")
+    parser.add_argument("--jobs", metavar="N", type=_positive_int, help="default: all cores")
+    parser.set_defaults(run=_audit)
+
+
+def _release(arguments: argparse.Namespace) -> int:
+    from autograder.commands import release
+
+    return release(arguments)
+
+
+def _check(arguments: argparse.Namespace) -> int:
+    from autograder.commands import check
+
+    return check(arguments)
+
+
+def _grade(arguments: argparse.Namespace) -> int:
+    from autograder.commands import grade
+
+    return grade(arguments)
+
+
+def _audit(arguments: argparse.Namespace) -> int:
+    from autograder.commands import audit
+
+    return audit(arguments)
+
+
+def _doctor(arguments: argparse.Namespace) -> int:
+    from autograder.sandbox.doctor import report
+
+    lines, status = report()
+    print("\n".join(lines))
+    return status
+
+
+def _positive_int(text: str) -> int:
+    value = int(text) if text.isascii() and text.isdigit() else 0
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"got {text!r}, expected a whole number from 1.")
+    return value
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"got {text!r}, expected seconds, more than 0.")
+    return value

@@ -1,0 +1,145 @@
+"""What the commands release, check, grade and audit do, with arguments already parsed."""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from autograder.errors import AutograderError, ReleaseRefused, SubmissionError
+from autograder.farm import Farm, Graded, default_jobs, summary
+from autograder.paths import Item, content_of, items_of
+from autograder.records import Lab, Outcome
+from autograder.source import find_labs, load_lab
+
+
+def release(arguments: argparse.Namespace) -> int:
+    """Release labs; 2 when any was refused, 1 when `--check` finds one stale."""
+    from autograder.release import is_stale, write_in_place
+    from autograder.release import release as release_lab
+
+    labs = [load_lab(directory) for directory in find_labs(arguments.labs)]
+    if arguments.check:
+        stale = [lab.name for lab in labs if is_stale(lab)]
+        for name in stale:
+            print(
+                f"{name}: lab.ipynb is stale. Run: autograder release --in-place {arguments.labs}"
+            )
+        return int(bool(stale))
+    refused = 0
+    for lab in labs:
+        try:
+            if arguments.in_place:
+                paths = [write_in_place(lab)]
+            else:
+                paths = release_lab(lab, arguments.out, arguments.solutions)
+            print("\n".join(map(str, paths)))
+        except ReleaseRefused as error:
+            print(f"autograder: {error}", file=sys.stderr)
+            refused += 1
+    return 2 if refused else 0
+
+
+def check(arguments: argparse.Namespace) -> int:
+    """Print what the public checks say of a notebook; 1 unless all are correct."""
+    from autograder.grade import Grader
+    from autograder.manifest import load_released
+    from autograder.report import to_text
+
+    grader = Grader(load_released(arguments.lab))
+    grader.tasks = tuple(task for task in grader.tasks if not task.check.hidden)
+    try:
+        report = grader.grade(content_of(arguments.notebook), submission=arguments.notebook.name)
+    except SubmissionError as error:
+        raise AutograderError(str(error)) from error
+    if report.error:
+        raise AutograderError(report.error)
+    print(to_text(report, colour=sys.stdout.isatty()), end="")
+    return int(any(result.outcome is not Outcome.CORRECT for result in report.results))
+
+
+def grade(arguments: argparse.Namespace) -> int:
+    """Grade submissions; 0 when each has its reports."""
+    lab = load_lab(arguments.lab)
+    items = items_of(arguments.paths)
+    _make_directory(arguments.out)
+    if arguments.resume:
+        items = [item for item in items if not _has_report(arguments.out, item)]
+    graded = _graded(lab, items, arguments)
+    if arguments.junit is not None:
+        _write_junit(arguments.junit, graded)
+    if not arguments.json and len(graded) > 1:
+        print(summary(graded))
+    for one in graded:
+        for line in one.broken:
+            print(f"broken check, no learner lost by it: {one.item.stem}: {line}", file=sys.stderr)
+    if arguments.similarity:
+        from autograder.similarity import alike
+
+        print("\n".join(alike(lab, [item.path for item in items])))
+    return 0
+
+
+def _graded(lab: Lab, items: Sequence[Item], arguments: argparse.Namespace) -> list[Graded]:
+    farm = _farm(lab, arguments)
+    graded = []
+    for one in farm.grade(items):
+        graded.append(one)
+        if arguments.json:
+            print(json.dumps(one.report), flush=True)
+        else:
+            score, full = one.report["score"], one.report["max_score"]
+            problem = f": {one.report['error']}" if one.report["error"] else ""
+            count = f"[{len(graded)}/{len(items)}]"
+            print(f"{count} {one.item.stem}: {score:g} of {full:g} points{problem}", flush=True)
+    return graded
+
+
+def _farm(lab: Lab, arguments: argparse.Namespace) -> Farm:
+    jobs = arguments.jobs or default_jobs()
+    farm = Farm(lab, arguments.out, jobs, arguments.timeout_s, arguments.staff)
+    if arguments.scheduler:
+        from autograder.cluster import ClusterFarm
+
+        return ClusterFarm(lab, arguments.out, jobs, arguments.timeout_s, arguments.staff,
+                           address=arguments.scheduler)  # fmt: skip
+    return farm
+
+
+def audit(arguments: argparse.Namespace) -> int:
+    """Print how many mutants of the solution the checks catch, and those that they miss."""
+    from autograder.audit import audit as audit_lab
+
+    found = audit_lab(load_lab(arguments.lab), jobs=arguments.jobs)
+    if arguments.json:
+        print(json.dumps(found, indent=2))
+        return 0
+    for survivor in found["survivors"]:
+        print(f"survived: {survivor['question']}: {survivor['change']}")
+        print("".join(f"    {line}\n" for line in survivor["diff"].splitlines()), end="")
+    print(f"{found['killed']} of {found['mutants']} mutants killed")
+    return 0
+
+
+def _make_directory(out: Path) -> None:
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        problem = f"grade: cannot write to {out}: {error.strerror}"
+        raise AutograderError(f"{problem}. Name a directory with -o.") from error
+
+
+def _has_report(out: Path, item: Item) -> bool:
+    """Return whether a submission has both reports, younger than itself."""
+    try:
+        written = min((out / f"{item.stem}.{kind}").stat().st_mtime_ns for kind in ("json", "html"))
+        return item.path.stat().st_mtime_ns <= written
+    except OSError:
+        return False
+
+
+def _write_junit(path: Path, graded: Sequence[Graded]) -> None:
+    from autograder.report import from_gradescope, to_junit
+
+    reports = [from_gradescope(one.report) for one in graded]
+    path.write_text(to_junit(reports), encoding="utf-8")

@@ -1,0 +1,105 @@
+"""The judge of a farm: grades one file after another and writes their reports.
+
+`python -m autograder.farm_worker LAB OPTIONS`, where OPTIONS is JSON: `out`, `timeout_s`,
+`staff`. Reads a line `{"path": ..., "stem": ...}`, answers with the report as a line. It ends
+when its input closes, and the sandboxes with it.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from autograder.errors import AutograderError, LabError, SandboxError, SubmissionError
+from autograder.grade import Grader
+from autograder.paths import content_of
+from autograder.printable import printable
+from autograder.records import ManualAnswer, Report
+from autograder.report import to_gradescope, to_html, to_json
+from autograder.source import load_lab
+
+
+def main() -> None:
+    """Serve paths until the input closes."""
+    options = json.loads(sys.argv[2])
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # a stray print must not be taken for an answer
+    grader = _grader(Path(sys.argv[1]), options)
+    for line in sys.stdin:
+        answers.write(json.dumps(_answer(grader, json.loads(line), options)) + "\n")
+        answers.flush()
+
+
+def _grader(directory: Path, options: Mapping[str, Any]) -> Grader | str:
+    try:
+        grader = Grader(load_lab(directory))
+    except AutograderError as error:
+        return str(error)
+    wall_s = options["timeout_s"] or grader.limits.wall_s
+    grader.limits = replace(
+        grader.limits, wall_s=wall_s, cpu_s=wall_s, call_s=min(grader.limits.call_s, wall_s)
+    )
+    return grader
+
+
+def _answer(
+    grader: Grader | str, request: Mapping[str, Any], options: Mapping[str, Any]
+) -> dict[str, Any]:
+    if isinstance(grader, str):
+        return {"fatal": grader}
+    path, stem = Path(request["path"]), request["stem"]
+    try:
+        report = _graded(grader, path)
+    except (SandboxError, LabError) as error:
+        return {"fatal": str(error)}
+    write(report, Path(options["out"]), stem, staff=options["staff"])
+    broken = [f"{r.question}: {r.name}: {r.detail}" for r in report.results if r.broken]
+    return {"report": to_gradescope(report, staff=options["staff"]), "broken": broken}
+
+
+def _graded(grader: Grader, path: Path) -> Report:
+    name = printable(path.name, 200)
+    try:
+        data = content_of(path)
+    except SubmissionError as error:
+        return grader.unreadable(str(error), name)
+    return grader.grade(data, submission=name)
+
+
+def write(report: Report, out: Path, stem: str, *, staff: bool = False) -> None:
+    """Write the reports of one submission, each whole or not at all; keep what a person graded."""
+    report = _with_manual(report, out / f"{stem}.json")
+    _replace(out / f"{stem}.html", to_html(report))
+    _replace(out / f"{stem}.json", to_json(report, staff=staff))
+
+
+def _with_manual(report: Report, path: Path) -> Report:
+    """Return the report with the scores that a person gave to the same answers before."""
+    if not report.manual or not path.is_file():
+        return report
+    try:
+        before = json.loads(path.read_text(encoding="utf-8"))["manual"]
+        given = {(m["question"], m["answer"]): m for m in before if m["score"] is not None}
+    except (OSError, ValueError, KeyError, TypeError):
+        return report
+    manual = tuple(_scored(m, given.get((m.question, m.answer))) for m in report.manual)
+    return replace(report, manual=manual).with_totals()
+
+
+def _scored(answer: ManualAnswer, before: Mapping[str, Any] | None) -> ManualAnswer:
+    if before is None:
+        return answer
+    return replace(answer, score=float(before["score"]), comment=str(before.get("comment", "")))
+
+
+def _replace(path: Path, text: str) -> None:
+    draft = path.with_name(f".{path.name[:200]}.{os.getpid()}")
+    draft.write_text(text, encoding="utf-8")
+    draft.replace(path)
+
+
+if __name__ == "__main__":
+    main()
