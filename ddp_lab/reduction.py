@@ -42,7 +42,7 @@ def combiner(op: str, dtype: np.dtype[Any]) -> Combine:
         )
     if dtype == BFLOAT16:
         return lambda a, b, out: _combine_bfloat16(ufunc, a, b, out)
-    return ufunc
+    return lambda a, b, out: ufunc(a, b, out=out)  # NumPy deprecates `out` by position
 
 
 def check_operation(operation: str, op: str, dtype: np.dtype[Any]) -> None:

@@ -1,0 +1,96 @@
+"""What DistributedDataParallel asks of torch's autograd graph.
+
+May import: torch.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+Node = Any  # torch.autograd.graph.Node; its C++ classes have no common Python base
+
+
+def accumulator(param: nn.Parameter) -> Node:
+    """Return the graph node that adds gradients to `param.grad`.
+
+    Nothing else may keep it alive, so hold on to it for as long as its hooks should fire.
+    """
+    with torch.enable_grad():
+        return param.expand_as(param).grad_fn.next_functions[0][0]  # type: ignore[union-attr]
+
+
+def tensors_in(value: Any) -> Iterator[Tensor]:
+    """Yield the tensors in a module's output: lists, tuples, dicts and dataclasses of them."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from tensors_in(item)
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from tensors_in(item)
+    elif is_dataclass(value) and not isinstance(value, type):
+        for entry in fields(value):
+            yield from tensors_in(getattr(value, entry.name))
+
+
+def unused_from(outputs: Iterable[Tensor], accumulators: dict[Node, int]) -> list[int]:
+    """Return the indices of the accumulators that no path leads to from `outputs`.
+
+    A backward from these outputs will not reach them, so their gradients will never come.
+    """
+    waiting = [t.grad_fn or (accumulator_of(t)) for t in outputs if t.requires_grad]
+    seen = set(waiting)
+    while waiting:
+        for child, _ in waiting.pop().next_functions:
+            if child is not None and child not in seen:
+                seen.add(child)
+                waiting.append(child)
+    return [index for node, index in accumulators.items() if node not in seen]
+
+
+def accumulator_of(leaf: Tensor) -> Node:
+    """Return the accumulator of a leaf that is itself an output of the module."""
+    return accumulator(leaf)  # type: ignore[arg-type]
+
+
+class BackwardEntry(torch.autograd.Function):
+    """The identity on a module's outputs; calls `on_backward` when backward comes through.
+
+    It ties all outputs together: once one of them is used in the loss, the parameters behind the
+    others are visited too, with undefined gradients, and their hooks fire.
+    """
+
+    @staticmethod
+    def forward(  # noqa: D102
+        ctx: Any, on_backward: Callable[[], None], clone: bool, *outputs: Any
+    ) -> tuple[Any, ...]:
+        ctx.set_materialize_grads(False)
+        ctx.on_backward = on_backward
+        if not clone:
+            return outputs
+        return tuple(x.clone() if isinstance(x, Tensor) else x for x in outputs)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:  # noqa: D102
+        ctx.on_backward()
+        return (None, None, *grads)
+
+
+def through_entry(output: Any, on_backward: Callable[[], None], clone: bool) -> Any:
+    """Return `output` with its differentiable tensors led through a `BackwardEntry`."""
+    leaves, structure = torch.utils._pytree.tree_flatten(output)
+    passed = BackwardEntry.apply(on_backward, clone, *leaves)  # type: ignore[no-untyped-call]
+    merged = [
+        before if isinstance(before, Tensor) and before.grad_fn is None else after
+        for before, after in zip(leaves, passed, strict=True)
+    ]
+    return torch.utils._pytree.tree_unflatten(merged, structure)
+
+
+def when_backward_ends(callback: Callable[[], None]) -> None:
+    """Call `callback` at the end of the backward now running (valid only inside a hook)."""
+    torch.autograd.Variable._execution_engine.queue_callback(callback)

@@ -1,0 +1,63 @@
+"""A `ddp_lab.Communicator` as a `Group` of NumPy arrays.
+
+May import: NumPy, group. The communicator comes from outside.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ddp_lab.data_parallel.group import Work
+
+Array = npt.NDArray[Any]
+
+
+class CommunicatorGroup:
+    """Reduces flat arrays in place, on the communicator's own thread, in the order of the calls.
+
+    `algorithm` is a name of `ddp_lab.algorithms("all_reduce")`, a learner's own included.
+    """
+
+    def __init__(self, communicator: Any, algorithm: str = "auto") -> None:
+        self.communicator = communicator
+        self.algorithm = algorithm
+
+    @property
+    def rank(self) -> int:
+        """This rank."""
+        rank: int = self.communicator.rank
+        return rank
+
+    @property
+    def size(self) -> int:
+        """Number of ranks."""
+        size: int = self.communicator.size
+        return size
+
+    def empty(self, numel: int, dtype: npt.DTypeLike) -> Array:
+        """Return a flat array in the transport's own memory."""
+        flat: Array = self.communicator.empty((numel,), dtype)
+        return flat
+
+    def all_reduce(self, flat: Array, op: str = "sum") -> Work:
+        """Start an all-reduce in place."""
+        work: Work = self.communicator.all_reduce(
+            flat, op, algorithm=self.algorithm, async_op=True, out=flat
+        )
+        return work
+
+    def broadcast(self, flat: Array, root: int) -> None:
+        """Overwrite `flat` with rank `root`'s."""
+        flat[...] = self.communicator.broadcast(flat, root)
+
+    def counters(self, values: Sequence[int]) -> Array:
+        """Return integers as an array that `all_reduce` takes."""
+        return np.array(values, dtype=np.int64)
+
+
+def is_communicator(value: Any) -> bool:
+    """Whether `value` has what a `CommunicatorGroup` needs of a communicator."""
+    names = ("rank", "size", "all_reduce", "broadcast", "empty", "split")
+    return all(hasattr(value, name) for name in names)

@@ -1,0 +1,87 @@
+"""What can go wrong in data-parallel training.
+
+    DdpLabError
+    └── DataParallelError (RuntimeError)
+        ├── ModelMismatch        ranks were given different models
+        ├── UnusedParameters     a parameter took no part in the loss
+        └── ReadyTwice           a gradient arrived twice in one backward
+
+They are RuntimeErrors because torch's DistributedDataParallel raises that, and a drop-in must.
+A peer that dies or hangs is reported by the transport (`ddp_lab.errors`, or torch's).
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from ddp_lab.errors import DdpLabError
+
+
+class DataParallelError(DdpLabError, RuntimeError):
+    """Any misuse of data-parallel training that one rank can see."""
+
+
+class ModelMismatch(DataParallelError):
+    """Ranks wrapped different models; `ranks` are the two that differ, `index` the parameter."""
+
+    def __init__(self, message: str, ranks: tuple[int, int], index: int) -> None:
+        super().__init__(message)
+        self.ranks = ranks
+        self.index = index
+
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
+        return type(self), (self.args[0], self.ranks, self.index)
+
+    @classmethod
+    def between(cls, everyone: Sequence[Sequence[Any]]) -> "ModelMismatch":
+        """Return the error for the first rank whose (name, shape, kind) list is not rank 0's."""
+        first = everyone[0]
+        rank = next(r for r, other in enumerate(everyone) if _facts(other) != _facts(first))
+        other = everyone[rank]
+        shorter = min(len(first), len(other))
+        index = next((i for i in range(shorter) if _facts(first)[i] != _facts(other)[i]), shorter)
+        sides = [_describe(entries, index) for entries in (first, other)]
+        message = (
+            "DistributedDataParallel: DDP expects same model across all ranks: parameter "
+            f"{index} appears not to match: rank 0 has {sides[0]}, rank {rank} has {sides[1]}. "
+            "Build the model from the same code and sizes on every rank."
+        )
+        return cls(message, (0, rank), index)
+
+
+def _facts(entries: Sequence[Any]) -> list[Any]:
+    """Return shapes and dtypes alone: names may differ without harm."""
+    return [entry[1:] for entry in entries]
+
+
+def _describe(entries: Sequence[Any], index: int) -> str:
+    if index >= len(entries):
+        return f"only {len(entries)} params"
+    name, shape, kind = entries[index]
+    return f"{name} {tuple(shape)} {kind} (of {len(entries)} params)"
+
+
+class UnusedParameters(DataParallelError):
+    """Backward ended without gradients for `names`, so no rank could finish its buckets."""
+
+    def __init__(self, message: str, names: Sequence[str]) -> None:
+        super().__init__(message)
+        self.names = tuple(names)
+
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
+        return type(self), (self.args[0], self.names)
+
+
+class ReadyTwice(DataParallelError):
+    """The gradient of `name` arrived twice in one iteration."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"backward: Expected to mark a variable ready only once: the gradient of {name} "
+            "arrived twice in one iteration. A parameter was used outside of forward, or its "
+            "layer was checkpointed twice; when the graph is the same in every iteration, pass "
+            "static_graph=True."
+        )
+        self.name = name
+
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
+        return type(self), (self.name,)

@@ -1,0 +1,129 @@
+"""What data parallelism needs of a model, in words both torch and minitorch keep to.
+
+`Module` and `Parameter` are structural: nothing is imported, nothing registered. A torch
+`nn.Module` satisfies them, a `minitorch.nn.Module` too, and so does whatever a learner writes.
+
+May import: NumPy, bucketing, reducer.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from ddp_lab.data_parallel.bucketing import ParamSpec
+from ddp_lab.data_parallel.reducer import Bucket
+
+Array = npt.NDArray[Any]
+
+
+class Parameter(Protocol):
+    """A leaf that backward accumulates gradients into."""
+
+    grad: Any
+    requires_grad: bool
+
+    def detach(self) -> Any:
+        """Return the same values without history; `.numpy()` of it shares their memory."""
+        ...
+
+    def register_post_accumulate_grad_hook(self, hook: Callable[[Any], None]) -> Any:
+        """Call `hook(parameter)`, not with the gradient, whenever `.grad` has been added to."""
+        ...
+
+
+class Module(Protocol):
+    """A model: callable, with named parameters."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the output."""
+        ...
+
+    def parameters(self) -> Iterable[Any]:
+        """Yield the parameters in order of registration."""
+        ...
+
+    def named_parameters(self) -> Iterable[tuple[str, Any]]:
+        """Yield (name, parameter) in order of registration."""
+        ...
+
+
+def values(tensor: Any) -> Array:
+    """Return the array behind a tensor, sharing its memory.
+
+    Raises:
+        ValueError: the tensor hands out a read-only array or a copy.
+    """
+    array: Array = tensor.detach().numpy()
+    if not array.flags.writeable:
+        raise ValueError(
+            f"values: the array of a {type(tensor).__name__} cannot be written to: "
+            "got a read-only array, expected the tensor's own memory. Keep it on the CPU."
+        )
+    return array
+
+
+def trainable(module: Module) -> list[tuple[str, Any]]:
+    """Return (name, parameter) of all parameters that need a gradient, each once.
+
+    Raises:
+        RuntimeError: there is none.
+    """
+    seen: set[int] = set()
+    chosen = []
+    for name, param in module.named_parameters():
+        if param.requires_grad and id(param) not in seen:
+            seen.add(id(param))
+            chosen.append((name, param))
+    if not chosen:
+        raise RuntimeError(
+            f"DistributedDataParallel is not needed when a module doesn't have any parameter that "
+            f"requires a gradient: got {type(module).__name__}. Call the module itself."
+        )
+    return chosen
+
+
+def array_specs(params: Iterable[tuple[str, Any]]) -> list[ParamSpec]:
+    """Return what bucketing needs to know of (name, parameter) pairs."""
+    arrays = [(name, values(param)) for name, param in params]
+    return [ParamSpec(n, a.shape, a.itemsize, a.dtype.str) for n, a in arrays]
+
+
+class ArraySlots:
+    """The gradients of a model as NumPy arrays, for the reducer."""
+
+    def __init__(self, params: Sequence[tuple[str, Any]]) -> None:
+        self.params = [param for _, param in params]
+        self.specs = array_specs(params)
+
+    def dtype(self, index: int) -> npt.DTypeLike:
+        """Return a parameter's dtype."""
+        return values(self.params[index]).dtype
+
+    def views(self, flat: Array, indices: Sequence[int], starts: Sequence[int]) -> list[Array]:
+        """Cut `flat` into views of the parameters' shapes."""
+        return [
+            flat[start : start + self.specs[i].numel].reshape(self.specs[i].shape)
+            for i, start in zip(indices, starts, strict=False)
+        ]
+
+    def gather(self, bucket: Bucket, scale: float) -> None:
+        """Write gradient x `scale` into each view; zeros where there is no gradient."""
+        for index, view in zip(bucket.params, bucket.views, strict=True):
+            grad = self.params[index].grad
+            if grad is None:
+                view[...] = 0
+            else:
+                np.multiply(values(grad), view.dtype.type(scale), out=view)
+
+    def deliver(self, bucket: Bucket) -> None:
+        """Put what the views hold into the parameters' gradients."""
+        for index, view in zip(bucket.params, bucket.views, strict=True):
+            grad = self.params[index].grad
+            if grad is not None:
+                np.copyto(values(grad), view)
+
+    def when_backward_ends(self, finish: Callable[[], None]) -> None:
+        """Call `finish` at once: the last gradient is the end of backward."""
+        finish()

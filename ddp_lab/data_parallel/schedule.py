@@ -1,0 +1,61 @@
+"""When a bucket may be launched: the rule that keeps every rank's collectives in one order.
+
+A bucket that is full is launched only after all buckets before it. Ranks may finish their
+gradients in different orders; were a bucket sent as soon as it is full, rank 0's first
+all-reduce would meet rank 1's first, whatever they hold, and the sums would be silently wrong.
+
+May import: the standard library.
+"""
+
+from collections.abc import Sequence
+
+
+class LaunchOrder:
+    """Counts gradients that are ready and says which buckets may go, in fixed order.
+
+    Invariant: buckets 0 .. `launched`-1 have been handed out, each once, in that order.
+    """
+
+    def __init__(self, buckets: Sequence[Sequence[int]]) -> None:
+        self._sizes = [len(bucket) for bucket in buckets]
+        self._pending = list(self._sizes)
+        self.bucket_of = {i: b for b, bucket in enumerate(buckets) for i in bucket}
+        self.ready: dict[int, None] = {}  # parameter indices, in the order of their arrival
+        self.launched = 0
+
+    def reset(self) -> None:
+        """Start an iteration: no gradient is ready, no bucket launched."""
+        self._pending[:] = self._sizes
+        self.ready.clear()
+        self.launched = 0
+
+    def mark(self, index: int) -> bool:
+        """Note that gradient `index` is ready; return whether the next bucket may go now.
+
+        Raises:
+            ValueError: this gradient was ready before in this iteration.
+        """
+        if index in self.ready:
+            raise ValueError(f"mark: gradient {index} is ready twice in one iteration.")
+        self.ready[index] = None
+        bucket = self.bucket_of[index]
+        pending = self._pending[bucket] - 1
+        self._pending[bucket] = pending
+        return not pending and bucket == self.launched
+
+    def take(self) -> int | None:
+        """Return the next bucket that may be launched, or None when it still has to wait."""
+        if self.launched == len(self._sizes) or self._pending[self.launched]:
+            return None
+        self.launched += 1
+        return self.launched - 1
+
+    @property
+    def complete(self) -> bool:
+        """Whether every bucket has been launched."""
+        return self.launched == len(self._sizes)
+
+    @property
+    def missing(self) -> list[int]:
+        """Indices of the parameters that have no gradient yet, ascending."""
+        return sorted(i for i in self.bucket_of if i not in self.ready)

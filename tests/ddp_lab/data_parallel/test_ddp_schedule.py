@@ -1,0 +1,70 @@
+"""The fixed order of launches."""
+
+import itertools
+import random
+
+import pytest
+
+from ddp_lab.data_parallel.schedule import LaunchOrder
+
+BUCKETS = [(4, 3), (2,), (1, 0)]
+
+
+def launches(buckets: list[tuple[int, ...]], arrivals: list[int]) -> list[int]:
+    order = LaunchOrder(buckets)
+    launched = []
+    for index in arrivals:
+        order.mark(index)
+        while (bucket := order.take()) is not None:
+            launched.append(bucket)
+    assert order.complete
+    return launched
+
+
+@pytest.mark.parametrize("arrivals", list(itertools.permutations(range(5))))
+def test_buckets_go_in_order_whatever_the_arrivals(arrivals: tuple[int, ...]) -> None:
+    assert launches(BUCKETS, list(arrivals)) == [0, 1, 2]
+
+
+def test_launching_when_full_would_differ_between_ranks() -> None:
+    """The specimen: without the rule, two arrival orders give two launch orders."""
+
+    def when_full(arrivals: list[int]) -> list[int]:
+        pending = [set(bucket) for bucket in BUCKETS]
+        launched = []
+        for index in arrivals:
+            for number, waiting in enumerate(pending):
+                if index in waiting:
+                    waiting.remove(index)
+                    if not waiting:
+                        launched.append(number)
+        return launched
+
+    assert when_full([4, 3, 2, 1, 0]) != when_full([0, 1, 2, 3, 4])
+
+
+def test_mark_says_when_the_next_bucket_may_go() -> None:
+    order = LaunchOrder(BUCKETS)
+    assert not order.mark(2)  # full, but not its turn
+    assert not order.mark(4)
+    assert order.mark(3)
+    assert [order.take(), order.take(), order.take()] == [0, 1, None]
+    assert order.missing == [0, 1]
+
+
+def test_a_gradient_that_comes_twice_is_an_error() -> None:
+    order = LaunchOrder(BUCKETS)
+    order.mark(3)
+    with pytest.raises(ValueError, match="gradient 3 is ready twice"):
+        order.mark(3)
+
+
+def test_reset_starts_over() -> None:
+    order = LaunchOrder(BUCKETS)
+    for index in random.Random(0).sample(range(5), 5):
+        order.mark(index)
+    while order.take() is not None:
+        pass
+    order.reset()
+    assert order.missing == [0, 1, 2, 3, 4]
+    assert not order.complete
