@@ -11,6 +11,7 @@ from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
 
 from autograder.errors import SubmissionError
+from autograder.report import to_gradescope
 from autograder.service import auth, exports, views
 from autograder.service.course import Course
 from autograder.service.errors import Refused
@@ -161,7 +162,7 @@ def _submission(course: Course, person: Person, number: int) -> dict[str, Any]:
     entry = views.entry_for(person, course.ledger, number)
     report = views.report_for(person, course.ledger, entry)
     found = views.summary(entry)
-    found["report"] = None if report is None else report.to_dict()
+    found["report"] = report and to_gradescope(report, staff=person.is_staff)
     found["reason"] = (
         entry.reason if person.is_staff else (report.error or None if report else None)
     )

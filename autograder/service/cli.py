@@ -1,17 +1,15 @@
 """The service's commands: start, serve, enroll, submit, status, export.
 
-`add_commands` imports nothing heavy; each command imports what it needs when it runs.
+`add_commands` imports nothing heavy; each command imports what it needs when it runs, and raises
+what `autograder.cli` turns into one line on standard error.
 """
 
 import argparse
-import functools
 import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-from autograder.errors import AutograderError
 
 if TYPE_CHECKING:
     from autograder.service.client import Connection
@@ -73,22 +71,8 @@ def _command(
     says: str,
 ) -> argparse.ArgumentParser:
     parser = subparsers.add_parser(name, help=says, description=says[0].upper() + says[1:] + ".")
-    parser.set_defaults(run=_told(run))
+    parser.set_defaults(run=run)
     return parser
-
-
-def _told(run: Command) -> Command:
-    """Return `run`, whose errors are one line on stderr and exit code 2."""
-
-    @functools.wraps(run)
-    def command(arguments: argparse.Namespace) -> int:
-        try:
-            return run(arguments)
-        except AutograderError as error:
-            print(error, file=sys.stderr)
-            return 2
-
-    return command
 
 
 def _port(text: str) -> int:
@@ -192,11 +176,7 @@ def _export(arguments: argparse.Namespace) -> int:
     if arguments.output is None:
         sys.stdout.write(text)
         return 0
-    try:
-        arguments.output.write_text(text, encoding="utf-8")
-    except OSError as error:
-        print(f"export: cannot write {arguments.output}: {error.strerror}.", file=sys.stderr)
-        return 2
+    arguments.output.write_text(text, encoding="utf-8")
     return 0
 
 

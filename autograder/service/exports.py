@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 
 from autograder.records import Report
+from autograder.report import to_gradescope
 from autograder.service.errors import Refused
 from autograder.service.ledger import GRADED, Entry, Ledger
 from autograder.service.roster import LEARNER, Roster
@@ -106,8 +107,6 @@ def _moodle(book: Gradebook, _ledger: Ledger) -> str:
 
 def _gradescope(book: Gradebook, ledger: Ledger) -> str:
     """A list of {learner, lab, results}; `results` is what Gradescope calls results.json."""
-    from autograder.report import to_gradescope
-
     found = []
     for learner, labs in book.items():
         for lab, entry in sorted(labs.items()):

@@ -1,4 +1,4 @@
-"""The process that grades for the server: `python -m autograder.service.grading_process LABS S`.
+"""The process that grades for the server: `python -m autograder.service.grading_process LABS`.
 
 Reads a line `{"lab": name, "size": n}` and n bytes of notebook, writes a line `{"report": ...}`
 or `{"error": "..."}`, and again. It ends at once when its input closes, because then the server
@@ -18,14 +18,14 @@ Requests = queue.SimpleQueue[tuple[str, bytes]]
 
 def main() -> None:
     """Serve requests until the input closes."""
-    labs, wall_s = Path(sys.argv[1]), float(sys.argv[2])
+    labs = Path(sys.argv[1])
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # a stray print must not be taken for an answer
     requests: Requests = queue.SimpleQueue()
     threading.Thread(target=_read, args=(sys.stdin.buffer, requests), daemon=True).start()
     while True:
         lab, notebook = requests.get()
-        answers.write(json.dumps(_answer(labs / lab, notebook, wall_s)).encode() + b"\n")
+        answers.write(json.dumps(_answer(labs / lab, notebook)).encode() + b"\n")
         answers.flush()
 
 
@@ -36,14 +36,13 @@ def _read(stream: BinaryIO, requests: Requests) -> None:
     os._exit(0)
 
 
-def _answer(lab: Path, notebook: bytes, wall_s: float) -> dict[str, Any]:
+def _answer(lab: Path, notebook: bytes) -> dict[str, Any]:
     from autograder.errors import AutograderError
     from autograder.grade import grade
-    from autograder.records import Limits
     from autograder.source import load_lab
 
     try:
-        report = grade(load_lab(lab), notebook, limits=Limits(wall_s=wall_s))
+        report = grade(load_lab(lab), notebook)
     except (AutograderError, OSError) as error:
         return {"error": f"{type(error).__name__}: {error}"}
     return {"report": report.to_dict()}

@@ -17,6 +17,7 @@ from fastapi import APIRouter, Form, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from autograder.records import CheckResult
+from autograder.report import to_html
 from autograder.service import auth, exports, views
 from autograder.service.course import Course
 from autograder.service.errors import Refused
@@ -128,8 +129,6 @@ def _submission_routes(pages: APIRouter, course: Course) -> None:
 
     @pages.get("/submissions/{number}/report")
     def report(request: Request, number: int) -> Response:
-        from autograder.report import to_html
-
         person, entry = _entry(request, course, number)
         found = views.report_for(person, course.ledger, entry)
         if found is None:

@@ -131,7 +131,7 @@ def opened(settings: Settings, make_grader: Callable[[], Grader] | None = None) 
         queue = Queue(
             store.ledger,
             make_grader
-            or (lambda: ProcessGrader.for_labs(shelf.directory, wall_s=settings.wall_s)),
+            or (lambda: ProcessGrader.for_labs(shelf.directory, timeout_s=settings.judge_s)),
             owner=f"{node}/{os.getpid()}",
             full_marks=shelf.full_marks,
             workers=settings.workers,

@@ -47,14 +47,15 @@ class Shelf:
         return self.directory / name
 
     def full_marks(self, name: str) -> float:
-        """Return the points of all questions of a lab; 0.0 where its source cannot be read."""
+        """Return the points that checks give in a lab; 0.0 where its source cannot be read."""
         from autograder.errors import LabError
         from autograder.source import load_lab
 
         try:
-            return sum(question.points for question in load_lab(self.path(name)).questions)
+            questions = load_lab(self.path(name)).questions
         except (LabError, OSError):
             return 0.0
+        return sum(question.points for question in questions if not question.manual)
 
 
 def short_name(full: str) -> str:

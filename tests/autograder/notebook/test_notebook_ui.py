@@ -1,0 +1,175 @@
+"""What a learner reads from `q` in a notebook."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autograder import lab
+from autograder.errors import UnknownLab
+from autograder.practice import find_lab
+
+RIGHT = "def scale(x, factor):\n    return x * factor"
+WRONG = "def scale(x, factor):\n    return x + factor"
+STARTER = (
+    'def scale(x, factor):\n    """Another docstring."""\n    raise NotImplementedError("scale")'
+)
+
+
+@pytest.mark.parametrize("name", ["scale_and_sum", "09_scale_and_sum"])
+@pytest.mark.parametrize("start", [".", "deeper/still", ".."])
+def test_a_lab_is_found_by_either_name_from_near_its_folder(
+    released: Path, name: str, start: str
+) -> None:
+    (released / "deeper" / "still").mkdir(parents=True)
+    assert find_lab(name, (released / start).resolve()) == released
+
+
+def test_an_unknown_lab_names_a_near_one(released: Path) -> None:
+    with pytest.raises(UnknownLab, match="Did you mean 'scale_and_sum'"):
+        lab("scale_and_sun", released)
+
+
+def test_an_unknown_lab_where_there_is_none_says_so(tmp_path: Path) -> None:
+    with pytest.raises(UnknownLab, match="no lab called 'x'") as error:
+        lab("x", tmp_path)
+    assert error.value._render_traceback_() == [str(error.value)]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("cell", "says"),
+    [
+        ("pass", "○ scale: not attempted"),
+        (STARTER, "○ scale: not attempted"),
+        ("scale = ...", "○ scale: not attempted"),
+        (RIGHT, "✓ scale: correct. 1 check passed."),
+        (WRONG, "✗ scale: incorrect."),
+        ("def scale(x, factor):\n    raise ValueError('oh')", "Your code raised ValueError: oh"),
+        ("scale = 3", "✗ scale: incorrect."),
+        ("def scale(): pass", "Your code raised TypeError"),
+        ("def scale(x, factor):\n    raise SystemExit", "Your code raised SystemExit"),
+        ("def scale(x, factor):\n    raise NotImplementedError", "○ scale: not attempted"),
+    ],
+)
+def test_a_check_prints_and_never_raises(
+    session: Any, capsys: pytest.CaptureFixture[str], cell: str, says: str
+) -> None:
+    session.run(cell)
+    session.q.check("scale")
+    assert says in capsys.readouterr().out
+
+
+def test_an_incorrect_answer_is_told_the_property_and_offered_a_hint(
+    session: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    session.run(WRONG)
+    session.q.check("scale")
+    out = capsys.readouterr().out
+    assert "every element is multiplied by the factor" in out
+    assert "Look at the first element." in out
+    assert 'q.hint("scale")' in out
+    assert "sign" not in out  # the hidden check is not here
+
+
+def test_the_last_definition_counts(session: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    session.run(RIGHT)
+    session.run(STARTER)
+    session.q.check("scale")
+    session.run(RIGHT)
+    session.q.check("scale")
+    assert [line[0] for line in capsys.readouterr().out.splitlines()] == ["○", "✓"]
+
+
+def test_a_broken_check_is_ours(
+    released: Path, session: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    checks = (released / "checks.py").read_text()
+    (released / "checks.py").write_text(checks.replace("2.5 * x, called", "nowhere, called"))
+    session.run(RIGHT)
+    session.q.check("scale")
+    assert "our mistake and costs you nothing" in capsys.readouterr().out
+
+
+def test_checks_that_do_not_load_are_ours(
+    released: Path, session: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (released / "checks.py").write_text("import nowhere_at_all")
+    session.run(RIGHT)
+    session.q.check("scale")
+    assert "ours to mend, not yours" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("verb", ["check", "hint"])
+def test_a_misspelt_question_suggests_the_near_one(
+    session: Any, capsys: pytest.CaptureFixture[str], verb: str
+) -> None:
+    getattr(session.q, verb)("scael")
+    assert "Did you mean 'scale'?" in capsys.readouterr().out
+
+
+def test_a_function_may_stand_for_its_name(
+    session: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    session.run(RIGHT)
+    session.q.check(session.namespace["scale"])
+    assert "✓ scale" in capsys.readouterr().out
+
+
+def test_hints_come_one_by_one_and_end(session: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    for _ in range(3):
+        session.q.hint("scale")
+    assert capsys.readouterr().out.splitlines() == [
+        "Hint 1 of 2 for scale: What is the shape of x?",
+        "Hint 2 of 2 for scale (the last one): Multiply, do not add.",
+        "Hint 2 of 2 for scale (the last one): Multiply, do not add.",
+    ]
+
+
+def test_a_hint_without_a_name_is_for_the_first_unsolved(
+    session: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    session.run(RIGHT)
+    session.q.check("scale")
+    session.q.hint()
+    assert "predicted_size" in capsys.readouterr().out
+
+
+def test_status_tells_every_question_and_the_points(
+    session: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    session.run(RIGHT)
+    session.run("predicted_size = 2")
+    session.q.check()
+    capsys.readouterr()
+    session.q.status()
+    out = capsys.readouterr().out
+    for line in ("✓ scale", "✗ predicted_size", "○ sum_rows", "· why_scale", "4 of 8 points"):
+        assert line in out
+
+
+def test_the_panel_carries_the_same_state_and_text_beside_it(session: Any) -> None:
+    bundle = session.q._repr_mimebundle_()
+    assert "Scale and sum" in bundle["text/plain"]
+    model = bundle["application/vnd.jupyter.widget-view+json"]["model_id"]
+    session.run(WRONG)
+    session.q.check("scale")
+    panel = session.q._panel
+    assert panel.model_id == model
+    row = panel.state["questions"][0]
+    assert (row["name"], row["outcome"]) == ("scale", "incorrect")
+    assert row["failures"][0]["title"] == "every element is multiplied by the factor"
+    json.dumps(panel.state)
+
+
+def test_the_panel_does_what_is_clicked_and_ignores_nonsense(session: Any) -> None:
+    session.q._repr_mimebundle_()
+    panel = session.q._panel
+    session.run(RIGHT)
+    panel._wish(panel, {"act": "check all"}, [])
+    assert panel.state["score"] == 4
+    panel._wish(panel, {"act": "hint", "name": "sum_rows"}, [])
+    assert panel.state["questions"][2]["hints"] == ["Which axis goes away?"]
+    for nonsense in ({}, {"act": "no"}, {"act": "check"}, {"act": "hint", "name": 3}, "text", None):
+        panel._wish(panel, nonsense, [])
+    assert panel.state["score"] == 4

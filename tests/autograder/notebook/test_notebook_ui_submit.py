@@ -1,0 +1,138 @@
+"""q.submit(): which file goes, when it does not, and what the learner is told."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autograder.errors import SubmissionError
+from autograder.handing_in import notebook_file
+from autograder.service.client import Connection
+from autograder.service.errors import ServerError
+
+RIGHT = "def scale(x, factor):\n    return x * factor"
+
+
+class FakeServer:
+    """A connection that stores in a list and grades at the first question."""
+
+    def __init__(self) -> None:
+        self.stored: list[tuple[str, bytes]] = []
+
+    def submit(self, lab: str, notebook: bytes, filename: str) -> dict[str, Any]:
+        self.stored.append((lab, notebook))
+        return {"id": len(self.stored), "lab": lab, "state": "stored"}
+
+    def page(self, path: str) -> str:
+        return f"http://127.0.0.1:1{path}"
+
+    def submission(self, number: str) -> dict[str, Any]:
+        return {"id": int(number), "state": "graded", "score": 4.0, "max_score": 8.0}
+
+
+@pytest.fixture
+def server(session: Any) -> FakeServer:
+    fake = FakeServer()
+    session.connect = lambda: fake
+    return fake
+
+
+def save(folder: Path, *cells: str) -> None:
+    made = [{"cell_type": "code", "source": text} for text in cells]
+    (folder / "lab.ipynb").write_text(json.dumps({"cells": made}))
+
+
+def test_the_saved_file_is_sent_and_the_page_is_told(
+    session: Any, server: FakeServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save(session.folder, RIGHT)
+    session.run(RIGHT)
+    session.q.submit()
+    assert "http://127.0.0.1:1/submissions/1" in capsys.readouterr().out
+    assert server.stored == [("09_scale_and_sum", (session.folder / "lab.ipynb").read_bytes())]
+
+
+def test_what_was_run_and_not_saved_is_not_sent_without_it(
+    session: Any, server: FakeServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    session.run(RIGHT)
+    session.q.submit()
+    out = capsys.readouterr().out
+    assert "lab.ipynb does not have the scale that you ran last" in out and "Ctrl+S" in out
+    assert not server.stored
+    session.q.submit(anyway=True)
+    assert len(server.stored) == 1
+
+
+def test_spacing_and_comments_are_no_difference(session: Any, server: FakeServer) -> None:
+    save(session.folder, "# mine\n" + RIGHT.replace("x * factor", "(x  *  factor)  # so"))
+    session.run(RIGHT)
+    session.q.submit()
+    assert len(server.stored) == 1
+
+
+def test_status_asks_how_far_the_submission_is(
+    session: Any, server: FakeServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save(session.folder, RIGHT)
+    session.q.submit()
+    session.q.status()
+    assert "submission 1: graded, 4 of 8 points" in capsys.readouterr().out
+
+
+def test_a_server_that_is_not_running_gets_a_clear_message(
+    session: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    session.connect = lambda: Connection("http://127.0.0.1:9", "token")
+    session.q.submit()
+    out = capsys.readouterr().out
+    assert out.startswith("Not submitted.") and "cannot be reached" in out and "running?" in out
+
+
+def test_no_token_gets_a_clear_message(session: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    session.connect = lambda: Connection.found(None, None, {})
+    session.q.submit()
+    assert "no token" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("text", ["", "not json", '{"cells": 3}', "\ud800"])
+def test_a_file_that_is_no_notebook_gets_a_message(
+    session: Any, server: FakeServer, capsys: pytest.CaptureFixture[str], text: str
+) -> None:
+    (session.folder / "lab.ipynb").write_bytes(text.encode("utf-8", "surrogatepass"))
+    session.q.submit()
+    assert capsys.readouterr().out.startswith("Not submitted. notebook:")
+
+
+def test_a_named_file_that_is_not_there_gets_a_message(
+    session: Any, server: FakeServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    session.q.submit("mine.ipynb")
+    out = capsys.readouterr().out
+    assert "cannot read" in out and "mine.ipynb" in out
+
+
+def test_the_notebook_is_the_one_that_jupyter_names(released: Path) -> None:
+    named = released / "copy of mine.ipynb"
+    named.write_text("{}")
+    environment = {"JPY_SESSION_NAME": str(named)}
+    assert notebook_file(None, released, {}, environment) == named
+    assert notebook_file(None, released, {"__vsc_ipynb_file__": str(named)}, {}) == named
+    assert notebook_file(None, released, {}, {}) == released / "lab.ipynb"
+    gone = {"JPY_SESSION_NAME": str(released / "gone.ipynb")}
+    assert notebook_file(None, released, {}, gone) == released / "lab.ipynb"
+
+
+def test_one_notebook_needs_no_name_and_two_do(released: Path) -> None:
+    (released / "lab.ipynb").unlink()
+    assert notebook_file(None, released, {}, {}) == released / "solution.ipynb"
+    (released / "another.ipynb").write_text("{}")
+    with pytest.raises(SubmissionError, match="several notebooks"):
+        notebook_file(None, released, {}, {})
+
+
+@pytest.mark.parametrize("server", ["nonsense", "ftp://x", "http://"])
+def test_an_address_that_is_none_is_refused(server: str) -> None:
+    with pytest.raises(ServerError, match="expected http://HOST:PORT"):
+        Connection.found(server, "t")
