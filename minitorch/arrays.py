@@ -1,0 +1,343 @@
+"""Devices, dtypes, and the array library behind each device.
+
+Operators are written once against the array API: `namespace(array)` is NumPy itself on the CPU and
+array-api-compat's view of torch or CuPy on CUDA. What the standard leaves out (strides, scattered
+addition, sharing memory) is here, one function each with a branch a library.
+
+`use_library("cpu", "torch")` puts torch arrays behind the CPU: the code that runs on CUDA, without
+a GPU. torch and CuPy are imported only when a device asks for them.
+"""
+
+import importlib
+import math
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from .errors import ArgumentError, DeviceError, DTypeError
+
+Array: TypeAlias = Any
+"""An array of some library: numpy.ndarray (or a NumPy scalar, which is 0-d), torch.Tensor, ..."""
+DType: TypeAlias = np.dtype[Any]
+Scalar: TypeAlias = bool | int | float
+
+bool_ = np.dtype(np.bool_)
+uint8 = np.dtype(np.uint8)
+int8 = np.dtype(np.int8)
+int16 = np.dtype(np.int16)
+int32 = np.dtype(np.int32)
+int64 = np.dtype(np.int64)
+float16 = np.dtype(np.float16)
+float32 = np.dtype(np.float32)
+float64 = np.dtype(np.float64)
+
+DTYPES = {d.name: d for d in (bool_, uint8, int8, int16, int32, int64, float16, float32, float64)}
+_default = float32
+
+
+def get_default_dtype() -> DType:
+    """Return the dtype that Python floats become: float32 unless set."""
+    return _default
+
+
+def set_default_dtype(dtype: Any) -> None:
+    """Make Python floats become `dtype`, a floating one."""
+    global _default
+    chosen = as_dtype(dtype)
+    if chosen.kind != "f":
+        raise DTypeError(
+            f"set_default_dtype: got {chosen}, expected a floating dtype. Use float32 or float64."
+        )
+    _default = chosen
+
+
+def as_dtype(dtype: Any) -> DType:
+    """Return the library's dtype for a NumPy dtype, a torch dtype, a Python type or a name.
+
+    Raises:
+        DTypeError: minitorch has no such dtype; lists those it has.
+    """
+    if dtype is float:
+        return _default
+    name = str(dtype).removeprefix("torch.")
+    name = {"float": "float32", "double": "float64", "half": "float16", "long": "int64"}.get(
+        name, {"int": "int32", "short": "int16"}.get(name, name)
+    )
+    if name in DTYPES and not isinstance(dtype, type):
+        return DTYPES[name]
+    try:
+        return DTYPES[np.dtype(dtype).name]
+    except (TypeError, KeyError):
+        have = ", ".join(DTYPES)
+        raise DTypeError(f"dtype: got {dtype!r}, expected one of {have}. Convert first.") from None
+
+
+# ── promotion, as torch promotes ────────────────────────────────────────────────────────────────
+
+
+def promote_types(a: DType, b: DType) -> DType:
+    """Return the dtype of an operator over `a` and `b`: a float stays beside an integer."""
+    if (a.kind == "f") != (b.kind == "f"):
+        return a if a.kind == "f" else b
+    return np.promote_types(a, b)
+
+
+def result_type(operands: Sequence[tuple[DType, int | None] | Scalar]) -> DType:
+    """Return the dtype in which an operator computes: torch's rule.
+
+    Arrays with axes decide; 0-d arrays count only when of a higher category (bool, integer,
+    float), and Python numbers only when of a higher one still.
+
+    Args:
+        operands: (dtype, number of axes) of each array, or a Python number.
+    """
+    tiers: list[DType | None] = [None, None, None]
+    for operand in operands:
+        if isinstance(operand, tuple):
+            dtype, tier = operand[0], 1 if operand[1] == 0 else 0
+        else:
+            dtype, tier = scalar_dtype(operand), 2
+        have = tiers[tier]
+        tiers[tier] = dtype if have is None else promote_types(have, dtype)
+    result: DType | None = None
+    for dtype_ in tiers:
+        if dtype_ is not None:
+            result = dtype_ if result is None else _over(result, dtype_)
+    return _default if result is None else result
+
+
+def _over(higher: DType, lower: DType) -> DType:
+    if higher.kind == "f":
+        return higher
+    if higher.kind == "b" or lower.kind == "f":
+        return promote_types(higher, lower)
+    return higher
+
+
+def scalar_dtype(value: Any) -> DType:
+    """Return the dtype of a Python number on its own."""
+    if isinstance(value, bool):
+        return bool_
+    if isinstance(value, int):
+        return int64
+    return _default
+
+
+# ── devices ─────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True)
+class Device:
+    """A place for arrays: `cpu`, or `cuda` with an index. Equal to its name."""
+
+    type: str
+    index: int | None = None
+
+    def __str__(self) -> str:
+        return self.type if self.index is None else f"{self.type}:{self.index}"
+
+    def __repr__(self) -> str:
+        return f"device('{self}')"
+
+    def __eq__(self, other: object) -> bool:
+        return str(self) == str(other)
+
+    def __hash__(self) -> int:
+        return hash(str(self))
+
+
+CPU = Device("cpu")
+_LIBRARIES = {"cpu": "numpy", "cuda": "torch"}
+
+
+def use_library(device_type: str, library: str) -> None:
+    """Put the arrays of `library` ("numpy", "torch" or "cupy") behind a type of device."""
+    if library not in ("numpy", "torch", "cupy") or (device_type, library) == ("cuda", "numpy"):
+        raise ArgumentError(
+            f"use_library: no arrays of {library!r} on {device_type!r}: expected numpy or torch "
+            "for cpu, torch or cupy for cuda."
+        )
+    _LIBRARIES[device_type] = library
+
+
+def device(name: Any = "cpu") -> Device:
+    """Return the device called `name`: "cpu", "cuda", "cuda:1".
+
+    Raises:
+        DeviceError: there is no such device on this machine; says what there is.
+    """
+    if isinstance(name, Device):
+        return name
+    text = f"cuda:{name}" if isinstance(name, int) else str(name)
+    kind, _, index = text.partition(":")
+    if kind not in _LIBRARIES or (index and not index.isdigit()):
+        raise DeviceError(f"device: got {text!r}, expected 'cpu', 'cuda' or 'cuda:N'.")
+    if kind == "cpu":
+        return CPU
+    place = Device(kind, int(index) if index else 0)
+    count = cuda_device_count()
+    if place.index is None or place.index >= count:
+        raise DeviceError(
+            f"device: {text!r} is not here: this machine has {count} CUDA devices. "
+            "Use 'cpu', or install torch with CUDA and check the driver."
+        )
+    return place
+
+
+def cuda_device_count() -> int:
+    """Return how many CUDA devices the array library for CUDA sees; 0 when it is not installed."""
+    library = _LIBRARIES["cuda"]
+    try:
+        module = importlib.import_module(library)
+    except ImportError:
+        return 0
+    count = module.cuda.device_count if library == "torch" else module.cuda.runtime.getDeviceCount
+    return int(count())
+
+
+def device_of(array: Array) -> Device:
+    """Return where `array` lives."""
+    if isinstance(array, np.ndarray | np.generic):
+        return CPU
+    place = array.device
+    if getattr(place, "type", "cuda") == "cpu":
+        return CPU
+    index = getattr(place, "index", None)
+    return Device("cuda", place.id if index is None else index)
+
+
+def namespace(array: Array) -> Any:
+    """Return the array API namespace of `array`'s library; NumPy's for Python numbers."""
+    if isinstance(array, np.ndarray | np.generic | bool | int | float):
+        return np
+    return _namespace_of(type(array).__module__.partition(".")[0])
+
+
+def _namespace_of(library: str) -> Any:
+    if library == "numpy":
+        return np
+    if library not in ("torch", "cupy"):
+        raise DTypeError(
+            f"array: got an object of {library!r}, expected a NumPy, torch or CuPy array. "
+            "Convert it with numpy.asarray."
+        )
+    name = f"array_api_compat.{library}"
+    return sys.modules.get(name) or importlib.import_module(name)
+
+
+def namespace_on(place: Device) -> Any:
+    """Return the namespace that makes arrays on `place`."""
+    return _namespace_of(_LIBRARIES[place.type])
+
+
+def native_device(place: Device) -> Any:
+    """Return `place` in the words of its own library, for `device=` of creation functions."""
+    library = _LIBRARIES[place.type]
+    if library == "cupy":
+        return importlib.import_module("cupy").cuda.Device(place.index)
+    return str(place)
+
+
+# ── dtypes and arrays, whatever the library ─────────────────────────────────────────────────────
+
+
+def dtype_of(array: Array) -> DType:
+    """Return the library's dtype of `array`."""
+    found = array.dtype
+    return found if isinstance(found, np.dtype) else DTYPES[str(found).removeprefix("torch.")]
+
+
+def native_dtype(xp: Any, dtype: DType) -> Any:
+    """Return `dtype` in the words of `xp`."""
+    return dtype if xp is np else getattr(xp, "bool" if dtype is bool_ else dtype.name)
+
+
+def cast(array: Array, dtype: DType) -> Array:
+    """Return `array` as `dtype`, itself when it already is."""
+    if isinstance(array, np.ndarray | np.generic):
+        return (
+            array.astype(dtype, copy=False) if isinstance(array, np.ndarray) else dtype.type(array)
+        )
+    xp = namespace(array)
+    return xp.astype(array, native_dtype(xp, dtype), copy=False)
+
+
+def asarray(data: Any, dtype: DType | None = None, place: Device = CPU, copy: bool = True) -> Array:
+    """Return an array on `place` from numbers, nested lists, or an array of any library."""
+    xp = namespace_on(place)
+    if xp is np:
+        host = to_numpy(data) if hasattr(data, "__array__") or hasattr(data, "cpu") else data
+        return np.array(host, dtype=dtype, copy=True if copy else None)
+    wanted = None if dtype is None else native_dtype(xp, dtype)
+    if isinstance(data, np.ndarray) and xp.__name__.endswith("torch"):
+        data = np.ascontiguousarray(data)
+    return xp.asarray(data, dtype=wanted, device=native_device(place), copy=copy or None)
+
+
+def to_numpy(array: Array) -> np.ndarray[Any, Any]:
+    """Return `array` as a NumPy array; shares memory when it is on the CPU."""
+    if isinstance(array, np.ndarray):
+        return array
+    if hasattr(array, "detach"):
+        return np.asarray(array.detach().cpu().numpy())
+    if hasattr(array, "get"):
+        return np.asarray(array.get())
+    return np.asarray(array)
+
+
+def move(array: Array, place: Device) -> Array:
+    """Return `array` on `place`, itself when it already is there."""
+    if device_of(array) == place:
+        return array
+    return asarray(to_numpy(array), None, place, copy=False)
+
+
+def owner(array: Array) -> Array:
+    """Return the object that owns the memory which `array` looks into."""
+    if isinstance(array, np.ndarray):
+        while isinstance(array.base, np.ndarray):
+            array = array.base
+        return array
+    base = getattr(array, "_base", None)
+    return array if base is None else base
+
+
+def is_view(array: Array) -> bool:
+    """Tell whether `array` looks into memory that another array owns."""
+    return owner(array) is not array
+
+
+def native_device_of(array: Array) -> dict[str, Any]:
+    """Return `device=` for a creation function that is to make an array beside `array`."""
+    if isinstance(array, np.ndarray | np.generic):
+        return {}
+    return {"device": array.device}
+
+
+def add_at(into: Array, index: tuple[Any, ...], values: Array) -> Array:
+    """Add `values` to `into` at an advanced index, in place; equal indices add up.
+
+    Returns: `into`.
+    """
+    if isinstance(into, np.ndarray):
+        np.add.at(into, index, values)
+        return into
+    xp = namespace(into)
+    places = xp.reshape(xp.arange(math.prod(into.shape), device=into.device), into.shape)[index]
+    flat = xp.reshape(into, (-1,))
+    moved = xp.reshape(xp.broadcast_to(values, places.shape), (-1,))
+    if hasattr(flat, "index_add_"):
+        flat.index_add_(0, xp.reshape(places, (-1,)), moved)
+    else:
+        importlib.import_module("cupyx").scatter_add(flat, xp.reshape(places, (-1,)), moved)
+    return into
+
+
+def copied(array: Array) -> Array:
+    """Return a new array with the same numbers; a NumPy scalar, which never changes, itself."""
+    if isinstance(array, np.generic):
+        return array
+    return array.copy() if hasattr(array, "copy") else array.clone()

@@ -1,0 +1,136 @@
+"""What happens around an operator's `compute` when it is applied to tensors at once.
+
+Inputs that are no tensors are wrapped, dtypes promoted as torch promotes, devices compared; what
+NumPy reports when shapes do not fit is replaced by what the operator's `infer` says about it.
+May import: errors, arrays, op, ops.
+"""
+
+import contextvars
+import threading
+from typing import Any
+
+import numpy as np
+
+from .arrays import DTYPES, DType, Scalar, asarray, get_default_dtype, result_type
+from .errors import AxisError, DeviceError, DTypeError, MinitorchError, ShapeError
+from .op import Op, Spec, Value
+from .ops.casting import Cast, Move
+
+
+class _Quiet(threading.local):
+    """`run(f, *args)` calls f with NumPy's floating-point warnings off: torch has none either.
+
+    Entering a context prepared once a thread costs a tenth of `numpy.errstate`.
+    """
+
+    def __init__(self) -> None:
+        context = contextvars.copy_context()
+        context.run(np.seterr, all="ignore")
+        self.run = context.run
+
+
+quiet = _Quiet()
+
+HOST_TYPES = frozenset([np.ndarray, *(dtype.type for dtype in DTYPES.values())])
+"""Types of NumPy's arrays: for these the namespace is NumPy itself. A scalar is a 0-d array."""
+
+_constants: dict[tuple[Any, ...], Any] = {}
+_CONSTANTS_KEPT = 512  # more than the distinct Python numbers in any sensible program
+
+
+def constant(number: Scalar, dtype: DType, kind: Any) -> Any:
+    """Return a tensor of `kind` around a Python number; the same one again for the same number."""
+    key = (number, type(number), dtype)
+    found = _constants.get(key)
+    if found is None:
+        found = kind._new(dtype.type(number))
+        if len(_constants) >= _CONSTANTS_KEPT:
+            _constants.clear()
+        if number:  # 0.0 and -0.0 are equal, and not the same
+            _constants[key] = found
+    return found
+
+
+def prepared(op: Op, inputs: tuple[Any, ...], kind: Any) -> tuple[Any, ...]:
+    """Return `inputs` as tensors of `kind`, on one device and, if the operator promotes, one dtype.
+
+    Raises:
+        DeviceError: tensors live on different devices.
+        DTypeError: an input is not a tensor, an array or a number.
+    """
+    tensors = [v for v in inputs if isinstance(v, kind)]
+    place = next((v.device for v in tensors if v.ndim), tensors[0].device)
+    if op.promotes:
+        loose = inputs[op.fixed :]
+        dtype = result_type([_operand(op, v, kind) for v in loose])
+        if op.promotes == "float" and dtype.kind != "f":
+            dtype = get_default_dtype()
+        own = [_wrapped(op, v, None, place, kind) for v in inputs[: op.fixed]]
+        return (*own, *(_wrapped(op, v, dtype, place, kind) for v in loose))
+    return tuple(_wrapped(op, v, None, place, kind) for v in inputs)
+
+
+def _operand(op: Op, value: Any, kind: Any) -> Any:
+    if isinstance(value, bool | int | float):
+        return value
+    if isinstance(value, kind):
+        return value.dtype, value.ndim
+    array = _foreign(op, value)
+    return array.dtype, array.ndim
+
+
+def _foreign(op: Op, value: Any) -> Any:
+    if isinstance(value, Value):
+        raise DTypeError(
+            f"{op.name}: a tensor meets a {type(value).__name__} of a dataflow graph. Feed the "
+            "tensor to a placeholder, or make it a constant of the graph."
+        )
+    if isinstance(value, np.ndarray | np.generic | list | tuple):
+        return np.asarray(value)
+    raise DTypeError(
+        f"{op.name}: got an input of type {type(value).__name__}, expected a tensor or a number. "
+        "Wrap it with minitorch.tensor."
+    )
+
+
+def _wrapped(op: Op, value: Any, dtype: DType | None, place: Any, kind: Any) -> Any:
+    if isinstance(value, kind):
+        if value.device != place:
+            if value.ndim:
+                raise DeviceError(
+                    f"{op.name}: inputs live on {place} and {value.device}, expected one device. "
+                    f"Move one with .to('{place}')."
+                )
+            value = value._apply(Move(place), (value,))
+        if dtype is None or dtype == value.dtype:
+            return value
+        return value._apply(Cast(dtype), (value,))
+    if isinstance(value, bool | int | float):
+        wanted = dtype or result_type([value])
+        if place.type == "cpu":
+            made = constant(value, wanted, kind)
+            if type(made.array) in HOST_TYPES:
+                return made
+        return kind._new(asarray(value, wanted, place))
+    return kind._new(asarray(_foreign(op, value), dtype, place))
+
+
+def explained(op: Op, inputs: tuple[Any, ...], error: Exception) -> Exception:
+    """Return the error to raise when `compute` failed: what `infer` says, else its own."""
+    if isinstance(error, MinitorchError) or not op.on_arrays:
+        return error
+    specs = [Spec(tuple(v.shape), v.dtype) for v in inputs]
+    try:
+        op.infer(*specs)
+    except MinitorchError as better:
+        return better
+    given = " and ".join(f"{spec.dtype} {spec.shape}" for spec in specs)
+    message = f"{op.name}: cannot be computed: got {given}: {error}"
+    for ours, theirs in (
+        (AxisError, IndexError),
+        (DTypeError, TypeError),
+        (ShapeError, ValueError),
+    ):
+        if isinstance(error, theirs):
+            return ours(message)
+    return MinitorchError(message)

@@ -1,0 +1,72 @@
+"""The errors of minitorch, one tree.
+
+    MinitorchError
+    ├── ShapeError          shapes do not fit            (ValueError, RuntimeError)
+    ├── DTypeError          a dtype cannot do this       (TypeError, RuntimeError)
+    ├── AxisError           an axis or index out of range (IndexError)
+    ├── ArgumentError       a value out of its range     (ValueError, RuntimeError)
+    ├── GradientError       a backward that cannot be    (RuntimeError)
+    │   ├── NoGradientRule  the operator has no `gradient` (NotImplementedError)
+    │   ├── UnusedInput     `grad` of something that was not used
+    │   ├── GraphFreed      a second backward without `retain_graph`
+    │   ├── ModifiedInPlace a value needed by backward was overwritten
+    │   └── GradcheckError  a rule disagrees with finite differences (AssertionError)
+    ├── DeviceError         no such device, or two of them (RuntimeError)
+    └── GraphError          a dataflow graph that cannot be built or run (ValueError, RuntimeError)
+
+Messages read `{operation}: {what is wrong}: got X, expected Y. {Next step.}`.
+Shape, dtype and argument errors are both `ValueError` (or `TypeError`), which is what they are,
+and `RuntimeError`, which is what PyTorch raises, so that code written for either catches them.
+"""
+
+
+class MinitorchError(Exception):
+    """Any error that minitorch raises on purpose."""
+
+
+class ShapeError(MinitorchError, ValueError, RuntimeError):
+    """Shapes that do not fit together, or a shape that cannot be."""
+
+
+class DTypeError(MinitorchError, TypeError, RuntimeError):
+    """An operator that does not exist for this dtype or type of argument."""
+
+
+class AxisError(MinitorchError, IndexError):
+    """An axis or an index out of range."""
+
+
+class ArgumentError(MinitorchError, ValueError, RuntimeError):
+    """An argument outside the values that make sense."""
+
+
+class GradientError(MinitorchError, RuntimeError):
+    """A gradient that does not exist or cannot be computed any more."""
+
+
+class NoGradientRule(GradientError, NotImplementedError):
+    """Backward met an operator without `gradient`."""
+
+
+class UnusedInput(GradientError):
+    """`grad` was asked for an input that the outputs do not depend on."""
+
+
+class GraphFreed(GradientError):
+    """A second backward through a graph that was not retained."""
+
+
+class ModifiedInPlace(GradientError):
+    """A value that backward needs was overwritten after it was used."""
+
+
+class GradcheckError(GradientError, AssertionError):
+    """A gradient that disagrees with finite differences."""
+
+
+class DeviceError(MinitorchError, RuntimeError):
+    """A device that is not there, or values that live on two."""
+
+
+class GraphError(MinitorchError, ValueError, RuntimeError):
+    """A dataflow graph that cannot be built or run."""

@@ -1,0 +1,55 @@
+"""Functions that are called when a gradient is ready."""
+
+from collections.abc import Callable
+from typing import Any
+
+Hook = Callable[[Any], Any]
+
+
+class Handle:
+    """What `register_hook` returns: `remove()` takes the hook away; also a context that does."""
+
+    def __init__(self, table: dict[int, Hook], key: int) -> None:
+        self._table, self._key = table, key
+
+    def remove(self) -> None:
+        """Take the hook away; a second call does nothing."""
+        self._table.pop(self._key, None)
+
+    def __enter__(self) -> "Handle":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.remove()
+
+
+class Hooks:
+    """The hooks of one tensor: `before` its gradient flows on, `after` it was added to `.grad`."""
+
+    def __init__(self) -> None:
+        self.before: dict[int, Hook] = {}
+        self.after: dict[int, Hook] = {}
+        self.retain = False
+        self._count = 0
+
+    def add(self, table: dict[int, Hook], hook: Hook) -> Handle:
+        """Add `hook` to one of the two tables."""
+        self._count += 1
+        table[self._count] = hook
+        return Handle(table, self._count)
+
+    def on_gradient(self, value: Any, grad: Any) -> Any:
+        """Return the gradient of `value` after each hook has seen, and perhaps replaced, it.
+
+        Args:
+            value: the tensor that the hooks belong to.
+            grad: a tensor, or a plain array; hooks see a tensor either way.
+        """
+        plain = not hasattr(grad, "requires_grad") or not hasattr(grad, "array")
+        seen = value._new(grad) if plain else grad
+        for hook in tuple(self.before.values()):
+            replaced = hook(seen)
+            seen = seen if replaced is None else replaced
+        if self.retain and value.op is not None:
+            value.keep_grad(seen)
+        return seen.array if plain else seen

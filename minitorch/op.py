@@ -1,0 +1,184 @@
+"""The seam: `Op`, what every operator is; `Value`, what operators apply to; `apply` between them.
+
+An operator is three things side by side:
+
+    compute(xp, *arrays)      the arithmetic, written once against the array API; `xp` is NumPy on
+                              the CPU, array-api-compat's torch or CuPy on CUDA
+    infer(*specs)             shape and dtype of the result from those of the inputs
+    gradient(out_grad, node)  the gradient of each input, written in the library's own operators
+
+`apply(op, *inputs)` asks the first `Value` among the inputs what to do. A `Tensor` computes at once
+and remembers the operator; a `graph.Node` remembers and computes when a session runs; plain arrays
+are just computed. This file and `ops/` know neither. Because `gradient` is written in operators,
+one rule serves all three: it differentiates again on tensors, builds the backward graph on nodes,
+and costs no more than NumPy on arrays (see `on_arrays`).
+
+A kind of value subclasses `ops.Methods` (which is a `Value` with all operators as methods) and
+provides `shape`, `dtype`, `op`, `inputs` and `_apply(op, inputs)`. `_apply` receives its own kind,
+other Python numbers and arrays mixed; it wraps what is not yet of its kind, and, when
+`op.promotes`, brings the inputs to one dtype first.
+
+A learner's operator, in a notebook:
+
+    class Exp(Op):
+        def compute(self, xp, x):
+            return xp.exp(x)
+
+        def gradient(self, out_grad, node):
+            (x,) = node.inputs
+            return out_grad * exp(x)          # or out_grad * node: node is the result
+
+    exp_op = Exp()
+    exp_op(tensor([1.0]))                     # a Tensor, with a backward
+    exp_op(graph.placeholder("float32", (3,)))   # a Node, with a symbolic gradient
+
+Parameters go into `__init__` as attributes. `infer` may be left out: it is then found by running
+`compute` on zeros. With several inputs `gradient` returns a tuple, `None` where an input has no
+gradient (an index, say). An operator without `gradient` runs forward; backward through it raises
+`NoGradientRule` and names it.
+
+May import: errors, shapes, arrays. Source of the trio: the operator nodes of CSE 599W and needle.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .arrays import Array, DType, namespace
+from .errors import GraphError, NoGradientRule, ShapeError
+from .shapes import Shape, known
+
+
+class Spec(NamedTuple):
+    """What is known of a value before it is computed. A size that is not known is None."""
+
+    shape: Shape
+    dtype: DType
+
+
+class Value:
+    """What operators apply to. A kind of value says how, in `_apply`."""
+
+    __slots__ = ()
+
+    shape: Any
+    dtype: Any
+    op: Any
+    inputs: Any
+
+    def _apply(self, op: "Op", inputs: tuple[Any, ...]) -> Any:
+        raise NotImplementedError(f"{type(self).__name__} does not say how it applies operators.")
+
+    @property
+    def output(self) -> Any:
+        """The result of `op`: the value itself. A rule that reuses its result reads it here."""
+        return self
+
+    @property
+    def wants(self) -> tuple[bool, ...]:
+        """For each input, whether its gradient is asked for; a rule may leave out the others."""
+        return (True,) * len(self.inputs)
+
+
+class Op:
+    """An operator: `compute`, `infer`, `gradient`. Instances are callable on any kind of value."""
+
+    promotes: str = ""
+    """"common": inputs are first brought to one dtype; "float": to one floating dtype."""
+
+    fixed: int = 0
+    """How many leading inputs promotion leaves alone: a condition, an index."""
+
+    on_arrays: bool = False
+    """`gradient` uses only arithmetic and functions of `ops`, so it also runs on plain arrays."""
+
+    reads_inputs: bool = True
+    reads_output: bool = True
+    """What `gradient` reads the numbers of, not only the shape: must not be overwritten before."""
+
+    pure: bool = True
+    """Equal inputs give equal results: false for random numbers and for effects."""
+
+    @property
+    def name(self) -> str:
+        """What messages and pictures call the operator."""
+        return type(self).__name__
+
+    def compute(self, xp: Any, *arrays: Array) -> Array:
+        """Return the result for these arrays, in the namespace `xp` of their library."""
+        raise NotImplementedError(f"{self.name}: `compute` is not defined. Define it.")
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the `Spec` of the result; here by running `compute` on zeros.
+
+        Raises:
+            ShapeError, DTypeError: the inputs do not fit.
+            GraphError: a size is unknown and `compute` fails on a guess.
+        """
+        return infer_by_trial(self, specs)
+
+    def gradient(self, out_grad: Any, node: Any) -> Any:
+        """Return the gradient of each input of `node`, given that of its result.
+
+        Args:
+            out_grad: gradient of the result, of the result's shape.
+            node: the result; `node.inputs` are the inputs it was computed from.
+        """
+        raise NoGradientRule(
+            f"{self.name}: backward through an operator that has no gradient. "
+            f"Define gradient(self, out_grad, node) on {type(self).__name__}, or detach its result."
+        )
+
+    def __call__(self, *inputs: Any) -> Any:  # noqa: D102  (the class says it)
+        return apply(self, *inputs)
+
+    def attributes(self) -> dict[str, Any]:
+        """Return the parameters of the operator by name, for pictures and graph passes."""
+        return dict(vars(self))
+
+    def __repr__(self) -> str:
+        parameters = ", ".join(f"{k}={v!r}" for k, v in self.attributes().items())
+        return f"{self.name}({parameters})"
+
+
+def apply(op: Op, *inputs: Any) -> Any:
+    """Return `op` of `inputs`, of the kind that the first `Value` among them is."""
+    for value in inputs:
+        if isinstance(value, Value):
+            return value._apply(op, inputs)
+    for array in inputs:
+        if hasattr(array, "dtype"):
+            return op.compute(namespace(array), *inputs)
+    return op.compute(np, *map(np.asarray, inputs))
+
+
+def infer_by_trial(op: Op, specs: Sequence[Spec]) -> Spec:
+    """Return shape and dtype of the result by running `compute` on zeros of these shapes.
+
+    Where sizes are unknown it runs twice, with different guesses; a size of the result that
+    changes with the guess is unknown too.
+    """
+    first = _trial(op, specs, 2)
+    if all(known(spec.shape) for spec in specs):
+        return first
+    second = _trial(op, specs, 3)
+    shape = tuple(a if a == b else None for a, b in zip(first.shape, second.shape, strict=True))
+    return Spec(shape, first.dtype)
+
+
+def _trial(op: Op, specs: Sequence[Spec], guess: int) -> Spec:
+    shapes = [tuple(guess if n is None else n for n in spec.shape) for spec in specs]
+    zeros = [np.zeros(s, spec.dtype) for s, spec in zip(shapes, specs, strict=True)]
+    try:
+        with np.errstate(all="ignore"):
+            result = np.asarray(op.compute(np, *zeros))
+    except Exception as error:
+        given = ", ".join(str(spec.shape) for spec in specs)
+        if not all(known(spec.shape) for spec in specs):
+            raise GraphError(
+                f"{op.name}: cannot tell its shape: got inputs {given} with unknown sizes, and a "
+                f"trial with {guess} fails ({error}). Define infer(self, *specs)."
+            ) from error
+        raise ShapeError(f"{op.name}: does not fit: got inputs {given}: {error}") from error
+    return Spec(result.shape, result.dtype)

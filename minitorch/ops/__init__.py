@@ -1,0 +1,1 @@
+"""The operators, by family, each a row of compute, infer and gradient."""

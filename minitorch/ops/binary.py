@@ -1,0 +1,213 @@
+"""Arithmetic on two elements: a table of rows, each with its derivative by either input.
+
+`g` is the gradient of the result `y`; `a` and `b` are the inputs, broadcast against each other. The
+rows undo the broadcast. A tie in `maximum` or `minimum` shares its gradient, as in torch.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ..errors import DTypeError
+from ..op import Value
+from .elementwise import floor, log, ones_like, sigmoid, sign, trunc, zeros_like
+from .logic import isnan, signbit
+from .rows import binary, ternary
+
+LN2 = math.log(2.0)
+
+
+def _zero(g: Any, *_: Any) -> Any:
+    return zeros_like(g)
+
+
+add = binary(
+    "add", lambda xp, a, b: a + b, lambda g, a, b, y: g, lambda g, a, b, y: g, "a + b.", reads=""
+)
+sub = binary(
+    "sub", lambda xp, a, b: a - b, lambda g, a, b, y: g, lambda g, a, b, y: -g, "a - b.", reads=""
+)
+mul = binary(
+    "mul",
+    lambda xp, a, b: a * b,
+    lambda g, a, b, y: g * b,
+    lambda g, a, b, y: g * a,
+    "a · b.",
+    reads="x",
+)
+true_divide = binary(
+    "div",
+    lambda xp, a, b: a / b,
+    lambda g, a, b, y: g / b,
+    lambda g, a, b, y: -g * (a / b) / b,
+    "a / b.",
+    promotes="float",
+    reads="x",
+)
+floor_divide = binary(
+    "floor_divide", lambda xp, a, b: xp.floor_divide(a, b), _zero, _zero, "⌊a / b⌋.", reads=""
+)
+trunc_divide = binary(
+    "trunc_divide", lambda xp, a, b: xp.trunc(a / b), _zero, _zero, "trunc(a / b).", reads=""
+)
+remainder = binary(
+    "remainder",
+    lambda xp, a, b: xp.remainder(a, b),
+    lambda g, a, b, y: g,
+    lambda g, a, b, y: -g * floor(a / b),
+    "a - b·⌊a / b⌋: the sign of b.",
+    reads="x",
+)
+fmod = binary(
+    "fmod",
+    lambda xp, a, b: xp.fmod(a, b),
+    lambda g, a, b, y: g,
+    lambda g, a, b, y: -g * trunc(a / b),
+    "a - b·trunc(a / b): the sign of a.",
+    reads="x",
+)
+
+
+def _by_base(g: Any, a: Any, b: Any, y: Any) -> Any:
+    return g * where(b == 0, 0.0, b * power(a, where(b == 0, 1.0, b - 1.0)))
+
+
+def _by_exponent(g: Any, a: Any, b: Any, y: Any) -> Any:
+    flat = (a == 0) & (b >= 0)
+    return g * where(flat, 0.0, y * log(where(flat, 1.0, a)))
+
+
+power = binary("pow", lambda xp, a, b: xp.pow(a, b), _by_base, _by_exponent, "a to the b.")
+
+
+def _won(g: Any, wins: Any, ties: Any) -> Any:
+    return g * wins + g * ties * 0.5
+
+
+maximum = binary(
+    "maximum",
+    lambda xp, a, b: xp.maximum(a, b),
+    lambda g, a, b, y: _won(g, a > b, a == b),
+    lambda g, a, b, y: _won(g, b > a, a == b),
+    "The larger; a tie shares the gradient.",
+    reads="x",
+)
+minimum = binary(
+    "minimum",
+    lambda xp, a, b: xp.minimum(a, b),
+    lambda g, a, b, y: _won(g, a < b, a == b),
+    lambda g, a, b, y: _won(g, b < a, a == b),
+    "The smaller; a tie shares the gradient.",
+    reads="x",
+)
+fmax = binary(
+    "fmax",
+    lambda xp, a, b: xp.fmax(a, b),
+    lambda g, a, b, y: g * ((a >= b) | isnan(b)),
+    lambda g, a, b, y: g * ~((a >= b) | isnan(b)),
+    "The larger, of a number and a NaN the number.",
+    reads="x",
+)
+fmin = binary(
+    "fmin",
+    lambda xp, a, b: xp.fmin(a, b),
+    lambda g, a, b, y: g * ((a <= b) | isnan(b)),
+    lambda g, a, b, y: g * ~((a <= b) | isnan(b)),
+    "The smaller, of a number and a NaN the number.",
+    reads="x",
+)
+atan2 = binary(
+    "atan2",
+    lambda xp, a, b: xp.atan2(a, b),
+    lambda g, a, b, y: g * (b / (a * a + b * b)),
+    lambda g, a, b, y: g * (-a / (a * a + b * b)),
+    "The angle of the point (b, a).",
+    promotes="float",
+    reads="x",
+)
+hypot = binary(
+    "hypot",
+    lambda xp, a, b: xp.hypot(a, b),
+    lambda g, a, b, y: g * (a / y),
+    lambda g, a, b, y: g * (b / y),
+    "√(a² + b²).",
+)
+logaddexp = binary(
+    "logaddexp",
+    lambda xp, a, b: xp.logaddexp(a, b),
+    lambda g, a, b, y: g * sigmoid(a - b),
+    lambda g, a, b, y: g * sigmoid(b - a),
+    "ln(exp a + exp b).",
+    promotes="float",
+    reads="x",
+)
+logaddexp2 = binary(
+    "logaddexp2",
+    lambda xp, a, b: xp.logaddexp2(a, b),
+    lambda g, a, b, y: g * sigmoid((a - b) * LN2),
+    lambda g, a, b, y: g * sigmoid((b - a) * LN2),
+    "log₂(2ᵃ + 2ᵇ).",
+    promotes="float",
+    reads="x",
+)
+
+
+def _by_magnitude(g: Any, a: Any, b: Any, y: Any) -> Any:
+    return g * sign(a) * where(signbit(b), -1.0, ones_like(b))
+
+
+copysign = binary(
+    "copysign",
+    lambda xp, a, b: xp.copysign(a, b),
+    _by_magnitude,
+    _zero,
+    "|a| with the sign of b.",
+    promotes="float",
+    reads="x",
+)
+xlogy = binary(
+    "xlogy",
+    lambda xp, a, b: xp.where((a == 0) & ~xp.isnan(b), a * 0, a * xp.log(b)),
+    lambda g, a, b, y: g * where((a == 0) & (b <= 0), 0.0, log(b)),
+    lambda g, a, b, y: g * a / b,
+    "a·ln b, and 0 where a is 0.",
+    promotes="float",
+    reads="x",
+)
+
+# ── choosing ────────────────────────────────────────────────────────────────────────────────────
+
+select = ternary(
+    "where",
+    lambda xp, c, a, b: xp.where(c, a, b),
+    (
+        lambda g, c, a, b, y: None,
+        lambda g, c, a, b, y: where(c, g, 0.0),
+        lambda g, c, a, b, y: where(c, 0.0, g),
+    ),
+    "a where the condition holds, else b.",
+    fixed=1,
+)
+
+
+def where(condition: Any, a: Any = None, b: Any = None) -> Any:
+    """Return `a` where `condition` holds, else `b`; alone, the indices where it holds.
+
+    Raises:
+        DTypeError: the condition is not boolean.
+    """
+    if a is None and b is None:
+        from .indexing import nonzero
+
+        return nonzero(condition, as_tuple=True)
+    kind = getattr(condition, "dtype", None)
+    if not isinstance(condition, bool) and (kind is None or not str(kind).endswith("bool")):
+        raise DTypeError(
+            f"where: the condition has dtype {kind}, expected bool. Compare: where(x > 0, ...)."
+        )
+    if isinstance(a, Value) or isinstance(b, Value) or isinstance(condition, Value):
+        return select(condition, a, b)
+    if not hasattr(a, "dtype") and not hasattr(b, "dtype"):
+        return np.where(condition, a, b)
+    return select(condition, a, b)

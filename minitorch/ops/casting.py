@@ -1,0 +1,95 @@
+"""The same numbers under another dtype, or on another device."""
+
+from typing import Any
+
+from ..arrays import Device, DType, as_dtype, cast, copied, device_of, move
+from ..errors import DTypeError
+from ..op import Op, Spec, apply
+
+
+class Cast(Op):
+    """The numbers as `dtype`; the gradient comes back in the dtype of the input."""
+
+    on_arrays = True
+    reads_inputs = reads_output = False
+
+    def __init__(self, dtype: DType) -> None:
+        self.dtype = dtype
+
+    def compute(self, xp: Any, x: Any) -> Any:
+        """Return the converted array."""
+        return cast(x, self.dtype)
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the shape under the new dtype."""
+        return Spec(specs[0].shape, self.dtype)
+
+    def gradient(self, out_grad: Any, node: Any) -> Any:
+        """Return the gradient converted back."""
+        return (apply(Cast(as_dtype(node.inputs[0].dtype)), out_grad),)
+
+
+class Move(Op):
+    """The numbers on `device`; the gradient goes back to where the input is."""
+
+    on_arrays = True
+    reads_inputs = reads_output = False
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+
+    def compute(self, xp: Any, x: Any) -> Any:
+        """Return the array on the device."""
+        return move(x, self.device)
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the spec unchanged."""
+        return specs[0]
+
+    def gradient(self, out_grad: Any, node: Any) -> Any:
+        """Return the gradient moved back."""
+        x = node.inputs[0]
+        back = x.device if isinstance(getattr(x, "device", None), Device) else device_of(x)
+        return (apply(Move(back), out_grad),)
+
+
+class Clone(Op):
+    """A copy."""
+
+    on_arrays = True
+    reads_inputs = reads_output = False
+
+    def compute(self, xp: Any, x: Any) -> Any:
+        """Return a new array with the same numbers."""
+        return copied(x)
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the spec unchanged."""
+        return specs[0]
+
+    def gradient(self, out_grad: Any, node: Any) -> Any:
+        """Return the gradient as it is."""
+        return (out_grad,)
+
+
+def cast_to(x: Any, dtype: Any) -> Any:
+    """Return `x` as `dtype`; `x` itself when it already is."""
+    wanted = as_dtype(dtype)
+    return x if as_dtype(x.dtype) == wanted else apply(Cast(wanted), x)
+
+
+def clone(x: Any) -> Any:
+    """Return a copy of `x`, through which gradients flow."""
+    return apply(Clone(), x)
+
+
+def floats_only(name: str, x: Any) -> None:
+    """Raise unless `x` has a floating dtype.
+
+    Raises:
+        DTypeError: names the operator and the dtype.
+    """
+    if as_dtype(x.dtype).kind != "f":
+        raise DTypeError(
+            f"{name}: got {x.dtype}, expected a floating dtype. Convert with .float()."
+        )

@@ -1,0 +1,252 @@
+"""Elements picked by position: slices, which are views, and arrays of indices.
+
+`x[index]` becomes `Slice` when the index holds integers, slices, None and Ellipsis only, and `Take`
+when it holds tensors of indices or masks, which are inputs of the operator. The gradient puts each
+element back where it came from: `Place`, `PlaceAdd` (an element taken twice gets both gradients).
+"""
+
+from typing import Any
+
+import numpy as np
+
+from ..arrays import add_at, native_device_of
+from ..errors import AxisError, DTypeError
+from ..op import Op, Spec, Value, apply
+from ..shapes import Shape, axis, known
+
+ARRAY = "array"
+"""Stands in a pattern where an array of indices goes."""
+
+
+class Slice(Op):
+    """Basic indexing: a view."""
+
+    on_arrays = True
+    reads_inputs = reads_output = False
+
+    def __init__(self, index: tuple[Any, ...]) -> None:
+        self.index = index
+
+    def compute(self, xp: Any, x: Any) -> Any:
+        """Return x[index]."""
+        return x[self.index]
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the shape of the slice; a size that is not known stays so under `:`."""
+        return Spec(sliced(specs[0].shape, self.index), specs[0].dtype)
+
+    def gradient(self, out_grad: Any, node: Any) -> Any:
+        """Return zeros with the gradient in the slice."""
+        x = node.inputs[0]
+        if None in x.shape:
+            return (apply(Place(self.index, None), out_grad, x),)
+        return (apply(Place(self.index, tuple(x.shape)), out_grad),)
+
+
+def sliced(shape: Shape, index: tuple[Any, ...]) -> Shape:
+    """Return the shape of x[index] for a basic index."""
+    full = _spelled_out(index, len(shape), "index")
+    out: list[int | None] = []
+    sizes = iter(shape)
+    for item in full:
+        if item is None:
+            out.append(1)
+            continue
+        size = next(sizes)
+        if isinstance(item, slice):
+            whole = item == slice(None)
+            out.append(None if size is None and not whole else _count(item, size))
+    return tuple(out)
+
+
+def _count(item: slice, size: int | None) -> int | None:
+    return None if size is None else len(range(*item.indices(size)))
+
+
+def _spelled_out(index: tuple[Any, ...], rank: int, op: str) -> tuple[Any, ...]:
+    used = len([i for i in index if i is not None and i is not Ellipsis])
+    if used > rank:
+        raise AxisError(
+            f"{op}: too many indices: got {used} for a value of {rank} axes. Leave some out."
+        )
+    fill = (slice(None),) * (rank - used)
+    for at, item in enumerate(index):
+        if item is Ellipsis:
+            return (*index[:at], *fill, *index[at + 1 :])
+    return (*index, *fill)
+
+
+class Place(Op):
+    """Zeros of `shape` (or that of a second input) with the input in the slice `index`."""
+
+    on_arrays = True
+    reads_inputs = reads_output = False
+
+    def __init__(self, index: tuple[Any, ...], shape: tuple[int, ...] | None) -> None:
+        self.index, self.shape = index, shape
+
+    def compute(self, xp: Any, *arrays: Any) -> Any:
+        """Return zeros with arrays[0] at the index."""
+        values = arrays[0]
+        shape = tuple(arrays[1].shape) if self.shape is None else self.shape
+        out = xp.zeros(shape, dtype=values.dtype, **native_device_of(values))
+        out[self.index] = values
+        return out
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the shape placed into."""
+        return Spec(specs[-1].shape if self.shape is None else self.shape, specs[0].dtype)
+
+    def gradient(self, out_grad: Any, node: Any) -> Any:
+        """Return the slice of the gradient."""
+        return (apply(Slice(self.index), out_grad), None)[: len(node.inputs)]
+
+
+class Take(Op):
+    """Advanced indexing: x[pattern], with arrays of indices, the further inputs, in the pattern."""
+
+    on_arrays = True
+    reads_output = False
+
+    def __init__(self, pattern: tuple[Any, ...]) -> None:
+        self.pattern = pattern
+
+    def compute(self, xp: Any, x: Any, *indices: Any) -> Any:
+        """Return a new array of the elements picked."""
+        return x[filled(self.pattern, indices)]
+
+    def gradient(self, out_grad: Any, node: Any) -> Any:
+        """Add the gradient of each pick to the element picked."""
+        x, *indices = node.inputs
+        if known(tuple(x.shape)):
+            grad = apply(PlaceAdd(self.pattern, tuple(x.shape)), out_grad, *indices)
+        else:
+            grad = apply(PlaceAdd(self.pattern, None), out_grad, *indices, x)
+        return (grad, *(None for _ in indices))
+
+
+class PlaceAdd(Op):
+    """Zeros of `shape` (or that of the last input) with the first input added at the indices."""
+
+    on_arrays = True
+    reads_output = False
+
+    def __init__(self, pattern: tuple[Any, ...], shape: tuple[int, ...] | None) -> None:
+        self.pattern, self.shape = pattern, shape
+
+    def compute(self, xp: Any, values: Any, *rest: Any) -> Any:
+        """Return the sums."""
+        shape, indices = (
+            (tuple(rest[-1].shape), rest[:-1]) if self.shape is None else (self.shape, rest)
+        )
+        out = xp.zeros(shape, dtype=values.dtype, **native_device_of(values))
+        return add_at(out, filled(self.pattern, indices), values)
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the shape placed into."""
+        return Spec(specs[-1].shape if self.shape is None else self.shape, specs[0].dtype)
+
+    def gradient(self, out_grad: Any, node: Any) -> Any:
+        """Return the picked elements of the gradient."""
+        rest = node.inputs[1:]
+        indices = rest[:-1] if self.shape is None else rest
+        return (apply(Take(self.pattern), out_grad, *indices), *(None for _ in rest))
+
+
+def filled(pattern: tuple[Any, ...], indices: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return `pattern` with its ARRAY places taken by `indices`, in order."""
+    supply = iter(indices)
+    return tuple(next(supply) if item is ARRAY or item == ARRAY else item for item in pattern)
+
+
+def split_index(index: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """Return an index as (pattern, arrays); no arrays means that it is basic.
+
+    Raises:
+        DTypeError: an item is not an integer, slice, None, Ellipsis, mask or array of integers.
+    """
+    items = index if isinstance(index, tuple) else (index,)
+    pattern: list[Any] = []
+    arrays: list[Any] = []
+    for item in items:
+        if item is None or item is Ellipsis or isinstance(item, slice):
+            pattern.append(_slice(item))
+        elif isinstance(item, int | np.integer) and not isinstance(item, bool):
+            pattern.append(int(item))
+        else:
+            pattern.append(ARRAY)
+            arrays.append(_index_array(item))
+    return tuple(pattern), tuple(arrays)
+
+
+def _slice(item: Any) -> Any:
+    if not isinstance(item, slice):
+        return item
+    if item.step is not None and int(item.step) <= 0:
+        raise AxisError(f"index: got step {item.step}, expected 1 or more. Use flip to go back.")
+    return slice(*(None if n is None else int(n) for n in (item.start, item.stop, item.step)))
+
+
+def _index_array(item: Any) -> Any:
+    if not isinstance(item, Value) and not hasattr(item, "dtype"):
+        item = np.asarray(item)
+        if item.size == 0:
+            item = item.astype(np.int64)
+    if not str(item.dtype).removeprefix("torch.").startswith(("int", "uint8", "bool")):
+        raise DTypeError(
+            f"index: got {item.dtype} indices, expected integers or booleans. Convert with .long()."
+        )
+    return item
+
+
+def getitem(x: Any, index: Any) -> Any:
+    """Return x[index], basic or advanced, as NumPy and torch index."""
+    pattern, arrays = split_index(index)
+    if arrays:
+        return apply(Take(pattern), x, *arrays)
+    return apply(Slice(pattern), x)
+
+
+def narrow(x: Any, dim: int, start: int, length: int) -> Any:
+    """Return `length` elements along `dim`, from `start`; a view."""
+    d = axis(dim, len(x.shape), "narrow")
+    size = x.shape[d]
+    start = start + size if start < 0 else start
+    if not 0 <= start <= start + length <= size:
+        raise AxisError(
+            f"narrow: got start {start} and length {length} on axis {d} of size {size}, expected "
+            "them inside. Shorten one."
+        )
+    return apply(Slice((*(slice(None),) * d, slice(start, start + length))), x)
+
+
+def select(x: Any, dim: int, index: int) -> Any:
+    """Return the slice `index` along `dim`, without that axis; a view."""
+    d = axis(dim, len(x.shape), "select")
+    return apply(Slice((*(slice(None),) * d, int(index))), x)
+
+
+def nonzero(x: Any, *, as_tuple: bool = False) -> Any:
+    """Return the indices of the elements that are not 0: rows of a matrix, or a tuple by axis."""
+    found = apply(NonZero(), x)
+    if not as_tuple:
+        return found
+    return tuple(found[:, d] for d in range(len(x.shape)))
+
+
+class NonZero(Op):
+    """The indices of the elements that are not 0, a row each; no gradient."""
+
+    reads_inputs = reads_output = False
+
+    def compute(self, xp: Any, x: Any) -> Any:
+        """Return int64 (count, axes)."""
+        return (
+            xp.stack(xp.nonzero(x), axis=1)
+            if len(x.shape)
+            else xp.zeros((int(x != 0), 0), dtype=xp.int64)
+        )
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return (unknown, axes)."""
+        return Spec((None, len(specs[0].shape)), np.dtype(np.int64))

@@ -1,0 +1,226 @@
+"""Shapes rearranged: the same elements elsewhere. Most results are views of their input."""
+
+import builtins
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..errors import ShapeError
+from ..op import Op, Spec, apply
+from ..shapes import Shape, axes, axis, broadcast, fill_in, known, numel
+from .broadcasting import ExpandTo
+
+
+class Movement(Op):
+    """An operator that moves elements; its gradient reads shapes only."""
+
+    on_arrays = True
+    reads_inputs = reads_output = False
+
+
+class Reshape(Movement):
+    """The elements in the same order under another shape: `shape`, or that of a second input."""
+
+    def __init__(self, shape: tuple[int, ...] | None) -> None:
+        self.shape = shape
+
+    def compute(self, xp: Any, *arrays: Any) -> Any:
+        """Return the first array under the new shape."""
+        return arrays[0].reshape(tuple(arrays[1].shape) if self.shape is None else self.shape)
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the new shape, its -1 filled in."""
+        if self.shape is None:
+            return Spec(specs[1].shape, specs[0].dtype)
+        return Spec(fill_in(self.shape, numel(specs[0].shape), "reshape"), specs[0].dtype)
+
+    def gradient(self, out_grad: Any, node: Any) -> Any:
+        """Return the gradient under the old shape."""
+        return (reshape_like(out_grad, node.inputs[0]), None)[: len(node.inputs)]
+
+
+def reshape_like(x: Any, like: Any) -> Any:
+    """Return `x` under the shape of `like`, which may be known only at run time."""
+    if None in like.shape:
+        return apply(Reshape(None), x, like)
+    return apply(Reshape(tuple(like.shape)), x)
+
+
+class Permute(Movement):
+    """The axes in another order."""
+
+    def __init__(self, dims: tuple[int, ...]) -> None:
+        self.dims = dims
+
+    def compute(self, xp: Any, x: Any) -> Any:
+        """Return the array with axis i taken from axis dims[i]."""
+        return x.transpose(self.dims) if xp is np else xp.permute_dims(x, self.dims)
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the permuted shape."""
+        return Spec(tuple(specs[0].shape[d] for d in self.dims), specs[0].dtype)
+
+    def gradient(self, out_grad: Any, node: Any) -> Any:
+        """Return the gradient with the axes back in place."""
+        back = sorted(range(len(self.dims)), key=self.dims.__getitem__)
+        return (apply(Permute(tuple(back)), out_grad),)
+
+
+class InsertAxes(Movement):
+    """New axes of size 1 at the places `dims` of the result."""
+
+    def __init__(self, dims: tuple[int, ...]) -> None:
+        self.dims = dims
+
+    def _shape(self, shape: Shape) -> Shape:
+        sizes = iter(shape)
+        rank = len(shape) + len(self.dims)
+        return tuple(1 if i in self.dims else next(sizes) for i in range(rank))
+
+    def compute(self, xp: Any, x: Any) -> Any:
+        """Return a view with the new axes."""
+        return x.reshape(self._shape(x.shape))
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the shape with ones put in."""
+        return Spec(self._shape(specs[0].shape), specs[0].dtype)
+
+    def gradient(self, out_grad: Any, node: Any) -> Any:
+        """Return the gradient without the axes."""
+        return (remove_axes(out_grad, self.dims),)
+
+
+class RemoveAxes(Movement):
+    """Without the axes `dims`, which have size 1."""
+
+    def __init__(self, dims: tuple[int, ...]) -> None:
+        self.dims = dims
+
+    def _shape(self, shape: Shape) -> Shape:
+        return tuple(size for i, size in enumerate(shape) if i not in self.dims)
+
+    def compute(self, xp: Any, x: Any) -> Any:
+        """Return a view without the axes."""
+        return x.reshape(self._shape(x.shape))
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the shape without the axes."""
+        return Spec(self._shape(specs[0].shape), specs[0].dtype)
+
+    def gradient(self, out_grad: Any, node: Any) -> Any:
+        """Return the gradient with the axes put back."""
+        return (insert_axes(out_grad, self.dims),)
+
+
+def insert_axes(x: Any, dims: tuple[int, ...]) -> Any:
+    """Return `x` with axes of size 1 at the places `dims` of the result."""
+    return apply(InsertAxes(dims), x) if dims else x
+
+
+def remove_axes(x: Any, dims: tuple[int, ...]) -> Any:
+    """Return `x` without the axes `dims`, which have size 1."""
+    return apply(RemoveAxes(dims), x) if dims else x
+
+
+# ── torch's names ───────────────────────────────────────────────────────────────────────────────
+
+
+def sizes(given: tuple[Any, ...]) -> tuple[int, ...]:
+    """Return sizes that were passed one by one, or as one sequence."""
+    if len(given) == 1 and not isinstance(given[0], int | np.integer):
+        given = tuple(given[0])
+    return tuple(int(size) for size in given)
+
+
+def reshape(x: Any, *shape: Any) -> Any:
+    """Return the elements of `x`, in the same order, under another shape; one size may be -1."""
+    wanted = sizes(shape)
+    if builtins.any(size < 0 for size in wanted) and known(x.shape):
+        wanted = fill_in(wanted, numel(tuple(x.shape)), "reshape")  # type: ignore[assignment]
+    return apply(Reshape(wanted), x)
+
+
+def view(x: Any, *shape: Any) -> Any:
+    """Return `reshape(x, *shape)`."""
+    return reshape(x, *shape)
+
+
+def permute(x: Any, *dims: Any) -> Any:
+    """Return `x` with its axes in the order `dims`."""
+    rank, wanted = len(x.shape), sizes(dims)
+    order = tuple(axis(d, rank, "permute") for d in wanted)
+    if sorted(order) != list(range(rank)):
+        raise ShapeError(
+            f"permute: not an order of the axes: got {wanted} for a value of {rank} axes, expected "
+            f"each of 0 to {rank - 1} once."
+        )
+    return apply(Permute(order), x)
+
+
+def transpose(x: Any, dim0: int, dim1: int) -> Any:
+    """Return `x` with two axes exchanged."""
+    rank = len(x.shape)
+    a, b = axis(dim0, rank, "transpose"), axis(dim1, rank, "transpose")
+    order = list(range(rank))
+    if rank:
+        order[a], order[b] = b, a
+    return apply(Permute(tuple(order)), x)
+
+
+def t(x: Any) -> Any:
+    """Return a matrix transposed; a value of fewer axes as it is."""
+    if len(x.shape) > 2:
+        raise ShapeError(
+            f"t: got {len(x.shape)} axes, expected 2 at most. Use transpose(dim0, dim1)."
+        )
+    return (
+        transpose(x, 0, 1) if len(x.shape) == 2 else apply(Permute(tuple(range(len(x.shape)))), x)
+    )
+
+
+def expand(x: Any, *shape: Any) -> Any:
+    """Return `x` with axes of size 1 stretched, without copying; -1 keeps a size."""
+    wanted = sizes(shape)
+    lead = len(wanted) - len(x.shape)
+    if lead < 0 or builtins.any(size < 0 for size in wanted[:lead]):
+        raise ShapeError(
+            f"expand: got {wanted} for shape {tuple(x.shape)}, expected at least as many axes, and "
+            "-1 only for those it has."
+        )
+    full = tuple(x.shape[i - lead] if n == -1 else n for i, n in enumerate(wanted))
+    if broadcast(tuple(x.shape), full, op="expand") != full:
+        raise ShapeError(
+            f"expand: got {wanted} for shape {tuple(x.shape)}: only axes of size 1 stretch."
+        )
+    return apply(ExpandTo(full), x)
+
+
+def squeeze(x: Any, dim: int | Sequence[int] | None = None) -> Any:
+    """Return `x` without its axes of size 1; of those in `dim` only, when given."""
+    over = axes(dim, len(x.shape), "squeeze")
+    gone = tuple(d for d in over if x.shape[d] == 1)
+    return remove_axes(x, gone) if gone else reshape(x, tuple(x.shape))
+
+
+def unsqueeze(x: Any, dim: int) -> Any:
+    """Return `x` with a new axis of size 1 at `dim`."""
+    return insert_axes(x, (axis(dim, len(x.shape) + 1, "unsqueeze"),))
+
+
+def flatten(x: Any, start_dim: int = 0, end_dim: int = -1) -> Any:
+    """Return `x` with the axes from `start_dim` to `end_dim` made one."""
+    rank = len(x.shape)
+    first, last = axis(start_dim, rank, "flatten"), axis(end_dim, rank, "flatten")
+    if first > last:
+        raise ShapeError(f"flatten: got axes {first} to {last}, expected them in order.")
+    if not rank:
+        return reshape(x, 1)
+    middle = numel(tuple(x.shape[first : last + 1]))
+    head, tail = tuple(x.shape[:first]), tuple(x.shape[last + 1 :])
+    return reshape(x, (*head, -1 if middle is None else middle, *tail))
+
+
+def t_reversed(x: Any) -> Any:
+    """Return `x` with all its axes in reverse order."""
+    return apply(Permute(tuple(reversed(range(len(x.shape))))), x)

@@ -1,0 +1,205 @@
+"""Sums, means and extremes along axes. An axis argument is called `dim`, as torch calls it."""
+
+import builtins
+import math
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from ..arrays import (
+    DType,
+    as_dtype,
+    dtype_of,
+    int64,
+    native_dtype,
+)
+from ..errors import AxisError
+from ..op import Op, Spec, apply
+from ..shapes import axes, reduced
+from .binary import where
+from .broadcasting import expand_to
+from .casting import cast_to, floats_only
+from .elementwise import exp
+from .movement import insert_axes
+
+_add: Any = np.add.reduce
+Dims: TypeAlias = int | Sequence[int] | None
+
+
+class Reduction(Op):
+    """Reduce the axes `dims`, all of them in range, to one element each."""
+
+    on_arrays = True
+
+    def __init__(self, dims: tuple[int, ...], keepdim: bool) -> None:
+        self.dims, self.keepdim = dims, keepdim
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the shape without the reduced axes, or with size 1 there."""
+        return Spec(reduced(specs[0].shape, self.dims, self.keepdim), specs[0].dtype)
+
+    def spread(self, y: Any, x: Any) -> Any:
+        """Return `y`, of the reduced shape, with the reduced axes put back as size 1."""
+        return y if self.keepdim else insert_axes(y, self.dims)
+
+
+class Sum(Reduction):
+    """The sum along axes; integers and booleans add up as int64."""
+
+    reads_inputs = reads_output = False
+
+    def compute(self, xp: Any, x: Any) -> Any:
+        """Return the sum."""
+        if xp is np:
+            return _add(x, axis=self.dims, keepdims=self.keepdim, dtype=_summed(x.dtype))
+        wide = native_dtype(xp, _summed(dtype_of(x)))
+        return xp.sum(x, axis=self.dims, keepdims=self.keepdim, dtype=wide)
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the reduced shape; int64 for integers."""
+        return Spec(super().infer(*specs).shape, _summed(specs[0].dtype))
+
+    def gradient(self, out_grad: Any, node: Any) -> Any:
+        """Every element gets the gradient of its sum."""
+        x = node.inputs[0]
+        return (expand_to(self.spread(out_grad, x), x),)
+
+
+def _summed(dtype: DType) -> DType:
+    return dtype if dtype.kind == "f" else int64
+
+
+class Extreme(Reduction):
+    """The largest or smallest element along axes; ties share the gradient evenly."""
+
+    def __init__(self, dims: tuple[int, ...], keepdim: bool, largest: bool) -> None:
+        super().__init__(dims, keepdim)
+        self.largest = largest
+
+    @property
+    def name(self) -> str:
+        """Torch's name."""
+        return "amax" if self.largest else "amin"
+
+    def compute(self, xp: Any, x: Any) -> Any:
+        """Return the extreme; NaN wins."""
+        reduce = xp.max if self.largest else xp.min
+        return reduce(x, axis=self.dims, keepdims=self.keepdim)
+
+    def gradient(self, out_grad: Any, node: Any) -> Any:
+        """The elements equal to the extreme share its gradient."""
+        x = node.inputs[0]
+        won = where(x == self.spread(node.output, x), _one(x), 0.0)
+        return (won / sum(won, self.dims, True) * self.spread(out_grad, x),)
+
+
+def _one(x: Any) -> Any:
+    return x * 0.0 + 1.0
+
+
+class LogSumExp(Reduction):
+    """ln Σ exp x along axes, without overflow."""
+
+    def compute(self, xp: Any, x: Any) -> Any:
+        """Return the logarithm, computed relative to the largest element."""
+        top = xp.max(x, axis=self.dims, keepdims=True)
+        top = xp.where(xp.isfinite(top), top, xp.zeros_like(top))
+        total = xp.log(xp.sum(xp.exp(x - top), axis=self.dims, keepdims=True)) + top
+        return total if self.keepdim else xp.squeeze(total, axis=self.dims)
+
+    def gradient(self, out_grad: Any, node: Any) -> Any:
+        """Return the softmax of the elements, times the gradient."""
+        x = node.inputs[0]
+        return (self.spread(out_grad, x) * exp(x - self.spread(node.output, x)),)
+
+
+def _nonempty(x: Any, dims: tuple[int, ...], op: str) -> None:
+    if any(x.shape[d] == 0 for d in dims):
+        raise AxisError(
+            f"{op}: no element to choose: got shape {tuple(x.shape)} along axes {dims}, expected "
+            "at least one. Reduce along another axis."
+        )
+
+
+def sum(x: Any, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    """Return the sum along `dim` (all axes when None); integers and booleans add up as int64."""
+    over = axes(dim if dim != () else None, len(x.shape), "sum")
+    total = apply(Sum(over, keepdim), x)
+    return total if dtype is None else total.to(as_dtype(dtype))
+
+
+def amax(x: Any, dim: Dims = (), keepdim: bool = False) -> Any:
+    """Return the largest element along `dim`; ties share the gradient."""
+    over = axes(None if dim == () else dim, len(x.shape), "amax")
+    _nonempty(x, over, "amax")
+    return apply(Extreme(over, keepdim, True), x)
+
+
+def amin(x: Any, dim: Dims = (), keepdim: bool = False) -> Any:
+    """Return the smallest element along `dim`; ties share the gradient."""
+    over = axes(None if dim == () else dim, len(x.shape), "amin")
+    _nonempty(x, over, "amin")
+    return apply(Extreme(over, keepdim, False), x)
+
+
+def logsumexp(x: Any, dim: Dims, keepdim: bool = False) -> Any:
+    """Return ln Σ exp(x) along `dim`, without overflow."""
+    return apply(LogSumExp(axes(dim, len(x.shape), "logsumexp"), keepdim), x)
+
+
+class Mean(Reduction):
+    """The mean along axes."""
+
+    reads_inputs = reads_output = False
+
+    def compute(self, xp: Any, x: Any) -> Any:
+        """Return the mean."""
+        if xp is np:
+            count = math.prod([x.shape[d] for d in self.dims])
+            return _add(x, axis=self.dims, keepdims=self.keepdim) / x.dtype.type(count)
+        return xp.mean(x, axis=self.dims, keepdims=self.keepdim)
+
+    def gradient(self, out_grad: Any, node: Any) -> Any:
+        """Every element gets its part of the gradient of the mean."""
+        x = node.inputs[0]
+        sizes = [x.shape[d] for d in self.dims]
+        if None in sizes:
+            share = self.spread(out_grad, x) / apply(Count(self.dims), x)
+        else:
+            share = self.spread(out_grad, x) * (1.0 / builtins.max(math.prod(sizes), 1))
+        return (expand_to(share, x),)
+
+
+class Count(Op):
+    """How many elements there are along `dims`, of the dtype of the input; known at run time."""
+
+    on_arrays = True
+    reads_inputs = reads_output = False
+
+    def __init__(self, dims: tuple[int, ...]) -> None:
+        self.dims = dims
+
+    def compute(self, xp: Any, x: Any) -> Any:
+        """Return the count."""
+        return xp.full_like(x[(0,) * len(x.shape)], math.prod([x.shape[d] for d in self.dims]))
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return a 0-d spec."""
+        return Spec((), specs[0].dtype)
+
+    def gradient(self, out_grad: Any, node: Any) -> Any:
+        """A count does not depend on the numbers."""
+        return (None,)
+
+
+def mean(x: Any, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    """Return the mean along `dim` (all axes when None).
+
+    Raises:
+        DTypeError: not a floating dtype.
+    """
+    x = x if dtype is None else cast_to(x, dtype)
+    floats_only("mean", x)
+    over = axes(dim if dim != () else None, len(x.shape), "mean")
+    return apply(Mean(over, keepdim), x)

@@ -1,0 +1,180 @@
+"""Elementwise operators as rows: name, arithmetic, derivative by each input.
+
+`unary("exp", lambda xp, x: xp.exp(x), lambda g, x, y: g * y, "e to the power of x.")` makes the
+operator and returns the function `exp`. A derivative is written for one element, as in a table of
+calculus: `g` is the gradient of the result, `y` the result. Broadcasting is undone here, for all.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from ..arrays import Array, DType, get_default_dtype, result_type
+from ..op import Op, Spec, Value, apply
+from ..shapes import broadcast
+from .broadcasting import sum_to
+
+Compute = Callable[..., Array]
+Partial = Callable[..., Any]
+
+
+def promoted(specs: tuple[Spec, ...], promotes: str) -> DType:
+    """Return the dtype that an operator's inputs are brought to before it computes."""
+    common = result_type([(spec.dtype, len(spec.shape)) for spec in specs])
+    return get_default_dtype() if promotes == "float" and common.kind != "f" else common
+
+
+class Elementwise(Op):
+    """An operator that treats each element alone; its inputs broadcast."""
+
+    on_arrays = True
+
+    def __init__(
+        self,
+        name: str,
+        compute: Compute,
+        partials: tuple[Partial, ...],
+        *,
+        dtype: DType | None = None,
+        promotes: str = "common",
+        reads: str = "xy",
+        fixed: int = 0,
+    ) -> None:
+        self._name, self.partials, self.dtype = name, partials, dtype
+        self.compute = compute  # type: ignore[method-assign]  # a row's own arithmetic
+        self.promotes, self.fixed = promotes, fixed
+        self.reads_inputs, self.reads_output = "x" in reads, "y" in reads
+
+    @property
+    def name(self) -> str:
+        """The row's name, which is torch's."""
+        return self._name
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the broadcast shape and the promoted dtype."""
+        shape = broadcast(*(spec.shape for spec in specs), op=self._name)
+        return Spec(shape, self.dtype or promoted(specs[self.fixed :], self.promotes))
+
+    def attributes(self) -> dict[str, Any]:
+        """Return nothing: a row has no parameters."""
+        return {}
+
+    def __repr__(self) -> str:
+        return self._name
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _row, (self._name,)
+
+    def gradient(self, out_grad: Any, node: Any) -> Any:
+        """Return the derivative by each input that is asked for, summed to its shape."""
+        shares = []
+        for partial, source, wanted in zip(self.partials, node.inputs, node.wants, strict=True):
+            share = partial(out_grad, *node.inputs, node.output) if wanted else None
+            shares.append(None if share is None else sum_to(share, source))
+        return shares
+
+
+class Unary(Elementwise):
+    """A row of one input."""
+
+    def gradient(self, out_grad: Any, node: Any) -> Any:
+        """Return the row's derivative."""
+        if not self.partials:
+            return (None,)
+        return (self.partials[0](out_grad, node.inputs[0], node.output),)
+
+
+class Binary(Elementwise):
+    """A row of two inputs that broadcast against each other."""
+
+    def gradient(self, out_grad: Any, node: Any) -> Any:
+        """Return the row's two derivatives, each summed to the shape of its input."""
+        if not self.partials:
+            return None, None
+        a, b = node.inputs
+        left, right = node.wants
+        da = db = None
+        if left:
+            da = self.partials[0](out_grad, a, b, node.output)
+            if da.shape != a.shape or None in a.shape:
+                da = sum_to(da, a)
+        if right:
+            db = self.partials[1](out_grad, a, b, node.output)
+            if db.shape != b.shape or None in b.shape:
+                db = sum_to(db, b)
+        return da, db
+
+
+ROWS: dict[str, Elementwise] = {}
+"""Every row by name."""
+
+
+def _row(name: str) -> Elementwise:
+    return ROWS[name]
+
+
+def unary(
+    name: str,
+    compute: Compute,
+    partial: Partial | None,
+    says: str,
+    *,
+    promotes: str = "common",
+    dtype: DType | None = None,
+    reads: str = "xy",
+) -> Any:
+    """Add a row of one input and return its function; `partial` None: no gradient, zero steps."""
+    partials = () if partial is None else (partial,)
+    op = Unary(name, compute, partials, dtype=dtype, promotes=promotes, reads=reads)
+    ROWS[name] = op
+
+    def call(x: Any) -> Any:
+        if isinstance(x, Value):
+            return x._apply(op, (x,))
+        return apply(op, x)
+
+    return named(call, name, says, op)
+
+
+def binary(
+    name: str,
+    compute: Compute,
+    left: Partial | None,
+    right: Partial | None,
+    says: str,
+    *,
+    promotes: str = "common",
+    dtype: DType | None = None,
+    reads: str = "xy",
+) -> Any:
+    """Add a row of two inputs and return its function."""
+    partials = () if left is None or right is None else (left, right)
+    op = Binary(name, compute, partials, dtype=dtype, promotes=promotes, reads=reads)
+    ROWS[name] = op
+
+    def call(a: Any, b: Any) -> Any:
+        if isinstance(a, Value):
+            return a._apply(op, (a, b))
+        return apply(op, a, b)
+
+    return named(call, name, says, op)
+
+
+def ternary(
+    name: str, compute: Compute, partials: tuple[Partial, ...], says: str, *, fixed: int = 0
+) -> Any:
+    """Add a row of three inputs, the first `fixed` of which keep their dtype."""
+    op = Elementwise(name, compute, partials, reads="x", fixed=fixed)
+    ROWS[name] = op
+
+    def call(a: Any, b: Any, c: Any) -> Any:
+        return apply(op, a, b, c)
+
+    return named(call, name, says, op)
+
+
+def named(function: Any, name: str, says: str, op: Op) -> Any:
+    """Return `function` with the row's name and docstring, and the operator as `.op`."""
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = says
+    function.op = op
+    return function

@@ -1,0 +1,506 @@
+"""`Tensor`, the imperative value: it computes at once and remembers how it was computed.
+
+A tensor that requires a gradient keeps the operator and the inputs it came from (`op`, `inputs`).
+That is the whole graph; reference counting frees it when its last tensor is dropped. Torch's
+operators are methods (`ops.methods`), its in-place updates are in `inplace`.
+
+May import: errors, shapes, arrays, op, ops, autodiff, clock, hooks, eager, inplace.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from . import arrays as _arrays
+from .arrays import (
+    Array,
+    Device,
+    DType,
+    as_dtype,
+    asarray,
+    device_of,
+    dtype_of,
+    namespace,
+    to_numpy,
+)
+from .autodiff import FREED, backward, recording
+from .clock import clock
+from .eager import HOST_TYPES, explained, prepared, quiet
+from .errors import DTypeError, GradientError, ModifiedInPlace, ShapeError
+from .hooks import Handle, Hooks
+from .inplace import InPlace
+from .op import Op
+from .ops.casting import Cast, Move
+
+_blank = object.__new__
+
+
+class Tensor(InPlace):
+    """An array that remembers how it came to be. `Tensor(data)` is float32, as in torch."""
+
+    __slots__ = (
+        "__weakref__",
+        "_grad",
+        "_stamp",
+        "array",
+        "hooks",
+        "inputs",
+        "op",
+        "requires_grad",
+    )
+
+    array: Array
+    """The numbers: an array of the device's library; NumPy's scalars count as 0-d arrays."""
+    requires_grad: bool
+    op: Op | None
+    inputs: tuple["Tensor", ...]
+    hooks: Hooks | None
+    _grad: "Tensor | None"
+    _stamp: int
+
+    def __init__(self, *data: Any) -> None:
+        sizes = len(data) > 1 or (len(data) == 1 and isinstance(data[0], int))
+        source = np.zeros(data) if sizes else data[0] if data else ()
+        self.array = asarray(plain(source), _arrays.get_default_dtype())
+        self.requires_grad, self.op, self.inputs = False, None, ()
+        self._grad, self._stamp, self.hooks = None, clock.now, None
+
+    @staticmethod
+    def _new(array: Array) -> "Tensor":
+        """Return a leaf around `array`, which is not copied."""
+        made: Tensor = _blank(Tensor)
+        made.array = array
+        made.requires_grad, made.op, made.inputs = False, None, ()
+        made._grad, made._stamp, made.hooks = None, clock.now, None
+        return made
+
+    def _apply(self, op: Op, inputs: tuple[Any, ...]) -> "Tensor":
+        """Return `op` of `inputs`; remembered when an input requires a gradient."""
+        arrays, needs, dtype, promotes = [], False, None, op.promotes
+        for value in inputs:
+            if not isinstance(value, Tensor):
+                break
+            array = value.array
+            if type(array) not in HOST_TYPES:
+                break
+            if promotes and array.dtype is not dtype:
+                if dtype is not None or (promotes == "float" and array.dtype.kind != "f"):
+                    break
+                dtype = array.dtype
+            needs = needs or value.requires_grad
+            arrays.append(array)
+        else:
+            return self._computed(op, inputs, np, arrays, needs)
+        inputs = prepared(op, inputs, Tensor)
+        arrays = [value.array for value in inputs]
+        needs = any(value.requires_grad for value in inputs)
+        return self._computed(op, inputs, namespace(arrays[0]), arrays, needs)
+
+    def _computed(
+        self, op: Op, inputs: tuple["Tensor", ...], xp: Any, arrays: list[Array], needs: bool
+    ) -> "Tensor":
+        try:
+            # The library's own operators cannot come back into this context; a learner's might.
+            run = quiet.run if op.on_arrays else _call
+            result = run(op.compute, xp, *arrays)
+        except Exception as error:
+            better = explained(op, inputs, error)
+            if better is error:
+                raise
+            raise better from error
+        made: Tensor = _blank(Tensor)
+        made.array = result
+        if needs and recording.on:
+            made.requires_grad, made.op, made.inputs = True, op, inputs
+        else:
+            made.requires_grad, made.op, made.inputs = False, None, ()
+        made._grad, made._stamp, made.hooks = None, clock.now, None
+        return made
+
+    # ── what it is ──────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The sizes of the axes."""
+        return tuple(self.array.shape)
+
+    @property
+    def dtype(self) -> DType:
+        """The dtype of the numbers."""
+        found = self.array.dtype
+        return found if type(self.array) in HOST_TYPES else dtype_of(self.array)
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self.array.shape)
+
+    @property
+    def device(self) -> Device:
+        """Where the numbers are."""
+        return device_of(self.array)
+
+    @property
+    def wants(self) -> tuple[bool, ...]:
+        """For each input, whether it requires a gradient."""
+        return tuple([value.requires_grad for value in self.inputs])
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether no recorded operator made this tensor."""
+        return self.op is None
+
+    @property
+    def grad_fn(self) -> Op | None:
+        """The operator that made this tensor, when it is recorded."""
+        return self.op
+
+    @property
+    def grad(self) -> "Tensor | None":
+        """The gradient that `backward` has added up here; None before the first."""
+        if self._grad is None and self.op is not None and not (self.hooks and self.hooks.retain):
+            import warnings
+
+            warnings.warn(
+                "grad: this tensor is the result of an operator, whose gradient backward does not "
+                "keep. Call retain_grad() on it before backward.",
+                stacklevel=2,
+            )
+        return self._grad
+
+    @grad.setter
+    def grad(self, value: "Tensor | None") -> None:
+        if value is not None:
+            if not isinstance(value, Tensor):
+                raise DTypeError(f"grad: got {type(value).__name__}, expected a Tensor or None.")
+            if value.shape != self.shape:
+                raise ShapeError(f"grad: got shape {value.shape}, expected {self.shape}.")
+        self._grad = value
+
+    @property
+    def data(self) -> "Tensor":
+        """The same numbers, in the same memory, with no history."""
+        return Tensor._new(self.array)
+
+    @data.setter
+    def data(self, value: "Tensor") -> None:
+        self.array = value.array
+        clock.tick(self.array) if isinstance(self.array, np.ndarray) else None
+
+    # ── gradients ───────────────────────────────────────────────────────────────────────────────
+
+    def backward(
+        self,
+        gradient: "Tensor | None" = None,
+        retain_graph: bool | None = None,
+        create_graph: bool = False,
+    ) -> None:
+        """Add the gradient of this tensor to `.grad` of every leaf that it depends on.
+
+        Args:
+            gradient: gradient of this tensor; may be left out for a tensor of one element.
+            retain_graph: keep the graph for another backward; as `create_graph` unless given.
+            create_graph: record the gradients too, so that they can be differentiated.
+
+        Raises:
+            GradientError: nothing here requires a gradient, or `gradient` is missing.
+            GraphFreed: an earlier backward has used the graph up.
+            ModifiedInPlace: a value that backward needs was overwritten.
+            NoGradientRule: an operator has no `gradient`; names it.
+        """
+        backward([self], [gradient], retain_graph, create_graph)
+
+    def accumulate(self, grad: "Tensor", create_graph: bool) -> None:
+        """Add `grad` to `.grad`: in place, so that a gradient stays where it is in memory."""
+        have = self._grad
+        if have is None:
+            self._grad = grad
+        elif create_graph or not isinstance(have.array, np.ndarray):
+            self._grad = have + grad
+        else:
+            have.array += grad.array
+            clock.tick(have.array)
+        if self.hooks is not None:
+            for hook in tuple(self.hooks.after.values()):
+                hook(self)
+
+    def keep_grad(self, grad: "Tensor") -> None:
+        """Set the gradient of a tensor that is not a leaf, after `retain_grad`."""
+        self._grad = grad if self._grad is None else self._grad + grad
+
+    def retain_grad(self) -> None:
+        """Make backward keep the gradient of this tensor in `.grad`, though it is not a leaf."""
+        if not self.requires_grad:
+            raise GradientError("retain_grad: this tensor does not require a gradient.")
+        self._own_hooks().retain = True
+
+    def register_hook(self, hook: Callable[[Any], Any]) -> Handle:
+        """Call `hook(grad)` when the gradient is ready; what it returns replaces it."""
+        if not self.requires_grad:
+            raise GradientError("register_hook: this tensor does not require a gradient.")
+        hooks = self._own_hooks()
+        return hooks.add(hooks.before, hook)
+
+    def register_post_accumulate_grad_hook(self, hook: Callable[[Any], Any]) -> Handle:
+        """Call `hook(param)` as soon as the gradient of this leaf is complete in `.grad`.
+
+        The argument is the tensor itself, not its gradient.
+        """
+        if self.op is not None or not self.requires_grad:
+            raise GradientError(
+                "register_post_accumulate_grad_hook: got a tensor that is not a leaf that requires "
+                "a gradient. Use register_hook."
+            )
+        hooks = self._own_hooks()
+        return hooks.add(hooks.after, hook)
+
+    def _own_hooks(self) -> Hooks:
+        if self.hooks is None:
+            self.hooks = Hooks()
+        return self.hooks
+
+    def requires_grad_(self, requires_grad: bool = True) -> "Tensor":
+        """Set whether this leaf requires a gradient; return it.
+
+        Raises:
+            GradientError: not a leaf, or not of floating dtype.
+        """
+        if requires_grad and self.dtype.kind != "f":
+            raise GradientError(
+                f"requires_grad_: got {self.dtype}, expected a floating dtype: only those have "
+                "gradients. Convert with .float()."
+            )
+        if self.op is not None and not requires_grad:
+            raise GradientError("requires_grad_: this tensor is not a leaf. Use detach().")
+        self.requires_grad = requires_grad
+        return self
+
+    def detach(self) -> "Tensor":
+        """Return the same numbers, in the same memory, with no history."""
+        return Tensor._new(self.array)
+
+    def _check_unmodified(self) -> None:
+        """Raise if a value that the gradient of `op` needs was overwritten since.
+
+        Raises:
+            ModifiedInPlace: names the operator and the value.
+        """
+        op = self.op
+        if op is None or self._stamp == FREED:
+            return
+        needed = [*self.inputs] if op.reads_inputs else []
+        needed += [self] if op.reads_output else []
+        for value in needed:
+            if clock.last(value.array) > self._stamp:
+                which = "its result" if value is self else f"an input of shape {value.shape}"
+                raise ModifiedInPlace(
+                    f"backward: {which} of {op.name} was overwritten in place after {op.name} used "
+                    f"it (version {value._version}). Update a clone, or update after backward."
+                )
+
+    @property
+    def _version(self) -> int:
+        """How often the memory of this tensor was written to in place."""
+        return clock.count(self.array)
+
+    # ── to and from other things ────────────────────────────────────────────────────────────────
+
+    def numpy(self, *, force: bool = False) -> "np.ndarray[Any, Any]":
+        """Return the numbers as a NumPy array, which shares memory with a tensor on the CPU.
+
+        Raises:
+            GradientError: the tensor requires a gradient, which NumPy would lose without a word.
+        """
+        if self.requires_grad and not force:
+            raise GradientError(
+                "numpy: this tensor requires a gradient, which NumPy does not follow. "
+                "Use .detach().numpy()."
+            )
+        return to_numpy(self._settled())
+
+    def _settled(self) -> Array:
+        """Return the array, made a real one first when it is a NumPy scalar."""
+        if isinstance(self.array, np.generic):
+            self.array = np.asarray(self.array)
+        return self.array
+
+    def item(self) -> bool | int | float:
+        """Return the one element as a Python number."""
+        if self.numel() != 1:
+            raise ShapeError(
+                f"item: got shape {self.shape}, expected one element. Use tolist() or an index."
+            )
+        number: bool | int | float = to_numpy(self.array).reshape(()).item()
+        return number
+
+    def tolist(self) -> Any:
+        """Return the numbers as nested lists; a 0-d tensor as a number."""
+        return to_numpy(self.array).tolist()
+
+    def to(
+        self, *targets: Any, device: Any = None, dtype: Any = None, copy: bool = False
+    ) -> "Tensor":
+        """Return this tensor on a device, as a dtype, or as another tensor is."""
+        for target in targets:
+            if isinstance(target, Tensor):
+                device, dtype = target.device, target.dtype
+            elif isinstance(target, Device) or (isinstance(target, str) and _is_device(target)):
+                device = target
+            elif not isinstance(target, bool):
+                dtype = target
+        result = self
+        if device is not None and _arrays.device(device) != self.device:
+            result = result._apply(Move(_arrays.device(device)), (result,))
+        if dtype is not None and as_dtype(dtype) != result.dtype:
+            result = result._apply(Cast(as_dtype(dtype)), (result,))
+        return result.clone() if copy and result is self else result
+
+    def cpu(self) -> "Tensor":
+        """Return this tensor on the CPU."""
+        return self.to("cpu")
+
+    def cuda(self, index: int = 0) -> "Tensor":
+        """Return this tensor on a CUDA device."""
+        return self.to(f"cuda:{index}")
+
+    def size(self, dim: int | None = None) -> Any:
+        """Return the shape, or the size of one axis."""
+        return self.shape if dim is None else self.shape[_axis(dim, self.ndim)]
+
+    def __len__(self) -> int:
+        if not self.ndim:
+            raise TypeError("len: a 0-d tensor has no length. Use .item() for its number.")
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator["Tensor"]:
+        if not self.ndim:
+            raise TypeError("iteration over a 0-d tensor. Use .item() for its number.")
+        return iter([self[i] for i in range(self.shape[0])])
+
+    def __bool__(self) -> bool:
+        if self.numel() != 1:
+            raise ShapeError(
+                f"bool: the truth of {self.numel()} elements is ambiguous. Use .any() or .all()."
+            )
+        return bool(self.item())
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __index__(self) -> int:
+        if self.dtype.kind not in "iub":
+            raise TypeError(f"index: got {self.dtype}, expected an integer tensor of one element.")
+        return int(self.item())
+
+    def __contains__(self, element: Any) -> bool:
+        return bool((self == element).any())
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        found = self.numpy()
+        return found.astype(dtype) if dtype is not None and found.dtype != dtype else found
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Tensor":
+        if self.op is not None:
+            raise GradientError(
+                "deepcopy: this tensor is the result of a recorded operator. Copy .detach()."
+            )
+        copy = type(self)._new(_arrays.copied(self.array))
+        copy.requires_grad = self.requires_grad
+        memo[id(self)] = copy
+        return copy
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self.op is not None:
+            raise GradientError("pickle: this tensor is the result of a recorded operator.")
+        return _restored, (type(self), to_numpy(self.array), self.requires_grad)
+
+    def __repr__(self) -> str:
+        lead = "tensor("
+        numbers = np.array2string(
+            to_numpy(self.array), separator=", ", prefix=lead, precision=4, suppress_small=False
+        )
+        notes = [numbers]
+        if self.dtype not in (_arrays.get_default_dtype(), _arrays.int64, _arrays.bool_):
+            notes.append(f"dtype={self.dtype}")
+        if self.device != _arrays.CPU:
+            notes.append(f"device='{self.device}'")
+        if self.op is not None:
+            notes.append(f"grad_fn=<{self.op.name}>")
+        elif self.requires_grad:
+            notes.append("requires_grad=True")
+        return f"{lead}{', '.join(notes)})"
+
+    def __format__(self, spec: str) -> str:
+        return format(self.item(), spec) if spec and not self.ndim else repr(self)
+
+
+def tensor(
+    data: Any, *, dtype: Any = None, device: Any = "cpu", requires_grad: bool = False
+) -> Tensor:
+    """Return a new tensor with a copy of `data`: a number, nested lists, or an array.
+
+    Python floats become float32, Python integers int64; an array keeps its dtype.
+
+    Raises:
+        DTypeError: not numbers, or of no dtype that minitorch has.
+    """
+    data = plain(data)
+    wanted = None if dtype is None else as_dtype(dtype)
+    if wanted is None and not hasattr(data, "dtype"):
+        wanted = _inferred(data)
+    made = Tensor._new(asarray(data, wanted, _arrays.device(device)))
+    as_dtype(made.array.dtype)
+    return made.requires_grad_() if requires_grad else made
+
+
+def _inferred(data: Any) -> Any:
+    try:
+        found = np.asarray(data)
+    except ValueError as error:
+        raise DTypeError(f"tensor: the rows differ in length: {error}. Pad them.") from error
+    if found.dtype.kind not in "bifu":
+        raise DTypeError(
+            f"tensor: got {type(data).__name__} with elements of {found.dtype}, expected numbers."
+        )
+    if found.dtype.kind == "f" and not _holds_arrays(data):
+        return _arrays.get_default_dtype()
+    return _arrays.get_default_dtype() if found.size == 0 else as_dtype(found.dtype)
+
+
+def _holds_arrays(data: Any) -> bool:
+    while isinstance(data, list | tuple) and data:
+        data = data[0]
+    return hasattr(data, "dtype")
+
+
+def plain(data: Any) -> Any:
+    """Return `data` with tensors, also inside lists, replaced by their arrays."""
+    if isinstance(data, Tensor):
+        return data.array
+    if isinstance(data, list | tuple):
+        return [plain(item) for item in data]
+    return data
+
+
+def _call(function: Any, *inputs: Any) -> Any:
+    return function(*inputs)
+
+
+def _is_device(text: str) -> bool:
+    return text.partition(":")[0] in ("cpu", "cuda")
+
+
+def _axis(dim: int, rank: int) -> int:
+    from .shapes import axis
+
+    return axis(dim, rank, "size")
+
+
+def _restored(kind: Any, array: Any, requires_grad: bool) -> Tensor:
+    made: Tensor = kind._new(array)
+    made.requires_grad = requires_grad
+    return made
