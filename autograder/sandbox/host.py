@@ -58,7 +58,7 @@ class RemoteStudent:
 
     def _load_one(self, statement: Statement) -> Failure | None:
         cause = next((self._failures[n] for n in statement.needs if n in self._failures), None)
-        failure = replace(cause, statement=statement) if cause else self._execute(statement)
+        failure = cause or self._execute(statement)
         if failure is None:
             self._loaded.append(statement)
         for name in statement.binds:

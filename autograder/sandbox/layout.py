@@ -1,8 +1,7 @@
 """What of this machine a sandboxed process sees: its interpreter, its packages, nothing else.
 
 Never the project's own folder: labs, checks, solutions and tests stay outside. Of `autograder` the
-worker's own files go in, one by one. Where the course's packages are installed is asked of the
-import system, which finds them without running them.
+worker's own files go in, one by one; the course's packages are its neighbours.
 """
 
 import importlib.util
@@ -38,7 +37,8 @@ def find() -> Layout:
     sites = site_folders()
     roots = _outermost([p for p in (*library, *sites) if p.exists() and not _within(p, "/usr")])
     ours = Path(__file__).resolve().parent.parent
-    course = [(str(p), f"{COURSE_AT}/{p.name}") for p in map(_package, COURSE) if p is not None]
+    neighbours = [ours.parent / name for name in COURSE]
+    course = [(str(p), f"{COURSE_AT}/{p.name}") for p in neighbours if p.is_dir()]
     worker = [(f"{ours}/{f}.py", f"{WORKER_AT}/autograder/{f}.py") for f in WORKER_FILES]
     covered = _covered([Path("/usr"), *roots], ours)
     back = [p for p in sites if any(_within(p, c) for c in covered)]

@@ -237,6 +237,12 @@ class Zygote:
         return Forked(channel, pid, pidfd, status)
 
     @property
+    def pid(self) -> int:
+        """The root of the tree of it and its workers."""
+        assert self._popen is not None  # it has greeted
+        return self._popen.pid
+
+    @property
     def alive(self) -> bool:
         """Whether it can still fork."""
         return self._popen is not None and self._popen.returncode is None

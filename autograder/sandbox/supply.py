@@ -16,7 +16,7 @@ from typing import Any
 
 from autograder.errors import SandboxError
 from autograder.records import Limits
-from autograder.sandbox import launch, layout, process, seccomp
+from autograder.sandbox import launch, layout, process, seccomp, watch
 from autograder.sandbox.channel import NOTHING, pump
 from autograder.sandbox.process import Process, Zygote
 from autograder.sandbox.wire import WireError
@@ -108,6 +108,12 @@ class Supply:
             "user_processes": _processes_of_this_user(),
             "filter": seccomp.program(),
         }
+
+    def pids(self) -> list[int]:
+        """Return every process of the zygotes and their workers that runs now."""
+        with self._lock:
+            roots = [zygote.pid for zygote in self._zygotes.values() if zygote.alive]
+        return [pid for root in roots for pid in watch.descendants(root) if watch.running(pid)]
 
     def close(self) -> None:
         """End the zygotes and all their workers."""

@@ -29,6 +29,14 @@ def descendants(pid: int) -> Iterator[int]:
                 waiting += map(int, (task / "children").read_text().split())
 
 
+def running(pid: int) -> bool:
+    """Return whether `pid` is there and is more than an entry that waits to be collected."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
 def usage(pid: int) -> tuple[int, float, int]:
     """Return resident bytes, CPU seconds and number of processes of the tree under `pid`."""
     resident, cpu, count = 0, 0.0, 0

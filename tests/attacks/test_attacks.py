@@ -1,0 +1,156 @@
+"""The corpus: each file of `answers/` attacks, and gets nothing, leaves nothing and learns nothing.
+
+An attack that gets where it should not says so by an exception with the word ESCAPED in it. After
+each, in the same batch, the honest submission has full marks.
+"""
+
+import contextlib
+import json
+import os
+import re
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from autograder.grade import Grader, solution_cells
+from autograder.local import LocalStudent
+from autograder.records import MIB, Limits, Report
+from autograder.report import to_html, to_json, to_junit, to_text
+from autograder.sandbox import supply
+from autograder.sandbox.host import RemoteStudent, Sandbox
+from autograder.source import load_lab
+
+HERE = Path(__file__).parent
+ATTACKS = sorted((HERE / "answers").glob("*.py"))
+SECRET = "judge-only-5d1f"
+MARK = "attack-was-here"
+PORT = 47811  # where an attack finds the judge's machine listening, if it gets there
+LIMITS = Limits(
+    wall_s=12, cpu_s=12, call_s=1.5, memory_bytes=256 * MIB, processes=24, file_bytes=16 * MIB
+)
+CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f\u200b\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def notebook(*cells: str) -> bytes:
+    made = [
+        {"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None, "source": c}
+        for c in cells
+    ]
+    return json.dumps({"cells": made, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}).encode()
+
+
+class Batch:
+    """A grader that keeps what the submissions printed."""
+
+    def __init__(self) -> None:
+        self.students: list[RemoteStudent] = []
+        lab = load_lab(HERE / "lab")
+        self.honest = notebook(*solution_cells(lab))
+        self.grader = Grader(lab, open_student=self.open, limits=LIMITS)
+
+    @contextlib.contextmanager
+    def open(self, limits: Limits) -> Iterator[RemoteStudent]:
+        with Sandbox(limits, preload=("numpy", "ddp_lab.communicator")) as student:
+            self.students.append(student)
+            yield student
+
+    def grade(self, data: bytes) -> tuple[Report, str]:
+        """Return the report, and all that anyone could read of it, staff included."""
+        self.students.clear()
+        report = self.grader.grade(data)
+        shown = [to_json(report, staff=True), to_html(report), to_text(report), to_junit([report])]
+        printed = [s.output.decode(errors="replace") for s in self.students]
+        return report, "\n".join([*shown, *printed])
+
+
+@pytest.fixture(scope="module")
+def batch() -> Iterator[Batch]:
+    """A batch whose processes hold a secret in their environment, as the judge's may."""
+    os.environ["JUDGE_SECRET"] = SECRET
+    made = Batch()
+    yield made
+    supply.close_shared()
+    del os.environ["JUDGE_SECRET"]
+
+
+@pytest.fixture
+def listening() -> Iterator[list[socket.socket]]:
+    """Sockets of the judge's machine that no submission may reach."""
+    with contextlib.ExitStack() as stack:
+        tcp = stack.enter_context(socket.create_server(("127.0.0.1", PORT)))
+        local = stack.enter_context(socket.socket(socket.AF_UNIX))
+        local.bind("\0attack-target")
+        local.listen()
+        yield [tcp, local]
+
+
+def marked_files() -> list[Path]:
+    places = ["/tmp", "/dev/shm", "/var/tmp", "/", "/run", Path.cwd(), HERE, HERE / "lab", "/usr"]
+    return [found for place in places for found in Path(place).glob(f"*{MARK}*")]
+
+
+def marked_processes() -> list[str]:
+    found = []
+    for cmdline in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            text = cmdline.read_bytes().decode(errors="replace")
+            if MARK in text or "98765" in text:
+                found.append(text)
+    return found
+
+
+@pytest.mark.sandbox
+@pytest.mark.timeout(90)
+@pytest.mark.parametrize("attack", ATTACKS, ids=lambda path: path.stem)
+def test_an_attack_gets_nothing(attack: Path, batch: Batch, listening: list[socket.socket]) -> None:
+    full = batch.grade(batch.honest)[0]
+    idle = batch_processes()
+
+    report, seen = batch.grade(notebook(attack.read_text()))
+
+    assert report.sandbox == "bubblewrap"
+    assert report.score == 0
+    assert report.max_score == full.max_score == 10
+    assert not any(result.broken for result in report.results)
+    assert "ESCAPED" not in seen
+    assert SECRET not in seen
+    assert "<script" not in to_html(report).lower()
+    assert not CONTROL.search(to_text(report) + to_html(report) + to_junit([report]))
+    assert batch_processes() == idle
+    assert not marked_files()
+    assert not marked_processes()
+    again = batch.grade(batch.honest)[0]
+    assert again.score == 10, to_text(again)
+
+
+def batch_processes() -> set[int]:
+    return set(supply.shared().pids())
+
+
+@pytest.mark.sandbox
+def test_two_of_the_same_attack_find_nothing_of_each_other(batch: Batch) -> None:
+    attack = notebook((HERE / "answers" / "waits_for_the_next.py").read_text())
+    for _ in range(2):
+        report, seen = batch.grade(attack)
+        assert "ESCAPED" not in seen
+        assert report.score == 0
+
+
+def test_without_the_wall_the_same_attacks_are_seen_to_escape(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The specimens: what these tests look for is there to be found when nothing is in the way."""
+    monkeypatch.setenv("JUDGE_SECRET", SECRET)
+    lab = load_lab(HERE / "lab")
+
+    @contextlib.contextmanager
+    def open_here(limits: Limits) -> Iterator[LocalStudent]:
+        yield LocalStudent()
+
+    grader = Grader(lab, open_student=open_here, limits=LIMITS)
+    for name in ("reads_environment_and_proc", "walks_frames_and_gc"):
+        data = notebook((HERE / "answers" / f"{name}.py").read_text())
+        report = grader.grade(data)
+        assert "ESCAPED" in to_json(report, staff=True) or report.score > 0, name
