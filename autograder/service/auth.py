@@ -30,7 +30,7 @@ def bearer(request: Request, roster: Roster) -> Person:
         problem = "the token is not known here" if given else "no token: got no `Bearer` header"
         raise Refused(
             401,
-            f"log in: {problem}. Ask your instructor for one, or see the data directory's file.",
+            f"log in: {problem}. Ask your instructor for one, or for a new one.",
             headers={"WWW-Authenticate": "Bearer"},
         )
     return person

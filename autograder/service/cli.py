@@ -61,6 +61,7 @@ def _add_serve(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser.add_argument("--data", type=Path, metavar="DIR", required=True, help="kept here")
     parser.add_argument("--labs", type=Path, metavar="DIR", help="default: labs")
     parser.add_argument("--workers", type=_count, default=1, help="graded at once; default: 1")
+    parser.add_argument("--unsandboxed", action="store_true", help="grade without a sandbox")
     parser.add_argument("--database", metavar="URL", default="", help="default: SQLite in DIR")
 
 
@@ -128,6 +129,7 @@ def _serve(arguments: argparse.Namespace) -> int:
             port=arguments.port,
             database_url=arguments.database,
             workers=arguments.workers,
+            unsandboxed=arguments.unsandboxed,
         )
     )
 

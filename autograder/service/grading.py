@@ -46,10 +46,12 @@ class ProcessGrader:
         self._lock = threading.Lock()
 
     @classmethod
-    def for_labs(cls, labs: Path, *, timeout_s: float) -> "ProcessGrader":
+    def for_labs(
+        cls, labs: Path, *, timeout_s: float, unsandboxed: bool = False
+    ) -> "ProcessGrader":
         """Return a grader of the labs in `labs` that gives each submission `timeout_s`."""
         command = [sys.executable, "-m", "autograder.service.grading_process", str(labs)]
-        return cls(command, timeout_s=timeout_s)
+        return cls([*command, *["unsandboxed"] * unsandboxed], timeout_s=timeout_s)
 
     def grade(self, lab: str, notebook: bytes) -> Report:
         """Return the report on `notebook`; see `Grader`."""

@@ -2,7 +2,8 @@
 
 Reads a line `{"lab": name, "size": n}` and n bytes of notebook, writes a line `{"report": ...}`
 or `{"error": "..."}`, and again. It ends at once when its input closes, because then the server
-is gone; the sandbox dies with it.
+is gone; the sandbox dies with it. Without a second argument "unsandboxed" it grades in bubblewrap
+or not at all.
 """
 
 import json
@@ -13,20 +14,29 @@ import threading
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from autograder.checks import load_checks
+from autograder.errors import AutograderError
+from autograder.grade import CHECKS, Grader
+from autograder.sandbox.host import Sandbox
+from autograder.sandbox.supply import Supply
+from autograder.source import SOURCE, load_lab
+
 Requests = queue.SimpleQueue[tuple[str, bytes]]
 
 
 def main() -> None:
     """Serve requests until the input closes."""
-    labs = Path(sys.argv[1])
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # a stray print must not be taken for an answer
     requests: Requests = queue.SimpleQueue()
     threading.Thread(target=_read, args=(sys.stdin.buffer, requests), daemon=True).start()
+    bench = Bench(Path(sys.argv[1]), Supply(wall=None if "unsandboxed" in sys.argv[2:] else WALL))
     while True:
-        lab, notebook = requests.get()
-        answers.write(json.dumps(_answer(labs / lab, notebook)).encode() + b"\n")
+        answers.write(json.dumps(bench.answer(*requests.get())).encode() + b"\n")
         answers.flush()
+
+
+WALL = "bubblewrap"
 
 
 def _read(stream: BinaryIO, requests: Requests) -> None:
@@ -36,16 +46,34 @@ def _read(stream: BinaryIO, requests: Requests) -> None:
     os._exit(0)
 
 
-def _answer(lab: Path, notebook: bytes) -> dict[str, Any]:
-    from autograder.errors import AutograderError
-    from autograder.grade import grade
-    from autograder.source import load_lab
+class Bench:
+    """The labs of one directory, each made ready once and again when its files change."""
 
-    try:
-        report = grade(load_lab(lab), notebook)
-    except (AutograderError, OSError) as error:
-        return {"error": f"{type(error).__name__}: {error}"}
-    return {"report": report.to_dict()}
+    def __init__(self, labs: Path, source: Supply) -> None:
+        self._labs = labs
+        self._source = source
+        self._ready: dict[str, tuple[tuple[int, ...], Grader]] = {}
+
+    def answer(self, lab: str, notebook: bytes) -> dict[str, Any]:
+        """Return the report on a notebook, or the error that prevented it, as plain data."""
+        try:
+            return {"report": self._grader(self._labs / lab).grade(notebook).to_dict()}
+        except (AutograderError, OSError) as error:
+            return {"error": f"{type(error).__name__}: {error}"}
+
+    def _grader(self, lab: Path) -> Grader:
+        stamp = tuple((lab / name).stat().st_mtime_ns for name in (SOURCE, CHECKS))
+        found = self._ready.get(lab.name)
+        if found is None or found[0] != stamp:
+            found = self._ready[lab.name] = (stamp, self._made(lab))
+        return found[1]
+
+    def _made(self, lab: Path) -> Grader:
+        preload = load_checks(lab / CHECKS).settings.preload
+        return Grader(
+            load_lab(lab),
+            open_student=lambda limits: Sandbox(limits, preload=preload, source=self._source),
+        )
 
 
 if __name__ == "__main__":

@@ -1,8 +1,10 @@
 """The command `serve`: a course server in the foreground, with its log on standard error."""
 
 import logging
+import shutil
 import sys
 
+from autograder.service.errors import StartError
 from autograder.service.server import TOKEN_FILE, Server, opened
 from autograder.service.settings import Settings
 
@@ -11,6 +13,11 @@ _LOCAL = ("127.0.0.1", "localhost", "::1")
 
 def serve(settings: Settings) -> int:
     """Serve until SIGINT or SIGTERM; print the address once it answers."""
+    if not settings.unsandboxed and not shutil.which("bwrap"):
+        raise StartError(
+            "serve: no sandbox: bubblewrap is not installed. `sudo apt-get install bubblewrap`, "
+            "or --unsandboxed where you trust every learner with this machine."
+        )
     log_to_stderr()
     with opened(settings) as server:
         server.run(lambda: _say_ready(server, settings))

@@ -116,7 +116,7 @@ def opened(settings: Settings, make_grader: Callable[[], Grader] | None = None) 
         StartError: a port, a directory or the database is not to be had; nothing is left open.
     """
     shelf = Shelf(settings.labs)
-    log.info("labs: %s", ", ".join(shelf.names))
+    shelf.require()
     with contextlib.ExitStack() as stack:
         listener = stack.enter_context(listen(settings.host, settings.port))
         data = data_directory(settings.data)

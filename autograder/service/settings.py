@@ -19,6 +19,7 @@ class Settings:
     port: int = DEFAULT_PORT
     database_url: str = ""  # empty: SQLite in `data`
     workers: int = 1
+    unsandboxed: bool = False  # grade even where there is no sandbox
     judge_s: float = 900.0  # a lab's own limit ends a submission long before; this, a stuck judge
     upload_bytes: int = 16 * MIB  # a notebook full of plots is 2 to 5 MiB
     upload_s: float = 60.0  # 16 MiB over a slow home line

@@ -31,6 +31,10 @@ class Shelf:
             )
         return tuple(found)
 
+    def require(self) -> None:
+        """Raise the `StartError` of `names` now, if there is one, rather than later."""
+        _ = self.names
+
     def resolve(self, name: str) -> str:
         """Return the full name of the lab called `name`.
 

@@ -1,0 +1,52 @@
+"""What a learner is handed to work on at home: each lab's notebook, once, and what goes with it.
+
+The notebook belongs to the learner from then on and is never written again. The checks and the
+manifest belong to the lab, and follow it when it changes. Proving the lab is `release`'s task.
+"""
+
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+from autograder.checks import load_checks
+from autograder.errors import LabError
+from autograder.grade import CHECKS
+from autograder.manifest import MANIFEST, to_manifest
+from autograder.notebook import learner_notebook
+from autograder.public_checks import public_checks
+from autograder.release import ASSETS, NOTEBOOK
+from autograder.source import SOURCE, load_lab
+
+
+def hand_out(labs: Iterable[Path], work: Path) -> list[str]:
+    """Bring `work` up to date with the labs; return a line for each that could not be had."""
+    problems = []
+    for lab in labs:
+        try:
+            _hand_out(lab, work / lab.name)
+        except (LabError, OSError) as error:
+            problems.append(f"start: {lab.name} is left out: {str(error).splitlines()[0]}")
+    return problems
+
+
+def _hand_out(directory: Path, target: Path) -> None:
+    if _is_current(directory, target):
+        return
+    lab = load_lab(directory)
+    hidden = [check.name for check in load_checks(directory / CHECKS).checks if check.hidden]
+    checks = public_checks((directory / CHECKS).read_text(encoding="utf-8"), hidden)
+    target.mkdir(parents=True, exist_ok=True)
+    if (directory / ASSETS).is_dir():
+        shutil.copytree(directory / ASSETS, target / ASSETS, dirs_exist_ok=True)
+    if not (target / NOTEBOOK).exists():
+        (target / NOTEBOOK).write_text(learner_notebook(lab), encoding="utf-8")
+    (target / CHECKS).write_text(checks, encoding="utf-8")
+    (target / MANIFEST).write_text(to_manifest(lab), encoding="utf-8")
+
+
+def _is_current(directory: Path, target: Path) -> bool:
+    """Return whether everything is there and the manifest, written last, is the youngest."""
+    if not all((target / name).is_file() for name in (NOTEBOOK, CHECKS, MANIFEST)):
+        return False
+    written = (target / MANIFEST).stat().st_mtime
+    return all((directory / name).stat().st_mtime < written for name in (SOURCE, CHECKS))

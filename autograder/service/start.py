@@ -1,0 +1,170 @@
+"""The command `start`: one learner on their own machine, JupyterLab and a course server together.
+
+The labs are handed out into a working folder, the learner is enrolled, and the notebooks know the
+server's address and the learner's token, so that `q.submit()` just works. Whatever ends us, ends
+both.
+"""
+
+import contextlib
+import getpass
+import os
+import shutil
+import sys
+import threading
+import webbrowser
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from autograder.service.auth import enroll
+from autograder.service.errors import Refused, StartError
+from autograder.service.handout import hand_out
+from autograder.service.jupyter import Jupyter, start_jupyter
+from autograder.service.serve import log_to_stderr
+from autograder.service.server import Server, data_directory, listen, opened, write_secret
+from autograder.service.settings import DEFAULT_PORT, LOOPBACK, Settings
+from autograder.service.shelf import Shelf
+
+LEARNER_TOKEN = "learner.token"
+LAB_PORT = 8888
+
+# How many ports beyond the usual one are tried where nobody asked for a certain one.
+_NEAR = 50
+_LOOK_AGAIN_S = 0.2
+
+
+@dataclass(frozen=True)
+class StartSettings:
+    """What `start` was asked for; None leaves it the choice."""
+
+    labs: Path
+    work: Path
+    data: Path
+    port: int | None = None
+    lab_port: int | None = None
+    name: str | None = None
+    browser: bool = True
+
+
+def start(asked: StartSettings) -> int:
+    """Run JupyterLab and the course server until SIGINT, SIGTERM, or one of them ends."""
+    log_to_stderr()
+    data = data_directory(asked.data)
+    work = data_directory(asked.work)
+    shelf = Shelf(asked.labs)
+    for problem in hand_out([shelf.path(name) for name in shelf.names], work):
+        print(problem, file=sys.stderr)
+    settings = Settings(
+        data=data,
+        labs=shelf.directory,
+        port=free_port(asked.port, DEFAULT_PORT),
+        unsandboxed=not shutil.which("bwrap"),  # it is the learner's own code on their machine
+    )
+    if settings.unsandboxed:
+        print("No sandbox: grading is unsandboxed. sudo apt-get install bubblewrap mends that.")
+    with opened(settings) as server:
+        environment = {
+            "AUTOGRADER_SERVER": server.url,
+            "AUTOGRADER_TOKEN_FILE": str(learner_token(server, data, asked.name)),
+        }
+        port = free_port(asked.lab_port, LAB_PORT)
+        with running(start_jupyter(work, data, port, environment)) as jupyter:
+            watch = Watch(server, jupyter, data / LEARNER_TOKEN, browser=asked.browser)
+            server.run(watch.begin)
+            watch.join()
+    return watch.status
+
+
+def free_port(wanted: int | None, usual: int) -> int:
+    """Return the port that was asked for, or the first free one from `usual` on.
+
+    Raises:
+        StartError: the port that was asked for is taken, or all near the usual one are.
+    """
+    candidates = range(usual, usual + _NEAR) if wanted is None else [wanted]
+    for port in candidates:
+        try:
+            with listen(LOOPBACK, port) as found:
+                return int(found.getsockname()[1])
+        except StartError:
+            if wanted is not None:
+                raise
+    raise StartError(f"start: no free port from {usual} to {usual + _NEAR - 1}. Say which to use.")
+
+
+def learner_token(server: Server, data: Path, name: str | None) -> Path:
+    """Return the file with the local learner's token, enrolling them if need be."""
+    roster, path = server.course.roster, data / LEARNER_TOKEN
+    known = roster.owner(path.read_text().strip(), "bearer") if path.exists() else None
+    if known is None or (name is not None and known.name != name):
+        try:
+            _, token = enroll(roster, name or _login(), renew=True)
+        except Refused as error:
+            raise StartError(f"start: {error} Say --name NAME.") from error
+        write_secret(path, token + "\n")
+    return path.resolve()
+
+
+def _login() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # a user without a name, as in some containers
+        return "learner"
+
+
+@contextlib.contextmanager
+def running(jupyter: Jupyter) -> Iterator[Jupyter]:
+    """Have JupyterLab for the time of a `with`."""
+    try:
+        yield jupyter
+    finally:
+        jupyter.stop()
+
+
+class Watch:
+    """Says the addresses once both answer; stops the server when JupyterLab ends by itself."""
+
+    def __init__(self, server: Server, jupyter: Jupyter, token: Path, *, browser: bool) -> None:
+        self.status = 0
+        self._server = server
+        self._jupyter = jupyter
+        self._token = token
+        self._browser = browser
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def begin(self) -> None:
+        """Begin to watch: the course server answers."""
+        self._thread.start()
+
+    def join(self) -> None:
+        """End the watch."""
+        self._over.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _run(self) -> None:
+        said = False
+        while not self._over.wait(_LOOK_AGAIN_S):
+            if self._jupyter.has_ended():
+                print(f"start: JupyterLab ended: {self._jupyter.last_words()}", file=sys.stderr)
+                self.status = 2
+                self._server.stop()
+                return
+            if not said and self._jupyter.answers():
+                said = True
+                self._say()
+
+    def _say(self) -> None:
+        print(f"JupyterLab:    {self._jupyter.url}")
+        print(f"Course server: {self._server.url}")
+        print(f"Your token, to log in there: {self._token}")
+        print("Ctrl-C stops both. Your work stays.", flush=True)
+        if self._browser and has_display():
+            webbrowser.open(self._jupyter.url)
+
+
+def has_display() -> bool:
+    """Return whether a browser would have somewhere to open."""
+    named = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    return bool(named) or sys.platform == "darwin"
