@@ -127,7 +127,8 @@ class Grader:
             failures = student.load(needed(statements, self._roots(tasks)))
             results = {task: self._check(task, student, seed, ends) for task in tasks}
             kind = student.kind
-        return results, [_stopped(f) for f in failures[:MAX_NOTES]], kind
+        notes = list(dict.fromkeys(_stopped(failure) for failure in failures))
+        return results, notes[:MAX_NOTES], kind
 
     def _check(self, task: Task, student: WorkerStudent, seed: int, ends: float) -> CheckResult:
         left = ends - time.monotonic()

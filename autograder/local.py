@@ -10,7 +10,6 @@ import inspect
 import linecache
 import traceback
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
-from dataclasses import replace
 from types import FunctionType
 from typing import Any
 
@@ -48,7 +47,7 @@ class LocalStudent:
 
     def _load_one(self, statement: Statement) -> Failure | None:
         cause = next((self._failures[n] for n in statement.needs if n in self._failures), None)
-        failure = replace(cause, statement=statement) if cause else self._execute(statement)
+        failure = cause or self._execute(statement)
         for name in statement.binds:
             if failure is None:
                 self._texts[name] = statement.text

@@ -5,7 +5,7 @@ Everything here is what a learner may see, unless `staff=True`. The page in HTML
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 from xml.etree import ElementTree
 
@@ -58,18 +58,21 @@ def to_json(report: Report, *, staff: bool = False) -> str:
 
 def to_text(report: Report, *, colour: bool = False) -> str:
     """Return the report for a terminal, a line a check and its message below it."""
-    lines = [report.title or report.lab, *_problem(report)]
+    lines = [printable(report.title or report.lab, 200)]
+    if report.error:
+        lines.append(f"  {printable(report.error)}")
     for result in report.results:
         sign = _painted(SIGNS[result.outcome], COLOURS[result.outcome], colour)
         points = f"{_number(result.score)}/{_number(result.max_score)}"
-        lines.append(f"  {sign} {points:>9}  {result.question}: {shown_title(result)}")
+        name = printable(f"{result.question}: {shown_title(result)}", 300)
+        lines.append(f"  {sign} {points:>9}  {name}")
         if result.output:
-            lines += [f"               {line}" for line in result.output.splitlines()]
+            lines += [f"{' ' * 15}{line}" for line in printable(result.output).splitlines()]
     lines += [
         f"  ○       {_number(m.points):>3}  {m.question}: a person grades it" for m in report.manual
     ]
     lines.append(f"  {_number(report.score)} of {_number(report.max_score)} points")
-    lines += [f"  note: {note}" for note in report.notes]
+    lines += [f"  note: {printable(note)}" for note in report.notes]
     if report.sandbox == "unsandboxed":
         lines.append("  note: unsandboxed: the code ran without a sandbox.")
     return "\n".join(lines) + "\n"
@@ -130,15 +133,10 @@ def _manual(answer: ManualAnswer) -> dict[str, Any]:
     }
 
 
-def _problem(report: Report) -> Iterator[str]:
-    if report.error:
-        yield f"  {report.error}"
-
-
 def _case(suite: ElementTree.Element, lab: str, result: CheckResult) -> None:
-    case = ElementTree.SubElement(
-        suite, "testcase", classname=f"{lab}.{result.question}", name=result.name
-    )
+    group = printable(f"{lab}.{result.question}", 200)
+    name = printable(result.name, 200)
+    case = ElementTree.SubElement(suite, "testcase", classname=group, name=name)
     if result.outcome is Outcome.INCORRECT:
         ElementTree.SubElement(case, "failure", message=printable(result.output, 2_000))
     elif result.outcome is Outcome.NOT_ATTEMPTED:

@@ -91,7 +91,8 @@ class WorkerStudent(Student, Protocol):
     def load(self, statements: Sequence[Statement]) -> Sequence[Failure]:
         """Run each statement on its own, in order, and return those that failed.
 
-        A statement that reads a name (`needs`) whose binding failed is not run, and fails too.
+        A statement that reads a name (`needs`) whose binding failed is not run: its failure is
+        that of the statement which is to blame.
         A name that an earlier statement bound keeps that binding, as it would in the notebook;
         asking for any other name of a failed statement raises `missing`.
         """

@@ -1,0 +1,230 @@
+"""Mutants of a piece of code: one small mistake each, of the kinds that learners make.
+
+Operators, comparisons, bounds, constants, returns, a factor of 1.0005, the order of arguments.
+What cannot change an answer is left alone: docstrings, annotations, error texts, prints, time
+limits, and the order of arguments where it does not matter.
+"""
+
+import ast
+import copy
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+_BINARY: dict[type[ast.operator], type[ast.operator]] = {
+    ast.Add: ast.Sub,
+    ast.Sub: ast.Add,
+    ast.Mult: ast.Div,
+    ast.Div: ast.Mult,
+    ast.FloorDiv: ast.Mult,
+    ast.Mod: ast.Mult,
+    ast.Pow: ast.Mult,
+    ast.MatMult: ast.Mult,
+    ast.BitAnd: ast.BitOr,
+    ast.BitOr: ast.BitAnd,
+    ast.BitXor: ast.BitAnd,
+    ast.LShift: ast.RShift,
+    ast.RShift: ast.LShift,
+}
+_COMPARE: dict[type[ast.cmpop], type[ast.cmpop]] = {
+    ast.Lt: ast.LtE,
+    ast.LtE: ast.Lt,
+    ast.Gt: ast.GtE,
+    ast.GtE: ast.Gt,
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+    ast.Is: ast.IsNot,
+    ast.IsNot: ast.Is,
+    ast.In: ast.NotIn,
+    ast.NotIn: ast.In,
+}
+# functions that give the same whatever the order of their arguments
+_COMMUTATIVE = {"add", "multiply", "maximum", "minimum", "max", "min", "gcd", "hypot", "logaddexp"}
+_SILENT = {"print", "warn", "debug", "info", "warning"}
+
+Change = tuple[str, Callable[[ast.AST], None]]
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """The mutated text of the code, and what was changed in which of its statements."""
+
+    text: str
+    line: int
+    change: str
+    before: str
+    after: str
+
+
+def mutants_of(text: str, lines: frozenset[int] | None = None) -> Iterator[Mutant]:
+    """Yield the mutants of `text`, those on `lines` (1-based) alone where these are given.
+
+    Code that does not parse has none.
+    """
+    try:
+        tree = ast.parse(text)
+    except SyntaxError:
+        return
+    ignored = {id(node) for node in _ignored(tree)}
+    seen = {ast.unparse(tree)}
+    for position, node in enumerate(ast.walk(tree)):
+        line = getattr(node, "lineno", 0)
+        if id(node) in ignored or not line or (lines is not None and line not in lines):
+            continue
+        for change, apply in _changes(node):
+            mutated = copy.deepcopy(tree)
+            there = next(n for i, n in enumerate(ast.walk(mutated)) if i == position)
+            apply(there)
+            found = ast.unparse(ast.fix_missing_locations(mutated))
+            if found not in seen:
+                seen.add(found)
+                yield Mutant(found, line, change, *_difference(tree, mutated))
+
+
+def _changes(node: ast.AST) -> Iterator[Change]:
+    if isinstance(node, ast.BinOp | ast.AugAssign):
+        yield from _operator(node)
+    elif isinstance(node, ast.Compare):
+        for index, op in enumerate(node.ops):
+            other = _COMPARE[type(op)]
+            yield _renamed(op, other), _set_compare(index, other)
+    elif isinstance(node, ast.BoolOp):
+        swapped = ast.Or if isinstance(node.op, ast.And) else ast.And
+        yield _renamed(node.op, swapped), lambda n: setattr(n, "op", swapped())
+    elif isinstance(node, ast.UnaryOp) and not isinstance(node.operand, ast.Constant):
+        if isinstance(node.op, ast.USub):
+            yield "a sign dropped", lambda n: setattr(n, "op", ast.UAdd())
+        elif isinstance(node.op, ast.Not):
+            yield "a not dropped", _negate_again
+    elif isinstance(node, ast.IfExp | ast.If | ast.While) and _is_plain(node.test):
+        yield "a condition turned round", _turn_round
+    elif isinstance(node, ast.Constant):
+        yield from _constant(node)
+    elif isinstance(node, ast.Return) and node.value is not None:
+        yield from _return(node.value)
+    elif isinstance(node, ast.Call):
+        yield from _call(node)
+    elif isinstance(node, ast.Slice):
+        yield from _bounds(node)
+
+
+def _operator(node: ast.BinOp | ast.AugAssign) -> Iterator[Change]:
+    other = _BINARY[type(node.op)]
+    yield _renamed(node.op, other), lambda n: setattr(n, "op", other())
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub | ast.Div | ast.MatMult):
+        yield "the sides exchanged", _exchange_sides
+
+
+def _constant(node: ast.Constant) -> Iterator[Change]:
+    value = node.value
+    if isinstance(value, bool):
+        yield f"{value} became {not value}", lambda n: setattr(n, "value", not value)
+    elif isinstance(value, int | float):
+        yield f"{value} became {value + 1}", lambda n: setattr(n, "value", value + 1)
+
+
+def _return(value: ast.expr) -> Iterator[Change]:
+    if not (isinstance(value, ast.Constant) and value.value is None):
+        yield "returns None", lambda n: setattr(n, "value", ast.Constant(None))
+    if not isinstance(value, ast.Constant | ast.Tuple | ast.List | ast.Dict | ast.Compare):
+        yield "returns 1.0005 times as much", _scale_return
+
+
+def _call(node: ast.Call) -> Iterator[Change]:
+    name = _called(node)
+    if name == "range" and node.args:
+        yield "a range ends one earlier", _shorten_range
+    first = [ast.dump(arg) for arg in node.args[:2]]
+    spread = any(isinstance(arg, ast.Starred) for arg in node.args[:2])
+    if len(first) == 2 and first[0] != first[1] and name not in _COMMUTATIVE and not spread:
+        yield "two arguments exchanged", _exchange_arguments
+
+
+def _bounds(node: ast.Slice) -> Iterator[Change]:
+    for side in ("lower", "upper"):
+        bound = getattr(node, side)
+        if bound is not None and not isinstance(bound, ast.Constant):
+            yield f"the {side} bound of a slice one more", _shift_bound(side)
+
+
+def _set_compare(index: int, other: type[ast.cmpop]) -> Callable[[ast.AST], None]:
+    def apply(node: ast.AST) -> None:
+        node.ops[index] = other()  # type: ignore[attr-defined]
+
+    return apply
+
+
+def _shift_bound(side: str) -> Callable[[ast.AST], None]:
+    def apply(node: ast.AST) -> None:
+        setattr(node, side, ast.BinOp(getattr(node, side), ast.Add(), ast.Constant(1)))
+
+    return apply
+
+
+def _turn_round(node: ast.AST) -> None:
+    node.test = ast.UnaryOp(ast.Not(), node.test)  # type: ignore[attr-defined]
+
+
+def _negate_again(node: ast.AST) -> None:
+    node.operand = ast.UnaryOp(ast.Not(), node.operand)  # type: ignore[attr-defined]
+
+
+def _exchange_sides(node: ast.AST) -> None:
+    node.left, node.right = node.right, node.left  # type: ignore[attr-defined]
+
+
+def _exchange_arguments(node: ast.AST) -> None:
+    node.args[:2] = node.args[1::-1]  # type: ignore[attr-defined]
+
+
+def _shorten_range(node: ast.AST) -> None:
+    index = 0 if len(node.args) == 1 else 1  # type: ignore[attr-defined]
+    stop = node.args[index]  # type: ignore[attr-defined]
+    node.args[index] = ast.BinOp(stop, ast.Sub(), ast.Constant(1))  # type: ignore[attr-defined]
+
+
+def _scale_return(node: ast.AST) -> None:
+    node.value = ast.BinOp(node.value, ast.Mult(), ast.Constant(1.0005))  # type: ignore[attr-defined]
+
+
+def _is_plain(test: ast.expr) -> bool:
+    """Return whether a condition is a mere value, which no other mutation reaches."""
+    return isinstance(test, ast.Name | ast.Attribute | ast.Call | ast.Subscript)
+
+
+def _ignored(tree: ast.AST) -> Iterator[ast.AST]:
+    """Yield the nodes whose change changes no answer."""
+    for node in ast.walk(tree):
+        parts: list[ast.AST | None] = []
+        if isinstance(node, ast.Raise | ast.JoinedStr):
+            parts = [node]
+        elif isinstance(node, ast.Assert):
+            parts = [node.msg]
+        elif isinstance(node, ast.Expr):
+            silent = isinstance(node.value, ast.Call) and _called(node.value) in _SILENT
+            parts = [node] if silent or isinstance(node.value, ast.Constant) else []
+        elif isinstance(node, ast.arg | ast.AnnAssign):
+            parts = [node.annotation]
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            parts = [node.returns]
+        elif isinstance(node, ast.keyword) and "timeout" in (node.arg or ""):
+            parts = [node.value]
+        for part in parts:
+            yield from ast.walk(part) if part is not None else ()
+
+
+def _called(node: ast.Call) -> str:
+    function = node.func
+    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+
+
+def _renamed(old: ast.AST, new: type[ast.AST]) -> str:
+    return f"{type(old).__name__} became {new.__name__}"
+
+
+def _difference(tree: ast.Module, mutated: ast.Module) -> tuple[str, str]:
+    """Return the first line that differs, before and after."""
+    before, after = ast.unparse(tree).splitlines(), ast.unparse(mutated).splitlines()
+    for old, new in zip(before, after, strict=False):
+        if old != new:
+            return old.strip(), new.strip()
+    return "", ""

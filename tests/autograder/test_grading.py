@@ -1,0 +1,242 @@
+"""Grading: three outcomes, answers by name, and broken checks that cost nothing."""
+
+import contextlib
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from autograder.grade import Grader
+from autograder.local import LocalStudent
+from autograder.notebook import learner_notebook, solution_notebook
+from autograder.records import Lab, Outcome, Report
+from autograder.source import load_lab
+
+SCALE = "def scale(x, factor):\n    return x * factor"
+SUM = "import numpy as np\ndef sum_rows(x):\n    return np.sum(x, axis=0)"
+CORRECT, INCORRECT, NOT_ATTEMPTED = Outcome.CORRECT, Outcome.INCORRECT, Outcome.NOT_ATTEMPTED
+
+
+def local(lab: Lab) -> Grader:
+    return Grader(lab, open_student=lambda limits: contextlib.nullcontext(LocalStudent()))
+
+
+def outcomes(report: Report) -> dict[str, set[Outcome]]:
+    found: dict[str, set[Outcome]] = {}
+    for result in report.results:
+        found.setdefault(result.question, set()).add(result.outcome)
+    return found
+
+
+def test_the_starter_is_not_attempted_everywhere(grader: Grader, sample_lab: Lab) -> None:
+    report = grader.grade(learner_notebook(sample_lab).encode())
+    assert {r.outcome for r in report.results} == {NOT_ATTEMPTED}
+    assert (report.score, report.max_score) == (0.0, 8.0)
+    assert report.manual[0].answer == ""
+
+
+def test_the_solution_has_full_marks(grader: Grader, sample_lab: Lab) -> None:
+    report = grader.grade(solution_notebook(sample_lab).encode())
+    assert {r.outcome for r in report.results} == {CORRECT}
+    assert report.score == report.max_score == 8.0
+    assert "sum of squares" in report.manual[0].answer
+
+
+def test_reordered_renamed_and_copied_cells_grade_the_same(grader, sample_lab) -> None:
+    content = json.loads(solution_notebook(sample_lab))
+    cells = content["cells"]
+    for number, cell in enumerate(cells):
+        cell["id"], cell["metadata"] = f"new-{number}", {"tags": ["mine"]}
+    content["cells"] = list(reversed(cells)) + cells
+    assert grader.grade(json.dumps(content).encode()).score == 8.0
+
+
+def test_an_answer_is_found_in_whatever_cell_defines_it(grader, notebook) -> None:
+    report = grader.grade(notebook([("markdown", "mine"), ("code", f"y = 1\n{SUM}\n\n{SCALE}\n")]))
+    assert outcomes(report) == {
+        "scale": {CORRECT},
+        "predicted_size": {NOT_ATTEMPTED},
+        "sum_rows": {CORRECT},
+    }
+    assert (
+        report.results[2].output == "Not attempted: nothing in the notebook defines predicted_size."
+    )
+
+
+def test_the_last_definition_counts(grader, notebook) -> None:
+    wrong = "def scale(x, factor):\n    return x"
+    assert outcomes(grader.grade(notebook([("code", wrong), ("code", SCALE)])))["scale"] == {
+        CORRECT
+    }
+    report = grader.grade(notebook([("code", SCALE), ("code", wrong)]))
+    assert outcomes(report)["scale"] == {INCORRECT}
+
+
+def test_a_wrong_answer_is_told_what_was_called_and_the_hint(grader, notebook) -> None:
+    report = grader.grade(notebook([("code", "def scale(x, factor):\n    return x + factor")]))
+    shown, hidden = report.results[:2]
+    assert shown.output.startswith("scale(x, 2.5) at [0, 0]: got ")
+    assert shown.output.endswith("Look at the first element.")
+    assert hidden.output == "The hidden check failed. Try a negative factor."
+    assert (shown.score, hidden.score, report.score) == (0.0, 0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("body", "outcome"),
+    [
+        ("raise NotImplementedError", NOT_ATTEMPTED),
+        ("raise NotImplementedError('later')\n    # a note", NOT_ATTEMPTED),
+        ("return ...", NOT_ATTEMPTED),
+        ("return 1 / 0", INCORRECT),
+        ("return None", INCORRECT),
+        ("return 'text'", INCORRECT),
+        ("return object()", INCORRECT),
+        ("return lambda: 1", INCORRECT),
+        ("raise SystemExit", INCORRECT),
+        ("return scale(x, factor)", INCORRECT),
+        ("print('PASS' * 1000)\n    return x * factor", CORRECT),
+        ("import warnings\n    warnings.warn('careful')\n    return x * factor", CORRECT),
+    ],
+)
+def test_each_outcome(grader, notebook, body: str, outcome: Outcome) -> None:
+    with pytest.warns() if "warn" in body else contextlib.nullcontext():
+        report = grader.grade(notebook([("code", f"def scale(x, factor):\n    {body}")]))
+    assert outcomes(report)["scale"] == {outcome}
+
+
+def test_a_cell_that_crashes_costs_only_what_depends_on_it(grader, notebook) -> None:
+    cells = [
+        ("code", "import no_such_module\nfactor_name = no_such_module.x"),
+        ("code", SUM),
+        ("code", "plot(1/0)"),
+        ("code", "def scale(x, factor, extra=factor_name):\n    return x * factor"),
+        ("code", "predicted_size = (3"),
+    ]
+    report = grader.grade(notebook(cells))
+    assert outcomes(report) == {
+        "scale": {INCORRECT},
+        "predicted_size": {INCORRECT},
+        "sum_rows": {CORRECT},
+    }
+    assert "No module named 'no_such_module'" in report.results[0].output
+    assert "cell 1, line 1" in report.results[0].output
+    assert "SyntaxError" in report.results[2].output
+    assert len(report.notes) == 2
+
+
+def test_a_variable_that_needs_an_unwritten_function_is_not_attempted(grader, notebook) -> None:
+    cells = [
+        ("code", "def size():\n    raise NotImplementedError('size')"),
+        ("code", "predicted_size = size()"),
+    ]
+    assert outcomes(grader.grade(notebook(cells)))["predicted_size"] == {NOT_ATTEMPTED}
+
+
+def test_points_are_shared_by_weight(lab_copy, notebook) -> None:
+    lab = load_lab(lab_copy(checks=[('"scale", weight=1)', '"scale", weight=3)')]))
+    assert [r.max_score for r in local(lab).grade(notebook([])).results][:2] == [3.0, 1.0]
+
+
+@pytest.fixture
+def broken_check(lab_copy) -> Callable[[str], Grader]:
+    def make(line: str) -> Grader:
+        old = '    got = student.call("scale", x, 2.5)\n'
+        return local(load_lab(lab_copy(checks=[(old, old + f"    {line}\n")])))
+
+    return make
+
+
+@pytest.mark.parametrize(
+    "line", ["1 / 0", "student.no_such_method()", "assert False", "got.no_such"]
+)
+@pytest.mark.parametrize("answer", [SCALE, "def scale(x, factor):\n    return x * abs(factor)"])
+def test_a_broken_check_costs_the_learner_nothing(broken_check, notebook, line, answer) -> None:
+    broken, other = broken_check(line).grade(notebook([("code", answer)])).results[:2]
+    assert broken.broken
+    assert broken.score == broken.max_score == 2.0
+    assert "our mistake" in broken.output
+    assert "Error" in broken.detail
+    assert "Error" not in broken.output
+    assert other.outcome is (CORRECT if answer == SCALE else INCORRECT)
+
+
+def test_a_broken_check_gives_nothing_for_a_starter(broken_check, sample_lab) -> None:
+    report = broken_check("1 / 0").grade(learner_notebook(sample_lab).encode())
+    assert report.score == 0.0
+
+
+def test_an_answer_that_makes_a_check_raise_earns_nothing(broken_check, notebook) -> None:
+    answer = "def scale(x, factor):\n    return 'no array'"
+    provoked = broken_check("got.sum()").grade(notebook([("code", answer)])).results[0]
+    assert (provoked.outcome, provoked.score, provoked.broken) == (INCORRECT, 0.0, False)
+    assert "AttributeError" in provoked.detail
+    assert "AttributeError" not in provoked.output
+
+
+def test_what_cannot_be_read_has_a_report_too(grader) -> None:
+    report = grader.grade(b"\xff\xfe\x00 nonsense")
+    assert report.error
+    assert (report.score, report.max_score) == (0.0, 8.0)
+    assert {r.outcome for r in report.results} == {NOT_ATTEMPTED}
+
+
+def test_inputs_are_drawn_anew_for_each_submission(lab_copy, notebook) -> None:
+    line = "    x = rng.normal(size=(3, 4))\n"
+    raising = line + "    raise Feedback(str(float(x[0, 0])))\n"
+    grader = local(load_lab(lab_copy(checks=[(line, raising)])))
+    said = {grader.grade(notebook([("code", SCALE)])).results[0].output for _ in range(3)}
+    assert len(said) == 3
+
+
+def test_the_time_limit_of_a_submission_ends_its_checks(grader, notebook) -> None:
+    grader.limits = replace(grader.limits, wall_s=1e-9)
+    report = grader.grade(notebook([("code", SCALE)]))
+    assert outcomes(report)["scale"] == {INCORRECT}
+    assert "time limit" in report.results[0].output
+
+
+def test_an_answer_that_is_the_starter_with_notes_is_not_attempted(grader, notebook) -> None:
+    text = (
+        'def scale(x, factor):\n    """Mine."""\n    # how?\n    raise NotImplementedError("scale")'
+    )
+    report = grader.grade(notebook([("code", text)]))
+    assert report.results[0].output == "Not attempted: the starter is unchanged."
+
+
+def test_a_helper_that_a_probe_uses_is_run(lab_copy, notebook) -> None:
+    old = '    got = student.call("scale", x, 2.5)\n'
+    probe = "    def twice(x):\n        return helper(scale(x, 2.5))\n\n"
+    new = probe + "    got = student.probe(twice, x=x)\n"
+    grader = local(load_lab(lab_copy(checks=[(old, new)])))
+    cells = [("code", SCALE), ("code", "def helper(x):\n    return x")]
+    assert grader.grade(notebook(cells)).results[0].outcome is CORRECT
+
+
+def test_a_report_survives_being_written_and_read(grader, sample_lab) -> None:
+    report = grader.grade(solution_notebook(sample_lab).encode())
+    assert Report.from_dict(json.loads(json.dumps(report.to_dict()))) == report
+
+
+@pytest.mark.sandbox
+def test_the_sandboxed_grade_is_the_same(sample_lab: Lab, sample_directory: Path) -> None:
+    from autograder.grade import grade
+
+    report = grade(sample_lab, solution_notebook(sample_lab).encode())
+    assert report.score == report.max_score == 8.0
+    starter = grade(sample_lab, learner_notebook(sample_lab).encode())
+    assert starter.score == 0.0
+
+
+@pytest.mark.sandbox
+def test_a_cell_that_hangs_costs_only_what_depends_on_it(sample_lab: Lab, notebook) -> None:
+    from autograder.grade import Grader as Sandboxed
+
+    grader = Sandboxed(sample_lab)
+    grader.limits = replace(grader.limits, call_s=0.5)
+    hanging = "n = 0\nwhile True:\n    n += 1"
+    scale = "def scale(x, factor, n=n):\n    while True: pass"
+    report = grader.grade(notebook([("code", hanging), ("code", SUM), ("code", scale)]))
+    assert outcomes(report)["sum_rows"] == {CORRECT}
+    assert outcomes(report)["scale"] == {INCORRECT}

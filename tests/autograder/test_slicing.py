@@ -1,0 +1,156 @@
+"""What runs of a notebook, and what does not."""
+
+import pytest
+
+from autograder.magics import is_python, plain_python
+from autograder.slicing import definitions, free_names, needed, same_code, statements_of
+
+
+def run(roots: str, *cells: str) -> list[str]:
+    statements = statements_of([("code", text) for text in cells])
+    return [s.text for s in needed(statements, roots.split())]
+
+
+def test_only_what_an_answer_reads_is_run() -> None:
+    found = run(
+        "f",
+        "import numpy as np\nimport matplotlib.pyplot as plt",
+        "def helper(x):\n    return np.sum(x)",
+        "def f(x):\n    return helper(x)",
+        "plt.plot(f(data))\nloss = train(f)",
+    )
+    assert found == [
+        "import numpy as np",
+        "def helper(x):\n    return np.sum(x)",
+        "def f(x):\n    return helper(x)",
+    ]
+
+
+def test_names_are_followed_through_class_bodies_defaults_and_decorators() -> None:
+    found = run(
+        "A",
+        "b = 1\nc = 2\nd = 3\nz = 4",
+        "@g(b)\nclass A(B):\n    x = c\n    def m(self, y=d): ...",
+    )
+    assert found[:-1] == ["b = 1", "c = 2", "d = 3"]
+
+
+def test_a_local_name_does_not_pull_in_a_global_of_that_name() -> None:
+    assert run("f", "x = train()", "def f(x):\n    y = x\n    return y") == [
+        "def f(x):\n    y = x\n    return y"
+    ]
+
+
+def test_statements_that_act_on_a_needed_name_run() -> None:
+    cell = "table = {}\ntable['a'] = 1\ntable.update(b=2)\ntable.c = 3\nother['a'] = 1"
+    found = run("f", cell, "def f(): return table")
+    assert found == [
+        "table = {}",
+        "table['a'] = 1",
+        "table.update(b=2)",
+        "table.c = 3",
+        "def f(): return table",
+    ]
+
+
+def test_a_setting_of_a_module_runs_and_a_plot_does_not() -> None:
+    found = run(
+        "f",
+        "import torch",
+        "torch.manual_seed(0)",
+        "torch.save(f(train()), 'a')",
+        "def f(): return torch",
+    )
+    assert found == ["import torch", "torch.manual_seed(0)", "def f(): return torch"]
+
+
+def test_a_star_import_runs_only_for_names_that_nothing_else_binds() -> None:
+    assert "from math import *" in run("f", "from math import *", "def f(): return cos(1)")
+    assert run("f", "from math import *", "cos = 1", "def f(): return cos") == [
+        "cos = 1",
+        "def f(): return cos",
+    ]
+
+
+def test_two_statements_on_a_line_are_two() -> None:
+    assert run("b", "a = 1; b = 2 # two") == ["b = 2"]
+
+
+def test_a_cell_that_is_no_python_fails_alone_and_binds_what_it_seems_to() -> None:
+    cells = [("code", "def f(:\n    pass\ng = 1"), ("code", "h = 2")]
+    broken, good = statements_of(cells)
+    assert set(broken.statement.binds) == {"f", "g"}
+    assert good.statement.binds == ("h",)
+
+
+@pytest.mark.parametrize(
+    ("cell", "kept"),
+    [
+        ("%matplotlib inline\nx = 1", "pass\nx = 1"),
+        ("!ls -l\nx = 1", "pass\nx = 1"),
+        ("files = !ls\nx = 1", "pass\nx = 1"),
+        ("x = 1\nx?", "x = 1\npass"),
+        ("%time x = f(3)", "x = f(3)"),
+        ("if a:\n    %cd ..\n    x = 1", "if a:\n    pass\n    x = 1"),
+        ("%%time\nx = 1", "\nx = 1"),
+        ("%%ranks 4\nx = 1", ""),
+        ("%%bash\nrm -rf ~", ""),
+        ("x = 7 \\\n%2", "x = 7 \\\n%2"),
+    ],
+)
+def test_magics_are_taken_out_and_line_numbers_stay(cell: str, kept: str) -> None:
+    assert plain_python(cell) == kept
+    assert is_python(kept)
+
+
+def test_a_top_level_await_is_python() -> None:
+    assert run("x", "x = await f()") == ["x = await f()"]
+
+
+def test_the_last_definition_counts() -> None:
+    statements = statements_of([("code", "def f(): return 1"), ("code", "def f(): return 2")])
+    assert definitions(statements)["f"] == "def f(): return 2"
+
+
+def test_docstrings_and_layout_make_no_difference_and_code_does() -> None:
+    assert same_code('def f(x):\n    "a"\n    return x', "def f( x ):\n\n    return x  # same")
+    assert not same_code("def f(x):\n    return x", "def f(x):\n    return -x")
+    assert not same_code("def f(:", "def f(x):\n    return x")
+
+
+def test_free_names_are_the_globals_that_code_reads() -> None:
+    assert free_names("def f(x):\n    y = g(x)\n    return [h(i) for i in y] + len(x)") == {
+        "g",
+        "h",
+    }
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(" * 5_000 + ")" * 5_000,
+        "x = " + "-" * 50_000 + "1",
+        "x = " + "+".join(["1"] * 50_000),
+        "x = " + "a" + ".b" * 50_000,
+        "if x:\n" + "\n".join(" " * i + "if x:" for i in range(1, 200)),
+        "x = 1\0",
+        "x = '\ud800'",
+        "x = " + "9" * 10_000,
+        "lambda: " * 3_000 + "1",
+    ],
+    ids=[
+        "parentheses",
+        "signs",
+        "sum",
+        "attributes",
+        "ifs",
+        "nul",
+        "surrogate",
+        "digits",
+        "lambdas",
+    ],
+)
+def test_code_that_is_hard_to_parse_makes_statements_all_the_same(text: str) -> None:
+    cells = [("code", text.encode("utf-8", "replace").decode()), ("code", "y = 2")]
+    assert statements_of(cells)[-1].statement.text == "y = 2"
+    same_code(text, text + " ")
