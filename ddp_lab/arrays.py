@@ -13,6 +13,7 @@ from ddp_lab.reduction import BFLOAT16
 from ddp_lab.transport.base import NDArray
 
 NUMPY, TORCH = "numpy", "torch"
+NUMBERS = "biufc"  # bool, integers, floating point, complex: what crosses between ranks
 
 
 def to_numpy(x: Any, operation: str) -> tuple[NDArray, str]:
@@ -21,7 +22,7 @@ def to_numpy(x: Any, operation: str) -> tuple[NDArray, str]:
     Raises:
         InvalidArgument: `x` is not an array of numbers.
     """
-    if type(x) is np.ndarray and x.flags.c_contiguous and not x.dtype.hasobject:
+    if type(x) is np.ndarray and x.dtype.kind in NUMBERS and x.flags.c_contiguous:
         return x, NUMPY
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(x, torch.Tensor):
@@ -32,7 +33,7 @@ def to_numpy(x: Any, operation: str) -> tuple[NDArray, str]:
         raise InvalidArgument(
             f"{operation}: not a rectangular array: {error}. Pass one array of numbers."
         ) from error
-    if array.dtype.hasobject or (array.dtype.kind in "USV" and array.dtype != BFLOAT16):
+    if array.dtype.kind not in NUMBERS and array.dtype != BFLOAT16:
         raise InvalidArgument(
             f"{operation}: not an array of numbers: got {type(x).__name__} with dtype "
             f"{array.dtype}, expected a NumPy array or a torch tensor. Convert it first."

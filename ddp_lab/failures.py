@@ -1,9 +1,15 @@
 """From what the ranks reported to one error that names the guilty rank."""
 
+import sys
 import traceback
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from ddp_lab.errors import RankFailed, RankLost, RankTimeout
+from ddp_lab.header import PACKAGE
+from ddp_lab.transport.board import Entry, report
+
+Frame: TypeAlias = tuple[str, int, str]  # file, line, function
 
 
 @dataclass(frozen=True)
@@ -16,7 +22,7 @@ class Failure:
     at: float
     secondary: bool = False
     timeout: bool = False
-    frames: list[tuple[str, int, str]] = field(default_factory=list)
+    frames: list[Frame] = field(default_factory=list)
     notes: str = ""
 
     @property
@@ -47,17 +53,39 @@ def rank_failed(failures: list[Failure], world_size: int) -> RankFailed | RankTi
     guilty = min(failures, key=lambda f: (f.secondary, f.timeout, f.at))
     if guilty.timeout:
         return RankTimeout(f"launch: {guilty.message}", guilty.rank)
-    text = format_frames(guilty)
     others = sorted((f for f in failures if f is not guilty), key=lambda f: f.at)
-    also = "".join(f"\n  then rank {f.rank}: {f.line}" for f in others)
-    message = f"launch: rank {guilty.rank} of {world_size} failed: {guilty.line}\n{text}{also}"
-    return RankFailed(message.rstrip(), guilty.rank, text, {f.rank: f.line for f in failures})
+    also = "".join(f"  then rank {f.rank}: {f.line}\n" for f in others)
+    frames = format_frames(guilty)
+    message = f"launch: rank {guilty.rank} of {world_size} failed: {guilty.line}\n{frames}{also}"
+    traceback_text = f"{frames}{guilty.line}\n"
+    lines = {f.rank: f.line for f in failures}
+    return RankFailed(message.rstrip(), guilty.rank, traceback_text, lines)
+
+
+def timed_out(
+    entries: list[Entry], stacks: dict[int, list[Frame]], timeout_s: float
+) -> RankTimeout:
+    """Return the error of a run that did not end in time: who waits for whom, who does what."""
+    busy = [
+        f" Rank {rank} is busy at {place_of(stacks[rank])}."
+        for rank, entry in enumerate(entries)
+        if entry.waits_for < 0 and rank in stacks
+    ]
+    return RankTimeout(
+        f"launch: not finished after {timeout_s} s: {report(entries)}{''.join(busy)} "
+        "Raise timeout_s if the ranks are only slow."
+    )
+
+
+def place_of(frames: list[Frame]) -> str:
+    """Return `file:line in function` of the innermost frame outside this package."""
+    outside = [frame for frame in frames if not frame[0].startswith(PACKAGE)]
+    filename, line, name = (outside or frames)[-1]
+    return f"{cell_name(filename)}:{line} in {name}"
 
 
 def format_frames(failure: Failure) -> str:
     """Return the traceback, notebook cells by their number, this package's own frames left out."""
-    from ddp_lab.header import PACKAGE
-
     outside = [f for f in failure.frames if not f[0].startswith(PACKAGE)]
     lines = []
     for filename, line, name in outside or failure.frames:
@@ -66,16 +94,13 @@ def format_frames(failure: Failure) -> str:
         lines.append(f'  File "{summary.filename}", line {line}, in {name}\n')
         if source:
             lines.append(f"    {source}\n")
-    lines.append(f"{failure.line}\n")
     if failure.notes:
-        lines.append(f"{failure.notes}\n")
+        lines.append(f"  {failure.notes}\n")
     return "".join(lines)
 
 
 def cell_name(filename: str) -> str:
     """Return `In[3]` for the file name that IPython gives to a cell, else the name itself."""
-    import sys
-
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     if shell is None or not hasattr(shell.compile, "format_code_name"):

@@ -34,14 +34,23 @@ class Group(Messenger):
         self._inner: Self | None = None
         self._worker: Worker | None = None
 
-    def _inside(self, header: bytes) -> Self:
-        """Return the communicator that an algorithm gets: all it sends carries `header`."""
+    def _inside(self) -> Self:
+        """Return the communicator that an algorithm gets: all it sends carries its header.
+
+        Collectives that an algorithm calls in its turn are part of the one it belongs to.
+        """
+        if self._stamp:
+            return self
         inner = self._inner
         if inner is None:
             inner = self._inner = self._fork(self._members, self.rank, self._context)
             inner._channel = 2 * self._context + 1
-        inner._stamp = header
         return inner
+
+    def _shares(self) -> bool:
+        if self._memory is None:
+            return False
+        return self._inside().meeting() is not None
 
     def _call(
         self,
@@ -55,7 +64,7 @@ class Group(Messenger):
         """Return the call, numbered and stamped; `array` is None where the shape is unknown."""
         if algorithm == "auto":
             n_bytes = 0 if array is None else array.nbytes
-            algorithm = choose(operation, n_bytes, self.size, shared=False)
+            algorithm = choose(operation, n_bytes, self._shares())
         chosen = lookup(operation, algorithm)
         header = self._stamp
         if not header:
@@ -71,6 +80,8 @@ class Group(Messenger):
     def _run(
         self, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any], async_op: bool
     ) -> Any:
+        if not call.algorithm.built_in and call.operation != "all_reduce":
+            args = tuple(x.copy() if isinstance(x, np.ndarray) else x for x in args)
         call.args, call.kwargs = args, kwargs
         if kwargs.get("op") == "avg":
             kwargs["op"] = "sum"
@@ -83,11 +94,14 @@ class Group(Messenger):
         return self._execute(call)
 
     def _execute(self, call: Call) -> Any:
-        inner = self._inside(call.header)
-        if self._stamp:  # part of another collective: not a call of its own on board or record
+        inner = self._inside()
+        inner._stamp = call.header
+        if inner is self:  # part of another collective: not a call of its own on board or record
             return call.run(inner)
         if self._board is not None:
-            self._board.enter(self._members[self.rank], call.header)
+            # Ranks that meet compare their headers there.
+            members = () if call.algorithm.borrows and self._shares() else self._members
+            self._board.enter(self._members[self.rank], call.header, members)
         recorder = self._recorder
         if recorder is None:
             return call.run(inner)

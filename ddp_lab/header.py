@@ -94,6 +94,14 @@ def check(mine: bytes, theirs: bytes, rank: int, peer: int) -> None:
     )
 
 
+def completed(mine: bytes, theirs: bytes) -> bytes:
+    """Return `mine` with what it could not know taken from `theirs`, to be passed on."""
+    if b"|?|" not in mine:
+        return mine
+    description, _, _ = theirs.partition(b"\0")
+    return b"\0".join([description, mine.split(b"\0")[1], theirs.rpartition(b"\0")[2]])
+
+
 def _fact(header: bytes, field: str) -> str:
     fields = fields_of(header)
     if len(fields) != len(FIELDS):
@@ -101,7 +109,7 @@ def _fact(header: bytes, field: str) -> str:
     if field == "order":
         return f"{fields[1]} as collective {fields[0].rpartition('.')[2]}"
     fact = fields[FIELDS.index(field)]
-    return f"{fields[1]}" if field == "operation" else f"{field} {fact}"
+    return fact if field in ("operation", "argument") else f"{field} {fact}"
 
 
 @functools.lru_cache(maxsize=4096)

@@ -43,6 +43,10 @@ def launch(
             f"launch: unknown transport: got {transport!r}, expected one of "
             f"{', '.join(TRANSPORTS)}. Choose one of these names."
         )
-    from ddp_lab.launch_threads import launch_threads
+    if transport == "threads":
+        from ddp_lab.launch_threads import launch_threads
 
-    return launch_threads(fn, world_size, args, timeout_s, record)
+        return launch_threads(fn, world_size, args, timeout_s, record)
+    from ddp_lab.launch_processes import launch_processes
+
+    return launch_processes(fn, world_size, args, transport, timeout_s, record)

@@ -9,7 +9,7 @@ from ddp_lab.communicator import Communicator
 from ddp_lab.errors import RankTimeout
 from ddp_lab.failures import Failure, failure_of, rank_failed
 from ddp_lab.results import Results
-from ddp_lab.transport.board import FAILED, RETURNED, MemoryBoard, report
+from ddp_lab.transport.board import FAILED, RETURNED, MemoryBoard, entries, report
 from ddp_lab.transport.record import Recorder
 from ddp_lab.transport.threads import ThreadWorld
 
@@ -52,7 +52,7 @@ def launch_threads(
         raise rank_failed(list(failures), world_size)
     if any(thread.is_alive() for thread in threads):
         raise RankTimeout(
-            f"launch: not finished after {timeout_s} s: {report(world.board, range(world_size))} "
+            f"launch: not finished after {timeout_s} s: {report(entries(world.board))} "
             "Raise timeout_s if the ranks are only slow."
         )
     return Results(results, [recorder.log for recorder in recorders] if record else None)

@@ -8,8 +8,9 @@ from ddp_lab import header as headers
 from ddp_lab.arrays import device_of, dtype_of, outside, to_numpy
 from ddp_lab.errors import InvalidArgument, Mismatch
 from ddp_lab.reduction import combiner
-from ddp_lab.transport.base import Computes, NDArray, Shape, Transport, Work
+from ddp_lab.transport.base import Computes, NDArray, Shape, SharesMemory, Transport, Work
 from ddp_lab.transport.board import Board, Watched
+from ddp_lab.transport.meeting import Meeting
 from ddp_lab.transport.record import Recorder
 
 
@@ -22,9 +23,11 @@ class Messenger:
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
-        self._board: Board | None = transport.board if isinstance(transport, Watched) else None
         self._recorder = transport if isinstance(transport, Recorder) else None
-        self._computes = transport if isinstance(transport, Computes) else None
+        carrier = transport.transport if isinstance(transport, Recorder) else transport
+        self._board: Board | None = carrier.board if isinstance(carrier, Watched) else None
+        self._computes = carrier if isinstance(carrier, Computes) else None
+        self._memory = carrier if isinstance(carrier, SharesMemory) else None
         self._join(tuple(range(transport.size)), transport.rank, 0)
 
     def _join(self, members: tuple[int, ...], rank: int, context: int) -> None:
@@ -35,6 +38,8 @@ class Messenger:
         self._channel = 2 * context
         self._stamp = b""  # the header of the collective that this one belongs to, if any
         self._heard = b""  # the header that `take` saw last
+        self._meeting: Meeting | None = None
+        self._met = False
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(rank={self.rank}, size={self.size})"
@@ -99,11 +104,42 @@ class Messenger:
         try:
             array = work.wait()
         except Mismatch:
-            self._check_header(work.header, src)
+            self.hear(work.header, src)
             raise
-        self._check_header(work.header, src)
+        self.hear(work.header, src)
         assert array is not None
         return array
+
+    @property
+    def header(self) -> bytes:
+        """The header of the collective that this communicator is bound to."""
+        return self._stamp
+
+    def meeting(self) -> "Meeting | None":
+        """Return where the ranks of this group meet in shared memory, None if they have none."""
+        if not self._met:
+            if self._memory is not None:
+                self._meeting = self._memory.meeting(self._context, self._members)
+            self._met = True
+        return self._meeting
+
+    def count_shared(self, n_bytes: int, steps: int, only: int | None = None) -> None:
+        """Record that others took `n_bytes` from here, `steps` times, without messages.
+
+        All other ranks did, or `only` one of them.
+        """
+        if self._recorder is None:
+            return
+        takers = range(self.size) if only is None else [only]
+        for _ in range(steps):
+            for taker in takers:
+                if taker != self.rank:
+                    self._recorder.share(self._members[taker], n_bytes, self._channel)
+
+    def charge(self, n_bytes: int) -> None:
+        """Account for arithmetic that was not done by `combine`."""
+        if self._computes is not None:
+            self._computes.compute(n_bytes)
 
     def combine(self, into: NDArray, other: NDArray, op: str) -> None:
         """Combine `other` into `into`, element by element, in place."""
@@ -111,10 +147,12 @@ class Messenger:
         if self._computes is not None:
             self._computes.compute(into.nbytes)
 
-    def _check_header(self, header: bytes, src: int) -> None:
+    def hear(self, header: bytes, src: int) -> None:
+        """Check a header that came from `src`, and remember it."""
         self._heard = header
         if self._stamp and header and header != self._stamp:
             headers.check(self._stamp, header, self.rank, src)
+            self._stamp = headers.completed(self._stamp, header)
 
     def _check_rank(self, operation: str, rank: Any) -> None:
         if not isinstance(rank, int | np.integer) or not 0 <= rank < self.size:
@@ -142,7 +180,7 @@ class Receiving:
         array = self._work.wait(timeout_s)
         assert array is not None
         header = self._work.header
-        self._comm._check_header(header, self._src)
+        self._comm.hear(header, self._src)
         if self._buffer is not None:
             return self._buffer
         return outside(array, "numpy" if self._comm._stamp else headers.kind_of(header))

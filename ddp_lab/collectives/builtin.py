@@ -1,5 +1,5 @@
 """Importing this module registers all algorithms of the package."""
 
-from ddp_lab.collectives import reference, ring
+from ddp_lab.collectives import direct, halving_doubling, reference, ring, tree, two_shot
 
-__all__ = ["reference", "ring"]
+__all__ = ["direct", "halving_doubling", "reference", "ring", "tree", "two_shot"]

@@ -66,7 +66,8 @@ def all_reduce(comm: "Communicator", x: NDArray, *, op: str) -> NDArray:
 def reduce_scatter(comm: "Communicator", x: NDArray, *, op: str) -> NDArray:
     """Return row `rank` of the reduction, after W-1 steps of (W-1)/W of the bytes in all."""
     reduce_chunks(comm, [x[i] for i in range(comm.size)], op)
-    return x[comm.rank].copy()
+    row: NDArray = x[comm.rank].copy()
+    return row
 
 
 @built_in("all_gather", "ring")

@@ -58,6 +58,14 @@ class Computes(Protocol):
         """Account for a reduction over `n_bytes` bytes."""
 
 
+@runtime_checkable
+class SharesMemory(Protocol):
+    """A transport whose ranks see each other's buffers."""
+
+    def meeting(self, context: int, members: tuple[int, ...]) -> Any:
+        """Return where the ranks of a communicator meet, None if they cannot."""
+
+
 class Sent:
     """The work of a buffered send: complete from the start."""
 

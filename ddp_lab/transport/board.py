@@ -5,8 +5,8 @@ reads it until somebody has waited for a while. Then it turns a hang into a fact
 ended, or is in another collective, or waits itself for a third rank at such a line.
 """
 
+import threading
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -33,8 +33,12 @@ class Board(Protocol):
     size: int
     deadline: float
 
-    def enter(self, rank: int, doing: bytes) -> None:
-        """Say that `rank` enters the collective with this header."""
+    def enter(self, rank: int, doing: bytes, members: tuple[int, ...]) -> None:
+        """Say that `rank` enters the collective of `members` with this header.
+
+        Raises:
+            Mismatch: another member is seen to be in a different one at this place in the order.
+        """
 
     def wait(self, rank: int, peer: int, site: bytes) -> None:
         """Say that `rank` waits for `peer`; peer -1 says that it no longer does."""
@@ -63,10 +67,19 @@ class MemoryBoard:
         self._doing = [b""] * size
         self._waits: list[tuple[int, bytes]] = [(-1, b"")] * size
         self._why = [""] * size
+        self._lock = threading.Lock()
+        self._entered: dict[tuple[bytes, tuple[int, ...]], tuple[int, bytes, int]] = {}
 
-    def enter(self, rank: int, doing: bytes) -> None:
-        """Say what `rank` does."""
+    def enter(self, rank: int, doing: bytes, members: tuple[int, ...]) -> None:
+        """Say what `rank` does; the first member to do so speaks for all that follow."""
         self._doing[rank] = doing
+        key = (_order(doing), members)
+        with self._lock:
+            first, theirs, entered = self._entered.get(key, (rank, doing, 0))
+            self._entered[key] = (first, theirs, entered + 1)
+            if entered + 1 == len(members):
+                del self._entered[key]
+        headers.check(doing, theirs, rank, first)
 
     def wait(self, rank: int, peer: int, site: bytes) -> None:
         """Say whom `rank` waits for."""
@@ -101,14 +114,19 @@ def inspect(board: Board, rank: int, peer: int) -> None:
             f"Look at what rank {peer} did instead of sending.",
             peer,
         )
-    if _order(mine.doing) == _order(theirs.doing) != b"":
-        headers.check(mine.doing, theirs.doing, rank, peer)
+    compare(mine.doing, theirs.doing, rank, peer)
     if time.monotonic() > board.deadline:
         raise RankTimeout(
             f"{waiting(mine)}: out of time: rank {rank} waited for rank {peer}. "
-            f"{report(board, range(board.size))}",
+            f"{report(entries(board))}",
             peer,
         )
+
+
+def compare(mine: bytes, theirs: bytes, rank: int, peer: int) -> None:
+    """Raise `Mismatch` if two ranks are in different collectives at one place in the order."""
+    if mine and _order(mine) == _order(theirs):
+        headers.check(mine, theirs, rank, peer)
 
 
 def _order(header: bytes) -> bytes:
@@ -117,23 +135,29 @@ def _order(header: bytes) -> bytes:
 
 def waiting(entry: Entry) -> str:
     """Return what a rank waits in, with its line."""
-    operation = headers.operation_of(entry.doing) if entry.doing else "recv"
-    return f"{operation} at {entry.waits_at.decode()}" if entry.waits_at else operation
+    waits_at = entry.waits_at.decode()
+    same = bool(entry.doing) and headers.site_of(entry.doing) == waits_at
+    operation = headers.operation_of(entry.doing) if same else "recv"
+    return f"{operation} at {waits_at}" if waits_at else operation
 
 
-def report(board: Board, ranks: Sequence[int]) -> str:
+def entries(board: Board) -> list[Entry]:
+    """Return what the board says of all ranks."""
+    return [board.read(rank) for rank in range(board.size)]
+
+
+def report(entries: list[Entry]) -> str:
     """Return who waits for whom, and where, in one sentence."""
-    return "; ".join(_line(rank, board.read(rank)) for rank in ranks) + "."
+    return "; ".join(f"rank {rank} {_state(entry)}" for rank, entry in enumerate(entries)) + "."
 
 
-def _line(rank: int, entry: Entry) -> str:
-    last = ""
-    if entry.doing:
-        last = (
-            f", in or after {headers.operation_of(entry.doing)} at {headers.site_of(entry.doing)}"
-        )
+def _state(entry: Entry) -> str:
     if entry.state != RUNNING:
-        return f"rank {rank} {'has returned' if entry.state == RETURNED else 'has failed'}"
-    if entry.waits_for >= 0:
-        return f"rank {rank} waits for rank {entry.waits_for} at {entry.waits_at.decode()}{last}"
-    return f"rank {rank} waits for nobody{last}"
+        return "has returned" if entry.state == RETURNED else "has failed"
+    operation = headers.operation_of(entry.doing) if entry.doing else ""
+    site = headers.site_of(entry.doing) if entry.doing else ""
+    waits_at = entry.waits_at.decode()
+    if entry.waits_for < 0:
+        return "waits for nobody" + (f", last seen in {operation} at {site}" if operation else "")
+    what = operation if site == waits_at else "recv"
+    return f"waits for rank {entry.waits_for} in {what} at {waits_at}"

@@ -69,12 +69,14 @@ class Log:
     rank: int
     sends: list[tuple[int, int, int, float, str, int]] = field(default_factory=list)
     receives: dict[tuple[int, int], list[float]] = field(default_factory=dict)
+    shared: list[Message] = field(default_factory=list)
     waits: list[Wait] = field(default_factory=list)
     spans: list[Span] = field(default_factory=list)
 
     def traffic(self) -> Traffic:
         """Return the totals of what this rank sent."""
-        return Traffic(sum(n_bytes for _, _, n_bytes, *_ in self.sends), len(self.sends))
+        n_bytes = sum(send[2] for send in self.sends) + sum(m.n_bytes for m in self.shared)
+        return Traffic(n_bytes, len(self.sends) + len(self.shared))
 
 
 class Recorder:
@@ -106,14 +108,18 @@ class Recorder:
         self.log.spans.append(Span(self.rank, self.op, n_bytes, began_at, self.now()))
         self.op = outer
 
-    def count(self, dst: int, n_bytes: int, channel: int) -> None:
-        """Record bytes that `dst` takes from here without a message (shared memory)."""
-        self.log.sends.append((dst, channel, n_bytes, self.now(), self.op, self._step))
+    def share(self, dst: int, n_bytes: int, channel: int) -> None:
+        """Record bytes that `dst` takes from here without a message, through shared memory."""
+        now = self.now()
+        self.log.shared.append(
+            Message(self.rank, dst, n_bytes, channel, now, now, self.op, self._step)
+        )
         self._step += 1
 
     def isend(self, array: NDArray, dst: int, *, channel: int = 0, header: bytes = b"") -> Work:
         """Record and send."""
-        self.count(dst, array.nbytes, channel)
+        self.log.sends.append((dst, channel, array.nbytes, self.now(), self.op, self._step))
+        self._step += 1
         return self.transport.isend(array, dst, channel=channel, header=header)
 
     def irecv(self, src: int, *, channel: int = 0, buffer: NDArray | None = None) -> Work:
@@ -178,7 +184,7 @@ def merge(logs: list[Log]) -> list[Message]:
         for log in logs
         for (src, channel), times in log.receives.items()
     }
-    messages = []
+    messages = [message for log in logs for message in log.shared]
     for log in logs:
         for dst, channel, n_bytes, sent_at, op, step in log.sends:
             received_at = next(arrivals.get((log.rank, dst, channel), iter(())), float("nan"))

@@ -1,0 +1,114 @@
+"""The other collectives done directly: all ranks meet, and each reads what it needs.
+
+Without shared memory, each rank sends each other one exactly the piece that is for it.
+"""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ddp_lab.collectives import reference
+from ddp_lab.collectives.registry import built_in
+from ddp_lab.collectives.two_shot import exchange, shared
+from ddp_lab.transport.base import NDArray
+
+if TYPE_CHECKING:
+    from ddp_lab.communicator import Communicator
+
+
+@built_in("all_gather", "direct")
+def all_gather(comm: "Communicator", x: NDArray) -> NDArray:
+    """Return every rank's `x`: each rank reads, or is sent, all others' at once."""
+    arrays, meeting = shared(comm, x)
+    out = np.empty((comm.size, *x.shape), x.dtype)
+    for rank, array in enumerate(arrays):
+        out[rank] = array
+    if meeting is not None:
+        meeting.leave()
+    return out
+
+
+@built_in("reduce_scatter", "direct")
+def reduce_scatter(comm: "Communicator", x: NDArray, *, op: str) -> NDArray:
+    """Return row `rank` of the reduction: each rank reads, or is sent, that row of all others."""
+    meeting = None
+    if comm.meeting() is None:
+        rows = list(reference.all_to_all(comm, x))
+    else:
+        arrays, meeting = shared(comm, x)
+        rows = [array[comm.rank] for array in arrays]
+    total = np.array(rows[0], copy=True)
+    for row in rows[1:]:
+        comm.combine(total, row, op)
+    if meeting is not None:
+        meeting.leave()
+    return total
+
+
+@built_in("all_to_all", "direct")
+def all_to_all(comm: "Communicator", x: NDArray) -> NDArray:
+    """Return row `rank` of every rank's `x`."""
+    if comm.meeting() is None:
+        return reference.all_to_all(comm, x)
+    arrays, meeting = shared(comm, x)
+    out = np.empty_like(x)
+    for rank, array in enumerate(arrays):
+        out[rank] = array[comm.rank]
+    if meeting is not None:
+        meeting.leave()
+    return out
+
+
+@built_in("barrier", "direct")
+def barrier(comm: "Communicator") -> None:
+    """Return once all ranks are here: each tells all others."""
+    exchange(comm, np.empty(0, np.uint8))
+
+
+@built_in("broadcast", "direct")
+def broadcast(comm: "Communicator", x: NDArray | None, *, root: int) -> NDArray:
+    """Return the root's `x`: each rank reads it, or is sent it."""
+    meeting = comm.meeting()
+    if meeting is None:
+        return reference.broadcast(comm, x, root=root)
+    meeting.offer(comm.header, x if comm.rank == root else None)
+    if comm.rank != root:
+        comm.hear(meeting.header_of(root), root)
+        x = meeting.look(root).copy()
+    meeting.leave()
+    if comm.rank == root and x is not None:
+        comm.count_shared(x.nbytes, 1)
+    assert x is not None
+    return x
+
+
+@built_in("gather", "direct")
+def gather(comm: "Communicator", x: NDArray, *, root: int) -> NDArray | None:
+    """Return every rank's `x` at the root, which reads them all, or is sent them."""
+    meeting = comm.meeting()
+    if meeting is None:
+        return reference.gather(comm, x, root=root)
+    meeting.offer(comm.header, x)
+    out = None
+    if comm.rank == root:
+        out = np.stack([meeting.look(rank) for rank in range(comm.size)])
+    meeting.leave()
+    comm.count_shared(x.nbytes, 1, only=root)
+    return out
+
+
+@built_in("reduce", "direct")
+def reduce(comm: "Communicator", x: NDArray, *, root: int, op: str) -> NDArray | None:
+    """Return the reduction at the root, which reads all arrays in rank order."""
+    meeting = comm.meeting()
+    if meeting is None:
+        return reference.reduce(comm, x, root=root, op=op)
+    meeting.offer(comm.header, x)
+    total = None
+    if comm.rank == root:
+        total = meeting.look(0).copy()
+        for rank in range(1, comm.size):
+            comm.combine(total, meeting.look(rank), op)
+    meeting.leave()
+    comm.count_shared(x.nbytes, 1, only=root)
+    return total

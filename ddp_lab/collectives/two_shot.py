@@ -1,0 +1,127 @@
+"""Direct algorithms: every rank reads from, or sends to, every other at once.
+
+    one_shot   all ranks get all arrays and reduce them alone: one exchange, (W-1) N bytes a rank
+    two_shot   rank r reduces slice r of all, then all get it: two exchanges, 2 (W-1)/W N bytes
+
+Where ranks share memory they meet instead of sending: one_shot reads the others' mailboxes, and
+two_shot reads and writes the arrays where they lie, so that nothing is copied at all. Elsewhere
+the same exchanges are made of messages. One_shot is for small arrays, where latency is all.
+"""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ddp_lab.collectives.registry import built_in
+from ddp_lab.collectives.ring import split_evenly
+from ddp_lab.reduction import combiner
+from ddp_lab.transport.base import NDArray
+from ddp_lab.transport.meeting import Meeting, too_large
+
+if TYPE_CHECKING:
+    from ddp_lab.communicator import Communicator
+
+BLOCK_BYTES = 128 * 1024  # two inputs and two results of this size stay in a second-level cache
+ALIGNED = 16  # elements: no two ranks write to the same cache line, whatever the dtype
+
+
+def exchange(comm: "Communicator", x: NDArray) -> list[NDArray]:
+    """Return every rank's `x`, by messages or mailboxes; valid until the next collective."""
+    meeting = comm.meeting()
+    if meeting is not None and not too_large(x):
+        comm.count_shared(x.nbytes, 1)
+        return meeting.swap(comm.header, x)
+    others = [(comm.rank + k) % comm.size for k in range(1, comm.size)]
+    works = [comm.isend(x, dst) for dst in others]
+    arrays = {src: comm.take(src) for src in reversed(others)}
+    for work in works:
+        work.wait()
+    return [x if rank == comm.rank else arrays[rank] for rank in range(comm.size)]
+
+
+@built_in("all_reduce", "one_shot", borrows=True)
+def one_shot(comm: "Communicator", x: NDArray, *, op: str, out: NDArray | None = None) -> NDArray:
+    """Return the reduction: every rank gets all arrays and combines them in rank order."""
+    arrays = exchange(comm, x)
+    if comm.size == 1:
+        return copied(x, out)
+    combine = combiner(op, x.dtype)
+    # `out` may be `x`, and `x` one of the arrays: rank order then needs an accumulator apart.
+    total = np.empty_like(x) if out is None or out is x else out
+    combine(arrays[0], arrays[1], total)
+    for array in arrays[2:]:
+        combine(total, array, total)
+    comm.charge((comm.size - 1) * x.nbytes)
+    return total if out is None or total is out else copied(total, out)
+
+
+def copied(x: NDArray, out: NDArray | None) -> NDArray:
+    """Return `out`, or a new array, with the values of `x`."""
+    if out is None:
+        return x.copy()
+    if out is not x:
+        np.copyto(out, x)
+    return out
+
+
+@built_in("all_reduce", "two_shot", borrows=True)
+def two_shot(comm: "Communicator", x: NDArray, *, op: str, out: NDArray | None = None) -> NDArray:
+    """Return the reduction, the same bits on each rank: rank r computes slice r for all."""
+    meeting = comm.meeting()
+    if comm.size == 1 or meeting is None:
+        return _two_shot_messages(comm, copied(x, out), op)
+    result = meeting.result(x, out)
+    arrays, results = meeting.share(comm.header, x, result)
+    _reduce_slice(comm, arrays, results, op)
+    meeting.leave()
+    comm.count_shared(x.nbytes // comm.size, 2)
+    return result if out is None or out is result else copied(result, out)
+
+
+def _reduce_slice(
+    comm: "Communicator", arrays: list[NDArray], results: list[NDArray], op: str
+) -> None:
+    """Reduce this rank's slice block by block, into the results of all ranks."""
+    me, size = comm.rank, comm.size
+    count = arrays[me].size
+    share = -(-count // (size * ALIGNED)) * ALIGNED
+    first, last = min(me * share, count), min((me + 1) * share, count)
+    block = BLOCK_BYTES // arrays[me].itemsize
+    combine = combiner(op, arrays[me].dtype)
+    others = [arrays[(me + k) % size] for k in range(1, size)]
+    elsewhere = [results[(me + k) % size] for k in range(1, size)]
+    mine, total = arrays[me], results[me]
+    for start in range(first, last, block):
+        part = slice(start, min(start + block, last))
+        into = total[part]
+        combine(mine[part], others[0][part], into)
+        for other in others[1:]:
+            combine(into, other[part], into)
+        for target in elsewhere:
+            target[part] = into
+
+
+def _two_shot_messages(comm: "Communicator", work: NDArray, op: str) -> NDArray:
+    """Reduce in place: send slice r to rank r, combine, send the sum of the own slice to all."""
+    slices = split_evenly(work.reshape(-1), comm.size)
+    mine = slices[comm.rank]
+    others = [(comm.rank + k) % comm.size for k in range(1, comm.size)]
+    works = [comm.isend(slices[dst], dst) for dst in others]
+    for src in reversed(others):
+        comm.combine(mine, comm.take(src), op)
+    works += [comm.isend(mine, dst) for dst in others]
+    for src in reversed(others):
+        comm.take(src, slices[src])
+    for done in works:
+        done.wait()
+    return work
+
+
+def shared(comm: "Communicator", x: NDArray) -> tuple[list[NDArray], Meeting | None]:
+    """Return every rank's `x` and the meeting to leave once they have been read, if any."""
+    meeting = comm.meeting()
+    if meeting is None or not too_large(x):
+        return exchange(comm, x), None
+    comm.count_shared(x.nbytes, 1)
+    arrays, _ = meeting.share(comm.header, x)
+    return [array.reshape(x.shape) for array in arrays], meeting
