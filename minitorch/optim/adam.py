@@ -1,0 +1,91 @@
+"""Adam, and AdamW, whose weight decay does not pass through the moments."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from minitorch.arrays import Array
+from minitorch.optim.optimizer import Optimizer, Params, filled_like
+
+
+class Adam(Optimizer):
+    """Decaying means m of g and v of g^2, corrected for their start at 0.
+
+        w -= lr * m / (1 - b1^t) / (sqrt(v / (1 - b2^t)) + eps)
+
+    Weight decay adds weight_decay * w to g. With `amsgrad`, v is the largest so far.
+
+    Source: Kingma & Ba, ICLR 2015; Reddi, Kale & Kumar, ICLR 2018.
+    """
+
+    decoupled = False
+
+    def __init__(
+        self,
+        params: Params,
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+        amsgrad: bool = False,
+        *,
+        maximize: bool = False,
+    ) -> None:
+        defaults = {
+            "lr": lr,
+            "betas": betas,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "amsgrad": amsgrad,
+            "maximize": maximize,
+        }
+        super().__init__(params, defaults)
+
+    def update(self, w: Array, g: Array, state: dict[str, Any], group: dict[str, Any]) -> None:
+        """Take one step on `w`."""
+        if not state:
+            state.update(step=0, exp_avg=filled_like(w), exp_avg_sq=filled_like(w))
+            if group["amsgrad"]:
+                state["max_exp_avg_sq"] = filled_like(w)
+        state["step"] += 1
+        lr, (b1, b2) = group["lr"], group["betas"]
+        if group["weight_decay"]:
+            if self.decoupled:
+                w *= 1.0 - lr * group["weight_decay"]
+            else:
+                g = g + group["weight_decay"] * w
+        m, v = state["exp_avg"], state["exp_avg_sq"]
+        m += (1.0 - b1) * (g - m)
+        v *= b2
+        v += (1.0 - b2) * (g * g)
+        if group["amsgrad"]:
+            largest = state["max_exp_avg_sq"]
+            largest[...] = largest + (v - largest) * (v > largest)
+            v = largest
+        t = state["step"]
+        root = v**0.5
+        root *= 1.0 / (1.0 - b2**t) ** 0.5
+        root += group["eps"]
+        w -= (lr / (1.0 - b1**t)) * m / root
+
+
+class AdamW(Adam):
+    """Adam with weight decay taken off the weights: w *= 1 - lr * weight_decay.
+
+    Source: Loshchilov & Hutter, ICLR 2019.
+    """
+
+    decoupled = True
+
+    def __init__(
+        self,
+        params: Params,
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 1e-2,
+        amsgrad: bool = False,
+        *,
+        maximize: bool = False,
+    ) -> None:
+        super().__init__(params, lr, betas, eps, weight_decay, amsgrad, maximize=maximize)

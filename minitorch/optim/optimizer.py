@@ -1,0 +1,166 @@
+"""Optimizer: the loop over parameter groups; a subclass gives the update of one parameter.
+
+An update works in place on plain arrays, the parameter's and its gradient's, so a step costs what
+the arithmetic costs. Source of the interface: `torch.optim.Optimizer`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from minitorch.arrays import Array, asarray, namespace
+from minitorch.autodiff import enable_grad
+from minitorch.clock import clock
+from minitorch.errors import ArgumentError
+from minitorch.tensor import Tensor
+
+Params = Iterable[Tensor] | Iterable[tuple[str, Tensor]] | Iterable[dict[str, Any]]
+
+
+class Optimizer:
+    """Base of the optimizers.
+
+    Attributes:
+        param_groups: dicts with "params" and the hyperparameters of these parameters.
+        state: for each parameter a dict of its arrays and counters, filled at its first step.
+    """
+
+    def __init__(self, params: Params, defaults: dict[str, Any]) -> None:
+        if isinstance(params, Tensor):
+            raise TypeError(
+                f"{type(self).__name__}: got a single tensor, expected an iterable of parameters. "
+                "Write [param]."
+            )
+        self.defaults = defaults
+        self.param_groups: list[dict[str, Any]] = []
+        self.state: defaultdict[Tensor, dict[str, Any]] = defaultdict(dict)
+        given = list(params)
+        if not given:
+            raise ArgumentError(f"{type(self).__name__}: got no parameter, expected one or more.")
+        for group in given if isinstance(given[0], dict) else [{"params": given}]:
+            self.add_param_group(group)  # type: ignore[arg-type]
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add parameters with hyperparameters of their own; what is not given is the default."""
+        group = {**self.defaults, **param_group}
+        params = group["params"]
+        listed = [params] if isinstance(params, Tensor) else list(params)
+        group["params"] = [p[1] if isinstance(p, tuple) else p for p in listed]
+        taken = {id(p) for other in self.param_groups for p in other["params"]}
+        for param in group["params"]:
+            self._check_param(param, taken)
+            taken.add(id(param))
+        self.check(group)
+        self.param_groups.append(group)
+
+    def _check_param(self, param: Any, taken: set[int]) -> None:
+        name = type(self).__name__
+        if not isinstance(param, Tensor):
+            raise TypeError(f"{name}: got a {type(param).__name__}, expected tensors to optimize.")
+        if id(param) in taken:
+            raise ArgumentError(f"{name}: a parameter is given twice. Leave it in one group.")
+        if param.op is not None:
+            raise ArgumentError(
+                f"{name}: cannot optimize a tensor that {param.op.name} computed: expected a leaf. "
+                "Give the parameters themselves."
+            )
+
+    def check(self, group: dict[str, Any]) -> None:
+        """Raise unless the hyperparameters of a group make sense."""
+        for name in ("lr", "weight_decay", "momentum", "eps", "alpha", "lr_decay"):
+            if name in group and not group[name] >= 0.0:
+                self.refuse(name, group[name], "0 or more")
+        for beta in group.get("betas", ()):
+            if not 0.0 <= beta < 1.0:
+                self.refuse("betas", group["betas"], "two numbers in [0, 1)")
+
+    def refuse(self, name: str, value: object, expected: str) -> None:
+        """Raise that a hyperparameter is out of its range."""
+        raise ArgumentError(f"{type(self).__name__}: got {name} {value}, expected {expected}.")
+
+    def update(self, w: Array, g: Array, state: dict[str, Any], group: dict[str, Any]) -> None:
+        """Change the parameter's array `w` in place, given its gradient `g`, which is only read."""
+        raise NotImplementedError(f"{type(self).__name__} has no update(w, g, state, group).")
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Update every parameter that has a gradient; return the loss of `closure`, if given."""
+        loss = None
+        if closure is not None:
+            with enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            for param in group["params"]:
+                grad = param.grad
+                if grad is not None:
+                    w = param._settled()
+                    g = -grad.array if group.get("maximize") else grad.array
+                    self.update(w, g, self.state[param], group)
+                    clock.tick(w)
+        return loss
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forget every gradient, or fill it with zeros."""
+        for group in self.param_groups:
+            for param in group["params"]:
+                if set_to_none or param.grad is None:
+                    param.grad = None
+                else:
+                    param.grad = param.grad.detach() * 0
+
+    # State
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return state and hyperparameters, parameters numbered in order, as PyTorch does."""
+        number: dict[int, int] = {}
+        for group in self.param_groups:
+            for param in group["params"]:
+                number[id(param)] = len(number)
+        groups = [
+            {**group, "params": [number[id(p)] for p in group["params"]]}
+            for group in self.param_groups
+        ]
+        state = {number[id(p)]: dict(values) for p, values in self.state.items()}
+        return {"state": state, "param_groups": groups}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Continue where `state_dict` was taken; arrays are copied.
+
+        Raises:
+            ArgumentError: other groups, or groups of other sizes.
+        """
+        groups = state_dict["param_groups"]
+        sizes = [len(group["params"]) for group in groups]
+        own = [len(group["params"]) for group in self.param_groups]
+        if sizes != own:
+            raise ArgumentError(
+                f"load_state_dict: groups differ: got sizes {sizes}, expected {own}. "
+                "Build the optimizer over the same parameters first."
+            )
+        params: dict[int, Tensor] = {}
+        for mine, saved in zip(self.param_groups, groups, strict=True):
+            params.update(zip(saved["params"], mine["params"], strict=True))
+            mine.update({key: value for key, value in saved.items() if key != "params"})
+        self.state.clear()
+        for key, values in state_dict["state"].items():
+            param = params[int(key)]
+            self.state[param] = {name: _own(value, param) for name, value in values.items()}
+
+    def __repr__(self) -> str:
+        lines = [f"{type(self).__name__} ("]
+        for i, group in enumerate(self.param_groups):
+            lines.append(f"Parameter Group {i}")
+            lines += [f"    {key}: {group[key]}" for key in sorted(group) if key != "params"]
+        return "\n".join([*lines, ")"])
+
+
+def filled_like(w: Array, value: float = 0.0) -> Array:
+    """Return an array like `w` filled with one number; never a scalar, which has no memory."""
+    return namespace(w).full_like(w, value)
+
+
+def _own(value: Any, param: Tensor) -> Any:
+    """Return a copy of a saved array on the parameter's device; numbers as they are."""
+    array = value.array if isinstance(value, Tensor) else value
+    return asarray(array, None, param.device) if hasattr(array, "shape") else value

@@ -1,0 +1,60 @@
+"""Stochastic gradient descent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from minitorch.arrays import Array
+from minitorch.optim.optimizer import Optimizer, Params, filled_like
+
+
+class SGD(Optimizer):
+    """w -= lr g; with momentum, b = mu b + (1 - dampening) g and w -= lr b.
+
+    Nesterov looks ahead: w -= lr (g + mu b). Weight decay adds weight_decay * w to g.
+
+    Source: Sutskever et al., ICML 2013, in PyTorch's form, where lr stands outside b.
+    """
+
+    def __init__(
+        self,
+        params: Params,
+        lr: float = 1e-3,
+        momentum: float = 0.0,
+        dampening: float = 0.0,
+        weight_decay: float = 0.0,
+        nesterov: bool = False,
+        *,
+        maximize: bool = False,
+    ) -> None:
+        defaults = {
+            "lr": lr,
+            "momentum": momentum,
+            "dampening": dampening,
+            "weight_decay": weight_decay,
+            "nesterov": nesterov,
+            "maximize": maximize,
+        }
+        super().__init__(params, defaults)
+
+    def check(self, group: dict[str, Any]) -> None:
+        """Raise unless the hyperparameters make sense."""
+        super().check(group)
+        if group["nesterov"] and (group["momentum"] <= 0.0 or group["dampening"] != 0.0):
+            self.refuse("nesterov", True, "it with a momentum and with dampening 0")
+
+    def update(self, w: Array, g: Array, state: dict[str, Any], group: dict[str, Any]) -> None:
+        """Take one step on `w`."""
+        if group["weight_decay"]:
+            g = g + group["weight_decay"] * w
+        momentum = group["momentum"]
+        if momentum:
+            if state.get("momentum_buffer") is None:
+                state["momentum_buffer"] = b = filled_like(w)
+                b += g
+            else:
+                b = state["momentum_buffer"]
+                b *= momentum
+                b += g if not group["dampening"] else (1.0 - group["dampening"]) * g
+            g = g + momentum * b if group["nesterov"] else b
+        w -= group["lr"] * g
