@@ -13,7 +13,6 @@ import secrets
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
@@ -73,7 +72,7 @@ class RemoteStudent:
         try:
             worker = self._ready()
             ends = min(time.monotonic() + self.limits.call_s, self._last)
-            raised = self._ask(worker, "load", _loading(statement), ends)
+            raised = self._ask(worker, "load", _loading(statement), ends, "the statement")
         except LimitReached as error:
             return Failure(statement, "LimitReached", str(error))
         if raised is None:
@@ -85,16 +84,16 @@ class RemoteStudent:
     def call(self, name: str, /, *args: Any, **kwargs: Any) -> Any:
         """Return what the learner's function returns. See `Student.call`."""
         self._find(name)
-        return self._request("call", (name, args, kwargs))
+        return self._request("call", (name, args, kwargs), name)
 
     def value(self, name: str, /) -> Any:
         """Return the learner's variable. See `Student.value`."""
         self._find(name)
-        return self._request("value", (name,))
+        return self._request("value", (name,), name)
 
     def probe(self, function: Callable[..., Any], /, **inputs: Any) -> Any:
         """Run `function` beside the learner's code. See `Student.probe`."""
-        return self._request("probe", (*shipped(function), inputs))
+        return self._request("probe", (*shipped(function), inputs), "your code")
 
     def ranks(
         self,
@@ -137,8 +136,8 @@ class RemoteStudent:
         if first in self._failures:
             raise missing(first, self._failures)
 
-    def _request(self, verb: str, payload: tuple[Any, ...]) -> Any:
-        return self._ask(self._ready(), verb, payload, self._ends)
+    def _request(self, verb: str, payload: tuple[Any, ...], what: str) -> Any:
+        return self._ask(self._ready(), verb, payload, self._ends, what)
 
     def _ready(self) -> Process:
         """Return the worker; where one had to be ended, a new one with the same statements.
@@ -148,39 +147,46 @@ class RemoteStudent:
         if self._worker is None:
             began = time.monotonic()
             if began > self._last:
-                raise LimitReached("time", _TOO_LATE)
+                raise LimitReached("time", "the time of the whole submission was used up")
             self._worker = self._supply.worker(self.limits, self._preload)
             for statement in self._loaded:
                 ends = min(time.monotonic() + self.limits.call_s, self._last)
-                self._ask(self._worker, "load", _loading(statement), ends)
+                self._ask(self._worker, "load", _loading(statement), ends, "a statement")
             self._ends = min(self._ends + time.monotonic() - began, self._last)
         return self._worker
 
-    def _ask(self, worker: Process, verb: str, payload: tuple[Any, ...], ends: float) -> Any:
+    def _ask(
+        self, worker: Process, verb: str, payload: tuple[Any, ...], ends: float, what: str
+    ) -> Any:
         """Return the worker's answer; end it where none comes in time or it is over a limit."""
-        looked = began = time.monotonic()
+        began = time.monotonic()
         if began >= ends:
-            raise LimitReached("time", _TOO_LATE)
+            raise LimitReached("time", f"{what}: the time allowed was used up before it began")
         request = secrets.randbits(62)  # so that no answer can be written before the question
         worker.channel.queue((request, verb, payload))
         try:
-            while (answer := worker.channel.take()) is NOTHING:
-                now = time.monotonic()
-                if now >= ends:
-                    raise self._end("time", f"ended after {now - began:.1f} s")
-                if worker.channel.closed:
-                    raise gone(worker)
-                if worker.channel.flooded:
-                    raise self._end("output", "ended by the output limit")
-                if now >= looked + watch.TICK_S:
-                    watch.check([worker.pid], self.limits)
-                    looked = now
-                pump([worker.channel], min(ends - now, watch.TICK_S))
-            return unpack(answer, request)
+            return unpack(self._answer(worker, began, ends), request)
         except WireError:
-            raise self._end("died", _BROKE) from None
+            raise self._end("died", f"{what}: {_BROKE}") from None
         except LimitReached as error:
-            raise self._end(error.kind, str(error)) from None
+            raise self._end(error.kind, f"{what}: {error}") from None
+
+    def _answer(self, worker: Process, began: float, ends: float) -> Any:
+        """Return the next value that the worker sends, looking at its limits while waiting."""
+        looked = began
+        while (answer := worker.channel.take()) is NOTHING:
+            now = time.monotonic()
+            if now >= ends:
+                raise LimitReached("time", f"ended after {now - began:.1f} s")
+            if worker.channel.closed:
+                raise gone(worker)
+            if worker.channel.flooded:
+                raise LimitReached("output", "ended by the output limit")
+            if now >= looked + watch.TICK_S:
+                watch.check([worker.pid], self.limits)
+                looked = now
+            pump([worker.channel], min(ends - now, watch.TICK_S))
+        return answer
 
     def _end(self, kind: str, message: str) -> LimitReached:
         """End the worker; return the error that says why."""
@@ -225,7 +231,6 @@ class Sandbox(AbstractContextManager[RemoteStudent]):
 
 
 _BROKE = "its process sent something else than an answer"
-_TOO_LATE = "the time allowed was used up before this"
 
 
 def _loading(statement: Statement) -> tuple[str, int, int]:

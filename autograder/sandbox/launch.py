@@ -16,6 +16,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from autograder.errors import SandboxMissing
@@ -38,6 +39,7 @@ ENVIRONMENT = {
 START = "import sys; sys.path += sys.argv[2:]; from autograder.sandbox.{0} import main; main()"
 # Users that no package and no person has (systemd gives this range to nobody for long).
 FIRST_USER, USERS = 61184, 4336
+NO_ROOM = "4096"  # bytes: the least that a temporary file system can have
 PORCHES = ("/mnt", "/media", "/srv")
 # $1 the user, $2 the porch, then sources up to --, then the command.
 PORCH = """set -e; user=$1; porch=$2; shift 2
@@ -53,57 +55,78 @@ exec setpriv --reuid "$user" --regid "$user" --clear-groups -- "$@"
 """
 
 
-def start(
-    wall: str,
-    role: str,
-    layout: Layout,
-    connection_fd: int,
-    output_fd: int,
-    *,
-    file_bytes: int,
-    user: int,
-    info_fd: int | None = None,
-) -> "subprocess.Popen[bytes]":
-    """Start the worker or zygote (`role`) behind `wall`; it inherits these descriptors alone.
+@dataclass(frozen=True)
+class Order:
+    """What to start: a "worker" or a "zygote" (`role`), behind which wall, with which descriptors.
 
-    `user` is whom the process runs as when the caller is root.
+    `user` is whom it runs as when the caller is root. bubblewrap writes the pid of its pid 1 to
+    `info_fd`, where there is one.
+    """
+
+    wall: str
+    role: str
+    layout: Layout
+    connection_fd: int
+    output_fd: int
+    file_bytes: int
+    user: int
+    info_fd: int | None = None
+
+    @property
+    def drops(self) -> bool:
+        """Whether the process has to become another user first."""
+        return os.geteuid() == 0
+
+    def python(self, path: Iterable[str]) -> list[str]:
+        """Return the interpreter's command line: no environment, no site, nothing written."""
+        start = START.format(self.role)
+        options = ["-I", "-S", "-B", "-c", start, str(self.connection_fd)]
+        return [self.layout.python, *options, *path]
+
+
+def start(order: Order) -> "subprocess.Popen[bytes]":
+    """Start a process that inherits the order's descriptors and nothing else.
 
     Raises:
-        SandboxMissing: the wall's command is not installed, or root alone could run the rest.
+        SandboxMissing: a command is not installed, or what has to run can be read by root alone.
     """
-    arguments = ["-I", "-S", "-B", "-c", START.format(role), str(connection_fd)]
-    passed = [connection_fd, *([] if info_fd is None else [info_fd])]
-    drop = user if os.geteuid() == 0 else None
-    if wall != "bubblewrap":
-        command = [*_unshare(wall), layout.python, *arguments, *_open_path(layout)]
-        if drop is not None and not _reachable(layout.python):
-            raise SandboxMissing(
-                f"sandbox: {layout.python} can be read by root alone. "
-                "Install bubblewrap, or run as an ordinary user."
-            )
-        return _spawn(command, passed, output_fd, drop, ENVIRONMENT)
-    command = [_tool("bwrap"), "--args"]
-    moved = _unreachable(layout) if drop is not None else []
-    porch = _porch(layout)
-    sources = {source: f"{porch}/{n}" for n, source in enumerate(moved)}
-    own_files, options = _own_files(user if drop is not None else os.getuid())
-    options += _view(layout, sources, file_bytes, nested=role == "zygote")
-    if info_fd is not None:
-        options += ["--info-fd", str(info_fd)]
-    if role != "zygote" and (program := seccomp.program()) is not None:
-        own_files.append(_file(program))
-        options += ["--seccomp", str(own_files[-1])]
-    own_files.append(_file(b"".join(os.fsencode(o) + b"\0" for o in options)))
-    command += [str(own_files[-1]), "--", layout.python, *arguments, *layout.path]
-    if moved:
-        script = [_tool("sh"), "-c", PORCH, "sh", str(user), porch, *moved, "--"]
-        command = [_tool("unshare"), "--mount", "--propagation", "private", *script, *command]
-        drop = None
+    if order.wall == "bubblewrap":
+        return _start_bubblewrap(order)
+    python = order.layout.python
+    if order.drops and not _reachable(python):
+        problem = f"sandbox: {python} can be read by root alone"
+        raise SandboxMissing(f"{problem}. Install bubblewrap, or run as an ordinary user.")
+    command = [*_unshare(order.wall), *order.python(_open_path(order.layout))]
+    return _spawn(order, command, [], order.user if order.drops else None, ENVIRONMENT)
+
+
+def _start_bubblewrap(order: Order) -> "subprocess.Popen[bytes]":
+    moved = _unreachable(order.layout) if order.drops else []
+    porch = _porch(order.layout)
+    files: list[int] = []
     try:
-        return _spawn(command, [*passed, *own_files], output_fd, drop, {})
+        options = _own_files(order.user if order.drops else os.getuid(), files)
+        options += _view(order, {source: f"{porch}/{n}" for n, source in enumerate(moved)})
+        options += _filter(order, files)
+        files.append(_file(b"".join(os.fsencode(o) + b"\0" for o in options)))
+        command = [_tool("bwrap"), "--args", str(files[-1]), "--", *order.python(order.layout.path)]
+        if not moved:
+            return _spawn(order, command, files, order.user if order.drops else None, {})
+        script = [_tool("sh"), "-c", PORCH, "sh", str(order.user), porch, *moved, "--"]
+        outer = [_tool("unshare"), "--mount", "--propagation", "private"]
+        return _spawn(order, [*outer, *script, *command], files, None, {})
     finally:
-        for descriptor in own_files:
+        for descriptor in files:
             os.close(descriptor)
+
+
+def _filter(order: Order, files: list[int]) -> list[str]:
+    """Return the options for the system-call filter; a zygote's workers put it on themselves."""
+    program = seccomp.program()
+    if order.role == "zygote" or program is None:
+        return []
+    files.append(_file(program))
+    return ["--seccomp", str(files[-1])]
 
 
 def user_for(number: int) -> int:
@@ -112,20 +135,21 @@ def user_for(number: int) -> int:
 
 
 def _spawn(
+    order: Order,
     command: Sequence[str],
-    descriptors: Iterable[int],
-    output_fd: int,
+    files: Iterable[int],
     user: int | None,
     environment: dict[str, str],
 ) -> "subprocess.Popen[bytes]":
+    info = [] if order.info_fd is None else [order.info_fd]
     return subprocess.Popen(
         command,
         env=environment,
         cwd="/",
         stdin=subprocess.DEVNULL,
-        stdout=output_fd,
-        stderr=output_fd,
-        pass_fds=tuple(descriptors),
+        stdout=order.output_fd,
+        stderr=order.output_fd,
+        pass_fds=(order.connection_fd, *info, *files),
         user=user,
         group=user,
         extra_groups=None if user is None else [],
@@ -133,44 +157,33 @@ def _spawn(
     )
 
 
-def _own_files(user: int) -> tuple[list[int], list[str]]:
-    """Return descriptors and options for the few files of /etc that libraries ask for."""
+def _own_files(user: int, files: list[int]) -> list[str]:
+    """Return the options for the few files of /etc that libraries ask for; add to `files`."""
     contents = {
         "/etc/passwd": f"learner:x:{user}:{user}::/tmp:/bin/sh\n",
         "/etc/group": f"learner:x:{user}:\n",
         "/etc/hosts": "127.0.0.1 localhost sandbox\n::1 localhost\n",
         "/etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
     }
-    descriptors = [_file(text.encode()) for text in contents.values()]
     options = []
-    for descriptor, path in zip(descriptors, contents, strict=True):
-        options += ["--ro-bind-data", str(descriptor), path]
-    return descriptors, options
+    for path, text in contents.items():
+        files.append(_file(text.encode()))
+        options += ["--ro-bind-data", str(files[-1]), path]
+    return options
 
 
-def _view(layout: Layout, moved: dict[str, str], file_bytes: int, *, nested: bool) -> list[str]:
+def _view(order: Order, moved: dict[str, str]) -> list[str]:
     """Return bubblewrap's options: no network, no capability, read-only files, sized scratch."""
-    size = str(file_bytes)
     options = ["--unshare-all", "--unshare-user", "--die-with-parent", "--new-session"]
     options += ["--cap-drop", "ALL", "--hostname", "sandbox", "--chdir", "/tmp"]
     # A zygote makes one more user namespace for each worker, and forbids them there itself.
-    options += [] if nested else ["--disable-userns"]
-    options += ["--ro-bind", "/usr", "/usr"]
-    for folder in ("/lib", "/lib64", "/bin", "/sbin"):
-        if Path(folder).is_symlink():
-            options += ["--symlink", str(Path(folder).readlink()), folder]
-        else:
-            options += ["--ro-bind-try", folder, folder]
-    for library in ("/etc/ld.so.cache", "/etc/alternatives"):
-        options += ["--ro-bind-try", library, library]
-    options += ["--proc", "/proc", "--dev", "/dev", "--size", size, "--tmpfs", "/dev/shm"]
-    # One set of terminals would be shared by all workers of a zygote: there are none.
-    options += ["--size", "4096", "--tmpfs", "/dev/pts", "--remount-ro", "/dev/pts"]
-    options += ["--remount-ro", "/dev", "--size", size, "--tmpfs", "/tmp"]
-    covered = [inside for outside, inside in layout.mounts if outside is None]
-    for outside, inside in layout.mounts:
+    options += [] if order.role == "zygote" else ["--disable-userns"]
+    options += [] if order.info_fd is None else ["--info-fd", str(order.info_fd)]
+    options += [*_system(), *_scratch(order.file_bytes)]
+    covered = [inside for outside, inside in order.layout.mounts if outside is None]
+    for outside, inside in order.layout.mounts:
         if outside is None:
-            options += ["--size", "4096", "--tmpfs", inside]
+            options += ["--size", NO_ROOM, "--tmpfs", inside]
         else:
             options += ["--ro-bind", moved.get(outside, outside), inside]
     for folder in (*covered, "/"):
@@ -178,6 +191,27 @@ def _view(layout: Layout, moved: dict[str, str], file_bytes: int, *, nested: boo
     for name, value in ENVIRONMENT.items():
         options += ["--setenv", name, value]
     return options
+
+
+def _system() -> list[str]:
+    options = ["--ro-bind", "/usr", "/usr"]
+    for folder in ("/lib", "/lib64", "/bin", "/sbin"):
+        if Path(folder).is_symlink():
+            options += ["--symlink", str(Path(folder).readlink()), folder]
+        else:
+            options += ["--ro-bind-try", folder, folder]
+    for library in ("/etc/ld.so.cache", "/etc/alternatives"):
+        options += ["--ro-bind-try", library, library]
+    return options
+
+
+def _scratch(file_bytes: int) -> list[str]:
+    """Return the options for what can be written, each of bounded size, and /dev and /proc."""
+    size = str(file_bytes)
+    options = ["--proc", "/proc", "--dev", "/dev", "--size", size, "--tmpfs", "/dev/shm"]
+    # One set of terminals would be shared by all workers of a zygote: there are none.
+    options += ["--size", NO_ROOM, "--tmpfs", "/dev/pts", "--remount-ro", "/dev/pts"]
+    return [*options, "--remount-ro", "/dev", "--size", size, "--tmpfs", "/tmp"]
 
 
 def _unshare(wall: str) -> list[str]:

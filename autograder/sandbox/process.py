@@ -8,6 +8,7 @@ import array
 import contextlib
 import json
 import os
+import queue
 import select
 import signal
 import socket
@@ -19,11 +20,13 @@ from typing import Any
 from autograder.errors import LimitReached, SandboxError
 from autograder.sandbox import launch, watch
 from autograder.sandbox.channel import Channel
+from autograder.sandbox.launch import Order
 from autograder.sandbox.layout import Layout
 from autograder.sandbox.wire import frame
 
 START_S = 30.0  # to start an interpreter and import torch on a busy machine
 END_S = 10.0
+LEAVE_S = 1.0
 _CREDENTIALS = struct.Struct("iII")  # pid, uid, gid
 
 
@@ -126,24 +129,25 @@ def start(
     ours, theirs = socket.socketpair()
     output, printed = os.pipe()
     told, info = os.pipe()
-    with_info = wall == "bubblewrap"
+    info_fd = info if wall == "bubblewrap" else None
+    order = Order(
+        wall,
+        "worker",
+        layout,
+        theirs.fileno(),
+        printed,
+        config["limits"]["file_bytes"],
+        launch.user_for(number),
+        info_fd,
+    )
     try:
-        popen = launch.start(
-            wall,
-            "worker",
-            layout,
-            theirs.fileno(),
-            printed,
-            file_bytes=config["limits"]["file_bytes"],
-            user=launch.user_for(number),
-            info_fd=info if with_info else None,
-        )
+        popen = launch.start(order)
     finally:
         theirs.close()
         os.close(printed)
         os.close(info)
-    with os.fdopen(told) as file:
-        text = file.read() if with_info else ""
+        with os.fdopen(told) as file:
+            text = file.read() if info_fd is not None else ""
     pid = json.loads(text)["child-pid"] if text else popen.pid
     process = Started(popen, Channel(ours, output, output_bytes), pid)
     process.channel.queue(config)
@@ -159,51 +163,31 @@ class Zygote:
     def __init__(self, layout: Layout, preload: tuple[str, ...], *, file_bytes: int) -> None:
         self._lock = threading.Lock()
         self._control, theirs = socket.socketpair()
-        output, printed = os.pipe()
-        self._started = threading.Event()
-        self._popen: subprocess.Popen[bytes] | None = None
-        self._error: Exception | None = None
-
-        def keep() -> None:
-            # The kernel ends a sandbox with the thread that started it: this one stays.
-            try:
-                self._popen = launch.start(
-                    "bubblewrap",
-                    "zygote",
-                    layout,
-                    theirs.fileno(),
-                    printed,
-                    file_bytes=file_bytes,
-                    user=launch.user_for(0),
-                )
-            except Exception as error:
-                self._error = error
-            finally:
-                theirs.close()
-                os.close(printed)
-                self._started.set()
-            if self._popen is not None:
-                self._popen.wait()
-
-        self._keeper = threading.Thread(target=keep, name="zygote", daemon=True)
-        self._keeper.start()
-        self._started.wait()
         self._control.settimeout(START_S)
-        self._greet(output, preload)
-
-    def _greet(self, output: int, preload: tuple[str, ...]) -> None:
-        try:
-            if self._error is not None:
-                raise self._error
-            self._control.sendall(frame({"preload": list(preload)}))
-            greeted = self._control.recv(1) == b"\0"
-        except OSError:
-            greeted = False
+        output, printed = os.pipe()
+        ends = theirs.fileno(), printed
+        order = Order("bubblewrap", "zygote", layout, *ends, file_bytes, launch.user_for(0))
+        started: queue.SimpleQueue[subprocess.Popen[bytes] | Exception] = queue.SimpleQueue()
+        self._keeper = threading.Thread(target=_keep, args=(order, started), daemon=True)
+        self._keeper.start()
+        outcome = started.get()
+        theirs.close()
+        os.close(printed)
         with os.fdopen(output, "rb") as file:
-            if not greeted:
+            if isinstance(outcome, Exception):
+                raise outcome
+            self._popen = outcome
+            if not self._greeted(preload):
                 self.close()
                 text = file.read().decode(errors="replace").strip()
                 raise SandboxError(f"sandbox: bubblewrap did not start: {text[-500:]}")
+
+    def _greeted(self, preload: tuple[str, ...]) -> bool:
+        try:
+            self._control.sendall(frame({"preload": list(preload)}))
+            return self._control.recv(1) == b"\0"
+        except OSError:
+            return False
 
     def fork(self, config: dict[str, Any], *, output_bytes: int) -> Process:
         """Return a new worker in namespaces of its own.
@@ -214,18 +198,13 @@ class Zygote:
         ours, theirs = socket.socketpair()
         status, their_status = socket.socketpair()
         output, printed = os.pipe()
-        channel = Channel(ours, output, output_bytes)
-        channel.connection.setblocking(True)
-        channel.connection.sendall(frame(config))
-        channel.connection.setblocking(False)
         status.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         status.settimeout(START_S)
+        ours.sendall(frame(config))
+        channel = Channel(ours, output, output_bytes)
         try:
-            with self._lock:
+            with theirs, their_status, os.fdopen(printed, "wb"), self._lock:
                 _send_descriptors(self._control, theirs.fileno(), printed, their_status.fileno())
-            for end in (theirs, their_status):
-                end.close()
-            os.close(printed)
             pid = _sender(status)
             pidfd = os.pidfd_open(pid)
             status.sendall(b"\0")
@@ -233,26 +212,38 @@ class Zygote:
             channel.drain_output()
             text = channel.output.decode(errors="replace").strip() or str(error)
             channel.close()
+            status.close()
             raise SandboxError(f"sandbox: no worker from the zygote: {text[-500:]}") from error
         return Forked(channel, pid, pidfd, status)
 
     @property
     def pid(self) -> int:
         """The root of the tree of it and its workers."""
-        assert self._popen is not None  # it has greeted
         return self._popen.pid
 
     @property
     def alive(self) -> bool:
         """Whether it can still fork."""
-        return self._popen is not None and self._popen.returncode is None
+        return self._popen.returncode is None
 
     def close(self) -> None:
         """End the zygote and every worker of it."""
-        self._control.close()
-        if self._popen is not None:
-            self._popen.kill()
+        self._control.close()  # it leaves by itself when it sees this, and its times are counted
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._popen.wait(LEAVE_S)
+        self._popen.kill()
         self._keeper.join(END_S)
+
+
+def _keep(order: Order, started: "queue.SimpleQueue[subprocess.Popen[bytes] | Exception]") -> None:
+    """Start a zygote and stay: the kernel ends a sandbox with the thread that started it."""
+    try:
+        popen = launch.start(order)
+    except Exception as error:
+        return started.put(error)
+    started.put(popen)
+    popen.wait()
+    return None
 
 
 def _send_descriptors(control: socket.socket, *descriptors: int) -> None:
