@@ -6,6 +6,7 @@
     ├── Mismatch (ValueError)           two ranks disagree on what they do together
     ├── RankLost (ConnectionError)      a peer is gone: it returned, raised or was killed
     ├── RankTimeout (TimeoutError)      a peer was silent for too long
+    │   └── Deadlock                    ranks wait for each other in a circle
     ├── OutOfSharedMemory (MemoryError) the transport's segment is full
     └── RankFailed (RuntimeError)       what `launch` raises: names the first guilty rank
 
@@ -53,6 +54,10 @@ class RankLost(_AboutRank, ConnectionError):
 
 class RankTimeout(_AboutRank, TimeoutError):
     """A peer said nothing for the whole time allowed."""
+
+
+class Deadlock(RankTimeout):
+    """Ranks wait for each other, so that none can ever go on."""
 
 
 class OutOfSharedMemory(DdpLabError, MemoryError):

@@ -3,6 +3,7 @@
 import sys
 import traceback
 from dataclasses import dataclass, field
+from types import FrameType
 from typing import TypeAlias
 
 from ddp_lab.errors import RankFailed, RankLost, RankTimeout
@@ -75,6 +76,11 @@ def timed_out(
         f"launch: not finished after {timeout_s} s: {report(entries)}{''.join(busy)} "
         "Raise timeout_s if the ranks are only slow."
     )
+
+
+def frames_of(frame: FrameType) -> list[Frame]:
+    """Return the stack that ends in `frame`."""
+    return [(f.filename, f.lineno or 0, f.name) for f in traceback.extract_stack(frame)]
 
 
 def place_of(frames: list[Frame]) -> str:

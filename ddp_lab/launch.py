@@ -5,6 +5,7 @@ from typing import Any
 
 from ddp_lab.errors import InvalidArgument
 from ddp_lab.results import Results
+from ddp_lab.transport.threads import ThreadWorld
 
 TRANSPORTS = ("shm", "tcp", "threads")
 
@@ -13,7 +14,7 @@ def launch(
     fn: Callable[..., Any],
     world_size: int,
     *args: Any,
-    transport: str = "shm",
+    transport: str | ThreadWorld = "shm",
     timeout_s: float = 300.0,
     record: bool = False,
 ) -> Results:
@@ -21,7 +22,8 @@ def launch(
 
     Args:
         fn: any function, one defined in a notebook too.
-        transport: `"shm"` or `"tcp"`, with a process a rank, or `"threads"`.
+        transport: `"shm"` or `"tcp"`, with a process a rank; `"threads"`; or a world of threads
+            of your own, such as `TurnWorld(world_size, seed)` or `SimWorld(world_size, link)`.
         timeout_s: how long the whole run may take.
         record: keep every message and wait; see `Results.traffic` and `Results.trace`.
 
@@ -38,6 +40,8 @@ def launch(
             f"launch: no such number of ranks: got {world_size!r}, expected 1 or more. "
             "Pass the number of ranks as the second argument."
         )
+    if isinstance(transport, ThreadWorld):
+        return _launch_world(fn, world_size, args, transport, timeout_s, record)
     if transport not in TRANSPORTS:
         raise InvalidArgument(
             f"launch: unknown transport: got {transport!r}, expected one of "
@@ -50,3 +54,21 @@ def launch(
     from ddp_lab.launch_processes import launch_processes
 
     return launch_processes(fn, world_size, args, transport, timeout_s, record)
+
+
+def _launch_world(
+    fn: Callable[..., Any],
+    world_size: int,
+    args: tuple[Any, ...],
+    world: ThreadWorld,
+    timeout_s: float,
+    record: bool,
+) -> Results:
+    from ddp_lab.launch_threads import run_threads
+
+    if world.size != world_size:
+        raise InvalidArgument(
+            f"launch: the world has another size: got {world.size}, expected {world_size}. "
+            "Make a new world for each run."
+        )
+    return run_threads(fn, world, args, timeout_s, record)

@@ -1,17 +1,20 @@
 """Ranks as threads of this process."""
 
+import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from ddp_lab.communicator import Communicator
-from ddp_lab.errors import RankTimeout
-from ddp_lab.failures import Failure, failure_of, rank_failed
+from ddp_lab.failures import Failure, failure_of, frames_of, rank_failed, timed_out
 from ddp_lab.results import Results
-from ddp_lab.transport.board import FAILED, RETURNED, MemoryBoard, entries, report
+from ddp_lab.transport.base import Transport
+from ddp_lab.transport.board import FAILED, RETURNED, entries
 from ddp_lab.transport.record import Recorder
-from ddp_lab.transport.threads import ThreadWorld
+from ddp_lab.transport.sim import SimTransport, SimWorld
+from ddp_lab.transport.threads import ThreadTransport, ThreadWorld
 
 GRACE_S = 1.0  # for ranks that noticed a failure to say so themselves
 
@@ -19,43 +22,80 @@ GRACE_S = 1.0  # for ranks that noticed a failure to say so themselves
 def launch_threads(
     fn: Callable[..., Any], world_size: int, args: tuple[Any, ...], timeout_s: float, record: bool
 ) -> Results:
-    """Call `fn(comm, *args)` in one thread a rank; see `ddp_lab.launch`.
+    """Call `fn(comm, *args)` in one thread a rank; see `ddp_lab.launch`."""
+    return run_threads(fn, ThreadWorld(world_size), args, timeout_s, record)
+
+
+def run_threads(
+    fn: Callable[..., Any],
+    world: ThreadWorld,
+    args: tuple[Any, ...] = (),
+    timeout_s: float = 300.0,
+    record: bool = False,
+) -> Results:
+    """Call `fn(comm, *args)` on each rank of a world, in a thread; see `ddp_lab.launch`.
 
     A thread cannot be ended from outside: one that never returns is left behind as a daemon.
     """
-    deadline = time.monotonic() + timeout_s
-    world = ThreadWorld(world_size, MemoryBoard(world_size, deadline))
-    zero = time.perf_counter()
-    transports = [world.transport(rank) for rank in range(world_size)]
-    recorders = [Recorder(transport, zero=zero) for transport in transports] if record else []
-    results: list[Any] = [None] * world_size
-    failures: list[Failure] = []
-
-    def run(rank: int) -> None:
-        try:
-            comm = Communicator(recorders[rank] if record else transports[rank])
-            results[rank] = fn(comm, *args)
-        except BaseException as error:
-            failures.append(failure_of(rank, error, time.monotonic()))
-            world.board.end(rank, FAILED, type(error).__name__)
-        else:
-            world.board.end(rank, RETURNED)
-
+    deadline = world.board.deadline = time.monotonic() + timeout_s
+    transports = [world.transport(rank) for rank in range(world.size)]
+    recorders = [recorder_of(transport) for transport in transports] if record else []
+    run = ThreadRun(fn, args, world, recorders or transports)
     threads = [
-        threading.Thread(target=run, args=(rank,), name=f"rank {rank}", daemon=True)
-        for rank in range(world_size)
+        threading.Thread(target=run.rank, args=(rank,), name=f"rank {rank}", daemon=True)
+        for rank in range(world.size)
     ]
     for thread in threads:
         thread.start()
-    _join(threads, deadline, failures)
-    if failures:
-        raise rank_failed(list(failures), world_size)
+    _join(threads, deadline, run.failures)
+    if run.failures:
+        raise rank_failed(list(run.failures), world.size)
     if any(thread.is_alive() for thread in threads):
-        raise RankTimeout(
-            f"launch: not finished after {timeout_s} s: {report(entries(world.board))} "
-            "Raise timeout_s if the ranks are only slow."
-        )
-    return Results(results, [recorder.log for recorder in recorders] if record else None)
+        frames = sys._current_frames()
+        stacks = {
+            rank: frames_of(frames[thread.ident])
+            for rank, thread in enumerate(threads)
+            if thread.ident in frames
+        }
+        raise timed_out(entries(world.board), stacks, timeout_s)
+    clock = "virtual" if isinstance(world, SimWorld) else "wall"
+    return Results(run.results, [r.log for r in recorders] if record else None, clock)
+
+
+def recorder_of(transport: ThreadTransport) -> Recorder:
+    """Return a recorder that reads the transport's own clock, if it has one."""
+    if isinstance(transport, SimTransport):
+        return Recorder(transport, lambda: transport.clock)
+    return Recorder(transport, zero=time.perf_counter())
+
+
+@dataclass
+class ThreadRun:
+    """The state of one run: what each rank returned, and who failed."""
+
+    fn: Callable[..., Any]
+    args: tuple[Any, ...]
+    world: ThreadWorld
+    transports: Sequence[Transport]
+    results: list[Any] = field(default_factory=list)
+    failures: list[Failure] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.results = [None] * self.world.size
+
+    def rank(self, rank: int) -> None:
+        """Run one rank from beginning to end."""
+        board = self.world.board
+        self.world.enter(rank)
+        try:
+            self.results[rank] = self.fn(Communicator(self.transports[rank]), *self.args)
+        except BaseException as error:
+            self.failures.append(failure_of(rank, error, time.monotonic()))
+            board.end(rank, FAILED, type(error).__name__)
+        else:
+            board.end(rank, RETURNED)
+        finally:
+            self.world.leave(rank)
 
 
 def _join(threads: list[threading.Thread], deadline: float, failures: list[Failure]) -> None:

@@ -136,6 +136,11 @@ class Messenger:
                 if taker != self.rank:
                     self._recorder.share(self._members[taker], n_bytes, self._channel)
 
+    @property
+    def bytes_a_byte(self) -> float:
+        """How many bytes each byte of an array stands for: 1, except in a simulation."""
+        return 1.0 if self._computes is None else self._computes.bytes_a_byte
+
     def charge(self, n_bytes: int) -> None:
         """Account for arithmetic that was not done by `combine`."""
         if self._computes is not None:

@@ -12,7 +12,6 @@ import struct
 import sys
 import threading
 import time
-import traceback
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,7 +19,7 @@ import cloudpickle
 
 from ddp_lab.collectives.registry import register_algorithm
 from ddp_lab.communicator import Communicator
-from ddp_lab.failures import Failure, failure_of
+from ddp_lab.failures import Failure, failure_of, frames_of
 from ddp_lab.transport.base import Transport
 from ddp_lab.transport.board import FAILED, RETURNED
 from ddp_lab.transport.record import Log, Recorder
@@ -135,7 +134,7 @@ def _answer(link: socket.socket) -> None:
         if not kind:
             os._exit(1)
         frame = sys._current_frames().get(main or 0)
-        stack = [(f.filename, f.lineno, f.name) for f in traceback.extract_stack(frame)]
+        stack = [] if frame is None else frames_of(frame)
         send_message(link, WHERE, cloudpickle.dumps(stack))
 
 

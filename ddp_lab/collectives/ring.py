@@ -12,6 +12,7 @@ most of all algorithms: the ring is for large arrays on wires.
 Source: Patarasuk & Yuan, J. Parallel Distrib. Comput. 69(2), 2009.
 """
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -88,11 +89,11 @@ def pipelined_all_reduce(comm: "Communicator", x: NDArray, *, op: str) -> NDArra
     """
     chunks = split_evenly(x.reshape(-1), comm.size)
     right, left = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
-    for piece in segments(chunks[(comm.rank - 1) % comm.size]):
+    for piece in segments(comm, chunks[(comm.rank - 1) % comm.size]):
         comm.isend(piece, right)
     for step in range(2 * comm.size - 2):
         chunk = chunks[(comm.rank - 2 - step) % comm.size]
-        for piece in segments(chunk):
+        for piece in segments(comm, chunk):
             if step < comm.size - 1:
                 comm.combine(piece, comm.take(left), op)
             else:
@@ -102,7 +103,7 @@ def pipelined_all_reduce(comm: "Communicator", x: NDArray, *, op: str) -> NDArra
     return x
 
 
-def segments(chunk: NDArray) -> list[NDArray]:
+def segments(comm: "Communicator", chunk: NDArray) -> list[NDArray]:
     """Return the views of at most `SEGMENT_BYTES` that cover `chunk`, at least one."""
-    count = max(1, -(-chunk.nbytes // SEGMENT_BYTES))
-    return split_evenly(chunk, count)
+    count = max(1, math.ceil(chunk.nbytes * comm.bytes_a_byte / SEGMENT_BYTES))
+    return split_evenly(chunk, min(count, max(1, chunk.size)))

@@ -54,6 +54,8 @@ class Transport(Protocol):
 class Computes(Protocol):
     """A transport with a clock of its own, which has to be told of arithmetic."""
 
+    bytes_a_byte: float
+
     def compute(self, n_bytes: int) -> None:
         """Account for a reduction over `n_bytes` bytes."""
 

@@ -46,6 +46,12 @@ class ThreadWorld:
         """Return the end of `rank`."""
         return ThreadTransport(self, rank)
 
+    def enter(self, rank: int) -> None:
+        """Called by the thread of `rank` before anything else."""
+
+    def leave(self, rank: int) -> None:
+        """Called by the thread of `rank` at its end."""
+
     def line(self, src: int, dst: int, channel: int) -> Line:
         """Return the line, made at first use; `dst`'s lock is held."""
         key = (src, dst, channel)

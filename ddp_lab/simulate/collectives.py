@@ -1,0 +1,60 @@
+"""The package's own collectives on the virtual clock."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ddp_lab.collectives.choose import choose
+from ddp_lab.communicator import Communicator
+from ddp_lab.errors import InvalidArgument
+from ddp_lab.launch_threads import run_threads
+from ddp_lab.transport.sim import Link, SimWorld
+
+TIMEOUT_S = 600.0
+
+
+def collective(
+    name: str,
+    algorithm: str,
+    n_bytes: float,
+    world_size: int,
+    alpha: float,
+    beta: float,
+    gamma: float = 0.0,
+) -> float:
+    """Return the seconds until the last rank is done, on links of this alpha and beta.
+
+    This runs the real code of the algorithm, message by message, and equals the closed form of
+    `ddp_lab.cost` where there is one. As there, `n_bytes` is the size of the whole array.
+
+    Raises:
+        UnknownAlgorithm: the collective has no such algorithm.
+        InvalidArgument: fewer than 0 bytes or than 1 rank.
+    """
+    if world_size < 1 or n_bytes < 0:
+        raise InvalidArgument(
+            f"simulate: no such collective: got {n_bytes} bytes on {world_size} ranks, expected "
+            "at least 0 bytes and 1 rank."
+        )
+    if algorithm == "auto":
+        algorithm = choose(name, int(n_bytes), shared=False)
+    # Chunks of equal size for rings (p of them) and for halving (a power of two of them).
+    count = math.lcm(world_size, 1 << (world_size.bit_length() - 1))
+    world = SimWorld(world_size, Link(alpha, beta, gamma), n_bytes / count)
+    run_threads(_call, world, (name, algorithm, count), TIMEOUT_S)
+    return max(world.clocks)
+
+
+def _call(comm: Communicator, name: str, algorithm: str, count: int) -> None:
+    whole = np.zeros(count, np.uint8)
+    rows: Any = whole.reshape(comm.size, -1)
+    arguments: dict[str, tuple[Any, ...]] = {
+        "all_gather": (rows[0],),
+        "all_to_all": (rows,),
+        "barrier": (),
+        "gather": (rows[0],),
+        "reduce_scatter": (rows,),
+        "scatter": (list(rows) if comm.rank == 0 else None,),
+    }
+    getattr(comm, name)(*arguments.get(name, (whole,)), algorithm=algorithm)
