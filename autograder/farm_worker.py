@@ -38,10 +38,8 @@ def _grader(directory: Path, options: Mapping[str, Any]) -> Grader | str:
         grader = Grader(load_lab(directory))
     except AutograderError as error:
         return str(error)
-    wall_s = options["timeout_s"] or grader.limits.wall_s
-    grader.limits = replace(
-        grader.limits, wall_s=wall_s, cpu_s=wall_s, call_s=min(grader.limits.call_s, wall_s)
-    )
+    if options["timeout_s"] is not None:
+        grader.allow(options["timeout_s"])
     return grader
 
 

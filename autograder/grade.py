@@ -49,7 +49,7 @@ def grade(
     """
     grader = Grader(lab, limits=limits)
     if timeout_s is not None:
-        grader.limits = replace(grader.limits, wall_s=timeout_s)
+        grader.allow(timeout_s)
     return grader.grade(data)
 
 
@@ -108,6 +108,11 @@ class Grader:
         report = Report(self.lab.name, results, title=self.lab.title, submission=submission)
         manual = tuple(self._manual(None))
         return replace(report, error=printable(reason), manual=manual).with_totals()
+
+    def allow(self, wall_s: float) -> None:
+        """Give each submission `wall_s` seconds, cells and checks together."""
+        call_s = min(self.limits.call_s, wall_s)
+        self.limits = replace(self.limits, wall_s=wall_s, cpu_s=wall_s, call_s=call_s)
 
     def attempted(self, question: Question, texts: dict[str, str]) -> bool:
         """Return whether any definition of an answer differs from the starter's."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from autograder.checks import Checks, load_checks
 from autograder.errors import LabError, ReleaseRefused
-from autograder.grade import CHECKS
+from autograder.grade import CHECKS, tasks_of
 from autograder.manifest import MANIFEST, to_manifest
 from autograder.notebook import learner_notebook, solution_notebook
 from autograder.public_checks import public_checks
@@ -72,12 +72,12 @@ def is_stale(lab: Lab) -> bool:
 
 def contradictions(lab: Lab, checks: Checks) -> Iterator[str]:
     """Yield in words what is wrong with a lab; nothing where it is right."""
+    every = tuple(task.check.name for task in tasks_of(lab, checks))
     for question in lab.questions:
         if not question.manual and not checks.of(question.name):
             yield f"question {question.name} has no check: add one to {CHECKS}."
     wrong = load_wrong_answers(lab.directory)
     _check_names(checks, wrong)
-    every = tuple(check.name for check in checks.checks)
     starter, *rest = _variants(lab, every)
     caught = [_with_mistake(lab, mistake) for mistake in wrong]
     with Trials(lab) as trials:
@@ -85,7 +85,7 @@ def contradictions(lab: Lab, checks: Checks) -> Iterator[str]:
     yield from _starter_faults(started.verdicts)
     for trial in others[: len(SEEDS)]:
         lost = [v for v in trial.verdicts if v.outcome is not Outcome.CORRECT or v.broken]
-        yield from (f"the solution fails {v.check}: {v.said}" for v in lost)
+        yield from (f"the solution fails {v.check}: {_short(v)}" for v in lost)
         if trial.ended:
             yield f"the solution does not come to an end: ended {trial.ended}."
         if lost or trial.ended:
@@ -129,7 +129,7 @@ def _starter_faults(verdicts: tuple[Verdict, ...]) -> Iterator[str]:
     """
     for verdict in verdicts:
         if verdict.broken:
-            yield f"the check {verdict.check} breaks on the starter: {verdict.said}"
+            yield f"the check {verdict.check} breaks on the starter: {_short(verdict)}"
         elif verdict.outcome is Outcome.CORRECT:
             yield f"the starter passes {verdict.check}: expected it to be not attempted."
 
@@ -139,8 +139,14 @@ def _not_caught(mistake: WrongAnswer, verdict: Verdict | None, ended: str) -> It
     if verdict is None:
         yield f"{name} does not come to an end: ended {ended or 'early'}."
     elif verdict.broken:
-        yield f"{name} breaks {mistake.check}: {verdict.said}"
+        yield f"{name} breaks {mistake.check}: {_short(verdict)}"
     elif verdict.outcome is not Outcome.INCORRECT:
         yield f"{name} is {verdict.outcome} by {mistake.check}, expected it to be caught."
     elif mistake.says.lower() not in verdict.said.lower():
-        yield f"{name}: {mistake.check} says {verdict.said!r}, expected {mistake.says!r} in it."
+        yield f"{name}: {mistake.check} says {_short(verdict)!r}, expected {mistake.says!r} in it."
+
+
+def _short(verdict: Verdict) -> str:
+    """Return what a check said on one line; of a traceback the last one."""
+    lines = verdict.said.strip().splitlines() or ["nothing"]
+    return lines[-1 if verdict.broken else 0][:300]

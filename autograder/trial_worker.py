@@ -110,7 +110,7 @@ def _results(grader: Grader, request: dict[str, Any]) -> Sequence[dict[str, Any]
             "name": result.name,
             "outcome": str(result.outcome),
             "broken": result.broken,
-            "said": result.detail or result.output,
+            "said": result.detail if result.hidden or result.broken else result.output,
         }
         for result in results.values()
     ]

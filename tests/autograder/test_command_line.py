@@ -1,0 +1,192 @@
+"""The commands as a person types them: exit codes, files written, messages."""
+
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from autograder.cli import main
+from autograder.farm import Farm
+from autograder.notebook import learner_notebook, solution_notebook
+from autograder.paths import Item, items_of
+from autograder.records import Lab
+
+SANDBOX = pytest.mark.sandbox
+
+
+@pytest.fixture
+def inbox(tmp_path: Path, sample_lab: Lab) -> Path:
+    """Return a directory with one submission of every kind."""
+    for name in ("ada", "bob", "nested"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "ada" / "lab.ipynb").write_text(solution_notebook(sample_lab))
+    (tmp_path / "bob" / "lab.ipynb").write_text(learner_notebook(sample_lab))
+    (tmp_path / "cut.ipynb").write_text(solution_notebook(sample_lab)[:500])
+    (tmp_path / "empty.ipynb").write_bytes(b"")
+    (tmp_path / "directory.ipynb").mkdir()
+    with zipfile.ZipFile(tmp_path / "zipped.zip", "w") as archive:
+        archive.writestr("x/lab.ipynb", solution_notebook(sample_lab))
+    return tmp_path
+
+
+def score(out: Path, stem: str) -> float:
+    assert (out / f"{stem}.html").read_text().startswith("<!doctype html>")
+    return float(json.loads((out / f"{stem}.json").read_text())["score"])
+
+
+@SANDBOX
+def test_every_path_has_its_reports_whatever_it_holds(
+    inbox, sample_directory, tmp_path, capsys
+) -> None:
+    out = tmp_path / "out"
+    paths = [
+        "ada",
+        "bob/lab.ipynb",
+        "cut.ipynb",
+        "empty.ipynb",
+        "directory.ipynb",
+        "zipped.zip",
+        "no.ipynb",
+    ]
+    paths = [str(inbox / path) for path in paths]
+    assert main(["grade", str(sample_directory), *paths, "-o", str(out), "--jobs", "2"]) == 0
+    stems = ["lab", "bob-lab", "cut", "empty", "directory", "zipped", "no"]
+    assert sorted(p.name for p in out.iterdir()) == sorted(
+        f"{stem}.{kind}" for stem in stems for kind in ("json", "html")
+    )
+    assert [score(out, stem) for stem in stems] == [8.0, 0.0, 0.0, 0.0, 0.0, 8.0, 0.0]
+    printed = capsys.readouterr().out
+    assert "no: 0 of 8 points: notebook: cannot read no.ipynb" in printed
+    assert "scale: every element is multiplied by the factor" in printed
+
+
+@SANDBOX
+def test_json_prints_a_report_a_line(inbox, sample_directory, tmp_path, capsys) -> None:
+    arguments = [str(inbox / "ada" / "lab.ipynb"), "-o", str(tmp_path / "out"), "--json"]
+    assert main(["grade", str(sample_directory), *arguments, "--timeout-s", "20"]) == 0
+    (line,) = capsys.readouterr().out.splitlines()
+    assert json.loads(line) == json.loads((tmp_path / "out" / "lab.json").read_text())
+
+
+@SANDBOX
+def test_a_resumed_run_leaves_what_is_done_and_keeps_manual_scores(
+    inbox, sample_directory, tmp_path, capsys
+) -> None:
+    out = tmp_path / "out"
+    grade = ["grade", str(sample_directory), str(inbox / "ada"), "-o", str(out)]
+    assert main(grade) == 0
+    report = json.loads((out / "lab.json").read_text())
+    report["manual"][0] |= {"score": 1.5, "comment": "Good."}
+    (out / "lab.json").write_text(json.dumps(report))
+    capsys.readouterr()
+    assert main([*grade, "--resume"]) == 0
+    assert capsys.readouterr().out == ""
+    assert main(grade) == 0
+    report = json.loads((out / "lab.json").read_text())
+    assert (report["score"], report["max_score"]) == (9.5, 10.0)
+    assert report["manual"][0]["comment"] == "Good."
+
+
+@SANDBOX
+def test_check_runs_the_public_checks(inbox, sample_directory, capsys) -> None:
+    assert main(["check", str(sample_directory), str(inbox / "ada" / "lab.ipynb")]) == 0
+    assert "6 of 6 points" in capsys.readouterr().out
+    assert main(["check", str(sample_directory), str(inbox / "bob" / "lab.ipynb")]) == 1
+
+
+def test_a_judge_that_dies_over_a_submission_is_replaced(sample_lab, tmp_path, inbox) -> None:
+    farm = Farm(sample_lab, tmp_path)
+    found = farm._lost(Item(inbox / "ada" / "lab.ipynb", "ada"), "exit status -9")
+    assert "Staff must look" in found.report["error"]
+    assert score(tmp_path, "ada") == 0.0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["grade", "nowhere", "x.ipynb", "-o", "OUT"], "lab: nowhere: no such directory."),
+        (["check", "nowhere", "x.ipynb"], "has neither lab.json nor lab.py"),
+        (["check", "LAB", "nowhere.ipynb"], "cannot read nowhere.ipynb: No such file"),
+        (["check", "LAB", "LAB/lab.py"], "not JSON"),
+        (["release", "nowhere", "-o", "OUT"], "labs: nowhere: no such directory."),
+        (["audit", "nowhere"], "lab: nowhere: no such directory."),
+        (["grade", "LAB", "x.ipynb", "-o", "LAB/lab.py"], "cannot write to"),
+    ],
+)
+def test_what_cannot_be_done_is_said_without_a_traceback(
+    arguments, says, sample_directory, tmp_path, capsys
+) -> None:
+    replaced = [
+        a.replace("LAB", str(sample_directory)).replace("OUT", str(tmp_path)) for a in arguments
+    ]
+    assert main(replaced) == 2
+    captured = capsys.readouterr()
+    assert says in captured.err
+    assert "Traceback" not in captured.err
+    assert captured.err.startswith("autograder: ")
+
+
+@pytest.mark.parametrize("option", [["--jobs", "0"], ["--jobs", "many"], ["--timeout-s", "-1"]])
+def test_options_out_of_range_are_refused(option, sample_directory, tmp_path, capsys) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["grade", str(sample_directory), "x", "-o", str(tmp_path), *option])
+    assert caught.value.code == 2
+    assert "expected" in capsys.readouterr().err
+
+
+def test_release_writes_notebooks_and_says_what_is_stale(lab_copy, tmp_path, capsys) -> None:
+    directory = lab_copy()
+    out = tmp_path / "released"
+    assert main(["release", str(directory.parent), "-o", str(out), "--solutions"]) == 0
+    assert sorted(p.name for p in (out / "copied_lab").iterdir()) == [
+        "checks.py",
+        "lab.ipynb",
+        "lab.json",
+        "solution.ipynb",
+    ]
+    assert main(["release", "--check", str(directory)]) == 1
+    assert "copied_lab: lab.ipynb is stale" in capsys.readouterr().out
+    assert main(["release", "--in-place", str(directory)]) == 0
+    assert main(["release", "--check", str(directory)]) == 0
+
+
+def test_a_refused_release_says_why_and_exits_2(lab_copy, tmp_path, capsys) -> None:
+    directory = lab_copy(lab=[("return x * factor", "return x")])
+    assert main(["release", str(directory), "-o", str(tmp_path / "out")]) == 2
+    assert "refused, nothing was written" in capsys.readouterr().err
+
+
+def test_audit_prints_json(sample_directory, capsys) -> None:
+    assert main(["audit", str(sample_directory), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["mutants"] == found["killed"] > 0
+    assert found["survivors"] == []
+
+
+def test_paths_have_stems_of_their_own(tmp_path: Path) -> None:
+    for name in ("a/x.ipynb", "b/x.ipynb", "c/b-x.ipynb", "b/X.ipynb", "b/.hidden/y.ipynb"):
+        (tmp_path / name).parent.mkdir(exist_ok=True, parents=True)
+        (tmp_path / name).touch()
+    found = items_of([tmp_path / "a", tmp_path / "b", tmp_path / "c", tmp_path / "a" / "x.ipynb"])
+    assert len(found) == 4
+    assert len({item.stem.casefold() for item in found}) == 4
+    assert found[0].stem == "x"
+    long = items_of([Path("n" * 250 + ".ipynb"), Path(".."), Path("/")])
+    assert all(0 < len(os.fsencode(item.stem)) <= 200 for item in long)
+    assert all("/" not in item.stem and item.stem not in (".", "..") for item in long)
+
+
+def test_help_imports_nothing_heavy() -> None:
+    code = (
+        "import sys\nfrom autograder.cli import main\n"
+        "try:\n    main(['--help'])\nexcept SystemExit:\n    pass\n"
+        "heavy = {'numpy', 'torch', 'nbformat', 'jinja2', 'fastapi', 'sqlalchemy', 'IPython'}\n"
+        "sys.exit(bool(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "grade" in done.stdout

@@ -1,0 +1,232 @@
+"""The student in this process: plain data in and out, and the learner's errors as text."""
+
+import sys
+import types
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from autograder.errors import CheckBroken, NotAttempted, NotPlainData, StudentError
+from autograder.local import LocalStudent
+from autograder.plain import MAX_DEPTH, to_plain
+from autograder.records import Statement
+
+TEXT = """
+import numpy as np
+class Stack:
+    size = 3
+    def push(self, x): return x
+stack = Stack()
+def double(x): return 2 * x
+def fails(): raise KeyError('missing')
+def later(): raise NotImplementedError('later')
+def changes(x):
+    x[0] = 9
+    return x
+answer = ...
+number = 3
+"""
+
+
+@pytest.fixture
+def student() -> LocalStudent:
+    namespace: dict[str, object] = {}
+    exec(TEXT, namespace)
+    return LocalStudent(namespace)
+
+
+def test_functions_methods_and_values_are_reached_by_name(student: LocalStudent) -> None:
+    assert student.call("double", 4) == 8
+    assert student.call("stack.push", 4) == 4
+    assert student.value("number") == 3
+    assert student.value("Stack.size") == 3
+
+
+def test_arguments_are_copies(student: LocalStudent) -> None:
+    x = np.zeros(2)
+    assert student.call("changes", x)[0] == 9
+    assert x[0] == 0
+
+
+def test_an_exception_arrives_as_text(student: LocalStudent) -> None:
+    with pytest.raises(StudentError, match="KeyError") as caught:
+        student.call("fails")
+    assert (caught.value.type_name, caught.value.message) == ("KeyError", "'missing'")
+    assert "in fails" in caught.value.traceback
+    assert "local.py" not in caught.value.traceback
+
+
+@pytest.mark.parametrize("ask", [
+    lambda s: s.call("later"), lambda s: s.value("answer"), lambda s: s.call("answer"),
+    lambda s: s.value("nowhere"),
+])  # fmt: skip
+def test_what_is_not_written_is_not_attempted(student: LocalStudent, ask) -> None:
+    with pytest.raises(NotAttempted):
+        ask(student)
+
+
+def test_a_value_that_is_not_plain_is_the_learners_error(student: LocalStudent) -> None:
+    with pytest.raises(StudentError, match="is of type Stack"):
+        student.value("stack")
+
+
+def test_a_probe_runs_beside_the_learners_code(student: LocalStudent) -> None:
+    def probe(x, *, y=1):
+        return double(np.sum(x)) + number + y  # noqa: F821  # names of the learner's
+
+    assert student.probe(probe, x=np.ones(3)) == 10.0
+
+
+def test_a_probe_carries_nothing_of_the_checks(student: LocalStudent) -> None:
+    local = 3
+
+    def closes_over(x):
+        return x + local
+
+    for function in (closes_over, lambda x: x, np.sum, len):
+        with pytest.raises(CheckBroken, match="probe"):
+            student.probe(function, x=1)
+
+
+def test_statements_run_on_their_own(student: LocalStudent) -> None:
+    statements = [
+        Statement("a = 1", ("a",), (), 1),
+        Statement("b = 1 / 0", ("b",), (), 2),
+        Statement("c = b + 1", ("c",), ("b",), 3),
+        Statement("d = a + 1", ("d",), ("a",), 4),
+        Statement("a = nowhere", ("a",), (), 5),
+        Statement("import asyncio\ne = await asyncio.sleep(0, 5)", ("e",), (), 6),
+        Statement("raise SystemExit", (), (), 7),
+    ]
+    failures = student.load(statements)
+    assert [f.type_name for f in failures] == [
+        "ZeroDivisionError",
+        "ZeroDivisionError",
+        "NameError",
+        "SystemExit",
+    ]
+    assert (student.value("a"), student.value("d"), student.value("e")) == (1, 2, 5)
+    with pytest.raises(StudentError, match=r"division by zero.*cell 2"):
+        student.value("c")
+    assert student.source("d") == "d = a + 1"
+    assert student.source("nowhere") is None
+
+
+class Subclassed(np.ndarray):
+    pass
+
+
+class Tensor:
+    def __init__(self, data: object) -> None:
+        self.data = data
+
+    def detach(self) -> "Tensor":
+        return self
+
+    def numpy(self) -> object:
+        return self.data
+
+
+class Word(str):
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    __hash__ = str.__hash__
+
+
+@pytest.mark.parametrize(
+    ("value", "plain"),
+    [
+        (Word("a"), "a"),
+        ([1, (2, {"a": None})], [1, (2, {"a": None})]),
+        ({1: 2, (1, Word("b")): 3}, {1: 2, (1, "b"): 3}),
+        (np.float32(1.5), np.float32(1.5)),
+        (Tensor(np.ones(2)), np.ones(2)),
+        (np.ones(2).view(Subclassed), np.ones(2)),
+        (np.asfortranarray(np.ones((2, 3))), np.ones((2, 3))),
+    ],
+)
+def test_values_become_plain(value: object, plain: object) -> None:
+    found = to_plain(value)
+    assert type(found) is type(plain)
+    assert repr(found) == repr(plain)
+
+
+def cyclic() -> list[object]:
+    found: list[object] = []
+    found.append(found)
+    return found
+
+
+@pytest.mark.parametrize(
+    "value",
+    [object(), {1, 2}, lambda: 1, np.array([object()]), np.array(["a"]), cyclic(), {"a": Tensor(3)},
+     {object(): 1}, [0] * 1_000_001, np.datetime64("2020")],
+)  # fmt: skip
+def test_what_is_not_plain_is_refused(value: object) -> None:
+    with pytest.raises(NotPlainData):
+        to_plain(value)
+
+
+def test_depth_is_bounded_by_what_it_says() -> None:
+    value: object = 1
+    for _ in range(MAX_DEPTH):
+        value = [value]
+    assert to_plain(value) == value
+    with pytest.raises(NotPlainData, match="32 levels"):
+        to_plain([value])
+
+
+class Communicator:
+    def __init__(self, transport) -> None:
+        self.transport, self.rank, self.size = transport, transport.rank, transport.size
+
+
+@pytest.fixture
+def communicator() -> Iterator[str]:
+    module = types.ModuleType("a_communicator")
+    module.Communicator = Communicator  # type: ignore[attr-defined]
+    sys.modules["a_communicator"] = module
+    yield "a_communicator:Communicator"
+    del sys.modules["a_communicator"]
+
+
+def test_ranks_send_over_a_wire_that_writes_everything_down(student, communicator) -> None:
+    def ring(comm, x, step):
+        comm.transport.isend(x, (comm.rank + 1) % comm.size, header=b"h")
+        work = comm.transport.irecv((comm.rank - 1) % comm.size)
+        return double(work.wait()) + step  # noqa: F821  # a name of the learner's
+
+    inputs = [(np.full(2, float(r)), r) for r in range(3)]
+    run = student.ranks(ring, 3, inputs, communicator)
+    assert [list(r) for r in run.results] == [[4.0, 4.0], [1.0, 1.0], [4.0, 4.0]]
+    assert sorted((m.src, m.dst, m.n_bytes, m.header) for m in run.messages) == [
+        (0, 1, 16, b"h"),
+        (1, 2, 16, b"h"),
+        (2, 0, 16, b"h"),
+    ]
+    assert [m.order for m in run.messages] == [0, 1, 2]
+    assert (run.bytes_sent(0), run.messages_sent(0)) == (16, 1)
+
+
+def test_a_rank_that_fails_ends_the_ranks_that_wait_for_it(student, communicator) -> None:
+    def one_fails(comm):
+        if comm.rank == 1:
+            raise ValueError("rank 1 fails")
+        comm.transport.irecv(1).wait()
+
+    with pytest.raises(StudentError, match="rank 1 fails"):
+        student.ranks(one_fails, 2, [(), ()], communicator)
+
+
+def test_an_unwritten_rank_is_not_attempted(student, communicator) -> None:
+    student.namespace["ring"] = student.namespace["later"]
+    student.namespace["ring"] = lambda comm: student.namespace["later"]()
+    with pytest.raises(NotAttempted):
+        student.ranks("ring", 2, [(), ()], communicator)
+
+
+def test_inputs_must_be_one_a_rank(student, communicator) -> None:
+    with pytest.raises(CheckBroken, match="got 1 inputs, expected 2"):
+        student.ranks("double", 2, [1], communicator)
