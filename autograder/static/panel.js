@@ -32,10 +32,6 @@ function outcomeOf(question) {
   return [question.outcome, question.outcome === "unchecked" ? "not checked" : question.outcome];
 }
 
-function failureText(failure) {
-  return failure.output ? `${failure.title}\n${failure.output}` : failure.title;
-}
-
 // Save the notebook first, where JupyterLab lets us: what is sent is the file.
 async function save() {
   const commands = window.jupyterapp?.commands;
@@ -89,8 +85,9 @@ function render({ model, el }) {
       row.append(button(question.hints.length ? "Next hint" : "Hint", "hint", question.name));
     }
     const item = element("li", { "data-question": question.name }, row);
-    for (const failure of question.failures) {
-      item.append(element("pre", {}, failureText(failure)));
+    for (const { title, output } of question.failures) {
+      item.append(element("p", { class: "property" }, `Does not hold: ${title}`));
+      if (output) item.append(element("pre", {}, output));
     }
     question.hints.forEach((hint, index) =>
       item.append(element("p", { class: "hint" }, `Hint ${index + 1}: ${hint}`)),
