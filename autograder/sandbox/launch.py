@@ -93,7 +93,7 @@ def start(order: Order) -> "subprocess.Popen[bytes]":
     if order.wall == "bubblewrap":
         return _start_bubblewrap(order)
     python = order.layout.python
-    if order.drops and not _reachable(python):
+    if order.drops and not reachable(python):
         problem = f"sandbox: {python} can be read by root alone"
         raise SandboxMissing(f"{problem}. Install bubblewrap, or run as an ordinary user.")
     command = [*_unshare(order.wall), *order.python(_open_path(order.layout))]
@@ -101,7 +101,7 @@ def start(order: Order) -> "subprocess.Popen[bytes]":
 
 
 def _start_bubblewrap(order: Order) -> "subprocess.Popen[bytes]":
-    moved = _unreachable(order.layout) if order.drops else []
+    moved = unreachable(order.layout) if order.drops else []
     porch = _porch(order.layout)
     files: list[int] = []
     try:
@@ -230,13 +230,13 @@ def _open_path(layout: Layout) -> list[str]:
     return [ours, *sites]
 
 
-def _unreachable(layout: Layout) -> list[str]:
+def unreachable(layout: Layout) -> list[str]:
     """Return the folders and files to be seen that only root can reach."""
     sources = [outside for outside, _ in layout.mounts if outside is not None]
-    return [source for source in sources if not _reachable(source)]
+    return [source for source in sources if not reachable(source)]
 
 
-def _reachable(path: str) -> bool:
+def reachable(path: str) -> bool:
     """Return whether anyone may read `path`, by its mode and those of the folders above it."""
     leaf = Path(path)
     above = all(parent.stat().st_mode & 0o001 for parent in leaf.parents)

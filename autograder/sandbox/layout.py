@@ -40,11 +40,11 @@ def find() -> Layout:
     neighbours = [ours.parent / name for name in COURSE]
     course = [(str(p), f"{COURSE_AT}/{p.name}") for p in neighbours if p.is_dir()]
     worker = [(f"{ours}/{f}.py", f"{WORKER_AT}/autograder/{f}.py") for f in WORKER_FILES]
-    covered = _covered([Path("/usr"), *roots], ours)
-    back = [p for p in sites if any(_within(p, c) for c in covered)]
+    hidden = covered([Path("/usr"), *roots], ours)
+    back = [p for p in sites if any(_within(p, c) for c in hidden)]
     mounts = (
         *((str(p), str(p)) for p in roots),
-        *((None, str(p)) for p in covered),
+        *((None, str(p)) for p in hidden),
         *((str(p), str(p)) for p in back),
     )
     path = (WORKER_AT, COURSE_AT, *map(str, sites))
@@ -66,8 +66,8 @@ def _package(name: str) -> Path | None:
     return Path(places[0]).resolve() if places else None
 
 
-def _covered(visible: list[Path], ours: Path) -> list[Path]:
-    """Return the folders of the judge that would be seen with `visible`."""
+def covered(visible: list[Path], ours: Path) -> list[Path]:
+    """Return the folders of the judge that would be seen with `visible`, to be covered."""
     installed = ours.parent.name in ("site-packages", "dist-packages")
     judges = [ours, ours.parent / "labs"] if installed else [ours.parent]
     return [j for j in judges if j.is_dir() and any(_within(j, v) for v in visible)]

@@ -19,6 +19,7 @@ from typing import Any
 
 from autograder.errors import LimitReached, SandboxError
 from autograder.sandbox import launch, watch
+from autograder.sandbox.cgroup import Group
 from autograder.sandbox.channel import Channel
 from autograder.sandbox.launch import Order
 from autograder.sandbox.layout import Layout
@@ -33,9 +34,10 @@ _CREDENTIALS = struct.Struct("iII")  # pid, uid, gid
 class Process:
     """A running worker. `pid` is the root of its tree as seen from here."""
 
-    def __init__(self, channel: Channel, pid: int) -> None:
+    def __init__(self, channel: Channel, pid: int, group: Group | None) -> None:
         self.channel = channel
         self.pid = pid
+        self.group = group
 
     def ending(self) -> str:
         """Return how the worker ended, in words."""
@@ -45,12 +47,24 @@ class Process:
         """Kill the worker and all that came from it; return when they are gone."""
         raise NotImplementedError
 
+    def _tidy(self) -> None:
+        self.channel.drain_output()
+        self.channel.close()
+        if self.group is not None:
+            self.group.remove()
+
 
 class Started(Process):
     """A worker started on its own: about as long as importing NumPy takes."""
 
-    def __init__(self, popen: "subprocess.Popen[bytes]", channel: Channel, pid: int) -> None:
-        super().__init__(channel, pid)
+    def __init__(
+        self,
+        channel: Channel,
+        pid: int,
+        group: Group | None,
+        popen: "subprocess.Popen[bytes]",
+    ) -> None:
+        super().__init__(channel, pid, group)
         self._popen = popen
 
     def ending(self) -> str:
@@ -66,15 +80,16 @@ class Started(Process):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
         self._popen.wait(END_S)
-        self.channel.drain_output()
-        self.channel.close()
+        self._tidy()
 
 
 class Forked(Process):
     """A worker forked from a zygote: about 10 ms."""
 
-    def __init__(self, channel: Channel, pid: int, pidfd: int, status: socket.socket) -> None:
-        super().__init__(channel, pid)
+    def __init__(
+        self, channel: Channel, pid: int, group: Group | None, pidfd: int, status: socket.socket
+    ) -> None:
+        super().__init__(channel, pid, group)
         self._pidfd = pidfd
         self._status = status
 
@@ -98,8 +113,7 @@ class Forked(Process):
             raise SandboxError(f"sandbox: process {self.pid} did not end within {END_S:g} s.")
         os.close(self._pidfd)
         self._status.close()
-        self.channel.drain_output()
-        self.channel.close()
+        self._tidy()
 
 
 def ending(code: int, *, signalled: bool) -> str:
@@ -114,14 +128,22 @@ def ending(code: int, *, signalled: bool) -> str:
 def gone(process: Process, whose: str = "") -> LimitReached:
     """Return the error for a worker that ended while it was asked something."""
     how = process.ending()
+    if process.group is not None and process.group.out_of_memory():
+        return LimitReached("memory", f"{whose}ended by the memory limit")
     kind = "cpu" if "SIGXCPU" in how else "died"
     return LimitReached(kind, f"{whose}its process is gone: {how}")
 
 
 def start(
-    wall: str, layout: Layout, config: dict[str, Any], *, number: int, output_bytes: int
+    wall: str,
+    layout: Layout,
+    config: dict[str, Any],
+    *,
+    number: int,
+    output_bytes: int,
+    group: Group | None = None,
 ) -> Process:
-    """Start a worker behind `wall`.
+    """Start a worker behind `wall`, in `group` before it has read `config`.
 
     Raises:
         SandboxError: it did not start.
@@ -149,7 +171,9 @@ def start(
         with os.fdopen(told) as file:
             text = file.read() if info_fd is not None else ""
     pid = json.loads(text)["child-pid"] if text else popen.pid
-    process = Started(popen, Channel(ours, output, output_bytes), pid)
+    process = Started(Channel(ours, output, output_bytes), pid, group, popen)
+    if group is not None:
+        group.add(watch.descendants(pid))
     process.channel.queue(config)
     return process
 
@@ -189,8 +213,10 @@ class Zygote:
         except OSError:
             return False
 
-    def fork(self, config: dict[str, Any], *, output_bytes: int) -> Process:
-        """Return a new worker in namespaces of its own.
+    def fork(
+        self, config: dict[str, Any], *, output_bytes: int, group: Group | None = None
+    ) -> Process:
+        """Return a new worker in namespaces of its own, and in `group`.
 
         Raises:
             SandboxError: the zygote is gone, or this machine allows no nested namespaces.
@@ -207,6 +233,8 @@ class Zygote:
                 _send_descriptors(self._control, theirs.fileno(), printed, their_status.fileno())
             pid = _sender(status)
             pidfd = os.pidfd_open(pid)
+            if group is not None:
+                group.add([pid])
             status.sendall(b"\0")
         except (OSError, ValueError) as error:
             channel.drain_output()
@@ -214,7 +242,7 @@ class Zygote:
             channel.close()
             status.close()
             raise SandboxError(f"sandbox: no worker from the zygote: {text[-500:]}") from error
-        return Forked(channel, pid, pidfd, status)
+        return Forked(channel, pid, group, pidfd, status)
 
     @property
     def pid(self) -> int:

@@ -16,7 +16,8 @@ from typing import Any
 
 from autograder.errors import SandboxError
 from autograder.records import Limits
-from autograder.sandbox import launch, layout, process, seccomp, watch
+from autograder.sandbox import cgroup, launch, layout, process, seccomp, watch
+from autograder.sandbox.cgroup import Group
 from autograder.sandbox.channel import NOTHING, pump
 from autograder.sandbox.process import Process, Zygote
 from autograder.sandbox.wire import WireError
@@ -36,6 +37,7 @@ class Supply:
         self._walls = list(launch.WALLS) if wall is None else [wall]
         self._warm = warm
         self._layout = layout.find()
+        self._groups = cgroup.place()
         self._zygotes: dict[tuple[str, ...], Zygote] = {}
         self._number = 0
         self.reasons: list[str] = []
@@ -74,18 +76,16 @@ class Supply:
             raise SandboxError("; ".join(self.reasons)) from error
 
     def _worker(self, wall: str, warm: bool, config: dict[str, Any], limits: Limits) -> Process:
-        output_bytes = limits.output_bytes
+        with self._lock:
+            self._number += 1
+            number = self._number
+        options: dict[str, Any] = {"output_bytes": limits.output_bytes}
+        if self._groups is not None:
+            options["group"] = Group(self._groups, f"autograder-{os.getpid()}-{number}", limits)
         if wall == "bubblewrap" and warm:
-            made = self._zygote(tuple(config["preload"]), limits).fork(
-                config, output_bytes=output_bytes
-            )
+            made = self._zygote(tuple(config["preload"]), limits).fork(config, **options)
         else:
-            with self._lock:
-                self._number += 1
-                number = self._number
-            made = process.start(
-                wall, self._layout, config, number=number, output_bytes=output_bytes
-            )
+            made = process.start(wall, self._layout, config, number=number, **options)
         try:
             _greeted(made)
         except SandboxError:
