@@ -239,8 +239,11 @@ def unreachable(layout: Layout) -> list[str]:
 def reachable(path: str) -> bool:
     """Return whether anyone may read `path`, by its mode and those of the folders above it."""
     leaf = Path(path)
-    above = all(parent.stat().st_mode & 0o001 for parent in leaf.parents)
-    return above and bool(leaf.stat().st_mode & 0o004)
+    try:
+        above = all(parent.stat().st_mode & 0o001 for parent in leaf.parents)
+        return above and bool(leaf.stat().st_mode & 0o004)
+    except FileNotFoundError:  # for bubblewrap to name
+        return True
 
 
 def _porch(layout: Layout) -> str:

@@ -162,8 +162,12 @@ def start(
         launch.user_for(number),
         info_fd,
     )
+    channel = Channel(ours, output, output_bytes)
     try:
         popen = launch.start(order)
+    except BaseException:
+        channel.close()
+        raise
     finally:
         theirs.close()
         os.close(printed)
@@ -171,7 +175,7 @@ def start(
         with os.fdopen(told) as file:
             text = file.read() if info_fd is not None else ""
     pid = json.loads(text)["child-pid"] if text else popen.pid
-    process = Started(Channel(ours, output, output_bytes), pid, group, popen)
+    process = Started(channel, pid, group, popen)
     if group is not None:
         group.add(watch.descendants(pid))
     process.channel.queue(config)
@@ -199,6 +203,7 @@ class Zygote:
         os.close(printed)
         with os.fdopen(output, "rb") as file:
             if isinstance(outcome, Exception):
+                self._control.close()
                 raise outcome
             self._popen = outcome
             if not self._greeted(preload):
@@ -252,7 +257,12 @@ class Zygote:
     @property
     def alive(self) -> bool:
         """Whether it can still fork."""
-        return self._popen.returncode is None
+        return self._keeper.is_alive()
+
+    def is_gone(self) -> bool:
+        """Return whether it has ended, or does so now."""
+        self._keeper.join(LEAVE_S)
+        return not self.alive
 
     def close(self) -> None:
         """End the zygote and every worker of it."""

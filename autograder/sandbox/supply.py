@@ -83,7 +83,7 @@ class Supply:
         if self._groups is not None:
             options["group"] = Group(self._groups, f"autograder-{os.getpid()}-{number}", limits)
         if wall == "bubblewrap" and warm:
-            made = self._zygote(tuple(config["preload"]), limits).fork(config, **options)
+            made = self._forked(config, limits, options)
         else:
             made = process.start(wall, self._layout, config, number=number, **options)
         try:
@@ -93,10 +93,23 @@ class Supply:
             raise
         return made
 
+    def _forked(self, config: dict[str, Any], limits: Limits, options: dict[str, Any]) -> Process:
+        """Return a worker from the zygote; from a new one where the old one was killed."""
+        preload = tuple(config["preload"])
+        zygote = self._zygote(preload, limits)
+        try:
+            return zygote.fork(config, **options)
+        except SandboxError:
+            if not zygote.is_gone():
+                raise
+            return self._zygote(preload, limits).fork(config, **options)
+
     def _zygote(self, preload: tuple[str, ...], limits: Limits) -> Zygote:
         with self._lock:
             zygote = self._zygotes.get(preload)
             if zygote is None or not zygote.alive:
+                if zygote is not None:
+                    zygote.close()
                 zygote = Zygote(self._layout, preload, file_bytes=limits.file_bytes)
                 self._zygotes[preload] = zygote
             return zygote

@@ -10,6 +10,8 @@ The learner's code shares this process and can say anything in its name. That is
 worker holds no expected value, no check and no score, and the judge believes nothing but data.
 """
 
+import __future__
+
 import importlib
 import os
 import random
@@ -125,7 +127,11 @@ class Worker:
     def _function(self, name: str, text: str) -> Callable[..., Any]:
         """Return the function that `text` defines, with the learner's names as its globals."""
         made: dict[str, Any] = {}
-        exec(compile(text, f"<probe {name}>", "exec", dont_inherit=True), made)
+        # Its annotations name what the check's file imports, and are not needed here.
+        exec(
+            compile(text, f"<probe {name}>", "exec", __future__.annotations.compiler_flag, True),
+            made,
+        )
         local = made[name]
         function = FunctionType(local.__code__, self.space, name, local.__defaults__)
         function.__kwdefaults__ = local.__kwdefaults__
