@@ -141,7 +141,7 @@ def generator(seed: int, name: str) -> Any:
 
 
 def run_check(check: Check, student: Student, seed: int, max_score: float = 1.0) -> CheckResult:
-    """Return what `check` finds; it raises nothing but KeyboardInterrupt and SystemExit.
+    """Return what `check` finds; it raises nothing but KeyboardInterrupt.
 
     A check that breaks is marked `broken` and has its full score: whether the check is at fault
     or an answer provoked it, `autograder.grade` finds out by asking the solution.
@@ -168,7 +168,7 @@ def run_check(check: Check, student: Student, seed: int, max_score: float = 1.0)
         return _told(found, str(error), str(error))
     except CheckBroken as error:
         return _broken(found, str(error))
-    except Exception:
+    except (Exception, SystemExit):
         return _broken(found, traceback.format_exc())
     return replace(found, outcome=Outcome.CORRECT, score=max_score)
 

@@ -5,6 +5,7 @@ with a message on standard error.
 """
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -16,6 +17,9 @@ from autograder.service.cli import add_commands
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that cannot show a sign shows "?"
     parser = _parser()
     arguments = parser.parse_args(argv)
     try:

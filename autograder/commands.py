@@ -9,6 +9,7 @@ from pathlib import Path
 from autograder.errors import AutograderError, ReleaseRefused, SubmissionError
 from autograder.farm import Farm, Graded, default_jobs, summary
 from autograder.paths import Item, content_of, items_of
+from autograder.printable import printable
 from autograder.records import Lab, Outcome
 from autograder.source import find_labs, load_lab
 
@@ -72,7 +73,10 @@ def grade(arguments: argparse.Namespace) -> int:
         print(summary(graded))
     for one in graded:
         for line in one.broken:
-            print(f"broken check, no learner lost by it: {one.item.stem}: {line}", file=sys.stderr)
+            print(
+                f"broken check, no learner lost by it: {printable(one.item.stem)}: {line}",
+                file=sys.stderr,
+            )
     if arguments.similarity:
         from autograder.similarity import alike
 
@@ -91,7 +95,8 @@ def _graded(lab: Lab, items: Sequence[Item], arguments: argparse.Namespace) -> l
             score, full = one.report["score"], one.report["max_score"]
             problem = f": {one.report['error']}" if one.report["error"] else ""
             count = f"[{len(graded)}/{len(items)}]"
-            print(f"{count} {one.item.stem}: {score:g} of {full:g} points{problem}", flush=True)
+            name = printable(one.item.stem, 80)
+            print(f"{count} {name}: {score:g} of {full:g} points{problem}", flush=True)
     return graded
 
 

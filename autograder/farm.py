@@ -9,7 +9,7 @@ import os
 import queue
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -45,6 +45,8 @@ class Farm:
     timeout_s: float | None = None
     staff: bool = False
     _idle: "queue.SimpleQueue[LineProcess | None]" = field(default_factory=queue.SimpleQueue)
+    _judges: list[LineProcess] = field(default_factory=list)
+    _stopped: bool = False
 
     def grade(self, items: Sequence[Item]) -> Iterator[Graded]:
         """Grade `items` and yield each as its reports are written, in the order of completion.
@@ -60,11 +62,20 @@ class Farm:
             try:
                 for done in as_completed(waiting):
                     yield done.result()
-            finally:
-                for future in waiting:
-                    future.cancel()
-                pool.shutdown()
-                self._close(jobs)
+            except BaseException:
+                self._stop(waiting)
+                raise
+        for judge in self._judges:
+            judge.close()
+
+    def _stop(self, waiting: Sequence[Future[Graded]]) -> None:
+        """End all judges at once; what they were at has no report."""
+        self._stopped = True
+        for future in waiting:
+            future.cancel()
+        for judge in self._judges:
+            judge.kill()
+            judge.close()
 
     def _one(self, item: Item) -> Graded:
         judge = self._idle.get() or self._start()
@@ -72,7 +83,10 @@ class Farm:
         try:
             answer = judge.ask(request, (self.timeout_s or DEFAULT_WALL_S) + GRACE_S)
         except ProcessEnded as error:
+            if self._stopped:
+                raise AutograderError("grade: stopped.") from error
             judge.close()
+            self._judges.remove(judge)
             self._idle.put(None)
             return self._lost(item, str(error))
         self._idle.put(judge)
@@ -83,7 +97,9 @@ class Farm:
     def _start(self) -> LineProcess:
         options = {"out": str(self.out.absolute()), "timeout_s": self.timeout_s}
         arguments = json.dumps({**options, "staff": self.staff})
-        return LineProcess(WORKER, [str(self.lab.directory.absolute()), arguments])
+        judge = LineProcess(WORKER, [str(self.lab.directory.absolute()), arguments])
+        self._judges.append(judge)
+        return judge
 
     def _lost(self, item: Item, why: str) -> Graded:
         """Return the report on a submission that the judge did not survive."""
@@ -94,12 +110,6 @@ class Farm:
         report: Report = Grader(self.lab).unreadable(reason, printable(item.path.name, 200))
         write(report, self.out, item.stem, staff=self.staff)
         return Graded(item, to_gradescope(report, staff=self.staff))
-
-    def _close(self, jobs: int) -> None:
-        for _ in range(jobs):
-            judge = self._idle.get()
-            if judge is not None:
-                judge.close()
 
 
 def default_jobs() -> int:

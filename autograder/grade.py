@@ -83,9 +83,9 @@ class Grader:
         blank = Report(self.lab.name, (), title=self.lab.title, submission=submission)
         try:
             arrived = read(data)
+            statements = statements_of(arrived.cells)
         except SubmissionError as error:
             return self.unreadable(str(error), submission)
-        statements = statements_of(arrived.cells)
         texts = definitions(statements)
         ready = {q.name for q in self.lab.questions if not q.manual and self.attempted(q, texts)}
         tasks = [t for t in self.tasks if t.question.name in ready]

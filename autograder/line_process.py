@@ -37,6 +37,7 @@ class LineProcess:
             text=True,
             cwd=self._directory.name,
             env=_environment(),
+            start_new_session=True,  # Ctrl-C is for its owner, which then ends it
         )
 
     def ask(self, request: dict[str, Any], timeout_s: float | None = None) -> dict[str, Any]:
@@ -61,6 +62,15 @@ class LineProcess:
             raise ProcessEnded(self._last_words())
         answer: dict[str, Any] = json.loads(line)
         return answer
+
+    @property
+    def ended(self) -> bool:
+        """Whether the process is over."""
+        return self._process.poll() is not None
+
+    def kill(self) -> None:
+        """End it at once; whoever waits for its answer is told."""
+        self._process.kill()
 
     def close(self) -> None:
         """Let it end; end it where it does not."""

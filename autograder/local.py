@@ -10,6 +10,7 @@ import inspect
 import linecache
 import traceback
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from types import FunctionType
 from typing import Any
 
@@ -80,7 +81,7 @@ class LocalStudent:
         function = self._find(name)
         args, kwargs = to_plain(args, "arguments"), to_plain(kwargs, "arguments")
         with _learners_code():
-            return to_plain(function(*args, **kwargs), f"{name}(...)")
+            return to_plain(_awaited(function(*args, **kwargs)), f"{name}(...)")
 
     def value(self, name: str, /) -> Any:
         """Return the learner's variable as plain data. See `Student.value`."""
@@ -93,7 +94,7 @@ class LocalStudent:
         there = self._ship(function)
         inputs = to_plain(inputs, "inputs")
         with _learners_code():
-            return to_plain(there(**inputs), "the answer")
+            return to_plain(_awaited(there(**inputs)), "the answer")
 
     def ranks(
         self,
@@ -136,6 +137,14 @@ class LocalStudent:
         there = FunctionType(local.__code__, self._globals(), name, local.__defaults__)
         there.__kwdefaults__ = local.__kwdefaults__
         return there
+
+
+def _awaited(result: Any) -> Any:
+    """Return what an async function returns, in a thread: a notebook's own loop is running."""
+    if not inspect.iscoroutine(result):
+        return result
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, result).result()
 
 
 @contextlib.contextmanager

@@ -5,8 +5,8 @@ import re
 
 # cell magics whose body is ordinary code of this process; of all others nothing runs here
 _RUNS_HERE = frozenset({"time", "capture", "prun", "memit", "matplotlib"})
-_TIMED = re.compile(r"^(\s*)(.*=\s*)?%time\s+(?=\S)")
-_LINE = re.compile(r"^(\s*)(?:[%!?,;/]|[^#'\"]*\?{1,2}\s*$|[\w\s,.]+=\s*[%!])")
+_TIMED = re.compile(r"([^=%]*=\s*)?%time\s+")
+_LINE = re.compile(r"[%!?,;/]|[^#'\"?]+\?{1,2}$|[\w\s,.]+=\s*[%!]")
 _FLAGS = ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 
 
@@ -39,8 +39,9 @@ def is_python(text: str) -> bool:
 
 
 def _line(line: str) -> str:
-    timed = _TIMED.match(line)
-    if timed:
-        return f"{timed[1]}{timed[2] or ''}{line[timed.end() :]}"
-    found = _LINE.match(line)
-    return f"{found[1]}pass" if found else line
+    text = line.strip()
+    indent = line[: len(line) - len(line.lstrip())]
+    timed = _TIMED.match(text)
+    if timed and timed.end() < len(text):
+        return f"{indent}{timed[1] or ''}{text[timed.end() :]}"
+    return f"{indent}pass" if _LINE.match(text) else line

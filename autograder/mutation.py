@@ -39,6 +39,8 @@ _COMPARE: dict[type[ast.cmpop], type[ast.cmpop]] = {
 }
 # functions that give the same whatever the order of their arguments
 _COMMUTATIVE = {"add", "multiply", "maximum", "minimum", "max", "min", "gcd", "hypot", "logaddexp"}
+# functions to which any negative size means: find it out
+_INFERRING = {"reshape", "view"}
 _SILENT = {"print", "warn", "debug", "info", "warning"}
 
 Change = tuple[str, Callable[[ast.AST], None]]
@@ -206,6 +208,8 @@ def _ignored(tree: ast.AST) -> Iterator[ast.AST]:
             parts = [node.annotation]
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             parts = [node.returns]
+        elif isinstance(node, ast.Call) and _called(node) in _INFERRING:
+            parts = [arg for arg in node.args if ast.unparse(arg) == "-1"]
         elif isinstance(node, ast.keyword) and "timeout" in (node.arg or ""):
             parts = [node.value]
         for part in parts:

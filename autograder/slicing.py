@@ -13,11 +13,15 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from autograder.errors import SubmissionError
 from autograder.magics import plain_python
 from autograder.records import Statement
 
 STAR = "*"  # what `from m import *` binds: nobody knows
-_BINDING = re.compile(r"^(?:async\s+)?(?:def|class)\s+(\w+)|^(\w+)\s*(?::[^=]+)?=(?!=)", re.M)
+_BINDING = re.compile(
+    r"^(?:async[ \t]+)?(?:def|class)[ \t]+(\w+)|^(\w+)[ \t]*(?::[^=\n]+)?=(?!=)", re.M
+)
+MAX_STATEMENTS = 10_000  # at the top level; the longest honest labs have a twentieth
 _BUILTINS = frozenset(dir(builtins))
 _COMPREHENSIONS = frozenset({"listcomp", "setcomp", "dictcomp", "genexpr"})
 _FLAGS = ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
@@ -39,11 +43,14 @@ def statements_of(cells: Sequence[tuple[str, str]]) -> list[Analysed]:
 
     A cell that is not Python even without its magics becomes one statement that fails when run
     and binds what it seems to define.
+
+    Raises:
+        SubmissionError: there are more than `MAX_STATEMENTS`.
     """
     found: list[Analysed] = []
     for number, (kind, text) in enumerate(cells, 1):
         if kind == "code" and text.strip():
-            found += _cell(plain_python(text), number)
+            found += _cell(plain_python(text), number, MAX_STATEMENTS - len(found))
     return found
 
 
@@ -99,10 +106,14 @@ def _shape(text: str) -> str | None:
         return None
 
 
-def _cell(text: str, number: int) -> Iterator[Analysed]:
+def _cell(text: str, number: int, most: int) -> Iterator[Analysed]:
     try:
         tree = compile(text, f"<cell {number}>", "exec", _FLAGS, dont_inherit=True)
+        if len(tree.body) > most:
+            raise SubmissionError(f"notebook: more than {MAX_STATEMENTS} statements.")
         yield from [_analysed(node, text, number) for node in tree.body]
+    except SubmissionError:
+        raise
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         binds = tuple(dict.fromkeys(a or b for a, b in _BINDING.findall(text)))
         yield Analysed(Statement(text, binds, (), number), frozenset())

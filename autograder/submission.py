@@ -14,12 +14,14 @@ from autograder.errors import SubmissionError
 from autograder.printable import printable
 from autograder.records import MIB, Submission
 
-MAX_BYTES = 64 * MIB  # a notebook with many pictures in its outputs is a tenth of that
-MAX_CODE_CHARS = 2 * MIB  # the text of all cells; the longest honest labs have a twentieth
+MAX_BYTES = 32 * MIB  # a notebook with many pictures in its outputs is a tenth of that
+MAX_PARTS = 500_000  # lists and objects, each of which is a hundred times its text in memory
+MAX_CODE_CHARS = MIB // 2  # the text of all cells; the longest honest labs have a tenth
 MAX_CELLS = 5_000
 SAVE_AGAIN = "Save the notebook in JupyterLab and send that file."
+CLEAR = "Clear its outputs (Edit, Clear Outputs of All Cells) and save."
 
-_ANSWER = re.compile(r"^\s*\*\*Answer\*\*\s*\((\w+)\)\s*:\s*$", re.M)
+_ANSWER = re.compile(r"^[ \t]*\*\*Answer\*\*[ \t]*\((\w+)\)[ \t]*:[ \t]*$", re.M)
 
 
 def read(data: bytes) -> Submission:
@@ -34,7 +36,10 @@ def read(data: bytes) -> Submission:
         found = unpack(data, MAX_BYTES)
         data = _one_notebook(found)
         notes.append(f"Taken from an archive: {printable(found[0].name, 200)}.")
-    content = _json(_text(data))
+    text = _text(data)
+    if text.count("[") + text.count("{") > MAX_PARTS:
+        raise SubmissionError(f"notebook: more than {MAX_PARTS} lists and objects. {CLEAR}")
+    content = _json(text)
     cells = tuple(_cells(content, notes))
     if sum(len(text) for _, text in cells) > MAX_CODE_CHARS:
         raise SubmissionError(f"notebook: its cells hold more than {MAX_CODE_CHARS} characters.")
@@ -59,7 +64,7 @@ def _within(data: bytes) -> bytes:
     if len(data) > MAX_BYTES:
         size, most = len(data) // MIB, MAX_BYTES // MIB
         problem = f"notebook: too large: got {size} MiB, expected at most {most} MiB."
-        raise SubmissionError(f"{problem} Clear its outputs (Edit, Clear All Outputs) and save.")
+        raise SubmissionError(f"{problem} {CLEAR}")
     return data
 
 

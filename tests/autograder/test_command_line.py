@@ -14,6 +14,7 @@ from autograder.farm import Farm
 from autograder.notebook import learner_notebook, solution_notebook
 from autograder.paths import Item, items_of
 from autograder.records import Lab
+from autograder.source import load_lab
 
 SANDBOX = pytest.mark.sandbox
 
@@ -98,11 +99,31 @@ def test_check_runs_the_public_checks(inbox, sample_directory, capsys) -> None:
     assert main(["check", str(sample_directory), str(inbox / "bob" / "lab.ipynb")]) == 1
 
 
-def test_a_judge_that_dies_over_a_submission_is_replaced(sample_lab, tmp_path, inbox) -> None:
-    farm = Farm(sample_lab, tmp_path)
-    found = farm._lost(Item(inbox / "ada" / "lab.ipynb", "ada"), "exit status -9")
-    assert "Staff must look" in found.report["error"]
-    assert score(tmp_path, "ada") == 0.0
+@SANDBOX
+def test_a_judge_that_dies_over_a_submission_is_replaced(lab_copy, tmp_path, inbox) -> None:
+    dies = "    import os\n\n    os._exit(3)\n"
+    lab = load_lab(lab_copy(checks=[('    got = student.call("sum_rows", x)\n', dies)]))
+    items = [Item(inbox / name / "lab.ipynb", name) for name in ("ada", "bob")]
+    found = {one.item.stem: one.report for one in Farm(lab, tmp_path, jobs=1).grade(items)}
+    assert "exit status 3. Staff must look" in found["ada"]["error"]
+    assert found["bob"]["error"] == ""
+    assert score(tmp_path, "ada") == score(tmp_path, "bob") == 0.0
+
+
+@SANDBOX
+def test_an_interrupted_run_ends_its_judges_and_reports_nothing_half_done(
+    sample_lab, tmp_path, inbox
+) -> None:
+    farm = Farm(sample_lab, tmp_path / "out", jobs=1)
+    (tmp_path / "out").mkdir()
+    items = [Item(inbox / "ada" / "lab.ipynb", str(number)) for number in range(50)]
+    running = farm.grade(items)
+    next(running)
+    running.close()
+    assert all(judge.ended for judge in farm._judges)
+    written = sorted((tmp_path / "out").glob("*.json"))
+    assert 1 <= len(written) < 50
+    assert all(json.loads(path.read_text())["error"] == "" for path in written)
 
 
 @pytest.mark.parametrize(
@@ -175,7 +196,7 @@ def test_paths_have_stems_of_their_own(tmp_path: Path) -> None:
     assert len(found) == 4
     assert len({item.stem.casefold() for item in found}) == 4
     assert found[0].stem == "x"
-    long = items_of([Path("n" * 250 + ".ipynb"), Path(".."), Path("/")])
+    long = items_of([Path("n" * 250 + ".ipynb"), tmp_path / ".ipynb", tmp_path / "..ipynb"])
     assert all(0 < len(os.fsencode(item.stem)) <= 200 for item in long)
     assert all("/" not in item.stem and item.stem not in (".", "..") for item in long)
 

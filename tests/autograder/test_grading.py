@@ -12,7 +12,7 @@ from autograder.grade import Grader
 from autograder.local import LocalStudent
 from autograder.notebook import learner_notebook, solution_notebook
 from autograder.records import Lab, Outcome, Report
-from autograder.source import load_lab
+from autograder.source import load_lab, load_wrong_answers
 
 SCALE = "def scale(x, factor):\n    return x * factor"
 SUM = "import numpy as np\ndef sum_rows(x):\n    return np.sum(x, axis=0)"
@@ -139,6 +139,23 @@ def test_points_are_shared_by_weight(lab_copy, notebook) -> None:
     assert [r.max_score for r in local(lab).grade(notebook([])).results][:2] == [3.0, 1.0]
 
 
+def test_each_wrong_answer_loses_its_own_checks_points(grader, sample_lab, notebook) -> None:
+    for wrong in load_wrong_answers(sample_lab.directory):
+        cells = [("code", q.solution) for q in sample_lab.questions if not q.manual]
+        report = grader.grade(
+            notebook([("code", "import numpy as np"), *cells, ("code", wrong.text)])
+        )
+        lost = {r.name: r for r in report.results if r.outcome is not CORRECT}
+        assert lost[wrong.check].outcome is INCORRECT
+        assert wrong.says in lost[wrong.check].detail
+        assert {r.question for r in lost.values()} == {wrong.question}
+
+
+def test_an_async_answer_is_awaited(grader, notebook) -> None:
+    text = "async def scale(x, factor):\n    return x * factor"
+    assert outcomes(grader.grade(notebook([("code", text)])))["scale"] == {CORRECT}
+
+
 @pytest.fixture
 def broken_check(lab_copy) -> Callable[[str], Grader]:
     def make(line: str) -> Grader:
@@ -157,7 +174,7 @@ def test_a_broken_check_costs_the_learner_nothing(broken_check, notebook, line, 
     assert broken.broken
     assert broken.score == broken.max_score == 2.0
     assert "our mistake" in broken.output
-    assert "Error" in broken.detail
+    assert "Traceback" in broken.detail
     assert "Error" not in broken.output
     assert other.outcome is (CORRECT if answer == SCALE else INCORRECT)
 

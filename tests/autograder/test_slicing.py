@@ -2,6 +2,7 @@
 
 import pytest
 
+from autograder.errors import SubmissionError
 from autograder.magics import is_python, plain_python
 from autograder.slicing import definitions, free_names, needed, same_code, statements_of
 
@@ -123,6 +124,26 @@ def test_free_names_are_the_globals_that_code_reads() -> None:
         "g",
         "h",
     }
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        " " * 400_000 + "x",
+        "(\n" + "x:\n" * 100_000,
+        "(\n" + "x" + "\n" * 400_000 + "y",
+        "(\n" + "? " * 200_000,
+        "(\n" + "a = " * 100_000 + "%time",
+        "(\n" + "a , " * 100_000,
+    ],
+)
+def test_no_text_takes_long_to_look_through(text: str) -> None:
+    assert len(statements_of([("code", text)])) == 1
+
+
+def test_the_number_of_statements_is_bounded() -> None:
+    with pytest.raises(SubmissionError, match="more than 10000 statements"):
+        statements_of([("code", "x=1\n" * 6_000), ("code", "x=1\n" * 6_000)])
 
 
 @pytest.mark.parametrize(

@@ -148,8 +148,9 @@ def nested(depth: int) -> object:
         *(nested(wire.MAX_DEPTH + 1), 1 << (8 * wire.MAX_INT_BYTES), "\ud800"),
         *([None] * wire.MAX_ITEMS, bytes(wire.MAX_FRAME_BYTES), np.zeros(wire.MAX_FRAME_BYTES)),
         dict.fromkeys(range(wire.MAX_NUMBER_KEYS + 1)),
+        [np.bool_(True)] * (wire.MAX_ARRAYS + 1),
     ],
-    ids=["depth", "int", "surrogate", "items", "bytes", "array", "number keys"],
+    ids=["depth", "int", "surrogate", "items", "bytes", "array", "number keys", "arrays"],
 )
 def test_what_is_over_a_cap_is_refused_by_the_sender(value: object) -> None:
     with pytest.raises(WireError):
@@ -172,6 +173,7 @@ def test_what_is_over_a_cap_is_refused_by_the_sender(value: object) -> None:
         (b"a\x0e\x00" + bytes(8), "unknown dtype"),
         (b"d\x01a\x00\x00\x00N", "key of type"),
         (b"d\x02NNNN", "one key twice"),
+        (b"l\xa1\x8d\x06" + b"g\x00\x00" * (wire.MAX_ARRAYS + 1), "100000 arrays"),
         (b"NN", "left over"),
         (b"\x80", "unknown tag"),
     ],
