@@ -1,0 +1,363 @@
+"""Node: the symbolic value. It remembers an operator and its inputs; a session computes it.
+
+Nodes are made by the operators themselves (`apply` calls `Node._apply`), by `placeholder`,
+`constant` and `Variable`. Each knows its static shape and dtype, the nodes that must run before
+it, and the line of the user's program that built it, which is what errors name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import count
+from typing import Any, NoReturn
+
+import numpy as np
+
+from ..arrays import DType, as_dtype, cast, get_default_dtype, result_type
+from ..errors import GraphError, MinitorchError
+from ..op import Op, Spec, Value
+from ..ops.casting import cast_to
+from ..ops.methods import Methods
+from ..shapes import Shape
+from .scope import call_site, get_default_graph
+
+_ids = count()
+
+
+class StaticShape(tuple[int | None, ...]):
+    """What is known of a shape before the run; None for a size that is not. Also equals a list."""
+
+    __slots__ = ()
+
+    @property
+    def ndims(self) -> int | None:
+        """The number of axes."""
+        return len(self)
+
+    def as_list(self) -> list[int | None]:
+        """Return the sizes as a list."""
+        return list(self)
+
+    def is_fully_defined(self) -> bool:
+        """Tell whether every size is known."""
+        return None not in self
+
+    def __eq__(self, other: object) -> bool:
+        return tuple(self) == (tuple(other) if isinstance(other, list) else other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = tuple.__hash__
+
+
+class UnknownShape(StaticShape):
+    """The shape of a value of which not even the number of axes is known. Reading it is an error.
+
+    It is enough for elementwise operators, which is what a `Variable('A')` without a value is for.
+    """
+
+    __slots__ = ()
+
+    @property
+    def ndims(self) -> None:
+        """None: not known."""
+        return None
+
+    def _refuse(self, *_: object) -> NoReturn:
+        raise GraphError(
+            "shape: the number of axes is not known before the run. Give the placeholder a shape, "
+            "with None for each size that may vary."
+        )
+
+    __len__ = __iter__ = __contains__ = __getitem__ = as_list = _refuse
+
+    def is_fully_defined(self) -> bool:
+        """Return False."""
+        return False
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, UnknownShape)
+
+    def __hash__(self) -> int:
+        return 0
+
+    def __repr__(self) -> str:
+        return "<unknown>"
+
+    __str__ = __repr__
+
+
+UNKNOWN = UnknownShape()
+
+
+class Node(Methods):
+    """One value of a dataflow graph, and how it is computed.
+
+    Attributes:
+        op: the operator; None for a placeholder, a constant or a variable.
+        inputs: the nodes it is computed from.
+        shape, dtype: known before the run; sizes may be None.
+        name: unique in its graph.
+        control_inputs: nodes that run before it though it does not use their values.
+        built_at: (file, line) of the user's code.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "built_at",
+        "control_inputs",
+        "dtype",
+        "graph",
+        "id",
+        "inputs",
+        "name",
+        "op",
+        "shape",
+        "wants_of",
+    )
+
+    hooks = None  # the sweep asks every kind of value
+
+    def __init__(
+        self,
+        op: Op | None,
+        inputs: tuple[Node, ...],
+        shape: Shape,
+        dtype: DType,
+        name: str,
+    ) -> None:
+        graph = get_default_graph()
+        self.op = op
+        self.inputs = inputs
+        self.shape = shape if isinstance(shape, UnknownShape) else StaticShape(shape)
+        self.dtype = dtype
+        self.graph = graph
+        self.name = graph.unique_name(name)
+        self.control_inputs: tuple[Node, ...] = graph.control[-1]
+        self.built_at = call_site()
+        self.id = next(_ids)
+        self.wants_of: tuple[bool, ...] | None = None
+        graph.add(self)
+
+    __hash__ = object.__hash__  # `==` is elementwise, as the other comparisons are
+
+    @property
+    def wants(self) -> tuple[bool, ...]:
+        """For each input, whether the sweep in progress asks for its gradient."""
+        return (True,) * len(self.inputs) if self.wants_of is None else self.wants_of
+
+    def _apply(self, op: Op, inputs: tuple[Any, ...]) -> Node:
+        return build(op, inputs)
+
+    def get_shape(self) -> StaticShape:
+        """Return the static shape."""
+        return self.shape  # type: ignore[no-any-return]
+
+    @property
+    def where(self) -> str:
+        """`file:line` of the user's code that built this node."""
+        return f"{self.built_at[0]}:{self.built_at[1]}"
+
+    def eval(self, feed_dict: dict[Node, Any] | None = None, session: Any = None) -> Any:
+        """Return the value, run in `session` or in the innermost session of a `with` block."""
+        from .session import get_default_session
+
+        return (session or get_default_session(self)).run(self, feed_dict)
+
+    def _refuse(self, what: str, instead: str) -> NoReturn:
+        raise GraphError(
+            f"{self.name}: {what}: a node has no value until a session runs it (built at "
+            f"{self.where}). {instead}"
+        )
+
+    def __bool__(self) -> bool:
+        self._refuse("used as True or False", "Use graph.cond, or run it first.")
+
+    def __iter__(self) -> Iterator[Any]:
+        if isinstance(self.shape, UnknownShape) or not self.shape or self.shape[0] is None:
+            self._refuse("iterated over", "Its first size is not known; use graph.while_loop.")
+        return iter([self[i] for i in range(self.shape[0])])
+
+    def __float__(self) -> float:
+        self._refuse("used as a number", "Call Session.run.")
+
+    __int__ = __index__ = __float__
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        self._refuse("used as an array", "Call Session.run.")
+
+    def __repr__(self) -> str:
+        kind = type(self).__name__ if self.op is None else self.op.name
+        return f"<{kind} {self.name!r} shape={self.shape} dtype={self.dtype}>"
+
+
+class Placeholder(Node):
+    """A value given to each run by `feed_dict`."""
+
+    __slots__ = ("default",)
+
+    def __init__(self, dtype: Any, shape: Any = None, name: str = "Placeholder") -> None:
+        super().__init__(None, (), as_shape(shape), as_dtype(dtype), name)
+        self.default: Node | None = None
+
+
+def placeholder(dtype: Any, shape: Any = None, name: str = "Placeholder") -> Placeholder:
+    """Return a value that each run is given by `feed_dict`; sizes that vary are None."""
+    return Placeholder(dtype, shape, name)
+
+
+def placeholder_with_default(
+    input: Any, shape: Any, name: str = "PlaceholderWithDefault"
+) -> Placeholder:
+    """Return a value that a run may be given; otherwise it is `input`."""
+    start = convert(input)
+    node = Placeholder(start.dtype, shape, name)
+    node.default = start
+    node.inputs = (start,)
+    return node
+
+
+class Constant(Node):
+    """A value fixed when the graph was built."""
+
+    __slots__ = ("value",)
+
+    def __init__(
+        self, value: Any, dtype: Any = None, shape: Any = None, name: str = "Const"
+    ) -> None:
+        array = constant_array(value, dtype)
+        if shape is not None:
+            array = _filled(array, tuple(shape), name)
+        super().__init__(None, (), array.shape, array.dtype, name)
+        self.value = array
+
+
+def constant_array(value: Any, dtype: Any = None) -> np.ndarray[Any, Any]:
+    """Return `value` as an array that nobody else can change.
+
+    Python floats become the default dtype (float32), integers int32 as in TensorFlow; arrays keep
+    their dtype.
+    """
+    array = np.array(value, dtype=None if dtype is None else as_dtype(dtype))
+    if dtype is None and not isinstance(value, np.ndarray | np.generic):
+        if array.dtype.kind == "f":
+            array = array.astype(get_default_dtype())
+        elif array.dtype == np.int64 and np.all(np.abs(array) < 2**31):
+            array = array.astype(np.int32)
+    as_dtype(array.dtype)  # an object array, say, is refused by name
+    array.flags.writeable = False
+    return array
+
+
+def _filled(array: np.ndarray[Any, Any], shape: tuple[int, ...], name: str) -> Any:
+    """Return `array` in `shape`; TensorFlow repeats the last element to fill it."""
+    wanted = int(np.prod(shape, dtype=np.int64))
+    if array.size > wanted:
+        raise GraphError(
+            f"constant {name!r}: too many values: got {array.size}, expected at most {wanted} "
+            f"for shape {shape}."
+        )
+    flat = array.reshape(-1)
+    if array.size < wanted:
+        if not array.size:
+            raise GraphError(f"constant {name!r}: got no value to fill shape {shape} with.")
+        flat = np.concatenate([flat, np.repeat(flat[-1:], wanted - array.size)])
+    return flat.reshape(shape)
+
+
+def as_shape(shape: Any) -> Shape:
+    """Return a shape as a tuple of sizes and Nones; None is an unknown number of axes."""
+    if shape is None:
+        return UNKNOWN
+    if isinstance(shape, int):
+        raise GraphError(f"shape: got {shape}, expected a list or tuple. Write [{shape}].")
+    sizes = tuple(None if n is None or n == -1 else int(n) for n in shape)
+    if any(n is not None and n < 0 for n in sizes):
+        raise GraphError(f"shape: got {shape}, expected sizes of 0 or more, or None.")
+    return sizes
+
+
+def convert(value: Any, dtype: DType | None = None) -> Node:
+    """Return `value` as a node: itself, or a constant."""
+    if isinstance(value, Node):
+        return value
+    if isinstance(value, Value):
+        raise GraphError(
+            f"graph: got a {type(value).__name__}, expected nodes, arrays or numbers. Feed it "
+            "through a placeholder, or pass its .numpy() as a constant."
+        )
+    if isinstance(value, list | tuple) and any(isinstance(v, Node) for v in value):
+        from ..ops.joining import stack
+
+        return stack([convert(v, dtype) for v in value])  # type: ignore[no-any-return]
+    return Constant(value, dtype)
+
+
+def build(op: Op, inputs: Sequence[Any]) -> Node:
+    """Return a new node for `op` of `inputs`, with its static shape and dtype.
+
+    Raises:
+        ShapeError, DTypeError, ...: what `op.infer` raises, with the line that built the node.
+    """
+    try:
+        nodes = _promoted(op, inputs) if op.promotes else tuple(map(convert, inputs))
+        nodes = tuple(n.read() if hasattr(n, "read") else n for n in nodes)
+        if any(isinstance(n.shape, UnknownShape) for n in nodes):
+            spec = Spec(UNKNOWN, _guess_dtype(op, nodes))
+        else:
+            spec = op.infer(*[Spec(tuple(n.shape), n.dtype) for n in nodes])
+    except MinitorchError as error:
+        raise located(error, call_site()) from None
+    return Node(op, nodes, spec.shape, spec.dtype, op.name)
+
+
+def located(
+    error: MinitorchError, place: tuple[str, int], name: str | None = None
+) -> MinitorchError:
+    """Return an error of the same type whose message also names the line (and the node)."""
+    what = f"node {name!r} built at" if name else "built at"
+    new = type(error)(f"{error} ({what} {place[0]}:{place[1]})")
+    new.__dict__.update(error.__dict__)
+    return new
+
+
+def _promoted(op: Op, inputs: Sequence[Any]) -> tuple[Node, ...]:
+    """Return the inputs as nodes of one dtype: numbers and arrays follow the nodes beside them."""
+    known: list[Any] = []
+    own, loose = inputs[: op.fixed], inputs[op.fixed :]
+    for value in loose:
+        if isinstance(value, Value):
+            node = convert(value)
+            unknown = isinstance(node.shape, UnknownShape)
+            known.append((node.dtype, 1 if unknown else len(node.shape)))
+        else:
+            known.append(_like_a_number(value))
+    dtype = result_type(known)
+    if op.promotes == "float" and dtype.kind != "f":
+        dtype = get_default_dtype()
+    return (*map(convert, own), *(_cast(value, dtype) for value in loose))
+
+
+def _like_a_number(value: Any) -> bool | int | float:
+    """Return a number of `value`'s kind: beside a node an array decides the kind, not the size."""
+    kind = np.asarray(value).dtype.kind
+    return {"b": False, "i": 0, "u": 0}.get(kind, 0.0)
+
+
+def _cast(value: Any, dtype: DType) -> Node:
+    if not isinstance(value, Node):
+        return Constant(np.asarray(value), dtype)
+    if value.dtype == dtype:
+        return value
+    if isinstance(value, Constant):
+        return Constant(cast(value.value, dtype))
+    return cast_to(value, dtype)  # type: ignore[no-any-return]
+
+
+def _guess_dtype(op: Op, nodes: Sequence[Node]) -> DType:
+    """Return the dtype of a result whose shape cannot be inferred: that of scalars."""
+    try:
+        return op.infer(*[Spec((), n.dtype) for n in nodes]).dtype
+    except MinitorchError:
+        return nodes[0].dtype  # type: ignore[no-any-return]

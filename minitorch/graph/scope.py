@@ -1,0 +1,145 @@
+"""Graph: names, scopes and defaults while nodes are being built.
+
+It holds only the nodes that the user named. Any other is freed when nobody can reach it any more:
+what keeps it alive is a node that uses it, a session's cached plan or the user's own variable.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import weakref
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from minitorch.graph.node import Node
+
+PACKAGE = str(Path(__file__).parent.parent)
+
+
+class Graph:
+    """A namespace for nodes: unique names, the variables, the seed of random nodes."""
+
+    def __init__(self) -> None:
+        self.seed: int | None = None
+        self.random_nodes = 0
+        self._counts: dict[str, int] = {}
+        self._nodes: weakref.WeakValueDictionary[str, Node] = weakref.WeakValueDictionary()
+        self._named: list[Node] = []
+        self._variables: dict[int, weakref.ref[Any]] = {}
+        self.scopes: list[str] = []
+        self.control: list[tuple[Node, ...]] = [()]
+
+    def unique_name(self, base: str) -> str:
+        """Return `base` in the present scope, with _1, _2, ... from its second use on."""
+        name = "/".join([*self.scopes, base])
+        count = self._counts.get(name, 0)
+        self._counts[name] = count + 1
+        if not count:
+            return name
+        return self.unique_name(f"{base}_{count}")
+
+    def add(self, node: Node) -> None:
+        """Take note of a new node."""
+        self._nodes[node.name] = node
+
+    def keep(self, node: Node) -> None:
+        """Hold a node that the user named: a run may fetch it by that name alone."""
+        self._named.append(node)
+        self.add(node)
+
+    def add_variable(self, variable: Node) -> None:
+        """Take note of a variable, for `initialize_all_variables`."""
+        key = len(self._variables)
+        self._variables[key] = weakref.ref(variable)
+
+    @property
+    def variables(self) -> list[Any]:
+        """The variables that are still alive, in the order of their creation."""
+        return [v for ref in self._variables.values() if (v := ref()) is not None]
+
+    def find(self, name: str) -> Node | None:
+        """Return the node called `name`; TensorFlow's "name:0" means the same."""
+        return self._nodes.get(name.removesuffix(":0"))
+
+    @contextmanager
+    def as_default(self) -> Iterator[Graph]:
+        """Build nodes in this graph inside the `with` block."""
+        stack = _stack()
+        stack.append(self)
+        try:
+            yield self
+        finally:
+            stack.remove(self)
+
+
+class _Local(threading.local):
+    def __init__(self) -> None:
+        self.stack: list[Graph] = []
+
+
+_local = _Local()
+_root: list[Graph] = [Graph()]
+
+
+def _stack() -> list[Graph]:
+    return _local.stack
+
+
+def get_default_graph() -> Graph:
+    """Return the graph in which nodes are being built."""
+    stack = _local.stack
+    return stack[-1] if stack else _root[0]
+
+
+def reset_default_graph() -> None:
+    """Begin a new default graph: names start over, earlier variables are no longer initialised."""
+    _root[0] = Graph()
+
+
+@contextmanager
+def name_scope(name: str) -> Iterator[str]:
+    """Put `name/` before the names of nodes built inside the `with` block."""
+    graph = get_default_graph()
+    graph.scopes.append(name)
+    try:
+        yield "/".join(graph.scopes) + "/"
+    finally:
+        graph.scopes.pop()
+
+
+@contextmanager
+def control_dependencies(control_inputs: Sequence[Node] | None) -> Iterator[None]:
+    """Make nodes built inside the `with` block run after `control_inputs`; None lifts all."""
+    graph = get_default_graph()
+    outer = graph.control[-1]
+    inner = () if control_inputs is None else (*outer, *_checked(control_inputs))
+    graph.control.append(inner)
+    try:
+        yield
+    finally:
+        graph.control.pop()
+
+
+def _checked(control_inputs: Sequence[Any]) -> list[Node]:
+    from minitorch.graph.node import Node
+
+    if isinstance(control_inputs, Node):
+        control_inputs = [control_inputs]
+    for value in control_inputs:
+        if not isinstance(value, Node):
+            raise TypeError(
+                f"control_dependencies: got {type(value).__name__}, expected nodes of a graph."
+            )
+    return list(control_inputs)
+
+
+def call_site() -> tuple[str, int]:
+    """Return (file, line) of the innermost caller outside this package."""
+    frame: Any = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE):
+        frame = frame.f_back
+    return frame.f_code.co_filename, frame.f_lineno

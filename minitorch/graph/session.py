@@ -1,0 +1,193 @@
+"""Session: runs what is asked for, and nothing else, and keeps the variables in between."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..arrays import Array, asarray, to_numpy
+from ..arrays import device as device_called
+from ..errors import GraphError
+from .node import Node, UnknownShape
+from .scope import Graph, get_default_graph
+from .state import State, Variable
+from .step import Step
+
+
+class Session:
+    """Where a graph runs. A context manager; several sessions of one graph share nothing.
+
+    Args:
+        graph: the graph whose names `run("loss")` looks up; the default one unless given.
+        optimize: rewrite what is fetched before its first run (see `passes`).
+        device: "cpu", or "cuda" where there is one.
+    """
+
+    def __init__(
+        self, graph: Graph | None = None, *, optimize: bool = False, device: Any = "cpu"
+    ) -> None:
+        self.graph = get_default_graph() if graph is None else graph
+        self.optimize = optimize
+        self.device = device_called(device)
+        self.state = State(self.device)
+        self.closed = False
+        self._steps: dict[tuple[Any, ...], Step] = {}
+
+    def run(self, fetches: Any, feed_dict: Mapping[Any, Any] | None = None) -> Any:
+        """Return the values of `fetches`, in the same structure.
+
+        Args:
+            fetches: a node, a node's name, or lists, tuples and dicts of them. An operation such
+                as `group` or `minimize` gives None.
+            feed_dict: a value for each placeholder that is needed; any node may be fed.
+        Raises:
+            GraphError: a placeholder is missing, a feed does not fit, a variable has no value;
+                names the node and the line that built it.
+        """
+        if self.closed:
+            raise GraphError("run: the session is closed. Open a new one.")
+        leaves: list[Node] = []
+        rebuild = self._flatten(fetches, leaves)
+        feeds, arrays = self._feeds(feed_dict) if feed_dict else ((), [])
+        key = (tuple(leaves), feeds)
+        step = self._steps.get(key)
+        if step is None:
+            step = self._steps[key] = self._plan(leaves, feeds)
+        return rebuild(iter(step(self.state, arrays)).__next__)
+
+    def make_callable(self, fetches: Any, feed_list: Sequence[Node] = ()) -> Callable[..., Any]:
+        """Return `run` of these fetches as a function of the feeds in order."""
+        return lambda *values: self.run(fetches, dict(zip(feed_list, values, strict=True)))
+
+    def load(self, variable: Variable, value: Any) -> None:
+        """Set a variable at once."""
+        self.state.values[variable] = self._checked(variable, value, copy=True)
+
+    def close(self) -> None:
+        """Forget variables and plans."""
+        self.closed = True
+        self.state = State(self.device)
+        self._steps.clear()
+
+    def _plan(self, leaves: list[Node], feeds: tuple[Node, ...]) -> Step:
+        return Step(leaves, feeds, self.device)
+
+    # Fetches
+
+    def _flatten(self, fetches: Any, leaves: list[Node]) -> Callable[[Callable[[], Any]], Any]:
+        """Add the nodes in `fetches` to `leaves`; return how to rebuild it from their values."""
+        if isinstance(fetches, Node):
+            leaves.append(fetches)
+            return lambda take: take()
+        if isinstance(fetches, list | tuple):
+            parts = [self._flatten(item, leaves) for item in fetches]
+            if isinstance(fetches, tuple) and hasattr(fetches, "_fields"):
+                return lambda take: type(fetches)(*[part(take) for part in parts])
+            kind = list if isinstance(fetches, list) else tuple
+            return lambda take: kind([part(take) for part in parts])
+        if isinstance(fetches, Mapping):
+            named = {key: self._flatten(item, leaves) for key, item in fetches.items()}
+            return lambda take: {key: part(take) for key, part in named.items()}
+        return self._flatten(self._named(fetches), leaves)
+
+    def _named(self, fetch: Any) -> Node:
+        node = self.graph.find(fetch) if isinstance(fetch, str) else None
+        if node is None:
+            raise GraphError(
+                f"run: cannot fetch {fetch!r}: got {type(fetch).__name__}, expected a node, the "
+                "name of one, or lists, tuples and dicts of them."
+            )
+        return node
+
+    # Feeds
+
+    def _feeds(self, feed_dict: Mapping[Any, Any]) -> tuple[tuple[Node, ...], list[Array]]:
+        nodes = tuple([n if isinstance(n, Node) else self._named_feed(n) for n in feed_dict])
+        return nodes, [self._checked(n, v) for n, v in zip(nodes, feed_dict.values(), strict=True)]
+
+    def _named_feed(self, key: Any) -> Node:
+        node = self.graph.find(key) if isinstance(key, str) else None
+        if node is None:
+            raise GraphError(
+                f"run: cannot feed {key!r}: got {type(key).__name__}, expected a placeholder or "
+                "another node as the key of feed_dict."
+            )
+        return node
+
+    def _checked(self, node: Node, value: Any, copy: bool = False) -> Array:
+        """Return the array for a feed, in the node's dtype."""
+        dtype, shape = node.dtype, node.shape
+        if type(value) is np.ndarray and value.dtype == dtype and not copy:
+            array = value
+        else:
+            array = self._converted(node, value)
+        got = array.shape
+        if got != shape and not isinstance(shape, UnknownShape) and not _fits(got, shape):
+            raise GraphError(
+                f"run: feed for {node.name!r} does not fit: got shape {got}, expected {shape} "
+                f"(node {node.name!r} built at {node.where})."
+            )
+        return array if self.device == "cpu" else asarray(array, dtype, self.device)
+
+    def _converted(self, node: Node, value: Any) -> Any:
+        if isinstance(value, Node):
+            raise GraphError(f"run: feed for {node.name!r} is a node. Feed numbers or an array.")
+        try:
+            array = np.asarray(to_numpy(value) if hasattr(value, "__array__") else value)
+            if array.dtype.kind == "f" and node.dtype.kind in "iub":
+                raise TypeError(f"{array.dtype} would lose its fraction")
+            return array.astype(node.dtype)
+        except (TypeError, ValueError) as error:
+            raise GraphError(
+                f"run: feed for {node.name!r} cannot be {node.dtype}: got {type(value).__name__} "
+                f"({error}) (node {node.name!r} built at {node.where})."
+            ) from error
+
+    # A context manager
+
+    def __enter__(self) -> Session:
+        _open.stack.append(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _open.stack.remove(self)
+        self.close()
+
+
+class InteractiveSession(Session):
+    """A session that is the default one from the start, for a notebook."""
+
+    def __init__(self, graph: Graph | None = None, **options: Any) -> None:
+        super().__init__(graph, **options)
+        _open.stack.append(self)
+
+    def close(self) -> None:
+        """Forget everything and stop being the default."""
+        if self in _open.stack:
+            _open.stack.remove(self)
+        super().close()
+
+
+class _Open(threading.local):
+    def __init__(self) -> None:
+        self.stack: list[Session] = []
+
+
+_open = _Open()
+
+
+def get_default_session(node: Node | None = None) -> Session:
+    """Return the session of the innermost `with` block."""
+    if not _open.stack:
+        what = f"eval of {node.name!r}" if node is not None else "get_default_session"
+        raise GraphError(f"{what}: no session is open. Use `with Session():` or pass session=.")
+    return _open.stack[-1]
+
+
+def _fits(got: tuple[int, ...], want: Sequence[int | None]) -> bool:
+    return len(got) == len(want) and all(
+        w is None or g == w for g, w in zip(got, want, strict=True)
+    )

@@ -1,0 +1,219 @@
+"""Nodes rearranged, joined, cut, made: under TensorFlow's names."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..arrays import Array, DType, as_dtype, get_default_dtype, int32, native_dtype
+from ..errors import GraphError
+from ..op import Op, Spec
+from ..ops import elementwise, joining, movement
+from ..ops.broadcasting import expand_to
+from ..shapes import known
+from .gradients import Identity, StopGradient
+from .node import Constant, Node, UnknownShape, build, convert
+from .state import rename
+
+Axis = int | Sequence[int] | None
+
+
+def identity(input: Any, name: str | None = None) -> Node:
+    """The input as a node of its own: a place to fetch, to name, to order."""
+    return rename(build(Identity(), (convert(input),)), name)
+
+
+def stop_gradient(input: Any, name: str | None = None) -> Node:
+    """The input, which counts as a constant in gradients."""
+    return rename(build(StopGradient(), (convert(input),)), name)
+
+
+def reshape(tensor: Any, shape: Sequence[int], name: str | None = None) -> Node:
+    """The same elements under another shape; one size may be -1."""
+    if isinstance(shape, Node):
+        raise GraphError(
+            f"reshape: got a node as the shape (built at {shape.where}), expected numbers. "
+            "Write -1 for the size that varies."
+        )
+    return rename(movement.reshape(convert(tensor), tuple(shape)), name)
+
+
+def transpose(a: Any, perm: Sequence[int] | None = None, name: str | None = None) -> Node:
+    """The axes in the order `perm`, reversed unless told."""
+    node = convert(a)
+    order = tuple(builtins.range(len(node.shape)))[::-1] if perm is None else tuple(perm)
+    return rename(movement.permute(node, *order), name)
+
+
+def expand_dims(
+    input: Any, axis: int | None = None, name: str | None = None, dim: int | None = None
+) -> Node:
+    """The input with an axis of size 1 put in at `axis`."""
+    where = axis if axis is not None else dim
+    if where is None:
+        raise GraphError("expand_dims: got no axis. Say where the new axis goes.")
+    return rename(movement.unsqueeze(convert(input), where), name)
+
+
+def squeeze(
+    input: Any, axis: Axis = None, name: str | None = None, squeeze_dims: Axis = None
+) -> Node:
+    """The input without its axes of size 1, or without those named."""
+    where = axis if axis is not None else squeeze_dims
+    over = tuple(where) if isinstance(where, Sequence) else where
+    return rename(movement.squeeze(convert(input), over), name)
+
+
+def concat(values: Any, axis: Any = 0, name: str | None = None) -> Node:
+    """The values one after another along an axis. TensorFlow 0.x's order (axis first) works too."""
+    if isinstance(values, int):
+        values, axis = axis, values
+    return rename(joining.cat([convert(v) for v in values], axis), name)
+
+
+def stack(values: Sequence[Any], axis: int = 0, name: str | None = None) -> Node:
+    """The values along a new axis."""
+    return rename(joining.stack([convert(v) for v in values], axis), name)
+
+
+pack = stack
+
+
+def unstack(value: Any, num: int | None = None, axis: int = 0) -> list[Node]:
+    """The slices along an axis, without it."""
+    return list(joining.unbind(convert(value), axis))
+
+
+unpack = unstack
+
+
+def split(value: Any, num_or_size_splits: int | Sequence[int], axis: int = 0) -> list[Node]:
+    """The value in that many equal parts, or in parts of those sizes, along an axis."""
+    node = convert(value)
+    sizes = num_or_size_splits
+    if isinstance(sizes, int):
+        length = node.shape[axis]
+        if length is None or length % sizes:
+            raise GraphError(
+                f"split: got axis {axis} of size {length} for {sizes} parts, expected one that "
+                f"divides (node {node.name!r} built at {node.where})."
+            )
+        return list(joining.split(node, length // sizes, axis))
+    return list(joining.split(node, list(sizes), axis))
+
+
+def slice(input_: Any, begin: Sequence[int], size: Sequence[int], name: str | None = None) -> Node:
+    """The block that starts at `begin`; a size of -1 reaches to the end."""
+    cuts = tuple(np.s_[b : None if n == -1 else b + n] for b, n in zip(begin, size, strict=True))
+    return rename(convert(input_)[cuts], name)
+
+
+# ── shapes as values ────────────────────────────────────────────────────────────────────────────
+
+
+class ShapeOf(Op):
+    """The sizes of the input as a vector of int32."""
+
+    reads_inputs = reads_output = False
+
+    def compute(self, xp: Any, *arrays: Array) -> Array:
+        """Return the sizes."""
+        return xp.asarray(tuple(arrays[0].shape), dtype=native_dtype(xp, int32))
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return a vector as long as the input has axes."""
+        return Spec((len(specs[0].shape),), int32)
+
+    def gradient(self, out_grad: Any, node: Any) -> Any:
+        """Return nothing: sizes do not depend on elements."""
+        return (None,)
+
+
+def shape(input: Any, name: str | None = None) -> Node:
+    """The sizes at run time, a vector of int32; `node.shape` is what is known before."""
+    return rename(build(ShapeOf(), (convert(input),)), name)
+
+
+def size(input: Any, name: str | None = None) -> Node:
+    """The number of elements at run time."""
+    from .math import reduce_prod
+
+    return reduce_prod(shape(input), name=name)
+
+
+def rank(input: Any, name: str | None = None) -> Node:
+    """The number of axes."""
+    return Constant(len(convert(input).shape), int32, name=name or "rank")
+
+
+# ── constants ───────────────────────────────────────────────────────────────────────────────────
+
+
+def constant(value: Any, dtype: Any = None, shape: Any = None, name: str = "Const") -> Constant:
+    """A value fixed now. Python floats become float32, integers int32; arrays keep their dtype."""
+    return Constant(value, dtype, shape, name)
+
+
+def fill(dims: Sequence[int], value: Any, name: str | None = None) -> Node:
+    """A constant of this shape, all one number."""
+    return Constant(np.full(tuple(dims), value, _dtype_for(value)), name=name or "Fill")
+
+
+def zeros(shape: Sequence[int], dtype: Any = None, name: str | None = None) -> Node:
+    """A constant of zeros."""
+    return Constant(np.zeros(tuple(shape), _or_default(dtype)), name=name or "zeros")
+
+
+def ones(shape: Sequence[int], dtype: Any = None, name: str | None = None) -> Node:
+    """A constant of ones."""
+    return Constant(np.ones(tuple(shape), _or_default(dtype)), name=name or "ones")
+
+
+def zeros_like(tensor: Any, dtype: Any = None, name: str | None = None) -> Node:
+    """Zeros of the shape that the node has at run time."""
+    return _like(tensor, 0, dtype, name)
+
+
+def ones_like(tensor: Any, dtype: Any = None, name: str | None = None) -> Node:
+    """Ones of the shape that the node has at run time."""
+    return _like(tensor, 1, dtype, name)
+
+
+def _like(tensor: Any, value: int, dtype: Any, name: str | None) -> Node:
+    node = convert(tensor)
+    kind = node.dtype if dtype is None else as_dtype(dtype)
+    if not isinstance(node.shape, UnknownShape) and known(node.shape):
+        return Constant(np.full(tuple(node.shape), value, kind), name=name or "like")
+    if isinstance(node.shape, UnknownShape):
+        make = elementwise.ones_like if value else elementwise.zeros_like
+        return rename(make(node), name)
+    return rename(expand_to(Constant(value, kind), node), name)
+
+
+def range(
+    start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, name: str = "range"
+) -> Node:
+    """A constant that counts from start (0) up to but not limit."""
+    low, high = (0, start) if limit is None else (start, limit)
+    numbers = np.arange(low, high, delta)
+    whole = numbers.dtype.kind == "i"
+    return Constant(numbers, dtype or (int32 if whole else get_default_dtype()), name=name)
+
+
+def linspace(start: float, stop: float, num: int, name: str = "linspace") -> Node:
+    """A constant of evenly spaced numbers, both ends included."""
+    return Constant(np.linspace(start, stop, num).astype(get_default_dtype()), name=name)
+
+
+def _or_default(dtype: Any) -> DType:
+    return get_default_dtype() if dtype is None else as_dtype(dtype)
+
+
+def _dtype_for(value: Any) -> DType:
+    found = np.asarray(value).dtype
+    if isinstance(value, np.generic | np.ndarray):
+        return found
+    return get_default_dtype() if found.kind == "f" else int32 if found.kind == "i" else found

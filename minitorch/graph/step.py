@@ -1,0 +1,204 @@
+"""A step: one set of feeds and fetches turned into straight-line Python, run many times.
+
+The plan of a run never changes, so the loop over nodes is unrolled once into the source of a
+function, one node a line, and compiled. What is left at run time is the arithmetic. A line that
+fails is found again by its number, which is how an error names its node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from types import CodeType
+from typing import Any
+
+import numpy as np
+
+from ..arrays import CPU, Array, Device, asarray, dtype_of, namespace_on
+from ..errors import GraphError, MinitorchError
+from ..op import Op, Spec
+from ..ops.broadcasting import SumTo
+from ..ops.linalg import MatMul
+from ..ops.reduction import Sum
+from ..ops.rows import Elementwise
+from .node import Constant, Node, Placeholder, located
+from .order import last_uses, schedule, sources
+from .state import NoOp, Read, State, StateOp, Variable
+
+HEADER_LINES = 2  # def, and the unpacking of feeds
+FRESH = frozenset({MatMul, SumTo, Sum})  # and every row of `ops.rows`
+
+
+class Step:
+    """The compiled run of `fetches` from `feeds`; call it with a session's state and the arrays."""
+
+    def __init__(
+        self, fetches: Sequence[Node], feeds: Sequence[Node], device: Device = CPU
+    ) -> None:
+        self.fetches, self.feeds, self.device = fetches, feeds, device
+        self.order = schedule(fetches, set(feeds))
+        self.place = {node: i for i, node in enumerate(self.order)}
+        fed = set(feeds)
+        for node in self.order:
+            if node not in fed:
+                _check_source(node)
+        self.in_place = {n for n in self.order if n not in fed and self._may_overwrite(n, fed)}
+        self.source, names = self._emit(fed)
+        code = compile(self.source, "<graph step>", "exec")
+        exec(code, names)
+        self.function: Callable[..., tuple[Array, ...]] = names["step"]
+        self.code: CodeType = self.function.__code__
+
+    def __call__(self, state: State, arrays: Sequence[Array]) -> tuple[Array, ...]:
+        """Return the fetched arrays. One that a variable or caller holds as well is copied.
+
+        Raises:
+            GraphError, ShapeError, ...: what went wrong, with the node and the line that built it.
+        """
+        try:
+            with np.errstate(all="ignore"):
+                return self.function(state, state.values, arrays)
+        except Exception as error:
+            raise self._explain(error) from error
+
+    def _may_overwrite(self, node: Node, fed: Collection[Node]) -> bool:
+        """Tell whether a writing node may overwrite its variable's array.
+
+        It may when neither its own inputs, nor anything that runs later, nor a fetch can be
+        looking at that array.
+        """
+        writes = getattr(node.op, "writes", ())
+        if not writes:
+            return False
+        looking = views(writes, self.order, fed)
+        later = self.order[self.place[node] :]
+        used = (source for n in later for source in sources(n, fed))
+        return looking.isdisjoint(used) and looking.isdisjoint({*self.fetches} - {node})
+
+    def _emit(self, fed: Collection[Node]) -> tuple[str, dict[str, Any]]:
+        """Return the source of the step, and what its names mean."""
+        names: dict[str, Any] = {"xp": namespace_on(self.device)}
+        slot = {node: f"v{i}" for i, node in enumerate(self.order)}
+        self.shared = views([n for n in self.order if n in fed or n.op is None], self.order, fed)
+        free = last_uses(self.order, fed, set(self.fetches))
+        into = "".join(f"{slot.get(node, '_')}, " for node in self.feeds)
+        lines = ["def step(state, values, feeds):", f"    [{into}] = feeds"]
+        for i, node in enumerate(self.order):
+            line = "pass" if node in fed else self._line(node, fed, slot, names)
+            gone = ", ".join(slot[n] for n in free[i])
+            lines.append(f"    {line}" + (f"; del {gone}" if gone else ""))
+        names["own"], names["copy"] = _own, _copy
+        result = "".join(f"{self._fetched(node)}({slot[node]}), " for node in self.fetches)
+        lines.append(f"    return ({result})")
+        return "\n".join(lines), names
+
+    def _line(
+        self, node: Node, fed: Collection[Node], slot: dict[Node, str], names: dict[str, Any]
+    ) -> str:
+        """Return the statement that computes `node`, and put what it calls into `names`."""
+        target = slot[node]
+        key = f"k{target[1:]}"
+        if isinstance(node, Constant):
+            names[key] = (
+                node.value if self.device == CPU else asarray(node.value, None, self.device)
+            )
+            return f"{target} = {key}"
+        if isinstance(node, Placeholder):
+            return f"{target} = {slot[node.inputs[0]]}"
+        if isinstance(node.op, Read) and node.op.variable in fed:
+            return f"{target} = {slot[node.op.variable]}"
+        if isinstance(node, Variable) or isinstance(node.op, Read):
+            names[key] = node if isinstance(node, Variable) else node.op.variable
+            return f"{target} = values[{key}]"
+        if isinstance(node.op, NoOp):
+            return f"{target} = None"
+        arguments = "".join(f", {slot[source]}" for source in node.inputs)
+        if isinstance(node.op, StateOp):
+            names[key] = node.op.run_in_place if node in self.in_place else node.op.run
+            return f"{target} = {key}(state{arguments})"
+        names[key] = node.op.compute
+        return f"{target} = {key}(xp{arguments})"
+
+    def _fetched(self, node: Node) -> str:
+        """Return the function that a fetched array goes through: a copy if others may hold it."""
+        return "copy" if node in self.shared or isinstance(node.op, StateOp) else "own"
+
+    def _explain(self, error: Exception) -> Exception:
+        """Return `error` with the node named whose line raised it, in the library's own words."""
+        found = _line_and_locals(error, self.code)
+        if found is None or isinstance(error, GraphError):
+            return error
+        line, values = found
+        if not HEADER_LINES < line <= HEADER_LINES + len(self.order):
+            return error
+        node = self.order[line - HEADER_LINES - 1]
+        if isinstance(error, KeyError) and (
+            isinstance(node, Variable) or isinstance(node.op, Read)
+        ):
+            return (node if isinstance(node, Variable) else node.op.variable).uninitialised()
+        slot = {n: f"v{i}" for i, n in enumerate(self.order)}
+        arrays = [values.get(slot[source]) for source in node.inputs]
+        return explain(node, arrays, error)
+
+
+def explain(node: Node, arrays: Sequence[Array], error: Exception) -> Exception:
+    """Return what was wrong when `node` failed on `arrays`: its operator's complaint, located."""
+    if isinstance(error, MinitorchError):
+        return located(error, node.built_at, node.name)
+    if isinstance(node.op, Op) and all(hasattr(a, "dtype") for a in arrays):
+        try:
+            node.op.infer(*[Spec(tuple(a.shape), dtype_of(a)) for a in arrays])
+        except MinitorchError as better:
+            return located(better, node.built_at, node.name)
+    shapes = ", ".join(str(getattr(a, "shape", "?")) for a in arrays)
+    name = node.op.name if node.op is not None else type(node).__name__
+    return GraphError(
+        f"{name}: failed on inputs of shape {shapes or 'none'}: {error} "
+        f"(node {node.name!r} built at {node.where})"
+    )
+
+
+def views(of: Collection[Node], order: Sequence[Node], fed: Collection[Node]) -> set[Node]:
+    """Return the nodes whose arrays may share memory with the values of the nodes `of`."""
+    found: set[Node] = set(of)
+    for node in order:
+        if node in fed:
+            continue
+        if isinstance(node.op, StateOp):
+            touched = (node.op.variable,) if isinstance(node.op, Read) else node.op.writes
+            if any(variable in found for variable in touched):
+                found.add(node)
+        elif not is_fresh(node.op) and any(source in found for source in node.inputs):
+            found.add(node)
+    return found
+
+
+def is_fresh(op: Op | None) -> bool:
+    """Tell whether the result of `op` never shares memory with an input."""
+    return isinstance(op, Elementwise) or type(op) in FRESH
+
+
+def _check_source(node: Node) -> None:
+    if isinstance(node, Placeholder) and node.default is None:
+        raise GraphError(
+            f"run: placeholder {node.name!r} was not fed: expected {node.dtype} of shape "
+            f"{node.shape} (built at {node.where}). Add it to feed_dict."
+        )
+
+
+def _line_and_locals(error: Exception, code: CodeType) -> tuple[int, dict[str, Any]] | None:
+    """Return where in the step's own source `error` passed, and its variables there."""
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code is code:
+            return trace.tb_lineno, trace.tb_frame.f_locals
+        trace = trace.tb_next
+    return None
+
+
+def _copy(array: Array) -> Array:
+    return array.copy() if isinstance(array, np.ndarray) else array
+
+
+def _own(array: Array) -> Array:
+    """Return `array`, copied when it looks into memory that someone else holds."""
+    return array.copy() if isinstance(array, np.ndarray) and array.base is not None else array

@@ -1,0 +1,348 @@
+"""Symbolic gradients and optimizers agree with PyTorch and with TensorFlow 1's meanings."""
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import minitorch.graph as tf
+from minitorch.errors import GraphError, NoGradientRule
+from minitorch.op import Op
+
+
+@pytest.fixture(autouse=True)
+def _fresh_graph() -> None:
+    tf.reset_default_graph()
+
+
+def close(ours: Any, theirs: Any, tolerance: float = 1e-12) -> None:
+    want = theirs.detach().numpy() if hasattr(theirs, "detach") else theirs
+    np.testing.assert_allclose(ours, want, rtol=tolerance, atol=tolerance)
+
+
+def mlp(sizes: tuple[int, ...], seed: int = 0) -> tuple[Any, ...]:
+    """The same network twice: as a graph and in PyTorch, in float64 with the same weights."""
+    rng = np.random.default_rng(seed)
+    x = tf.placeholder(tf.float64, (None, sizes[0]), "x")
+    y = tf.placeholder(tf.float64, (None, sizes[-1]), "y")
+    ours, theirs, h = [], [], x
+    for i, (a, b) in enumerate(pairwise(sizes)):
+        w, c = rng.normal(size=(a, b)) / a**0.5, rng.normal(size=b)
+        ours += [tf.Variable(w), tf.Variable(c)]
+        theirs += [torch.tensor(w, requires_grad=True), torch.tensor(c, requires_grad=True)]
+        h = tf.matmul(h, ours[-2]) + ours[-1]
+        h = tf.nn.relu(h) if i < len(sizes) - 2 else h
+    loss = tf.reduce_mean(tf.nn.softmax_cross_entropy_with_logits(labels=y, logits=h))
+
+    def reference(data: Any, target: Any) -> Any:
+        z = torch.tensor(data)
+        for i in range(0, len(theirs), 2):
+            z = z @ theirs[i] + theirs[i + 1]
+            z = torch.relu(z) if i < len(theirs) - 2 else z
+        return torch.nn.functional.cross_entropy(z, torch.tensor(target))
+
+    return x, y, loss, ours, theirs, reference
+
+
+def batch(n: int, inputs: int, classes: int, seed: int) -> tuple[Any, Any]:
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(n, inputs)), np.eye(classes)[rng.integers(classes, size=n)]
+
+
+def test_gradients_of_a_network_equal_pytorchs() -> None:
+    x, y, loss, ours, theirs, reference = mlp((5, 7, 6, 3))
+    grads = tf.gradients(loss, ours)
+    data, target = batch(11, 5, 3, 1)
+    reference(data, target).backward()
+    with tf.Session() as session:
+        session.run(tf.initialize_all_variables())
+        got = session.run(grads, {x: data, y: target})
+    for a, b in zip(got, theirs, strict=True):
+        close(a, b.grad)
+
+
+def test_an_optimizer_trains_as_pytorchs_does() -> None:
+    pairs = [
+        (tf.train.GradientDescentOptimizer(0.3), torch.optim.SGD, {"lr": 0.3}),
+        (tf.train.MomentumOptimizer(0.1, 0.9), torch.optim.SGD, {"lr": 0.1, "momentum": 0.9}),
+        (
+            tf.train.MomentumOptimizer(0.1, 0.9, use_nesterov=True),
+            torch.optim.SGD,
+            {"lr": 0.1, "momentum": 0.9, "nesterov": True},
+        ),
+        (
+            tf.train.AdagradOptimizer(0.2),
+            torch.optim.Adagrad,
+            {"lr": 0.2, "initial_accumulator_value": 0.1, "eps": 0.0},
+        ),
+    ]
+    for optimizer, kind, options in pairs:
+        tf.reset_default_graph()
+        x, y, loss, ours, theirs, reference = mlp((4, 6, 3))
+        step = optimizer.minimize(loss)
+        other = kind(theirs, **options)
+        with tf.Session() as session:
+            session.run(tf.initialize_all_variables())
+            for i in range(15):
+                data, target = batch(8, 4, 3, i)
+                got, _ = session.run([loss, step], {x: data, y: target})
+                other.zero_grad()
+                want = reference(data, target)
+                want.backward()
+                other.step()
+                close(got, want, 1e-10)
+            for w, v in zip(session.run(ours), theirs, strict=True):
+                close(w, v, 1e-10)
+
+
+def test_adam_is_tensorflows_with_epsilon_outside_the_correction() -> None:
+    w = tf.Variable(np.array([1.0, -2.0]))
+    g = np.array([0.5, -1e-6])
+    step = tf.train.AdamOptimizer(0.1, epsilon=1e-3).apply_gradients([(tf.constant(g), w)])
+    value, m, v = np.array([1.0, -2.0]), np.zeros(2), np.zeros(2)
+    with tf.Session() as session:
+        session.run(tf.initialize_all_variables())
+        for t in range(1, 6):
+            session.run(step)
+            m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g * g
+            rate = 0.1 * (1 - 0.999**t) ** 0.5 / (1 - 0.9**t)
+            value = value - rate * m / (np.sqrt(v) + 1e-3)
+        close(session.run(w), value, 1e-10)
+
+
+def test_minimize_of_a_vector_takes_its_sum() -> None:
+    w = tf.Variable(np.array([1.0, 2.0, 3.0]))
+    step = tf.train.GradientDescentOptimizer(0.1).minimize(w * w)
+    with tf.Session() as session:
+        session.run(tf.initialize_all_variables())
+        session.run(step)
+        close(session.run(w), np.array([0.8, 1.6, 2.4]))
+
+
+def test_a_step_updates_only_its_variables_and_counts_steps() -> None:
+    a, b = tf.Variable(1.0), tf.Variable(1.0)
+    frozen = tf.Variable(1.0, trainable=False)
+    count = tf.Variable(0, trainable=False)
+    loss = a * b * frozen
+    all_of_them = tf.train.GradientDescentOptimizer(1.0).minimize(loss, global_step=count)
+    only_b = tf.train.GradientDescentOptimizer(1.0).minimize(loss, var_list=[b])
+    with tf.Session() as session:
+        session.run(tf.initialize_all_variables())
+        session.run(only_b)
+        assert session.run([a, b, frozen, count]) == [1.0, 0.0, 1.0, 0]
+        session.run(all_of_them)
+        assert session.run([a, b, frozen, count]) == [1.0, -1.0, 1.0, 1]
+
+
+def test_a_rate_may_be_a_node() -> None:
+    w, rate = tf.Variable(0.0), tf.placeholder(tf.float32, ())
+    step = tf.train.GradientDescentOptimizer(rate).minimize(w * 3.0)
+    with tf.Session() as session:
+        session.run(tf.initialize_all_variables())
+        session.run(step, {rate: 0.5})
+        session.run(step, {rate: 2.0})
+        assert session.run(w) == -7.5
+
+
+def test_all_updates_see_the_weights_from_before_the_step() -> None:
+    a, b = tf.Variable(2.0), tf.Variable(5.0)
+    step = tf.train.GradientDescentOptimizer(1.0).minimize(a * b)
+    with tf.Session() as session:
+        session.run(tf.initialize_all_variables())
+        session.run(step)
+        assert session.run([a, b]) == [2.0 - 5.0, 5.0 - 2.0]
+
+
+def test_gradients_of_gradients() -> None:
+    x = tf.placeholder(tf.float64, ())
+    y = tf.sin(x) * tf.exp(x * x)
+    (first,) = tf.gradients(y, [x])
+    (second,) = tf.gradients(first, [x])
+    (third,) = tf.gradients(second, [x])
+    t = torch.tensor(0.7, dtype=torch.float64, requires_grad=True)
+    chain = [torch.sin(t) * torch.exp(t * t)]
+    for _ in range(3):
+        chain += torch.autograd.grad(chain[-1], t, create_graph=True)
+    with tf.Session() as session:
+        for ours, theirs in zip(
+            session.run([y, first, second, third], {x: 0.7}), chain, strict=True
+        ):
+            close(ours, theirs)
+
+
+def test_gradients_are_of_the_sum_of_all_ys_weighted_by_grad_ys() -> None:
+    x = tf.placeholder(tf.float64, (2,))
+    y, z = x * x, tf.exp(x)
+    plain = tf.gradients([y, z], x)
+    weighted = tf.gradients([y, z], x, grad_ys=[tf.constant(np.array([1.0, 10.0])), None])
+    at = np.array([0.5, 2.0])
+    with tf.Session() as session:
+        a, b = session.run([plain[0], weighted[0]], {x: at})
+    close(a, 2 * at + np.exp(at))
+    close(b, 2 * at * [1, 10] + np.exp(at))
+
+
+def test_what_does_not_depend_has_no_gradient_and_a_middle_value_has_one() -> None:
+    x, other = tf.Variable(np.ones(3)), tf.Variable(1.0)
+    middle = x * 3.0
+    y = tf.reduce_sum(middle * middle)
+    by_middle, by_other, by_x = tf.gradients(y, [middle, other, x])
+    assert by_other is None
+    with tf.Session() as session:
+        session.run(tf.initialize_all_variables())
+        close(session.run(by_middle), np.full(3, 6.0))
+        close(session.run(by_x), np.full(3, 18.0))
+
+
+def test_a_stopped_gradient_counts_as_a_constant() -> None:
+    x = tf.Variable(3.0)
+    (g,) = tf.gradients(x * tf.stop_gradient(x), [x])
+    with tf.Session() as session:
+        session.run(tf.initialize_all_variables())
+        assert session.run(g) == 3.0
+
+
+def test_gradients_flow_to_a_variable_through_all_its_reads() -> None:
+    w = tf.Variable(2.0)
+    with tf.control_dependencies([tf.assign(w, 5.0)]):
+        later = w * 1.0
+    (g,) = tf.gradients(later * later + w, [w])
+    with tf.Session() as session:
+        session.run(tf.initialize_all_variables())
+        assert session.run(g) == 11.0
+
+
+def test_a_broadcast_bias_over_an_unknown_batch_is_summed_back() -> None:
+    x, b = tf.placeholder(tf.float64, (None, 3)), tf.Variable(np.zeros(3))
+    (g,) = tf.gradients(tf.reduce_sum(x + b), [b])
+    with tf.Session() as session:
+        session.run(tf.initialize_all_variables())
+        for n in (1, 4):
+            close(session.run(g, {x: np.zeros((n, 3))}), np.full(3, float(n)))
+
+
+def test_an_integer_y_an_unconnected_loss_and_no_variables_are_errors() -> None:
+    with pytest.raises(GraphError, match="int32"):
+        tf.gradients(tf.constant(1), [tf.Variable(1.0)])
+    with pytest.raises(GraphError, match="depends on none of the variables"):
+        tf.train.GradientDescentOptimizer(0.1).minimize(tf.constant(1.0))
+    tf.reset_default_graph()
+    with pytest.raises(GraphError, match="no variable"):
+        tf.train.GradientDescentOptimizer(0.1).minimize(tf.constant(1.0))
+    with pytest.raises(GraphError, match="above 0"):
+        tf.train.AdagradOptimizer(0.1, initial_accumulator_value=0.0)
+
+
+def test_an_operator_without_a_gradient_is_named() -> None:
+    class Cube(Op):
+        def compute(self, xp: Any, x: Any) -> Any:  # type: ignore[override]
+            return x**3
+
+    x = tf.Variable(2.0)
+    with pytest.raises(NoGradientRule, match="Cube"):
+        tf.gradients(Cube()(x), [x])
+
+
+def test_a_learners_operator_works_in_both_modes_with_its_gradient() -> None:
+    from minitorch.tensor import tensor
+
+    class Cube(Op):
+        def compute(self, xp: Any, x: Any) -> Any:  # type: ignore[override]
+            return x**3
+
+        def gradient(self, out_grad: Any, node: Any) -> Any:
+            return out_grad * 3.0 * node.inputs[0] * node.inputs[0]
+
+    cube = Cube()
+    x = tf.placeholder(tf.float32, (None,))
+    (g,) = tf.gradients(cube(x), [x])
+    t = tensor([1.0, 2.0]).requires_grad_()
+    cube(t).sum().backward()
+    assert t.grad is not None
+    with tf.Session() as session:
+        assert session.run(g, {x: [1.0, 2.0]}).tolist() == t.grad.tolist() == [3.0, 12.0]
+
+
+CASES: list[tuple[str, Any, Any]] = [
+    ("softmax", lambda x: tf.nn.softmax(x), lambda t: torch.softmax(t, -1)),
+    ("softmax along 0", lambda x: tf.nn.softmax(x, 0), lambda t: torch.softmax(t, 0)),
+    ("log_softmax", lambda x: tf.nn.log_softmax(x), lambda t: torch.log_softmax(t, -1)),
+    (
+        "cross entropy",
+        lambda x: tf.nn.softmax_cross_entropy_with_logits(labels=tf.exp(x * 0.3), logits=x),
+        lambda t: -(torch.exp(t * 0.3) * torch.log_softmax(t, -1)).sum(-1),
+    ),
+    (
+        "sparse cross entropy",
+        lambda x: tf.nn.sparse_softmax_cross_entropy_with_logits(labels=[0, 2, 1], logits=x),
+        lambda t: torch.nn.functional.cross_entropy(t, torch.tensor([0, 2, 1]), reduction="none"),
+    ),
+    (
+        "sigmoid cross entropy",
+        lambda x: tf.nn.sigmoid_cross_entropy_with_logits(labels=0.3, logits=x),
+        lambda t: torch.nn.functional.binary_cross_entropy_with_logits(
+            t, torch.full_like(t, 0.3), reduction="none"
+        ),
+    ),
+    ("l2_loss", lambda x: tf.nn.l2_loss(x), lambda t: (t * t).sum() / 2),
+    ("reduce_prod", lambda x: tf.reduce_prod(x, 1), lambda t: t.prod(1)),
+    ("reduce_max", lambda x: tf.reduce_max(x, 1), lambda t: t.amax(1)),
+    ("logsumexp", lambda x: tf.reduce_logsumexp(x, 0), lambda t: t.logsumexp(0)),
+    ("matmul transposed", lambda x: tf.matmul(x, x, transpose_b=True), lambda t: t @ t.T),
+    ("concat", lambda x: tf.concat([x, x * 2.0], 1), lambda t: torch.cat([t, t * 2], 1)),
+    ("stack", lambda x: tf.stack([x, x * x]), lambda t: torch.stack([t, t * t])),
+    ("norm", lambda x: tf.norm(x, axis=1), lambda t: torch.linalg.norm(t, dim=1)),
+    ("clip_by_value", lambda x: tf.clip_by_value(x, -0.5, 0.5), lambda t: t.clamp(-0.5, 0.5)),
+    (
+        "clip_by_norm",
+        lambda x: tf.clip_by_norm(x, 1.0),
+        lambda t: t / torch.maximum(torch.linalg.norm(t), torch.tensor(1.0)),
+    ),
+    ("where", lambda x: tf.where(x > 0.0, x * x, -x), lambda t: torch.where(t > 0, t * t, -t)),
+    ("indexing", lambda x: x[1:, 0] * 2.0, lambda t: t[1:, 0] * 2),
+    ("expand_dims", lambda x: tf.expand_dims(x, 1) * x, lambda t: t.unsqueeze(1) * t),
+    ("transpose", lambda x: tf.transpose(x, [1, 0]) @ x, lambda t: t.T @ t),
+    ("leaky_relu", lambda x: tf.nn.leaky_relu(x), lambda t: torch.where(t > 0, t, 0.2 * t)),
+    ("l2_normalize", lambda x: tf.nn.l2_normalize(x, 1), lambda t: t / t.norm(dim=1, keepdim=True)),
+]
+
+
+@pytest.mark.parametrize(("_name", "ours", "theirs"), CASES, ids=[c[0] for c in CASES])
+@pytest.mark.parametrize("known", [True, False], ids=["static", "unknown batch"])
+def test_functions_agree_in_value_gradient_and_second_gradient(
+    _name: str, ours: Any, theirs: Any, known: bool
+) -> None:
+    rng = np.random.default_rng(3)
+    at = rng.normal(size=(3, 4))
+    x = tf.placeholder(tf.float64, (3 if known else None, 4))
+    t = torch.tensor(at, requires_grad=True)
+    y, want = ours(x), theirs(t)
+    out = rng.normal(size=tuple(want.shape))
+    (g,) = tf.gradients(y, [x], grad_ys=[tf.constant(out)])
+    (gg,) = tf.gradients(tf.reduce_sum(g * g), [x])
+    (wg,) = torch.autograd.grad(want, t, torch.tensor(out), create_graph=True)
+    wgg = (
+        torch.autograd.grad((wg * wg).sum(), t, allow_unused=True)[0] if wg.requires_grad else None
+    )
+    with tf.Session() as session:
+        close(session.run(y, {x: at}), want, 1e-10)
+        close(session.run(g, {x: at}), wg, 1e-9)
+        if wgg is not None:
+            assert gg is not None
+            close(session.run(gg, {x: at}), wgg, 1e-8)
+
+
+def test_dropout_keeps_the_mean_and_drops_the_same_elements_in_the_gradient() -> None:
+    tf.set_random_seed(1)
+    x = tf.placeholder(tf.float32, (None, 100))
+    keep = tf.placeholder(tf.float32, ())
+    y = tf.nn.dropout(x, keep)
+    (g,) = tf.gradients(y, [x])
+    with tf.Session() as session:
+        a, b = session.run([y, g], {x: np.ones((200, 100)), keep: 0.8})
+        np.testing.assert_array_equal(a, b)
+        assert set(np.round(np.unique(a), 5)) == {0.0, 1.25}
+        assert abs(a.mean() - 1.0) < 6 * 0.5 / 20_000**0.5
+        assert (session.run(y, {x: np.ones((2, 100)), keep: 1.0}) == 1.0).all()
