@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from fastapi import FastAPI, Request
@@ -37,13 +37,22 @@ def create_app(course: Course) -> "ASGIApp":
     app = FastAPI(title="Course", docs_url=None, redoc_url=None, openapi_url=None)
     app.include_router(api.router(course))
     app.include_router(pages.router(course))
-    app.mount("/static", StaticFiles(directory=pages.HERE / "static"))
+    app.mount("/static", _Static(directory=pages.HERE / "static"))
     for kind, answer in _ANSWERS.items():
         app.add_exception_handler(kind, answer)
     settings = course.settings
     limit_bytes = settings.upload_bytes + _FORM_BYTES
     limited = BodyLimit(app, limit_bytes=limit_bytes, limit_s=settings.upload_s)
     return _Headers(limited)
+
+
+class _Static(StaticFiles):
+    """The style and the icon, which a browser may keep for a while."""
+
+    def file_response(self, *args: Any, **kwargs: Any) -> Response:
+        answer = super().file_response(*args, **kwargs)
+        answer.headers["Cache-Control"] = "max-age=600"
+        return answer
 
 
 class _Headers:

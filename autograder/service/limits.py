@@ -32,6 +32,9 @@ class BodyLimit:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        if not _has_body(scope):
+            await self._app(scope, receive, send)
+            return
         body = _Body(receive, self._limit_bytes, self._limit_s)
 
         async def send_after_body(message: "Message") -> None:
@@ -40,6 +43,14 @@ class BodyLimit:
             await send(message)
 
         await self._app(scope, body.receive, send_after_body)
+
+
+def _has_body(scope: "Scope") -> bool:
+    sizes = {name: value for name, value in scope["headers"] if name in _FRAMING}
+    return bool(sizes) and sizes.get(b"content-length") != b"0"
+
+
+_FRAMING = (b"content-length", b"transfer-encoding")
 
 
 class _Body:
@@ -66,6 +77,7 @@ class _Body:
         try:
             message = await asyncio.wait_for(self._receive(), self._deadline - now)
         except TimeoutError as error:
+            self._ended = True  # there is no waiting for the rest either
             problem = f"the upload took longer than {self._limit_s:.0f} s"
             raise Refused(408, f"submit: {problem}. Try again on a better line.") from error
         self._ended = not message.get("more_body", False)

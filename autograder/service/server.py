@@ -20,6 +20,7 @@ from autograder.service.course import Course
 from autograder.service.errors import StartError
 from autograder.service.grading import Grader, ProcessGrader
 from autograder.service.limits import RateLimit
+from autograder.service.protocol import protocol
 from autograder.service.queue import Queue
 from autograder.service.roster import STAFF, Roster
 from autograder.service.settings import Settings
@@ -49,7 +50,7 @@ class Server:
         self._listener = listener
         config = uvicorn.Config(
             create_app(course),
-            http="h11",
+            http=protocol(course.settings.headers_s),
             ws="none",
             lifespan="off",
             log_config=None,

@@ -23,6 +23,7 @@ class Settings:
     judge_s: float = 900.0  # a lab's own limit ends a submission long before; this, a stuck judge
     upload_bytes: int = 16 * MIB  # a notebook full of plots is 2 to 5 MiB
     upload_s: float = 60.0  # 16 MiB over a slow home line
+    headers_s: float = 15.0  # a browser sends them in one packet
     burst: int = 60  # submissions that one learner may make at once ...
     per_minute: float = 30.0  # ... and then steadily: more than a person can
     lease_s: float = 30.0  # how soon another server takes over from one that is gone

@@ -217,6 +217,29 @@ def test_a_slow_upload_is_ended(start: Callable[..., Any]) -> None:
             assert raw.recv(100).startswith(b"HTTP/1.1 408")
 
 
+@pytest.mark.parametrize("sent", [b"", b"GET / HT", b"GET / HTTP/1.1\r\nHost: x\r\nX-A: "])
+def test_who_dawdles_over_the_headers_is_hung_up_on(start: Callable[..., Any], sent: bytes) -> None:
+    with start(headers_s=0.2) as running:
+        address = urlsplit(running.staff.server)
+        with socket.create_connection((address.hostname, address.port)) as raw:
+            raw.sendall(sent)
+            assert raw.recv(100) == b""
+        assert ask(running.staff, "GET", "/api/submissions")[0] == 200
+
+
+def test_an_answer_may_take_longer_than_the_headers(start: Callable[..., Any]) -> None:
+    with start(headers_s=0.2, upload_s=1.0) as running:
+        address = urlsplit(running.staff.server)
+        head = (
+            "POST /api/submissions HTTP/1.1\r\nHost: x\r\n"
+            f"Authorization: Bearer {running.staff.token}\r\n"
+            "Content-Type: multipart/form-data; boundary=zz\r\nContent-Length: 1000\r\n\r\n--zz"
+        )
+        with socket.create_connection((address.hostname, address.port)) as raw:
+            raw.sendall(head.encode())
+            assert raw.recv(100).startswith(b"HTTP/1.1 408")
+
+
 def test_too_many_submissions_are_429_with_a_time(start: Callable[..., Any]) -> None:
     with start(burst=2, per_minute=1.0) as running:
         ada, bob = running.enroll("Ada"), running.enroll("Bob")
