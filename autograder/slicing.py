@@ -35,7 +35,6 @@ class Analysed:
     reads: frozenset[str]
     acts_on: frozenset[str] = frozenset()
     imports: bool = False
-    settles: bool = True  # whether, acting on a module, it is a mere setting
 
 
 def statements_of(cells: Sequence[tuple[str, str]]) -> list[Analysed]:
@@ -62,7 +61,7 @@ def needed(statements: Sequence[Analysed], roots: Iterable[str]) -> list[Stateme
         for name in analysed.statement.binds:
             binders[name].append(index)
         for name in analysed.acts_on - set(analysed.statement.binds):
-            if name not in modules or analysed.settles:
+            if name not in modules or _is_setting(analysed, modules):
                 binders[name].append(index)
     wanted: set[int] = set()
     waiting = list(roots)
@@ -129,7 +128,6 @@ def _analysed(node: ast.stmt, text: str, number: int) -> Analysed:
         reads=frozenset(_all_reads(table)),
         acts_on=frozenset(_acted_on(node)),
         imports=isinstance(node, ast.Import | ast.ImportFrom),
-        settles=_settles(node),
     )
 
 
@@ -197,9 +195,9 @@ def _root(node: ast.expr) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-def _settles(node: ast.stmt) -> bool:
-    """Return whether a statement calls nothing with the result of another call: a mere setting.
+def _is_setting(analysed: Analysed, modules: set[str]) -> bool:
+    """Return whether a statement that acts on a module reads nothing but modules and CONSTANTS.
 
-    `torch.manual_seed(0)` is one; `np.savetxt(path, train())` and `plt.plot(f(x))` are not.
+    `torch.manual_seed(SEED)` is a setting; `np.savetxt(path, train())` and `plt.plot(x)` are not.
     """
-    return sum(isinstance(inner, ast.Call) for inner in ast.walk(node)) <= 1
+    return all(name in modules or name.isupper() for name in analysed.reads)

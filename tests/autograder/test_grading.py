@@ -166,7 +166,7 @@ def broken_check(lab_copy) -> Callable[[str], Grader]:
 
 
 @pytest.mark.parametrize(
-    "line", ["1 / 0", "student.no_such_method()", "assert False", "got.no_such"]
+    "line", ["1 / 0", "student.no_such_method()", "raise SystemExit", "assert False", "got.no_such"]
 )
 @pytest.mark.parametrize("answer", [SCALE, "def scale(x, factor):\n    return x * abs(factor)"])
 def test_a_broken_check_costs_the_learner_nothing(broken_check, notebook, line, answer) -> None:

@@ -1,7 +1,10 @@
 """What runs of a notebook, and what does not."""
 
+import ast
+
 import pytest
 
+from autograder.check_names import learner_names
 from autograder.errors import SubmissionError
 from autograder.magics import is_python, plain_python
 from autograder.slicing import definitions, free_names, needed, same_code, statements_of
@@ -63,6 +66,39 @@ def test_a_setting_of_a_module_runs_and_a_plot_does_not() -> None:
         "def f(): return torch",
     )
     assert found == ["import torch", "torch.manual_seed(0)", "def f(): return torch"]
+
+
+def test_a_call_on_a_module_that_reads_the_learners_values_is_no_setting() -> None:
+    found = run("f", "import mt", "x = 1", "SEED = 3", "mt.show(x)", "mt.seed(SEED)", "def f(): mt")
+    assert found == ["import mt", "SEED = 3", "mt.seed(SEED)", "def f(): mt"]
+
+
+CHECKS = """
+def first(student, rng):
+    student.call("f.g", "text")
+    student.value("v")
+    helper(student, "other")
+
+def probe(x):
+    return scale(np.sum(x))
+
+def second(student, rng):
+    def inner(y):
+        return deep(y)
+    student.probe(probe, x=1)
+    student.ranks(inner, 2, [1, 2])
+    student.ranks("ring", 2, [1, 2])
+"""
+
+
+def test_checks_ask_for_the_names_in_their_calls_and_in_what_they_send() -> None:
+    names = learner_names(ast.parse(CHECKS))
+    assert names == {"f", "v", "ring", "scale", "np", "deep"}
+
+
+def test_a_name_that_is_not_written_in_the_call_may_be_any_text() -> None:
+    names = learner_names(ast.parse(CHECKS + "def helper(s, name): s.call(name)"))
+    assert names > {"other", "text"}
 
 
 def test_a_star_import_runs_only_for_names_that_nothing_else_binds() -> None:
