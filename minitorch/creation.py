@@ -8,7 +8,9 @@ import numpy as np
 from . import arrays as _arrays
 from .arrays import as_dtype, native_device, native_dtype
 from .errors import ArgumentError
+from .generator import Generator, default_generator
 from .ops.movement import sizes
+from .ops.random import Drawn, Normal, Uniform
 from .tensor import Tensor, tensor
 
 
@@ -84,3 +86,159 @@ def eye(n: int, m: int | None = None, *, dtype: Any = None, device: Any = "cpu")
     """Return ones on the diagonal of an (n, m) matrix of zeros."""
     wanted = as_dtype(dtype or _arrays.get_default_dtype())
     return tensor(np.eye(n, m), dtype=wanted, device=device)
+
+
+def empty(
+    *size: Any, dtype: Any = None, device: Any = "cpu", requires_grad: bool = False
+) -> Tensor:
+    """Return zeros: memory that is not set would only make errors hard to repeat."""
+    return zeros(*size, dtype=dtype, device=device, requires_grad=requires_grad)
+
+
+def full_like(
+    input: Tensor,
+    fill_value: Any,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Return a tensor like `input`, filled with one number."""
+    return full(
+        input.shape,
+        fill_value,
+        dtype=dtype or input.dtype,
+        device=device or input.device,
+        requires_grad=requires_grad,
+    )
+
+
+def zeros_like(input: Tensor, **options: Any) -> Tensor:
+    """Return zeros like `input`; options as `full_like`."""
+    return full_like(input, 0, **options)
+
+
+def ones_like(input: Tensor, **options: Any) -> Tensor:
+    """Return ones like `input`; options as `full_like`."""
+    return full_like(input, 1, **options)
+
+
+def empty_like(input: Tensor, **options: Any) -> Tensor:
+    """Return zeros like `input`."""
+    return full_like(input, 0, **options)
+
+
+# ── random numbers ──────────────────────────────────────────────────────────────────────────────
+
+
+def _drawn(op: Drawn, place: Any, requires_grad: bool) -> Tensor:
+    place = _arrays.device(place)
+    op.generator = op.generator or default_generator(place)
+    made = Tensor._new(op.compute(_arrays.namespace_on(place)))
+    return made.requires_grad_() if requires_grad else made
+
+
+def rand(
+    *size: Any,
+    generator: Generator | None = None,
+    dtype: Any = None,
+    device: Any = "cpu",
+    requires_grad: bool = False,
+) -> Tensor:
+    """Return numbers evenly spread in [0, 1)."""
+    wanted = as_dtype(dtype or _arrays.get_default_dtype())
+    return _drawn(Uniform(sizes(size), wanted, generator=generator), device, requires_grad)
+
+
+def randn(
+    *size: Any,
+    generator: Generator | None = None,
+    dtype: Any = None,
+    device: Any = "cpu",
+    requires_grad: bool = False,
+) -> Tensor:
+    """Return numbers of the normal distribution with mean 0 and variance 1."""
+    wanted = as_dtype(dtype or _arrays.get_default_dtype())
+    return _drawn(Normal(sizes(size), wanted, generator=generator), device, requires_grad)
+
+
+def randint(
+    low: int,
+    high: Any = None,
+    size: Any = None,
+    *,
+    generator: Generator | None = None,
+    dtype: Any = None,
+    device: Any = "cpu",
+) -> Tensor:
+    """Return integers from `low` (0) up to but not `high`, of shape `size`."""
+    if size is None:
+        low, high, size = 0, low, high
+    if high <= low:
+        raise ArgumentError(f"randint: got {low} to {high}, expected a range with a number in it.")
+    source = generator or default_generator(_arrays.device(device))
+    return Tensor._new(source.integers(low, high, sizes((size,)), as_dtype(dtype or "int64")))
+
+
+def randperm(n: int, *, generator: Generator | None = None, device: Any = "cpu") -> Tensor:
+    """Return 0 to n - 1 in random order."""
+    return Tensor._new((generator or default_generator(_arrays.device(device))).permutation(n))
+
+
+def normal(
+    mean: Any, std: Any = 1.0, size: Any = None, *, generator: Generator | None = None
+) -> Tensor:
+    """Return normally distributed numbers; mean and deviation are numbers, or tensors of one shape."""
+    if size is None:
+        size = mean.shape if isinstance(mean, Tensor) else std.shape
+    drawn: Tensor = randn(size, generator=generator) * std + mean
+    return drawn
+
+
+def rand_like(input: Tensor, *, dtype: Any = None, generator: Generator | None = None) -> Tensor:
+    """Return numbers evenly spread in [0, 1), of the shape of `input`."""
+    return rand(input.shape, dtype=dtype or input.dtype, device=input.device, generator=generator)
+
+
+def randn_like(input: Tensor, *, dtype: Any = None, generator: Generator | None = None) -> Tensor:
+    """Return normally distributed numbers of the shape of `input`."""
+    return randn(input.shape, dtype=dtype or input.dtype, device=input.device, generator=generator)
+
+
+def bernoulli(input: Tensor, *, generator: Generator | None = None) -> Tensor:
+    """Return 1 with the probability that `input` gives, else 0."""
+    drawn: Tensor = (rand_like(input, generator=generator) < input.detach()).to(input.dtype)
+    return drawn
+
+
+def multinomial(
+    input: Tensor,
+    num_samples: int,
+    replacement: bool = False,
+    *,
+    generator: Generator | None = None,
+) -> Tensor:
+    """Return positions drawn with the weights `input` (along the last axis).
+
+    Raises:
+        ArgumentError: a negative weight, no weight, or more samples than weights without
+            replacement.
+    """
+    weights = np.atleast_2d(input.detach().numpy(force=True)).astype(np.float64)
+    if (weights < 0).any() or not (weights.sum(-1) > 0).all():
+        raise ArgumentError("multinomial: expected weights of 0 or more, and not all 0.")
+    if not replacement and num_samples > (weights > 0).sum(-1).min():
+        raise ArgumentError(
+            f"multinomial: got {num_samples} samples, expected at most one for each weight that is "
+            "not 0. Pass replacement=True."
+        )
+    rows = weights.shape[0]
+    if replacement:
+        edges = np.cumsum(weights / weights.sum(-1, keepdims=True), axis=-1)
+        points = rand(rows, num_samples, dtype="float64", generator=generator).numpy()
+        picked = (points[:, :, None] >= edges[:, None, :]).sum(-1).clip(0, weights.shape[1] - 1)
+    else:
+        waits = -np.log1p(-rand(*weights.shape, dtype="float64", generator=generator).numpy())
+        with np.errstate(divide="ignore"):
+            picked = np.argsort(waits / weights, axis=-1, kind="stable")[:, :num_samples]
+    return tensor(picked if input.ndim > 1 else picked[0], dtype="int64", device=input.device)

@@ -356,6 +356,15 @@ class Tensor(InPlace):
             result = result._apply(Cast(as_dtype(dtype)), (result,))
         return result.clone() if copy and result is self else result
 
+    def new_zeros(self, *size: Any) -> "Tensor":
+        """Return zeros of another shape, of the dtype and on the device of this tensor."""
+        shape = size[0] if size and not isinstance(size[0], int) else size
+        zeros = np.zeros(tuple(shape), self.dtype)
+        return Tensor._new(zeros if self._on_host() else asarray(zeros, self.dtype, self.device))
+
+    def _on_host(self) -> bool:
+        return type(self.array) in HOST_TYPES
+
     def cpu(self) -> "Tensor":
         """Return this tensor on the CPU."""
         return self.to("cpu")
@@ -475,6 +484,21 @@ def _holds_arrays(data: Any) -> bool:
     while isinstance(data, list | tuple) and data:
         data = data[0]
     return hasattr(data, "dtype")
+
+
+def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
+    """Return `data` as a tensor, sharing memory where it can: a tensor itself, a NumPy array."""
+    if isinstance(data, Tensor):
+        return data.to(dtype=dtype, device=device)
+    if isinstance(data, np.ndarray) and dtype is None and device is None:
+        as_dtype(data.dtype)
+        return Tensor._new(data)
+    return tensor(data, dtype=dtype, device=device or "cpu")
+
+
+def is_tensor(value: Any) -> bool:
+    """Tell whether `value` is a tensor."""
+    return isinstance(value, Tensor)
 
 
 def plain(data: Any) -> Any:

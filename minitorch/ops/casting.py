@@ -93,3 +93,8 @@ def floats_only(name: str, x: Any) -> None:
         raise DTypeError(
             f"{name}: got {x.dtype}, expected a floating dtype. Convert with .float()."
         )
+
+
+def type_as(x: Any, other: Any) -> Any:
+    """Return `x` with the dtype of `other`."""
+    return cast_to(x, other.dtype)

@@ -1,12 +1,24 @@
 """Products of matrices."""
 
+import builtins
+import math
 from typing import Any
 
 from ..errors import ShapeError
 from ..op import Op, Spec, apply
-from ..shapes import broadcast
+from ..shapes import axis, broadcast
 from .broadcasting import sum_to
-from .movement import Permute, insert_axes, remove_axes
+from .movement import (
+    Permute,
+    insert_axes,
+    permute,
+    remove_axes,
+    reshape,
+    reshape_like,
+    sizes,
+    t,
+)
+from .reduction import sum
 from .rows import promoted
 
 
@@ -87,3 +99,204 @@ def matmul(a: Any, b: Any) -> Any:
     rank = len(product.shape)
     gone = ((rank - 2,) if left == 1 else ()) + ((rank - 1,) if right == 1 else ())
     return remove_axes(product, gone)
+
+
+def _axes_are(name: str, *wanted: tuple[Any, int]) -> None:
+    for value, rank in wanted:
+        if len(value.shape) != rank:
+            shapes = " and ".join(str(tuple(v.shape)) for v, _ in wanted)
+            ranks = " and ".join(str(n) for _, n in wanted)
+            raise ShapeError(f"{name}: got shapes {shapes}, expected {ranks} axes. Use matmul.")
+
+
+def mm(a: Any, b: Any) -> Any:
+    """Return the product of two matrices."""
+    _axes_are("mm", (a, 2), (b, 2))
+    return apply(_matmul, a, b)
+
+
+def bmm(a: Any, b: Any) -> Any:
+    """Return the products of two batches of matrices, (n, i, j) and (n, j, k)."""
+    _axes_are("bmm", (a, 3), (b, 3))
+    if a.shape[0] != b.shape[0] and None not in (a.shape[0], b.shape[0]):
+        raise ShapeError(f"bmm: batches differ: got {tuple(a.shape)} and {tuple(b.shape)}.")
+    return apply(_matmul, a, b)
+
+
+def mv(a: Any, b: Any) -> Any:
+    """Return the product of a matrix and a vector."""
+    _axes_are("mv", (a, 2), (b, 1))
+    return matmul(a, b)
+
+
+def dot(a: Any, b: Any) -> Any:
+    """Return the sum of the products of two vectors."""
+    _axes_are("dot", (a, 1), (b, 1))
+    return matmul(a, b)
+
+
+def inner(a: Any, b: Any) -> Any:
+    """Return the sums of products over the last axes of both."""
+    if not a.shape or not b.shape:
+        return a * b
+    rows, columns = tuple(a.shape[:-1]), tuple(b.shape[:-1])
+    if a.shape[-1] != b.shape[-1]:
+        raise ShapeError(f"inner: last sizes differ: got {tuple(a.shape)} and {tuple(b.shape)}.")
+    product = matmul(
+        reshape(a, math.prod(rows), a.shape[-1]), mT(reshape(b, math.prod(columns), b.shape[-1]))
+    )
+    return reshape(product, rows + columns)
+
+
+def outer(a: Any, b: Any) -> Any:
+    """Return the products of each element of one vector with each of another."""
+    _axes_are("outer", (a, 1), (b, 1))
+    return insert_axes(a, (1,)) * insert_axes(b, (0,))
+
+
+def _blend(x: Any, product: Any, beta: Any, alpha: Any) -> Any:
+    product = product if alpha == 1 else product * alpha
+    if beta == 0:
+        return product
+    total = (x if beta == 1 else x * beta) + product
+    if tuple(total.shape) != tuple(product.shape):
+        raise ShapeError(
+            f"addmm: got {tuple(x.shape)} to add to a product of {tuple(product.shape)}, expected "
+            "a shape that broadcasts to it."
+        )
+    return total
+
+
+def addmm(x: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    """Return beta·x + alpha·(a @ b) for matrices."""
+    return _blend(x, mm(a, b), beta, alpha)
+
+
+def addmv(x: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    """Return beta·x + alpha·(a @ b) for a matrix and a vector."""
+    return _blend(x, mv(a, b), beta, alpha)
+
+
+def addr(x: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    """Return beta·x + alpha·outer(a, b)."""
+    return _blend(x, outer(a, b), beta, alpha)
+
+
+def baddbmm(x: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    """Return beta·x + alpha·(a @ b) for batches of matrices."""
+    return _blend(x, bmm(a, b), beta, alpha)
+
+
+def addbmm(x: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    """Return beta·x + alpha·Σ (a @ b), summed over the batch."""
+    return _blend(x, sum(bmm(a, b), 0), beta, alpha)
+
+
+def kron(a: Any, b: Any) -> Any:
+    """Return the Kronecker product: a block b·a[i, j] for each element of `a`."""
+    rank = builtins.max(len(a.shape), len(b.shape))
+    left = (1,) * (rank - len(a.shape)) + tuple(a.shape)
+    right = (1,) * (rank - len(b.shape)) + tuple(b.shape)
+    spread_a = [n for size in left for n in (size, 1)]
+    spread_b = [n for size in right for n in (1, size)]
+    full = [m * n for m, n in zip(left, right, strict=True)]
+    return reshape(reshape(a, spread_a) * reshape(b, spread_b), full)
+
+
+def tensordot(a: Any, b: Any, dims: Any = 2) -> Any:
+    """Return the sums of products over `dims`: the last of `a` and first of `b`, or two lists."""
+    if isinstance(dims, int):
+        if dims > builtins.min(len(a.shape), len(b.shape)) or dims < 0:
+            raise ShapeError(
+                f"tensordot: got {dims} axes for shapes {tuple(a.shape)} and {tuple(b.shape)}."
+            )
+        over_a = list(range(len(a.shape) - dims, len(a.shape)))
+        over_b = list(range(dims))
+    else:
+        over_a = [axis(d, len(a.shape), "tensordot") for d in sizes((dims[0],))]
+        over_b = [axis(d, len(b.shape), "tensordot") for d in sizes((dims[1],))]
+    if [a.shape[d] for d in over_a] != [b.shape[d] for d in over_b]:
+        raise ShapeError(
+            f"tensordot: sizes differ: got {tuple(a.shape)} over {over_a} and {tuple(b.shape)} over "
+            f"{over_b}."
+        )
+    free_a = [d for d in range(len(a.shape)) if d not in over_a]
+    free_b = [d for d in range(len(b.shape)) if d not in over_b]
+    count = math.prod(a.shape[d] for d in over_a)
+    left = reshape(permute(a, free_a + over_a), math.prod(a.shape[d] for d in free_a), count)
+    right = reshape(permute(b, over_b + free_b), count, math.prod(b.shape[d] for d in free_b))
+    shape = [a.shape[d] for d in free_a] + [b.shape[d] for d in free_b]
+    return reshape(apply(_matmul, left, right), shape)
+
+
+class Linear(Op):
+    """x Wᵀ + b over the last axis: one matrix product whatever the leading axes."""
+
+    on_arrays = True
+    promotes = "common"
+    reads_output = False
+    name = "linear"
+
+    def compute(self, xp: Any, x: Any, weight: Any, *bias: Any) -> Any:
+        """Return (..., out) for x (..., in), weight (out, in), bias (out,)."""
+        rows = x if len(x.shape) == 2 else x.reshape((-1, x.shape[-1]))
+        y = rows @ weight.T
+        if bias:
+            y += bias[0]
+        return y if len(x.shape) == 2 else y.reshape((*x.shape[:-1], weight.shape[0]))
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return (..., out).
+
+        Raises:
+            ShapeError: the last size of x is not the weight's, or the bias does not fit.
+        """
+        x, weight = specs[0].shape, specs[1].shape
+        if len(weight) != 2 or not x or (x[-1] != weight[1] and None not in (x[-1], weight[1])):
+            raise ShapeError(
+                f"linear: got input {x} and weight {weight}, expected (..., in) and (out, in). "
+                "Check the layer sizes."
+            )
+        if len(specs) > 2 and specs[2].shape != (weight[0],):
+            raise ShapeError(f"linear: got bias {specs[2].shape}, expected ({weight[0]},).")
+        return Spec((*x[:-1], weight[0]), promoted(specs, "common"))
+
+    def gradient(self, out_grad: Any, node: Any) -> Any:
+        """dx = g W; dW = gᵀ x and db = Σ g over all rows."""
+        x, weight = node.inputs[:2]
+        wants = node.wants
+        flat = len(x.shape) == 2
+        g = out_grad if flat else reshape(out_grad, -1, weight.shape[0])
+        shares = [None, None, None]
+        if wants[0]:
+            dx = apply(_matmul, g, weight)
+            shares[0] = dx if flat else reshape_like(dx, x)
+        if wants[1]:
+            shares[1] = apply(_matmul, mT(g), x if flat else reshape(x, -1, x.shape[-1]))
+        if len(wants) > 2 and wants[2]:
+            shares[2] = sum(g, 0)
+        return shares[: len(wants)]
+
+
+_linear = Linear()
+
+
+def linear(x: Any, weight: Any, bias: Any = None) -> Any:
+    """Return x Wᵀ + b: (..., in) times (out, in) gives (..., out)."""
+    if len(weight.shape) == 2 and len(x.shape) > 1:
+        return apply(_linear, x, weight) if bias is None else apply(_linear, x, weight, bias)
+    product = matmul(x, t(weight))
+    return product if bias is None else product + bias
+
+
+def bilinear(a: Any, b: Any, weight: Any, bias: Any = None) -> Any:
+    """Return aᵀ W_k b for each k: (..., i), (..., j) and (k, i, j) give (..., k)."""
+    lead = tuple(a.shape[:-1])
+    i, j, k = a.shape[-1], b.shape[-1], weight.shape[0]
+    if tuple(weight.shape) != (k, i, j) or tuple(b.shape[:-1]) != lead:
+        raise ShapeError(
+            f"bilinear: got {tuple(a.shape)}, {tuple(b.shape)} and weight {tuple(weight.shape)}."
+        )
+    left = matmul(reshape(a, 1, -1, i), weight)
+    product = reshape(mT(sum(left.squeeze(0) * reshape(b, 1, -1, j), -1)), (*lead, k))
+    return product if bias is None else product + bias

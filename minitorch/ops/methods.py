@@ -2,18 +2,25 @@
 
 from typing import Any
 
+from ..arrays import as_dtype
 from ..op import Value
 from ..shapes import numel
 from . import (
     binary,
     casting,
     elementwise,
+    gathering,
     indexing,
+    joining,
     linalg,
     logic,
+    matrices,
     movement,
+    normalization,
+    ordering,
     pointwise,
     reduction,
+    statistics,
 )
 
 
@@ -68,27 +75,243 @@ class Methods(Value):
     def __rmatmul__(self, other: Any) -> Any:
         return linalg.matmul(other, self)
 
-    # shape
+    # torch's methods: each is the function of that name, whose first argument is the value
+    reshape = movement.reshape
+    view = movement.view
+    flatten = movement.flatten
+    permute = movement.permute
+    transpose = movement.transpose
+    t = movement.t
+    expand = movement.expand
+    expand_as = movement.expand_as
+    squeeze = movement.squeeze
+    unsqueeze = movement.unsqueeze
+    flip = movement.flip
+    fliplr = movement.fliplr
+    flipud = movement.flipud
+    roll = movement.roll
+    rot90 = movement.rot90
+    movedim = movement.movedim
+    unflatten = movement.unflatten
+    repeat = movement.repeat
+    tile = movement.tile
+    ravel = movement.ravel
+    contiguous = movement.contiguous
+    broadcast_to = movement.broadcast_to
+    split = joining.split
+    chunk = joining.chunk
+    tensor_split = joining.tensor_split
+    unbind = joining.unbind
+    tril = matrices.tril
+    triu = matrices.triu
+    diag = matrices.diag
+    diagonal = matrices.diagonal
+    diag_embed = matrices.diag_embed
+    trace = matrices.trace
+    unfold = matrices.unfold
+    diff = matrices.diff
+    repeat_interleave = matrices.repeat_interleave
+    gather = gathering.gather
+    scatter = gathering.scatter
+    scatter_add = gathering.scatter_add
+    take_along_dim = gathering.take_along_dim
+    index_select = gathering.index_select
+    index_add = gathering.index_add
+    index_copy = gathering.index_copy
+    index_fill = gathering.index_fill
+    take = gathering.take
+    masked_fill = gathering.masked_fill
+    masked_select = gathering.masked_select
+    index_put = gathering.index_put
+    narrow = indexing.narrow
+    select = indexing.select
+    nonzero = indexing.nonzero
+    neg = elementwise.neg
+    positive = elementwise.positive
+    abs = elementwise.abs
+    sign = elementwise.sign
+    square = elementwise.square
+    frac = elementwise.frac
+    relu = elementwise.relu
+    reciprocal = elementwise.reciprocal
+    sqrt = elementwise.sqrt
+    rsqrt = elementwise.rsqrt
+    exp = elementwise.exp
+    exp2 = elementwise.exp2
+    expm1 = elementwise.expm1
+    log = elementwise.log
+    log2 = elementwise.log2
+    log10 = elementwise.log10
+    log1p = elementwise.log1p
+    sigmoid = elementwise.sigmoid
+    sin = elementwise.sin
+    cos = elementwise.cos
+    tan = elementwise.tan
+    asin = elementwise.asin
+    acos = elementwise.acos
+    atan = elementwise.atan
+    sinh = elementwise.sinh
+    cosh = elementwise.cosh
+    tanh = elementwise.tanh
+    asinh = elementwise.asinh
+    acosh = elementwise.acosh
+    atanh = elementwise.atanh
+    erf = elementwise.erf
+    erfc = elementwise.erfc
+    floor = elementwise.floor
+    ceil = elementwise.ceil
+    trunc = elementwise.trunc
+    fix = elementwise.fix
+    sgn = elementwise.sgn
+    deg2rad = elementwise.deg2rad
+    rad2deg = elementwise.rad2deg
+    mul = binary.mul
+    true_divide = binary.true_divide
+    floor_divide = binary.floor_divide
+    remainder = binary.remainder
+    fmod = binary.fmod
+    maximum = binary.maximum
+    minimum = binary.minimum
+    fmax = binary.fmax
+    fmin = binary.fmin
+    atan2 = binary.atan2
+    hypot = binary.hypot
+    logaddexp = binary.logaddexp
+    logaddexp2 = binary.logaddexp2
+    copysign = binary.copysign
+    xlogy = binary.xlogy
+    add = pointwise.add
+    sub = pointwise.sub
+    rsub = pointwise.rsub
+    div = pointwise.div
+    pow = pointwise.pow
+    float_power = pointwise.float_power
+    clamp = pointwise.clamp
+    clamp_min = pointwise.clamp_min
+    clamp_max = pointwise.clamp_max
+    lerp = pointwise.lerp
+    addcmul = pointwise.addcmul
+    addcdiv = pointwise.addcdiv
+    logit = pointwise.logit
+    round = pointwise.round
+    nan_to_num = pointwise.nan_to_num
+    sinc = pointwise.sinc
+    isclose = pointwise.isclose
+    allclose = pointwise.allclose
+    equal = pointwise.equal
+    eq = logic.eq
+    ne = logic.ne
+    lt = logic.lt
+    le = logic.le
+    gt = logic.gt
+    ge = logic.ge
+    not_equal = logic.not_equal
+    less = logic.less
+    less_equal = logic.less_equal
+    greater = logic.greater
+    greater_equal = logic.greater_equal
+    logical_and = logic.logical_and
+    logical_or = logic.logical_or
+    logical_xor = logic.logical_xor
+    logical_not = logic.logical_not
+    isnan = logic.isnan
+    isinf = logic.isinf
+    isfinite = logic.isfinite
+    isposinf = logic.isposinf
+    isneginf = logic.isneginf
+    signbit = logic.signbit
+    bitwise_and = logic.bitwise_and
+    bitwise_or = logic.bitwise_or
+    bitwise_xor = logic.bitwise_xor
+    bitwise_not = logic.bitwise_not
+    bitwise_left_shift = logic.bitwise_left_shift
+    bitwise_right_shift = logic.bitwise_right_shift
+    sum = reduction.sum
+    mean = reduction.mean
+    amax = reduction.amax
+    amin = reduction.amin
+    logsumexp = reduction.logsumexp
+    any = reduction.any
+    all = reduction.all
+    prod = statistics.prod
+    var = statistics.var
+    std = statistics.std
+    norm = statistics.norm
+    nansum = statistics.nansum
+    nanmean = statistics.nanmean
+    count_nonzero = statistics.count_nonzero
+    aminmax = statistics.aminmax
+    max = ordering.max
+    min = ordering.min
+    argmax = ordering.argmax
+    argmin = ordering.argmin
+    sort = ordering.sort
+    argsort = ordering.argsort
+    topk = ordering.topk
+    kthvalue = ordering.kthvalue
+    median = ordering.median
+    cumsum = ordering.cumsum
+    cumprod = ordering.cumprod
+    logcumsumexp = ordering.logcumsumexp
+    cummax = ordering.cummax
+    cummin = ordering.cummin
+    matmul = linalg.matmul
+    mm = linalg.mm
+    bmm = linalg.bmm
+    mv = linalg.mv
+    dot = linalg.dot
+    inner = linalg.inner
+    outer = linalg.outer
+    addmm = linalg.addmm
+    addmv = linalg.addmv
+    addr = linalg.addr
+    baddbmm = linalg.baddbmm
+    addbmm = linalg.addbmm
+    kron = linalg.kron
+    softmax = normalization.softmax
+    log_softmax = normalization.log_softmax
     T = property(movement.t_reversed)
     mT = property(linalg.mT)
-    reshape, view, flatten = movement.reshape, movement.view, movement.flatten
-    permute, transpose, t = movement.permute, movement.transpose, movement.t
-    expand, squeeze, unsqueeze = movement.expand, movement.squeeze, movement.unsqueeze
+    absolute, negative, multiply, divide = (
+        elementwise.abs,
+        elementwise.neg,
+        binary.mul,
+        pointwise.div,
+    )
+    subtract, clip, swapaxes = pointwise.sub, pointwise.clamp, movement.transpose
+    swapdims, moveaxis = movement.transpose, movement.movedim
+    arcsin, arccos, arctan = elementwise.asin, elementwise.acos, elementwise.atan
+    arctan2 = binary.atan2
+    clone, type_as = casting.clone, casting.type_as
+    view_as, reshape_as = movement.reshape_as, movement.reshape_as
 
-    # arithmetic
-    add, sub, mul, div, pow = pointwise.add, pointwise.sub, binary.mul, pointwise.div, pointwise.pow
-    neg, abs, square, sqrt = elementwise.neg, elementwise.abs, elementwise.square, elementwise.sqrt
-    exp, log, tanh = elementwise.exp, elementwise.log, elementwise.tanh
-    sigmoid, relu = elementwise.sigmoid, elementwise.relu
-    clamp = pointwise.clamp
+    def where(self, condition: Any, other: Any) -> Any:
+        """Return this value where the condition holds, else `other`."""
+        return binary.where(condition, self, other)
 
-    # reductions and products
-    sum, amax, amin = reduction.sum, reduction.amax, reduction.amin
-    logsumexp, mean = reduction.logsumexp, reduction.mean
-    matmul = linalg.matmul
+    def float(self) -> Any:
+        """Return this value as float32."""
+        return casting.cast_to(self, "float32")
 
-    clone = casting.clone
-    ones_like = elementwise.ones_like
+    def double(self) -> Any:
+        """Return this value as float64."""
+        return casting.cast_to(self, "float64")
+
+    def half(self) -> Any:
+        """Return this value as float16."""
+        return casting.cast_to(self, "float16")
+
+    def long(self) -> Any:
+        """Return this value as int64."""
+        return casting.cast_to(self, "int64")
+
+    def int(self) -> Any:
+        """Return this value as int32."""
+        return casting.cast_to(self, "int32")
+
+    def bool(self) -> Any:
+        """Return this value as booleans."""
+        return casting.cast_to(self, "bool")
 
     @property
     def ndim(self) -> int:
@@ -102,3 +325,7 @@ class Methods(Value):
     def numel(self) -> Any:
         """Return the number of elements; None when a size is not known."""
         return numel(tuple(self.shape))
+
+    def is_floating_point(self) -> Any:
+        """Tell whether the dtype is a floating one."""
+        return as_dtype(self.dtype).kind == "f"

@@ -1,13 +1,21 @@
 """Arithmetic made of rows, or with a parameter: powers, clamps, blends."""
 
+import builtins
+import math
 from typing import Any
 
+import numpy as np
+
+from ..arrays import as_dtype
 from ..errors import ArgumentError
 from ..op import Op, Spec, Value, apply
 from .binary import add as add_row
 from .binary import floor_divide, mul, power, true_divide, trunc_divide, where
 from .binary import sub as sub_row
-from .elementwise import zeros_like
+from .casting import cast_to
+from .elementwise import abs, cos, log, positive, rint, zeros_like
+from .logic import isfinite, isnan, isneginf, isposinf
+from .rows import promoted
 
 
 class Power(Op):
@@ -114,3 +122,100 @@ def addcmul(x: Any, a: Any, b: Any, *, value: Any = 1) -> Any:
 def addcdiv(x: Any, a: Any, b: Any, *, value: Any = 1) -> Any:
     """Return x + value·a / b."""
     return x + true_divide(a, b) * value
+
+
+def clamp_min(x: Any, min: Any) -> Any:
+    """Return `x`, but at least `min`."""
+    return clamp(x, min, None)
+
+
+def clamp_max(x: Any, max: Any) -> Any:
+    """Return `x`, but at most `max`."""
+    return clamp(x, None, max)
+
+
+def float_power(a: Any, b: Any) -> Any:
+    """Return a to the b, both as float64."""
+    base = cast_to(a, "float64") if hasattr(a, "dtype") else a
+    exponent = cast_to(b, "float64") if hasattr(b, "dtype") else float(b)
+    return pow(base, exponent)
+
+
+def logit(x: Any, eps: float | None = None) -> Any:
+    """Return ln(x / (1 - x)); `x` first clamped to [eps, 1 - eps], when given."""
+    x = x if eps is None else clamp(x, eps, 1 - eps)
+    return log(true_divide(x, 1 - x))
+
+
+def round(x: Any, *, decimals: int = 0) -> Any:
+    """Return `x` rounded to `decimals` places, halves to even."""
+    if not decimals:
+        return rint(x)
+    scale = 10.0 ** builtins.abs(decimals)
+    return rint(x * scale) / scale if decimals > 0 else rint(x / scale) * scale
+
+
+def nan_to_num(
+    x: Any, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
+) -> Any:
+    """Return `x` with NaN and infinities replaced; by default by 0 and the largest numbers."""
+    dtype = as_dtype(x.dtype)
+    if dtype.kind != "f":
+        return positive(x) if dtype.kind != "b" else x
+    largest = float(np.finfo(dtype).max)
+    x = where(isnan(x), nan, x)
+    x = where(isposinf(x), largest if posinf is None else posinf, x)
+    return where(isneginf(x), -largest if neginf is None else neginf, x)
+
+
+class Sinc(Op):
+    """sin(πx) / πx, and 1 at 0."""
+
+    on_arrays = True
+    promotes = "float"
+    reads_output = False
+    name = "sinc"
+
+    def compute(self, xp: Any, x: Any) -> Any:
+        """Return the quotient, its hole filled."""
+        scaled = xp.where(x == 0, xp.ones_like(x), x * math.pi)
+        return xp.where(x == 0, xp.ones_like(x), xp.sin(scaled) / scaled)
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the spec of x, as a float."""
+        return Spec(specs[0].shape, promoted(specs, "float"))
+
+    def gradient(self, out_grad: Any, node: Any) -> Any:
+        """Return (cos πx - sinc x) / x; near 0, where that cancels, its Taylor series."""
+        x = node.inputs[0]
+        small = abs(x) < 1e-3
+        away = where(small, 1.0, x)
+        slope = (cos(away * math.pi) - apply(self, away)) / away
+        series = x * (-(math.pi**2) / 3) + pow(x, 3) * (math.pi**4 / 30)
+        return (out_grad * where(small, series, slope),)
+
+
+def sinc(x: Any) -> Any:
+    """Return sin(πx) / πx, and 1 at 0."""
+    return apply(Sinc(), x)
+
+
+def isclose(
+    a: Any, b: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
+) -> Any:
+    """Return where |a - b| <= atol + rtol·|b|, and where infinities are equal."""
+    finite = isfinite(a) & isfinite(b)
+    close = (a == b) | (finite & (abs(a - b) <= abs(b) * rtol + atol))
+    return close | (isnan(a) & isnan(b)) if equal_nan else close
+
+
+def allclose(
+    a: Any, b: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
+) -> bool:
+    """Tell whether `isclose` holds everywhere."""
+    return bool(isclose(a, b, rtol, atol, equal_nan).all())
+
+
+def equal(a: Any, b: Any) -> bool:
+    """Tell whether two values have the same shape and the same elements."""
+    return tuple(a.shape) == tuple(b.shape) and bool((a == b).all())

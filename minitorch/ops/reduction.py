@@ -10,6 +10,7 @@ import numpy as np
 from ..arrays import (
     DType,
     as_dtype,
+    bool_,
     dtype_of,
     int64,
     native_dtype,
@@ -115,7 +116,7 @@ class LogSumExp(Reduction):
 
 
 def _nonempty(x: Any, dims: tuple[int, ...], op: str) -> None:
-    if any(x.shape[d] == 0 for d in dims):
+    if 0 in [x.shape[d] for d in dims]:
         raise AxisError(
             f"{op}: no element to choose: got shape {tuple(x.shape)} along axes {dims}, expected "
             "at least one. Reduce along another axis."
@@ -203,3 +204,41 @@ def mean(x: Any, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None) 
     floats_only("mean", x)
     over = axes(dim if dim != () else None, len(x.shape), "mean")
     return apply(Mean(over, keepdim), x)
+
+
+class Truth(Reduction):
+    """Whether any, or all, of the elements along axes are not 0."""
+
+    reads_inputs = reads_output = False
+
+    def __init__(self, dims: tuple[int, ...], keepdim: bool, every: bool) -> None:
+        super().__init__(dims, keepdim)
+        self.every = every
+
+    @property
+    def name(self) -> str:
+        """Torch's name."""
+        return "all" if self.every else "any"
+
+    def compute(self, xp: Any, x: Any) -> Any:
+        """Return a boolean array."""
+        test = xp.all if self.every else xp.any
+        return test(x, axis=self.dims, keepdims=self.keepdim)
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the reduced shape, boolean."""
+        return Spec(super().infer(*specs).shape, bool_)
+
+    def gradient(self, out_grad: Any, node: Any) -> Any:
+        """A truth value has no slope."""
+        return (None,)
+
+
+def any(x: Any, dim: Dims = None, keepdim: bool = False) -> Any:
+    """Return whether any element along `dim` is not 0."""
+    return apply(Truth(axes(dim, len(x.shape), "any"), keepdim, False), x)
+
+
+def all(x: Any, dim: Dims = None, keepdim: bool = False) -> Any:
+    """Return whether all elements along `dim` are not 0."""
+    return apply(Truth(axes(dim, len(x.shape), "all"), keepdim, True), x)

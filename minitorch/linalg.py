@@ -1,0 +1,7 @@
+"""Torch's `linalg` names of operators that minitorch has."""
+
+from .ops.linalg import matmul
+from .ops.matrices import diagonal
+from .ops.statistics import norm, vector_norm
+
+__all__ = ["diagonal", "matmul", "norm", "vector_norm"]

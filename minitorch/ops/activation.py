@@ -1,0 +1,207 @@
+"""The nonlinearities between layers. Each is a row, or made of rows.
+
+A kink takes the slope that torch gives it, most often that of the left side.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ..errors import ArgumentError, ShapeError
+from ..shapes import axis
+from .binary import where
+from .elementwise import abs, erf, exp, expm1, log1p, logsigmoid, relu, sigmoid, tanh
+from .indexing import narrow
+from .rows import unary
+
+SQRT_HALF = math.sqrt(0.5)
+SELU_SCALE, SELU_ALPHA = 1.0507009873554804934193349852946, 1.6732632423543772848170429916717
+
+
+def _normal_density(x: Any) -> Any:
+    return exp(x * x * -0.5) * (1.0 / math.sqrt(2.0 * math.pi))
+
+
+_gelu = unary(
+    "gelu",
+    lambda xp, x: x * _normal_cdf(xp, x),
+    lambda g, x, y: g * ((erf(x * SQRT_HALF) + 1.0) * 0.5 + x * _normal_density(x)),
+    "x·Φ(x), the normal distribution's Φ.",
+    promotes="float",
+    reads="x",
+)
+
+
+def _normal_cdf(xp: Any, x: Any) -> Any:
+    return (erf.op.compute(xp, x * x.dtype.type(SQRT_HALF) if xp is np else x * SQRT_HALF) + 1) / 2
+
+
+def gelu(x: Any, approximate: str = "none") -> Any:
+    """Return x·Φ(x); with approximate="tanh" by its formula with tanh.
+
+    Source: Hendrycks & Gimpel, arXiv:1606.08415, 2016.
+    """
+    if approximate == "none":
+        return _gelu(x)
+    if approximate != "tanh":
+        raise ArgumentError(f"gelu: got approximate {approximate!r}, expected 'none' or 'tanh'.")
+    inner = (x + x * x * x * 0.044715) * math.sqrt(2.0 / math.pi)
+    return x * 0.5 * (tanh(inner) + 1.0)
+
+
+silu = unary(
+    "silu",
+    lambda xp, x: x / (1 + xp.exp(-x)),
+    lambda g, x, y: g * _silu_slope(x),
+    "x·sigmoid(x).",
+    promotes="float",
+    reads="x",
+)
+
+
+def _silu_slope(x: Any) -> Any:
+    gate = sigmoid(x)
+    return gate * (x * (1.0 - gate) + 1.0)
+
+
+def relu6(x: Any) -> Any:
+    """Return `x` clamped to 0 to 6."""
+    return hardtanh(x, 0.0, 6.0)
+
+
+def leaky_relu(x: Any, negative_slope: float = 0.01) -> Any:
+    """Return `x` where positive, else negative_slope·x."""
+    return where(x > 0, x, x * negative_slope)
+
+
+def prelu(x: Any, weight: Any) -> Any:
+    """Return `x` where positive, else weight·x, one weight for all or one a channel (axis 1).
+
+    Raises:
+        ShapeError: the number of weights is neither 1 nor that of the channels.
+    """
+    count, channels = weight.shape[0] if weight.shape else 1, x.shape[1] if len(x.shape) > 1 else 1
+    if count not in (1, channels):
+        raise ShapeError(f"prelu: got {count} weights, expected 1 or {channels}, one a channel.")
+    shape = (1, count, *(1,) * (len(x.shape) - 2)) if len(x.shape) > 1 else (count,) * len(x.shape)
+    return where(x > 0, x, x * (weight.reshape(shape) if x.shape else weight.reshape(())))
+
+
+def threshold(x: Any, threshold: float, value: float) -> Any:
+    """Return `x` where above the threshold, else `value`."""
+    return where(x > threshold, x, value)
+
+
+def hardtanh(x: Any, min_val: float = -1.0, max_val: float = 1.0) -> Any:
+    """Return `x` clamped; outside and on the bounds the slope is 0."""
+    return where(x <= min_val, min_val, where(x >= max_val, max_val, x))
+
+
+def elu(x: Any, alpha: float = 1.0) -> Any:
+    """Return `x` where positive, else alpha·(exp(x) - 1)."""
+    return where(x > 0, x, expm1(where(x > 0, 0.0, x)) * alpha)
+
+
+def selu(x: Any) -> Any:
+    """Return the scaled `elu` that keeps mean 0 and variance 1."""
+    return elu(x, SELU_ALPHA) * SELU_SCALE
+
+
+def celu(x: Any, alpha: float = 1.0) -> Any:
+    """Return `x` where positive, else alpha·(exp(x / alpha) - 1).
+
+    Raises:
+        ArgumentError: alpha is 0.
+    """
+    if alpha == 0:
+        raise ArgumentError("celu: got alpha 0, expected another number: it divides.")
+    return where(x > 0, x, expm1(where(x > 0, 0.0, x) / alpha) * alpha)
+
+
+def softplus(x: Any, beta: float = 1.0, threshold: float = 20.0) -> Any:
+    """Return ln(1 + exp(beta·x)) / beta; `x` itself where beta·x is above the threshold."""
+    scaled = x * beta
+    linear = scaled > threshold
+    return where(linear, x, log1p(exp(where(linear, 0.0, scaled))) / beta)
+
+
+def mish(x: Any) -> Any:
+    """Return x·tanh(softplus(x))."""
+    return x * tanh(softplus(x))
+
+
+def softsign(x: Any) -> Any:
+    """Return x / (1 + |x|)."""
+    return x / (abs(x) + 1.0)
+
+
+def tanhshrink(x: Any) -> Any:
+    """Return x - tanh(x)."""
+    return x - tanh(x)
+
+
+def hardshrink(x: Any, lambd: float = 0.5) -> Any:
+    """Return `x` where |x| is above `lambd`, else 0."""
+    return where((x >= -lambd) & (x <= lambd), 0.0, x)
+
+
+def softshrink(x: Any, lambd: float = 0.5) -> Any:
+    """Return `x` moved towards 0 by `lambd`, 0 if it would cross.
+
+    Raises:
+        ArgumentError: lambd is negative.
+    """
+    if lambd < 0:
+        raise ArgumentError(f"softshrink: got lambd {lambd}, expected 0 or more.")
+    return where(x > lambd, x - lambd, where(x < -lambd, x + lambd, x * 0.0))
+
+
+def hardsigmoid(x: Any) -> Any:
+    """Return x/6 + 1/2 clamped to 0 to 1."""
+    return where(x <= -3, 0.0, where(x >= 3, 1.0, x / 6.0 + 0.5))
+
+
+def hardswish(x: Any) -> Any:
+    """Return x·hardsigmoid(x)."""
+    return where(x <= -3, 0.0, where(x >= 3, x, x * (x + 3.0) / 6.0))
+
+
+def glu(x: Any, dim: int = -1) -> Any:
+    """Return the first half of `x` along `dim` times the sigmoid of the second.
+
+    Raises:
+        ShapeError: the size of the axis is odd.
+    """
+    d = axis(dim, len(x.shape), "glu")
+    if not x.shape or x.shape[d] % 2:
+        raise ShapeError(f"glu: got shape {tuple(x.shape)}, expected an even size on axis {d}.")
+    half = x.shape[d] // 2
+    return narrow(x, d, 0, half) * sigmoid(narrow(x, d, half, half))
+
+
+__all__ = [
+    "celu",
+    "elu",
+    "gelu",
+    "glu",
+    "hardshrink",
+    "hardsigmoid",
+    "hardswish",
+    "hardtanh",
+    "leaky_relu",
+    "logsigmoid",
+    "mish",
+    "prelu",
+    "relu",
+    "relu6",
+    "selu",
+    "sigmoid",
+    "silu",
+    "softplus",
+    "softshrink",
+    "softsign",
+    "tanh",
+    "tanhshrink",
+    "threshold",
+]

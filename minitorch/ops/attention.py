@@ -1,0 +1,180 @@
+"""Attention, embeddings, and windows of images as columns."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ..arrays import as_dtype
+from ..errors import ArgumentError, DTypeError, ShapeError
+from ..op import apply
+from .binary import where
+from .convolution import each
+from .indexing import ARRAY, Take
+from .linalg import matmul, mT
+from .matrices import Fold, pad
+from .matrices import unfold as windows_along
+from .movement import insert_axes, permute, remove_axes, reshape
+from .normalization import softmax
+from .random import dropout
+
+
+def scaled_dot_product_attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    attn_mask: Any = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Any:
+    """Return softmax(Q Kᵀ · scale + mask) V over the last two axes.
+
+    Args:
+        query: (..., L, E).
+        key: (..., S, E).
+        value: (..., S, Ev).
+        attn_mask: broadcasts to (..., L, S): True where attention goes, or numbers to add.
+        dropout_p: probability with which a weight is dropped.
+        is_causal: position i attends to positions up to i only.
+        scale: 1/√E unless given.
+        enable_gqa: groups of query heads share the heads of key and value.
+
+    Raises:
+        ShapeError: E differs, or S of key and value.
+        ArgumentError: both a mask and `is_causal`.
+
+    Source: Vaswani et al., arXiv:1706.03762, 2017, section 3.2.1.
+    """
+    if enable_gqa:
+        times = query.shape[-3] // key.shape[-3]
+        key, value = _shared_heads(key, times), _shared_heads(value, times)
+    if query.shape[-1] != key.shape[-1] or key.shape[-2] != value.shape[-2]:
+        raise ShapeError(
+            f"scaled_dot_product_attention: got query {tuple(query.shape)}, key "
+            f"{tuple(key.shape)}, value {tuple(value.shape)}, expected (..., L, E), (..., S, E), "
+            "(..., S, Ev)."
+        )
+    if attn_mask is not None and is_causal:
+        raise ArgumentError("scaled_dot_product_attention: got a mask and is_causal, expected one.")
+    factor = 1.0 / math.sqrt(query.shape[-1]) if scale is None else scale
+    scores = matmul(query * factor, mT(key))
+    if is_causal:
+        attn_mask = np.tril(np.ones((query.shape[-2], key.shape[-2]), dtype=bool))
+    if attn_mask is not None:
+        if str(attn_mask.dtype).endswith("bool"):
+            scores = where(attn_mask, scores, -math.inf)
+            weights = where(_attends(attn_mask), softmax(scores, -1), 0.0)
+        else:
+            weights = softmax(scores + attn_mask, -1)
+    else:
+        weights = softmax(scores, -1)
+    return matmul(dropout(weights, dropout_p) if dropout_p else weights, value)
+
+
+def _attends(mask: Any) -> Any:
+    return np.any(mask, -1, keepdims=True) if isinstance(mask, np.ndarray) else mask.any(-1, True)
+
+
+def _shared_heads(x: Any, times: int) -> Any:
+    *lead, heads, length, size = x.shape
+    wide = insert_axes(x, (len(lead) + 1,)).expand(*lead, heads, times, length, size)
+    return reshape(wide, (*lead, heads * times, length, size))
+
+
+def embedding(
+    input: Any,
+    weight: Any,
+    padding_idx: int | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Any:
+    """Return the rows of `weight` (count, size) that `input` names; `padding_idx` gets no gradient.
+
+    Raises:
+        DTypeError: the input is not of integers.
+        ArgumentError: `max_norm` or `scale_grad_by_freq`, which are not supported.
+    """
+    if as_dtype(input.dtype).kind not in "iu":
+        raise DTypeError(f"embedding: got {input.dtype} indices, expected integers. Use .long().")
+    if len(weight.shape) != 2:
+        raise ShapeError(f"embedding: got weight {tuple(weight.shape)}, expected (count, size).")
+    if max_norm is not None or scale_grad_by_freq:
+        raise ArgumentError("embedding: max_norm and scale_grad_by_freq are not supported.")
+    rows = apply(Take((ARRAY,)), weight, input)
+    if padding_idx is None:
+        return rows
+    skipped = padding_idx + weight.shape[0] if padding_idx < 0 else padding_idx
+    kept = insert_axes(input != skipped, (len(input.shape),))
+    return where(kept, rows, rows.detach() if hasattr(rows, "detach") else rows)
+
+
+def unfold(
+    input: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
+) -> Any:
+    """Return the windows of (N, C, H, W) as columns: (N, C·kh·kw, places)."""
+    if len(input.shape) == 3:
+        return remove_axes(
+            unfold(insert_axes(input, (0,)), kernel_size, dilation, padding, stride), (0,)
+        )
+    size, gap = each("unfold", kernel_size, 2), each("unfold", dilation, 2)
+    border, step = each("unfold", padding, 2), each("unfold", stride, 2)
+    x = pad(input, [border[1], border[1], border[0], border[0]])
+    for d in (0, 1):
+        span = gap[d] * (size[d] - 1) + 1
+        x = windows_along(x, 2 + d, span, step[d])
+        x = x[..., :: gap[d]]
+    n, c, h, w = x.shape[:4]
+    columns = permute(x, (0, 1, 4, 5, 2, 3))
+    return reshape(columns, (n, c * size[0] * size[1], h * w))
+
+
+def fold(
+    input: Any,
+    output_size: Any,
+    kernel_size: Any,
+    dilation: Any = 1,
+    padding: Any = 0,
+    stride: Any = 1,
+) -> Any:
+    """Return columns (N, C·kh·kw, places) added up as windows of an image (N, C, H, W)."""
+    if len(input.shape) == 2:
+        image = fold(insert_axes(input, (0,)), output_size, kernel_size, dilation, padding, stride)
+        return remove_axes(image, (0,))
+    out, size = each("fold", output_size, 2), each("fold", kernel_size, 2)
+    gap, border = each("fold", dilation, 2), each("fold", padding, 2)
+    step = each("fold", stride, 2)
+    room = [o + 2 * p - g * (k - 1) - 1 for o, p, g, k in zip(out, border, gap, size, strict=True)]
+    places = [r // s + 1 for r, s in zip(room, step, strict=True)]
+    n, columns, count = input.shape
+    if count != places[0] * places[1] or columns % (size[0] * size[1]):
+        raise ShapeError(
+            f"fold: got {tuple(input.shape)}, expected (N, multiple of {size[0] * size[1]}, "
+            f"{places[0] * places[1]})."
+        )
+    x = reshape(input, (n, columns // (size[0] * size[1]), *size, *places))
+    x = permute(x, (0, 1, 4, 5, 2, 3))
+    for d in (1, 0):
+        x = _spread(x, 4 + d, gap[d])
+        x = (
+            apply(Fold(2 + d, step[d], out[d] + 2 * border[d]), x)
+            if d
+            else _fold_rows(x, step, out, border)
+        )
+    return x[:, :, border[0] : border[0] + out[0], border[1] : border[1] + out[1]]
+
+
+def _fold_rows(x: Any, step: Any, out: Any, border: Any) -> Any:
+    return apply(Fold(2, step[0], out[0] + 2 * border[0]), x)
+
+
+def _spread(x: Any, d: int, gap: int) -> Any:
+    """Return `x` with gap - 1 zeros between the elements of axis `d`."""
+    if gap == 1:
+        return x
+    wide = pad(insert_axes(x, (d + 1,)), [0, 0] * (len(x.shape) - d - 1) + [0, gap - 1])
+    shape = (*x.shape[:d], x.shape[d] * gap, *x.shape[d + 1 :])
+    return reshape(wide, shape)[(*(slice(None),) * d, slice(0, (x.shape[d] - 1) * gap + 1))]

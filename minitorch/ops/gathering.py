@@ -1,0 +1,361 @@
+"""Elements picked and put along one axis by a value of indices: gather, scatter and their kin.
+
+`Gather` and `ScatterAdd` are each other's gradient; the rest is made of them.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from ..arrays import add_at, as_dtype, cast, copied, int64
+from ..errors import ArgumentError, AxisError, DTypeError, ShapeError
+from ..op import Op, Spec, Value, apply
+from ..shapes import axis, broadcast, known, numel
+from .binary import where
+from .broadcasting import sum_to
+from .casting import cast_to
+from .elementwise import zeros_like
+from .indexing import ARRAY, Place, PlaceAdd, Take, filled, getitem, split_index
+from .movement import expand, reshape
+
+
+def _grid(xp: Any, index: Any, dim: int) -> tuple[Any, ...]:
+    """Return the full coordinates that `index` along `dim` stands for."""
+    rank = len(index.shape)
+    place = {} if xp is np else {"device": index.device}
+    lines = []
+    for i, size in enumerate(index.shape):
+        shape = [1] * rank
+        shape[i] = size
+        lines.append(index if i == dim else xp.reshape(xp.arange(size, **place), tuple(shape)))
+    return tuple(lines)
+
+
+class Gather(Op):
+    """x[..., index, ...] along one axis: the result has the shape of the index."""
+
+    on_arrays = True
+    reads_output = False
+    name = "gather"
+
+    def __init__(self, dim: int) -> None:
+        self.dim = dim
+
+    def compute(self, xp: Any, x: Any, index: Any) -> Any:
+        """Return the picked elements."""
+        return x[_grid(xp, index, self.dim)]
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the shape of the index.
+
+        Raises:
+            ShapeError: the index has other axes, or is larger than the input elsewhere.
+        """
+        x, index = specs[0].shape, specs[1].shape
+        if len(x) != len(index):
+            raise ShapeError(f"gather: got shapes {x} and {index}, expected equally many axes.")
+        return Spec(index, specs[0].dtype)
+
+    def gradient(self, out_grad: Any, node: Any) -> Any:
+        """Return zeros with the gradient added where it was picked."""
+        x, index = node.inputs
+        return apply(ScatterAdd(self.dim), zeros_like(x), index, out_grad), None
+
+
+class ScatterAdd(Op):
+    """`x` with `source` added at the places of `index` along one axis; equal places add up."""
+
+    on_arrays = True
+    reads_output = False
+    name = "scatter_add"
+
+    def __init__(self, dim: int) -> None:
+        self.dim = dim
+
+    def compute(self, xp: Any, x: Any, index: Any, source: Any) -> Any:
+        """Return the sums."""
+        out = copied(x)
+        cut = source[tuple(slice(0, size) for size in index.shape)]
+        return add_at(out, _grid(xp, index, self.dim), cut)
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the shape of the value added to."""
+        return specs[0]
+
+    def gradient(self, out_grad: Any, node: Any) -> Any:
+        """The value gets the gradient as it is, the source what is at its places."""
+        _, index, source = node.inputs
+        share = apply(Gather(self.dim), out_grad, index) if node.wants[2] else None
+        if share is not None and tuple(index.shape) != tuple(source.shape):
+            cut = tuple(slice(0, size) for size in index.shape)
+            share = apply(Place(cut, tuple(source.shape)), share)
+        return out_grad, None, share
+
+
+class Scatter(Op):
+    """`x` with `source` put at the places of `index` along one axis."""
+
+    on_arrays = True
+    reads_output = False
+    name = "scatter"
+
+    def __init__(self, dim: int) -> None:
+        self.dim = dim
+
+    def compute(self, xp: Any, x: Any, index: Any, source: Any) -> Any:
+        """Return the copy."""
+        out = copied(x)
+        out[_grid(xp, index, self.dim)] = source[tuple(slice(0, n) for n in index.shape)]
+        return out
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the shape of the value put into."""
+        return specs[0]
+
+    def gradient(self, out_grad: Any, node: Any) -> Any:
+        """What was overwritten gets no gradient; the source gets it instead."""
+        _, index, source = node.inputs
+        nothing = zeros_like(apply(Gather(self.dim), out_grad, index))
+        share = apply(Gather(self.dim), out_grad, index)
+        if tuple(index.shape) != tuple(source.shape):
+            cut = tuple(slice(0, size) for size in index.shape)
+            share = apply(Place(cut, tuple(source.shape)), share)
+        return apply(self, out_grad, index, nothing), None, share
+
+
+def _checked(name: str, x: Any, dim: int, index: Any, source: Any = None) -> int:
+    """Return the axis, after comparing shapes.
+
+    Raises:
+        DTypeError: the index is not of integers.
+        ShapeError: the index has other axes than `x`, or is larger elsewhere.
+    """
+    if as_dtype(index.dtype).kind not in "iu":
+        raise DTypeError(f"{name}: got {index.dtype} indices, expected integers. Use .long().")
+    rank = len(x.shape)
+    d = axis(dim, rank, name)
+    shapes = [tuple(x.shape)] + ([tuple(source.shape)] if source is not None else [])
+    have = tuple(index.shape)
+    for k, shape in enumerate(shapes):
+        fits = len(have) == len(shape) and all(
+            n <= m for i, (n, m) in enumerate(zip(have, shape, strict=True)) if i != d or k
+        )
+        if not fits and known(shape) and known(have) and 0 not in have:
+            raise ShapeError(
+                f"{name}: the index has shape {have}, expected as many axes as {shape} and no "
+                f"larger sizes, axis {d} aside."
+            )
+    return d
+
+
+def _lifted(*values: Any) -> list[Any]:
+    return [v if v is None or v.shape else reshape(v, 1) for v in values]
+
+
+def gather(x: Any, dim: int, index: Any, *, sparse_grad: bool = False) -> Any:
+    """Return the elements of `x` at `index` along `dim`: for dim 0, x[index[i][j]][j] at i, j."""
+    if not x.shape or not index.shape:
+        row, places = _lifted(x, index)
+        return reshape(gather(row, dim, places), tuple(index.shape))
+    return apply(Gather(_checked("gather", x, dim, index)), x, index)
+
+
+def take_along_dim(x: Any, indices: Any, dim: int | None = None) -> Any:
+    """Return the elements of `x` at `indices` along `dim`; the other axes broadcast."""
+    if dim is None:
+        return gather(reshape(x, -1), 0, reshape(indices, -1))
+    if as_dtype(indices.dtype).kind not in "iu" or len(x.shape) != len(indices.shape):
+        raise ShapeError(
+            f"take_along_dim: got indices {indices.dtype} {tuple(indices.shape)} for shape "
+            f"{tuple(x.shape)}, expected integers and equally many axes."
+        )
+    d = axis(dim, len(x.shape), "take_along_dim")
+    shape, places = list(x.shape), list(indices.shape)
+    shape[d] = places[d] = 1
+    common = list(broadcast(tuple(shape), tuple(places), op="take_along_dim"))
+    x = expand(x, [*common[:d], x.shape[d], *common[d + 1 :]])
+    return gather(x, d, expand(indices, [*common[:d], indices.shape[d], *common[d + 1 :]]))
+
+
+def scatter(
+    x: Any, dim: int, index: Any, src: Any = None, *, value: Any = None, reduce: Any = None
+) -> Any:
+    """Return `x` with `src` at the places of `index` along `dim`; `src` may be one number.
+
+    Raises:
+        ArgumentError: `reduce` is not None, "add" or "multiply".
+    """
+    src = value if src is None else src
+    if not hasattr(src, "dtype"):
+        src = zeros_like(gather(x, dim, zeros_like(index))) + src if x.shape else x * 0 + src
+    if not x.shape or not index.shape:
+        row, places, source = _lifted(x, index, src)
+        return reshape(scatter(row, dim, places, source, reduce=reduce), tuple(x.shape))
+    d = _checked("scatter", x, dim, index, src)
+    if reduce == "add":
+        return apply(ScatterAdd(d), x, index, src)
+    if reduce is not None:
+        raise ArgumentError(f"scatter: got reduce {reduce!r}, expected None or 'add'.")
+    return apply(Scatter(d), x, index, src)
+
+
+def scatter_add(x: Any, dim: int, index: Any, src: Any) -> Any:
+    """Return `x` with `src` added at the places of `index` along `dim`; equal places add up."""
+    if not x.shape or not index.shape:
+        row, places, source = _lifted(x, index, src)
+        return reshape(scatter_add(row, dim, places, source), tuple(x.shape))
+    return apply(ScatterAdd(_checked("scatter_add", x, dim, index, src)), x, index, src)
+
+
+def _row_pattern(d: int) -> tuple[Any, ...]:
+    return (*(slice(None),) * d, ARRAY)
+
+
+def _vector(name: str, index: Any) -> Any:
+    if len(index.shape) > 1 or as_dtype(index.dtype).kind not in "iu":
+        raise ShapeError(
+            f"{name}: got an index {index.dtype} {tuple(index.shape)}, expected a vector of integers."
+        )
+    return index if index.shape else reshape(index, 1)
+
+
+def index_select(x: Any, dim: int, index: Any) -> Any:
+    """Return the slices of `x` along `dim` that `index`, a vector, names."""
+    index = _vector("index_select", index)
+    if not x.shape:
+        return reshape(index_select(reshape(x, 1), 0, index), ())
+    return apply(Take(_row_pattern(axis(dim, len(x.shape), "index_select"))), x, index)
+
+
+def index_add(x: Any, dim: int, index: Any, source: Any, *, alpha: Any = 1) -> Any:
+    """Return `x` with alpha·source added to the slices along `dim` that `index` names."""
+    index = _vector("index_add", index)
+    if not x.shape:
+        return reshape(index_add(reshape(x, 1), 0, index, reshape(source, 1), alpha=alpha), ())
+    d = axis(dim, len(x.shape), "index_add")
+    source = source if source.shape else reshape(source, 1)
+    added = apply(PlaceAdd(_row_pattern(d), tuple(x.shape)), source, index)
+    return x + (added if alpha == 1 else added * alpha)
+
+
+def index_copy(x: Any, dim: int, index: Any, source: Any) -> Any:
+    """Return `x` with `source` in the slices along `dim` that `index` names."""
+    index = _vector("index_copy", index)
+    if not x.shape:
+        return reshape(index_copy(reshape(x, 1), 0, index, reshape(source, 1)), ())
+    d = axis(dim, len(x.shape), "index_copy")
+    shape = [1] * len(x.shape)
+    shape[d] = index.shape[0]
+    sizes = [index.shape[0] if i == d else n for i, n in enumerate(x.shape)]
+    places = expand(reshape(index, shape), sizes)
+    return apply(Scatter(d), x, places, expand(source, sizes))
+
+
+def index_fill(x: Any, dim: int, index: Any, value: Any) -> Any:
+    """Return `x` with one number in the slices along `dim` that `index` names."""
+    index = _vector("index_fill", index)
+    row = x if x.shape else reshape(x, 1)
+    picked = zeros_like(index_select(row, dim, index))
+    return reshape(index_copy(row, dim, index, picked + value), tuple(x.shape))
+
+
+def take(x: Any, index: Any) -> Any:
+    """Return the elements at `index` of `x` seen as one vector, in the shape of the index."""
+    return getitem(reshape(x, -1), index)
+
+
+def masked_fill(x: Any, mask: Any, value: Any) -> Any:
+    """Return `x` with `value` where the mask holds.
+
+    Raises:
+        DTypeError: the mask is not boolean.
+    """
+    if as_dtype(mask.dtype).kind != "b":
+        raise DTypeError(f"masked_fill: got a {mask.dtype} mask, expected bool. Compare first.")
+    if hasattr(value, "shape") and value.shape:
+        raise ShapeError(f"masked_fill: got a value of shape {tuple(value.shape)}, expected 0-d.")
+    return where(mask, cast_to(value, x.dtype) if hasattr(value, "dtype") else value, x)
+
+
+def masked_select(x: Any, mask: Any) -> Any:
+    """Return the elements of `x` where the mask holds, as a vector; the two broadcast."""
+    shape = broadcast(tuple(x.shape), tuple(mask.shape), op="masked_select")
+    return getitem(expand(x, shape), expand(mask, shape))
+
+
+class Put(Op):
+    """`x` with `source` at an advanced index, whose arrays are the further inputs."""
+
+    on_arrays = True
+    reads_output = False
+    name = "index_put"
+
+    def __init__(self, pattern: tuple[Any, ...]) -> None:
+        self.pattern = pattern
+
+    def compute(self, xp: Any, x: Any, source: Any, *indices: Any) -> Any:
+        """Return the copy."""
+        out = copied(x)
+        out[filled(self.pattern, indices)] = source
+        return out
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the shape of the value put into."""
+        return specs[0]
+
+    def gradient(self, out_grad: Any, node: Any) -> Any:
+        """What was overwritten gets no gradient; the source gets it instead."""
+        _, source, *indices = node.inputs
+        share = apply(Take(self.pattern), out_grad, *indices)
+        kept = apply(self, out_grad, zeros_like(source), *indices)
+        return (kept, sum_to(share, source), *(None for _ in indices))
+
+
+def index_put(x: Any, indices: Any, values: Any, accumulate: bool = False) -> Any:
+    """Return `x` with `values` at an advanced index, or added there; equal places add up."""
+    pattern, arrays = split_index(tuple(indices))
+    values = cast_to(values, x.dtype)
+    if not accumulate:
+        return apply(Put(pattern), x, values, *arrays)
+    picked = apply(Take(pattern), x, *arrays)
+    spread = expand(values, tuple(picked.shape))
+    return x + apply(PlaceAdd(pattern, tuple(x.shape)), spread, *arrays)
+
+
+class OneHot(Op):
+    """1 at the place of each index along a new last axis, else 0."""
+
+    on_arrays = True
+    reads_inputs = reads_output = False
+    name = "one_hot"
+
+    def __init__(self, num_classes: int) -> None:
+        self.num_classes = num_classes
+
+    def compute(self, xp: Any, index: Any) -> Any:
+        """Return int64 of shape (*index.shape, num_classes)."""
+        place = {} if xp is np else {"device": index.device}
+        return cast(index[..., None] == xp.arange(self.num_classes, **place), int64)
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the shape with the classes as last axis."""
+        return Spec((*specs[0].shape, self.num_classes), int64)
+
+    def gradient(self, out_grad: Any, node: Any) -> Any:
+        """A class has no slope."""
+        return (None,)
+
+
+def one_hot(index: Any, num_classes: int = -1) -> Any:
+    """Return 1 at each class along a new last axis, else 0; -1: as many classes as are used.
+
+    Raises:
+        AxisError: a class below 0, or not below `num_classes`.
+    """
+    if num_classes < 0:
+        num_classes = int(index.max().item()) + 1
+    elif isinstance(index, Value) and hasattr(index, "array") and numel(tuple(index.shape)):
+        largest = int(index.max().item())
+        if largest >= num_classes:
+            raise AxisError(f"one_hot: got class {largest}, expected 0 to {num_classes - 1}.")
+    return apply(OneHot(num_classes), index)

@@ -1,0 +1,192 @@
+"""Values put side by side, and cut apart again."""
+
+import builtins
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from ..arrays import as_dtype, promote_types
+from ..errors import ArgumentError, ShapeError
+from ..op import Op, Spec, apply
+from ..shapes import axis
+from .casting import cast_to
+from .indexing import narrow, select
+from .movement import insert_axes, reshape
+
+
+class Cat(Op):
+    """The inputs one after another along the axis `dim`."""
+
+    on_arrays = True
+    reads_inputs = reads_output = False
+    name = "cat"
+
+    def __init__(self, dim: int) -> None:
+        self.dim = dim
+
+    def compute(self, xp: Any, *arrays: Any) -> Any:
+        """Return the arrays joined."""
+        return xp.concat(arrays, axis=self.dim)
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the shape with the sizes along `dim` added.
+
+        Raises:
+            ShapeError: another axis differs; names it.
+        """
+        first = specs[0].shape
+        for spec in specs[1:]:
+            self._compare(first, spec.shape)
+        sizes = [spec.shape[self.dim] for spec in specs]
+        total = None if None in sizes else builtins.sum(size or 0 for size in sizes)
+        return Spec((*first[: self.dim], total, *first[self.dim + 1 :]), specs[0].dtype)
+
+    def _compare(self, first: Any, other: Any) -> None:
+        if len(first) != len(other):
+            raise ShapeError(f"cat: got shapes {first} and {other}, expected equally many axes.")
+        for i, (a, b) in enumerate(zip(first, other, strict=True)):
+            if i != self.dim and a != b and None not in (a, b):
+                raise ShapeError(
+                    f"cat: got shapes {first} and {other} to join along axis {self.dim}, expected "
+                    f"the others equal: on axis {i} {a} is not {b}."
+                )
+
+    def gradient(self, out_grad: Any, node: Any) -> Any:
+        """Each input gets its part of the gradient."""
+        shares, start = [], 0
+        for source, wanted in zip(node.inputs, node.wants, strict=True):
+            size = source.shape[self.dim]
+            shares.append(narrow(out_grad, self.dim, start, size) if wanted else None)
+            start += size
+        return shares
+
+
+def cat(tensors: Sequence[Any], dim: int = 0) -> Any:
+    """Return the values one after another along `dim`; all other axes are equal.
+
+    Raises:
+        ArgumentError: there are none.
+        ShapeError: shapes differ elsewhere, or a value has no axes.
+    """
+    values = list(tensors)
+    if not values:
+        raise ArgumentError("cat: got no tensors, expected at least one.")
+    if not all(value.shape for value in values):
+        raise ShapeError("cat: got a 0-d value, expected at least 1 axis. Use stack.")
+    dtype = as_dtype(values[0].dtype)
+    for value in values[1:]:
+        dtype = promote_types(dtype, as_dtype(value.dtype))
+    values = [cast_to(value, dtype) for value in values]
+    rank = builtins.max(len(value.shape) for value in values)
+    kept = [value for value in values if rank == 1 or tuple(value.shape) != (0,)]
+    return apply(Cat(axis(dim, rank, "cat")), *kept)
+
+
+def stack(tensors: Sequence[Any], dim: int = 0) -> Any:
+    """Return the values along a new axis `dim`; their shapes are equal.
+
+    Raises:
+        ArgumentError: there are none.
+        ShapeError: shapes differ.
+    """
+    values = list(tensors)
+    if not values:
+        raise ArgumentError("stack: got no tensors, expected at least one.")
+    shapes = [tuple(value.shape) for value in values]
+    for shape in shapes:
+        if shape != shapes[0]:
+            raise ShapeError(f"stack: got shapes {shapes[0]} and {shape}, expected them equal.")
+    d = axis(dim, len(shapes[0]) + 1, "stack")
+    return cat([insert_axes(value, (d,)) for value in values], d)
+
+
+def hstack(tensors: Sequence[Any]) -> Any:
+    """Return the values side by side: along axis 1, vectors along axis 0."""
+    values = [atleast_1d(value) for value in tensors]
+    return cat(values, 0 if values and len(values[0].shape) == 1 else 1)
+
+
+def vstack(tensors: Sequence[Any]) -> Any:
+    """Return the values as rows, one below another."""
+    return cat([atleast_2d(value) for value in tensors], 0)
+
+
+def dstack(tensors: Sequence[Any]) -> Any:
+    """Return the values behind each other, along axis 2."""
+    return cat([atleast_3d(value) for value in tensors], 2)
+
+
+def column_stack(tensors: Sequence[Any]) -> Any:
+    """Return vectors as columns, beside matrices."""
+    return hstack([reshape(v, -1, 1) if len(v.shape) <= 1 else v for v in tensors])
+
+
+def atleast_1d(x: Any) -> Any:
+    """Return `x`, a number as a vector of one."""
+    return x if x.shape else reshape(x, 1)
+
+
+def atleast_2d(x: Any) -> Any:
+    """Return `x`, a vector as one row."""
+    x = atleast_1d(x)
+    return x if len(x.shape) > 1 else insert_axes(x, (0,))
+
+
+def atleast_3d(x: Any) -> Any:
+    """Return `x`, a matrix with a last axis of size 1."""
+    x = atleast_2d(x)
+    return x if len(x.shape) > 2 else insert_axes(x, (2,))
+
+
+def split(x: Any, split_size: int | Sequence[int], dim: int = 0) -> tuple[Any, ...]:
+    """Return `x` cut along `dim` into pieces of one size (the last may be smaller), or of several.
+
+    Raises:
+        ShapeError: given sizes do not add up to the size of the axis.
+    """
+    d = axis(dim, len(x.shape), "split")
+    total = x.shape[d]
+    if isinstance(split_size, int):
+        if split_size < 0 or (split_size == 0 and total):
+            raise ShapeError(f"split: got size {split_size}, expected 1 or more.")
+        count = builtins.max(1, math.ceil(total / split_size) if split_size else 1)
+        starts = [i * split_size for i in range(count)]
+        return tuple(narrow(x, d, s, builtins.min(split_size, total - s)) for s in starts)
+    pieces = [int(size) for size in split_size]
+    if builtins.sum(pieces) != total or builtins.min(pieces, default=0) < 0:
+        raise ShapeError(f"split: sizes do not add up: got {pieces} for axis {d} of size {total}.")
+    starts = [builtins.sum(pieces[:i]) for i in range(len(pieces))]
+    return tuple(narrow(x, d, s, n) for s, n in zip(starts, pieces, strict=True))
+
+
+def chunk(x: Any, chunks: int, dim: int = 0) -> tuple[Any, ...]:
+    """Return `x` cut along `dim` into `chunks` pieces of equal size, the last maybe smaller.
+
+    Raises:
+        ArgumentError: not at least one chunk.
+    """
+    if chunks < 1:
+        raise ArgumentError(f"chunk: got {chunks} chunks, expected 1 or more.")
+    d = axis(dim, len(x.shape), "chunk")
+    size = math.ceil(x.shape[d] / chunks)
+    return split(x, size, d) if size else tuple(narrow(x, d, 0, 0) for _ in range(chunks))
+
+
+def tensor_split(x: Any, sections: int | Sequence[int], dim: int = 0) -> tuple[Any, ...]:
+    """Return `x` cut along `dim` into nearly equal sections, or before the given positions."""
+    d = axis(dim, len(x.shape), "tensor_split")
+    total = x.shape[d]
+    if isinstance(sections, int):
+        if sections < 1:
+            raise ArgumentError(f"tensor_split: got {sections} sections, expected 1 or more.")
+        small, more = divmod(total, sections)
+        return split(x, [small + (i < more) for i in range(sections)], d)
+    cuts = [builtins.min(builtins.max(i + total if i < 0 else i, 0), total) for i in sections]
+    starts, ends = [0, *cuts], [*cuts, total]
+    return tuple(narrow(x, d, s, builtins.max(e - s, 0)) for s, e in zip(starts, ends, strict=True))
+
+
+def unbind(x: Any, dim: int = 0) -> tuple[Any, ...]:
+    """Return the slices along `dim`, without that axis."""
+    d = axis(dim, len(x.shape), "unbind")
+    return tuple(select(x, d, i) for i in range(x.shape[d]))

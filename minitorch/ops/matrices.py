@@ -1,0 +1,335 @@
+"""Parts of matrices, borders and windows: diagonals, triangles, padding, unfolding."""
+
+import builtins
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..arrays import as_dtype, native_device_of, windows
+from ..errors import ArgumentError, ShapeError
+from ..op import Spec, apply
+from ..shapes import axis
+from .indexing import getitem, narrow
+from .joining import cat
+from .movement import Movement, movedim, reshape
+
+
+class Triangle(Movement):
+    """The lower or upper triangle of the last two axes, zeros elsewhere."""
+
+    def __init__(self, diagonal: int, upper: bool) -> None:
+        self.diagonal, self.upper = diagonal, upper
+
+    @property
+    def name(self) -> str:
+        """Torch's name."""
+        return "triu" if self.upper else "tril"
+
+    def compute(self, xp: Any, x: Any) -> Any:
+        """Return the triangle."""
+        return (xp.triu if self.upper else xp.tril)(x, k=self.diagonal)
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the spec unchanged."""
+        if len(specs[0].shape) < 2:
+            raise ShapeError(f"{self.name}: got shape {specs[0].shape}, expected at least 2 axes.")
+        return specs[0]
+
+    def gradient(self, out_grad: Any, node: Any) -> Any:
+        """Return the same triangle of the gradient."""
+        return (apply(self, out_grad),)
+
+
+def tril(x: Any, diagonal: int = 0) -> Any:
+    """Return the lower triangle, up to the `diagonal`-th diagonal above the main one."""
+    op = Triangle(diagonal, False)
+    op.infer(Spec(tuple(x.shape), x.dtype))
+    return apply(op, x)
+
+
+def triu(x: Any, diagonal: int = 0) -> Any:
+    """Return the upper triangle, from the `diagonal`-th diagonal above the main one."""
+    op = Triangle(diagonal, True)
+    op.infer(Spec(tuple(x.shape), x.dtype))
+    return apply(op, x)
+
+
+class Diagonal(Movement):
+    """A diagonal of the last two axes, as the last axis."""
+
+    def __init__(self, offset: int) -> None:
+        self.offset = offset
+
+    def compute(self, xp: Any, x: Any) -> Any:
+        """Return a view, or a copy, of the diagonal."""
+        return xp.linalg.diagonal(x, offset=self.offset)
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the shape with the two axes replaced by the length of the diagonal."""
+        *lead, n, m = specs[0].shape
+        return Spec((*lead, _diagonal_length(n or 0, m or 0, self.offset)), specs[0].dtype)
+
+    def gradient(self, out_grad: Any, node: Any) -> Any:
+        """Return zeros with the gradient on the diagonal."""
+        return (apply(OnDiagonal(self.offset, tuple(node.inputs[0].shape[-2:])), out_grad),)
+
+
+class OnDiagonal(Movement):
+    """Zeros of the last two sizes `shape` with the last axis of the input on a diagonal."""
+
+    def __init__(self, offset: int, shape: tuple[int, ...]) -> None:
+        self.offset, self.shape = offset, shape
+
+    def compute(self, xp: Any, x: Any) -> Any:
+        """Return the matrices."""
+        out = xp.zeros((*x.shape[:-1], *self.shape), dtype=x.dtype, **native_device_of(x))
+        rows = xp.arange(x.shape[-1], **native_device_of(x))
+        out[..., rows + builtins.max(-self.offset, 0), rows + builtins.max(self.offset, 0)] = x
+        return out
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the shape of the matrices."""
+        return Spec((*specs[0].shape[:-1], *self.shape), specs[0].dtype)
+
+    def gradient(self, out_grad: Any, node: Any) -> Any:
+        """Return the diagonal of the gradient."""
+        return (apply(Diagonal(self.offset), out_grad),)
+
+
+def _diagonal_length(rows: int, columns: int, offset: int) -> int:
+    return builtins.max(
+        0, builtins.min(rows + builtins.min(offset, 0), columns - builtins.max(offset, 0))
+    )
+
+
+def diagonal(x: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
+    """Return a diagonal of the axes `dim1` and `dim2`, as the last axis."""
+    rank = len(x.shape)
+    a, b = axis(dim1, rank, "diagonal"), axis(dim2, rank, "diagonal")
+    if a == b or rank < 2:
+        raise ShapeError(f"diagonal: got axes {dim1} and {dim2} of {rank}, expected two different.")
+    return apply(Diagonal(offset), movedim(x, (a, b), (-2, -1)))
+
+
+def diag_embed(x: Any, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
+    """Return matrices, in the axes `dim1` and `dim2`, with the last axis of `x` on a diagonal."""
+    rank = len(x.shape) + 1
+    a, b = axis(dim1, rank, "diag_embed"), axis(dim2, rank, "diag_embed")
+    if a == b:
+        raise ShapeError(f"diag_embed: got axes {dim1} and {dim2}, expected two different ones.")
+    size = x.shape[-1] + builtins.abs(offset)
+    made = apply(OnDiagonal(offset, (size, size)), x)
+    return movedim(made, (-2, -1), (a, b))
+
+
+def diag(x: Any, diagonal: int = 0) -> Any:
+    """Return a vector as a diagonal matrix, or the diagonal of a matrix."""
+    if len(x.shape) == 1:
+        return diag_embed(x, diagonal)
+    if len(x.shape) != 2:
+        raise ShapeError(f"diag: got shape {tuple(x.shape)}, expected 1 or 2 axes.")
+    return apply(Diagonal(diagonal), x)
+
+
+def trace(x: Any) -> Any:
+    """Return the sum of the diagonal of a matrix."""
+    if len(x.shape) != 2:
+        raise ShapeError(f"trace: got shape {tuple(x.shape)}, expected 2 axes.")
+    return diag(x).sum()
+
+
+class Pad(Movement):
+    """`x` with a border of one number: (before, after) for each axis, negative crops."""
+
+    def __init__(self, widths: tuple[tuple[int, int], ...], value: float = 0.0) -> None:
+        self.widths, self.value = widths, value
+
+    def _shape(self, shape: Any) -> tuple[int, ...]:
+        return tuple(n + a + b for n, (a, b) in zip(shape, self.widths, strict=True))
+
+    def compute(self, xp: Any, x: Any) -> Any:
+        """Return the padded copy."""
+        out = xp.full(self._shape(x.shape), self.value, dtype=x.dtype, **native_device_of(x))
+        into, of = [], []
+        for size, (before, after) in zip(x.shape, self.widths, strict=True):
+            into.append(slice(builtins.max(before, 0), size + before + builtins.min(after, 0)))
+            of.append(slice(builtins.max(-before, 0), size + builtins.min(after, 0)))
+        out[tuple(into)] = x[tuple(of)]
+        return out
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the shape with the borders added."""
+        sizes = zip(specs[0].shape, self.widths, strict=True)
+        shape = tuple(None if n is None else n + a + b for n, (a, b) in sizes)
+        return Spec(shape, specs[0].dtype)
+
+    def gradient(self, out_grad: Any, node: Any) -> Any:
+        """Return the gradient without its border."""
+        return (apply(Pad(tuple((-a, -b) for a, b in self.widths)), out_grad),)
+
+
+def pad(x: Any, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Any:
+    """Return `x` with a border: (before, after) of the last axis, then of the one before, ...
+
+    Args:
+        x: any shape.
+        pad: widths in pairs, last axis first; negative ones crop.
+        mode: "constant", "reflect", "replicate" or "circular".
+        value: the number of a constant border, 0 unless given.
+
+    Raises:
+        ArgumentError: an unknown mode, widths not in pairs or for too many axes.
+        ShapeError: a reflecting or circular border wider than the value.
+    """
+    rank, widths = len(x.shape), [int(n) for n in pad]
+    if len(widths) % 2 or len(widths) > 2 * rank:
+        raise ArgumentError(
+            f"pad: got {len(widths)} widths, expected pairs for {rank} axes at most."
+        )
+    pairs = [(0, 0)] * (rank - len(widths) // 2)
+    pairs += [(widths[i], widths[i + 1]) for i in range(len(widths) - 2, -1, -2)]
+    for d, (n, (a, b)) in enumerate(zip(x.shape, pairs, strict=True)):
+        if n is not None and n + a + b < 0:
+            raise ShapeError(
+                f"pad: got {(a, b)} for axis {d} of size {n}: less than nothing is left."
+            )
+    if mode == "constant":
+        return apply(Pad(tuple(pairs), 0.0 if value is None else value), x)
+    if mode not in ("reflect", "replicate", "circular"):
+        raise ArgumentError(
+            f"pad: got mode {mode!r}, expected 'constant', 'reflect', 'replicate' or 'circular'."
+        )
+    for d, (before, after) in enumerate(pairs):
+        if before or after:
+            x = getitem(x, (*(slice(None),) * d, _border(x.shape[d], before, after, mode)))
+    return x
+
+
+def _border(size: int, before: int, after: int, mode: str) -> Any:
+    """Return the positions of the padded axis in the axis before padding."""
+    places = np.arange(-before, size + after)
+    widest = builtins.max(before, after)
+    if mode == "replicate":
+        return np.clip(places, 0, size - 1)
+    if widest > (size if mode == "circular" else size - 1):
+        raise ShapeError(f"pad: got a {mode} border of {widest} for size {size}, expected less.")
+    if mode == "circular":
+        return places % size
+    places = np.abs(places)
+    return np.where(places >= size, 2 * (size - 1) - places, places)
+
+
+class Unfold(Movement):
+    """Windows of `size` along an axis, `step` apart, as a new last axis. A view."""
+
+    def __init__(self, dim: int, size: int, step: int) -> None:
+        self.dim, self.size, self.step = dim, size, step
+
+    def compute(self, xp: Any, x: Any) -> Any:
+        """Return the windows."""
+        return windows(x, (self.dim,), (self.size,), (self.step,), (1,))
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the shape with the count of windows, and their size as last axis."""
+        shape = list(specs[0].shape)
+        length = shape[self.dim]
+        shape[self.dim] = None if length is None else (length - self.size) // self.step + 1
+        return Spec((*shape, self.size), specs[0].dtype)
+
+    def gradient(self, out_grad: Any, node: Any) -> Any:
+        """Each element gets the gradients of all windows that it is in."""
+        return (apply(Fold(self.dim, self.step, node.inputs[0].shape[self.dim]), out_grad),)
+
+
+class Fold(Movement):
+    """Windows, the last axis, added up at their places along an axis of size `length`."""
+
+    def __init__(self, dim: int, step: int, length: int) -> None:
+        self.dim, self.step, self.length = dim, step, length
+
+    def compute(self, xp: Any, x: Any) -> Any:
+        """Return the sums."""
+        count, size = x.shape[self.dim], x.shape[-1]
+        shape = list(x.shape[:-1])
+        shape[self.dim] = self.length
+        out = xp.zeros(tuple(shape), dtype=x.dtype, **native_device_of(x))
+        lead = (slice(None),) * self.dim
+        for i in range(size):
+            stop = i + (count - 1) * self.step + 1
+            out[(*lead, slice(i, stop, self.step))] += x[..., i]
+        return out
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the shape without the windows' axis."""
+        shape = list(specs[0].shape[:-1])
+        shape[self.dim] = self.length
+        return Spec(tuple(shape), specs[0].dtype)
+
+    def gradient(self, out_grad: Any, node: Any) -> Any:
+        """Return the windows of the gradient."""
+        return (apply(Unfold(self.dim, node.inputs[0].shape[-1], self.step), out_grad),)
+
+
+def unfold(x: Any, dimension: int, size: int, step: int) -> Any:
+    """Return the windows of `size` along an axis, `step` apart, as a new last axis.
+
+    Raises:
+        ShapeError: the window is larger than the axis.
+        ArgumentError: the step is not positive.
+    """
+    d = axis(dimension, len(x.shape), "unfold")
+    row = x if x.shape else reshape(x, 1)
+    if size < 0 or size > row.shape[d]:
+        raise ShapeError(f"unfold: got size {size} for axis {d} of size {row.shape[d]}.")
+    if step < 1:
+        raise ArgumentError(f"unfold: got step {step}, expected 1 or more.")
+    made = apply(Unfold(d, size, step), row)
+    return made if x.shape else reshape(made, size)
+
+
+def diff(x: Any, n: int = 1, dim: int = -1, prepend: Any = None, append: Any = None) -> Any:
+    """Return the differences of neighbours along `dim`, taken `n` times."""
+    if not x.shape:
+        raise ShapeError("diff: got a 0-d value, expected at least 1 axis.")
+    d = axis(dim, len(x.shape), "diff")
+    parts = [part for part in (prepend, x, append) if part is not None]
+    x = cat(parts, d) if len(parts) > 1 else x
+    for _ in range(builtins.min(n, x.shape[d])):
+        size = x.shape[d]
+        later, earlier = narrow(x, d, 1, size - 1), narrow(x, d, 0, size - 1)
+        x = later ^ earlier if as_dtype(x.dtype).kind == "b" else later - earlier
+    return x
+
+
+def repeat_interleave(x: Any, repeats: Any, dim: int | None = None) -> Any:
+    """Return `x` with each slice along `dim` repeated; one count for all, or one each."""
+    row = reshape(x, -1) if dim is None else x
+    d = 0 if dim is None else axis(dim, len(x.shape), "repeat_interleave")
+    counts = repeats if isinstance(repeats, int) else np.asarray(repeats.tolist())
+    places = np.repeat(np.arange(row.shape[d]), counts)
+    return getitem(row, (*(slice(None),) * d, places))
+
+
+def meshgrid(*values: Any, indexing: str = "ij") -> tuple[Any, ...]:
+    """Return each vector stretched over the grid of all; "xy" exchanges the first two axes."""
+    vectors = (
+        list(values[0])
+        if len(values) == 1 and isinstance(values[0], list | tuple)
+        else list(values)
+    )
+    if indexing not in ("ij", "xy"):
+        raise ArgumentError(f"meshgrid: got indexing {indexing!r}, expected 'ij' or 'xy'.")
+    swap = indexing == "xy" and len(vectors) > 1
+    if swap:
+        vectors[0], vectors[1] = vectors[1], vectors[0]
+    vectors = [v if v.shape else reshape(v, 1) for v in vectors]
+    shape = [v.shape[0] for v in vectors]
+    grid = []
+    for i, v in enumerate(vectors):
+        lined = reshape(v, [-1 if j == i else 1 for j in range(len(shape))])
+        grid.append(lined.expand(shape))
+    if swap:
+        grid = [g.transpose(0, 1) for g in grid]
+        grid[0], grid[1] = grid[1], grid[0]
+    return tuple(grid)

@@ -1,0 +1,294 @@
+"""Softmax and its logarithm; values brought to mean 0 and variance 1, by layer, batch or group."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..arrays import as_dtype
+from ..errors import ArgumentError, ShapeError
+from ..op import Op, Spec, apply
+from ..shapes import axis
+from .casting import cast_to, floats_only
+from .elementwise import exp, rsqrt
+from .matrices import pad, unfold
+from .movement import reshape
+from .pointwise import clamp_min, pow
+from .reduction import Reduction, mean, sum
+from .statistics import vector_norm
+
+
+class Softmax(Op):
+    """exp x / Σ exp x along an axis."""
+
+    on_arrays = True
+    promotes = "float"
+    reads_inputs = False
+    name = "softmax"
+
+    def __init__(self, dim: int) -> None:
+        self.dim = dim
+
+    def compute(self, xp: Any, x: Any) -> Any:
+        """Return the shares, computed relative to the largest element."""
+        y = xp.exp(x - xp.max(x, axis=self.dim, keepdims=True))
+        y /= xp.sum(y, axis=self.dim, keepdims=True)
+        return y
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the spec unchanged."""
+        return specs[0]
+
+    def gradient(self, out_grad: Any, node: Any) -> Any:
+        """Return y (g - Σ g y)."""
+        y = node.output
+        weighted = out_grad * y
+        return (weighted - y * sum(weighted, self.dim, True),)
+
+
+class LogSoftmax(Op):
+    """x - ln Σ exp x along an axis."""
+
+    on_arrays = True
+    promotes = "float"
+    reads_inputs = False
+    name = "log_softmax"
+
+    def __init__(self, dim: int) -> None:
+        self.dim = dim
+
+    def compute(self, xp: Any, x: Any) -> Any:
+        """Return the logarithms, computed relative to the largest element."""
+        y = x - xp.max(x, axis=self.dim, keepdims=True)
+        y -= xp.log(xp.sum(xp.exp(y), axis=self.dim, keepdims=True))
+        return y
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the spec unchanged."""
+        return specs[0]
+
+    def gradient(self, out_grad: Any, node: Any) -> Any:
+        """Return g - softmax · Σ g."""
+        return (out_grad - exp(node.output) * sum(out_grad, self.dim, True),)
+
+
+def _ready(x: Any, dim: int | None, dtype: Any, name: str) -> tuple[Any, int]:
+    if dim is None:
+        raise ArgumentError(f"{name}: got no dim, expected the axis to sum over. Pass dim=-1.")
+    x = x if dtype is None else cast_to(x, dtype)
+    return (x if x.shape else reshape(x, 1)), axis(dim, len(x.shape), name)
+
+
+def softmax(x: Any, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Any:
+    """Return exp x / Σ exp x along `dim`."""
+    row, d = _ready(x, dim, dtype, "softmax")
+    shares = _softmax(row, d)
+    return shares if x.shape else reshape(shares, ())
+
+
+def _softmax(row: Any, d: int) -> Any:
+    return apply(Softmax(d), row) if row.shape[d] else row * 1.0
+
+
+def log_softmax(x: Any, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Any:
+    """Return ln softmax along `dim`, exact where softmax would be 0."""
+    row, d = _ready(x, dim, dtype, "log_softmax")
+    logs = apply(LogSoftmax(d), row) if row.shape[d] else row * 1.0
+    return logs if x.shape else reshape(logs, ())
+
+
+def softmin(x: Any, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Any:
+    """Return softmax(-x) along `dim`."""
+    return softmax(-x, dim, dtype=dtype)
+
+
+class Standardize(Reduction):
+    """(x - mean) / √(variance + eps) along axes."""
+
+    def __init__(self, dims: tuple[int, ...], eps: float) -> None:
+        super().__init__(dims, True)
+        self.eps = eps
+
+    def compute(self, xp: Any, x: Any) -> Any:
+        """Return the standardized array."""
+        away = x - xp.mean(x, axis=self.dims, keepdims=True)
+        spread = xp.mean(away * away, axis=self.dims, keepdims=True)
+        away /= xp.sqrt(spread + self.eps)
+        return away
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the spec unchanged."""
+        return specs[0]
+
+    def gradient(self, out_grad: Any, node: Any) -> Any:
+        """Return (g - mean g - y · mean(g y)) / √(variance + eps)."""
+        x, y, over = node.inputs[0], node.output, self.dims
+        away = x - mean(x, over, True)
+        scale = rsqrt(mean(away * away, over, True) + self.eps)
+        centred = out_grad - mean(out_grad, over, True) - y * mean(out_grad * y, over, True)
+        return (centred * scale,)
+
+
+def layer_norm(
+    x: Any, normalized_shape: Sequence[int], weight: Any = None, bias: Any = None, eps: float = 1e-5
+) -> Any:
+    """Return `x` standardized over its last axes, of sizes `normalized_shape`, scaled and shifted.
+
+    Raises:
+        ShapeError: the last sizes of `x`, the weight or the bias are others.
+
+    Source: Ba, Kiros & Hinton, arXiv:1607.06450, 2016.
+    """
+    wanted = tuple(normalized_shape)
+    rank = len(x.shape)
+    if not wanted or tuple(x.shape[rank - len(wanted) :]) != wanted:
+        raise ShapeError(
+            f"layer_norm: got shape {tuple(x.shape)}, expected its end to be {wanted}."
+        )
+    for name, value in (("weight", weight), ("bias", bias)):
+        if value is not None and tuple(value.shape) != wanted:
+            raise ShapeError(f"layer_norm: got {name} {tuple(value.shape)}, expected {wanted}.")
+    floats_only("layer_norm", x)
+    y = apply(Standardize(tuple(range(rank - len(wanted), rank)), eps), x)
+    return _affine(y, weight, bias)
+
+
+def _affine(y: Any, weight: Any, bias: Any) -> Any:
+    y = y if weight is None else y * weight
+    return y if bias is None else y + bias
+
+
+def _per_channel(value: Any, rank: int) -> Any:
+    if value is None:
+        return None
+    return reshape(value, (1, -1, *(1,) * (rank - 2)))
+
+
+def batch_norm(
+    x: Any,
+    running_mean: Any,
+    running_var: Any,
+    weight: Any = None,
+    bias: Any = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Any:
+    """Return `x` standardized channel by channel (axis 1), scaled and shifted.
+
+    In training by the batch's own mean and variance, which also move the running ones by
+    `momentum`, in place; else by the running ones.
+
+    Raises:
+        ShapeError: in training a channel has one value only.
+        ArgumentError: not in training, and there are no running statistics.
+
+    Source: Ioffe & Szegedy, arXiv:1502.03167, 2015.
+    """
+    rank = len(x.shape)
+    if rank < 2:
+        raise ShapeError(f"batch_norm: got shape {tuple(x.shape)}, expected (batch, channel, ...).")
+    scale, shift = _per_channel(weight, rank), _per_channel(bias, rank)
+    if not training:
+        if running_mean is None or running_var is None:
+            raise ArgumentError(
+                "batch_norm: got no running statistics, expected them in evaluation."
+            )
+        centre, spread = _per_channel(running_mean, rank), _per_channel(running_var, rank)
+        return _affine((x - centre) * rsqrt(spread + eps), scale, shift)
+    over = (0, *range(2, rank))
+    count = math.prod(x.shape[d] for d in over)
+    if count == 1:
+        raise ShapeError(
+            f"batch_norm: got shape {tuple(x.shape)}, expected more than one value a channel: the "
+            "variance of one is 0. Use a larger batch, or eval()."
+        )
+    if running_mean is not None:
+        _follow(x, over, running_mean, running_var, momentum, count)
+    return _affine(apply(Standardize(over, eps), x), scale, shift)
+
+
+def _follow(
+    x: Any, over: Any, running_mean: Any, running_var: Any, momentum: float, n: int
+) -> None:
+    """Move the running statistics towards those of this batch, in place."""
+    values = x.detach()
+    centre = mean(values, over, True)
+    away = values - centre
+    spread = mean(away * away, over) * (n / (n - 1))
+    running_mean.mul_(1 - momentum).add_(reshape(centre, -1), alpha=momentum)
+    running_var.mul_(1 - momentum).add_(spread, alpha=momentum)
+
+
+def group_norm(
+    x: Any, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5
+) -> Any:
+    """Return `x` standardized over groups of channels, each sample alone, scaled and shifted.
+
+    Raises:
+        ShapeError: the number of channels is no multiple of the number of groups.
+
+    Source: Wu & He, arXiv:1803.08494, 2018.
+    """
+    rank = len(x.shape)
+    if rank < 2 or num_groups < 1 or x.shape[1] % num_groups:
+        raise ShapeError(
+            f"group_norm: got shape {tuple(x.shape)} for {num_groups} groups, expected a multiple "
+            "of it on axis 1."
+        )
+    grouped = reshape(x, x.shape[0], num_groups, math.prod(x.shape[1:]) // num_groups)
+    y = reshape(apply(Standardize((2,), eps), grouped), tuple(x.shape))
+    return _affine(y, _per_channel(weight, rank), _per_channel(bias, rank))
+
+
+def instance_norm(
+    x: Any,
+    running_mean: Any = None,
+    running_var: Any = None,
+    weight: Any = None,
+    bias: Any = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Any:
+    """Return `x` standardized, each channel of each sample alone, scaled and shifted."""
+    rank = len(x.shape)
+    if not use_input_stats:
+        return batch_norm(x, running_mean, running_var, weight, bias, False, momentum, eps)
+    if rank < 3 or math.prod(x.shape[2:]) <= 1:
+        raise ShapeError(
+            f"instance_norm: got shape {tuple(x.shape)}, expected more than one value a channel."
+        )
+    y = apply(Standardize(tuple(range(2, rank)), eps), x)
+    return _affine(y, _per_channel(weight, rank), _per_channel(bias, rank))
+
+
+def rms_norm(
+    x: Any, normalized_shape: Sequence[int], weight: Any = None, eps: float | None = None
+) -> Any:
+    """Return `x` over the root of the mean of its squares, along its last axes, scaled."""
+    wanted, rank = tuple(normalized_shape), len(x.shape)
+    if not wanted or tuple(x.shape[rank - len(wanted) :]) != wanted:
+        raise ShapeError(f"rms_norm: got shape {tuple(x.shape)}, expected its end to be {wanted}.")
+    small = float(np.finfo(as_dtype(x.dtype)).eps) if eps is None else eps
+    over = tuple(range(rank - len(wanted), rank))
+    return _affine(x * rsqrt(mean(x * x, over, True) + small), weight, None)
+
+
+def normalize(x: Any, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Any:
+    """Return `x` over its norm along `dim`, which counts as `eps` at least."""
+    return x / clamp_min(vector_norm(x, p, dim, True), eps)
+
+
+def local_response_norm(
+    x: Any, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
+) -> Any:
+    """Return `x` over a power of the squares of the channels around.
+
+    Source: Krizhevsky, Sutskever & Hinton, NIPS 2012, section 3.3.
+    """
+
+    border = [0] * (2 * (len(x.shape) - 2)) + [size // 2, (size - 1) // 2]
+    around = mean(unfold(pad(x * x, border), 1, size, 1), -1)
+    return x / pow(around * alpha + k, beta)

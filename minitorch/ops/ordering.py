@@ -1,0 +1,301 @@
+"""Positions by size: extremes with their index, sorting, running sums and extremes.
+
+Only positions are computed here; values are then taken from those positions, so gradients of any
+order come from `take_along_dim`.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..arrays import as_dtype, cast, dtype_of, int64
+from ..errors import ArgumentError, AxisError
+from ..op import Op, Spec, apply
+from ..shapes import axis, reduced
+from .binary import logaddexp, maximum, minimum
+from .casting import cast_to
+from .gathering import take_along_dim
+from .indexing import narrow
+from .movement import flip, remove_axes, reshape
+from .reduction import amax, amin
+from .statistics import scan
+
+
+class ValuesAndIndices(NamedTuple):
+    """What torch returns where it returns both."""
+
+    values: Any
+    indices: Any
+
+
+class Position(Op):
+    """An operator whose result is positions: int64, no gradient."""
+
+    on_arrays = True
+    reads_inputs = reads_output = False
+
+    def __init__(self, dim: int) -> None:
+        self.dim = dim
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the shape of the input, int64."""
+        return Spec(specs[0].shape, int64)
+
+    def gradient(self, out_grad: Any, node: Any) -> Any:
+        """A position has no slope."""
+        return (None,)
+
+
+class ArgExtreme(Position):
+    """The position of the largest or smallest element along an axis, which stays as size 1."""
+
+    def __init__(self, dim: int, largest: bool) -> None:
+        super().__init__(dim)
+        self.largest = largest
+
+    @property
+    def name(self) -> str:
+        """Torch's name."""
+        return "argmax" if self.largest else "argmin"
+
+    def compute(self, xp: Any, x: Any) -> Any:
+        """Return the first such position."""
+        find = xp.argmax if self.largest else xp.argmin
+        return find(_numbers(x), axis=self.dim, keepdims=True)
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the shape with size 1 along the axis."""
+        return Spec(reduced(specs[0].shape, (self.dim,), True), int64)
+
+
+def _numbers(x: Any) -> Any:
+    return cast(x, int64) if str(x.dtype).endswith("bool") else x
+
+
+class ArgSort(Position):
+    """The positions in order of size along an axis; equal elements keep their order."""
+
+    name = "argsort"
+
+    def __init__(self, dim: int, descending: bool) -> None:
+        super().__init__(dim)
+        self.descending = descending
+
+    def compute(self, xp: Any, x: Any) -> Any:
+        """Return the order; NaN counts as larger than any number."""
+        x = _numbers(x)
+        if xp is not np:
+            return xp.argsort(x, axis=self.dim, descending=self.descending, stable=True)
+        if not self.descending:
+            return np.argsort(x, axis=self.dim, kind="stable")
+        backwards = np.argsort(np.flip(x, self.dim), axis=self.dim, kind="stable")
+        return x.shape[self.dim] - 1 - np.flip(backwards, self.dim)
+
+
+class RunningArg(Position):
+    """The position of the extreme of the elements so far along an axis; the later of equals."""
+
+    def __init__(self, dim: int, largest: bool) -> None:
+        super().__init__(dim)
+        self.largest = largest
+
+    @property
+    def name(self) -> str:
+        """Torch's name."""
+        return "cummax" if self.largest else "cummin"
+
+    def compute(self, xp: Any, x: Any) -> Any:
+        """Return the positions."""
+        if xp is not np:
+            return getattr(xp, self.name)(x, self.dim)[1]
+        best = (np.maximum if self.largest else np.minimum).accumulate(x, axis=self.dim)
+        shape = [-1 if i == self.dim else 1 for i in range(x.ndim)]
+        here = np.arange(x.shape[self.dim]).reshape(shape)
+        reached = (x == best) | (np.isnan(x) if x.dtype.kind == "f" else False)
+        return np.maximum.accumulate(np.where(reached, here, 0), axis=self.dim)
+
+
+class CumSum(Op):
+    """Running sums along an axis; integers add up as int64."""
+
+    on_arrays = True
+    reads_inputs = reads_output = False
+    name = "cumsum"
+
+    def __init__(self, dim: int) -> None:
+        self.dim = dim
+
+    def compute(self, xp: Any, x: Any) -> Any:
+        """Return the sums."""
+        x = x if dtype_of(x).kind == "f" else cast(x, int64)
+        return np.cumsum(x, axis=self.dim) if xp is np else xp.cumulative_sum(x, axis=self.dim)
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the spec; int64 for integers."""
+        return Spec(specs[0].shape, specs[0].dtype if specs[0].dtype.kind == "f" else int64)
+
+    def gradient(self, out_grad: Any, node: Any) -> Any:
+        """Each element is in its own sum and all later ones."""
+        return (flip(apply(self, flip(out_grad, self.dim)), self.dim),)
+
+
+# ── torch's names ───────────────────────────────────────────────────────────────────────────────
+
+
+def _along(x: Any, dim: int, name: str) -> tuple[Any, int]:
+    d = axis(dim, len(x.shape), name)
+    return (x, d) if x.shape else (reshape(x, 1), 0)
+
+
+def _chosen(x: Any, dim: int, keepdim: bool, largest: bool) -> ValuesAndIndices:
+    name = "max" if largest else "min"
+    row, d = _along(x, dim, name)
+    if not row.shape[d]:
+        raise AxisError(f"{name}: no element to choose on axis {d} of shape {tuple(x.shape)}.")
+    where = apply(ArgExtreme(d, largest), row)
+    values = take_along_dim(row, where, d)
+    if keepdim and x.shape:
+        return ValuesAndIndices(values, where)
+    return ValuesAndIndices(remove_axes(values, (d,)), remove_axes(where, (d,)))
+
+
+def max(x: Any, dim: Any = None, keepdim: bool = False) -> Any:
+    """Return the largest element; with `dim` also where it is; of two values, the larger."""
+    if dim is None:
+        return amax(x)
+    if hasattr(dim, "dtype"):
+        return maximum(x, dim)
+    return _chosen(x, dim, keepdim, True)
+
+
+def min(x: Any, dim: Any = None, keepdim: bool = False) -> Any:
+    """Return the smallest element; with `dim` also where it is; of two values, the smaller."""
+    if dim is None:
+        return amin(x)
+    if hasattr(dim, "dtype"):
+        return minimum(x, dim)
+    return _chosen(x, dim, keepdim, False)
+
+
+def _position(x: Any, dim: int | None, keepdim: bool, largest: bool) -> Any:
+    name = "argmax" if largest else "argmin"
+    row, d = _along(reshape(x, -1) if dim is None else x, 0 if dim is None else dim, name)
+    if not row.shape[d]:
+        raise AxisError(f"{name}: no element to choose on axis {d} of shape {tuple(x.shape)}.")
+    found = apply(ArgExtreme(d, largest), row)
+    if dim is None:
+        return reshape(found, (1,) * len(x.shape) if keepdim else ())
+    return found if keepdim and x.shape else remove_axes(found, (d,))
+
+
+def argmax(x: Any, dim: int | None = None, keepdim: bool = False) -> Any:
+    """Return the position of the largest element along `dim`, or among all in order."""
+    return _position(x, dim, keepdim, True)
+
+
+def argmin(x: Any, dim: int | None = None, keepdim: bool = False) -> Any:
+    """Return the position of the smallest element along `dim`, or among all in order."""
+    return _position(x, dim, keepdim, False)
+
+
+def argsort(x: Any, dim: int = -1, descending: bool = False, stable: bool = False) -> Any:
+    """Return the positions of the elements along `dim` in order of size; always stable."""
+    row, d = _along(x, dim, "argsort")
+    order = apply(ArgSort(d, descending), row)
+    return order if x.shape else reshape(order, ())
+
+
+def sort(x: Any, dim: int = -1, descending: bool = False, stable: bool = False) -> ValuesAndIndices:
+    """Return the elements along `dim` in order of size, and where they were; always stable."""
+    row, d = _along(x, dim, "sort")
+    order = apply(ArgSort(d, descending), row)
+    values = take_along_dim(row, order, d)
+    if x.shape:
+        return ValuesAndIndices(values, order)
+    return ValuesAndIndices(reshape(values, ()), reshape(order, ()))
+
+
+def topk(
+    x: Any, k: int, dim: int = -1, largest: bool = True, sorted: bool = True
+) -> ValuesAndIndices:
+    """Return the `k` largest, or smallest, elements along `dim` in order, and where they were.
+
+    Raises:
+        ArgumentError: there are fewer than `k`.
+    """
+    row, d = _along(x, dim, "topk")
+    if not 0 <= k <= row.shape[d]:
+        raise ArgumentError(
+            f"topk: got k = {k}, expected 0 to {row.shape[d]}, the size of axis {d}."
+        )
+    order = narrow(apply(ArgSort(d, largest), row), d, 0, k)
+    values = take_along_dim(row, order, d)
+    if x.shape:
+        return ValuesAndIndices(values, order)
+    return ValuesAndIndices(reshape(values, ()), reshape(order, ()))
+
+
+def kthvalue(x: Any, k: int, dim: int = -1, keepdim: bool = False) -> ValuesAndIndices:
+    """Return the k-th smallest element along `dim`, counted from 1, and where it is."""
+    row, d = _along(x, dim, "kthvalue")
+    if not 1 <= k <= row.shape[d]:
+        raise ArgumentError(f"kthvalue: got k = {k}, expected 1 to {row.shape[d]}.")
+    where = narrow(apply(ArgSort(d, False), row), d, k - 1, 1)
+    values = take_along_dim(row, where, d)
+    if keepdim and x.shape:
+        return ValuesAndIndices(values, where)
+    return ValuesAndIndices(remove_axes(values, (d,)), remove_axes(where, (d,)))
+
+
+def median(x: Any, dim: int | None = None, keepdim: bool = False) -> Any:
+    """Return the lower median along `dim` and where it is; of all elements the value only."""
+    if dim is None:
+        return kthvalue(reshape(x, -1), (_count(x) + 1) // 2, 0).values
+    row, d = _along(x, dim, "median")
+    return kthvalue(x, (row.shape[d] + 1) // 2, dim, keepdim)
+
+
+def _count(x: Any) -> int:
+    return int(np.prod(tuple(x.shape), dtype=np.int64))
+
+
+def cumsum(x: Any, dim: int, *, dtype: Any = None) -> Any:
+    """Return the running sums along `dim`."""
+    row, d = _along(x if dtype is None else cast_to(x, dtype), dim, "cumsum")
+    sums = apply(CumSum(d), row)
+    return sums if x.shape else reshape(sums, ())
+
+
+def cumprod(x: Any, dim: int, *, dtype: Any = None) -> Any:
+    """Return the running products along `dim`; the gradient is right also where elements are 0."""
+    if dtype is not None or as_dtype(x.dtype).kind != "f":
+        x = cast_to(x, dtype or int64)
+    row, d = _along(x, dim, "cumprod")
+    products = scan(row, d, lambda later, earlier: later * earlier)
+    return products if x.shape else reshape(products, ())
+
+
+def logcumsumexp(x: Any, dim: int) -> Any:
+    """Return ln of the running sums of exp along `dim`, without overflow."""
+    row, d = _along(x, dim, "logcumsumexp")
+    logs = scan(row, d, logaddexp)
+    return logs if x.shape else reshape(logs, ())
+
+
+def _running(x: Any, dim: int, largest: bool) -> ValuesAndIndices:
+    row, d = _along(x, dim, "cummax" if largest else "cummin")
+    where = apply(RunningArg(d, largest), row)
+    values = take_along_dim(row, where, d)
+    if x.shape:
+        return ValuesAndIndices(values, where)
+    return ValuesAndIndices(reshape(values, ()), reshape(where, ()))
+
+
+def cummax(x: Any, dim: int) -> ValuesAndIndices:
+    """Return the largest element so far along `dim`, and where it is."""
+    return _running(x, dim, True)
+
+
+def cummin(x: Any, dim: int) -> ValuesAndIndices:
+    """Return the smallest element so far along `dim`, and where it is."""
+    return _running(x, dim, False)

@@ -1,0 +1,483 @@
+"""Pooling: the largest, or the mean, of each window. And images made larger or rearranged."""
+
+import builtins
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+
+from ..arrays import native_device_of
+from ..errors import ArgumentError, ShapeError
+from ..op import Op, Spec, apply
+from .convolution import each
+from .indexing import getitem, narrow
+from .joining import cat
+from .matrices import pad as padded
+from .matrices import unfold as windows_along
+from .movement import permute, reshape
+from .ordering import ValuesAndIndices
+from .ordering import max as largest
+from .reduction import mean, sum
+from .statistics import vector_norm
+
+# ── the largest of each window ──────────────────────────────────────────────────────────────────
+
+
+class MaxWindows:
+    """Windows over the last axes: their size, step, dilation, and how many there are."""
+
+    def __init__(
+        self,
+        size: tuple[int, ...],
+        step: tuple[int, ...],
+        gap: tuple[int, ...],
+        places: tuple[int, ...],
+    ) -> None:
+        self.size, self.step, self.gap, self.places = size, step, gap, places
+
+    def __repr__(self) -> str:
+        return f"({self.size}, {self.step}, {self.gap}, {self.places})"
+
+    def slices(self) -> list[tuple[Any, ...]]:
+        """Return, for each element of a window, the index of that element of all windows."""
+        found: list[tuple[Any, ...]] = []
+        for at in itertools.product(*map(range, self.size)):
+            spots = zip(at, self.step, self.gap, self.places, strict=True)
+            found.append((..., *(slice(i * g, i * g + (n - 1) * s + 1, s) for i, s, g, n in spots)))
+        return found
+
+
+class MaxPool(Op):
+    """The largest element of each window; of equal ones the first has the gradient."""
+
+    on_arrays = True
+    name = "max_pool"
+
+    def __init__(self, how: MaxWindows) -> None:
+        self.how = how
+
+    def compute(self, xp: Any, x: Any) -> Any:
+        """Return the largest elements."""
+        first, *rest = self.how.slices()
+        if xp is not np:
+            y = x[first]
+            for at in rest:
+                y = xp.maximum(y, x[at])
+            return y
+        y = x[first].copy()
+        for at in rest:
+            np.maximum(y, x[at], out=y)
+        return y
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the places of the windows on the last axes."""
+        shape = specs[0].shape
+        return Spec((*shape[: len(shape) - len(self.how.places)], *self.how.places), specs[0].dtype)
+
+    def gradient(self, out_grad: Any, node: Any) -> Any:
+        """The largest element of a window gets its gradient."""
+        return (apply(MaxPoolBack(self.how), out_grad, node.inputs[0], node.output),)
+
+
+class MaxPoolBack(Op):
+    """Zeros like x, with the gradient of each window added at its largest element."""
+
+    on_arrays = True
+    reads_output = False
+
+    def __init__(self, how: MaxWindows) -> None:
+        self.how = how
+
+    def compute(self, xp: Any, g: Any, x: Any, y: Any) -> Any:
+        """Return the gradient of x."""
+        out = xp.zeros_like(x)
+        left = xp.ones(y.shape, dtype=xp.bool, **native_device_of(x))
+        for at in self.how.slices():
+            won = x[at] == y
+            won &= left
+            out[at] += g * won
+            left ^= won
+        return out
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the spec of x."""
+        return specs[1]
+
+    def gradient(self, out_grad: Any, node: Any) -> Any:
+        """Each window gets what is at its largest element."""
+        _, x, y = node.inputs
+        return apply(MaxPoolPick(self.how), out_grad, x, y), None, None
+
+
+class MaxPoolPick(Op):
+    """What another value has at the largest element of each window of x."""
+
+    on_arrays = True
+    reads_output = False
+
+    def __init__(self, how: MaxWindows) -> None:
+        self.how = how
+
+    def compute(self, xp: Any, v: Any, x: Any, y: Any) -> Any:
+        """Return the picked elements."""
+        out = xp.zeros_like(y)
+        left = xp.ones(y.shape, dtype=xp.bool, **native_device_of(x))
+        for at in self.how.slices():
+            won = (x[at] == y) & left
+            out += v[at] * won
+            left ^= won
+        return out
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the spec of the pooled value."""
+        return specs[2]
+
+    def gradient(self, out_grad: Any, node: Any) -> Any:
+        """The picked elements get the gradient back."""
+        _, x, y = node.inputs
+        return apply(MaxPoolBack(self.how), out_grad, x, y), None, None
+
+
+def _places(
+    name: str, size: Any, kernel: Any, stride: Any, border: Any, gap: Any, ceil_mode: bool
+) -> tuple[int, ...]:
+    """Return how many windows there are along each axis.
+
+    Raises:
+        ShapeError: there is none.
+    """
+    places = []
+    for n, k, s, p, d in zip(size, kernel, stride, border, gap, strict=True):
+        room = n + 2 * p - d * (k - 1) - 1
+        count = (math.ceil(room / s) if ceil_mode else room // s) + 1
+        if ceil_mode and (count - 1) * s >= n + p:
+            count -= 1
+        if count < 1:
+            raise ShapeError(
+                f"{name}: got size {tuple(size)}, too small for windows {tuple(kernel)}."
+            )
+        places.append(count)
+    return tuple(places)
+
+
+def _bordered(x: Any, how: Any, border: Any, places: Any, value: float) -> Any:
+    """Return `x` with the border that the windows reach into."""
+    kernel, stride, gap = how
+    widths: list[int] = []
+    sizes = list(zip(x.shape[-len(kernel) :], kernel, stride, gap, border, places, strict=True))
+    for n, k, s, d, p, count in reversed(sizes):
+        reach = (count - 1) * s + d * (k - 1) + 1
+        widths += [p, builtins.max(reach - n - p, 0)]
+    return padded(x, widths, value=value) if any(widths) else x
+
+
+def _pooling(name: str, x: Any, count: int, kernel: Any, stride: Any, padding: Any) -> Any:
+    if len(x.shape) not in (count + 1, count + 2):
+        raise ShapeError(f"{name}: got shape {tuple(x.shape)}, expected {count + 2} axes.")
+    size = each(name, kernel, count)
+    step = size if stride is None or stride == () or stride == [] else each(name, stride, count)
+    border = each(name, padding, count)
+    if builtins.min(size) < 1 or builtins.min(step) < 1:
+        raise ArgumentError(f"{name}: got windows {size}, step {step}, expected 1 or more.")
+    if any(2 * p > k for p, k in zip(border, size, strict=True)) or builtins.min(border) < 0:
+        raise ArgumentError(
+            f"{name}: got padding {border} for windows {size}, expected half at most."
+        )
+    return size, step, border
+
+
+def _max_pool(
+    count: int,
+    x: Any,
+    kernel: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    ceil_mode: bool,
+    indices: bool,
+) -> Any:
+    name = f"max_pool{count}d"
+    size, step, border = _pooling(name, x, count, kernel, stride, padding)
+    gap = each(name, dilation, count)
+    places = _places(name, x.shape[-count:], size, step, border, gap, ceil_mode)
+    how = MaxWindows(size, step, gap, places)
+    y = apply(MaxPool(how), _bordered(x, (size, step, gap), border, places, -math.inf))
+    if not indices:
+        return y
+    return ValuesAndIndices(y, _flat_positions(x, y, how, border))
+
+
+def _flat_positions(x: Any, y: Any, how: MaxWindows, border: Any) -> Any:
+    """Return where in the flattened last axes of `x` each largest element is."""
+    sizes = tuple(x.shape[-len(border) :])
+    numbers = np.arange(math.prod(sizes), dtype=np.float64).reshape(sizes)
+    spread = np.broadcast_to(numbers, tuple(x.shape))
+    frame = (how.size, how.step, how.gap)
+    wide = _bordered(x.detach(), frame, border, how.places, -math.inf)
+    wide_numbers = _bordered(x.detach() * 0 + spread, frame, border, how.places, 0.0)
+    return apply(MaxPoolPick(how), wide_numbers, wide, y.detach()).to("int64")
+
+
+def max_pool1d(
+    input: Any,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
+    """Return the largest element of each window of (N, C, length)."""
+    return _max_pool(1, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
+
+
+def max_pool2d(
+    input: Any,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
+    """Return the largest element of each window of (N, C, height, width).
+
+    Args:
+        input: the images; the batch axis may be left out.
+        kernel_size: of a window, one number or one an axis.
+        stride: distance between windows; their size unless given.
+        padding: border of -∞, half a window at most.
+        dilation: distance between elements of a window.
+        ceil_mode: also windows that reach over the end.
+        return_indices: also return where in the image each element was.
+    """
+    return _max_pool(2, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
+
+
+def max_pool3d(
+    input: Any,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
+    """Return the largest element of each window of (N, C, depth, height, width)."""
+    return _max_pool(3, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
+
+
+# ── the mean of each window ─────────────────────────────────────────────────────────────────────
+
+
+def _window_sums(x: Any, size: Any, step: Any) -> Any:
+    """Return the sum of each window over the last axes."""
+    first = len(x.shape) - len(size)
+    for i, (k, s) in enumerate(zip(size, step, strict=True)):
+        x = sum(windows_along(x, first + i, k, s), -1)
+    return x
+
+
+def _avg_pool(
+    count: int,
+    x: Any,
+    kernel: Any,
+    stride: Any,
+    padding: Any,
+    ceil_mode: bool,
+    include_pad: bool,
+    divisor: int | None,
+) -> Any:
+    name = f"avg_pool{count}d"
+    size, step, border = _pooling(name, x, count, kernel, stride, padding)
+    if divisor == 0:
+        raise ArgumentError(f"{name}: got divisor_override 0, expected another number.")
+    ones = (1,) * count
+    spatial = tuple(x.shape[-count:])
+    places = _places(name, spatial, size, step, border, ones, ceil_mode)
+    total = _window_sums(_bordered(x, (size, step, ones), border, places, 0.0), size, step)
+    total = getitem(total, (..., *(slice(0, n) for n in places)))
+    if divisor is not None:
+        return total / float(divisor)
+    counts = np.ones(())
+    for n, k, s, p, m in zip(spatial, size, step, border, places, strict=True):
+        start = np.arange(m) * s - p
+        stop = np.minimum(start + k, n + p)
+        inside = stop - start
+        if not include_pad:
+            inside = np.minimum(stop, n) - np.maximum(start, 0)
+        counts = counts[..., None] * inside
+    return total * (1.0 / counts).astype(x.dtype)
+
+
+def avg_pool1d(
+    input: Any,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+) -> Any:
+    """Return the mean of each window of (N, C, length)."""
+    return _avg_pool(1, input, kernel_size, stride, padding, ceil_mode, count_include_pad, None)
+
+
+def avg_pool2d(
+    input: Any,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Any:
+    """Return the mean of each window of (N, C, height, width)."""
+    return _avg_pool(
+        2, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
+    )
+
+
+def avg_pool3d(
+    input: Any,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Any:
+    """Return the mean of each window of (N, C, depth, height, width)."""
+    return _avg_pool(
+        3, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
+    )
+
+
+def lp_pool2d(
+    input: Any, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
+) -> Any:
+    """Return the p-norm of each window of (N, C, height, width)."""
+    size, step, _ = _pooling("lp_pool2d", input, 2, kernel_size, stride, 0)
+    wide = windows_along(windows_along(input, -2, size[0], step[0]), -2, size[1], step[1])
+    return vector_norm(wide, norm_type, (-2, -1))
+
+
+def _adaptive(name: str, x: Any, sizes: tuple[Any, ...], reduce: Any) -> Any:
+    """Return `x` with each last axis cut into as many windows as asked for, each reduced."""
+    count = len(sizes)
+    if len(x.shape) not in (count + 1, count + 2):
+        raise ShapeError(f"{name}: got shape {tuple(x.shape)}, expected {count + 2} axes.")
+    for i, wanted in enumerate(sizes):
+        d = len(x.shape) - count + i
+        n = x.shape[d]
+        if wanted is None or wanted == n:
+            continue
+        cuts = [(j * n // wanted, -(-(j + 1) * n // wanted)) for j in range(wanted)]
+        x = cat([reduce(narrow(x, d, a, b - a), d) for a, b in cuts], d)
+    return x
+
+
+def _wanted(output_size: Any, count: int) -> tuple[Any, ...]:
+    return (
+        (output_size,) * count
+        if output_size is None or isinstance(output_size, int)
+        else tuple(output_size)
+    )
+
+
+def adaptive_avg_pool1d(input: Any, output_size: Any) -> Any:
+    """Return means of (N, C, length) over `output_size` windows of nearly equal size."""
+    return _adaptive("adaptive_avg_pool1d", input, _wanted(output_size, 1), _kept_mean)
+
+
+def adaptive_avg_pool2d(input: Any, output_size: Any) -> Any:
+    """Return means of (N, C, height, width) over as many windows as `output_size` says."""
+    return _adaptive("adaptive_avg_pool2d", input, _wanted(output_size, 2), _kept_mean)
+
+
+def adaptive_max_pool1d(input: Any, output_size: Any) -> Any:
+    """Return the largest of (N, C, length) in `output_size` windows of nearly equal size."""
+    return _adaptive("adaptive_max_pool1d", input, _wanted(output_size, 1), _kept_max)
+
+
+def adaptive_max_pool2d(input: Any, output_size: Any) -> Any:
+    """Return the largest of (N, C, height, width) in as many windows as `output_size` says."""
+    return _adaptive("adaptive_max_pool2d", input, _wanted(output_size, 2), _kept_max)
+
+
+def _kept_mean(x: Any, d: int) -> Any:
+    return mean(x, d, True)
+
+
+def _kept_max(x: Any, d: int) -> Any:
+
+    return largest(x, d, True).values
+
+
+# ── larger images ───────────────────────────────────────────────────────────────────────────────
+
+
+def interpolate(
+    input: Any,
+    size: Any = None,
+    scale_factor: Any = None,
+    mode: str = "nearest",
+    align_corners: Any = None,
+    recompute_scale_factor: Any = None,
+    antialias: bool = False,
+) -> Any:
+    """Return (N, C, ...) made larger or smaller by repeating or leaving out elements.
+
+    Raises:
+        ArgumentError: a mode other than "nearest" and "nearest-exact", or neither or both of
+            `size` and `scale_factor`.
+    """
+    if mode not in ("nearest", "nearest-exact"):
+        raise ArgumentError(f"interpolate: got mode {mode!r}, expected 'nearest'.")
+    if (size is None) == (scale_factor is None):
+        raise ArgumentError("interpolate: expected one of size and scale_factor.")
+    count = len(input.shape) - 2
+    old = tuple(input.shape[2:])
+    if size is not None:
+        new = each("interpolate", size, count)
+        ratios = [n / m for n, m in zip(old, new, strict=True)]
+    else:
+        factors = [scale_factor] * count if isinstance(scale_factor, int | float) else scale_factor
+        new = tuple(math.floor(n * f) for n, f in zip(old, factors, strict=True))
+        ratios = [1.0 / f for f in factors]
+        if recompute_scale_factor:
+            ratios = [n / m for n, m in zip(old, new, strict=True)]
+    shift = 0.5 if mode == "nearest-exact" else 0.0
+    for i, (n, m, r) in enumerate(zip(old, new, ratios, strict=True)):
+        places = np.floor((np.arange(m) + shift) * np.float32(r)).astype(np.int64)
+        lead = (slice(None),) * (2 + i)
+        input = getitem(input, (*lead, np.minimum(places, n - 1)))
+    return input
+
+
+def pixel_shuffle(input: Any, upscale_factor: int) -> Any:
+    """Return (..., C·r², H, W) as (..., C, H·r, W·r): channels become the pixels between."""
+    r, rank = upscale_factor, len(input.shape)
+    if rank < 3 or r < 1 or input.shape[-3] % (r * r):
+        raise ShapeError(
+            f"pixel_shuffle: got shape {tuple(input.shape)}, expected a multiple of {r * r} channels."
+        )
+    *lead, c, h, w = input.shape
+    wide = reshape(input, (*lead, c // (r * r), r, r, h, w))
+    n = len(lead)
+    order = (*range(n), n, n + 3, n + 1, n + 4, n + 2)
+    return reshape(permute(wide, order), (*lead, c // (r * r), h * r, w * r))
+
+
+def pixel_unshuffle(input: Any, downscale_factor: int) -> Any:
+    """Return (..., C, H·r, W·r) as (..., C·r², H, W)."""
+    r, rank = downscale_factor, len(input.shape)
+    if rank < 3 or r < 1 or input.shape[-1] % r or input.shape[-2] % r:
+        raise ShapeError(
+            f"pixel_unshuffle: got shape {tuple(input.shape)}, expected multiples of {r} at the end."
+        )
+    *lead, c, h, w = input.shape
+    wide = reshape(input, (*lead, c, h // r, r, w // r, r))
+    n = len(lead)
+    order = (*range(n), n, n + 2, n + 4, n + 1, n + 3)
+    return reshape(permute(wide, order), (*lead, c * r * r, h // r, w // r))

@@ -1,0 +1,211 @@
+"""Reductions made of others: products, variances, norms."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from ..arrays import as_dtype
+from ..errors import ArgumentError
+from ..op import apply
+from ..shapes import axes, axis
+from .binary import where
+from .casting import cast_to, floats_only
+from .elementwise import abs, zeros_like
+from .indexing import narrow
+from .joining import cat
+from .logic import isnan, ne
+from .movement import reshape
+from .pointwise import pow
+from .reduction import Dims, Reduction, amax, amin, mean, sum
+from .rows import unary
+
+
+def prod(x: Any, dim: int | None = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    """Return the product along `dim`, or of all elements; integers multiply as int64.
+
+    A tree of products of halves, whose gradient is right also where elements are 0.
+    """
+    x = cast_to(x, dtype or ("int64" if as_dtype(x.dtype).kind != "f" else x.dtype))
+    d = 0 if dim is None else axis(dim, len(x.shape), "prod")
+    flat = reshape(x, -1) if dim is None or not x.shape else x
+    while (size := flat.shape[d]) > 1:
+        half = size // 2
+        pairs = narrow(flat, d, 0, half) * narrow(flat, d, half, half)
+        flat = cat((pairs, narrow(flat, d, 2 * half, 1)), d) if size % 2 else pairs
+    if not flat.shape[d]:
+        flat = sum(flat, d, True) * 0 + 1
+    if dim is None or not x.shape:
+        return reshape(flat, (1,) * len(x.shape) if keepdim else ())
+    return flat if keepdim else reshape(flat, (*flat.shape[:d], *flat.shape[d + 1 :]))
+
+
+def scan(x: Any, dim: int, combine: Callable[[Any, Any], Any]) -> Any:
+    """Return the running combination along `dim`, in log₂ n steps of whole arrays.
+
+    Source: Hillis & Steele, Data parallel algorithms, CACM 29(12), 1986.
+    """
+    size, shift = x.shape[dim], 1
+    while shift < size:
+        rest = size - shift
+        later = combine(narrow(x, dim, shift, rest), narrow(x, dim, 0, rest))
+        x = cat((narrow(x, dim, 0, shift), later), dim)
+        shift *= 2
+    return x
+
+
+_root = unary(
+    "root",
+    lambda xp, x: xp.sqrt(x),
+    lambda g, x, y: where(y == 0, 0.0, g / (where(y == 0, 1.0, y) * 2.0)),
+    "√x, whose slope at 0 is taken to be 0.",
+    promotes="float",
+)
+
+
+def _spread(x: Any, dim: Dims, correction: float, keepdim: bool, name: str) -> tuple[Any, Any]:
+    floats_only(name, x)
+    over = axes(None if dim == () else dim, len(x.shape), name)
+    centre = mean(x, over, True) if over else x
+    away = x - centre
+    free = max(math.prod(x.shape[d] for d in over) - correction, 0)
+    total = sum(away * away, over, keepdim) if over else away * away
+    centre = centre if keepdim else reshape(centre, tuple(total.shape))
+    return total / float(free), centre
+
+
+def _correction(unbiased: bool | None, correction: Any) -> float:
+    if correction is not None:
+        return float(correction)
+    return 1.0 if unbiased is None or unbiased else 0.0
+
+
+def _arguments(dim: Any, unbiased: Any) -> tuple[Any, Any]:
+    return (None, dim) if isinstance(dim, bool) else (dim, unbiased)
+
+
+def var(
+    x: Any,
+    dim: Any = None,
+    unbiased: bool | None = None,
+    keepdim: bool = False,
+    *,
+    correction: Any = None,
+) -> Any:
+    """Return the variance along `dim`: the sum of squares over n - `correction`, which is 1."""
+    dim, unbiased = _arguments(dim, unbiased)
+    return _spread(x, dim, _correction(unbiased, correction), keepdim, "var")[0]
+
+
+def std(
+    x: Any,
+    dim: Any = None,
+    unbiased: bool | None = None,
+    keepdim: bool = False,
+    *,
+    correction: Any = None,
+) -> Any:
+    """Return the square root of `var`."""
+    return _root(var(x, dim, unbiased, keepdim, correction=correction))
+
+
+def var_mean(
+    x: Any,
+    dim: Any = None,
+    unbiased: bool | None = None,
+    keepdim: bool = False,
+    *,
+    correction: Any = None,
+) -> tuple[Any, Any]:
+    """Return variance and mean along `dim`."""
+    dim, unbiased = _arguments(dim, unbiased)
+    return _spread(x, dim, _correction(unbiased, correction), keepdim, "var_mean")
+
+
+def std_mean(
+    x: Any,
+    dim: Any = None,
+    unbiased: bool | None = None,
+    keepdim: bool = False,
+    *,
+    correction: Any = None,
+) -> tuple[Any, Any]:
+    """Return standard deviation and mean along `dim`."""
+    squared, centre = var_mean(x, dim, unbiased, keepdim, correction=correction)
+    return _root(squared), centre
+
+
+class Length(Reduction):
+    """√Σx² along axes; at the origin the gradient is taken to be 0."""
+
+    name = "norm"
+
+    def compute(self, xp: Any, x: Any) -> Any:
+        """Return the length."""
+        return xp.sqrt(xp.sum(x * x, axis=self.dims, keepdims=self.keepdim))
+
+    def gradient(self, out_grad: Any, node: Any) -> Any:
+        """Return the unit vector, times the gradient."""
+        x, y = node.inputs[0], self.spread(node.output, node.inputs[0])
+        unit = x / where(y == 0, 1.0, y)
+        return (unit * self.spread(out_grad, x),)
+
+
+def vector_norm(
+    x: Any, ord: float = 2, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None
+) -> Any:
+    """Return (Σ|x|ᵖ)^(1/p) along `dim`, p being `ord`: also 0, inf and -inf."""
+    x = x if dtype is None else cast_to(x, dtype)
+    floats_only("vector_norm", x)
+    over = axes(None if dim == () else dim, len(x.shape), "vector_norm")
+    if ord == 2:
+        return apply(Length(over, keepdim), x)
+    size = abs(x)
+    if ord in (math.inf, -math.inf):
+        if not over:
+            return size
+        return (amax if ord > 0 else amin)(size, over, keepdim)
+    if ord == 0:
+        return sum(cast_to(ne(x, 0), x.dtype), over, keepdim)
+    if ord == 1:
+        return sum(size, over, keepdim)
+    zero = size == 0
+    powers = where(zero, 0.0 if ord > 0 else math.inf, pow(where(zero, 1.0, size), ord))
+    total = sum(powers, over, keepdim)
+    return where(total == 0, 0.0, pow(where(total == 0, 1.0, total), 1.0 / ord))
+
+
+def norm(
+    x: Any, p: Any = "fro", dim: Dims = None, keepdim: bool = False, *, dtype: Any = None
+) -> Any:
+    """Return the norm of order `p` of the elements along `dim`; "fro" is 2.
+
+    Raises:
+        ArgumentError: another name, such as "nuc", which needs singular values.
+    """
+    if p is None or p == "fro":
+        p = 2
+    if isinstance(p, str):
+        raise ArgumentError(f"norm: got order {p!r}, expected 'fro' or a number.")
+    return vector_norm(x, float(p), dim, keepdim, dtype=dtype)
+
+
+def nansum(x: Any, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    """Return the sum along `dim`, NaN counting as 0."""
+    return sum(where(isnan(x), zeros_like(x), x), dim, keepdim, dtype=dtype)
+
+
+def nanmean(x: Any, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    """Return the mean along `dim` of what is not NaN."""
+    count = sum(cast_to(~isnan(x), x.dtype), dim, keepdim)
+    return nansum(x, dim, keepdim, dtype=dtype) / count
+
+
+def count_nonzero(x: Any, dim: Dims = None) -> Any:
+    """Return how many elements along `dim` are not 0."""
+    return sum(ne(x, 0), dim)
+
+
+def aminmax(x: Any, *, dim: int | None = None, keepdim: bool = False) -> tuple[Any, Any]:
+    """Return the smallest and the largest element along `dim`."""
+    over = () if dim is None else dim
+    return amin(x, over, keepdim), amax(x, over, keepdim)
