@@ -6,7 +6,10 @@
     on the wire        wire     frames of plain data; never pickle
     outside            host     `Sandbox`, and the `RemoteStudent` that checks see
                        network  the judge as the network between ranks
-                       launch   starts processes; layout, seccomp and limits say what they may do
+                       supply   hands out workers: process (one by one), warm (from a zygote)
+                       launch   starts processes; layout says what they see, seccomp, limits,
+                                cgroup and watch what they may do
+                       channel  frames and output, never blocking, always bounded
                        doctor   what this machine can do, and what to do about the rest
 
 The judge's side never unpickles, never evaluates and never imports what came from the inside.

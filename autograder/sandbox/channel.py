@@ -17,6 +17,7 @@ from autograder.sandbox.wire import WireError
 
 READ_BYTES = 1 << 20
 FLOOD = 64  # times what is kept of the output: more than any print loop that was meant well
+MAX_TEXT = 20_000  # characters of a message or a traceback
 NOTHING = object()
 
 
@@ -145,7 +146,7 @@ def unpack(answer: Any, request: int) -> Any:
         if status == "ok" and len(parts) == 1:
             return parts[0]
         if status == "absent" and [type(p) for p in parts] == [str]:
-            raise NotAttempted(*parts)
+            raise NotAttempted(parts[0][:MAX_TEXT])
         if status == "raised" and [type(p) for p in parts] == [str, str, str]:
-            raise StudentError(*parts)
+            raise StudentError(*(part[:MAX_TEXT] for part in parts))
     raise WireError("answer: not to this request, or of no known status.")

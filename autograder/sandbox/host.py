@@ -19,7 +19,7 @@ from typing import Any
 from autograder.errors import LimitReached
 from autograder.records import Failure, Limits, RanksRun, Statement
 from autograder.sandbox import network, supply, watch
-from autograder.sandbox.channel import NOTHING, pump, unpack
+from autograder.sandbox.channel import MAX_TEXT, NOTHING, pump, unpack
 from autograder.sandbox.process import Process, gone
 from autograder.sandbox.supply import Supply
 from autograder.sandbox.wire import WireError
@@ -78,7 +78,7 @@ class RemoteStudent:
         if raised is None:
             return None
         if type(raised) is list and [type(part) for part in raised] == [str, str, str]:
-            return Failure(statement, *raised)
+            return Failure(statement, *(part[:MAX_TEXT] for part in raised))
         return Failure(statement, "LimitReached", str(self._end("died", _BROKE)))
 
     def call(self, name: str, /, *args: Any, **kwargs: Any) -> Any:

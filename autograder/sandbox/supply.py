@@ -19,7 +19,8 @@ from autograder.records import Limits
 from autograder.sandbox import cgroup, launch, layout, process, seccomp, watch
 from autograder.sandbox.cgroup import Group
 from autograder.sandbox.channel import NOTHING, pump
-from autograder.sandbox.process import Process, Zygote
+from autograder.sandbox.process import Process, last_words
+from autograder.sandbox.warm import Zygote
 from autograder.sandbox.wire import WireError
 
 UNSANDBOXED = "unsandboxed"
@@ -148,9 +149,8 @@ def _greeted(made: Process) -> None:
         with contextlib.suppress(WireError):
             if made.channel.take() is not NOTHING:
                 return
-    made.channel.drain_output()
-    printed = made.channel.output.decode(errors="replace").strip()[-500:]
-    raise SandboxError(f"sandbox: the worker did not start: {printed or made.ending()}")
+    how = made.ending()
+    raise SandboxError(f"sandbox: the worker did not start: {last_words(made.channel) or how}")
 
 
 def _processes_of_this_user() -> int:

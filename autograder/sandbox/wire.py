@@ -34,6 +34,7 @@ MAX_INT_BYTES = 1024  # str() of a larger one may be refused by the interpreter
 # Hashes of numbers are not seeded, so keys can be made to collide; hashes of text are.
 MAX_NUMBER_KEYS = 4096  # in one frame: at worst eight million comparisons
 MAX_AXES = 32
+MAX_ARRAYS = 100_000  # in one frame: each costs the judge more than its bytes do
 
 DTYPES = (
     *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
@@ -119,6 +120,7 @@ class _Encoder:
         self.pieces: list[bytes] = []
         self.size = 0
         self.items = 0
+        self.arrays = 0
         self.number_keys = 0
         self.writers: dict[type, Callable[[Any, int], None]] = {
             int: self._int,
@@ -183,6 +185,9 @@ class _Encoder:
         is_array = numpy is not None and type(value) is numpy.ndarray
         if numpy is None or not (is_array or type(value) is getattr(numpy, name or "-", None)):
             raise NotPlainData(f"encode: a value of type {type(value).__name__} does not travel.")
+        self.arrays += 1
+        if self.arrays > MAX_ARRAYS:
+            raise WireError(f"encode: more than {MAX_ARRAYS} arrays. Send one larger array.")
         if name not in _CODES:
             raise NotPlainData(f"encode: dtype {name} does not travel, expected a number's.")
         code, little = bytes([_CODES[name]]), value.dtype.newbyteorder("<")
@@ -201,6 +206,7 @@ class _Decoder:
         self.data = memoryview(data)
         self.at = 0
         self.items = 0
+        self.arrays = 0
         self.number_keys = 0
         self.readers: dict[int, Callable[[int], Any]] = {
             ord("N"): lambda _: None,
@@ -277,6 +283,9 @@ class _Decoder:
         return made
 
     def _dtype(self) -> Any:
+        self.arrays += 1
+        if self.arrays > MAX_ARRAYS:
+            raise WireError(f"decode: more than {MAX_ARRAYS} arrays.")
         code = self._take(1)[0]
         if code >= len(DTYPES):
             raise WireError("decode: unknown dtype.")
