@@ -60,7 +60,9 @@ class Connection:
 
     def submission(self, number: str) -> dict[str, Any]:
         """Return what the server says of a submission: `id`, `state`, `score`, `max_score`, ..."""
-        return self._json("status", f"/api/submissions/{quote(number, safe='')}")
+        if not (number.isascii() and number.isdigit()):
+            raise ServerError(f"status: got {number!r}, expected the number of a submission.")
+        return self._json("status", f"/api/submissions/{number}")
 
     def enroll(self, name: str, *, renew: bool = False) -> dict[str, Any]:
         """Return `name` and the `token` of the learner newly enrolled."""

@@ -62,8 +62,8 @@ class ProcessGrader:
             process.stdin.write(head + notebook)
             process.stdin.flush()
             answer = json.loads(self._answer(process))
-        except (OSError, ValueError) as error:
-            raise GraderDied(f"{self._obituary(process)}") from error
+        except (OSError, ValueError, EOFError) as error:
+            raise GraderDied(self._obituary(process)) from error
         if "error" in answer:
             raise GraderDied(answer["error"])
         return Report.from_dict(answer["report"])
@@ -80,7 +80,10 @@ class ProcessGrader:
         with self._lock:
             if self._closed:
                 raise GraderDied("the server is stopping")
-            if self._process is None or self._process.poll() is not None:
+            if self._process is not None and self._process.poll() is not None:
+                _end(self._process)
+                self._process = None
+            if self._process is None:
                 self._process = subprocess.Popen(
                     self._command,
                     stdin=subprocess.PIPE,
@@ -93,7 +96,8 @@ class ProcessGrader:
         """Return the next line of the process.
 
         Raises:
-            OSError: it ended, or `timeout_s` passed; the process has been killed.
+            EOFError: it ended.
+            TimeoutError: `timeout_s` passed; the process has been killed.
         """
         assert process.stdout is not None
         deadline = time.monotonic() + self._timeout_s

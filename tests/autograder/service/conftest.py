@@ -54,6 +54,9 @@ class FakeGrader:
             raise GraderDied("the grading process ended with status -9")
         right = "x = 1" in text
         results = (result("open check", right), result("secret check", right, hidden=True))
+        if "report" in text:
+            said = json.loads(text)["cells"][0]["source"]
+            results = (replace(results[0], output=said, title=said), *results[1:])
         return Report(lab=lab, results=results, title="The lab", seed="42").with_totals()
 
     def close(self) -> None:

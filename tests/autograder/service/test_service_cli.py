@@ -1,0 +1,185 @@
+"""The commands as they are typed, in processes of their own."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autograder.notebook import solution_notebook
+from autograder.service.cli import add_commands
+from autograder.service.client import Connection
+from autograder.source import load_lab
+
+SAMPLES = Path(__file__).parents[1] / "sample_labs"
+PROGRAM = [sys.executable, "-c", "from autograder.cli import main; raise SystemExit(main())"]
+
+
+def autograder(*arguments: object, **environment: str) -> "subprocess.CompletedProcess[str]":
+    names = ("AUTOGRADER_SERVER", "AUTOGRADER_TOKEN", "AUTOGRADER_TOKEN_FILE")
+    clean = {name: value for name, value in os.environ.items() if name not in names}
+    command = [*PROGRAM, *map(str, arguments)]
+    return subprocess.run(
+        command, env={**clean, **environment}, capture_output=True, text=True, check=False
+    )
+
+
+@contextmanager
+def serving(data: Path, port: int = 0) -> Iterator[tuple[str, "subprocess.Popen[str]"]]:
+    command = [*PROGRAM, "serve", "--port", str(port), "--data", str(data), "--labs", str(SAMPLES)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout
+        said = next((line for line in process.stdout if "Course server" in line), "")
+        found = re.search(r"http://\S+", said)
+        assert found, process.communicate()
+        yield found[0], process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture(scope="module")
+def course(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    data = tmp_path_factory.mktemp("course") / "data"
+    with serving(data) as (url, _):
+        yield url, (data / "instructor.token").read_text().strip(), data
+
+
+@pytest.fixture
+def solution(tmp_path: Path) -> Path:
+    path = tmp_path / "my solution.ipynb"
+    path.write_text(solution_notebook(load_lab(SAMPLES / "scale_and_sum")))
+    return path
+
+
+@pytest.mark.sandbox
+def test_enroll_submit_status_export(course: Any, solution: Path) -> None:
+    url, staff, data = course
+    token = autograder("enroll", "Ada", "--server", url, "--token", staff).stdout.split()[-1]
+    submit = autograder("submit", "scale_and_sum", solution, "--server", url, "--token", token)
+    assert submit.returncode == 0
+    number = submit.stdout.split()[-1]
+    while (
+        "graded"
+        not in (said := autograder("status", number, "--server", url, "--token", token)).stdout
+    ):
+        assert said.returncode == 0
+    assert "8 of 8 points" in said.stdout
+    environment = {"AUTOGRADER_SERVER": url, "AUTOGRADER_TOKEN": staff}
+    for format in ("csv", "canvas", "moodle", "gradescope"):
+        done = autograder("export", "--format", format, **environment)
+        assert done.returncode == 0 and "Ada" in done.stdout
+        assert done.stdout == autograder("export", "--format", format, "--data", data).stdout
+
+
+def test_the_token_may_come_from_a_file(course: Any, tmp_path: Path) -> None:
+    url, _, data = course
+    file = str(data / "instructor.token")
+    done = autograder("export", AUTOGRADER_SERVER=url, AUTOGRADER_TOKEN_FILE=file)
+    assert done.returncode == 0
+    done = autograder("export", AUTOGRADER_SERVER=url, AUTOGRADER_TOKEN_FILE=str(tmp_path / "no"))
+    assert done.returncode == 2 and "cannot be read" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["submit", "nowhere", "{notebook}"], "unknown lab: got 'nowhere'"),
+        (["submit", "scale_and_sum", "/no/such.ipynb"], "cannot read the notebook"),
+        (["submit", "scale_and_sum", "/"], "cannot read the notebook"),
+        (["submit", "scale_and_sum", "{text}"], "not JSON"),
+        (["status", "999"], "submission 999"),
+        (["status", "../1"], "got '../1'"),
+        (["status", ""], "expected the number"),
+        (["enroll", "="], "cannot be a name"),
+        (["export", "-o", "/no/such/file"], "/no/such/file"),
+        (["export", "--data", "/no/such"], "no course in /no/such"),
+        (["export", "--token", "wrong"], "token is not known"),
+        (["export", "--token", "wröng"], "token is not one"),
+        (["export", "--server", "http://127.0.0.1:9"], "cannot be reached"),
+        (["export", "--server", "nonsense"], "expected http://HOST:PORT"),
+        (["serve", "--port", "{port}", "--data", "{tmp}/d", "--labs", "{labs}"], "is taken"),
+        (["serve", "--port", "0", "--data", "{data}", "--labs", "{labs}"], "in use by another"),
+        (["serve", "--port", "0", "--data", "{text}", "--labs", "{labs}"], "cannot be used"),
+        (["serve", "--port", "0", "--data", "{tmp}/d", "--labs", "/no/such"], "no labs directory"),
+        (["serve", "--port", "0", "--data", "{tmp}/d", "--labs", "{tmp}"], "no lab in"),
+        (["serve", "--port", "99999", "--data", "{tmp}/d"], "expected 0 to 65535"),
+        (
+            ["serve", "--host", "no.such.host.invalid", "--data", "{tmp}/d", "--labs", "{labs}"],
+            "no.such",
+        ),
+        (["start", "--labs", "/no/such", "--work", "{tmp}/w", "--no-browser"], "no labs directory"),
+        (["start", "--port", "{port}", "--work", "{tmp}/w", "--labs", "{labs}"], "is taken"),
+    ],
+)
+def test_what_cannot_be_done_is_one_line_and_exit_code_2(
+    course: Any, solution: Path, tmp_path: Path, arguments: list[str], says: str
+) -> None:
+    url, staff, data = course
+    (tmp_path / "text").write_text("certainly no notebook")
+    facts = {"notebook": solution, "text": tmp_path / "text", "port": url.rpartition(":")[2]}
+    filled = [a.format(**facts, labs=SAMPLES, tmp=tmp_path, data=data) for a in arguments]
+    done = autograder(*filled, AUTOGRADER_SERVER=url, AUTOGRADER_TOKEN=staff)
+    assert done.returncode == 2
+    assert says in done.stderr and "Traceback" not in done.stderr
+    said = done.stderr.rpartition("usage:")[2].splitlines()
+    assert len([line for line in said if line.startswith("autograder")]) == 1
+
+
+def test_a_server_that_is_no_course_server_gets_a_message() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        command = [*PROGRAM, "status", "1", "--server", f"http://127.0.0.1:{port}", "--token", "t"]
+        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        connection, _ = listener.accept()
+        with connection:
+            connection.recv(1000)
+            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello")
+        _, said = process.communicate()
+    assert process.returncode == 2 and "does not answer like a course server" in said
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_stops_the_server_cleanly(tmp_path: Path, number: signal.Signals) -> None:
+    with serving(tmp_path / "data") as (_, process):
+        process.send_signal(number)
+        assert process.wait(30) == 0
+        assert process.stderr and "Traceback" not in process.stderr.read()
+
+
+@pytest.mark.sandbox
+def test_a_killed_server_loses_nothing(tmp_path: Path, solution: Path) -> None:
+    data = tmp_path / "data"
+    with serving(data) as (url, process):
+        staff = (data / "instructor.token").read_text().strip()
+        ada = Connection(url, Connection(url, staff).enroll("Ada")["token"])
+        numbers = [ada.submit("scale_and_sum", solution.read_bytes())["id"] for _ in range(6)]
+        process.kill()
+        process.wait()
+    with serving(data) as (url, _):
+        ada = Connection(url, ada.token)
+        found = [ada.submission(str(number)) for number in numbers]
+        while {f["state"] for f in found} != {"graded"}:
+            assert "failed" not in {f["state"] for f in found}
+            found = [ada.submission(str(number)) for number in numbers]
+    assert [f["score"] for f in found] == [8.0] * 6
+
+
+def test_adding_the_commands_imports_nothing_heavy() -> None:
+    program = (
+        "import sys, json; from autograder.service.cli import add_commands;"
+        "print(json.dumps(sorted(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    heavy = {"fastapi", "sqlalchemy", "uvicorn", "jinja2", "numpy", "urllib.request", "http.client"}
+    assert not heavy & set(json.loads(done.stdout))
+    assert callable(add_commands)

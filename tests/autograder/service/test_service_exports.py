@@ -1,0 +1,93 @@
+"""The gradebook as other programs read it."""
+
+import csv
+import io
+import json
+from typing import Any
+
+import pytest
+
+from autograder.service.errors import ServerError
+from autograder.service.exports import gradebook
+from autograder.service.ledger import Entry
+
+CELL = '{{"cells": [{{"cell_type": "code", "source": "{}"}}]}}'
+
+
+@pytest.fixture
+def graded(running: Any) -> Any:
+    """Ada has 4 in the first lab and 0 in the second, Zoë 0 in the first, Bob nothing."""
+    ada, zoe, _ = running.enroll("Ada, Countess"), running.enroll("Zoë"), running.enroll("Bob")
+    for who, lab, source in (
+        (ada, "first", "x = 1"),
+        (ada, "first", "x = 2"),
+        (ada, "second", "x = 2"),
+        (zoe, "first", "x = 2"),
+    ):
+        running.wait(who.submit(lab, CELL.format(source).encode())["id"])
+    return running
+
+
+def rows(text: str) -> list[list[str]]:
+    return list(csv.reader(io.StringIO(text)))
+
+
+def test_csv_has_a_line_a_learner_and_lab(graded: Any) -> None:
+    found = rows(graded.staff.export("csv"))
+    assert found[0][:5] == ["learner", "lab", "score", "max_score", "state"]
+    assert [row[:5] for row in found[1:]] == [
+        ["Ada, Countess", "01_first", "4", "4", "graded"],
+        ["Ada, Countess", "02_second", "0", "4", "graded"],
+        ["Zoë", "01_first", "0", "4", "graded"],
+    ]
+
+
+def test_canvas_has_a_row_of_points_possible_and_a_row_a_learner(graded: Any) -> None:
+    found = rows(graded.staff.export("canvas"))
+    head = ["Student", "ID", "SIS User ID", "SIS Login ID", "Section", "01_first", "02_second"]
+    assert found[0] == head
+    assert found[1] == ["    Points Possible", "", "", "", "", "4", "4"]
+    assert found[2:] == [
+        ["Ada, Countess", "", "", "Ada, Countess", "", "4", "0"],
+        ["Bob", "", "", "Bob", "", "", ""],
+        ["Zoë", "", "", "Zoë", "", "0", ""],
+    ]
+
+
+def test_moodle_has_a_username_and_a_column_a_lab(graded: Any) -> None:
+    found = rows(graded.staff.export("moodle"))
+    assert found[0] == ["username", "01_first", "02_second"]
+    assert found[1:] == [["Ada, Countess", "4", "0"], ["Bob", "", ""], ["Zoë", "0", ""]]
+
+
+def test_gradescope_has_results_json_of_each(graded: Any) -> None:
+    found = json.loads(graded.staff.export("gradescope"))
+    assert [(e["learner"], e["lab"], e["results"]["score"]) for e in found] == [
+        ("Ada, Countess", "01_first", 4.0),
+        ("Ada, Countess", "02_second", 0.0),
+        ("Zoë", "01_first", 0.0),
+    ]
+    assert {"name", "score", "max_score", "status", "output"} <= found[0]["results"]["tests"][
+        0
+    ].keys()
+
+
+def test_an_empty_course_exports_headers_alone(running: Any) -> None:
+    assert len(rows(running.staff.export("csv"))) == 1
+    assert json.loads(running.staff.export("gradescope")) == []
+
+
+def test_an_unknown_format_is_refused(running: Any) -> None:
+    with pytest.raises(ServerError, match="expected one of csv, canvas, moodle, gradescope"):
+        running.staff.export("xlsx")
+
+
+def entry(number: int, state: str, score: float | None) -> Entry:
+    return Entry(number, 1, "Ada", "lab", state, None, 0.0, None, 1, score, 4.0)
+
+
+def test_the_best_counts_the_latest_of_equals_and_graded_before_failed() -> None:
+    entries = [entry(1, "graded", 3.0), entry(2, "graded", 3.0), entry(3, "graded", 1.0)]
+    assert gradebook(["Ada"], entries)["Ada"]["lab"].id == 2
+    entries = [entry(1, "graded", 0.0), entry(2, "failed", 0.0), entry(3, "stored", None)]
+    assert gradebook(["Ada"], entries)["Ada"]["lab"].id == 1

@@ -1,0 +1,126 @@
+"""Grading in a process of its own: what kills it, stalls it, or confuses it kills nothing else."""
+
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autograder.notebook import learner_notebook, solution_notebook
+from autograder.records import Outcome, Report
+from autograder.service.errors import GraderDied
+from autograder.service.grading import ProcessGrader
+from autograder.source import load_lab
+
+SAMPLES = Path(__file__).parents[1] / "sample_labs"
+
+# A grader that obeys its notebook: dies, stalls, talks nonsense, or reports.
+OBEYS = """
+import json, os, sys, time
+while line := sys.stdin.buffer.readline():
+    head = json.loads(line)
+    order = sys.stdin.buffer.read(head["size"]).decode()
+    if order == "die":
+        os.kill(os.getpid(), 9)
+    if order == "stall":
+        time.sleep(3600)
+    answer = {"report": {"lab": head["lab"], "results": [], "manual": [], "notes": [order]}}
+    if order == "error":
+        answer = {"error": "LabError: no checks.py"}
+    if order == "large":
+        answer["report"]["notes"] = ["x" * 3_000_000]
+    print("nonsense" if order == "nonsense" else json.dumps(answer), flush=True)
+    if order == "leave":
+        sys.exit()
+"""
+
+
+@pytest.fixture
+def grader() -> Any:
+    made = ProcessGrader([sys.executable, "-c", OBEYS], timeout_s=30)
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("order", ["die", "nonsense", "error"])
+def test_a_process_that_fails_is_reported_and_replaced(grader: ProcessGrader, order: str) -> None:
+    with pytest.raises(GraderDied):
+        grader.grade("lab", order.encode())
+    assert grader.grade("lab", b"hello").notes == ("hello",)
+
+
+def test_a_process_that_stalls_is_ended(grader: ProcessGrader) -> None:
+    impatient = ProcessGrader([sys.executable, "-c", OBEYS], timeout_s=0.5)
+    with pytest.raises(GraderDied, match="status -9"):
+        impatient.grade("lab", b"stall")
+    impatient.close()
+
+
+def test_a_process_that_left_is_replaced(grader: ProcessGrader) -> None:
+    grader.grade("lab", b"leave")
+    first = grader._process
+    assert first
+    first.wait()
+    assert grader.grade("lab", b"hello").notes == ("hello",)
+
+
+def test_large_notebooks_and_reports_pass(grader: ProcessGrader) -> None:
+    assert len(grader.grade("lab", b"y" * 5_000_000).notes[0]) == 5_000_000
+    assert len(grader.grade("lab", b"large").notes[0]) == 3_000_000
+
+
+def test_closing_ends_what_is_under_way(grader: ProcessGrader) -> None:
+    caught: list[GraderDied] = []
+
+    def grade() -> None:
+        try:
+            grader.grade("lab", b"stall")
+        except GraderDied as death:
+            caught.append(death)
+
+    grader.grade("lab", b"hello")
+    thread = threading.Thread(target=grade)
+    thread.start()
+    grader.close()
+    thread.join(30)
+    assert caught
+    with pytest.raises(GraderDied, match="stopping"):
+        grader.grade("lab", b"hello")
+
+
+@pytest.mark.sandbox
+def test_the_real_process_grades_and_ends_with_its_input() -> None:
+    lab = load_lab(SAMPLES / "scale_and_sum")
+    grader = ProcessGrader.for_labs(SAMPLES, timeout_s=120)
+    report = grader.grade(lab.name, solution_notebook(lab).encode())
+    assert (report.score, report.max_score, report.sandbox) == (8.0, 8.0, "bubblewrap")
+    report = grader.grade(lab.name, learner_notebook(lab).encode())
+    assert {r.outcome for r in report.results} == {Outcome.NOT_ATTEMPTED}
+    assert isinstance(grader.grade(lab.name, b"not json"), Report)
+    with pytest.raises(GraderDied, match="Error"):
+        grader.grade("no_such_lab", b"{}")
+    process = grader._process
+    assert process and process.stdin
+    process.stdin.close()
+    assert process.wait(30) == 0
+    grader.close()
+
+
+@pytest.mark.sandbox
+def test_a_real_process_that_is_killed_is_replaced() -> None:
+    lab = load_lab(SAMPLES / "scale_and_sum")
+    grader = ProcessGrader.for_labs(SAMPLES, timeout_s=120)
+    grader.grade(lab.name, learner_notebook(lab).encode())
+    assert grader._process
+    os.kill(grader._process.pid, signal.SIGKILL)
+    report = None
+    while report is None:
+        try:
+            report = grader.grade(lab.name, solution_notebook(lab).encode())
+        except GraderDied:
+            continue  # the death had not been noticed yet
+    assert report.score == 8.0
+    grader.close()

@@ -1,0 +1,203 @@
+"""The pages: logging in and out, who sees what, and that nothing of a learner's becomes markup."""
+
+import http.client
+import json
+from html import unescape
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+import pytest
+
+HOSTILE = "<script>alert(1)</script>&\"'"
+
+
+class Browser:
+    """Sends requests as a browser does, with the cookie it was given; follows no redirect."""
+
+    def __init__(self, url: str) -> None:
+        self.netloc = urlsplit(url).netloc
+        self.cookie = ""
+
+    def ask(self, method: str, path: str, form: Any = None, **headers: str) -> Any:
+        connection = http.client.HTTPConnection(self.netloc, timeout=30)
+        sent = {name.replace("_", "-"): value for name, value in headers.items()}
+        if self.cookie:
+            sent["Cookie"] = self.cookie
+        if form is not None:
+            sent["Content-Type"] = "application/x-www-form-urlencoded"
+        connection.request(method, path, urlencode(form) if form else None, sent)
+        answer = connection.getresponse()
+        answer.text = answer.read().decode()  # type: ignore[attr-defined]
+        if given := answer.getheader("Set-Cookie"):
+            self.cookie = given.partition(";")[0]
+        connection.close()
+        return answer
+
+    def get(self, path: str) -> Any:
+        return self.ask("GET", path)
+
+    def log_in(self, token: str, next: str = "/") -> Any:
+        return self.ask("POST", "/login", {"token": token, "next": next})
+
+
+@pytest.fixture
+def browser(running: Any) -> Browser:
+    return Browser(running.staff.server)
+
+
+def graded(running: Any, who: Any, source: str = "x = 2") -> int:
+    cell = {"cell_type": "code", "source": source}
+    number: int = who.submit("first", json.dumps({"cells": [cell]}).encode())["id"]
+    running.wait(number)
+    return number
+
+
+@pytest.mark.parametrize("path", ["/", "/submissions", "/submissions/1", "/gradebook"])
+def test_nobody_logged_in_is_led_to_the_login_page(browser: Browser, path: str) -> None:
+    answer = browser.get(path)
+    assert answer.status == 303
+    assert answer.getheader("Location").startswith("/login?next=")
+
+
+def test_a_token_logs_in_and_the_cookie_is_kept_from_scripts(
+    running: Any, browser: Browser
+) -> None:
+    answer = browser.log_in(running.enroll("Ada").token)
+    cookie = answer.getheader("Set-Cookie")
+    assert answer.status == 303
+    assert "HttpOnly" in cookie and "SameSite=strict" in cookie
+    assert "Ada" in browser.get("/submissions").text
+
+
+def test_a_wrong_token_is_told_so(browser: Browser) -> None:
+    answer = browser.log_in("nonsense")
+    assert answer.status == 401 and "not known here" in answer.text
+    assert not browser.cookie
+
+
+def test_logging_out_ends_the_session_on_the_server(running: Any, browser: Browser) -> None:
+    browser.log_in(running.staff.token)
+    stolen = browser.cookie
+    browser.ask("POST", "/logout")
+    browser.cookie = stolen
+    assert browser.get("/gradebook").status == 303
+
+
+def test_the_bearer_token_is_no_cookie(running: Any, browser: Browser) -> None:
+    browser.cookie = f"course_session={running.staff.token}"
+    assert browser.get("/gradebook").status == 303
+
+
+def test_a_link_logs_in_once(running: Any, browser: Browser) -> None:
+    number = graded(running, learner := running.enroll("Ada"))
+    link = learner.page(f"/submissions/{number}").removeprefix(learner.server)
+    answer = browser.get(link)
+    assert answer.status == 200 and f"/submissions/{number}" in answer.text
+    assert browser.get(f"/submissions/{number}").status == 200
+    stranger = Browser(learner.server)
+    assert "used already" in stranger.get(link).text
+    assert not stranger.cookie
+
+
+@pytest.mark.parametrize("target", ["//evil.example", "https://evil.example", "/\\evil.example"])
+def test_no_login_leads_to_another_site(running: Any, browser: Browser, target: str) -> None:
+    assert browser.log_in(running.staff.token, target).getheader("Location") == "/"
+    code = urlencode({"code": "x", "next": target})
+    assert "evil" not in browser.get(f"/enter?{code}").text
+    assert "evil" not in browser.get(f"/login?{code}").text
+
+
+@pytest.mark.parametrize(
+    "headers", [{"Origin": "http://evil.example"}, {"Sec_Fetch_Site": "cross-site"}]
+)
+@pytest.mark.parametrize("path", ["/login", "/logout", "/submissions/1/regrade"])
+def test_a_form_of_another_site_is_refused(
+    browser: Browser, path: str, headers: dict[str, str]
+) -> None:
+    assert browser.ask("POST", path, {"token": "x"}, **headers).status == 403
+
+
+def test_learners_see_their_own_and_staff_see_all(running: Any, browser: Browser) -> None:
+    ada, bob = running.enroll("Ada"), running.enroll("Bob")
+    number = graded(running, ada)
+    for token, status in ((ada.token, 200), (bob.token, 404), (running.staff.token, 200)):
+        browser.log_in(token)
+        for part in ("", "/notebook", "/report"):
+            assert browser.get(f"/submissions/{number}{part}").status == status
+    browser.log_in(bob.token)
+    assert "Ada" not in browser.get("/submissions").text
+    assert browser.get("/gradebook").status == 403
+    assert browser.get("/gradebook/export").status == 403
+    assert browser.ask("POST", f"/submissions/{number}/regrade").status == 403
+
+
+def test_hidden_checks_say_nothing_to_learners_and_all_to_staff(
+    running: Any, browser: Browser
+) -> None:
+    number = graded(running, ada := running.enroll("Ada"))
+    for path in (f"/submissions/{number}", f"/submissions/{number}/report"):
+        browser.log_in(ada.token)
+        text = browser.get(path).text
+        assert "output of open check" in text and "secret" not in text and "detail of" not in text
+    browser.log_in(running.staff.token)
+    text = browser.get(f"/submissions/{number}").text
+    assert "output of secret check" in text and "detail of secret check" in text
+
+
+def test_text_of_a_learner_stays_text(running: Any, browser: Browser) -> None:
+    number = graded(running, running.enroll("Ada"), f"report {HOSTILE}")
+    browser.log_in(running.staff.token)
+    for path in (f"/submissions/{number}", f"/submissions/{number}/report"):
+        text = browser.get(path).text
+        assert "<script" not in text
+        assert HOSTILE in unescape(text)
+
+
+def test_the_policy_forbids_scripts_everywhere(running: Any, browser: Browser) -> None:
+    number = graded(running, running.enroll("Ada"))
+    browser.log_in(running.staff.token)
+    paths = ["/login", "/gradebook", "/submissions", f"/submissions/{number}", "/nowhere"]
+    for path in [*paths, f"/submissions/{number}/report", f"/submissions/{number}/notebook"]:
+        answer = browser.get(path)
+        policy = answer.getheader("Content-Security-Policy")
+        assert "default-src 'none'" in policy and "script-src" not in policy
+        assert "frame-ancestors 'none'" in policy
+        assert answer.getheader("X-Content-Type-Options") == "nosniff"
+        assert "<script" not in answer.text and "onclick" not in answer.text
+
+
+def test_a_page_that_waits_looks_again_by_itself(running: Any, browser: Browser) -> None:
+    learner = running.enroll("Ada")
+    number = learner.submit("first", b'{"cells": [{"cell_type": "code", "source": "wait"}]}')["id"]
+    running.grader.entered.wait(30)
+    browser.log_in(learner.token)
+    text = browser.get(f"/submissions/{number}").text
+    assert 'http-equiv="refresh"' in text and "Being graded" in text
+
+
+def test_staff_send_a_submission_through_again(running: Any, browser: Browser) -> None:
+    number = graded(running, running.enroll("Ada"))
+    browser.log_in(running.staff.token)
+    assert browser.ask("POST", f"/submissions/{number}/regrade").status == 303
+    running.wait(number)
+    assert len(running.grader.graded) == 2
+
+
+def test_the_gradebook_shows_the_best_of_each_learner(running: Any, browser: Browser) -> None:
+    ada = running.enroll("Ada")
+    for source in ("x = 1", "x = 2"):
+        graded(running, ada, source)
+    running.enroll("Bob")
+    browser.log_in(running.staff.token)
+    text = browser.get("/gradebook").text
+    assert "Bob" in text and '<a href="/submissions/1">4<' in text
+
+
+@pytest.mark.parametrize("path", ["/submissions/99", "/submissions/abc", "/nowhere"])
+def test_what_is_not_there_is_a_page_that_says_so(
+    running: Any, browser: Browser, path: str
+) -> None:
+    browser.log_in(running.staff.token)
+    answer = browser.get(path)
+    assert answer.status in (404, 422)
+    assert "Back to the start" in answer.text and "Traceback" not in answer.text
