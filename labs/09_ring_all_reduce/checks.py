@@ -1,0 +1,533 @@
+"""Checks of lab 09. In grading the judge is the network: it sees every message and its contents."""
+
+from itertools import product
+
+import numpy as np
+
+from autograder.checks import Feedback, Lab, check, close
+
+LAB = Lab(wall_s=90.0, preload=("numpy", "ddp_lab"))
+
+
+def arrays(rng, n, elements, dtype=np.float64):
+    """Return one array of whole numbers a rank; no two subsets of ranks have the same sum."""
+    return [
+        (rng.permutation(elements) + 1 + (elements + 1) * 100.0**rank).astype(dtype)
+        for rank in range(n)
+    ]
+
+
+def bounds(elements, n):
+    return [(i * elements // n, (i + 1) * elements // n) for i in range(n)]
+
+
+def whose(values, parts):
+    """Return the ranks whose `parts` add up to `values`, or None."""
+    for mask in product((0, 1), repeat=len(parts)):
+        picked = [part for bit, part in zip(mask, parts, strict=True) if bit]
+        if picked and np.shape(values) == picked[0].shape and np.allclose(values, sum(picked)):
+            return [rank for rank, bit in enumerate(mask) if bit]
+    return None
+
+
+def one_way(run, n, called):
+    """Raise Feedback unless every message went to the right neighbour."""
+    for m in run.messages:
+        if m.dst != (m.src + 1) % n:
+            raise Feedback(
+                f"{called}: with {n} ranks, rank {m.src} sent a message to rank {m.dst}. "
+                f"In the ring it has one neighbour to send to."
+            )
+
+
+def counted(run, n, each, called):
+    """Raise Feedback unless every rank sent `each` messages."""
+    for rank in range(n):
+        if run.messages_sent(rank) != each:
+            raise Feedback(
+                f"{called}: with {n} ranks, rank {rank} sent {run.messages_sent(rank)} messages, "
+                f"expected {each}. Count the steps, and the messages of one step."
+            )
+
+
+def sized(run, n, expected, called):
+    """Raise Feedback unless rank r sent expected[r] bytes."""
+    for rank in range(n):
+        if run.bytes_sent(rank) != expected[rank]:
+            raise Feedback(
+                f"{called}: with {n} ranks, rank {rank} sent {run.bytes_sent(rank)} bytes, "
+                f"expected {expected[rank]}. How much of the array is in one message?"
+            )
+
+
+# ---- 1. naive_bytes
+
+
+@check("naive_bytes")
+def the_boss_sends_the_array_to_all_others(student, rng):
+    """the busiest rank sends the whole array once to each of the others"""
+    for n in (3, 2, int(rng.integers(4, 100))):
+        n_bytes = 8 * int(rng.integers(100, 10_000))
+        got = student.call("naive_bytes", n, n_bytes)
+        hint = "Look at the last rounds of the picture: who sends, and to how many?"
+        if got == n * n_bytes:
+            hint = "That is one message too many. Does the boss send the sum to itself?"
+        elif got == 2 * (n - 1) * n_bytes:
+            hint = "That is what it sends and receives together. Only what it sends counts here."
+        elif got == n_bytes and n > 2:
+            hint = "That is what one of the others sends. They are not the busiest."
+        if got != (n - 1) * n_bytes:
+            raise Feedback(f"naive_bytes({n}, {n_bytes}) gave {got}. {hint}")
+
+
+# ---- 2. chunk_bounds
+
+
+CUTS = ((8, 4), (10, 4), (1003, 8), (3, 8), (0, 3), (7, 1), (5, 3))
+
+
+@check("chunk_bounds")
+def every_element_is_in_one_chunk(student, rng):
+    """the chunks follow each other and cover every element once"""
+    for elements, n in (*CUTS, (int(rng.integers(50, 500)), int(rng.integers(2, 20)))):
+        got = student.call("chunk_bounds", elements, n)
+        called = f"chunk_bounds({elements}, {n}) gave {got}"
+        if len(got) != n:
+            raise Feedback(
+                f"{called}: {len(got)} chunks, expected {n}, one a rank, some may be empty."
+            )
+        at = 0
+        for lo, hi in got:
+            if lo != at or hi < lo:
+                raise Feedback(f"{called}: a chunk starts at {lo}, the one before ended at {at}.")
+            at = hi
+        if at != elements:
+            raise Feedback(
+                f"{called}: the last chunk ends at {at}. What became of the elements after?"
+            )
+
+
+@check("chunk_bounds")
+def sizes_differ_by_at_most_one(student, rng):
+    """the sizes of the chunks differ by at most one"""
+    for elements, n in (*CUTS, (int(rng.integers(50, 500)), int(rng.integers(2, 20)))):
+        sizes = [hi - lo for lo, hi in student.call("chunk_bounds", elements, n)]
+        if sizes and max(sizes) - min(sizes) > 1:
+            raise Feedback(
+                f"chunk_bounds({elements}, {n}) has chunks of {min(sizes)} and of {max(sizes)} "
+                "elements. Who else could take some of what is left over?"
+            )
+
+
+# ---- 3. ring_reduce_scatter
+
+
+@check("ring_reduce_scatter", weight=3)
+def each_rank_ends_with_its_own_chunk_complete(student, rng):
+    """rank r returns chunk r of the sum, with the contributions of all ranks"""
+    for n, elements in ((2, 6), (4, 8), (3, 10), (5, 3)):
+        inputs = arrays(rng, n, elements)
+        run = student.ranks("ring_reduce_scatter", n, inputs)
+        cuts = bounds(elements, n)
+        for rank, got in enumerate(run.results):
+            lo, hi = cuts[rank]
+            if np.shape(got) == (hi - lo,) and np.allclose(got, sum(inputs)[lo:hi]):
+                continue
+            raise Feedback(misplaced(n, elements, rank, got, inputs, cuts))
+
+
+def misplaced(n, elements, rank, got, inputs, cuts):
+    """Return what `got` is instead of chunk `rank` of the sum."""
+    called = f"ring_reduce_scatter of {elements} elements over {n} ranks: rank {rank} returned"
+    for chunk, (lo, hi) in sorted(enumerate(cuts), key=lambda item: item[0] != rank):
+        ranks = whose(got, [x[lo:hi] for x in inputs])
+        if ranks is None or lo == hi:
+            continue
+        if chunk != rank:
+            return (
+                f"{called} chunk {chunk}. Which chunk should end up here, and where does it start?"
+            )
+        names = ", ".join(map(str, ranks))
+        return (
+            f"{called} chunk {rank} with the contributions of ranks {names} only. "
+            "What did its left neighbour know of it when it sent it?"
+        )
+    return (
+        f"{called} something of shape {np.shape(got)} that is no sum of chunk {rank} over any ranks. "
+        "Print it for `tiny` and read the digits."
+    )
+
+
+@check("ring_reduce_scatter", weight=2)
+def one_chunk_a_step_to_the_right_neighbour(student, rng):
+    """every rank sends n-1 messages of one chunk each, all to its right neighbour"""
+    for n, elements in ((4, 8), (3, 12)):
+        run = student.ranks("ring_reduce_scatter", n, arrays(rng, n, elements))
+        one_way(run, n, "ring_reduce_scatter")
+        counted(run, n, n - 1, "ring_reduce_scatter")
+        sized(run, n, [(n - 1) * elements // n * 8] * n, "ring_reduce_scatter")
+
+
+@check("ring_reduce_scatter")
+def the_callers_array_is_left_alone(student, rng):
+    """x is the same after the call"""
+
+    def keep(comm, x):
+        before = x.copy()
+        ring_reduce_scatter(comm, x)  # noqa: F821
+        return bool((x == before).all())
+
+    run = student.ranks(keep, 4, arrays(rng, 4, 8))
+    if not all(run.results):
+        raise Feedback(
+            "ring_reduce_scatter changed the array x that it was given. "
+            "x belongs to the caller, who may need it again: what could you work on instead?"
+        )
+
+
+@check("ring_reduce_scatter")
+def any_operation_and_one_rank(student, rng):
+    """op may be any key of COMBINE, and one rank alone has nothing to do"""
+    inputs = [rng.uniform(0.5, 2.0, size=9) for _ in range(3)]
+    for op, combine in (("max", np.maximum), ("min", np.minimum), ("prod", np.multiply)):
+        run = student.ranks("ring_reduce_scatter", 3, [(x, op) for x in inputs])
+        expected = combine.reduce(inputs)
+        for rank, got in enumerate(run.results):
+            if np.shape(got) != (3,) or not np.allclose(got, expected[3 * rank : 3 * rank + 3]):
+                raise Feedback(
+                    f'ring_reduce_scatter(comm, x, "{op}"): rank {rank} returned something else '
+                    f'than the "{op}" of its chunk. Where in your code does op count?'
+                )
+    run = student.ranks("ring_reduce_scatter", 1, [inputs[0]])
+    close(run.results[0], inputs[0], called="ring_reduce_scatter on 1 rank")
+    counted(run, 1, 0, "ring_reduce_scatter")
+
+
+@check("ring_reduce_scatter", weight=2, hidden=True)
+def every_message_is_the_right_partial_sum(student, rng):
+    """in step s rank r sends chunk r-1-s, summed over the ranks that it has passed"""
+    n, elements = 4, 14
+    inputs = arrays(rng, n, elements)
+    run = student.ranks("ring_reduce_scatter", n, inputs)
+    cuts = bounds(elements, n)
+    for rank in range(n):
+        sent = [m for m in run.messages if m.src == rank]
+        counted(run, n, n - 1, "ring_reduce_scatter")
+        for step, m in enumerate(sent):
+            lo, hi = cuts[(rank - 1 - step) % n]
+            passed = sum(inputs[(rank - back) % n][lo:hi] for back in range(step + 1))
+            if np.shape(m.array) != passed.shape or not np.allclose(m.array, passed):
+                raise Feedback(
+                    f"rank {rank}, step {step}: the message is not the partial sum due there.",
+                    hint="Look at the contents of your messages in the player.",
+                )
+
+
+# ---- 4. ring_bytes, ring_all_gather, ring_all_reduce
+
+
+@check("ring_bytes")
+def bytes_of_both_halves(student, rng):
+    """both halves, n-1 messages each, of 1/n of the array"""
+    for n in (4, 2, 8, int(rng.integers(9, 200))):
+        n_bytes = 8 * n * int(rng.integers(10, 1000))
+        got = float(student.call("ring_bytes", n, n_bytes))
+        right = 2 * (n - 1) * n_bytes / n
+        hint = "How many messages does a rank send in all, and how large is one?"
+        if got == right / 2:
+            hint = "That is one of the two halves."
+        elif got == 2 * n_bytes:
+            hint = "Nearly: for large n. But a rank never sends the chunk that it keeps."
+        elif got == right * n:
+            hint = "That many messages, but is each of them the whole array?"
+        if abs(got - right) > 1e-9 * right:
+            raise Feedback(f"ring_bytes({n}, {n_bytes}) gave {got:g}. {hint}")
+
+
+def chunks_for(rng, n, sizes):
+    return [rng.normal(size=sizes[rank % len(sizes)]) + 10 * rank for rank in range(n)]
+
+
+@check("ring_all_gather", weight=2)
+def all_chunks_in_the_order_of_ranks(student, rng):
+    """every rank returns all chunks, joined in the order of ranks"""
+    for n in (2, 3, 4):
+        inputs = chunks_for(rng, n, (2,))
+        run = student.ranks("ring_all_gather", n, inputs)
+        for rank, got in enumerate(run.results):
+            expected = np.concatenate(inputs)
+            if np.shape(got) == expected.shape and np.allclose(got, expected):
+                continue
+            raise Feedback(f"ring_all_gather over {n} ranks: {disorder(rank, got, inputs)}")
+
+
+def disorder(rank, got, inputs):
+    """Return in words what rank `rank` got, a chunk at a time, if it is made of chunks."""
+    flat = np.reshape(got, -1)
+    order = []
+    for at in range(0, len(flat) - 1, 2):
+        found = [r for r, chunk in enumerate(inputs) if np.allclose(flat[at : at + 2], chunk)]
+        order.append(str(found[0]) if found else "?")
+    return (
+        f"rank {rank} returned the chunks of ranks {', '.join(order)}, in this order. "
+        "Whose chunk is it that arrives in step s?"
+    )
+
+
+@check("ring_all_gather", weight=2)
+def each_chunk_passes_each_link_once(student, rng):
+    """every rank sends n-1 messages of one chunk each, all to its right neighbour"""
+    for n in (3, 4):
+        inputs = chunks_for(rng, n, (2,))
+        run = student.ranks("ring_all_gather", n, inputs)
+        one_way(run, n, "ring_all_gather")
+        counted(run, n, n - 1, "ring_all_gather")
+        sized(run, n, [(n - 1) * 16] * n, "ring_all_gather")
+
+
+@check("ring_all_gather")
+def chunks_may_differ_in_length(student, rng):
+    """chunks of different lengths are joined too, and one rank alone keeps its own"""
+    for n, sizes in ((4, (2, 3, 0, 1)), (1, (5,))):
+        inputs = chunks_for(rng, n, sizes)
+        run = student.ranks("ring_all_gather", n, inputs)
+        for rank, got in enumerate(run.results):
+            expected = np.concatenate(inputs)
+            if np.shape(got) != expected.shape or not np.allclose(got, expected):
+                raise Feedback(
+                    f"ring_all_gather of chunks of lengths {[len(x) for x in inputs]}: rank {rank} "
+                    f"returned shape {np.shape(got)}, expected {expected.shape}. "
+                    "Does your code take all chunks to be as long as its own?"
+                )
+
+
+@check("ring_all_gather", hidden=True)
+def what_arrived_is_passed_on(student, rng):
+    """in step s rank r sends chunk r-s"""
+    n = 5
+    inputs = chunks_for(rng, n, (3,))
+    run = student.ranks("ring_all_gather", n, inputs)
+    counted(run, n, n - 1, "ring_all_gather")
+    for rank in range(n):
+        for step, m in enumerate(m for m in run.messages if m.src == rank):
+            due = inputs[(rank - step) % n]
+            if np.shape(m.array) != due.shape or not np.allclose(m.array, due):
+                raise Feedback(
+                    f"rank {rank}, step {step}: not chunk {(rank - step) % n}.",
+                    hint="What a rank sends is what it has just received.",
+                )
+
+
+@check("ring_all_reduce", weight=2)
+def every_rank_has_the_sum(student, rng):
+    """every rank returns the sum over all ranks, in x's shape and dtype"""
+    for n, shape, dtype in ((4, (8,), np.float64), (3, (2, 5), np.float32), (2, (), np.int64)):
+        inputs = [rng.integers(0, 100, size=shape).astype(dtype).reshape(shape) for _ in range(n)]
+        run = student.ranks("ring_all_reduce", n, inputs)
+        for rank, got in enumerate(run.results):
+            where = f"ring_all_reduce over {n} ranks of {np.dtype(dtype)} {shape}: rank {rank}"
+            if np.shape(got) != shape:
+                raise Feedback(f"{where} returned shape {np.shape(got)}. x had shape {shape}.")
+            if np.asarray(got).dtype != dtype:
+                raise Feedback(
+                    f"{where} returned {np.asarray(got).dtype}. x was {np.dtype(dtype)}."
+                )
+            close(got, sum(inputs), called=f"{where}, its result", hint="Check both halves first.")
+
+
+@check("ring_all_reduce")
+def other_operations_too(student, rng):
+    """op is handed on"""
+    inputs = [rng.uniform(0.5, 2.0, size=(2, 3)) for _ in range(3)]
+    for op, combine in (("max", np.maximum), ("prod", np.multiply)):
+        run = student.ranks("ring_all_reduce", 3, [(x, op) for x in inputs])
+        if not np.allclose(run.results[1], combine.reduce(inputs)):
+            raise Feedback(
+                f'ring_all_reduce(comm, x, "{op}") is not the "{op}" over the ranks. '
+                "Follow op through your code."
+            )
+
+
+@check("ring_all_reduce", weight=2)
+def two_n_minus_one_over_n_of_the_bytes(student, rng):
+    """each rank sends 2(n-1)/n of the array in 2(n-1) messages to its right neighbour"""
+    for n in (4, 5, 2):
+        run = student.ranks("ring_all_reduce", n, arrays(rng, n, 4 * n))
+        sized(run, n, [2 * (n - 1) * 4 * 8] * n, "ring_all_reduce")
+        counted(run, n, 2 * (n - 1), "ring_all_reduce")
+        one_way(run, n, "ring_all_reduce")
+
+
+@check("ring_all_reduce")
+def the_same_bits_on_every_rank(student, rng):
+    """all ranks return exactly the same bits"""
+    inputs = [
+        (rng.normal(size=500) * 10.0 ** rng.integers(-4, 4, 500)).astype(np.float32)
+        for _ in range(4)
+    ]
+    run = student.ranks("ring_all_reduce", 4, inputs)
+    close(run.results[0], sum(inputs), called="ring_all_reduce, rank 0", atol=1e-2, rtol=1e-3)
+    for rank in (1, 2, 3):
+        if np.asarray(run.results[rank]).tobytes() != np.asarray(run.results[0]).tobytes():
+            raise Feedback(
+                f"ring_all_reduce: ranks 0 and {rank} differ in the last bits. Replicas of a model "
+                "that differ a little drift apart. Who adds up a chunk, and how many do so?"
+            )
+
+
+# ---- 5. ring_time
+
+
+@check("ring_time")
+def latency_counts_once_a_step(student, rng):
+    """2(n-1) steps, each with one latency"""
+    for n in (2, 4, int(rng.integers(5, 50))):
+        alpha = float(rng.uniform(1e-6, 1e-3))
+        got = float(student.call("ring_time", n, 0, alpha, 0.0))
+        if abs(got - 2 * (n - 1) * alpha) > 1e-9 * alpha:
+            raise Feedback(
+                f"ring_time({n}, 0, alpha, 0): empty messages take {got / alpha:g} latencies. "
+                "How many messages does a rank send, one after the other?"
+            )
+
+
+@check("ring_time")
+def bytes_travel_twice(student, rng):
+    """2(n-1) messages of 1/n of the array"""
+    for n in (2, 4, int(rng.integers(5, 50))):
+        got = float(student.call("ring_time", n, 10**6, 0.0, 1e-9)) / 1e-3
+        if abs(got - 2 * (n - 1) / n) > 1e-6:
+            raise Feedback(
+                f"ring_time({n}, n_bytes, 0, beta): sending takes {got:.4g} times n_bytes * beta. "
+                "You have counted these bytes before: which function says how many they are?"
+            )
+
+
+@check("ring_time")
+def only_one_half_combines(student, rng):
+    """n-1 combines of 1/n of the array, and gamma may be left out"""
+    for n in (2, 4, int(rng.integers(5, 50))):
+        got = float(student.call("ring_time", n, 10**6, 0.0, 0.0, 1e-9)) / 1e-3
+        if abs(got - (n - 1) / n) > 1e-6:
+            raise Feedback(
+                f"ring_time({n}, n_bytes, 0, 0, gamma): combining takes {got:.4g} times "
+                "n_bytes * gamma. In which of the two halves does a rank combine, and how much?"
+            )
+
+
+# ---- 6. pipelined_ring
+
+
+@check("pipelined_ring", weight=2)
+def the_result_is_that_of_the_plain_ring(student, rng):
+    """every rank returns the reduction over all ranks, however many pieces"""
+    for n, elements, pieces in ((4, 24, 3), (3, 10, 2), (2, 3, 4), (1, 4, 2), (4, 8, 1)):
+        inputs = arrays(rng, n, elements)
+        run = student.ranks("pipelined_ring", n, [(x, "sum", pieces) for x in inputs])
+        for rank, got in enumerate(run.results):
+            if np.shape(got) != (elements,) or not np.allclose(got, sum(inputs)):
+                raise Feedback(
+                    f"pipelined_ring over {n} ranks in {pieces} pieces: rank {rank} returned {got}, "
+                    f"expected {sum(inputs)}. In which steps is a piece combined, and in which kept?"
+                )
+
+
+@check("pipelined_ring")
+def shape_operation_and_input_are_kept(student, rng):
+    """x keeps its values, the result has its shape, and op counts"""
+
+    def keep(comm, x):
+        before = x.copy()
+        y = pipelined_ring(comm, x, "max", 2)  # noqa: F821
+        return y, bool((x == before).all())
+
+    inputs = [rng.normal(size=(3, 4)) for _ in range(3)]
+    run = student.ranks(keep, 3, inputs)
+    for got, kept in run.results:
+        if not kept:
+            raise Feedback("pipelined_ring changed its x. `work` is a copy made for you to change.")
+        if np.shape(got) != (3, 4):
+            raise Feedback(f"pipelined_ring of shape (3, 4) returned shape {np.shape(got)}.")
+        if not np.allclose(got, np.maximum.reduce(inputs)):
+            raise Feedback(
+                'pipelined_ring(comm, x, "max", 2) is not the maximum. Where is op used?'
+            )
+
+
+@check("pipelined_ring", weight=2)
+def the_same_bytes_in_more_messages(student, rng):
+    """2(n-1) messages a piece, all to the right neighbour, and no byte more"""
+    for n, pieces in ((4, 3), (3, 2)):
+        inputs = arrays(rng, n, n * pieces * 2)
+        run = student.ranks("pipelined_ring", n, [(x, "sum", pieces) for x in inputs])
+        one_way(run, n, "pipelined_ring")
+        counted(run, n, 2 * (n - 1) * pieces, f"pipelined_ring in {pieces} pieces")
+        sized(run, n, [2 * (n - 1) * pieces * 2 * 8] * n, "pipelined_ring")
+
+
+@check("pipelined_ring", weight=3)
+def a_piece_is_passed_on_before_the_next_is_awaited(student, rng):
+    """each piece is sent on before the next one is waited for"""
+
+    def microscope(world_size, pieces):
+        import numpy
+
+        log = []
+
+        class Arrival:
+            header = b""
+
+            def wait(self, timeout_s=None):
+                log.append("received")
+                return numpy.ones(2)
+
+            def test(self):
+                return True
+
+        class Sent:
+            header = b""
+
+            def wait(self, timeout_s=None):
+                return None
+
+            def test(self):
+                return True
+
+        class OneRank:
+            rank, size = 0, world_size
+
+            def isend(self, x, dst):
+                log.append("sent")
+                return Sent()
+
+            def send(self, x, dst):
+                log.append("sent")
+
+            def irecv(self, buffer=None, src=None):
+                return Arrival()
+
+            def recv(self, buffer=None, src=None):
+                return Arrival().wait()
+
+            def sendrecv(self, x, dst, src):
+                self.send(x, dst)
+                return self.recv(src)
+
+        pipelined_ring(OneRank(), numpy.ones(2 * world_size * pieces), "sum", pieces)  # noqa: F821
+        return log
+
+    n, pieces = int(rng.integers(3, 6)), int(rng.integers(3, 6))
+    log = student.probe(microscope, world_size=n, pieces=pieces)
+    total, sent, received = 2 * (n - 1) * pieces, 0, 0
+    for event in log:
+        sent += event == "sent"
+        if event == "received":
+            if sent < min(total, pieces + received):
+                raise Feedback(
+                    f"pipelined_ring over {n} ranks in {pieces} pieces: rank 0 waits for piece "
+                    f"{received + 1} and has sent only {sent} of the {pieces + received} that it "
+                    "could have. What can be done with a piece as soon as it is there?"
+                )
+            received += 1
+    if received != total:
+        raise Feedback(f"pipelined_ring received {received} pieces, expected {total}.")

@@ -1,0 +1,678 @@
+# %% [markdown]
+# # The ring all-reduce
+#
+# Every rank of a training job has a gradient, and every rank wants the sum of all of them.
+# In this lab you build the algorithm that made this cheap: the **ring all-reduce**.
+# You count its bytes, watch your own messages go round, predict its time, and at the end torch's own `DistributedDataParallel` trains a network over the ring that you wrote.
+#
+# **Time**: about 100 minutes. **You need**: NumPy, and `send` and `recv` between ranks (lab 08).
+#
+# Each section asks for a prediction before it measures. Write the number down first: a prediction that fails teaches more than one that was never made.
+
+# %% tags="setup"
+import os
+import platform
+import tempfile
+from importlib.metadata import version
+from pathlib import Path
+from time import perf_counter
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+import ddp_lab
+from autograder import lab
+from ddp_lab import launch
+from ddp_lab.show import RingPlayer, watch
+
+q = lab("ring_all_reduce")
+style = Path("../style.mplstyle")
+plt.style.use([style] if style.exists() else [])
+CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+for name in ("numpy", "torch", "mlsys-labs"):
+    print(name, version(name))
+print("Python", platform.python_version(), "on", platform.machine(), "with", CORES, "cores")
+
+# %% [markdown]
+# Two things serve the whole lab.
+#
+# `tiny` is the running example: element $i$ of rank $r$ is $(i+1)\cdot 10^r$.
+# So every partial sum tells where it comes from: `3303` is element 2, summed over ranks 0, 2 and 3; the digit of rank 1 is still missing.
+#
+# `compare` prints what you predicted, what was measured, and the ratio.
+
+# %%
+RANKS = 4
+tiny = [np.arange(1.0, 9.0) * 10**rank for rank in range(RANKS)]
+COMBINE = {"sum": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum}
+
+
+def compare(what, predicted, measured):
+    """Print one line: what, predicted, measured, ratio."""
+    if predicted is ...:
+        print(f"{what:<40} measured {measured:>12,.6g}   (no prediction yet)")
+    else:
+        ratio = measured / predicted
+        print(f"{what:<40} predicted {predicted:>12,.6g}  measured {measured:>12,.6g}", end="")
+        print(f"  ratio {ratio:.3f}")
+
+
+for rank, x in enumerate(tiny):
+    print(f"rank {rank}:", x)
+
+# %% [markdown]
+# ## 1. The rank in the middle
+#
+# The obvious all-reduce has a boss.
+# Everybody sends the array to rank 0, rank 0 adds, and sends the sum back to everybody.
+
+
+# %%
+def naive_all_reduce(comm, x, op="sum"):
+    """Return the reduction over all ranks; rank 0 does all the work."""
+    if comm.rank != 0:
+        comm.send(x, 0)
+        return comm.recv(0)
+    total = x.copy()
+    for src in range(1, comm.size):
+        total = COMBINE[op](total, comm.recv(src))
+    for dst in range(1, comm.size):
+        comm.send(total, dst)
+    return total
+
+
+seen = watch(naive_all_reduce, tiny)
+print(seen.results[3])
+RingPlayer(seen.story("Everybody to rank 0 and back"))
+
+# %% [markdown]
+# Play it. The right answer arrives, but look at the arrows: in every round one link works and all others are idle.
+#
+# **Predict.** `busiest_rank_bytes(n, n_bytes)`: with `n` ranks and an array of `n_bytes` bytes, how many bytes does the busiest rank *send*? (It receives as many.)
+
+
+# %% question="naive_bytes" points="2" hint1="Which rank is the busiest? Count the messages that leave it in the picture above." hint2="Each of these messages is the whole array. Nobody sends to itself."
+def naive_bytes(n, n_bytes):
+    """Return the bytes that the busiest rank of `naive_all_reduce` sends."""
+    ### BEGIN SOLUTION
+    return (n - 1) * n_bytes
+    ### END SOLUTION
+
+
+# %% tags="check"
+q.check("naive_bytes")
+
+# %% [markdown]
+# **Measure.** `launch(..., record=True)` counts what every rank really sent.
+
+
+# %%
+def busiest(algorithm, n, elements=840):
+    """Return the most bytes that any of n ranks sends for an array of float64 `elements`."""
+    run = launch(lambda comm: algorithm(comm, np.ones(elements)), n, record=True)
+    return max(rank.bytes_sent for rank in run.traffic)
+
+
+naive_measured = {n: busiest(naive_all_reduce, n) for n in (2, 4, 8)}
+for n, n_bytes in naive_measured.items():
+    compare(f"naive, {n} ranks, busiest rank, bytes", naive_bytes(n, 840 * 8), n_bytes)
+
+# %% [markdown]
+# **Reflect.** Double the ranks, and the busiest rank sends twice as much. Which rank's cable would you have to replace to go faster, and what would the other cables be doing meanwhile?
+#
+# *The real system.* A reduction to one place and back is not dead: for *small* arrays few messages count for more than few bytes, and NCCL still has a tree, with the load split over [two trees](https://developer.nvidia.com/blog/massively-scale-deep-learning-training-nccl-2-4/) so that no rank is the boss of both.
+
+# %% [markdown]
+# ## 2. Cut the array
+#
+# All ranks want to send all the time. So there must be something for each of them to do from the first moment: cut the array into `n` **chunks**, one for each rank to be responsible for.
+#
+# Ten elements over four ranks do not divide evenly. The step that takes longest is the one with the largest chunk, so the sizes must be as equal as they can be: they differ by at most one.
+#
+# **Predict.** What would it cost to give all the left-over elements to the last rank? For 1,003 elements over 8 ranks, how many elements has the largest chunk then, and how many has it when the sizes are as equal as they can be?
+
+# %%
+### BEGIN STARTER
+# largest_if_last_takes_the_rest = ...
+# largest_if_even = ...
+### END STARTER
+### BEGIN SOLUTION
+largest_if_last_takes_the_rest = 1003 // 8 + 1003 % 8
+largest_if_even = -(-1003 // 8)
+### END SOLUTION
+
+
+# %% question="chunk_bounds" points="3" hint1="What are the bounds when n divides n_elements? Write that first." hint2="The sizes must add up to n_elements. Which chunks get one element more?" hint3="Think of chunk i as starting at i/n of the way, rounded down."
+def chunk_bounds(n_elements, n):
+    """Return n pairs (lo, hi) that cut 0..n_elements into consecutive chunks.
+
+    Sizes differ by at most one; a chunk may be empty.
+    """
+    ### BEGIN SOLUTION
+    return [(i * n_elements // n, (i + 1) * n_elements // n) for i in range(n)]
+    ### END SOLUTION
+
+
+# %% tags="check"
+q.check("chunk_bounds")
+
+
+# %%
+def split(array, parts):
+    """Return views of the 1-D `array`, cut at your chunk bounds."""
+    return [array[lo:hi] for lo, hi in chunk_bounds(len(array), parts)]
+
+
+print(chunk_bounds(8, 4), chunk_bounds(10, 4))
+sizes = [hi - lo for lo, hi in chunk_bounds(1003, 8)]
+compare("largest chunk", largest_if_even, max(sizes))
+compare(
+    "largest chunk, were the rest the last one's", largest_if_last_takes_the_rest, 1003 - 7 * 125
+)
+
+# %% [markdown]
+# **Reflect.** What is the ratio of the two largest chunks for 1,003 elements, and what is it for a gradient of a million? When does evenness matter?
+#
+# *The real system.* [gloo](https://github.com/pytorch/gloo/blob/main/gloo/allreduce.cc) rounds its segments up instead, so that the last ranks may have a short chunk or none; equal sizes keep its offsets simple, and on large arrays nobody notices.
+
+# %% [markdown]
+# ## 3. Reduce-scatter, around the ring
+#
+# Put the ranks in a ring: each sends only to its right neighbour, `(rank + 1) % n`, and receives only from its left one.
+#
+# **Idea.** Let the finished sum of chunk $c$ end up on rank $c$. It has to pass every other rank on its way, so it starts at rank $c+1$ and goes round the ring, and every rank that it meets adds its own part.
+# All $n$ chunks travel at the same time, each one place behind the other. In step $s = 0, 1, \dots, n-2$
+#
+# - rank $r$ **sends** chunk $(r - 1 - s) \bmod n$ to the right,
+# - and **receives** chunk $(r - 2 - s) \bmod n$ from the left, and adds its own contribution to it.
+#
+# After $n-1$ steps chunk $r$ is complete on rank $r$. This is **reduce-scatter**: the sum exists, scattered over the ranks. (Patarasuk and Yuan, *J. Parallel Distrib. Comput.* 69(2), 2009.)
+#
+# **Predict.** With `tiny` on 4 ranks: what is the *first* element of the message that rank 0 sends in step 1? (Which chunk is it, and whose digits are in it?)
+
+# %%
+### BEGIN STARTER
+# first_element_in_step_1 = ...
+### END STARTER
+### BEGIN SOLUTION
+first_element_in_step_1 = 5005.0  # chunk 2 begins with element 4; ranks 3 and 0 are in it
+### END SOLUTION
+
+
+# %% question="ring_reduce_scatter" points="8" hint1="Cut a copy of x into chunks with split. x belongs to the caller." hint2="In each step: send one chunk to the right, receive another from the left, combine it into your own copy of that chunk." hint3="What you send in step s must contain what you received in step s - 1. Write down, for rank 0 of 4, which chunk it sends in steps 0, 1 and 2."
+def ring_reduce_scatter(comm, x, op="sum"):
+    """Return chunk `comm.rank` of the reduction of every rank's `x`.
+
+    Every rank sends n-1 messages of one chunk each, all to its right neighbour.
+
+    Args:
+        x: this rank's array, 1-D, as long on every rank; not changed.
+        op: a key of COMBINE; `COMBINE[op](a, b)` combines two arrays.
+    """
+    n, rank = comm.size, comm.rank
+    right, left = (rank + 1) % n, (rank - 1) % n
+    ### BEGIN SOLUTION
+    chunks = split(x.copy(), n)
+    for step in range(n - 1):
+        comm.send(chunks[(rank - 1 - step) % n], right)
+        mine = chunks[(rank - 2 - step) % n]
+        mine[...] = COMBINE[op](mine, comm.recv(left))
+    return chunks[rank]
+    ### END SOLUTION
+
+
+# %%
+seen = watch(ring_reduce_scatter, tiny)
+for rank, chunk in enumerate(seen.results):
+    print(f"rank {rank} has {chunk}")
+RingPlayer(seen.story("Your reduce-scatter"))
+
+# %% tags="check"
+q.check("ring_reduce_scatter")
+
+# %% [markdown]
+# A dashed message with a question mark in the player is one that is no sum of the inputs over any set of ranks: the place to look for a mistake.
+#
+# **Measure.** The message that you predicted, and how often each rank spoke.
+
+# %%
+sent = [m for m in seen.messages if m.src == 0]
+compare("rank 0, step 1, first element", first_element_in_step_1, sent[1].values[0])
+compare("messages of rank 0", RANKS - 1, len(sent))
+busy = {n: len(watch(ring_reduce_scatter, [np.ones(8)] * n).story().rounds) for n in (2, 4, 8)}
+print("rounds by number of ranks:", busy)
+
+# %% [markdown]
+# **Reflect.** Floating-point addition is not associative. Each chunk is added up in a different order: chunk 0 starts with rank 1, chunk 1 with rank 2. Can two *ranks* disagree about the sum of one chunk at the end? Why not?
+#
+# *The real system.* [NCCL's kernel](https://github.com/NVIDIA/nccl/blob/master/src/device/all_reduce.h) does not store the partial sums at all: its step is one fused `recvReduceSend`, which takes the neighbour's data, adds, and sends on from registers.
+
+# %% [markdown]
+# ## 4. All-gather, and the whole
+#
+# Now every rank has one finished chunk, and everybody wants all of them.
+#
+# **Idea.** Go round once more, without adding. In step $s$ rank $r$ sends chunk $(r - s) \bmod n$, in step 0 its own, and from then on *what it has just received*. After $n-1$ steps everybody has everything.
+#
+# **Predict.** In the whole all-reduce each rank sends $2(n-1)$ messages of $1/n$ of the array. How many bytes are that? Write the formula; then answer for yourself, before you measure: what happens to it when $n$ goes from 8 to 1,000?
+
+
+# %% question="ring_bytes" points="2" hint1="How many messages does a rank send in the two halves together, and how large is each?" hint2="Try n = 2 by hand: half the array there, half the array back."
+def ring_bytes(n, n_bytes):
+    """Return the bytes that each of n ranks sends in a ring all-reduce (n divides the array)."""
+    ### BEGIN SOLUTION
+    return 2 * (n - 1) * n_bytes / n
+    ### END SOLUTION
+
+
+# %% tags="check"
+q.check("ring_bytes")
+
+
+# %% question="ring_all_gather" points="5" hint1="Keep a list of n places, your own chunk in yours. Which place does the first chunk that you receive belong to?" hint2="Send in step s what you received in step s - 1." hint3="Chunks may have different lengths: np.concatenate takes care of that."
+def ring_all_gather(comm, chunk):
+    """Return the chunks of all ranks, joined in the order of ranks (1-D).
+
+    Every rank sends n-1 messages of one chunk each, all to its right neighbour.
+    """
+    n, rank = comm.size, comm.rank
+    right, left = (rank + 1) % n, (rank - 1) % n
+    ### BEGIN SOLUTION
+    chunks = [chunk] * n
+    for step in range(n - 1):
+        comm.send(chunks[(rank - step) % n], right)
+        chunks[(rank - step - 1) % n] = comm.recv(left)
+    return np.concatenate(chunks)
+    ### END SOLUTION
+
+
+# %% tags="check"
+q.check("ring_all_gather")
+
+
+# %% question="ring_all_reduce" points="6" hint1="You have both halves. What does the first give, and what does the second take?" hint2="The halves work on 1-D arrays. x may have any shape." hint3="Do not forget to hand op on."
+def ring_all_reduce(comm, x, op="sum"):
+    """Return the reduction of `x` over all ranks: x's shape and dtype, the same bits on each."""
+    ### BEGIN SOLUTION
+    chunk = ring_reduce_scatter(comm, x.reshape(-1), op)
+    return ring_all_gather(comm, chunk).reshape(x.shape)
+    ### END SOLUTION
+
+
+# %%
+seen = watch(ring_all_reduce, tiny)
+print(seen.results[2])
+RingPlayer(seen.story("Your ring all-reduce"))
+
+# %% tags="check"
+q.check("ring_all_reduce")
+
+# %% [markdown]
+# **Measure.** The same count as in section 1, from 2 ranks to 8.
+
+# %%
+ring_measured = {n: busiest(ring_all_reduce, n) for n in (2, 3, 4, 5, 6, 7, 8)}
+for n, n_bytes in ring_measured.items():
+    compare(f"ring, {n} ranks, each rank, bytes", ring_bytes(n, 840 * 8), n_bytes)
+
+# %%
+n_line = np.arange(2, 9)
+fig, ax = plt.subplots()
+ax.plot(n_line, [naive_bytes(int(n), 1) for n in n_line], label="naive, predicted (busiest rank)")
+ax.plot(n_line, [ring_bytes(int(n), 1) for n in n_line], label="ring, predicted (every rank)")
+ax.plot(naive_measured.keys(), [b / 6720 for b in naive_measured.values()], "o", color="C0")
+ax.plot(ring_measured.keys(), [b / 6720 for b in ring_measured.values()], "s", color="C1")
+ax.axhline(2, color="C4", linewidth=1)
+ax.text(2, 2.15, "twice the array")
+ax.set(xlabel="number of ranks", ylabel="bytes sent / array bytes", title="Points are measured")
+ax.legend()
+plt.show()
+
+# %% [markdown]
+# **Reflect.** The ring never sends more than twice the array, on a thousand ranks as on four. No all-reduce can do with fewer than $2(n-1)/n$ (Patarasuk and Yuan prove it). So what is it that still grows with $n$? Count the rounds in the player.
+#
+# *The real system.* The choice between ring and tree is made for each call by size, number of ranks and measured constants of the links: NCCL's are in [`tuning`](https://github.com/NVIDIA/nccl/tree/master/src/graph). And the ring itself is laid over the wires with care: neighbours in the ring should be neighbours on the board.
+
+# %% [markdown]
+# ## 5. What it costs in time
+#
+# Bytes are not seconds. A message also costs something just for being a message.
+#
+# **Idea.** The **alpha-beta-gamma model**: a message of $b$ bytes takes $\alpha + b\beta$, with $\alpha$ the **latency** and $\beta$ the seconds a byte; to combine $b$ bytes takes $b\gamma$.
+# All ranks work at the same time, so count the steps of one rank: $n-1$ steps of reduce-scatter, each with a message and a combine of $N/n$ bytes, and $n-1$ steps of all-gather, each with a message alone. (Thakur, Rabenseifner, Gropp, *IJHPCA* 19(1), 2005.)
+
+
+# %% question="ring_time" points="4" hint1="Write down the time of one step of reduce-scatter, then of one step of all-gather." hint2="How many messages one after the other? That many alphas." hint3="Only one of the two halves combines."
+def ring_time(n, n_bytes, alpha, beta, gamma=0.0):
+    """Return the seconds of a ring all-reduce of `n_bytes` over n ranks, by the model."""
+    ### BEGIN SOLUTION
+    steps, chunk = n - 1, n_bytes / n
+    return 2 * steps * (alpha + chunk * beta) + steps * chunk * gamma
+    ### END SOLUTION
+
+
+# %% tags="check"
+q.check("ring_time")
+
+# %% [markdown]
+# **Predict.** The three constants of *this* machine: $\alpha$ and $\beta$ from ring steps in which nobody adds, $\gamma$ from one `np.add`.
+
+# %%
+CLOCK_RANKS = max(2, min(4, CORES))  # ranks without a core of their own measure the scheduler
+
+
+def ring_step(comm, n_bytes, repeats):
+    """Return the seconds in which each rank sends `n_bytes` right and receives as many."""
+    x, times = np.zeros(n_bytes // 4, np.float32), []
+    for _ in range(repeats):
+        comm.barrier()
+        began = perf_counter()
+        for _ in range(4):
+            comm.send(x, (comm.rank + 1) % comm.size)
+            comm.recv((comm.rank - 1) % comm.size)
+        times.append((perf_counter() - began) / 4)
+    return min(times)
+
+
+BIG = 2**20
+alpha = max(launch(ring_step, CLOCK_RANKS, 8, 100))
+beta = (max(launch(ring_step, CLOCK_RANKS, BIG, 30)) - alpha) / BIG
+a, b, times = np.ones(BIG // 4, np.float32), np.ones(BIG // 4, np.float32), []
+for _ in range(30):
+    began = perf_counter()
+    a = np.add(a, b)
+    times.append(perf_counter() - began)
+gamma = min(times) / BIG
+print(
+    f"a message costs as much as moving {alpha / beta:,.0f} bytes; beta / gamma = {beta / gamma:.1f}"
+)
+
+# %% [markdown]
+# **Measure.** Your ring, the boss of section 1, the library's own algorithms, and gloo, the library behind torch on CPUs. All take turns within one run, so that a busy machine is unfair to all alike. (With as many ranks as there are cores, 2 at least and 4 at most.)
+
+# %%
+LIBRARY = [name for name in ("ring", "two_shot") if name in ddp_lab.algorithms("all_reduce")]
+
+
+def contest(comm, sizes, rendezvous, repeats=7):
+    """Return {name: [seconds by size]}: the best of `repeats`, all contestants taking turns."""
+    import torch
+    import torch.distributed as dist
+
+    dist.init_process_group(
+        "gloo", init_method=f"file://{rendezvous}", rank=comm.rank, world_size=comm.size
+    )
+    runs = {
+        "naive": lambda x: naive_all_reduce(comm, x),
+        "yours": lambda x: ring_all_reduce(comm, x),
+    }
+    for name in LIBRARY:
+        runs[f"library {name}"] = lambda x, name=name: comm.all_reduce(x, algorithm=name)
+    runs["gloo"] = lambda x: dist.all_reduce(torch.from_numpy(x.copy()))
+    best = {name: [np.inf] * len(sizes) for name in runs}
+    for turn in range(repeats * len(sizes)):
+        at = turn % len(sizes)
+        for name, run in runs.items():
+            x = np.ones(sizes[at] // 4, np.float32)
+            comm.barrier()
+            began = perf_counter()
+            run(x)
+            best[name][at] = min(best[name][at], perf_counter() - began)
+    dist.destroy_process_group()
+    return best
+
+
+# %%
+sizes = [2**k for k in range(6, 24, 2)]
+with tempfile.TemporaryDirectory() as folder:
+    ranks = launch(contest, CLOCK_RANKS, sizes, f"{folder}/rendezvous")
+clock = {name: np.max([rank[name] for rank in ranks], axis=0) for name in ranks[0]}
+model = np.array([ring_time(CLOCK_RANKS, s, alpha, beta, gamma) for s in sizes])
+print(f"{'bytes':>10} {'model/yours':>12}", *(f"{name + '/yours':>20}" for name in clock))
+for i, n_bytes in enumerate(sizes):
+    ratios = [clock[name][i] / clock["yours"][i] for name in clock]
+    print(f"{n_bytes:>10,} {model[i] / clock['yours'][i]:>12.2f}", *(f"{r:>20.2f}" for r in ratios))
+
+# %%
+fig, ax = plt.subplots()
+for name, seconds in clock.items():
+    ax.plot(sizes, seconds, marker="o" if name == "yours" else None, label=name)
+ax.plot(sizes, model, "k-", linewidth=1, label="your model of yours")
+ax.set_xscale("log", base=2)
+ax.set(xlabel="array, bytes", ylabel="time, seconds", yscale="log")
+ax.set_title(f"All-reduce over {CLOCK_RANKS} ranks on this machine")
+ax.legend(ncols=2)
+plt.show()
+
+# %% [markdown]
+# **Reflect.** Where does the curve of your ring bend, and is $\alpha/\beta$ bytes near that place? A ratio of model to measurement that stays far from 1 at *large* sizes says that something moves more bytes than the model knows of: which copies does `send` make that a wire would not?
+#
+# *The real system.* On shared memory nothing needs to travel: each rank can read the others' arrays where they lie. A **two-shot** all-reduce has every rank reduce its own chunk straight from all the others, then everybody reads the finished chunks. The ring is for wires.
+
+# %% [markdown]
+# ## 6. Pipelining
+#
+# Look at one step of reduce-scatter with a clock in hand. While a chunk arrives, nobody adds; while it is added, the link is idle.
+#
+# **Idea.** Cut each chunk into $m$ **pieces**, and pass each piece on *as soon as it is combined*, before the next has arrived. Then the link carries piece $k+1$ while piece $k$ is added. With $c = N/n$ bytes a chunk, reduce-scatter takes about
+#
+# $$(n-1)\,\bigl(m\alpha + c\max(\beta, \gamma)\bigr) + \tfrac{c}{m}\min(\beta, \gamma)
+# \qquad\text{instead of}\qquad (n-1)(\alpha + c\beta + c\gamma).$$
+#
+# The bytes stay the same, the messages become $m$ times as many: more pieces hide more of the adding and pay more latencies.
+#
+# **Predict.** With 4 ranks and 3 pieces: how many messages does each rank send in the whole all-reduce?
+
+# %%
+### BEGIN STARTER
+# predicted_messages = ...
+### END STARTER
+### BEGIN SOLUTION
+predicted_messages = 2 * 3 * 3
+### END SOLUTION
+
+
+# %% question="pipelined_ring" points="8" hint1="First send all the pieces of the chunk that step 0 sends. After that everything you send is something you have just received." hint2="In step s you receive chunk (rank - 2 - s) % n, in the first half to combine, in the second half to keep. One loop over 2(n-1) steps can do both." hint3="Receive a piece, combine or keep it, send it on: all inside the loop over pieces. What arrives in the very last step has been everywhere and stays."
+def pipelined_ring(comm, x, op="sum", pieces=4):
+    """Return what `ring_all_reduce` does; each chunk travels in `pieces` pieces.
+
+    A piece is passed on as soon as it is combined. Each rank sends 2(n-1) * pieces messages.
+    """
+    n, rank = comm.size, comm.rank
+    right, left = (rank + 1) % n, (rank - 1) % n
+    work = x.reshape(-1).copy()
+    chunks = [split(chunk, pieces) for chunk in split(work, n)]  # chunks[c][k] is a view of work
+    if n == 1:
+        return work.reshape(x.shape)
+    ### BEGIN SOLUTION
+    for piece in chunks[(rank - 1) % n]:
+        comm.send(piece, right)
+    for step in range(2 * (n - 1)):
+        for piece in chunks[(rank - 2 - step) % n]:
+            arrived = comm.recv(left)
+            piece[...] = COMBINE[op](piece, arrived) if step < n - 1 else arrived
+            if step < 2 * (n - 1) - 1:
+                comm.send(piece, right)
+    return work.reshape(x.shape)
+    ### END SOLUTION
+
+
+# %%
+small = [np.arange(1.0, 7.0) * 10**rank for rank in range(3)]
+seen = watch(pipelined_ring, small, "sum", 2)
+print(seen.results[0])
+RingPlayer(seen.story("Your pipelined ring, two pieces a chunk"))
+
+# %% tags="check"
+q.check("pipelined_ring")
+
+# %% [markdown]
+# **Measure.** The messages; and the time for more and more pieces, as a ratio to your plain ring, beside the model's.
+
+
+# %%
+def pieces_contest(comm, elements, counts, repeats=9):
+    """Return the best seconds of the plain ring (first) and of each number of pieces."""
+    runs = [lambda x: ring_all_reduce(comm, x)]
+    runs += [lambda x, m=m: pipelined_ring(comm, x, "sum", m) for m in counts]
+    best = [np.inf] * len(runs)
+    for _ in range(repeats):
+        for i, run in enumerate(runs):
+            x = np.ones(elements, np.float32)
+            comm.barrier()
+            began = perf_counter()
+            run(x)
+            best[i] = min(best[i], perf_counter() - began)
+    return best
+
+
+def pipelined_time(n, n_bytes, m):
+    """Return the model's seconds for m pieces a chunk."""
+    chunk, slow, fast = n_bytes / n, max(beta, gamma), min(beta, gamma)
+    return (n - 1) * (2 * m * alpha + chunk * (slow + beta)) + chunk / m * fast
+
+
+# %%
+count = launch(lambda comm: pipelined_ring(comm, np.ones(840), "sum", 3), 4, record=True).traffic
+compare("messages of a rank, 4 ranks, 3 pieces", predicted_messages, count[0].messages_sent)
+counts, n_bytes = [1, 2, 4, 8, 16, 32], 8 * 2**20
+best = np.max(launch(pieces_contest, CLOCK_RANKS, n_bytes // 4, counts), axis=0)
+plain = ring_time(CLOCK_RANKS, n_bytes, alpha, beta, gamma)
+for m, seconds in zip(counts, best[1:], strict=True):
+    compare(
+        f"{m} pieces / plain", pipelined_time(CLOCK_RANKS, n_bytes, m) / plain, seconds / best[0]
+    )
+
+# %% [markdown]
+# **Reflect.** Did pieces help here, and as much as the model says? The model thinks of a link that carries bytes by itself. Who carries them between two ranks on one machine? And what else is better about a small piece, for a core that has just received it and is about to add it?
+#
+# *The real system.* [gloo's ring](https://github.com/pytorch/gloo/blob/main/gloo/allreduce.cc) keeps two segments in flight: it adds one while the network card carries the other. In NCCL the pieces are so small that a partial sum goes through a GPU almost as through a wire.
+
+# %% [markdown]
+# ## 7. torch trains over your ring
+#
+# An all-reduce is worth what it trains. torch's `DistributedDataParallel` lets a **communication hook** replace its own all-reduce: it hands over each bucket of gradients and takes back the average.
+#
+# **Predict.** The network below has 9,610 parameters of 4 bytes. How many bytes does each of `CLOCK_RANKS` ranks send in one training step? Use your formula.
+
+# %%
+### BEGIN STARTER
+# predicted_step_bytes = ...
+### END STARTER
+### BEGIN SOLUTION
+predicted_step_bytes = ring_bytes(CLOCK_RANKS, 9610 * 4)
+### END SOLUTION
+
+
+def over_my_ring(comm, bucket):
+    """Average one bucket of gradients with `ring_all_reduce`; called by torch in backward."""
+    import torch
+
+    total = ring_all_reduce(comm, bucket.buffer().numpy())
+    done = torch.futures.Future()
+    done.set_result(torch.from_numpy(total) / comm.size)
+    return done
+
+
+def network():
+    """Return the same small network at every call."""
+    import torch
+
+    torch.manual_seed(0)
+    layers = [torch.nn.Linear(64, 128), torch.nn.ReLU(), torch.nn.Linear(128, 10)]
+    return torch.nn.Sequential(*layers)
+
+
+# %%
+def train(model, x, y, steps):
+    """Return the losses of `steps` steps of SGD on batches taken in order."""
+    import torch
+
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+    losses, batch = [], len(x) // 10
+    for step in range(steps):
+        at = slice(step % 10 * batch, (step % 10 + 1) * batch)
+        loss = torch.nn.functional.cross_entropy(model(x[at]), y[at])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+def digits():
+    """Return 1,760 images of digits, (1760, 64) in 0..1, and their labels."""
+    import torch
+    from sklearn.datasets import load_digits
+
+    x, y = load_digits(return_X_y=True)
+    return torch.tensor(x[:1760] / 16, dtype=torch.float32), torch.tensor(y[:1760])
+
+
+# %%
+def train_on_a_rank(comm, steps, rendezvous):
+    """Return this rank's losses: torch's DDP over gloo, its gradients over your ring."""
+    import torch
+    import torch.distributed as dist
+
+    torch.set_num_threads(1)
+    where = f"file://{rendezvous}"
+    dist.init_process_group("gloo", init_method=where, rank=comm.rank, world_size=comm.size)
+    model = torch.nn.parallel.DistributedDataParallel(network())
+    model.register_comm_hook(comm, over_my_ring)
+    x, y = digits()
+    losses = train(model, x[comm.rank :: comm.size], y[comm.rank :: comm.size], steps)
+    dist.destroy_process_group()
+    return losses
+
+
+STEPS = 50
+with tempfile.TemporaryDirectory() as folder:
+    run = launch(train_on_a_rank, CLOCK_RANKS, STEPS, f"{folder}/rendezvous", record=True)
+together = np.mean(list(run), axis=0)
+alone = train(network(), *digits(), STEPS)
+compare("bytes of a rank, one step", predicted_step_bytes, run.traffic[0].bytes_sent / STEPS)
+print(f"largest difference of the losses: {np.abs(together - alone).max():.1e}")
+
+# %%
+fig, ax = plt.subplots()
+ax.plot(alone, linewidth=5, alpha=0.35, linestyle="-", label="one process, the whole batch")
+ax.plot(
+    together, color="C1", linestyle="-", label=f"{CLOCK_RANKS} ranks, a share each, over your ring"
+)
+ax.set(xlabel="training step", ylabel="loss (cross-entropy, nats)", title="Digits")
+ax.legend()
+plt.show()
+
+# %% [markdown]
+# The two curves are one. The gradients of torch's DDP went through the function that you wrote in section 4.
+#
+# **Reflect.** Why is the difference of the losses not exactly zero, although the shares of a batch are the batch?
+#
+# *The real system.* A hook sees gradients only. To carry *everything* torch sends, a library registers as a `torch.distributed` **backend**, as gloo, NCCL and MPI do; torch's [reducer](https://github.com/pytorch/pytorch/blob/main/torch/csrc/distributed/c10d/reducer.cpp) then never knows the difference. What DDP does *around* the all-reduce is the next lab.
+
+# %% [markdown] question="all_at_once" points="6" manual="true" rubric="2: says that every rank needs every other at the same time, since a rank waits in each step for its left neighbour, and so all must be scheduled together (gang scheduling) while Spark starts tasks as slots come free; 2: says what Spark can do instead, a tree of reduce tasks to the driver and a broadcast, and that the driver's link then carries bytes that grow with n or log n; 1: sees that barriers between stages forbid overlap with backward; 1: says what is lost or gained when one rank dies or is slow (recomputed task against a stopped ring), or cites a number measured in this lab"
+# ## Discuss
+#
+# Spark runs a job as stages of independent **tasks**: a task starts when some executor has a free slot, reads what earlier stages left, and is run again elsewhere if it fails. Between two stages there is a barrier.
+#
+# Your colleague wants to run the ring all-reduce inside Spark tasks, one rank a task, 64 tasks on a cluster that has 48 slots free at the moment. What happens, and why? What could Spark do instead to sum gradients, and what does that cost compared to what you measured here? Half a page.
+#
+# ### BEGIN SOLUTION
+# Nothing happens: the 48 tasks that run wait for ever. In every step a rank waits for its left neighbour, so by step $n-1$ each has waited for all; the 16 tasks that have no slot get none before one of the 48 ends. All ranks must be active at once (gang scheduling; Spark has a barrier mode for this now), which gives up what tasks are for: starting when there is room, and being run again alone when they fail. One slow rank slows the whole ring.
+#
+# Spark's own way is to reduce in a tree of tasks towards the driver and to broadcast the result. Nobody has to be active at the same time, and a lost task is recomputed. But every level of the tree moves whole arrays, the driver's link carries several of them both ways (the naive algorithm of section 1 sent $(n-1)N$ bytes from one rank, the ring $2(n-1)/n \cdot N$ from each), and a stage begins only when the one before has ended: no layer's gradients can travel while the next layer's are computed.
+# ### END SOLUTION
+
+# %% [markdown] question="reading_note" points="6" manual="true" rubric="1 point for each heading answered in the writer's own words and correctly: overview; problem and challenges; methods and contributions; evaluation (names a figure with its conditions, such as 88 percent scaling for Inception V3 and ResNet-101 on 128 Pascal GPUs over 25 Gb Ethernet, and says why VGG-16 gains most from RDMA: many parameters for its computation); trade-offs; an open question that the paper does not answer"
+# ## Reading note
+#
+# Alexander Sergeev and Mike Del Balso, [*Horovod: fast and easy distributed deep learning in TensorFlow*](https://arxiv.org/abs/1802.05799), 2018. One page:
+# overview · problem and challenges · methods and contributions · evaluation and discussion · trade-offs · open questions.
+#
+# ### BEGIN SOLUTION
+# **Overview.** A library that adds ring all-reduce to TensorFlow programs with a few changed lines. **Problem and challenges.** Distributed TensorFlow needed parameter servers, many new concepts, and lost about half of 128 GPUs to communication. **Methods and contributions.** An MPI-like interface (size, rank, local rank, broadcast of the first weights, an optimizer that averages gradients), NCCL rings underneath, Tensor Fusion to combine small gradients into one all-reduce, a timeline to see what waits. **Evaluation.** Inception V3 and ResNet-101 keep 88 % of perfect scaling on 128 Pascal GPUs over 25 Gb Ethernet, about twice what distributed TensorFlow kept; RDMA helps VGG-16 most, which has many parameters for the computation it does. **Trade-offs.** Synchronous: the slowest worker sets the pace, and a lost one ends the job; every model replica must fit one GPU. **Open questions.** Models larger than one device; elastic membership; when hierarchies of rings pay.
+# ### END SOLUTION
+
+# %%
+q.status()

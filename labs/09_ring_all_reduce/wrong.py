@@ -1,0 +1,292 @@
+# Wrong answers that the checks of lab 09 must catch, each with a message of its own.
+# ruff: noqa: F821 - fragments that run among the names of the lab
+
+# %% wrong="boss_sends_to_itself" question="naive_bytes" check="the_boss_sends_the_array_to_all_others" says="send the sum to itself"
+def naive_bytes(n, n_bytes):
+    return n * n_bytes
+
+
+# %% wrong="counts_both_ways" question="naive_bytes" check="the_boss_sends_the_array_to_all_others" says="sends and receives together"
+def naive_bytes(n, n_bytes):
+    return 2 * (n - 1) * n_bytes
+
+
+# %% wrong="thinks_of_a_worker" question="naive_bytes" check="the_boss_sends_the_array_to_all_others" says="one of the others"
+def naive_bytes(n, n_bytes):
+    return n_bytes
+
+
+# %% wrong="drops_the_tail" question="chunk_bounds" check="every_element_is_in_one_chunk" says="What became of the elements after?"
+def chunk_bounds(n_elements, n):
+    size = n_elements // n
+    return [(i * size, (i + 1) * size) for i in range(n)]
+
+
+# %% wrong="last_takes_the_rest" question="chunk_bounds" check="sizes_differ_by_at_most_one" says="what is left over"
+def chunk_bounds(n_elements, n):
+    size = n_elements // n
+    return [(i * size, n_elements if i == n - 1 else (i + 1) * size) for i in range(n)]
+
+
+# %% wrong="too_few_chunks" question="chunk_bounds" check="every_element_is_in_one_chunk" says="one a rank"
+def chunk_bounds(n_elements, n):
+    size = max(1, -(-n_elements // n))
+    return [(lo, min(lo + size, n_elements)) for lo in range(0, n_elements, size)]
+
+
+# %% wrong="first_chunks_take_two" question="chunk_bounds" check="sizes_differ_by_at_most_one" says="what is left over"
+def chunk_bounds(n_elements, n):
+    size = -(-n_elements // n)
+    return [(min(i * size, n_elements), min((i + 1) * size, n_elements)) for i in range(n)]
+
+
+# %% wrong="never_accumulates" question="ring_reduce_scatter" check="each_rank_ends_with_its_own_chunk_complete" says="What did its left neighbour know"
+def ring_reduce_scatter(comm, x, op="sum"):
+    n, rank = comm.size, comm.rank
+    right, left = (rank + 1) % n, (rank - 1) % n
+    chunks = split(x.copy(), n)
+    result = chunks[rank]
+    for step in range(n - 1):
+        comm.send(chunks[(rank - 1 - step) % n], right)
+        received = comm.recv(left)
+        if step == n - 2:
+            result = COMBINE[op](result, received)
+    return result
+
+
+# %% wrong="ends_one_place_too_far" question="ring_reduce_scatter" check="each_rank_ends_with_its_own_chunk_complete" says="Which chunk should end up here"
+def ring_reduce_scatter(comm, x, op="sum"):
+    n, rank = comm.size, comm.rank
+    right, left = (rank + 1) % n, (rank - 1) % n
+    chunks = split(x.copy(), n)
+    for step in range(n - 1):
+        comm.send(chunks[(rank - step) % n], right)
+        mine = chunks[(rank - 1 - step) % n]
+        mine[...] = COMBINE[op](mine, comm.recv(left))
+    return chunks[(rank + 1) % n]
+
+
+# %% wrong="works_in_place" question="ring_reduce_scatter" check="the_callers_array_is_left_alone" says="belongs to the caller"
+def ring_reduce_scatter(comm, x, op="sum"):
+    n, rank = comm.size, comm.rank
+    right, left = (rank + 1) % n, (rank - 1) % n
+    chunks = split(x, n)
+    for step in range(n - 1):
+        comm.send(chunks[(rank - 1 - step) % n], right)
+        mine = chunks[(rank - 2 - step) % n]
+        mine[...] = COMBINE[op](mine, comm.recv(left))
+    return chunks[rank]
+
+
+# %% wrong="sends_everything" question="ring_reduce_scatter" check="one_chunk_a_step_to_the_right_neighbour" says="How much of the array is in one message?"
+def ring_reduce_scatter(comm, x, op="sum"):
+    n, rank = comm.size, comm.rank
+    total, passing = x.copy(), x
+    for _ in range(n - 1):
+        comm.send(passing, (rank + 1) % n)
+        passing = comm.recv((rank - 1) % n)
+        total = COMBINE[op](total, passing)
+    return split(total, n)[rank]
+
+
+# %% wrong="straight_to_the_owner" question="ring_reduce_scatter" check="one_chunk_a_step_to_the_right_neighbour" says="one neighbour to send to"
+def ring_reduce_scatter(comm, x, op="sum"):
+    n, rank = comm.size, comm.rank
+    chunks = split(x.copy(), n)
+    for other in range(n):
+        if other != rank:
+            comm.send(chunks[other], other)
+    for other in range(n):
+        if other != rank:
+            chunks[rank][...] = COMBINE[op](chunks[rank], comm.recv(other))
+    return chunks[rank]
+
+
+# %% wrong="always_sums" question="ring_reduce_scatter" check="any_operation_and_one_rank" says="Where in your code does op count?"
+def ring_reduce_scatter(comm, x, op="sum"):
+    n, rank = comm.size, comm.rank
+    right, left = (rank + 1) % n, (rank - 1) % n
+    chunks = split(x.copy(), n)
+    for step in range(n - 1):
+        comm.send(chunks[(rank - 1 - step) % n], right)
+        chunks[(rank - 2 - step) % n] += comm.recv(left)
+    return chunks[rank]
+
+
+# %% wrong="one_half_only" question="ring_bytes" check="bytes_of_both_halves" says="one of the two halves"
+def ring_bytes(n, n_bytes):
+    return (n - 1) * n_bytes / n
+
+
+# %% wrong="twice_the_array" question="ring_bytes" check="bytes_of_both_halves" says="the chunk that it keeps"
+def ring_bytes(n, n_bytes):
+    return 2 * n_bytes
+
+
+# %% wrong="whole_array_each_time" question="ring_bytes" check="bytes_of_both_halves" says="is each of them the whole array?"
+def ring_bytes(n, n_bytes):
+    return 2 * (n - 1) * n_bytes
+
+
+# %% wrong="order_of_arrival" question="ring_all_gather" check="all_chunks_in_the_order_of_ranks" says="Whose chunk is it that arrives"
+def ring_all_gather(comm, chunk):
+    n, rank = comm.size, comm.rank
+    right, left = (rank + 1) % n, (rank - 1) % n
+    chunks = [chunk]
+    for _ in range(n - 1):
+        comm.send(chunks[-1], right)
+        chunks.append(comm.recv(left))
+    return np.concatenate(chunks)
+
+
+# %% wrong="repeats_itself" question="ring_all_gather" check="all_chunks_in_the_order_of_ranks" says="Whose chunk is it that arrives"
+def ring_all_gather(comm, chunk):
+    n, rank = comm.size, comm.rank
+    right, left = (rank + 1) % n, (rank - 1) % n
+    chunks = [chunk] * n
+    for step in range(n - 1):
+        comm.send(chunk, right)
+        chunks[(rank - step - 1) % n] = comm.recv(left)
+    return np.concatenate(chunks)
+
+
+# %% wrong="tells_everybody" question="ring_all_gather" check="each_chunk_passes_each_link_once" says="one neighbour to send to"
+def ring_all_gather(comm, chunk):
+    n, rank = comm.size, comm.rank
+    for other in range(n):
+        if other != rank:
+            comm.send(chunk, other)
+    return np.concatenate([chunk if r == rank else comm.recv(r) for r in range(n)])
+
+
+# %% wrong="equal_lengths" question="ring_all_gather" check="chunks_may_differ_in_length" says="as long as its own"
+def ring_all_gather(comm, chunk):
+    n, rank = comm.size, comm.rank
+    right, left = (rank + 1) % n, (rank - 1) % n
+    whole = np.zeros((n, len(chunk)), chunk.dtype)
+    whole[rank] = chunk
+    for step in range(n - 1):
+        comm.send(whole[(rank - step) % n], right)
+        arrived = comm.recv(left)[: len(chunk)]
+        whole[(rank - step - 1) % n, : len(arrived)] = arrived
+    return whole.reshape(-1)
+
+
+# %% wrong="loses_the_shape" question="ring_all_reduce" check="every_rank_has_the_sum" says="x had shape"
+def ring_all_reduce(comm, x, op="sum"):
+    return ring_all_gather(comm, ring_reduce_scatter(comm, x.reshape(-1), op))
+
+
+# %% wrong="forgets_op" question="ring_all_reduce" check="other_operations_too" says="Follow op through"
+def ring_all_reduce(comm, x, op="sum"):
+    chunk = ring_reduce_scatter(comm, x.reshape(-1))
+    return ring_all_gather(comm, chunk).reshape(x.shape)
+
+
+# %% wrong="still_has_a_boss" question="ring_all_reduce" check="two_n_minus_one_over_n_of_the_bytes" says="How much of the array is in one message?"
+def ring_all_reduce(comm, x, op="sum"):
+    return naive_all_reduce(comm, x, op)
+
+
+# %% wrong="everybody_adds_everything" question="ring_all_reduce" check="the_same_bits_on_every_rank" says="Who adds up a chunk"
+def ring_all_reduce(comm, x, op="sum"):
+    n, rank = comm.size, comm.rank
+    total, passing = x.copy(), x
+    for _ in range(n - 1):
+        comm.send(passing, (rank + 1) % n)
+        passing = comm.recv((rank - 1) % n)
+        total = COMBINE[op](total, passing)
+    return total
+
+
+# %% wrong="one_latency_a_half" question="ring_time" check="latency_counts_once_a_step" says="one after the other"
+def ring_time(n, n_bytes, alpha, beta, gamma=0.0):
+    steps, chunk = n - 1, n_bytes / n
+    return 2 * (alpha + steps * chunk * beta) + steps * chunk * gamma
+
+
+# %% wrong="whole_array_a_step" question="ring_time" check="bytes_travel_twice" says="You have counted these bytes before"
+def ring_time(n, n_bytes, alpha, beta, gamma=0.0):
+    steps = n - 1
+    return 2 * steps * (alpha + n_bytes * beta) + steps * n_bytes / n * gamma
+
+
+# %% wrong="combines_twice" question="ring_time" check="only_one_half_combines" says="In which of the two halves"
+def ring_time(n, n_bytes, alpha, beta, gamma=0.0):
+    steps, chunk = n - 1, n_bytes / n
+    return 2 * steps * (alpha + chunk * beta + chunk * gamma)
+
+
+# %% wrong="waits_for_the_whole_chunk" question="pipelined_ring" check="a_piece_is_passed_on_before_the_next_is_awaited" says="as soon as it is there"
+def pipelined_ring(comm, x, op="sum", pieces=4):
+    n, rank = comm.size, comm.rank
+    right, left = (rank + 1) % n, (rank - 1) % n
+    work = x.reshape(-1).copy()
+    chunks = [split(chunk, pieces) for chunk in split(work, n)]
+    for step in range(2 * (n - 1)):
+        for piece in chunks[(rank - 1 - step) % n]:
+            comm.send(piece, right)
+        for piece in chunks[(rank - 2 - step) % n]:
+            arrived = comm.recv(left)
+            piece[...] = COMBINE[op](piece, arrived) if step < n - 1 else arrived
+    return work.reshape(x.shape)
+
+
+# %% wrong="combines_to_the_end" question="pipelined_ring" check="the_result_is_that_of_the_plain_ring" says="in which kept"
+def pipelined_ring(comm, x, op="sum", pieces=4):
+    n, rank = comm.size, comm.rank
+    right, left = (rank + 1) % n, (rank - 1) % n
+    work = x.reshape(-1).copy()
+    chunks = [split(chunk, pieces) for chunk in split(work, n)]
+    if n == 1:
+        return work.reshape(x.shape)
+    for piece in chunks[(rank - 1) % n]:
+        comm.send(piece, right)
+    for step in range(2 * (n - 1)):
+        for piece in chunks[(rank - 2 - step) % n]:
+            piece[...] = COMBINE[op](piece, comm.recv(left))
+            if step < 2 * (n - 1) - 1:
+                comm.send(piece, right)
+    return work.reshape(x.shape)
+
+
+# %% wrong="never_stops_sending" question="pipelined_ring" check="the_same_bytes_in_more_messages" says="Count the steps"
+def pipelined_ring(comm, x, op="sum", pieces=4):
+    n, rank = comm.size, comm.rank
+    right, left = (rank + 1) % n, (rank - 1) % n
+    work = x.reshape(-1).copy()
+    chunks = [split(chunk, pieces) for chunk in split(work, n)]
+    if n == 1:
+        return work.reshape(x.shape)
+    for piece in chunks[(rank - 1) % n]:
+        comm.send(piece, right)
+    for step in range(2 * (n - 1)):
+        for piece in chunks[(rank - 2 - step) % n]:
+            arrived = comm.recv(left)
+            piece[...] = COMBINE[op](piece, arrived) if step < n - 1 else arrived
+            comm.send(piece, right)
+    return work.reshape(x.shape)
+
+
+# %% wrong="one_piece_after_all" question="pipelined_ring" check="the_same_bytes_in_more_messages" says="Count the steps"
+def pipelined_ring(comm, x, op="sum", pieces=4):
+    return ring_all_reduce(comm, x, op)
+
+
+# %% wrong="sums_whatever_op" question="pipelined_ring" check="shape_operation_and_input_are_kept" says="Where is op used?"
+def pipelined_ring(comm, x, op="sum", pieces=4):
+    n, rank = comm.size, comm.rank
+    right, left = (rank + 1) % n, (rank - 1) % n
+    work = x.reshape(-1).copy()
+    chunks = [split(chunk, pieces) for chunk in split(work, n)]
+    if n == 1:
+        return work.reshape(x.shape)
+    for piece in chunks[(rank - 1) % n]:
+        comm.send(piece, right)
+    for step in range(2 * (n - 1)):
+        for piece in chunks[(rank - 2 - step) % n]:
+            arrived = comm.recv(left)
+            piece[...] = piece + arrived if step < n - 1 else arrived
+            if step < 2 * (n - 1) - 1:
+                comm.send(piece, right)
+    return work.reshape(x.shape)

@@ -1,0 +1,579 @@
+"""Checks of lab 10. Gradients are drawn anew; in grading every message passes through the judge."""
+
+import numpy as np
+
+from autograder.checks import Feedback, Lab, check, close
+
+LAB = Lab(wall_s=120.0, call_s=20.0, memory_mib=2048, preload=("numpy", "torch", "ddp_lab"))
+
+SHAPES = ((3, 4), (4,), (2, 3), (2,))
+
+
+def gradients(rng, n):
+    """Return one list of float32 gradients a rank."""
+    return [[rng.normal(size=s).astype(np.float32) for s in SHAPES] for _ in range(n)]
+
+
+def mean(grads):
+    return [np.mean(column, axis=0) for column in zip(*grads, strict=True)]
+
+
+def compare_with_mean(called, rank, got, grads):
+    """Raise Feedback unless `got` is the average of `grads`; say what it is instead."""
+    n = len(grads)
+    for i, (g, expected) in enumerate(zip(got, mean(grads), strict=True)):
+        own = grads[rank][i]
+        if np.shape(g) != expected.shape:
+            raise Feedback(f"{called}: gradient {i} of rank {rank} has shape {np.shape(g)}.")
+        if np.allclose(g, expected, rtol=1e-4, atol=1e-6):
+            continue
+        what = "something else. Compare it with the gradients of the ranks by hand"
+        if np.allclose(g, n * expected, rtol=1e-4, atol=1e-6):
+            what = "the sum over the ranks. The gradient of a mean is not a sum"
+        elif np.allclose(g, own, rtol=1e-4, atol=1e-6):
+            what = "still its own: the result of the all-reduce has not reached .grad"
+        elif np.allclose(g, expected / n, rtol=1e-4, atol=1e-6):
+            what = "the average, divided by the number of ranks once more"
+        raise Feedback(f"{called}: on {n} ranks, gradient {i} of rank {rank} is {what}.")
+
+
+def untouched(called, weights):
+    """Raise Feedback unless the weights of every rank are what the check made them."""
+    for rank, values in enumerate(weights):
+        for w in values:
+            if not np.all(np.asarray(w) == 7.0 + rank):
+                raise Feedback(
+                    f"{called} changed the weights of rank {rank}. Only gradients are averaged; "
+                    "which of the two is your variable?"
+                )
+
+
+def collectives(run):
+    """Return the number of elements of each collective, in order, as the headers tell."""
+    found = {}
+    for m in run.messages:
+        fields = m.header.split(b"\0")[0].split(b"|")
+        if len(fields) > 4:
+            size = [int(part) for part in fields[4].strip(b"()").split(b",") if part.strip()]
+            found[fields[0]] = int(np.prod(size))
+    return [found[key] for key in sorted(found, key=lambda order: int(order.rpartition(b".")[2]))]
+
+
+def given(comm, grads, name):
+    """Give parameters these gradients, call the learner's function, and return what is there."""
+    import torch
+
+    params = [torch.nn.Parameter(torch.full(g.shape, 7.0 + comm.rank)) for g in grads]
+    for param, grad in zip(params, grads, strict=True):
+        param.grad = torch.from_numpy(grad.copy())
+    globals()[name](comm, params)
+    return [p.grad.numpy() for p in params], [p.detach().numpy() for p in params]
+
+
+# ---- 1. average_gradients
+
+
+@check("average_gradients", weight=3)
+def gradients_become_the_average(student, rng):
+    """every gradient is the average over the ranks"""
+    for n in (3, 2):
+        grads = gradients(rng, n)
+        run = student.ranks(given, n, [(g, "average_gradients") for g in grads])
+        for rank, (got, _) in enumerate(run.results):
+            compare_with_mean("average_gradients", rank, got, grads)
+
+
+@check("average_gradients")
+def weights_are_left_alone(student, rng):
+    """the parameters themselves keep their values"""
+    run = student.ranks(given, 2, [(g, "average_gradients") for g in gradients(rng, 2)])
+    untouched("average_gradients", [weights for _, weights in run.results])
+
+
+@check("average_gradients")
+def one_all_reduce_a_parameter(student, rng):
+    """each parameter's gradient travels by itself"""
+    run = student.ranks(given, 2, [(g, "average_gradients") for g in gradients(rng, 2)])
+    if sorted(collectives(run)) != sorted(int(np.prod(s)) for s in SHAPES):
+        raise Feedback(
+            f"average_gradients: {len(SHAPES)} parameters, all-reduces of {collectives(run)} "
+            "elements. How many should there be, and of what?"
+        )
+
+
+# ---- 2. attach_hooks, flat_all_reduce
+
+
+def backward_twice(comm, grads):
+    """Attach hooks, run two backward passes with these gradients, return what each left."""
+    import torch
+
+    params = [torch.nn.Parameter(torch.full(g.shape, 7.0 + comm.rank)) for g in grads]
+    attach_hooks(comm, params)  # noqa: F821
+    left = []
+    for factor in (1.0, 2.0):
+        for param in params:
+            param.grad = None
+        loss = sum((p * torch.from_numpy(g * factor)).sum() for p, g in zip(params, grads))  # noqa: B905
+        loss.backward()
+        left.append([p.grad.numpy().copy() for p in params])
+    return left, [p.detach().numpy() for p in params]
+
+
+@check("attach_hooks", weight=3)
+def gradients_are_averaged_when_backward_returns(student, rng):
+    """after backward every gradient is the average over the ranks"""
+    for n in (3, 2):
+        grads = gradients(rng, n)
+        run = student.ranks(backward_twice, n, grads_only(grads))
+        for rank, (left, _) in enumerate(run.results):
+            compare_with_mean("attach_hooks, then backward", rank, left[0], grads)
+
+
+def grads_only(grads):
+    return [(g,) for g in grads]
+
+
+@check("attach_hooks")
+def the_hook_leaves_weights_alone(student, rng):
+    """the parameters themselves keep their values"""
+    run = student.ranks(backward_twice, 2, grads_only(gradients(rng, 2)))
+    untouched("attach_hooks, then backward,", [weights for _, weights in run.results])
+
+
+@check("attach_hooks")
+def every_backward_is_averaged(student, rng):
+    """the hooks work in the second backward as in the first"""
+    grads = gradients(rng, 2)
+    run = student.ranks(backward_twice, 2, grads_only(grads))
+    doubled = [[2 * g for g in rank] for rank in grads]
+    for rank, (left, _) in enumerate(run.results):
+        try:
+            compare_with_mean("attach_hooks, second backward", rank, left[1], doubled)
+        except Feedback as told:
+            raise Feedback(f"{told} The first backward is not the last.") from told
+
+
+@check("flat_all_reduce", weight=3)
+def each_average_reaches_its_own_gradient(student, rng):
+    """every gradient is the average over the ranks, in its own shape and place"""
+    for n in (3, 2):
+        grads = gradients(rng, n)
+        run = student.ranks(given, n, [(g, "flat_all_reduce") for g in grads])
+        for rank, (got, _) in enumerate(run.results):
+            compare_with_mean("flat_all_reduce", rank, got, grads)
+
+
+@check("flat_all_reduce")
+def the_optimizers_weights_are_left_alone(student, rng):
+    """the parameters themselves keep their values"""
+    run = student.ranks(given, 2, [(g, "flat_all_reduce") for g in gradients(rng, 2)])
+    untouched("flat_all_reduce", [weights for _, weights in run.results])
+
+
+@check("flat_all_reduce", weight=2)
+def all_gradients_in_one_message(student, rng):
+    """one all-reduce of all elements together"""
+    run = student.ranks(given, 2, [(g, "flat_all_reduce") for g in gradients(rng, 2)])
+    total = sum(int(np.prod(s)) for s in SHAPES)
+    if collectives(run) != [total]:
+        raise Feedback(
+            f"flat_all_reduce: {total} elements in all, but all-reduces of {collectives(run)} "
+            "elements. How many latencies does that pay?"
+        )
+
+
+# ---- 3. assign_buckets
+
+
+def buckets_of(n_bytes, cap):
+    buckets, filled = [], cap
+    for i in reversed(range(len(n_bytes))):
+        if filled >= cap:
+            buckets.append([])
+            filled = 0
+        buckets[-1].append(i)
+        filled += n_bytes[i]
+    return buckets
+
+
+def cases(rng):
+    yield [100, 10, 100, 10, 100, 10], 120
+    yield [4, 4, 4, 4, 4], 8
+    yield [10, 1000, 10], 100
+    yield [5, 5, 5], 0
+    yield [1] * 7, 3
+    yield [], 10
+    for _ in range(5):
+        sizes = [int(b) for b in rng.integers(1, 50, size=int(rng.integers(5, 30)))]
+        yield sizes, int(rng.integers(1, 150))
+
+
+@check("assign_buckets")
+def every_gradient_is_in_one_bucket(student, rng):
+    """no index is missing, none is in two buckets, no bucket is empty"""
+    for sizes, cap in cases(rng):
+        got = student.call("assign_buckets", sizes, cap)
+        called = f"assign_buckets({sizes}, {cap}) gave {got}"
+        flat = [i for bucket in got for i in bucket]
+        if missing := sorted(set(range(len(sizes))) - set(flat)):
+            raise Feedback(f"{called}: {missing} are in no bucket. Who sends their gradients?")
+        if len(flat) != len(sizes):
+            raise Feedback(f"{called}: some index is there twice, or is no parameter at all.")
+        if not all(got):
+            raise Feedback(f"{called}: a bucket is empty. It would be an all-reduce of nothing.")
+
+
+@check("assign_buckets")
+def the_last_parameter_comes_first(student, rng):
+    """parameters are taken in reverse, as backward finishes them"""
+    for sizes, cap in cases(rng):
+        got = student.call("assign_buckets", sizes, cap)
+        flat = [i for bucket in got for i in bucket]
+        if flat != sorted(flat, reverse=True):
+            raise Feedback(
+                f"assign_buckets({sizes}, {cap}) gave {got}. Whose gradient does backward finish "
+                "first, and in which bucket is it?"
+            )
+
+
+@check("assign_buckets", weight=2)
+def a_bucket_is_closed_once_it_is_full(student, rng):
+    """each bucket but the last holds cap_bytes or more, and would not without its last gradient"""
+    for sizes, cap in cases(rng):
+        got = student.call("assign_buckets", sizes, cap)
+        called = f"assign_buckets({sizes}, {cap}) gave {got}"
+        for bucket in got:
+            held = sum(sizes[i] for i in bucket)
+            if held < cap and bucket is not got[-1]:
+                raise Feedback(f"{called}: {bucket} holds {held} bytes: closed before it was full.")
+            if bucket and held - sizes[bucket[-1]] >= cap and len(bucket) > 1:
+                raise Feedback(f"{called}: {bucket} was full before its last gradient came.")
+        close(got, buckets_of(sizes, cap), called=f"assign_buckets({sizes}, {cap})")
+
+
+# ---- 4. launchable, Overlapped
+
+
+@check("launchable")
+def full_buckets_go_in_their_order(student, rng):
+    """the next bucket and those right behind it go, as far as they are full"""
+    fixed = [
+        ([1, 0, 0, 0], 0), ([0, 0, 0, 0], 0), ([0, 0, 2, 0], 1), ([0, 0], 2), ([0, 3], 1), ([], 0),
+    ]  # fmt: skip
+    drawn = [
+        ([int(w) for w in rng.integers(0, 2, size=8) * rng.integers(0, 2, size=8)], int(at))
+        for at in rng.integers(0, 9, size=6)
+    ]
+    for waiting, at in fixed + drawn:
+        due = []
+        for b in range(at, len(waiting)):
+            if waiting[b]:
+                break
+            due.append(b)
+        got = list(student.call("launchable", waiting, at))
+        if got == due:
+            continue
+        hint = "Start at next_bucket, and stop at the first that is not full."
+        if any(b < at for b in got):
+            hint = "Buckets before next_bucket have been launched already."
+        elif any(waiting[b] for b in got if b < len(waiting)):
+            hint = "A bucket that still waits for a gradient cannot be sent."
+        elif set(got) > set(due):
+            hint = "Another rank may fill its buckets in another order: which does it send first?"
+        elif len(got) < len(due):
+            hint = "If nothing calls again, who launches the others that are full?"
+        raise Feedback(f"launchable({waiting}, {at}) gave {got}. {hint}")
+
+
+def overlapped_backward(comm, grads, cap_bytes):
+    """Two iterations with real backward passes; return what each left, and the weights."""
+    import torch
+
+    params = [torch.nn.Parameter(torch.full(g.shape, 7.0 + comm.rank)) for g in grads]
+    reducer = Overlapped(comm, params, cap_bytes)  # noqa: F821
+    left = []
+    for factor in (1.0, 2.0):
+        for param in params:
+            param.grad = None
+        loss = sum((p * torch.from_numpy(g * factor)).sum() for p, g in zip(params, grads))  # noqa: B905
+        loss.backward()
+        reducer.finish()
+        left.append([p.grad.numpy().copy() for p in params])
+    return left, [p.detach().numpy() for p in params]
+
+
+def gradients_in_order(comm, grads, order, cap_bytes):
+    """Hand the reducer finished gradients in a given order; return the averages."""
+    import torch
+
+    params = [torch.nn.Parameter(torch.zeros(g.shape)) for g in grads]
+    reducer = Overlapped(comm, params, cap_bytes)  # noqa: F821
+    for index in order:
+        params[index].grad = torch.from_numpy(grads[index].copy())
+        reducer.on_gradient(index)
+    reducer.finish()
+    return [p.grad.numpy() for p in params]
+
+
+@check("Overlapped", weight=3)
+def every_gradient_becomes_the_average(student, rng):
+    """after finish every gradient is the average over the ranks, and weights are untouched"""
+    for n, cap in ((3, 30), (2, 10_000), (2, 0)):
+        grads = gradients(rng, n)
+        run = student.ranks(overlapped_backward, n, [(g, cap) for g in grads])
+        for rank, (left, _) in enumerate(run.results):
+            compare_with_mean(f"Overlapped, cap {cap}, after finish", rank, left[0], grads)
+        untouched("Overlapped", [weights for _, weights in run.results])
+
+
+@check("Overlapped")
+def the_second_iteration_is_like_the_first(student, rng):
+    """finish starts afresh, so that the next backward is averaged too"""
+    grads = gradients(rng, 2)
+    run = student.ranks(overlapped_backward, 2, [(g, 30) for g in grads])
+    doubled = [[2 * g for g in rank] for rank in grads]
+    for rank, (left, _) in enumerate(run.results):
+        try:
+            compare_with_mean("Overlapped, second iteration", rank, left[1], doubled)
+        except Feedback as told:
+            raise Feedback(f"{told} What of the first iteration is still in the books?") from told
+
+
+@check("Overlapped", weight=3)
+def ranks_may_finish_in_different_orders(student, rng):
+    """buckets are launched in one order on every rank, whatever its own gradients' order"""
+    grads = [[rng.normal(size=4).astype(np.float32) for _ in range(4)] for _ in range(2)]
+    orders = ([3, 2, 1, 0], [0, 1, 2, 3])
+    run = student.ranks(
+        gradients_in_order, 2, [(g, order, 16) for g, order in zip(grads, orders, strict=True)]
+    )
+    for rank, got in enumerate(run.results):
+        for i, expected in enumerate(mean(grads)):
+            if not np.allclose(got[i], expected, rtol=1e-4, atol=1e-6):
+                raise Feedback(
+                    f"Overlapped: rank 0 finished gradients in the order {orders[0]}, rank 1 in "
+                    f"{orders[1]}, and gradient {i} of rank {rank} is wrong: two ranks' all-reduces "
+                    "met that did not belong together. In which order must buckets be launched?"
+                )
+
+
+@check("Overlapped", weight=2)
+def backward_goes_on_while_buckets_travel(student, rng):
+    """a bucket is launched as soon as it may go, and nothing is waited for before finish"""
+
+    def under_the_microscope(cap_bytes):
+        import torch
+
+        log = []
+
+        class Carried:
+            def __init__(self, x):
+                self.x = x
+
+            def wait(self, timeout_s=None):
+                log.append("waited")
+                return self.x
+
+            def test(self):
+                return False
+
+        class OneRank:
+            rank, size = 0, 1
+
+            def all_reduce(self, x, op="sum", algorithm="auto", async_op=False, **kwargs):
+                log.append("launched" if async_op else "waited")
+                return Carried(x.clone()) if async_op else x.clone()
+
+        params = [torch.nn.Parameter(torch.zeros(4)) for _ in range(3)]
+        reducer = Overlapped(OneRank(), params, cap_bytes)  # noqa: F821
+        for index in (2, 1, 0):
+            params[index].grad = torch.ones(4)
+            reducer.on_gradient(index)
+            log.append(f"gradient {index}")
+        reducer.finish()
+        return log
+
+    log = student.probe(under_the_microscope, cap_bytes=16)
+    before = log[: log.index("gradient 0")] if "gradient 0" in log else log
+    if "waited" in before:
+        raise Feedback(
+            "Overlapped: on_gradient waited for an all-reduce. Backward stands still meanwhile, and "
+            "nothing is hidden. Which argument of all_reduce returns at once?"
+        )
+    if before.count("launched") < 3 or "launched" not in log[: log.index("gradient 2")]:
+        raise Feedback(
+            f"Overlapped: three buckets were full one after the other, and this happened: {log}. "
+            "When could the first have been launched?"
+        )
+
+
+@check("Overlapped")
+def one_all_reduce_a_bucket(student, rng):
+    """each bucket is one all-reduce, in the order of the buckets"""
+    grads = gradients(rng, 2)
+    run = student.ranks(gradients_in_order, 2, [(g, [3, 2, 1, 0], 30) for g in grads])
+    expected = [2 + 6, 4 + 12]
+    if collectives(run) != expected:
+        raise Feedback(
+            f"Overlapped: two buckets of {expected} elements, but all-reduces of "
+            f"{collectives(run)} elements. What is a bucket for?"
+        )
+
+
+# ---- 5. no_sync
+
+
+def flags(how):
+    """Return what sync was at each point of a use of no_sync."""
+
+    class Books:
+        sync = True
+
+    books, seen = Books(), []
+    if how == "plain":
+        with no_sync(books):  # noqa: F821
+            seen.append(books.sync)
+        seen.append(books.sync)
+    if how == "nested":
+        with no_sync(books):  # noqa: F821
+            with no_sync(books):  # noqa: F821
+                seen.append(books.sync)
+            seen.append(books.sync)
+        seen.append(books.sync)
+    if how == "exception":
+        try:
+            with no_sync(books):  # noqa: F821
+                raise KeyError("in the middle")
+        except KeyError:
+            seen.append("passed on")
+        seen.append(books.sync)
+    return seen
+
+
+@check("no_sync")
+def sync_is_off_inside_and_on_after(student, rng):
+    """sync is False in the block and True after it"""
+    seen = student.probe(flags, how="plain")
+    if seen != [False, True]:
+        raise Feedback(
+            f"no_sync: sync was {seen[0]} inside the block and {seen[1]} after it. "
+            "What should it be in each place?"
+        )
+
+
+@check("no_sync")
+def an_exception_switches_sync_on_again(student, rng):
+    """an exception in the block leaves sync as it was before, and is passed on"""
+    seen = student.probe(flags, how="exception")
+    if "passed on" not in seen:
+        raise Feedback("no_sync swallowed an exception that was raised in its block.")
+    if seen[-1] is not True:
+        raise Feedback(
+            "no_sync: after an exception in the block sync stays off, and from then on nothing is "
+            "averaged, without a word. Which statement runs on every way out?"
+        )
+
+
+@check("no_sync")
+def a_block_in_a_block_stays_off(student, rng):
+    """after an inner block sync is what it was before that block"""
+    seen = student.probe(flags, how="nested")
+    if seen != [False, False, True]:
+        raise Feedback(
+            f"no_sync inside no_sync: sync was {seen[0]} in both, {seen[1]} after the inner block "
+            f"and {seen[2]} after the outer. What was it *before* the inner block?"
+        )
+
+
+def micro_batches(comm, grads, cap_bytes):
+    """Three backward passes, two of them inside no_sync; return the gradients."""
+    import torch
+
+    params = [torch.nn.Parameter(torch.zeros(g.shape[1:])) for g in grads]
+    reducer = Overlapped(comm, params, cap_bytes)  # noqa: F821
+
+    def backward(micro):
+        sum((p * torch.from_numpy(g[micro])).sum() for p, g in zip(params, grads)).backward()  # noqa: B905
+
+    with no_sync(reducer):  # noqa: F821
+        backward(0)
+        backward(1)
+    backward(2)
+    reducer.finish()
+    return [p.grad.numpy() for p in params]
+
+
+@check("no_sync", weight=2)
+def the_sum_of_all_micro_batches_is_sent_once(student, rng):
+    """gradients pile up inside the block and are averaged once, after it"""
+    grads = [[rng.normal(size=(3, *s)).astype(np.float32) for s in SHAPES] for _ in range(2)]
+    run = student.ranks(micro_batches, 2, [(g, 10_000) for g in grads])
+    total = [[g.sum(axis=0) for g in rank] for rank in grads]
+    for rank, got in enumerate(run.results):
+        compare_with_mean("three micro-batches, two inside no_sync", rank, got, total)
+    if len(collectives(run)) != 1:
+        raise Feedback(
+            f"three micro-batches, two inside no_sync: {len(collectives(run))} all-reduces. "
+            "What should on_gradient do while sync is off?"
+        )
+
+
+# ---- 6. finish_time
+
+
+@check("finish_time")
+def one_wire_in_order(student, rng):
+    """a bucket starts when it is ready and the wire is free"""
+    cases = [([], []), ([1.0], [2.0]), ([0.0, 1.0], [5.0, 1.0]), ([1.0, 10.0], [2.0, 3.0])]
+    for _ in range(6):
+        n = int(rng.integers(2, 9))
+        cases.append(
+            (
+                sorted(rng.uniform(0, 10, n).round(2).tolist()),
+                rng.uniform(0.1, 4, n).round(2).tolist(),
+            )
+        )
+    for ready, duration in cases:
+        free = 0.0
+        for at, takes in zip(ready, duration, strict=True):
+            free = max(free, at) + takes
+        got = float(student.call("finish_time", ready, duration))
+        if abs(got - free) < 1e-9:
+            continue
+        hint = "Follow the wire, one bucket after the other."
+        if ready and abs(got - sum(duration)) < 1e-9:
+            hint = "That is a wire that never waits. Can a bucket start before it is ready?"
+        elif ready and abs(got - max(ready) - sum(duration)) < 1e-9:
+            hint = "That is when everything is sent after the last bucket is ready: no overlap."
+        elif ready and abs(got - max(r + d for r, d in zip(ready, duration, strict=True))) < 1e-9:
+            hint = "That would be a wire for each bucket. There is one, and it may still be busy."
+        elif ready and abs(got - ready[0] - sum(duration)) < 1e-9:
+            hint = "The wire can fall idle between two buckets, too."
+        raise Feedback(f"finish_time({ready}, {duration}) gave {got:g}. {hint}")
+
+
+# ---- 7. data_parallel_bytes
+
+
+@check("data_parallel_bytes")
+def three_transfers_a_step(student, rng):
+    """weights and shards from rank 0, gradients to it"""
+    for n in (4, 2, int(rng.integers(5, 40))):
+        model, batch = 4 * int(rng.integers(10, 1000)), 4 * n * int(rng.integers(10, 100))
+        boss, worker = (float(b) for b in student.call("data_parallel_bytes", n, model, batch))
+        called = f"data_parallel_bytes({n}, {model}, {batch}) gave ({boss:g}, {worker:g})"
+        right = (n - 1) * (model + batch / n)
+        if abs(boss - right) > 1e-6 * right:
+            hint = "What does rank 0 send to each of the others, and how many others are there?"
+            if abs(boss - (n - 1) * model) < 1e-6:
+                hint = "The weights are in it. What else do the others need for their step?"
+            elif abs(boss - (n - 1) * (model + batch)) < 1e-6:
+                hint = "Does every rank need the whole batch?"
+            elif abs(boss - n * model - batch) < 1e-6:
+                hint = "Does rank 0 send anything to itself?"
+            raise Feedback(f"{called}. Rank 0: {hint}")
+        if abs(worker - model) > 1e-6 * model:
+            raise Feedback(
+                f"{called}. Another rank: one message goes back to rank 0. What is in it?"
+            )

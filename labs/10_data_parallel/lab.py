@@ -1,0 +1,861 @@
+# %% [markdown]
+# # Data-parallel training
+#
+# Every rank has a copy of the model and a part of the batch. After each backward pass the gradients are averaged, every copy takes the same step, and the copies stay equal. That is **data parallelism**, and `DistributedDataParallel` (DDP) is the piece of PyTorch that does it.
+#
+# You build it in the order in which it was invented: one all-reduce a gradient, one for all, buckets, and at last communication that hides behind computation. You predict which bucket size is best on a wire that you know, and then measure it.
+#
+# **Time**: about 110 minutes. **You need**: torch modules and `backward()`, and what an all-reduce costs (lab 09).
+#
+# Each section asks for a prediction before it measures. Write the number down first.
+
+# %% tags="setup"
+import os
+import platform
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from importlib.metadata import version
+from itertools import pairwise
+from pathlib import Path
+from time import perf_counter, sleep
+
+import matplotlib.pyplot as plt
+import numpy as np
+import torch
+from sklearn.datasets import load_digits
+
+from autograder import lab
+from ddp_lab import launch
+
+q = lab("data_parallel")
+style = Path("../style.mplstyle")
+plt.style.use([style] if style.exists() else [])
+CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+for name in ("numpy", "torch", "mlsys-labs"):
+    print(name, version(name))
+print("Python", platform.python_version(), "on", platform.machine(), "with", CORES, "cores")
+print(
+    "CUDA", torch.version.cuda if torch.cuda.is_available() else "none: everything runs on the CPU"
+)
+
+# %% [markdown]
+# The running example: a small network on scikit-learn's images of digits. Four linear layers, so eight parameters: a weight and a bias each.
+
+
+# %%
+def make_model(width=64, depth=4):
+    """Return a network of `depth` linear layers; the same weights at every call."""
+    torch.manual_seed(0)
+    sizes = [64] + [width] * (depth - 1) + [10]
+    layers = []
+    for n_in, n_out in pairwise(sizes):
+        layers += [torch.nn.Linear(n_in, n_out), torch.nn.ReLU()]
+    return torch.nn.Sequential(*layers[:-1])
+
+
+def batch(step, size=192):
+    """Return the images and labels of one batch: (size, 64) in 0..1, and (size,)."""
+    at = np.arange(step * size, (step + 1) * size) % len(LABELS)
+    return torch.tensor(IMAGES[at], dtype=torch.float32), torch.tensor(LABELS[at])
+
+
+IMAGES, LABELS = load_digits(return_X_y=True)
+IMAGES = IMAGES / 16
+loss_of = torch.nn.functional.cross_entropy
+for name, param in make_model().named_parameters():
+    print(f"{name:10} {tuple(param.shape)!s:10} {param.numel() * 4:>6} bytes")
+
+
+def compare(what, predicted, measured):
+    """Print one line: what, predicted, measured, ratio."""
+    if predicted is ...:
+        print(f"{what:<44} measured {measured:>11,.5g}   (no prediction yet)")
+    else:
+        ratio = measured / predicted
+        print(f"{what:<44} predicted {predicted:>11,.5g}  measured {measured:>11,.5g}", end="")
+        print(f"  ratio {ratio:.3f}")
+
+
+# %% [markdown]
+# ## 1. Replicas drift apart
+#
+# Give each rank a copy of the model and its share of every batch, and let them train without a word to each other. (As many ranks as this machine has cores, 2 at least and 4 at most.)
+
+
+# %%
+RANKS = max(2, min(4, CORES))
+
+
+def train(comm, steps, sync):
+    """Return this rank's losses, and the weights after each step: (steps, n_weights)."""
+    torch.set_num_threads(1)
+    model = make_model()
+    params = list(model.parameters())
+    optimizer = torch.optim.SGD(params, lr=0.2)
+    losses, weights = [], []
+    for step in range(steps):
+        x, y = batch(step)
+        loss = loss_of(model(x[comm.rank :: comm.size]), y[comm.rank :: comm.size])
+        optimizer.zero_grad()
+        loss.backward()
+        sync(comm, params)
+        optimizer.step()
+        losses.append(loss.item())
+        weights.append(torch.nn.utils.parameters_to_vector(params).detach().numpy().copy())
+    return losses, np.stack(weights)
+
+
+def apart(ranks):
+    """Return the largest distance of any rank's weights from rank 0's, by step."""
+    return np.max([np.linalg.norm(w - ranks[0][1], axis=1) for _, w in ranks], axis=0)
+
+
+STEPS = 40
+alone = launch(train, RANKS, STEPS, lambda comm, params: None)
+print("distance after 1, 10, 40 steps:", *(f"{apart(alone)[i]:.3f}" for i in (0, 9, 39)))
+
+# %% [markdown]
+# So many models, and none has seen more than its share of the data.
+#
+# **Idea.** The loss of the whole batch is the mean over its examples, and a gradient is linear. So if all $n$ shards are equally large,
+#
+# $$\nabla L_{\text{batch}} = \frac1n \sum_{r=0}^{n-1} \nabla L_{\text{shard } r}.$$
+#
+# If every rank puts this average in the place of its own gradient, all take the same step, which is the step that one process would have taken with the whole batch.
+#
+# **Predict.** With one all-reduce a parameter: how many all-reduces does a training step of our model need?
+
+# %%
+### BEGIN STARTER
+# predicted_calls = ...
+### END STARTER
+### BEGIN SOLUTION
+predicted_calls = 8
+### END SOLUTION
+
+
+# %% question="average_gradients" points="5" hint1="Each parameter p has its gradient in p.grad, a tensor. comm.all_reduce(tensor) returns the sum over the ranks." hint2="A sum over n ranks is not yet the average." hint3="p.grad[...] = ... or p.grad.copy_(...) puts values into the gradient. Nothing may happen to p itself: that is the optimizer's."
+def average_gradients(comm, params):
+    """Replace each gradient by its average over the ranks: one all-reduce a parameter.
+
+    Args:
+        params: parameters after backward, in the same order on all ranks; each has a `.grad`.
+    """
+    ### BEGIN SOLUTION
+    for param in params:
+        param.grad.copy_(comm.all_reduce(param.grad) / comm.size)
+    ### END SOLUTION
+
+
+# %% tags="check"
+q.check("average_gradients")
+
+# %%
+averaged = launch(train, RANKS, STEPS, average_gradients)
+one = launch(train, 1, STEPS, lambda comm, params: None)
+print("distance after 40 steps:", apart(averaged)[-1])
+together = np.mean([losses for losses, _ in averaged], axis=0)
+print(f"largest difference to the losses of one process: {np.abs(together - one[0][0]).max():.1e}")
+
+# %%
+run = launch(train, RANKS, 1, average_gradients, record=True)
+calls = len({m.op for m in run.trace.messages if m.op.startswith("all_reduce")})
+compare("all-reduces in a step", predicted_calls, calls)
+fig, ax = plt.subplots()
+ax.plot(apart(alone), label="each on its own")
+ax.plot(apart(averaged), label="gradients averaged")
+ax.set(xlabel="training step", ylabel="distance between replicas", title="Weights, Euclidean norm")
+ax.legend()
+plt.show()
+
+# %% [markdown]
+# **Reflect.** The distance between the averaged replicas is exactly zero, and the difference to one process is not. What makes the first exact, and what spoils the second?
+#
+# *The real system.* DDP does not trust you to build equal models: its constructor [broadcasts rank 0's parameters and buffers](https://github.com/pytorch/pytorch/blob/main/torch/nn/parallel/distributed.py), and with `average_gradients` alone you would have to.
+
+# %% [markdown]
+# ## 2. A wire that can be seen
+#
+# Between two ranks on one machine there is no wire: messages are copied by the same cores that compute. So we lend this machine a wire. `Wire` is a communicator whose all-reduces take turns, and take at least $\alpha + \beta \cdot \text{bytes}$ each, asleep. While the wire carries something the core is free, as with a network card.
+
+
+# %%
+class Wire:
+    """`comm` with one slow wire; notes how long it was busy, and how long it was waited for."""
+
+    def __init__(self, comm, alpha, beta):
+        self.comm, self.rank, self.size = comm, comm.rank, comm.size
+        self.alpha, self.beta = alpha, beta
+        self.queue = ThreadPoolExecutor(1)
+        self.busy = self.blocked = 0.0
+
+    def carry(self, x, op):
+        began = perf_counter()
+        result = self.comm.all_reduce(x, op)
+        sleep(max(0.0, self.alpha + self.beta * x.nbytes - (perf_counter() - began)))
+        self.busy += perf_counter() - began
+        return result
+
+    def all_reduce(self, x, op="sum", async_op=False):
+        work = Carried(self, self.queue.submit(self.carry, x, op))
+        return work if async_op else work.wait()
+
+
+class Carried:
+    """An all-reduce under way; `wait()` returns its result."""
+
+    def __init__(self, wire, future):
+        self.wire, self.future = wire, future
+
+    def wait(self):
+        began = perf_counter()
+        result = self.future.result()
+        self.wire.blocked += perf_counter() - began
+        return result
+
+
+# %% [markdown]
+# The constants are chosen by *this* machine's speed: with `BETA`, to carry all gradients of a larger model takes as long as its backward pass; `ALPHA` is a thirtieth of that.
+
+
+# %%
+def big_model():
+    return make_model(width=256, depth=17)
+
+
+def backward_seconds(comm):
+    """Return the seconds of one backward pass of the big model while all ranks compute."""
+    torch.set_num_threads(1)
+    model, times = big_model(), []
+    x, y = batch(0)
+    for _ in range(15):
+        loss = loss_of(model(x), y)
+        comm.barrier()
+        began = perf_counter()
+        loss.backward()
+        times.append(perf_counter() - began)
+    return min(times)
+
+
+sizes = [p.numel() * 4 for p in big_model().parameters()]
+B, N = sum(sizes), len(sizes)
+BACKWARD = max(launch(backward_seconds, 2))
+ALPHA, BETA = BACKWARD / 30, BACKWARD / B
+print(f"{N} parameters, {B:,} bytes; one message costs as much as {ALPHA / BETA:,.0f} bytes")
+
+# %% [markdown]
+# **Idea.** Averaging after backward can be left to **hooks**: `param.register_post_accumulate_grad_hook(f)` has torch call `f` each time a gradient of `param` is complete. Nobody has to call anything after backward any more.
+#
+# And a second idea: thirty-four messages pay thirty-four latencies. Copy all gradients into one **flat** tensor, and one message will do.
+#
+# **Predict.** By $\alpha + \beta \cdot \text{bytes}$: how many times as long does one all-reduce a parameter take as one flat one?
+
+# %%
+### BEGIN STARTER
+# predicted_ratio = ...
+### END STARTER
+### BEGIN SOLUTION
+predicted_ratio = (N * ALPHA + BETA * B) / (ALPHA + BETA * B)
+### END SOLUTION
+
+
+# %% question="attach_hooks" points="5" hint1="Write an inner function with one argument, and register it with every parameter." hint2="What is the argument that torch hands to the hook? Print type(argument) and whether it is one of the params." hint3="The hook gets the parameter. Its gradient is in .grad."
+def attach_hooks(comm, params):
+    """Have every gradient averaged over the ranks as soon as it is complete, in backward."""
+
+    ### BEGIN SOLUTION
+    def average(param):
+        param.grad.copy_(comm.all_reduce(param.grad) / comm.size)
+
+    for param in params:
+        param.register_post_accumulate_grad_hook(average)
+    ### END SOLUTION
+
+
+# %% tags="check"
+q.check("attach_hooks")
+
+
+# %% question="flat_all_reduce" points="5" hint1="torch.cat joins 1-D tensors; grad.reshape(-1) makes one." hint2="After the all-reduce go through the gradients again, and take from the flat tensor as many elements as each has." hint3="torch.cat has copied. What you do to the flat tensor does not reach the gradients by itself."
+def flat_all_reduce(comm, params):
+    """Replace each gradient by its average over the ranks: one all-reduce for all of them."""
+    ### BEGIN SOLUTION
+    grads = [param.grad for param in params]
+    flat = comm.all_reduce(torch.cat([grad.reshape(-1) for grad in grads])) / comm.size
+    at = 0
+    for grad in grads:
+        grad.copy_(flat[at : at + grad.numel()].reshape(grad.shape))
+        at += grad.numel()
+    ### END SOLUTION
+
+
+# %% tags="check"
+q.check("flat_all_reduce")
+
+# %% [markdown]
+# **Measure.** Two ranks and the big model. `one_step` takes a training step apart: what the wire did, and what the computing thread did meanwhile. Communication is **exposed** while that thread waits for it, and **hidden** otherwise.
+
+# %%
+PARTS = (
+    "forward",
+    "backward compute",
+    "exposed communication",
+    "optimizer",
+    "hidden communication",
+)
+
+
+def set_up(comm, kind, cap_bytes=None):
+    """Return (wire, model, finish): one way of averaging, and what to call after backward."""
+    wire, model = Wire(comm, ALPHA, BETA), big_model()
+    params = list(model.parameters())
+    if kind == "hooks":
+        attach_hooks(wire, params)
+        return wire, model, lambda: None
+    if kind == "overlap":
+        return wire, model, Overlapped(wire, params, cap_bytes).finish
+    after = {"each": average_gradients, "flat": flat_all_reduce}[kind]
+    return wire, model, lambda: after(wire, params)
+
+
+def one_step(wire, model, finish, step):
+    """Train one step; return the seconds of each of PARTS."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    x, y = batch(step)
+    optimizer.zero_grad()
+    wire.busy = wire.blocked = 0.0
+    at = [perf_counter()]
+    loss = loss_of(model(x), y)
+    at.append(perf_counter())
+    loss.backward()
+    finish()
+    at.append(perf_counter())
+    optimizer.step()
+    forward, backward, optimize = np.diff([*at, perf_counter()])
+    exposed = wire.blocked
+    return [forward, backward - exposed, exposed, optimize, max(0.0, wire.busy - exposed)]
+
+
+# %%
+def contest(comm, plans, turns=6):
+    """Return the parts of the fastest step of each plan; the plans take turns."""
+    torch.set_num_threads(1)
+    runners = [set_up(comm, *plan) for plan in plans]
+    best = [[np.inf] * len(PARTS) for _ in plans]
+    for turn in range(turns):
+        for i, runner in enumerate(runners):
+            comm.barrier()
+            best[i] = min(best[i], one_step(*runner, turn), key=lambda parts: sum(parts[:4]))
+    return best
+
+
+def measure(*plans):
+    """Return {name: parts} of the slower of two ranks, in units of the backward pass."""
+    both = zip(*launch(contest, 2, plans), strict=True)
+    slower = [max(ranks, key=lambda parts: sum(parts[:4])) for ranks in both]
+    names = [
+        kind if cap is None else (kind, cap) for kind, cap in (((*p, None)[:2]) for p in plans)
+    ]
+    return {
+        n: dict(zip(PARTS, np.array(s) / BACKWARD, strict=True))
+        for n, s in zip(names, slower, strict=True)
+    }
+
+
+parts = measure(("each",), ("hooks",), ("flat",))
+exposed = "exposed communication"
+for kind in ("each", "hooks"):
+    compare(
+        f"time on the wire, {kind} / flat",
+        predicted_ratio,
+        parts[kind][exposed] / parts["flat"][exposed],
+    )
+
+# %% [markdown]
+# **Reflect.** The hooks run *during* backward. Why is nothing hidden all the same? What does the computing thread do between the moment when a gradient is ready and the moment when the next layer's backward starts?
+#
+# *The real system.* Horovod's *tensor fusion* is the flat tensor, with a size limit and a time limit. And a hook that is handed the parameter where one expects its gradient is a classic: there is published teaching code that averages the *weights* in every backward pass, by a variable called `grad`.
+
+# %% [markdown]
+# ## 3. Buckets
+#
+# One message a gradient drowns in latency. One message for all has to wait for the last gradient: nothing can be sent before backward is over.
+#
+# **Idea.** In between: **buckets** of some gradients each, sent when they are full. Backward finishes the *last* layer first, so the first bucket is filled from the last parameter towards the first. A bucket is closed as soon as it holds at least `cap` bytes. (Li et al., *PyTorch Distributed*, VLDB 2020, section 3.2.3.)
+#
+# **Predict.** Parameters of 100, 10, 100, 10, 100 and 10 bytes, and a cap of 120. How many buckets?
+
+# %%
+### BEGIN STARTER
+# predicted_buckets = ...
+### END STARTER
+### BEGIN SOLUTION
+predicted_buckets = 2  # 10 + 100 + 10 closes the first, 100 + 10 + 100 the second
+### END SOLUTION
+
+
+# %% question="assign_buckets" points="6" hint1="Go through the indices from the last to the first, and keep a bucket that is being filled and its bytes." hint2="Add the parameter first, then ask whether the bucket is full." hint3="What is left in the last, half-full bucket when all parameters are dealt out?"
+def assign_buckets(n_bytes, cap_bytes):
+    """Return buckets, each a list of parameter indices, in the order in which they fill.
+
+    Parameters are taken from the last to the first. A bucket is closed once it holds
+    `cap_bytes` or more; the last may hold less. Every index is in one bucket.
+
+    Args:
+        n_bytes: the size of each parameter's gradient, in order of registration.
+    """
+    ### BEGIN SOLUTION
+    buckets, filled = [], cap_bytes
+    for index in reversed(range(len(n_bytes))):
+        if filled >= cap_bytes:
+            buckets.append([])
+            filled = 0
+        buckets[-1].append(index)
+        filled += n_bytes[index]
+    return buckets
+    ### END SOLUTION
+
+
+# %% tags="check"
+q.check("assign_buckets")
+
+# %%
+tiny = [100, 10, 100, 10, 100, 10]
+print(assign_buckets(tiny, 120))
+compare("buckets", predicted_buckets, len(assign_buckets(tiny, 120)))
+for share in (0, 1 / 8, 1 / 2, 1):
+    print(f"cap {share:5.3f} of all bytes: {len(assign_buckets(sizes, share * B)):>2} buckets")
+
+# %% [markdown]
+# **Reflect.** A bucket may be much larger than the cap. Which parameter would make it so? torch once closed buckets *before* they overflowed; what could be said for either rule?
+#
+# *The real system.* torch's default cap is 25 MiB, and 1 MiB for the first bucket, so that the wire starts early. Before the first step nobody knows the order of gradients and the reverse of registration is a guess; after it torch [rebuilds the buckets](https://github.com/pytorch/pytorch/blob/main/torch/csrc/distributed/c10d/reducer.cpp) in the order that it saw.
+
+# %% [markdown]
+# ## 4. Overlap
+#
+# Now the wire may work while backward goes on. Two rules make this right.
+#
+# **Idea.** First: a full bucket is **launched** and not waited for: `comm.all_reduce(x, async_op=True)` returns a handle at once, and `handle.wait()` the result later. Second: **buckets are launched in their fixed order**, full or not. Ranks may finish gradients in different orders; the $k$-th all-reduce of one rank always meets the $k$-th of the others, whatever is in it. A bucket that is full too early has to wait for those before it.
+#
+# **Predict.** Four buckets of which numbers 1, 2 and 3 are full, and number 0 lacks a gradient. Which are launched now? And which when that gradient comes? Write down how many each time.
+
+# %%
+### BEGIN STARTER
+# predicted_now = ...
+# predicted_then = ...
+### END STARTER
+### BEGIN SOLUTION
+predicted_now = 0
+predicted_then = 4
+### END SOLUTION
+
+
+# %% question="launchable" points="4" hint1="Start at next_bucket. How long may you go on?" hint2="A bucket is full when waiting[b] == 0. A full one behind one that is not has to wait."
+def launchable(waiting, next_bucket):
+    """Return the numbers of the buckets to launch now, in order.
+
+    Args:
+        waiting: for each bucket, how many of its gradients are still to come.
+        next_bucket: the first that has not been launched.
+    """
+    ### BEGIN SOLUTION
+    stop = next_bucket
+    while stop < len(waiting) and waiting[stop] == 0:
+        stop += 1
+    return list(range(next_bucket, stop))
+    ### END SOLUTION
+
+
+# %% tags="check"
+q.check("launchable")
+
+# %%
+for what, predicted, waiting in (
+    ("while bucket 0 lacks a gradient", predicted_now, [1, 0, 0, 0]),
+    ("when it comes", predicted_then, [0, 0, 0, 0]),
+):
+    now = launchable(waiting, 0)
+    print(f"{what}: predicted {predicted} buckets, launched {len(now)}: {now}")
+
+# %% [markdown]
+# `Reducer` keeps the books: which parameters are in which bucket, and what is still to come. You write what happens when a gradient is ready, and what happens at the end.
+
+
+# %%
+class Reducer:
+    """Averages gradients by buckets; `on_gradient` is called as each gradient is complete."""
+
+    def __init__(self, comm, params, cap_bytes):
+        self.comm, self.params, self.sync = comm, list(params), True
+        self.buckets = assign_buckets([p.numel() * p.itemsize for p in self.params], cap_bytes)
+        self.bucket_of = {i: b for b, bucket in enumerate(self.buckets) for i in bucket}
+        self.start_afresh()
+        for index, param in enumerate(self.params):
+            param.register_post_accumulate_grad_hook(lambda _, index=index: self.on_gradient(index))
+
+    def start_afresh(self):
+        """Begin an iteration: every gradient is still to come."""
+        self.waiting = [len(bucket) for bucket in self.buckets]
+        self.next_bucket = 0
+        self.works = []  # (bucket, handle) of what is under way
+
+
+# %% question="Overlapped" points="10" hint1="on_gradient: count down the waiting of the gradient's bucket, then launch whatever launchable says, and move next_bucket on." hint2="To launch: join the gradients of the bucket with torch.cat, start the all-reduce with async_op=True, remember the handle. Do not wait for it there." hint3="finish: wait for each handle in turn, divide, and copy the parts back in the order in which you joined them. At the end start_afresh()."
+class Overlapped(Reducer):
+    def on_gradient(self, index):
+        """Note that gradient `index` is complete; launch the buckets that may go now.
+
+        Does nothing while `self.sync` is False.
+        """
+        if not self.sync:
+            return
+        ### BEGIN SOLUTION
+        self.waiting[self.bucket_of[index]] -= 1
+        for b in launchable(self.waiting, self.next_bucket):
+            flat = torch.cat([self.params[i].grad.reshape(-1) for i in self.buckets[b]])
+            self.works.append((b, self.comm.all_reduce(flat, async_op=True)))
+            self.next_bucket = b + 1
+        ### END SOLUTION
+
+    def finish(self):
+        """Wait for all buckets, put the averages into the gradients, and start afresh."""
+        ### BEGIN SOLUTION
+        for b, work in self.works:
+            flat, at = work.wait() / self.comm.size, 0
+            for i in self.buckets[b]:
+                grad = self.params[i].grad
+                grad.copy_(flat[at : at + grad.numel()].reshape(grad.shape))
+                at += grad.numel()
+        self.start_afresh()
+        ### END SOLUTION
+
+
+# %% tags="check"
+q.check("Overlapped")
+
+# %% [markdown]
+# **Measure.** The same step as in section 2, with about eight buckets. And the question that comes before speed: is it still the same training?
+
+
+# %%
+def train_overlapped(comm, steps):
+    """Return what `train` does, with your Overlapped."""
+    reducer = []
+
+    def sync(comm, params):
+        reducer[0].finish()
+
+    def with_hooks():
+        model = make_model()
+        reducer.append(Overlapped(comm, model.parameters(), 10_000))
+        return model
+
+    return train_model(comm, steps, sync, with_hooks)
+
+
+def train_model(comm, steps, sync, make):
+    """`train` with a model of your own."""
+    torch.set_num_threads(1)
+    model = make()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.2)
+    losses = []
+    for step in range(steps):
+        x, y = batch(step)
+        loss = loss_of(model(x[comm.rank :: comm.size]), y[comm.rank :: comm.size])
+        optimizer.zero_grad()
+        loss.backward()
+        sync(comm, model.parameters())
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+overlapped = np.mean(list(launch(train_overlapped, RANKS, STEPS)), axis=0)
+print(
+    f"largest difference to the losses of one process: {np.abs(overlapped - one[0][0]).max():.1e}"
+)
+
+# %%
+parts = measure(("each",), ("hooks",), ("flat",), ("overlap", B / 8))
+parts["overlap"] = parts.pop(("overlap", B / 8))
+fig, ax = plt.subplots()
+left = np.zeros(len(parts))
+for name, hatch in zip(PARTS, ("", "//", "xx", "..", "--"), strict=True):
+    width = np.array([row[name] for row in parts.values()])
+    at = left if name != "hidden communication" else np.zeros(len(parts))
+    shift = -0.28 if name == "hidden communication" else 0.1
+    ax.barh(
+        np.arange(len(parts)) + shift, width, 0.2 if shift < 0 else 0.5, at, label=name, hatch=hatch
+    )
+    left = left + width if shift > 0 else left
+ax.set_yticks(range(len(parts)), parts)
+ax.set(xlabel="time, in backward passes", title="One training step on the slow wire")
+ax.legend(loc="upper center", bbox_to_anchor=(0.45, -0.2), ncols=3, fontsize="small")
+plt.show()
+
+# %% [markdown]
+# **Reflect.** How much of the communication is hidden, and which part cannot be, however the buckets are cut? What would happen in `finish` if one parameter got no gradient in this step? (That is where lab 11 begins.)
+#
+# *The real system.* torch's reducer does what you did, in C++, and without your two copies: its gradients *are* views into the buckets (`gradient_as_bucket_view=True`). Li et al. measured that overlap saves 38.0 % of the time of an iteration for ResNet-50 and 35.2 % for BERT on NCCL, and 26.8 % and 21.5 % on Gloo (32 GPUs, section 5.1).
+
+# %% [markdown]
+# ## 5. Not every step
+#
+# A batch that does not fit into memory is taken in **micro-batches**: several backward passes add up in `.grad`, then one optimizer step. To average after each would be to send everything several times over.
+#
+# **Idea.** `with no_sync(reducer):` switches the averaging off; gradients pile up locally, and the first backward outside sends the sum of all.
+#
+# **Predict.** Four micro-batches, of which three are inside `no_sync`. Compared to averaging each time, what fraction of the bytes is sent?
+
+# %%
+### BEGIN STARTER
+# predicted_fraction = ...
+### END STARTER
+### BEGIN SOLUTION
+predicted_fraction = 1 / 4
+### END SOLUTION
+
+
+# %% question="no_sync" points="5" hint1="Before the yield: switch reducer.sync off. After it: back." hint2="What if the code inside raises an exception? Is the line after yield reached?" hint3="What if no_sync is used inside no_sync? What should sync be after the inner one?"
+@contextmanager
+def no_sync(reducer):
+    """Leave gradients local inside the block; afterwards `reducer.sync` is as it was before."""
+    ### BEGIN SOLUTION
+    before = reducer.sync
+    reducer.sync = False
+    try:
+        yield
+    finally:
+        reducer.sync = before
+    ### END SOLUTION
+
+
+# %% tags="check"
+q.check("no_sync")
+
+
+# %%
+def accumulate(comm, use_no_sync):
+    """Return the gradient of the first layer after four micro-batches."""
+    model = make_model()
+    reducer = Overlapped(comm, model.parameters(), 10_000)
+    x, y = (part[comm.rank :: comm.size] for part in batch(0))
+    for micro in range(4):
+        loss = loss_of(model(x[micro::4]), y[micro::4]) / 4
+        if use_no_sync and micro < 3:
+            with no_sync(reducer):
+                loss.backward()
+        else:
+            loss.backward()
+            reducer.finish()
+    return model[0].weight.grad.numpy()
+
+
+once, always = (launch(accumulate, 2, flag, record=True) for flag in (True, False))
+fraction = once.traffic[0].bytes_sent / always.traffic[0].bytes_sent
+compare("bytes with no_sync / without", predicted_fraction, fraction)
+print(f"largest difference of the gradients: {np.abs(once[0] - always[0]).max():.1e}")
+
+# %% [markdown]
+# **Reflect.** Averaging each time gave the *same* gradient here. Look at what is averaged in the second micro-batch: why does averaging something already averaged do no harm?
+#
+# *The real system.* In torch the [forward pass has to be inside `no_sync` too](https://pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html): DDP decides there whether the coming backward will be synchronised. Without `finally`, one exception in a training loop would switch averaging off for good, and nothing would say so but the loss curve.
+
+# %% [markdown]
+# ## 6. How large a bucket?
+#
+# Small buckets start early and pay many latencies. Large buckets pay few and start late. Somewhere in between lies the best size, and it can be computed.
+#
+# **Idea.** One wire, buckets in order: bucket $i$ starts when it is full *and* the one before has been carried,
+#
+# $$\text{end}_i = \max(\text{ready}_i, \text{end}_{i-1}) + \text{duration}_i .$$
+#
+# What is still on the wire when backward ends is exposed.
+
+
+# %% question="finish_time" points="5" hint1="Go through the buckets with one variable: when the wire is free again." hint2="A bucket starts when both are true: it is ready, and the wire is free."
+def finish_time(ready, duration):
+    """Return when the last bucket has been carried, or 0.0 if there are none.
+
+    Args:
+        ready: when each bucket is full, in launch order; ascending.
+        duration: how long the wire takes for each.
+    """
+    ### BEGIN SOLUTION
+    free = 0.0
+    for bucket, takes in enumerate(duration):
+        free = max(free, ready[bucket]) + takes
+    return free
+    ### END SOLUTION
+
+
+# %% tags="check"
+q.check("finish_time")
+
+# %% [markdown]
+# **Predict.** First look *when* each gradient is ready, in one backward pass without communication. From that, and from $\alpha$ and $\beta$, your `finish_time` predicts the step for every cap.
+
+
+# %%
+def ready_times(comm):
+    """Return when each gradient is complete, from the start of the fastest backward of 15."""
+    torch.set_num_threads(1)
+    model, rows = big_model(), []
+    params = list(model.parameters())
+    now = [0.0] * len(params)
+
+    def note(index):
+        now[index] = perf_counter()
+
+    for index, param in enumerate(params):
+        param.register_post_accumulate_grad_hook(lambda _, index=index: note(index))
+    x, y = batch(0)
+    for _ in range(15):
+        loss = loss_of(model(x), y)
+        comm.barrier()
+        began = perf_counter()
+        loss.backward()
+        rows.append(np.array(now) - began)
+    return min(rows, key=max)
+
+
+ready = np.max(list(launch(ready_times, 2)), axis=0)
+
+
+def predicted_backward(cap_bytes):
+    """Return backward with its exposed communication, in backward passes."""
+    buckets = assign_buckets(sizes, cap_bytes)
+    full = np.maximum.accumulate([max(ready[i] for i in bucket) for bucket in buckets])
+    takes = [ALPHA + BETA * sum(sizes[i] for i in bucket) for bucket in buckets]
+    return max(finish_time(full, takes), ready.max()) / BACKWARD
+
+
+# %%
+caps = [B / share for share in (10_000, 16, 8, 5, 3, 2, 1)]
+model_says = [predicted_backward(cap) for cap in caps]
+best = caps[int(np.argmin(model_says))]
+print(f"predicted optimum: cap = B / {B / best:.0f}, {len(assign_buckets(sizes, best))} buckets")
+
+# %% [markdown]
+# **Measure.** The same caps on the wire.
+
+# %%
+rows = measure(*(("overlap", cap) for cap in caps)).values()
+measured = [row["backward compute"] + row["exposed communication"] for row in rows]
+for cap, expected, seen in zip(caps, model_says, measured, strict=True):
+    compare(f"cap B/{B / cap:<6.0f} ({len(assign_buckets(sizes, cap)):>2} buckets)", expected, seen)
+
+# %%
+fig, ax = plt.subplots()
+ax.semilogx(np.array(caps) / 2**10, model_says, label="predicted by your finish_time")
+ax.semilogx(np.array(caps) / 2**10, measured, "o", color="C1", label="measured")
+ax.axvline(best / 2**10, color="C4", linewidth=1, linestyle=":")
+ax.text(best / 2**10, ax.get_ylim()[1], " predicted optimum", va="top")
+ax.set(xlabel="bucket cap, KiB", ylabel="backward + exposed, in backward passes")
+ax.set_title("One bucket hides nothing; a bucket a gradient drowns in latency")
+ax.legend()
+plt.show()
+
+# %% [markdown]
+# **Reflect.** Is the measured optimum where you predicted it, and how much is lost by being one place beside it? On a wire with a tenth of the latency, would the optimum move left or right?
+#
+# *The real system.* Li et al. find the best cap for ResNet-50 between 10 and 25 MB on NCCL, and that it depends on model and backend; so torch leaves `bucket_cap_mb` to you.
+
+# %% [markdown]
+# ## 7. Before DDP: DataParallel
+#
+# torch's older `DataParallel` has one boss. In each step rank 0 (1) sends its weights to everybody, (2) scatters the batch, and (3) collects the gradients; it alone runs the optimizer.
+#
+# **Predict.** How many bytes does rank 0 send in a step, and how many each other rank? (`torch.nn.DataParallel` gathers the outputs too; here each rank computes the loss of its own shard.)
+
+
+# %% question="data_parallel_bytes" points="4" hint1="Rank 0 sends twice: the weights to all others, and their parts of the batch." hint2="What does a worker have that rank 0 needs? One message of what size?"
+def data_parallel_bytes(n, model_bytes, batch_bytes):
+    """Return (bytes that rank 0 sends, bytes that each other rank sends) in one step."""
+    ### BEGIN SOLUTION
+    return (n - 1) * (model_bytes + batch_bytes / n), model_bytes
+    ### END SOLUTION
+
+
+# %% tags="check"
+q.check("data_parallel_bytes")
+
+
+# %%
+def data_parallel_step(comm):
+    """One step in DataParallel's way: three transfers, all through rank 0."""
+    model = make_model()
+    params = list(model.parameters())
+    x, y = batch(0)
+    for param in params:
+        param.data.copy_(comm.broadcast(param.data, root=0, algorithm="reference"))
+    shards = [x[rank :: comm.size].contiguous() for rank in range(comm.size)]
+    mine = comm.scatter(shards if comm.rank == 0 else None, root=0, algorithm="reference")
+    loss_of(model(mine), y[comm.rank :: comm.size]).backward()
+    for param in params:
+        comm.reduce(param.grad, root=0, op="avg", algorithm="reference")
+
+
+def ddp_step(comm):
+    """One step in DDP's way."""
+    model = make_model()
+    reducer = Overlapped(comm, model.parameters(), 10_000)
+    x, y = batch(0)
+    loss_of(model(x[comm.rank :: comm.size]), y[comm.rank :: comm.size]).backward()
+    reducer.finish()
+
+
+model_bytes = sum(p.numel() * 4 for p in make_model().parameters())
+batch_bytes = batch(0)[0].nbytes
+
+# %%
+busiest = {"DataParallel": [], "DDP": []}
+for n in (2, 4, 8):
+    boss, worker = data_parallel_bytes(n, model_bytes, batch_bytes)
+    traffic = launch(data_parallel_step, n, record=True).traffic
+    compare(f"DataParallel, {n} ranks, rank 0", boss, traffic[0].bytes_sent)
+    compare(f"DataParallel, {n} ranks, another rank", worker, traffic[1].bytes_sent)
+    busiest["DataParallel"].append(traffic[0].bytes_sent / model_bytes)
+    busiest["DDP"].append(
+        max(t.bytes_sent for t in launch(ddp_step, n, record=True).traffic) / model_bytes
+    )
+
+# %%
+fig, ax = plt.subplots()
+for (name, values), marker in zip(busiest.items(), "os", strict=True):
+    ax.plot((2, 4, 8), values, marker + "-", label=name)
+ax.axhline(2, color="C4", linewidth=1, linestyle=":")
+ax.set(xlabel="number of ranks", ylabel="busiest rank, bytes sent / model")
+ax.set_title("DataParallel has a boss")
+ax.legend()
+plt.show()
+
+# %% [markdown]
+# **Reflect.** Rank 0 of DataParallel sends a little more than $n-1$ models. What is the little more, and for which kind of model and data would it be the larger part? And who runs the optimizer while the others wait?
+#
+# *The real system.* [`torch.nn.DataParallel`](https://github.com/pytorch/pytorch/blob/main/torch/nn/parallel/data_parallel.py) is one process with a thread a GPU, so its ranks share Python's interpreter lock as well. Its own documentation sends you to DDP.
+
+# %% [markdown] question="bucket_size" points="6" manual="true" rubric="2: says both extremes with the reason (one bucket is launched when backward is over and nothing is hidden; a bucket a gradient pays a latency each); 2: uses numbers measured in this notebook; 1: predicts the direction right for both changes (lower latency: smaller buckets; faster computation with the same wire: less to hide behind, exposed communication grows, and the cap matters less or larger buckets win); 1: names something the model leaves out (copying, communication that takes cores or SMs from backward, several wires, other jobs)"
+# ## Discuss
+#
+# Your team moves the training to GPUs with ten times the computing speed, over a network of the same bandwidth and a tenth of the latency. Someone asks you for the new `bucket_cap_mb`. From the model of section 6 and your measurements: which way do you move it, and why? What does the model leave out that you would want to measure first? Half a page.
+#
+# ### BEGIN SOLUTION
+# With one bucket everything is sent after backward: the step is compute plus all of the communication, about twice a backward pass on our wire. With a bucket a gradient the wire pays thirty-four latencies, and is still busy long after backward has ended. The best cap lay between.
+#
+# A tenth of the latency makes small buckets cheap, so they can start earlier: the optimum moves to smaller caps. Ten times the computing speed does the opposite of helping: backward is over in a tenth of the time, there is little left to hide behind, and most of the communication is exposed whatever the cap; then the total time on the wire counts, which many buckets only lengthen. So: a smaller cap by the latency, but expect little from it; the wire is now the bottleneck, and compression or a faster network would do more. First measure what the model leaves out: the copies into buckets, whether the collective takes cores or SMs away from backward, how far bandwidth falls for small messages, and how equal the ranks are.
+# ### END SOLUTION
+
+# %% [markdown] question="reading_note" points="6" manual="true" rubric="1 point for each heading answered in the writer's own words and correctly: overview; problem and challenges (mathematical equivalence, non-intrusive API, high performance); methods and contributions (bucketing, overlap, fixed order and unused parameters, no_sync); evaluation and discussion (names a figure and its conditions); trade-offs; an open question that the paper does not answer"
+# ## Reading note
+#
+# Shen Li et al., [*PyTorch Distributed: Experiences on Accelerating Data Parallel Training*](https://arxiv.org/abs/2006.15704), VLDB 2020. One page:
+# overview · problem and challenges · methods and contributions · evaluation and discussion · trade-offs · open questions.
+#
+# ### BEGIN SOLUTION
+# **Overview.** The design of DistributedDataParallel in PyTorch 1.5 and what was learnt from its use. **Problem and challenges.** Replicas must end up where local training would have (mathematical equivalence); the wrapper must not ask users to change their code and must be able to intercept what it needs; and it must be fast, though gradients come in hundreds of small tensors. **Methods and contributions.** Gradient bucketing; overlap of all-reduce with backward by autograd hooks; a fixed launch order, since ranks may finish in other orders; a walk through the graph for parameters that are not used; no_sync to skip synchronisation; round-robin process groups. **Evaluation and discussion.** On 32 GPUs overlap saves 38.0 % and 35.2 % of an iteration for ResNet-50 and BERT on NCCL; bucket size has an optimum that depends on model and backend; near-linear scaling to 256 GPUs when configured well. **Trade-offs.** Memory for buckets against speed; a fixed parameter-to-bucket map against models that skip layers; finding unused parameters costs a walk and an extra all-reduce. **Open questions.** Choosing the bucket size without a sweep; layer dropping that also saves communication; compression.
+# ### END SOLUTION
+
+# %%
+q.status()
