@@ -47,6 +47,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_check(commands)
     _add_grade(commands)
     _add_audit(commands)
+    _add_exchange(commands)
     doctor = commands.add_parser("doctor", help="say what this machine's sandbox can do")
     doctor.set_defaults(run=_doctor)
     add_commands(commands)
@@ -97,6 +98,35 @@ def _add_audit(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     parser.add_argument("--json", action="store_true", help="print mutants, killed and survivors")
     parser.add_argument("--jobs", metavar="N", type=_positive_int, help="default: all cores")
     parser.set_defaults(run=_audit)
+
+
+def _add_exchange(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = commands.add_parser("import-nbgrader", help="make a lab of an nbgrader source")
+    parser.add_argument("notebook", metavar="NOTEBOOK", type=Path)
+    parser.add_argument("-o", "--out", metavar="DIR", type=Path, required=True)
+    parser.set_defaults(run=_import_nbgrader)
+    parser = commands.add_parser("export-nbgrader", help="make an nbgrader source of a lab")
+    parser.add_argument("lab", metavar="LAB", type=Path)
+    parser.add_argument("-o", "--out", metavar="FILE", type=Path, required=True)
+    parser.set_defaults(run=_export_nbgrader)
+
+
+def _import_nbgrader(arguments: argparse.Namespace) -> int:
+    from autograder.nbgrader import import_notebook
+
+    print("\n".join(map(str, import_notebook(arguments.notebook, arguments.out))))
+    return 0
+
+
+def _export_nbgrader(arguments: argparse.Namespace) -> int:
+    from autograder.nbgrader import export_notebook
+    from autograder.source import load_lab
+
+    text = export_notebook(load_lab(arguments.lab))
+    arguments.out.parent.mkdir(parents=True, exist_ok=True)
+    arguments.out.write_text(text, encoding="utf-8")
+    print(arguments.out)
+    return 0
 
 
 def _release(arguments: argparse.Namespace) -> int:

@@ -6,7 +6,7 @@ reads. Written as JSON, sorted, so that nbformat need not be loaded.
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,17 +23,18 @@ _METADATA = {
 
 def learner_notebook(lab: Lab) -> str:
     """Return the learner's notebook as text: starters in place of solutions."""
-    return _notebook(lab, learner_text)
+    return notebook_text(lab, list(cells_as_dicts(lab, lab.cells, learner_text)))
 
 
 def solution_notebook(lab: Lab) -> str:
     """Return the solution notebook as text."""
-    return _notebook(lab, solution_text)
+    return notebook_text(lab, list(cells_as_dicts(lab, lab.cells, solution_text)))
 
 
-def _notebook(lab: Lab, read: Reading) -> str:
+def notebook_text(lab: Lab, cells: list[dict[str, Any]]) -> str:
+    """Return a notebook of these cells as text."""
     content = {
-        "cells": list(_cells(lab, read)),
+        "cells": cells,
         "metadata": {**_METADATA, "autograder": {"lab": lab.name}},
         "nbformat": 4,
         "nbformat_minor": 5,
@@ -41,10 +42,11 @@ def _notebook(lab: Lab, read: Reading) -> str:
     return json.dumps(content, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
 
 
-def _cells(lab: Lab, read: Reading) -> Iterator[dict[str, Any]]:
+def cells_as_dicts(lab: Lab, cells: Sequence[Cell], read: Reading) -> Iterator[dict[str, Any]]:
+    """Yield `cells` of a lab as the notebook format has them, their texts as `read` gives them."""
     names: set[str] = set()
     last = ""
-    for cell in lab.cells:
+    for cell in cells:
         last = cell.attributes.get("question", last)
         name = _unique(_name(cell, last), names)
         found: dict[str, Any] = {

@@ -1,0 +1,121 @@
+"""Labs from nbgrader's source notebooks and back."""
+
+import json
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from autograder.cli import main
+from autograder.nbgrader import assert_check, export_notebook, import_notebook
+from autograder.notebook import learner_notebook, solution_notebook
+from autograder.records import Lab
+from autograder.release import release
+from autograder.source import load_lab
+
+
+def cell(kind: str, text: str, **about: object) -> dict[str, object]:
+    metadata = {"nbgrader": {"schema_version": 3, **about}} if about else {}
+    return {"cell_type": kind, "metadata": metadata, "source": text.splitlines(keepends=True)}
+
+
+SOURCE = {
+    "cells": [
+        cell("markdown", "# Squares\n\nText."),
+        cell("code", "%matplotlib inline\nimport numpy as np"),
+        cell(
+            "code",
+            "def squares(n):\n    ### BEGIN SOLUTION\n    return [i**2 for i in range(1, n + 1)]\n"
+            "    ### END SOLUTION",
+            grade=False, grade_id="squares", solution=True,
+        ),
+        cell(
+            "code",
+            '"""Check squares."""\nassert squares(2) == [1, 4], "starts at one"\n'
+            "### BEGIN HIDDEN TESTS\nassert squares(0) == []\n### END HIDDEN TESTS",
+            grade=True, grade_id="test-squares", solution=False, points=3,
+        ),
+        cell("markdown", "Why?", grade=True, grade_id="why", solution=True, points=2),
+    ],
+    "metadata": {},
+    "nbformat": 4,
+    "nbformat_minor": 2,
+}  # fmt: skip
+
+
+@pytest.fixture
+def imported(tmp_path: Path) -> Lab:
+    path = tmp_path / "squares.ipynb"
+    path.write_text(json.dumps(SOURCE))
+    import_notebook(path, tmp_path / "squares")
+    return load_lab(tmp_path / "squares")
+
+
+def test_an_imported_lab_has_nbgraders_questions_and_points(imported: Lab) -> None:
+    found = [(q.name, q.points, q.manual) for q in imported.questions]
+    assert found == [("squares", 3.0, False), ("why", 2.0, True)]
+    assert imported.title == "Squares"
+    assert "%matplotlib inline" in learner_notebook(imported)
+
+
+def test_an_imported_lab_proves_itself(imported: Lab, tmp_path: Path) -> None:
+    release(imported, tmp_path / "out")
+    public = (tmp_path / "out" / "squares" / "checks.py").read_text()
+    assert "starts at one" in public
+    assert "squares(0)" not in public
+
+
+def test_an_assertion_is_what_an_imported_check_says(imported: Lab, notebook) -> None:
+    import contextlib
+
+    from autograder.grade import Grader
+    from autograder.local import LocalStudent
+
+    grader = Grader(imported, open_student=lambda limits: contextlib.nullcontext(LocalStudent()))
+    wrong = "def squares(n):\n    return [i**2 for i in range(n)]"
+    report = grader.grade(notebook([("code", wrong)]))
+    shown, hidden = report.results
+    assert (shown.output, shown.score) == ("starts at one", 0.0)
+    assert (hidden.score, hidden.hidden) == (1.5, True)
+
+
+def test_what_is_no_nbgrader_source_is_refused(tmp_path: Path, capsys) -> None:
+    for name, text in (("a", "no json"), ("b", '{"cells": []}')):
+        path = tmp_path / f"{name}.ipynb"
+        path.write_text(text)
+        assert main(["import-nbgrader", str(path), "-o", str(tmp_path / name)]) == 2
+        assert capsys.readouterr().err.startswith("autograder: import ")
+
+
+def test_an_exported_lab_is_a_valid_nbgrader_source(sample_lab: Lab) -> None:
+    found = nbformat.reads(export_notebook(sample_lab), as_version=4)
+    nbformat.validate(found)
+    about = [c.metadata.nbgrader for c in found.cells if "nbgrader" in c.metadata]
+    assert len({a.grade_id for a in about}) == len(about)
+    assert sum(a.points for a in about if a.grade) == 10
+    text = "\n".join(c.source for c in found.cells)
+    assert text.count("### BEGIN SOLUTION") == text.count("### END SOLUTION") == 4
+    assert text.count("### BEGIN HIDDEN TESTS") == 1
+
+
+def test_the_test_cells_of_an_exported_lab_ask_the_checks(sample_lab: Lab) -> None:
+    directory = str(sample_lab.directory)
+    right = {"predicted_size": 3}
+    assert_check("one_element_for_each_column", right, directory)
+    with pytest.raises(AssertionError, match="x has shape"):
+        assert_check("one_element_for_each_column", {"predicted_size": 2}, directory)
+    with pytest.raises(AssertionError, match="not defined"):
+        assert_check("one_element_for_each_column", {}, directory)
+
+
+def test_a_round_trip_keeps_questions_points_and_the_solution(sample_lab: Lab, tmp_path) -> None:
+    assert (
+        main(["export-nbgrader", str(sample_lab.directory), "-o", str(tmp_path / "x.ipynb")]) == 0
+    )
+    assert main(["import-nbgrader", str(tmp_path / "x.ipynb"), "-o", str(tmp_path / "back")]) == 0
+    back = load_lab(tmp_path / "back")
+    assert [(q.name, q.points) for q in back.questions] == [
+        (q.name, q.points) for q in sample_lab.questions
+    ]
+    assert "return x * factor" in solution_notebook(back)
+    assert "return x * factor" not in learner_notebook(back)
