@@ -3,6 +3,8 @@
 It raises what the sandboxed student raises, so that a check behaves the same in both.
 """
 
+import __future__
+
 import ast
 import asyncio
 import contextlib
@@ -132,7 +134,9 @@ class LocalStudent:
     def _ship(self, function: Callable[..., Any]) -> Callable[..., Any]:
         name, text = shipped(function)
         made: dict[str, Any] = {}
-        exec(compile(text, f"<probe {name}>", "exec", dont_inherit=True), made)
+        # Its annotations name what the check's file imports, and are not needed here.
+        flags = __future__.annotations.compiler_flag
+        exec(compile(text, f"<probe {name}>", "exec", flags, dont_inherit=True), made)
         local = made[name]
         there = FunctionType(local.__code__, self._globals(), name, local.__defaults__)
         there.__kwdefaults__ = local.__kwdefaults__

@@ -13,6 +13,7 @@ from autograder.errors import LimitReached
 from autograder.records import MIB, Limits
 
 TICK_S = 0.02  # at 5 GB/s of page faults, 100 MB past the limit; a look costs about 0.1 ms
+MAX_FILES = 20_000
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _UTIME, _STIME, _CUTIME, _CSTIME, _RSS = 11, 12, 13, 14, 21  # fields of stat after the name
@@ -64,11 +65,24 @@ def proportional(pid: int) -> int | None:
     return total * 1024
 
 
+def files(pid: int) -> int:
+    """Return how many files the tree's temporary file systems hold, as far as they can be seen.
+
+    Each costs memory of the kernel's that no size counts.
+    """
+    count = 0
+    for place in ("tmp", "dev/shm"):
+        with contextlib.suppress(OSError):
+            room = os.statvfs(f"/proc/{pid}/root/{place}")
+            count += room.f_files - room.f_ffree
+    return count
+
+
 def check(pids: Sequence[int], limits: Limits) -> None:
     """Look once at the trees under `pids`, which make one submission.
 
     Raises:
-        LimitReached: together they are over its memory or its CPU time.
+        LimitReached: together they are over its memory, its CPU time, or `MAX_FILES`.
     """
     used = [usage(pid) for pid in pids]
     resident = sum(bytes_ for bytes_, _, _ in used)
@@ -79,5 +93,7 @@ def check(pids: Sequence[int], limits: Limits) -> None:
     if resident > limits.memory_bytes:
         at = limits.memory_bytes // MIB
         raise LimitReached("memory", f"ended by the memory limit ({at} MiB)")
+    if sum(map(files, pids)) > MAX_FILES:
+        raise LimitReached("memory", f"ended by the limit on files ({MAX_FILES})")
     if sum(cpu_s for _, cpu_s, _ in used) > limits.cpu_s:
         raise LimitReached("cpu", f"ended by the CPU time limit ({limits.cpu_s:g} s)")

@@ -128,10 +128,8 @@ class Worker:
         """Return the function that `text` defines, with the learner's names as its globals."""
         made: dict[str, Any] = {}
         # Its annotations name what the check's file imports, and are not needed here.
-        exec(
-            compile(text, f"<probe {name}>", "exec", __future__.annotations.compiler_flag, True),
-            made,
-        )
+        flags = __future__.annotations.compiler_flag
+        exec(compile(text, f"<probe {name}>", "exec", flags, dont_inherit=True), made)
         local = made[name]
         function = FunctionType(local.__code__, self.space, name, local.__defaults__)
         function.__kwdefaults__ = local.__kwdefaults__
