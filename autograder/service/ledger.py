@@ -54,6 +54,15 @@ class Claim:
     crashes: int
 
 
+@dataclass(frozen=True)
+class Revised:
+    """A report with the grade that it says."""
+
+    score: float
+    max_score: float
+    report: str
+
+
 _ENTRY = (
     submissions.c.id,
     submissions.c.person_id,
@@ -188,6 +197,23 @@ class Ledger:
         )
         with self._engine.begin() as connection:
             return connection.execute(submissions.update().where(held).values(values)).rowcount == 1
+
+    def revise(self, submission_id: int, revision: Callable[[str], Revised]) -> bool:
+        """Replace the report of a graded submission by what `revision` makes of it.
+
+        One transaction, so that two people who grade at once lose nothing; False if it is not
+        graded. What `revision` raises changes nothing.
+        """
+        graded = (submissions.c.id == submission_id) & (submissions.c.state == GRADED)
+        touch = submissions.update().where(graded).values(state=GRADED)
+        with self._engine.begin() as connection:
+            if connection.execute(touch).rowcount != 1:  # takes the write lock before the reading
+                return False
+            text = connection.scalar(sa.select(submissions.c.report).where(graded))
+            new = revision(text or "{}")
+            values = {"score": new.score, "max_score": new.max_score, "report": new.report}
+            connection.execute(submissions.update().where(graded).values(values))
+        return True
 
     def free_orphans(self, node: str) -> int:
         """Free the claims of a server of `node` that was killed; return how many there were.

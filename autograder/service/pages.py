@@ -6,6 +6,7 @@ because a browser that came from another site does not send a `SameSite=Strict` 
 redirect, and does from a page of ours.
 """
 
+import json
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from itertools import groupby
@@ -16,12 +17,13 @@ import jinja2
 from fastapi import APIRouter, Form, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
-from autograder.records import CheckResult
+from autograder.records import CheckResult, Report
 from autograder.report import to_html
 from autograder.service import auth, exports, views
 from autograder.service.course import Course
 from autograder.service.errors import Refused
-from autograder.service.ledger import Entry
+from autograder.service.ledger import Entry, Revised
+from autograder.service.manual import graded_by_person
 from autograder.service.roster import LEARNER, Person
 
 HERE = Path(__file__).parent
@@ -177,6 +179,26 @@ def _staff_routes(pages: APIRouter, course: Course) -> None:
         auth.staff_only(_visitor(request, course))
         if course.ledger.regrade(number):
             course.wake()
+        return RedirectResponse(f"/submissions/{number}", 303)
+
+    @pages.post("/submissions/{number}/manual")
+    def manual(
+        request: Request,
+        number: int,
+        question: str = Form(""),
+        score: str = Form(""),
+        comment: str = Form(""),
+    ) -> Response:
+        auth.same_origin(request)
+        auth.staff_only(_visitor(request, course))
+
+        def revision(text: str) -> Revised:
+            report = Report.from_dict(json.loads(text))
+            report = graded_by_person(report, question, score, comment)
+            return Revised(report.score, report.max_score, json.dumps(report.to_dict()))
+
+        if not course.ledger.revise(number, revision):
+            raise Refused(409, f"submission {number}: it is not graded yet.")
         return RedirectResponse(f"/submissions/{number}", 303)
 
 

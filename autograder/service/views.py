@@ -39,10 +39,12 @@ def for_learner(report: Report) -> Report:
     """Return `report` without what only staff may see.
 
     The details of every check go, and of hidden checks the output too: what is left is its name's
-    question, its outcome and its points. The seed would let hidden inputs be drawn again.
+    question, its outcome and its points. The seed would let hidden inputs be drawn again, and a
+    rubric says what the answer is.
     """
     results = tuple(_without_secrets(result) for result in report.results)
-    return replace(report, results=results, seed="")
+    manual = tuple(replace(answer, rubric="") for answer in report.manual)
+    return replace(report, results=results, manual=manual, seed="")
 
 
 def _without_secrets(result: CheckResult) -> CheckResult:

@@ -1,15 +1,18 @@
 """A course server in a thread, with an honest small grader in place of the sandboxed one."""
 
+import http.client
 import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode, urlsplit
 
 import pytest
 
-from autograder.records import CheckResult, Outcome, Report
+from autograder.records import CheckResult, ManualAnswer, Outcome, Report
 from autograder.service.client import Connection
 from autograder.service.errors import GraderDied
 from autograder.service.server import Server, opened
@@ -57,7 +60,12 @@ class FakeGrader:
         if "report" in text:
             said = json.loads(text)["cells"][0]["source"]
             results = (replace(results[0], output=said, title=said), *results[1:])
-        return Report(lab=lab, results=results, title="The lab", seed="42").with_totals()
+        manual = (
+            (ManualAnswer("why", 2.0, "Names the unit.", "Because."),) if "manual" in text else ()
+        )
+        return Report(
+            lab=lab, manual=manual, results=results, title="The lab", seed="42"
+        ).with_totals()
 
     def close(self) -> None:
         self.closed = True
@@ -136,3 +144,37 @@ def start(settings: Settings) -> Starter:
 def running(start: Starter) -> Iterator[Running]:
     with start() as server:
         yield server
+
+
+class Browser:
+    """Sends requests as a browser does, with the cookie it was given; follows no redirect."""
+
+    def __init__(self, url: str) -> None:
+        self.netloc = urlsplit(url).netloc
+        self.cookie = ""
+
+    def ask(self, method: str, path: str, form: Any = None, **headers: str) -> Any:
+        connection = http.client.HTTPConnection(self.netloc, timeout=30)
+        sent = {name.replace("_", "-"): value for name, value in headers.items()}
+        if self.cookie:
+            sent["Cookie"] = self.cookie
+        if form is not None:
+            sent["Content-Type"] = "application/x-www-form-urlencoded"
+        connection.request(method, path, urlencode(form) if form else None, sent)
+        answer = connection.getresponse()
+        answer.text = answer.read().decode()  # type: ignore[attr-defined]
+        if given := answer.getheader("Set-Cookie"):
+            self.cookie = given.partition(";")[0]
+        connection.close()
+        return answer
+
+    def get(self, path: str) -> Any:
+        return self.ask("GET", path)
+
+    def log_in(self, token: str, next: str = "/") -> Any:
+        return self.ask("POST", "/login", {"token": token, "next": next})
+
+
+@pytest.fixture
+def browser(running: Any) -> Browser:
+    return Browser(running.staff.server)

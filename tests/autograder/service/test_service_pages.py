@@ -1,48 +1,13 @@
 """The pages: logging in and out, who sees what, and that nothing of a learner's becomes markup."""
 
-import http.client
 import json
 from html import unescape
 from typing import Any
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlencode
 
 import pytest
 
 HOSTILE = "<script>alert(1)</script>&\"'"
-
-
-class Browser:
-    """Sends requests as a browser does, with the cookie it was given; follows no redirect."""
-
-    def __init__(self, url: str) -> None:
-        self.netloc = urlsplit(url).netloc
-        self.cookie = ""
-
-    def ask(self, method: str, path: str, form: Any = None, **headers: str) -> Any:
-        connection = http.client.HTTPConnection(self.netloc, timeout=30)
-        sent = {name.replace("_", "-"): value for name, value in headers.items()}
-        if self.cookie:
-            sent["Cookie"] = self.cookie
-        if form is not None:
-            sent["Content-Type"] = "application/x-www-form-urlencoded"
-        connection.request(method, path, urlencode(form) if form else None, sent)
-        answer = connection.getresponse()
-        answer.text = answer.read().decode()  # type: ignore[attr-defined]
-        if given := answer.getheader("Set-Cookie"):
-            self.cookie = given.partition(";")[0]
-        connection.close()
-        return answer
-
-    def get(self, path: str) -> Any:
-        return self.ask("GET", path)
-
-    def log_in(self, token: str, next: str = "/") -> Any:
-        return self.ask("POST", "/login", {"token": token, "next": next})
-
-
-@pytest.fixture
-def browser(running: Any) -> Browser:
-    return Browser(running.staff.server)
 
 
 def graded(running: Any, who: Any, source: str = "x = 2") -> int:
@@ -53,15 +18,13 @@ def graded(running: Any, who: Any, source: str = "x = 2") -> int:
 
 
 @pytest.mark.parametrize("path", ["/", "/submissions", "/submissions/1", "/gradebook"])
-def test_nobody_logged_in_is_led_to_the_login_page(browser: Browser, path: str) -> None:
+def test_nobody_logged_in_is_led_to_the_login_page(browser: Any, path: str) -> None:
     answer = browser.get(path)
     assert answer.status == 303
     assert answer.getheader("Location").startswith("/login?next=")
 
 
-def test_a_token_logs_in_and_the_cookie_is_kept_from_scripts(
-    running: Any, browser: Browser
-) -> None:
+def test_a_token_logs_in_and_the_cookie_is_kept_from_scripts(running: Any, browser: Any) -> None:
     answer = browser.log_in(running.enroll("Ada").token)
     cookie = answer.getheader("Set-Cookie")
     assert answer.status == 303
@@ -69,13 +32,13 @@ def test_a_token_logs_in_and_the_cookie_is_kept_from_scripts(
     assert "Ada" in browser.get("/submissions").text
 
 
-def test_a_wrong_token_is_told_so(browser: Browser) -> None:
+def test_a_wrong_token_is_told_so(browser: Any) -> None:
     answer = browser.log_in("nonsense")
     assert answer.status == 401 and "not known here" in answer.text
     assert not browser.cookie
 
 
-def test_logging_out_ends_the_session_on_the_server(running: Any, browser: Browser) -> None:
+def test_logging_out_ends_the_session_on_the_server(running: Any, browser: Any) -> None:
     browser.log_in(running.staff.token)
     stolen = browser.cookie
     browser.ask("POST", "/logout")
@@ -83,24 +46,24 @@ def test_logging_out_ends_the_session_on_the_server(running: Any, browser: Brows
     assert browser.get("/gradebook").status == 303
 
 
-def test_the_bearer_token_is_no_cookie(running: Any, browser: Browser) -> None:
+def test_the_bearer_token_is_no_cookie(running: Any, browser: Any) -> None:
     browser.cookie = f"course_session={running.staff.token}"
     assert browser.get("/gradebook").status == 303
 
 
-def test_a_link_logs_in_once(running: Any, browser: Browser) -> None:
+def test_a_link_logs_in_once(running: Any, browser: Any) -> None:
     number = graded(running, learner := running.enroll("Ada"))
     link = learner.page(f"/submissions/{number}").removeprefix(learner.server)
     answer = browser.get(link)
     assert answer.status == 200 and f"/submissions/{number}" in answer.text
     assert browser.get(f"/submissions/{number}").status == 200
-    stranger = Browser(learner.server)
+    stranger = type(browser)(learner.server)
     assert "used already" in stranger.get(link).text
     assert not stranger.cookie
 
 
 @pytest.mark.parametrize("target", ["//evil.example", "https://evil.example", "/\\evil.example"])
-def test_no_login_leads_to_another_site(running: Any, browser: Browser, target: str) -> None:
+def test_no_login_leads_to_another_site(running: Any, browser: Any, target: str) -> None:
     assert browser.log_in(running.staff.token, target).getheader("Location") == "/"
     code = urlencode({"code": "x", "next": target})
     assert "evil" not in browser.get(f"/enter?{code}").text
@@ -112,12 +75,12 @@ def test_no_login_leads_to_another_site(running: Any, browser: Browser, target: 
 )
 @pytest.mark.parametrize("path", ["/login", "/logout", "/submissions/1/regrade"])
 def test_a_form_of_another_site_is_refused(
-    browser: Browser, path: str, headers: dict[str, str]
+    browser: Any, path: str, headers: dict[str, str]
 ) -> None:
     assert browser.ask("POST", path, {"token": "x"}, **headers).status == 403
 
 
-def test_learners_see_their_own_and_staff_see_all(running: Any, browser: Browser) -> None:
+def test_learners_see_their_own_and_staff_see_all(running: Any, browser: Any) -> None:
     ada, bob = running.enroll("Ada"), running.enroll("Bob")
     number = graded(running, ada)
     for token, status in ((ada.token, 200), (bob.token, 404), (running.staff.token, 200)):
@@ -131,9 +94,7 @@ def test_learners_see_their_own_and_staff_see_all(running: Any, browser: Browser
     assert browser.ask("POST", f"/submissions/{number}/regrade").status == 403
 
 
-def test_hidden_checks_say_nothing_to_learners_and_all_to_staff(
-    running: Any, browser: Browser
-) -> None:
+def test_hidden_checks_say_nothing_to_learners_and_all_to_staff(running: Any, browser: Any) -> None:
     number = graded(running, ada := running.enroll("Ada"))
     for path in (f"/submissions/{number}", f"/submissions/{number}/report"):
         browser.log_in(ada.token)
@@ -144,7 +105,7 @@ def test_hidden_checks_say_nothing_to_learners_and_all_to_staff(
     assert "output of secret check" in text and "detail of secret check" in text
 
 
-def test_text_of_a_learner_stays_text(running: Any, browser: Browser) -> None:
+def test_text_of_a_learner_stays_text(running: Any, browser: Any) -> None:
     number = graded(running, running.enroll("Ada"), f"report {HOSTILE}")
     browser.log_in(running.staff.token)
     for path in (f"/submissions/{number}", f"/submissions/{number}/report"):
@@ -153,7 +114,7 @@ def test_text_of_a_learner_stays_text(running: Any, browser: Browser) -> None:
         assert HOSTILE in unescape(text)
 
 
-def test_the_policy_forbids_scripts_everywhere(running: Any, browser: Browser) -> None:
+def test_the_policy_forbids_scripts_everywhere(running: Any, browser: Any) -> None:
     number = graded(running, running.enroll("Ada"))
     browser.log_in(running.staff.token)
     paths = ["/login", "/gradebook", "/submissions", f"/submissions/{number}", "/nowhere"]
@@ -166,7 +127,7 @@ def test_the_policy_forbids_scripts_everywhere(running: Any, browser: Browser) -
         assert "<script" not in answer.text and "onclick" not in answer.text
 
 
-def test_a_page_that_waits_looks_again_by_itself(running: Any, browser: Browser) -> None:
+def test_a_page_that_waits_looks_again_by_itself(running: Any, browser: Any) -> None:
     learner = running.enroll("Ada")
     number = learner.submit("first", b'{"cells": [{"cell_type": "code", "source": "wait"}]}')["id"]
     running.grader.entered.wait(30)
@@ -175,7 +136,7 @@ def test_a_page_that_waits_looks_again_by_itself(running: Any, browser: Browser)
     assert 'http-equiv="refresh"' in text and "Being graded" in text
 
 
-def test_staff_send_a_submission_through_again(running: Any, browser: Browser) -> None:
+def test_staff_send_a_submission_through_again(running: Any, browser: Any) -> None:
     number = graded(running, running.enroll("Ada"))
     browser.log_in(running.staff.token)
     assert browser.ask("POST", f"/submissions/{number}/regrade").status == 303
@@ -183,7 +144,7 @@ def test_staff_send_a_submission_through_again(running: Any, browser: Browser) -
     assert len(running.grader.graded) == 2
 
 
-def test_the_gradebook_shows_the_best_of_each_learner(running: Any, browser: Browser) -> None:
+def test_the_gradebook_shows_the_best_of_each_learner(running: Any, browser: Any) -> None:
     ada = running.enroll("Ada")
     for source in ("x = 1", "x = 2"):
         graded(running, ada, source)
@@ -194,9 +155,7 @@ def test_the_gradebook_shows_the_best_of_each_learner(running: Any, browser: Bro
 
 
 @pytest.mark.parametrize("path", ["/submissions/99", "/submissions/abc", "/nowhere"])
-def test_what_is_not_there_is_a_page_that_says_so(
-    running: Any, browser: Browser, path: str
-) -> None:
+def test_what_is_not_there_is_a_page_that_says_so(running: Any, browser: Any, path: str) -> None:
     browser.log_in(running.staff.token)
     answer = browser.get(path)
     assert answer.status in (404, 422)

@@ -1,0 +1,63 @@
+"""A person's part: points and a comment for an answer, kept through a regrade."""
+
+from typing import Any
+
+import pytest
+
+from autograder.records import ManualAnswer, Report
+from autograder.service.errors import Refused
+from autograder.service.manual import graded_by_person, keeping_manual
+
+ANSWER = ManualAnswer("why", 2.0, "Gives a reason.", "Because.")
+REPORT = Report("lab", (), manual=(ANSWER, ManualAnswer("how", 1.0, "", "So."))).with_totals()
+
+
+def test_points_and_comment_enter_the_report_and_its_total() -> None:
+    report = graded_by_person(REPORT, "why", "1.5", " Well said. ")
+    assert (report.score, report.max_score) == (1.5, 2.0)
+    assert report.manual[0].comment == "Well said."
+    assert report.manual[1] == REPORT.manual[1]
+
+
+def test_an_empty_score_takes_it_back() -> None:
+    report = graded_by_person(graded_by_person(REPORT, "why", "2", ""), "why", " ", "")
+    assert (report.score, report.max_score) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize("score", ["-1", "2.5", "nan", "inf", "two", "1e400"])
+def test_points_outside_the_question_are_refused(score: str) -> None:
+    with pytest.raises(Refused, match="expected 0 to 2"):
+        graded_by_person(REPORT, "why", score, "")
+
+
+def test_an_unknown_answer_is_refused() -> None:
+    with pytest.raises(Refused, match="no answer called"):
+        graded_by_person(REPORT, "which", "1", "")
+
+
+def test_a_regrade_keeps_the_points_of_the_same_answer_alone() -> None:
+    old = graded_by_person(graded_by_person(REPORT, "why", "2", "yes"), "how", "1", "")
+    changed = Report("lab", (), manual=(ANSWER, ManualAnswer("how", 1.0, "", "Otherwise.")))
+    kept = keeping_manual(changed.with_totals(), old)
+    assert (kept.manual[0].score, kept.manual[0].comment) == (2.0, "yes")
+    assert kept.manual[1].score is None
+    assert (kept.score, kept.max_score) == (2.0, 2.0)
+
+
+def test_staff_grade_by_hand_and_learners_do_not(running: Any, browser: Any) -> None:
+    learner = running.enroll("Ada")
+    number = learner.submit("first", b'{"cells": [{"cell_type": "code", "source": "manual"}]}')[
+        "id"
+    ]
+    running.wait(number)
+    path, form = f"/submissions/{number}/manual", {"question": "why", "score": "2"}
+    browser.log_in(learner.token)
+    assert browser.ask("POST", path, form).status == 403
+    browser.log_in(running.staff.token)
+    assert browser.ask("POST", path, {**form, "score": "3"}).status == 422
+    assert browser.ask("POST", path, form).status == 303
+    assert learner.submission(str(number))["score"] == 2.0
+    assert browser.ask("POST", f"/submissions/{number}/regrade").status == 303
+    running.wait(number)
+    assert learner.submission(str(number))["score"] == 2.0
+    assert browser.ask("POST", "/submissions/99/manual", form).status == 409
