@@ -47,7 +47,7 @@ def _seeds(roots: Sequence[Node], arriving: Sequence[Any]) -> dict[Node, Any]:
         if y.dtype.kind != "f":
             raise GraphError(
                 f"gradients: {y.name!r} is {y.dtype}, expected a floating dtype. Cast it first "
-                f"(node {y.name!r} built at {y.where})."
+                f"(node {y.name!r} built at {y.location})."
             )
         seed = expand_to(Constant(1.0, y.dtype), y) if given is None else convert(given, y.dtype)
         seeds[y] = seeds[y] + seed if y in seeds else seed

@@ -76,7 +76,7 @@ def _prod(x: Any, dims: Any, keep: bool) -> Any:
         if x.shape[dim] is None:
             raise GraphError(
                 f"reduce_prod: axis {dim} of {x.name!r} has no known size, and the tree of "
-                f"products is built now (node {x.name!r} built at {x.where}). Give it a size."
+                f"products is built now (node {x.name!r} built at {x.location}). Give it a size."
             )
         x = statistics.prod(x, dim, True)
     return x if keep else movement.remove_axes(x, along)

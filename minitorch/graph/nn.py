@@ -97,7 +97,7 @@ def sparse_softmax_cross_entropy_with_logits(
     if y.dtype.kind not in "iu":
         raise GraphError(
             f"sparse_softmax_cross_entropy_with_logits: got labels of {y.dtype}, expected integers "
-            f"(node {y.name!r} built at {y.where})."
+            f"(node {y.name!r} built at {y.location})."
         )
     return rename(build(SparseCrossEntropy(), (y, convert(logits))), name)
 

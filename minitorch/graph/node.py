@@ -155,7 +155,7 @@ class Node(Methods):
         return self.shape  # type: ignore[no-any-return]
 
     @property
-    def where(self) -> str:
+    def location(self) -> str:
         """`file:line` of the user's code that built this node."""
         return f"{self.built_at[0]}:{self.built_at[1]}"
 
@@ -168,7 +168,7 @@ class Node(Methods):
     def _refuse(self, what: str, instead: str) -> NoReturn:
         raise GraphError(
             f"{self.name}: {what}: a node has no value until a session runs it (built at "
-            f"{self.where}). {instead}"
+            f"{self.location}). {instead}"
         )
 
     def __bool__(self) -> bool:

@@ -128,7 +128,7 @@ class Session:
         if got != shape and not isinstance(shape, UnknownShape) and not _fits(got, shape):
             raise GraphError(
                 f"run: feed for {node.name!r} does not fit: got shape {got}, expected {shape} "
-                f"(node {node.name!r} built at {node.where})."
+                f"(node {node.name!r} built at {node.location})."
             )
         return array if self.device == "cpu" else asarray(array, dtype, self.device)
 
@@ -143,7 +143,7 @@ class Session:
         except (TypeError, ValueError) as error:
             raise GraphError(
                 f"run: feed for {node.name!r} cannot be {node.dtype}: got {type(value).__name__} "
-                f"({error}) (node {node.name!r} built at {node.where})."
+                f"({error}) (node {node.name!r} built at {node.location})."
             ) from error
 
     # A context manager

@@ -35,7 +35,7 @@ def reshape(tensor: Any, shape: Sequence[int], name: str | None = None) -> Node:
     """The same elements under another shape; one size may be -1."""
     if isinstance(shape, Node):
         raise GraphError(
-            f"reshape: got a node as the shape (built at {shape.where}), expected numbers. "
+            f"reshape: got a node as the shape (built at {shape.location}), expected numbers. "
             "Write -1 for the size that varies."
         )
     return rename(movement.reshape(convert(tensor), tuple(shape)), name)
@@ -99,7 +99,7 @@ def split(value: Any, num_or_size_splits: int | Sequence[int], axis: int = 0) ->
         if length is None or length % sizes:
             raise GraphError(
                 f"split: got axis {axis} of size {length} for {sizes} parts, expected one that "
-                f"divides (node {node.name!r} built at {node.where})."
+                f"divides (node {node.name!r} built at {node.location})."
             )
         return list(joining.split(node, length // sizes, axis))
     return list(joining.split(node, list(sizes), axis))

@@ -138,7 +138,7 @@ class Variable(Node):
     def uninitialised(self) -> GraphError:
         """Return the error for a read before the first write."""
         return GraphError(
-            f"run: variable {self.name!r} has no value yet (built at {self.where}). Run "
+            f"run: variable {self.name!r} has no value yet (built at {self.location}). Run "
             "initialize_all_variables() first, or feed it."
         )
 
@@ -246,7 +246,7 @@ def _fit(variable: Variable, array: Array) -> None:
     if len(got) != len(want) or any(w not in (None, g) for g, w in zip(got, want, strict=True)):
         raise GraphError(
             f"assign: shape differs: got {got}, expected {want}, that of variable "
-            f"{variable.name!r} (built at {variable.where})."
+            f"{variable.name!r} (built at {variable.location})."
         )
 
 
@@ -285,7 +285,7 @@ def _write(ref: Variable, value: Any, combine: str, name: str | None) -> Node:
         if not fits and not (combine and len(got) <= len(want)):
             raise GraphError(
                 f"{what}: shape differs: got {got} for variable {ref.name!r} of shape {want} "
-                f"(built at {ref.where})."
+                f"(built at {ref.location})."
             )
     return _named(Assign(ref, combine), (node,), name)
 

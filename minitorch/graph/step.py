@@ -153,7 +153,7 @@ def explain(node: Node, arrays: Sequence[Array], error: Exception) -> Exception:
     name = node.op.name if node.op is not None else type(node).__name__
     return GraphError(
         f"{name}: failed on inputs of shape {shapes or 'none'}: {error} "
-        f"(node {node.name!r} built at {node.where})"
+        f"(node {node.name!r} built at {node.location})"
     )
 
 
@@ -181,7 +181,7 @@ def _check_source(node: Node) -> None:
     if isinstance(node, Placeholder) and node.default is None:
         raise GraphError(
             f"run: placeholder {node.name!r} was not fed: expected {node.dtype} of shape "
-            f"{node.shape} (built at {node.where}). Add it to feed_dict."
+            f"{node.shape} (built at {node.location}). Add it to feed_dict."
         )
 
 

@@ -123,7 +123,7 @@ class Optimizer:
             names = ", ".join(v.name for _, v in pairs)
             raise GraphError(
                 f"minimize: the loss {loss.name!r} depends on none of the variables {names} "
-                f"(built at {loss.where}). Check how the loss is built."
+                f"(built at {loss.location}). Check how the loss is built."
             )
         return self.apply_gradients(pairs, global_step, name)
 

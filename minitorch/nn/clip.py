@@ -1,0 +1,65 @@
+"""Keeping gradients small, in place."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+import numpy as np
+
+from minitorch.arrays import namespace
+from minitorch.clock import clock
+from minitorch.errors import ArgumentError, GradientError
+from minitorch.tensor import Tensor, tensor
+
+
+def clip_grad_norm_(
+    parameters: Tensor | Iterable[Tensor],
+    max_norm: float,
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+) -> Tensor:
+    """Scale the gradients so that the norm of all of them together is at most `max_norm`.
+
+    Returns: that norm before scaling, 0-d.
+    Raises:
+        GradientError: with `error_if_nonfinite`, when the norm is infinite or not a number.
+    Source: Pascanu, Mikolov & Bengio, ICML 2013.
+    """
+    grads = _gradients(parameters)
+    norm = _norm(grads, float(norm_type))
+    if error_if_nonfinite and not math.isfinite(norm):
+        raise GradientError(
+            f"clip_grad_norm_: got a gradient norm of {norm}, expected a finite one. Look for the "
+            "step before, or leave error_if_nonfinite out to scale it all the same."
+        )
+    scale = min(1.0, max_norm / (norm + 1e-6))  # the small number is PyTorch's
+    for grad in grads:
+        array = grad._settled()
+        array *= scale
+        clock.tick(array)
+    return tensor(norm, dtype=grads[0].dtype if grads else None)
+
+
+def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float) -> None:
+    """Cut every element of the gradients to [-clip_value, clip_value]."""
+    for grad in _gradients(parameters):
+        array = grad._settled()
+        array[...] = namespace(array).clip(array, -clip_value, clip_value)
+        clock.tick(array)
+
+
+def _gradients(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
+    listed = [parameters] if isinstance(parameters, Tensor) else list(parameters)
+    return [p.grad for p in listed if p.grad is not None]
+
+
+def _norm(grads: list[Tensor], order: float) -> float:
+    if order <= 0.0:
+        raise ArgumentError(f"clip_grad_norm_: got norm_type {order}, expected one above 0.")
+    arrays = [grad.array for grad in grads]
+    if math.isinf(order):
+        return max((float(abs(a).max()) for a in arrays), default=0.0)
+    if order == 2.0 and all(isinstance(a, np.ndarray) for a in arrays):
+        return math.sqrt(sum(float(np.vdot(a, a)) for a in arrays))
+    return float(sum(float((abs(a) ** order).sum()) for a in arrays) ** (1.0 / order))

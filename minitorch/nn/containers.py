@@ -1,0 +1,163 @@
+"""Modules that hold modules: in a row, in a list, in a dict; and lists of parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from minitorch.nn.module import Module
+from minitorch.nn.parameter import Parameter
+
+
+class Sequential(Module):
+    """Each module applied to the output of the one before; given one by one, or named in a dict."""
+
+    def __init__(self, *modules: Module | Mapping[str, Module]) -> None:
+        super().__init__()
+        if len(modules) == 1 and isinstance(modules[0], Mapping):
+            named: Iterable[tuple[str, Any]] = modules[0].items()
+        else:
+            named = ((str(i), module) for i, module in enumerate(modules))
+        for name, module in named:
+            self.add_module(name, module)
+
+    def forward(self, x: Any) -> Any:
+        """Return the output of the last module."""
+        for module in self._modules.values():
+            x = module(x)  # type: ignore[misc]
+        return x
+
+    def __getitem__(self, index: int | slice) -> Any:
+        if isinstance(index, slice):
+            return Sequential(dict(list(self._modules.items())[index]))  # type: ignore[arg-type]
+        return self._modules[_key(self, index)]
+
+    def __setitem__(self, index: int, module: Module) -> None:
+        self._modules[_key(self, index)] = module
+
+    def __len__(self) -> int:
+        return len(self._modules)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(list(self._modules.values()))
+
+    def append(self, module: Module) -> Sequential:
+        """Add a module at the end and return this container."""
+        self.add_module(str(len(self)), module)
+        return self
+
+
+class ModuleList(Module):
+    """A list of modules whose parameters are found; it has no forward of its own."""
+
+    def __init__(self, modules: Iterable[Module] = ()) -> None:
+        super().__init__()
+        self.extend(modules)
+
+    def append(self, module: Module) -> ModuleList:
+        """Add a module at the end and return this list."""
+        self.add_module(str(len(self)), module)
+        return self
+
+    def extend(self, modules: Iterable[Module]) -> ModuleList:
+        """Add modules at the end and return this list."""
+        for module in modules:
+            self.append(module)
+        return self
+
+    def insert(self, index: int, module: Module) -> None:
+        """Put a module in front of the one at `index`."""
+        modules = list(self)
+        modules.insert(index, module)
+        self._modules.clear()
+        self.extend(modules)
+
+    def __getitem__(self, index: int | slice) -> Any:
+        if isinstance(index, slice):
+            return ModuleList(list(self)[index])
+        return self._modules[_key(self, index)]
+
+    def __setitem__(self, index: int, module: Module) -> None:
+        self._modules[_key(self, index)] = module
+
+    def __len__(self) -> int:
+        return len(self._modules)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(list(self._modules.values()))
+
+
+class ModuleDict(Module):
+    """A dict of modules whose parameters are found; it has no forward of its own."""
+
+    def __init__(self, modules: Mapping[str, Module] | None = None) -> None:
+        super().__init__()
+        self.update(modules or {})
+
+    def update(self, modules: Mapping[str, Module]) -> None:
+        """Add modules by name."""
+        for name, module in modules.items():
+            self[name] = module
+
+    def __getitem__(self, name: str) -> Any:
+        return self._modules[name]
+
+    def __setitem__(self, name: str, module: Module) -> None:
+        self.add_module(name, module)
+
+    def __delitem__(self, name: str) -> None:
+        del self._modules[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._modules
+
+    def __len__(self) -> int:
+        return len(self._modules)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._modules)
+
+    def keys(self) -> Iterable[str]:
+        """Return the names."""
+        return self._modules.keys()
+
+    def values(self) -> Iterable[Any]:
+        """Return the modules."""
+        return self._modules.values()
+
+    def items(self) -> Iterable[tuple[str, Any]]:
+        """Return names and modules."""
+        return self._modules.items()
+
+
+class ParameterList(Module):
+    """A list of parameters that are found."""
+
+    def __init__(self, parameters: Iterable[Parameter] = ()) -> None:
+        super().__init__()
+        for param in parameters:
+            self.append(param)
+
+    def append(self, param: Parameter) -> ParameterList:
+        """Add a parameter at the end and return this list."""
+        self.register_parameter(str(len(self)), param)
+        return self
+
+    def __getitem__(self, index: int) -> Any:
+        return list(self._parameters.values())[index]
+
+    def __len__(self) -> int:
+        return len(self._parameters)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(list(self._parameters.values()))
+
+
+def _key(container: Module, index: int) -> str:
+    names = list(container._modules)
+    try:
+        return names[index]
+    except IndexError:
+        raise IndexError(
+            f"{type(container).__name__}: got index {index}, expected one below {len(names)}."
+        ) from None

@@ -1,0 +1,249 @@
+"""Convolutions. Legend: N batch, C input channels, O output channels, then 1 to 3 space axes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from minitorch.errors import ArgumentError
+from minitorch.nn import functional as F
+from minitorch.nn import init
+from minitorch.nn.module import Module
+from minitorch.nn.parameter import Parameter, empty_parameter
+from minitorch.tensor import Tensor
+
+Size = int | tuple[int, ...]
+
+
+def each_axis(value: int | Sequence[int], axes: int) -> tuple[int, ...]:
+    """Return one size for each space axis, of a number or of a sequence."""
+    return (value,) * axes if isinstance(value, int) else tuple(value)
+
+
+class _Convolution(Module):
+    """What the six classes share: sizes, parameters, and their start."""
+
+    axes: ClassVar[int]
+    transposed: ClassVar[bool] = False
+    bias: Parameter | None
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Size,
+        stride: Size,
+        padding: Size | str,
+        dilation: Size,
+        groups: int,
+        bias: bool,
+        padding_mode: str,
+        dtype: Any,
+    ) -> None:
+        super().__init__()
+        self._check(in_channels, out_channels, groups, padding_mode)
+        self.in_channels = in_channels
+        self.out_channels = out_channels
+        self.kernel_size = each_axis(kernel_size, self.axes)
+        self.stride = each_axis(stride, self.axes)
+        self.padding = padding if isinstance(padding, str) else each_axis(padding, self.axes)
+        self.dilation = each_axis(dilation, self.axes)
+        self.groups = groups
+        self.padding_mode = padding_mode
+        first, second = out_channels, in_channels // groups
+        if self.transposed:
+            first, second = in_channels, out_channels // groups
+        self.weight = empty_parameter((first, second, *self.kernel_size), dtype)
+        self.register_parameter("bias", empty_parameter((out_channels,), dtype) if bias else None)
+        self.reset_parameters()
+
+    def _check(self, in_channels: int, out_channels: int, groups: int, mode: str) -> None:
+        name = type(self).__name__
+        if groups < 1 or in_channels % groups or out_channels % groups:
+            raise ArgumentError(
+                f"{name}: got {in_channels} and {out_channels} channels in {groups} groups, "
+                "expected numbers that the groups divide."
+            )
+        modes = ("zeros",) if self.transposed else ("zeros", "reflect", "replicate", "circular")
+        if mode not in modes:
+            raise ArgumentError(f"{name}: got padding_mode {mode!r}, expected one of {modes}.")
+
+    def reset_parameters(self) -> None:
+        """Draw weight and bias anew: uniform within 1 / sqrt(inputs of one output)."""
+        fan_in = self.weight.shape[1] * math.prod(self.kernel_size)
+        bound = 1.0 / math.sqrt(fan_in) if fan_in else 0.0
+        for param in self.parameters():
+            init.uniform_(param, -bound, bound)
+
+    def extra_repr(self) -> str:
+        """Return what differs from the defaults, as PyTorch does."""
+        text = f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}"
+        text += f", stride={self.stride}"
+        plain = (0,) * self.axes
+        for name, default in (
+            ("padding", plain),
+            ("dilation", (1,) * self.axes),
+            ("output_padding", plain),
+            ("groups", 1),
+        ):
+            value = getattr(self, name, default)
+            text += "" if value == default else f", {name}={value}"
+        text += ", bias=False" if self.bias is None else ""
+        return text if self.padding_mode == "zeros" else f"{text}, padding_mode={self.padding_mode}"
+
+
+class _Conv(_Convolution):
+    """A convolution with kernels (O, C / groups, *kernel)."""
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Size,
+        stride: Size = 1,
+        padding: Size | str = 0,
+        dilation: Size = 1,
+        groups: int = 1,
+        bias: bool = True,
+        padding_mode: str = "zeros",
+        *,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(
+            in_channels,
+            out_channels,
+            kernel_size,
+            stride,
+            padding,
+            dilation,
+            groups,
+            bias,
+            padding_mode,
+            dtype,
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return (N, O, ...) for `x` of (N, C, ...); N may be left out."""
+        padding = self.padding
+        if self.padding_mode != "zeros":
+            x = F.pad(x, self._border(), mode=self.padding_mode)
+            padding = (0,) * self.axes
+        function = (F.conv1d, F.conv2d, F.conv3d)[self.axes - 1]
+        result: Tensor = function(
+            x, self.weight, self.bias, self.stride, padding, self.dilation, self.groups
+        )
+        return result
+
+    def _border(self) -> list[int]:
+        """Return (before, after) of every axis, last axis first, as `pad` wants it."""
+        border: list[int] = []
+        for i in reversed(range(self.axes)):
+            if isinstance(self.padding, str):
+                reach = self.dilation[i] * (self.kernel_size[i] - 1) * (self.padding == "same")
+                border += [reach // 2, reach - reach // 2]
+            else:
+                border += [self.padding[i]] * 2
+        return border
+
+
+class Conv1d(_Conv):
+    """Convolution of (N, C, L). Starts uniform within 1 / sqrt(C / groups * kernel)."""
+
+    axes = 1
+
+
+class Conv2d(_Conv):
+    """Convolution of (N, C, H, W). Starts uniform within 1 / sqrt(C / groups * kernel)."""
+
+    axes = 2
+
+
+class Conv3d(_Conv):
+    """Convolution of (N, C, D, H, W). Starts uniform within 1 / sqrt(C / groups * kernel)."""
+
+    axes = 3
+
+
+class _ConvTranspose(_Convolution):
+    """The transpose of a convolution, with kernels (C, O / groups, *kernel)."""
+
+    transposed = True
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Size,
+        stride: Size = 1,
+        padding: Size = 0,
+        output_padding: Size = 0,
+        groups: int = 1,
+        bias: bool = True,
+        dilation: Size = 1,
+        padding_mode: str = "zeros",
+        *,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(
+            in_channels,
+            out_channels,
+            kernel_size,
+            stride,
+            padding,
+            dilation,
+            groups,
+            bias,
+            padding_mode,
+            dtype,
+        )
+        self.output_padding = each_axis(output_padding, self.axes)
+
+    def forward(self, x: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
+        """Return (N, O, ...); of the sizes that are possible, `output_size` picks one."""
+        extra = self.output_padding if output_size is None else self._extra(x, output_size)
+        table = (F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d)
+        result: Tensor = table[self.axes - 1](
+            x,
+            self.weight,
+            self.bias,
+            self.stride,
+            self.padding,
+            extra,
+            self.groups,
+            self.dilation,
+        )
+        return result
+
+    def _extra(self, x: Tensor, output_size: Sequence[int]) -> tuple[int, ...]:
+        """Return the output padding that gives `output_size`."""
+        wanted, extra = tuple(output_size)[-self.axes :], []
+        for i in range(self.axes):
+            smallest = (x.shape[i - self.axes] - 1) * self.stride[i]
+            smallest += self.dilation[i] * (self.kernel_size[i] - 1) + 1
+            smallest -= 2 * each_axis(self.padding, self.axes)[i]  # type: ignore[arg-type]
+            if not smallest <= wanted[i] < smallest + self.stride[i]:
+                raise ArgumentError(
+                    f"{type(self).__name__}: got output_size {tuple(output_size)}, expected "
+                    f"{smallest} to {smallest + self.stride[i] - 1} on axis {i}."
+                )
+            extra.append(wanted[i] - smallest)
+        return tuple(extra)
+
+
+class ConvTranspose1d(_ConvTranspose):
+    """Transposed convolution of (N, C, L)."""
+
+    axes = 1
+
+
+class ConvTranspose2d(_ConvTranspose):
+    """Transposed convolution of (N, C, H, W)."""
+
+    axes = 2
+
+
+class ConvTranspose3d(_ConvTranspose):
+    """Transposed convolution of (N, C, D, H, W)."""
+
+    axes = 3

@@ -1,0 +1,57 @@
+"""Dropout: elements, or whole channels, set to 0 in training and the rest scaled up."""
+
+from __future__ import annotations
+
+from minitorch.creation import ones
+from minitorch.errors import ArgumentError
+from minitorch.nn import functional as F
+from minitorch.nn.module import Module
+from minitorch.tensor import Tensor
+
+
+class Dropout(Module):
+    """In training each element is 0 with probability p, else x / (1 - p); otherwise x.
+
+    Source: Srivastava et al., JMLR 15, 2014.
+    """
+
+    def __init__(self, p: float = 0.5, inplace: bool = False) -> None:
+        super().__init__()
+        if not 0.0 <= p <= 1.0:
+            raise ArgumentError(f"{type(self).__name__}: got p {p}, expected one in [0, 1].")
+        self.p = p
+        self.inplace = inplace
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return `x` with elements dropped, in training."""
+        return F.dropout(x, self.p, self.training)  # type: ignore[no-any-return]
+
+    def extra_repr(self) -> str:
+        """Return the probability."""
+        return f"p={self.p}, inplace={self.inplace}"
+
+
+class _ChannelDropout(Dropout):
+    """As Dropout, but a whole channel (the axes after it are `axes` many) at a time."""
+
+    axes = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return `x` with channels dropped, in training."""
+        if not self.training or self.p == 0.0:
+            return x
+        lead = x.shape[: x.ndim - self.axes]
+        keep = ones((*lead, *[1] * self.axes), dtype=x.dtype, device=x.device)
+        return x * F.dropout(keep, self.p, True)  # type: ignore[no-any-return]
+
+
+class Dropout1d(_ChannelDropout):
+    """Dropout of whole channels of (N, C, L) or (C, L)."""
+
+    axes = 1
+
+
+class Dropout2d(_ChannelDropout):
+    """Dropout of whole channels of (N, C, H, W) or (C, H, W)."""
+
+    axes = 2

@@ -1,0 +1,68 @@
+"""Embedding: a row of a table for each integer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from minitorch.autodiff import no_grad
+from minitorch.errors import ArgumentError
+from minitorch.nn import functional as F
+from minitorch.nn import init
+from minitorch.nn.module import Module
+from minitorch.nn.parameter import Parameter, empty_parameter
+from minitorch.tensor import Tensor
+
+
+class Embedding(Module):
+    """Rows of a (num_embeddings, embedding_dim) table; row `padding_idx` is 0 and gets no gradient.
+
+    The table starts normal with mean 0 and deviation 1.
+    """
+
+    def __init__(
+        self,
+        num_embeddings: int,
+        embedding_dim: int,
+        padding_idx: int | None = None,
+        *,
+        _weight: Tensor | None = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        if padding_idx is not None and not -num_embeddings <= padding_idx < num_embeddings:
+            raise ArgumentError(
+                f"Embedding: got padding_idx {padding_idx}, expected one within {num_embeddings}."
+            )
+        self.num_embeddings = num_embeddings
+        self.embedding_dim = embedding_dim
+        self.padding_idx = None if padding_idx is None else padding_idx % num_embeddings
+        if _weight is not None:
+            self.weight = Parameter(_weight)
+        else:
+            self.weight = empty_parameter((num_embeddings, embedding_dim), dtype)
+            self.reset_parameters()
+
+    @classmethod
+    def from_pretrained(
+        cls, embeddings: Tensor, freeze: bool = True, padding_idx: int | None = None
+    ) -> Embedding:
+        """Return an embedding over a given table, not trained unless `freeze` is false."""
+        made = cls(embeddings.shape[0], embeddings.shape[1], padding_idx, _weight=embeddings)
+        made.weight.requires_grad_(not freeze)
+        return made
+
+    def reset_parameters(self) -> None:
+        """Draw the table anew."""
+        init.normal_(self.weight)
+        if self.padding_idx is not None:
+            with no_grad():
+                self.weight[self.padding_idx] = 0.0
+
+    def forward(self, indices: Tensor) -> Tensor:
+        """Return (..., embedding_dim) for integers of shape (...)."""
+        return F.embedding(indices, self.weight, self.padding_idx)  # type: ignore[no-any-return]
+
+    def extra_repr(self) -> str:
+        """Return the sizes."""
+        pad = "" if self.padding_idx is None else f", padding_idx={self.padding_idx}"
+        return f"{self.num_embeddings}, {self.embedding_dim}{pad}"

@@ -1,0 +1,135 @@
+"""Linear maps. Legend: B batch, I and J input features, O output features."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from minitorch.nn import functional as F
+from minitorch.nn import init
+from minitorch.nn.module import Module
+from minitorch.nn.parameter import Parameter, empty_parameter
+from minitorch.tensor import Tensor
+
+
+class Identity(Module):
+    """The input, unchanged; takes and ignores any arguments."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return `x`."""
+        return x
+
+
+class Linear(Module):
+    """x_BI W_OI^T + b_O, with any number of leading axes in place of B.
+
+    Both start uniform within 1 / sqrt(in_features) of 0.
+    """
+
+    bias: Parameter | None
+
+    def __init__(
+        self, in_features: int, out_features: int, bias: bool = True, *, dtype: Any = None
+    ) -> None:
+        super().__init__()
+        self.in_features = in_features
+        self.out_features = out_features
+        self.weight = empty_parameter((out_features, in_features), dtype)
+        self.register_parameter("bias", empty_parameter((out_features,), dtype) if bias else None)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw the parameters anew."""
+        bound = 1.0 / math.sqrt(self.in_features) if self.in_features > 0 else 0.0
+        for param in self.parameters():
+            init.uniform_(param, -bound, bound)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return shape (..., O) for `x` of shape (..., I)."""
+        own = self._parameters
+        return F.linear(x, own["weight"], own["bias"])  # type: ignore[no-any-return]
+
+    def extra_repr(self) -> str:
+        """Return the sizes."""
+        has_bias = self.bias is not None
+        return f"in_features={self.in_features}, out_features={self.out_features}, bias={has_bias}"
+
+
+class Bilinear(Module):
+    """x1_BI W_OIJ x2_BJ + b_O."""
+
+    bias: Parameter | None
+
+    def __init__(
+        self,
+        in1_features: int,
+        in2_features: int,
+        out_features: int,
+        bias: bool = True,
+        *,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        self.in1_features = in1_features
+        self.in2_features = in2_features
+        self.out_features = out_features
+        self.weight = empty_parameter((out_features, in1_features, in2_features), dtype)
+        self.register_parameter("bias", empty_parameter((out_features,), dtype) if bias else None)
+        bound = 1.0 / math.sqrt(in1_features)
+        for param in self.parameters():
+            init.uniform_(param, -bound, bound)
+
+    def forward(self, x1: Tensor, x2: Tensor) -> Tensor:
+        """Return shape (..., O) for (..., I) and (..., J)."""
+        x1_BI = x1.reshape(-1, self.in1_features)
+        x2_BJ = x2.reshape(-1, self.in2_features)
+        weight_IOJ = self.weight.permute(1, 0, 2).reshape(self.in1_features, -1)
+        mixed_BOJ = (x1_BI @ weight_IOJ).reshape(-1, self.out_features, self.in2_features)
+        y_BO = (mixed_BOJ * x2_BJ.unsqueeze(1)).sum(-1)
+        y = y_BO.reshape(*x1.shape[:-1], self.out_features)
+        return y if self.bias is None else y + self.bias  # type: ignore[no-any-return]
+
+    def extra_repr(self) -> str:
+        """Return the sizes."""
+        return (
+            f"in1_features={self.in1_features}, in2_features={self.in2_features}, "
+            f"out_features={self.out_features}, bias={self.bias is not None}"
+        )
+
+
+class Flatten(Module):
+    """Axes start_dim to end_dim as one; by default all but the first."""
+
+    def __init__(self, start_dim: int = 1, end_dim: int = -1) -> None:
+        super().__init__()
+        self.start_dim = start_dim
+        self.end_dim = end_dim
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return `x` with fewer axes."""
+        return x.flatten(self.start_dim, self.end_dim)  # type: ignore[no-any-return]
+
+    def extra_repr(self) -> str:
+        """Return the axes."""
+        return f"start_dim={self.start_dim}, end_dim={self.end_dim}"
+
+
+class Unflatten(Module):
+    """Axis `dim` as several of the given sizes."""
+
+    def __init__(self, dim: int, unflattened_size: tuple[int, ...]) -> None:
+        super().__init__()
+        self.dim = dim
+        self.unflattened_size = tuple(unflattened_size)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return `x` with more axes."""
+        dim = self.dim % x.ndim
+        return x.reshape(*x.shape[:dim], *self.unflattened_size, *x.shape[dim + 1 :])  # type: ignore[no-any-return]
+
+    def extra_repr(self) -> str:
+        """Return axis and sizes."""
+        return f"dim={self.dim}, unflattened_size={self.unflattened_size}"

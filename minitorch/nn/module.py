@@ -1,0 +1,327 @@
+"""Module: a function with parameters, made of other modules.
+
+A module keeps three dicts, its parameters, its buffers and its children; everything here (names,
+state, moving, printing) is a walk over them. Source of the interface: `torch.nn.Module`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar, cast
+
+from minitorch.errors import ArgumentError
+from minitorch.hooks import Handle
+from minitorch.nn import walk
+from minitorch.nn.convert import convert
+from minitorch.nn.hooks import add_hook
+from minitorch.nn.parameter import Parameter
+from minitorch.nn.state import IncompatibleKeys, load_into, state_of
+from minitorch.tensor import Tensor
+
+M = TypeVar("M", bound="Module")
+STORES = ("_parameters", "_modules", "_buffers")
+
+
+class Module:
+    """Base of every layer and model: set parameters and modules as attributes, write `forward`."""
+
+    training: bool
+    _parameters: dict[str, Parameter | None]
+    _buffers: dict[str, Tensor | None]
+    _modules: dict[str, Module | None]
+
+    def __init__(self) -> None:
+        own = self.__dict__
+        own["training"] = True
+        own["_parameters"] = {}
+        own["_buffers"] = {}
+        own["_modules"] = {}
+        own["_unsaved"] = set()  # names of buffers that state_dict leaves out
+        own["_forward_hooks"] = {}
+        own["_forward_pre_hooks"] = {}
+
+    # ── calling ─────────────────────────────────────────────────────────────────────────────────
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the output; a subclass writes it, users call the module itself."""
+        raise NotImplementedError(f"{type(self).__name__} has no forward. Define forward(self, x).")
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Return `forward` of the arguments, with the hooks around it."""
+        own = self.__dict__
+        try:
+            hooked = own["_forward_hooks"] or own["_forward_pre_hooks"]
+        except KeyError:
+            raise _not_initialised(self) from None
+        if not hooked:
+            return self.forward(*args, **kwargs)
+        for hook in list(own["_forward_pre_hooks"].values()):
+            changed = hook(self, args)
+            if changed is not None:
+                args = changed if isinstance(changed, tuple) else (changed,)
+        output = self.forward(*args, **kwargs)
+        for hook in list(own["_forward_hooks"].values()):
+            changed = hook(self, args, output)
+            output = output if changed is None else changed
+        return output
+
+    def register_forward_pre_hook(self, hook: Callable[..., Any]) -> Handle:
+        """Call `hook(module, args)` before each forward; what it returns replaces the arguments."""
+        return add_hook(self.__dict__["_forward_pre_hooks"], hook)
+
+    def register_forward_hook(self, hook: Callable[..., Any]) -> Handle:
+        """Call `hook(module, args, output)` after each forward; its result replaces the output."""
+        return add_hook(self.__dict__["_forward_hooks"], hook)
+
+    # ── attributes ──────────────────────────────────────────────────────────────────────────────
+
+    def __getattr__(self, name: str) -> Any:
+        own = self.__dict__
+        for store in STORES:
+            if store in own and name in own[store]:
+                return own[store][name]
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if isinstance(value, Parameter):
+            self._claim(name, "_parameters")[name] = value
+        elif isinstance(value, Module):
+            self._claim(name, "_modules")[name] = value
+        else:
+            self._set_plain(name, value)
+
+    def _claim(self, name: str, store: str) -> dict[str, Any]:
+        """Return a store, after `name` has been taken out of every other place."""
+        own = self.__dict__
+        if store not in own:
+            raise _not_initialised(self)
+        own.pop(name, None)
+        for other in STORES:
+            if other != store:
+                own[other].pop(name, None)
+        return cast("dict[str, Any]", own[store])
+
+    def _set_plain(self, name: str, value: Any) -> None:
+        """Set what is neither parameter nor module; a registered name keeps its kind."""
+        own = self.__dict__
+        for store, kind in (("_parameters", Parameter), ("_modules", Module), ("_buffers", Tensor)):
+            if name in own.get(store, ()):
+                if value is not None and not isinstance(value, kind):
+                    raise TypeError(
+                        f"{type(self).__name__}.{name}: got {type(value).__name__}, expected "
+                        f"{kind.__name__} or None. Delete the attribute first to change its kind."
+                    )
+                own[store][name] = value
+                return
+        object.__setattr__(self, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        for store in STORES:
+            if self.__dict__[store].pop(name, self) is not self:
+                self.__dict__["_unsaved"].discard(name)
+                return
+        object.__delattr__(self, name)
+
+    def __dir__(self) -> list[str]:
+        stored = (key for store in STORES for key in self.__dict__.get(store, ()))
+        return sorted({*super().__dir__(), *stored})
+
+    def register_parameter(self, name: str, param: Parameter | None) -> None:
+        """Add a parameter by name; None keeps the name with nothing in it."""
+        self._check_name(name, param, Parameter)
+        self._parameters[name] = param
+
+    def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
+        """Add a tensor that is state but is not trained; `persistent` puts it in the state_dict."""
+        self._check_name(name, tensor, Tensor)
+        self._buffers[name] = tensor
+        if not persistent:
+            self.__dict__["_unsaved"].add(name)
+
+    def add_module(self, name: str, module: Module | None) -> None:
+        """Add a child by name."""
+        self._check_name(name, module, Module)
+        self._modules[name] = module
+
+    register_module = add_module
+
+    def _check_name(self, name: str, value: object, kind: type) -> None:
+        where = f"{type(self).__name__}: cannot register {name!r}"
+        if "_parameters" not in self.__dict__:
+            raise _not_initialised(self)
+        if not isinstance(name, str):
+            raise TypeError(f"{where}: got a name of type {type(name).__name__}, expected str.")
+        if "." in name or not name:
+            raise KeyError(f"{where}: a name must not be empty nor hold a dot.")
+        if hasattr(self, name) and not any(name in self.__dict__[store] for store in STORES):
+            raise KeyError(f"{where}: the attribute exists already.")
+        if value is not None and not isinstance(value, kind):
+            got = type(value).__name__
+            raise TypeError(f"{where}: got {got}, expected {kind.__name__} or None.")
+
+    # ── walks ───────────────────────────────────────────────────────────────────────────────────
+
+    def named_modules(
+        self, memo: set[int] | None = None, prefix: str = "", remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Module]]:
+        """Yield this module and all below it with dotted names, parents first, each once."""
+        return walk.named_modules(self, memo, prefix, remove_duplicate)
+
+    def modules(self) -> Iterator[Module]:
+        """Yield this module and all below it, each once."""
+        return (module for _, module in self.named_modules())
+
+    def named_children(self) -> Iterator[tuple[str, Module]]:
+        """Yield the direct children with their names, each once."""
+        seen: set[int] = set()
+        for name, child in self._modules.items():
+            if child is not None and id(child) not in seen:
+                seen.add(id(child))
+                yield name, child
+
+    def children(self) -> Iterator[Module]:
+        """Yield the direct children, each once."""
+        return (child for _, child in self.named_children())
+
+    def named_parameters(
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Parameter]]:
+        """Yield the parameters with dotted names, a shared one once."""
+        return walk.named_tensors(self, "_parameters", prefix, recurse, remove_duplicate)
+
+    def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
+        """Yield the parameters, a shared one once."""
+        return (param for _, param in self.named_parameters(recurse=recurse))
+
+    def named_buffers(
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Tensor]]:
+        """Yield the buffers with dotted names, a shared one once."""
+        return walk.named_tensors(self, "_buffers", prefix, recurse, remove_duplicate)
+
+    def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
+        """Yield the buffers, a shared one once."""
+        return (buffer for _, buffer in self.named_buffers(recurse=recurse))
+
+    def get_submodule(self, target: str) -> Module:
+        """Return the module with this dotted name, this one for the empty name."""
+        return walk.find_module(self, target)
+
+    def get_parameter(self, target: str) -> Parameter:
+        """Return the parameter with this dotted name."""
+        return cast("Parameter", walk.find_tensor(self, "_parameters", target))
+
+    def get_buffer(self, target: str) -> Tensor:
+        """Return the buffer with this dotted name."""
+        return cast("Tensor", walk.find_tensor(self, "_buffers", target))
+
+    # ── changes to all ──────────────────────────────────────────────────────────────────────────
+
+    def apply(self: M, fn: Callable[[Module], Any]) -> M:
+        """Call `fn` with every module, children first, and return this one."""
+        for child in self.children():
+            child.apply(fn)
+        fn(self)
+        return self
+
+    def train(self: M, mode: bool = True) -> M:
+        """Put every module in training mode, or out of it, and return this one."""
+        if not isinstance(mode, bool):
+            raise ArgumentError(f"train: got mode {mode!r}, expected True or False.")
+        for module in self.modules():
+            module.training = mode
+        return self
+
+    def eval(self: M) -> M:
+        """Put every module in evaluation mode and return this one."""
+        return self.train(False)
+
+    def requires_grad_(self: M, requires_grad: bool = True) -> M:
+        """Make every parameter collect gradients, or stop it."""
+        for param in self.parameters():
+            param.requires_grad_(requires_grad)
+        return self
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forget every gradient, or fill it with zeros."""
+        for param in self.parameters():
+            if param.grad is not None:
+                param.grad = None if set_to_none else param.grad.detach() * 0
+
+    def to(self: M, *args: Any, **kwargs: Any) -> M:
+        """Move to a device, convert to a floating dtype, or both, in place; return this module.
+
+        Takes what `Tensor.to` takes. Parameters stay the same objects, so an optimizer keeps them.
+        Integer and boolean buffers change device and keep their dtype.
+        """
+        convert(self, *args, **kwargs)
+        return self
+
+    def float(self: M) -> M:
+        """Convert floating parameters and buffers to float32."""
+        return self.to("float32")
+
+    def double(self: M) -> M:
+        """Convert floating parameters and buffers to float64."""
+        return self.to("float64")
+
+    def half(self: M) -> M:
+        """Convert floating parameters and buffers to float16."""
+        return self.to("float16")
+
+    def cpu(self: M) -> M:
+        """Move to the CPU."""
+        return self.to("cpu")
+
+    def cuda(self: M, device: int | str | None = None) -> M:
+        """Move to a CUDA device, the first one unless told."""
+        return self.to(f"cuda:{device}" if isinstance(device, int) else device or "cuda")
+
+    # ── state ───────────────────────────────────────────────────────────────────────────────────
+
+    def state_dict(self, *, prefix: str = "") -> dict[str, Tensor]:
+        """Return parameters and saved buffers by dotted name; the tensors share memory with us."""
+        return state_of(self, prefix)
+
+    def load_state_dict(
+        self, state_dict: Mapping[str, Any], strict: bool = True
+    ) -> IncompatibleKeys:
+        """Copy `state_dict` into the parameters and buffers, all or nothing.
+
+        Args:
+            state_dict: tensors or arrays by dotted name.
+            strict: missing and unexpected keys are errors; otherwise they are returned.
+        Raises:
+            StateDictMismatch: a RuntimeError that lists every missing and unexpected key and every
+                difference in shape; nothing has been copied.
+        """
+        return load_into(self, state_dict, strict)
+
+    # ── printing ────────────────────────────────────────────────────────────────────────────────
+
+    def extra_repr(self) -> str:
+        """Return what stands between the parentheses; a subclass writes it."""
+        return ""
+
+    def _get_name(self) -> str:
+        return type(self).__name__
+
+    def __repr__(self) -> str:
+        extra = self.extra_repr()
+        lines = extra.split("\n") if extra else []
+        children = [f"({k}): {_indent(repr(m))}" for k, m in self._modules.items()]
+        if not children and len(lines) < 2:
+            return f"{self._get_name()}({extra})"
+        inside = "\n  ".join(lines + children)
+        return f"{self._get_name()}(\n  {inside}\n)"
+
+
+def _indent(text: str) -> str:
+    return text.replace("\n", "\n  ")
+
+
+def _not_initialised(module: Module) -> AttributeError:
+    return AttributeError(
+        f"{type(module).__name__}: its __init__ has not called super().__init__(). "
+        "Call it before setting parameters or modules."
+    )

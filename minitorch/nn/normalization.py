@@ -1,0 +1,306 @@
+"""Normalisations: by the batch, by the sample, by groups of channels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from minitorch.arrays import int64
+from minitorch.creation import ones, zeros
+from minitorch.errors import ArgumentError, ShapeError
+from minitorch.nn import functional as F
+from minitorch.nn import init
+from minitorch.nn.conv import each_axis
+from minitorch.nn.module import Module
+from minitorch.nn.parameter import Parameter, empty_parameter
+from minitorch.tensor import Tensor
+
+
+class _RunningNorm(Module):
+    """What batch and instance norm share: scale and shift, and running mean and variance."""
+
+    ranks: ClassVar[tuple[int, ...]]
+    weight: Parameter | None
+    bias: Parameter | None
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float,
+        momentum: float | None,
+        affine: bool,
+        track_running_stats: bool,
+        dtype: Any,
+    ) -> None:
+        super().__init__()
+        self.num_features = num_features
+        self.eps = eps
+        self.momentum = momentum
+        self.affine = affine
+        self.track_running_stats = track_running_stats
+        for name in ("weight", "bias"):
+            param = empty_parameter((num_features,), dtype) if affine else None
+            self.register_parameter(name, param)
+        keeps = track_running_stats
+        self.register_buffer("running_mean", zeros(num_features, dtype=dtype) if keeps else None)
+        self.register_buffer("running_var", ones(num_features, dtype=dtype) if keeps else None)
+        counter = zeros((), dtype=int64) if keeps else None
+        self.register_buffer("num_batches_tracked", counter)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Set scale to 1, shift to 0, and forget the running statistics."""
+        if self.weight is not None and self.bias is not None:
+            init.ones_(self.weight)
+            init.zeros_(self.bias)
+        if self.track_running_stats:
+            init.zeros_(self.running_mean)
+            init.ones_(self.running_var)
+            self.num_batches_tracked.zero_()
+
+    def _check(self, x: Tensor) -> None:
+        if x.ndim not in self.ranks:
+            expected = " or ".join(map(str, self.ranks))
+            raise ShapeError(f"{self._get_name()}: got shape {x.shape}, expected {expected} axes.")
+
+    def extra_repr(self) -> str:
+        """Return sizes and options."""
+        return (
+            f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, "
+            f"affine={self.affine}, track_running_stats={self.track_running_stats}"
+        )
+
+
+class _BatchNorm(_RunningNorm):
+    """Each channel by the batch's mean and variance; in evaluation by the running ones."""
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        *,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, dtype)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return `x` normalised; in training the running statistics move."""
+        self._check(x)
+        momentum = self.momentum
+        if self.training and self.track_running_stats:
+            self.num_batches_tracked.add_(1)
+            if momentum is None:  # a plain mean of all batches so far
+                momentum = 1.0 / float(self.num_batches_tracked.item())
+        own = not self.training or self.track_running_stats
+        result: Tensor = F.batch_norm(
+            x,
+            self.running_mean if own else None,
+            self.running_var if own else None,
+            self.weight,
+            self.bias,
+            self.training or self.running_mean is None,
+            0.0 if momentum is None else momentum,
+            self.eps,
+        )
+        return result
+
+
+class BatchNorm1d(_BatchNorm):
+    """Batch norm of (N, C) or (N, C, L). Source: Ioffe & Szegedy, ICML 2015."""
+
+    ranks = (2, 3)
+
+
+class BatchNorm2d(_BatchNorm):
+    """Batch norm of (N, C, H, W). Source: Ioffe & Szegedy, ICML 2015."""
+
+    ranks = (4,)
+
+
+class BatchNorm3d(_BatchNorm):
+    """Batch norm of (N, C, D, H, W). Source: Ioffe & Szegedy, ICML 2015."""
+
+    ranks = (5,)
+
+
+class _InstanceNorm(_RunningNorm):
+    """Each channel of each sample by its own mean and variance."""
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float = 0.1,
+        affine: bool = False,
+        track_running_stats: bool = False,
+        *,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, dtype)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return `x` normalised; a missing batch axis is put in and taken out again."""
+        self._check(x)
+        single = x.ndim == min(self.ranks)
+        result: Tensor = F.instance_norm(
+            x.unsqueeze(0) if single else x,
+            self.running_mean,
+            self.running_var,
+            self.weight,
+            self.bias,
+            self.training or not self.track_running_stats,
+            self.momentum or 0.0,
+            self.eps,
+        )
+        return result.squeeze(0) if single else result
+
+
+class InstanceNorm1d(_InstanceNorm):
+    """Instance norm of (N, C, L) or (C, L)."""
+
+    ranks = (2, 3)
+
+
+class InstanceNorm2d(_InstanceNorm):
+    """Instance norm of (N, C, H, W) or (C, H, W)."""
+
+    ranks = (3, 4)
+
+
+class InstanceNorm3d(_InstanceNorm):
+    """Instance norm of (N, C, D, H, W) or (C, D, H, W)."""
+
+    ranks = (4, 5)
+
+
+class LayerNorm(Module):
+    """Each sample by the mean and variance over its last axes.
+
+    Source: Ba, Kiros & Hinton, arXiv:1607.06450, 2016.
+    """
+
+    weight: Parameter | None
+    bias: Parameter | None
+
+    def __init__(
+        self,
+        normalized_shape: int | Sequence[int],
+        eps: float = 1e-5,
+        elementwise_affine: bool = True,
+        bias: bool = True,
+        *,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        self.normalized_shape = each_axis(normalized_shape, 1)
+        self.eps = eps
+        self.elementwise_affine = elementwise_affine
+        for name, wanted in (("weight", elementwise_affine), ("bias", elementwise_affine and bias)):
+            param = empty_parameter(self.normalized_shape, dtype) if wanted else None
+            self.register_parameter(name, param)
+        if self.weight is not None:
+            init.ones_(self.weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return `x` normalised, of its own shape."""
+        result: Tensor = F.layer_norm(x, self.normalized_shape, self.weight, self.bias, self.eps)
+        return result
+
+    def extra_repr(self) -> str:
+        """Return shape and options."""
+        affine = self.elementwise_affine
+        return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={affine}"
+
+
+class RMSNorm(Module):
+    """Each sample over the root of its mean square. Source: Zhang & Sennrich, NeurIPS 2019."""
+
+    weight: Parameter | None
+
+    def __init__(
+        self,
+        normalized_shape: int | Sequence[int],
+        eps: float | None = None,
+        elementwise_affine: bool = True,
+        *,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        self.normalized_shape = each_axis(normalized_shape, 1)
+        self.eps = eps
+        self.elementwise_affine = elementwise_affine
+        param = empty_parameter(self.normalized_shape, dtype) if elementwise_affine else None
+        self.register_parameter("weight", param)
+        if self.weight is not None:
+            init.ones_(self.weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return `x` normalised, of its own shape."""
+        return F.rms_norm(x, self.normalized_shape, self.weight, self.eps)  # type: ignore[no-any-return]
+
+    def extra_repr(self) -> str:
+        """Return shape and options."""
+        affine = self.elementwise_affine
+        return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={affine}"
+
+
+class GroupNorm(Module):
+    """Each group of channels of each sample by its own mean and variance.
+
+    Source: Wu & He, ECCV 2018.
+    """
+
+    weight: Parameter | None
+    bias: Parameter | None
+
+    def __init__(
+        self,
+        num_groups: int,
+        num_channels: int,
+        eps: float = 1e-5,
+        affine: bool = True,
+        *,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        if num_channels % num_groups:
+            raise ArgumentError(
+                f"GroupNorm: got {num_channels} channels in {num_groups} groups, expected a number "
+                "that the groups divide."
+            )
+        self.num_groups = num_groups
+        self.num_channels = num_channels
+        self.eps = eps
+        self.affine = affine
+        for name in ("weight", "bias"):
+            param = empty_parameter((num_channels,), dtype) if affine else None
+            self.register_parameter(name, param)
+        if self.weight is not None:
+            init.ones_(self.weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return `x` normalised, of its own shape (N, C, ...)."""
+        return F.group_norm(x, self.num_groups, self.weight, self.bias, self.eps)  # type: ignore[no-any-return]
+
+    def extra_repr(self) -> str:
+        """Return sizes and options."""
+        return f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}"
+
+
+class LocalResponseNorm(Module):
+    """Each element by the squares in the channels around it. Source: Krizhevsky et al., 2012."""
+
+    def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> None:
+        super().__init__()
+        self.size, self.alpha, self.beta, self.k = size, alpha, beta, k
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return `x` normalised."""
+        return F.local_response_norm(x, self.size, self.alpha, self.beta, self.k)  # type: ignore[no-any-return]
+
+    def extra_repr(self) -> str:
+        """Return the numbers."""
+        return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"

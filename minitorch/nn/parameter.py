@@ -1,0 +1,46 @@
+"""Parameter: a tensor that a module finds and an optimizer updates."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from minitorch.arrays import as_dtype, copied, get_default_dtype, to_numpy
+from minitorch.tensor import Tensor, tensor
+
+
+class Parameter(Tensor):
+    """A leaf that requires a gradient, and counts as a parameter once it is a module's attribute.
+
+    It shares the memory of the tensor that it is made of.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, data: Any = None, requires_grad: bool = True) -> None:
+        source = data if isinstance(data, Tensor) else tensor([] if data is None else data)
+        super().__init__()
+        self.array = source.detach()._settled()
+        self.requires_grad_(requires_grad)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Parameter:
+        copy = Parameter(Tensor._new(copied(self.array)), self.requires_grad)
+        memo[id(self)] = copy
+        return copy
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (to_numpy(self.array), self.requires_grad)
+
+    def __repr__(self) -> str:
+        return f"Parameter containing:\n{super().__repr__()}"
+
+
+def empty_parameter(shape: tuple[int, ...], dtype: Any = None) -> Parameter:
+    """Return a parameter of this shape whose numbers are still to be drawn; zeros until then."""
+    wanted = get_default_dtype() if dtype is None else as_dtype(dtype)
+    return Parameter(Tensor._new(np.zeros(shape, wanted)))
+
+
+def _restored(array: Any, requires_grad: bool) -> Parameter:
+    return Parameter(tensor(array), requires_grad)
