@@ -13,6 +13,8 @@ from autograder.printable import printable
 from autograder.records import Lab, Outcome
 from autograder.source import find_labs, load_lab
 
+UNSANDBOXED = "unsandboxed"
+
 
 def release(arguments: argparse.Namespace) -> int:
     """Release labs; 2 when any was refused, 1 when `--check` finds one stale."""
@@ -77,6 +79,9 @@ def grade(arguments: argparse.Namespace) -> int:
                 f"broken check, no learner lost by it: {printable(one.item.stem)}: {line}",
                 file=sys.stderr,
             )
+    if any(one.report["sandbox"] == UNSANDBOXED for one in graded):
+        problem = "submissions ran unsandboxed, with this user's files in reach"
+        print(f"grade: {problem}. What to do: autograder doctor", file=sys.stderr)
     if arguments.similarity:
         from autograder.similarity import alike
 

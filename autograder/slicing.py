@@ -29,11 +29,17 @@ _FLAGS = ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 
 @dataclass(frozen=True)
 class Analysed:
-    """A statement with what it reads at any time, and the names that it acts on (`x.add(1)`)."""
+    """A statement with what it reads at any time, and the names that it acts on (`x.add(1)`).
+
+    `sets` are the globals that its functions set when they are called, `calls` the functions that
+    it calls for their effect alone.
+    """
 
     statement: Statement
     reads: frozenset[str]
     acts_on: frozenset[str] = frozenset()
+    sets: frozenset[str] = frozenset()
+    calls: frozenset[str] = frozenset()
     imports: bool = False
 
 
@@ -55,14 +61,7 @@ def statements_of(cells: Sequence[tuple[str, str]]) -> list[Analysed]:
 
 def needed(statements: Sequence[Analysed], roots: Iterable[str]) -> list[Statement]:
     """Return the statements that the names `roots` depend on, in order."""
-    binders: dict[str, list[int]] = defaultdict(list)
-    modules = {n for s in statements if s.imports for n in s.statement.binds}
-    for index, analysed in enumerate(statements):
-        for name in analysed.statement.binds:
-            binders[name].append(index)
-        for name in analysed.acts_on - set(analysed.statement.binds):
-            if name not in modules or _is_setting(analysed, modules):
-                binders[name].append(index)
+    binders = _binders(statements)
     wanted: set[int] = set()
     waiting = list(roots)
     seen: set[str] = set()
@@ -77,6 +76,23 @@ def needed(statements: Sequence[Analysed], roots: Iterable[str]) -> list[Stateme
                 wanted.add(index)
                 waiting += statements[index].reads
     return [statements[index].statement for index in sorted(wanted)]
+
+
+def _binders(statements: Sequence[Analysed]) -> dict[str, list[int]]:
+    """Return for each name the statements that bind it or act on it, by index."""
+    found: dict[str, list[int]] = defaultdict(list)
+    modules = {n for s in statements if s.imports for n in s.statement.binds}
+    setters = {n: s.sets for s in statements if s.sets for n in s.statement.binds}
+    for index, analysed in enumerate(statements):
+        names = set(analysed.statement.binds)
+        for name in analysed.acts_on:
+            if name not in modules or _is_setting(analysed, modules):
+                names.add(name)
+        for name in analysed.calls & setters.keys():
+            names |= setters[name]
+        for name in names:
+            found[name].append(index)
+    return found
 
 
 def definitions(statements: Sequence[Analysed]) -> dict[str, str]:
@@ -127,6 +143,8 @@ def _analysed(node: ast.stmt, text: str, number: int) -> Analysed:
         Statement(own, binds, tuple(_reads_now(table)), number, line),
         reads=frozenset(_all_reads(table)),
         acts_on=frozenset(_acted_on(node)),
+        sets=frozenset(_sets_later(table)),
+        calls=frozenset(_called(node)),
         imports=isinstance(node, ast.Import | ast.ImportFrom),
     )
 
@@ -171,12 +189,14 @@ def _reads_now(table: symtable.SymbolTable) -> Iterator[str]:
 
 
 def _acted_on(node: ast.stmt) -> Iterator[str]:
-    """Yield the names that a statement changes in place: x.add(1), x[0] = 1, x.a = 1, del x[0]."""
+    """Yield the names that a statement changes in place: x.add(1), x[0] = 1, x.a = 1, @x.add."""
     targets: list[ast.expr] = []
     if isinstance(node, ast.Expr):
         call = node.value.value if isinstance(node.value, ast.Await) else node.value
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
             targets = [call.func]
+    elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        yield from (_root(decorator) for decorator in node.decorator_list)
     elif isinstance(node, ast.Assign | ast.Delete):
         targets = node.targets
     elif isinstance(node, ast.AugAssign | ast.AnnAssign):
@@ -187,6 +207,22 @@ def _acted_on(node: ast.stmt) -> Iterator[str]:
     for target in targets:
         inside = [target] if not isinstance(target, ast.Tuple | ast.List) else target.elts
         yield from (_root(t) for t in inside if isinstance(t, ast.Attribute | ast.Subscript))
+
+
+def _sets_later(table: symtable.SymbolTable) -> Iterator[str]:
+    """Yield the names that functions declare `global` and assign."""
+    for child in table.get_children():
+        for symbol in child.get_symbols():
+            if symbol.is_declared_global() and symbol.is_assigned():
+                yield symbol.get_name()
+        yield from _sets_later(child)
+
+
+def _called(node: ast.stmt) -> Iterator[str]:
+    """Yield the function of a statement that is a mere call of it."""
+    function = getattr(getattr(node, "value", None), "func", None)
+    if isinstance(node, ast.Expr) and isinstance(function, ast.Name):
+        yield function.id
 
 
 def _root(node: ast.expr) -> str:

@@ -57,6 +57,19 @@ def test_statements_that_act_on_a_needed_name_run() -> None:
     ]
 
 
+def test_decorated_functions_run_where_their_decorator_is_needed() -> None:
+    cell = "rules = {}\ndef rule(f): rules[f.__name__] = f"
+    cells = (cell, "@rule\ndef exp(g): ...", "@other\ndef log(g): ...", "def f(): return rule")
+    assert "@rule\ndef exp(g): ..." in run("f", *cells)
+    assert "@other\ndef log(g): ..." not in run("f", *cells)
+
+
+def test_a_call_that_sets_a_needed_global_runs() -> None:
+    cell = "def start():\n    global table\n    table = {}"
+    found = run("f", cell, "start()", "other()", "def f(): return table")
+    assert found == [cell, "start()", "def f(): return table"]
+
+
 def test_a_setting_of_a_module_runs_and_a_plot_does_not() -> None:
     found = run(
         "f",
