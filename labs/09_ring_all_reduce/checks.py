@@ -174,7 +174,7 @@ def the_callers_array_is_left_alone(student, rng):
 
     def keep(comm, x):
         before = x.copy()
-        ring_reduce_scatter(comm, x)  # noqa: F821
+        ring_reduce_scatter(comm, x)
         return bool((x == before).all())
 
     run = student.ranks(keep, 4, arrays(rng, 4, 8))
@@ -438,7 +438,7 @@ def shape_operation_and_input_are_kept(student, rng):
 
     def keep(comm, x):
         before = x.copy()
-        y = pipelined_ring(comm, x, "max", 2)  # noqa: F821
+        y = pipelined_ring(comm, x, "max", 2)
         return y, bool((x == before).all())
 
     inputs = [rng.normal(size=(3, 4)) for _ in range(3)]
@@ -513,7 +513,7 @@ def a_piece_is_passed_on_before_the_next_is_awaited(student, rng):
                 self.send(x, dst)
                 return self.recv(src)
 
-        pipelined_ring(OneRank(), numpy.ones(2 * world_size * pieces), "sum", pieces)  # noqa: F821
+        pipelined_ring(OneRank(), numpy.ones(2 * world_size * pieces), "sum", pieces)
         return log
 
     n, pieces = int(rng.integers(3, 6)), int(rng.integers(3, 6))

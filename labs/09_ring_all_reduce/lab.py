@@ -391,14 +391,14 @@ print(
 # **Measure.** Your ring, the boss of section 1, the library's own algorithms, and gloo, the library behind torch on CPUs. All take turns within one run, so that a busy machine is unfair to all alike. (With as many ranks as there are cores, 2 at least and 4 at most.)
 
 # %%
+import torch
+import torch.distributed as dist
+
 LIBRARY = [name for name in ("ring", "two_shot") if name in ddp_lab.algorithms("all_reduce")]
 
 
 def contest(comm, sizes, rendezvous, repeats=7):
     """Return {name: [seconds by size]}: the best of `repeats`, all contestants taking turns."""
-    import torch
-    import torch.distributed as dist
-
     dist.init_process_group(
         "gloo", init_method=f"file://{rendezvous}", rank=comm.rank, world_size=comm.size
     )
@@ -566,8 +566,6 @@ predicted_step_bytes = ring_bytes(CLOCK_RANKS, 9610 * 4)
 
 def over_my_ring(comm, bucket):
     """Average one bucket of gradients with `ring_all_reduce`; called by torch in backward."""
-    import torch
-
     total = ring_all_reduce(comm, bucket.buffer().numpy())
     done = torch.futures.Future()
     done.set_result(torch.from_numpy(total) / comm.size)
@@ -576,18 +574,17 @@ def over_my_ring(comm, bucket):
 
 def network():
     """Return the same small network at every call."""
-    import torch
-
     torch.manual_seed(0)
     layers = [torch.nn.Linear(64, 128), torch.nn.ReLU(), torch.nn.Linear(128, 10)]
     return torch.nn.Sequential(*layers)
 
 
 # %%
+from sklearn.datasets import load_digits
+
+
 def train(model, x, y, steps):
     """Return the losses of `steps` steps of SGD on batches taken in order."""
-    import torch
-
     optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
     losses, batch = [], len(x) // 10
     for step in range(steps):
@@ -600,28 +597,19 @@ def train(model, x, y, steps):
     return losses
 
 
-def digits():
-    """Return 1,760 images of digits, (1760, 64) in 0..1, and their labels."""
-    import torch
-    from sklearn.datasets import load_digits
-
-    x, y = load_digits(return_X_y=True)
-    return torch.tensor(x[:1760] / 16, dtype=torch.float32), torch.tensor(y[:1760])
+images, labels = load_digits(return_X_y=True)
+X, Y = torch.tensor(images[:1680] / 16, dtype=torch.float32), torch.tensor(labels[:1680])
 
 
 # %%
 def train_on_a_rank(comm, steps, rendezvous):
     """Return this rank's losses: torch's DDP over gloo, its gradients over your ring."""
-    import torch
-    import torch.distributed as dist
-
     torch.set_num_threads(1)
     where = f"file://{rendezvous}"
     dist.init_process_group("gloo", init_method=where, rank=comm.rank, world_size=comm.size)
     model = torch.nn.parallel.DistributedDataParallel(network())
     model.register_comm_hook(comm, over_my_ring)
-    x, y = digits()
-    losses = train(model, x[comm.rank :: comm.size], y[comm.rank :: comm.size], steps)
+    losses = train(model, X[comm.rank :: comm.size], Y[comm.rank :: comm.size], steps)
     dist.destroy_process_group()
     return losses
 
@@ -630,7 +618,7 @@ STEPS = 50
 with tempfile.TemporaryDirectory() as folder:
     run = launch(train_on_a_rank, CLOCK_RANKS, STEPS, f"{folder}/rendezvous", record=True)
 together = np.mean(list(run), axis=0)
-alone = train(network(), *digits(), STEPS)
+alone = train(network(), X, Y, STEPS)
 compare("bytes of a rank, one step", predicted_step_bytes, run.traffic[0].bytes_sent / STEPS)
 print(f"largest difference of the losses: {np.abs(together - alone).max():.1e}")
 

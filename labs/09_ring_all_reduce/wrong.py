@@ -1,5 +1,5 @@
 # Wrong answers that the checks of lab 09 must catch, each with a message of its own.
-# ruff: noqa: F821 - fragments that run among the names of the lab
+
 
 # %% wrong="boss_sends_to_itself" question="naive_bytes" check="the_boss_sends_the_array_to_all_others" says="send the sum to itself"
 def naive_bytes(n, n_bytes):

@@ -109,12 +109,12 @@ def backward_twice(comm, grads):
     import torch
 
     params = [torch.nn.Parameter(torch.full(g.shape, 7.0 + comm.rank)) for g in grads]
-    attach_hooks(comm, params)  # noqa: F821
+    attach_hooks(comm, params)
     left = []
     for factor in (1.0, 2.0):
         for param in params:
             param.grad = None
-        loss = sum((p * torch.from_numpy(g * factor)).sum() for p, g in zip(params, grads))  # noqa: B905
+        loss = sum((p * torch.from_numpy(g * factor)).sum() for p, g in zip(params, grads))
         loss.backward()
         left.append([p.grad.numpy().copy() for p in params])
     return left, [p.detach().numpy() for p in params]
@@ -291,12 +291,12 @@ def overlapped_backward(comm, grads, cap_bytes):
     import torch
 
     params = [torch.nn.Parameter(torch.full(g.shape, 7.0 + comm.rank)) for g in grads]
-    reducer = Overlapped(comm, params, cap_bytes)  # noqa: F821
+    reducer = Overlapped(comm, params, cap_bytes)
     left = []
     for factor in (1.0, 2.0):
         for param in params:
             param.grad = None
-        loss = sum((p * torch.from_numpy(g * factor)).sum() for p, g in zip(params, grads))  # noqa: B905
+        loss = sum((p * torch.from_numpy(g * factor)).sum() for p, g in zip(params, grads))
         loss.backward()
         reducer.finish()
         left.append([p.grad.numpy().copy() for p in params])
@@ -308,7 +308,7 @@ def gradients_in_order(comm, grads, order, cap_bytes):
     import torch
 
     params = [torch.nn.Parameter(torch.zeros(g.shape)) for g in grads]
-    reducer = Overlapped(comm, params, cap_bytes)  # noqa: F821
+    reducer = Overlapped(comm, params, cap_bytes)
     for index in order:
         params[index].grad = torch.from_numpy(grads[index].copy())
         reducer.on_gradient(index)
@@ -386,7 +386,7 @@ def backward_goes_on_while_buckets_travel(student, rng):
                 return Carried(x.clone()) if async_op else x.clone()
 
         params = [torch.nn.Parameter(torch.zeros(4)) for _ in range(3)]
-        reducer = Overlapped(OneRank(), params, cap_bytes)  # noqa: F821
+        reducer = Overlapped(OneRank(), params, cap_bytes)
         for index in (2, 1, 0):
             params[index].grad = torch.ones(4)
             reducer.on_gradient(index)
@@ -432,18 +432,18 @@ def flags(how):
 
     books, seen = Books(), []
     if how == "plain":
-        with no_sync(books):  # noqa: F821
+        with no_sync(books):
             seen.append(books.sync)
         seen.append(books.sync)
     if how == "nested":
-        with no_sync(books):  # noqa: F821
-            with no_sync(books):  # noqa: F821
+        with no_sync(books):
+            with no_sync(books):
                 seen.append(books.sync)
             seen.append(books.sync)
         seen.append(books.sync)
     if how == "exception":
         try:
-            with no_sync(books):  # noqa: F821
+            with no_sync(books):
                 raise KeyError("in the middle")
         except KeyError:
             seen.append("passed on")
@@ -491,12 +491,12 @@ def micro_batches(comm, grads, cap_bytes):
     import torch
 
     params = [torch.nn.Parameter(torch.zeros(g.shape[1:])) for g in grads]
-    reducer = Overlapped(comm, params, cap_bytes)  # noqa: F821
+    reducer = Overlapped(comm, params, cap_bytes)
 
     def backward(micro):
-        sum((p * torch.from_numpy(g[micro])).sum() for p, g in zip(params, grads)).backward()  # noqa: B905
+        sum((p * torch.from_numpy(g[micro])).sum() for p, g in zip(params, grads)).backward()
 
-    with no_sync(reducer):  # noqa: F821
+    with no_sync(reducer):
         backward(0)
         backward(1)
     backward(2)

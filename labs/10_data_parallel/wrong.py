@@ -1,5 +1,5 @@
 # Wrong answers that the checks of lab 10 must catch, each with a message of its own.
-# ruff: noqa: B905, F821, SIM105 - fragments that run among the names of the lab
+# ruff: noqa: SIM105 - fragments that run among the names of the lab
 
 # %% wrong="forgets_to_divide" question="average_gradients" check="gradients_become_the_average" says="the sum over the ranks"
 def average_gradients(comm, params):

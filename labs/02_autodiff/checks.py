@@ -1,0 +1,481 @@
+"""Checks of lab 02: operators, topological order, the reverse sweep, second derivatives.
+
+Expected values are closed forms in NumPy, float64, on inputs drawn anew. What runs beside the
+learner's code is in the functions that `probe` sends.
+"""
+
+import numpy as np
+
+from autograder.checks import Feedback, Lab, check, close
+
+LAB = Lab(preload=("numpy", "minitorch"))
+
+
+# 1. Sum over broadcast
+
+
+def summed(grad, shape):
+    import minitorch as mt
+
+    return sum_to_shape(mt.tensor(grad), tuple(shape))
+
+
+def expected_sum(grad, shape):
+    """The sum over copied axes: those in front, and those of size 1."""
+    front = grad.ndim - len(shape)
+    ones = tuple(front + i for i, n in enumerate(shape) if n == 1 and grad.shape[front + i] != 1)
+    return grad.sum(axis=(*range(front), *ones), keepdims=True).reshape(shape)
+
+
+def compare_sums(student, rng, cases, hint):
+    for big, small in cases:
+        grad = rng.normal(size=big)
+        got = student.probe(summed, grad=grad, shape=small)
+        close(got, expected_sum(grad, small), called=f"sum_to_shape({big} -> {small})", hint=hint)
+
+
+@check("sum_to_shape")
+def axes_in_front_are_summed_away(student, rng):
+    """axes that the input does not have are summed away"""
+    hint = "Shapes are matched from the right: which axis did the broadcast put in front?"
+    compare_sums(student, rng, [((3, 2), (2,)), ((4, 3, 2), (3, 2)), ((5, 5), (5,))], hint)
+
+
+@check("sum_to_shape")
+def axes_of_size_one_are_kept(student, rng):
+    """axes of size 1 are summed, and stay with size 1"""
+    hint = "An axis of size 1 was copied too, but the input has it: it must still be there."
+    compare_sums(student, rng, [((3, 2), (3, 1)), ((3, 2), (1, 2)), ((2, 3, 4), (2, 1, 4))], hint)
+
+
+@check("sum_to_shape")
+def equal_shapes_pass_unchanged(student, rng):
+    """nothing is summed where nothing was broadcast"""
+    hint = "No axis was copied here, so there is nothing to add up."
+    compare_sums(student, rng, [((3, 2), (3, 2)), ((1, 2), (1, 2)), ((1,), (1,)), ((), ())], hint)
+
+
+@check("sum_to_shape", hidden=True)
+def any_broadcast_is_undone(student, rng):
+    """both cases together, and down to a single number"""
+    cases = [((3, 2), ()), ((3, 2), (1,)), ((2, 3, 4), (1, 4)), ((2, 1, 4), (1, 1)), ((1, 3), (3,))]
+    compare_sums(student, rng, cases, "Try the two cases one after the other: first in front.")
+
+
+# 2. Operators
+
+
+def run_operator(name, arrays, out_grad, second):
+    """Return (result, gradients, gradients of sum(gradient * second))."""
+    import minitorch as mt
+
+    inputs = [mt.tensor(a, requires_grad=True) for a in arrays]
+    result = globals()[name]()(*inputs)
+    v = mt.tensor(out_grad, requires_grad=True)
+    firsts = mt.grad(result, inputs, grad_outputs=v, create_graph=True)
+    total = 0.0
+    for g, u in zip(firsts, second, strict=True):
+        total = total + (g * mt.tensor(u)).sum()
+    try:
+        again = mt.grad(total, [*inputs, v], allow_unused=True)
+    except RuntimeError as error:
+        return result, list(firsts), f"{type(error).__name__}: {error}"
+    again = [
+        a if a is not None else mt.zeros_like(i) for a, i in zip(again, [*inputs, v], strict=True)
+    ]
+    return result, list(firsts), again
+
+
+def operator(student, rng, name, shapes, out_shape):
+    """Run the operator `name` on random inputs; return them and what came out."""
+    arrays = [rng.normal(size=s) for s in shapes]
+    out_grad = rng.normal(size=out_shape)
+    second = [rng.normal(size=s) for s in shapes]
+    got = student.probe(run_operator, name=name, arrays=arrays, out_grad=out_grad, second=second)
+    return arrays, out_grad, second, got
+
+
+def must_differentiate_again(again, name):
+    if isinstance(again, str):
+        raise Feedback(
+            f"{name}: the gradient cannot be differentiated again: {again}.",
+            hint="Is every step of `gradient` an operator on tensors, none on NumPy arrays?",
+        )
+
+
+@check("ExpOp")
+def exp_computes(student, rng):
+    """compute returns exp(x)"""
+    (x,), _, _, got = operator(student, rng, "ExpOp", [(2, 3)], (2, 3))
+    close(got[0], np.exp(x), called="ExpOp()(x)", hint="xp.exp works on the array.")
+
+
+@check("ExpOp")
+def exp_gradient_follows_the_chain_rule(student, rng):
+    """the adjoint of x is the adjoint of the result times exp(x)"""
+    (x,), v, _, got = operator(student, rng, "ExpOp", [(2, 3)], (2, 3))
+    hint = "Two factors: the derivative of exp at x, and what arrives from above."
+    close(got[1][0], v * np.exp(x), called="ExpOp: adjoint of x", hint=hint)
+
+
+@check("ExpOp", hidden=True)
+def exp_gradient_has_a_gradient(student, rng):
+    """the gradient of exp can be differentiated again"""
+    (x,), v, (u,), got = operator(student, rng, "ExpOp", [(3,)], (3,))
+    must_differentiate_again(got[2], "ExpOp")
+    close(got[2][0], v * np.exp(x) * u, called="ExpOp: second derivative")
+    close(got[2][1], np.exp(x) * u, called="ExpOp: derivative by the adjoint from above")
+
+
+@check("MulOp")
+def mul_computes(student, rng):
+    """compute returns a * b, broadcast"""
+    (a, b), _, _, got = operator(student, rng, "MulOp", [(2, 3), (3,)], (2, 3))
+    close(got[0], a * b, called="MulOp()(a, b)", hint="Plain * broadcasts by itself.")
+
+
+@check("MulOp")
+def mul_gradients_cross_over(student, rng):
+    """each adjoint is the one from above times the other input"""
+    (a, b), v, _, got = operator(student, rng, "MulOp", [(2, 3), (2, 3)], (2, 3))
+    hint = "If a grows by a little, by how much does a * b grow? Whose value decides?"
+    close(got[1][0], v * b, called="MulOp: adjoint of a", hint=hint)
+    close(got[1][1], v * a, called="MulOp: adjoint of b", hint=hint)
+
+
+@check("MulOp")
+def mul_gradients_have_the_shapes_of_the_inputs(student, rng):
+    """a broadcast input gets an adjoint of its own shape"""
+    for shapes in ([(2, 3), (3,)], [(2, 1), (2, 3)], [(), (2, 3)]):
+        (a, b), v, _, got = operator(student, rng, "MulOp", shapes, (2, 3))
+        hint = "One input was copied to fit. What happens to the adjoints of the copies?"
+        called = f"MulOp on {shapes[0]} and {shapes[1]}"
+        close(got[1][0], expected_sum(v * b, a.shape), called=f"{called}: adjoint of a", hint=hint)
+        close(got[1][1], expected_sum(v * a, b.shape), called=f"{called}: adjoint of b", hint=hint)
+
+
+@check("MulOp", hidden=True)
+def mul_gradient_has_a_gradient(student, rng):
+    """the gradients of a product can be differentiated again"""
+    (a, b), v, (p, r), got = operator(student, rng, "MulOp", [(2, 3), (2, 3)], (2, 3))
+    must_differentiate_again(got[2], "MulOp")
+    close(got[2][0], v * r, called="MulOp: second derivative by a")
+    close(got[2][1], v * p, called="MulOp: second derivative by b")
+    close(got[2][2], b * p + a * r, called="MulOp: derivative by the adjoint from above")
+
+
+@check("MatMulOp")
+def matmul_computes(student, rng):
+    """compute returns the matrix product"""
+    (a, b), _, _, got = operator(student, rng, "MatMulOp", [(2, 3), (3, 4)], (2, 4))
+    close(got[0], a @ b, called="MatMulOp()(a, b)", hint="On arrays, @ is the matrix product.")
+
+
+@check("MatMulOp")
+def matmul_gradient_of_the_left_factor(student, rng):
+    """the adjoint of a is the one from above times b transposed"""
+    (_, b), v, _, got = operator(student, rng, "MatMulOp", [(3, 3), (3, 3)], (3, 3))
+    hint = "Square matrices hide a wrong order. Take (N, K) @ (K, M) and write the shapes down."
+    close(got[1][0], v @ b.T, called="MatMulOp: adjoint of a", hint=hint)
+
+
+@check("MatMulOp")
+def matmul_gradient_of_the_right_factor(student, rng):
+    """the adjoint of b is a transposed times the one from above"""
+    (a, _), v, _, got = operator(student, rng, "MatMulOp", [(3, 3), (3, 3)], (3, 3))
+    hint = "The adjoint of b is (K, M). Which product of a, (N, K), and (N, M) has that shape?"
+    close(got[1][1], a.T @ v, called="MatMulOp: adjoint of b", hint=hint)
+
+
+@check("MatMulOp", hidden=True)
+def matmul_gradients_of_any_shape(student, rng):
+    """shapes that are not square, and a second derivative"""
+    (a, b), v, (p, r), got = operator(student, rng, "MatMulOp", [(2, 5), (5, 3)], (2, 3))
+    close(got[1][0], v @ b.T, called="MatMulOp: adjoint of a")
+    close(got[1][1], a.T @ v, called="MatMulOp: adjoint of b")
+    must_differentiate_again(got[2], "MatMulOp")
+    close(got[2][0], v @ r.T, called="MatMulOp: second derivative by a")
+    close(got[2][1], p.T @ v, called="MatMulOp: second derivative by b")
+
+
+# 3. Topological order
+
+
+def order_of(parents):
+    """Build a graph, node i from its parents; return the order as indices (-1: a stranger)."""
+    import minitorch as mt
+
+    nodes = []
+    for above in parents:
+        node = (
+            mt.tensor(1.0, requires_grad=True) if not above else nodes[above[0]] + nodes[above[-1]]
+        )
+        nodes.append(node)
+    place = {id(node): i for i, node in enumerate(nodes)}
+    return [place.get(id(value), -1) for value in topological_order(nodes[-1])]
+
+
+def reachable(parents):
+    found, waiting = set(), [len(parents) - 1]
+    while waiting:
+        node = waiting.pop()
+        if node not in found:
+            found.add(node)
+            waiting += parents[node]
+    return found
+
+
+def random_graph(rng, size):
+    """Parents of each node, one or two earlier ones; the first three nodes are leaves."""
+    later = [sorted({int(i) for i in rng.integers(0, n, size=2)}) for n in range(3, size)]
+    return [[], [], [], *later]
+
+
+@check("topological_order")
+def inputs_stand_before_their_users(student, rng):
+    """every value stands after all of its inputs"""
+    for size in (4, 8, 30):
+        parents = random_graph(rng, size)
+        order = student.probe(order_of, parents=parents)
+        place = {node: i for i, node in reversed(list(enumerate(order)))}
+        for node in order:
+            late = [p for p in parents[node] if place.get(p, size) > place[node]]
+            if late:
+                raise Feedback(
+                    f"In a graph of {size} values, one stands before one of its inputs.",
+                    hint="A value may be appended only when all of its inputs are in the list.",
+                )
+
+
+@check("topological_order")
+def each_value_occurs_once(student, rng):
+    """a value with several users occurs once"""
+    order = student.probe(order_of, parents=[[]] + [[i] for i in range(16)])
+    if len(order) != 17:
+        raise Feedback(
+            f"16 doublings make 17 values; the order has {len(order)}.",
+            hint="A value is reached once by each of its users. How do you know it again?",
+        )
+
+
+@check("topological_order")
+def all_values_are_there(student, rng):
+    """all values that the output depends on are there, and no others"""
+    parents = random_graph(rng, 25)
+    order, needed = student.probe(order_of, parents=parents), reachable(parents)
+    if set(order) != needed:
+        lacking = len(needed - set(order))
+        raise Feedback(
+            f"Of {len(needed)} values, {lacking} are missing, and {len(set(order) - needed)} do not belong.",
+            hint="The list starts with leaves and ends with the output itself.",
+        )
+
+
+@check("topological_order", hidden=True)
+def a_deep_graph_is_no_problem(student, rng):
+    """a chain of 20,000 values works, so nothing recurses"""
+    depth = 20_000
+    order = student.probe(order_of, parents=[[]] + [[i] for i in range(depth)])
+    if order != list(range(depth + 1)):
+        raise Feedback("A chain of 20,000 values comes out in another order.")
+
+
+# 4. The reverse sweep
+
+
+def sweep(which, arrays, times):
+    """Return the gradients of one of the expressions below, the last of `times` sweeps."""
+    import minitorch as mt
+
+    leaves = [mt.tensor(a, requires_grad=True) for a in arrays]
+    if which == "shared":
+        s = leaves[0] * leaves[0]
+        output = s + s * leaves[0]
+    elif which == "layers":
+        x, w, b = leaves
+        output = (mt.exp(x @ w + b) * (x @ w)).sum()
+    elif which == "unused":
+        output = leaves[0] * 3.0
+    elif which == "ladder":
+        (s,) = leaves
+        a, b = s, s * 2.0
+        for _ in range(12):
+            a, b = a + b, a * 0.5 + b
+        output = a * b
+    else:
+        output = leaves[0]
+        for _ in range(20_000):
+            output = output + leaves[0]
+    for _ in range(times):
+        found = gradients(output, leaves)
+    if not isinstance(found, (list, tuple)):
+        return found
+    return list(found)
+
+
+def gradients_of(student, which, *arrays, times=1):
+    found = student.probe(sweep, which=which, arrays=list(arrays), times=times)
+    if not isinstance(found, list) or len(found) != len(arrays):
+        raise Feedback(
+            f"gradients(output, inputs) with {len(arrays)} inputs did not return a list of "
+            f"{len(arrays)} tensors.",
+            hint="One gradient for each input, in the order of the inputs.",
+        )
+    return found
+
+
+@check("gradients")
+def partial_adjoints_add_up(student, rng):
+    """a value used several times gets the sum of its partial adjoints"""
+    s = rng.normal(size=(3,))
+    (got,) = gradients_of(student, "shared", s)
+    hint = "s*s is used twice. Does the second partial adjoint replace the first, or join it?"
+    close(got, 2 * s + 3 * s**2, called="gradients(s*s + s*s*s, [s])", hint=hint)
+
+
+@check("gradients")
+def users_deliver_before_a_value_hands_on(student, rng):
+    """an adjoint is handed on only when it is complete"""
+    s = rng.normal(size=())
+    (got,) = gradients_of(student, "ladder", s)
+    a, b = np.array([1.0, 0.0]), np.array([2.0, 0.0])  # a and b as multiples of s
+    for _ in range(12):
+        a, b = a + b, a * 0.5 + b
+    hint = "In which order do values get their turn? Who has to come before whom?"
+    close(got, 2 * a[0] * b[0] * s, called="gradients(ladder, [s])", hint=hint)
+
+
+@check("gradients")
+def a_layer_has_its_gradients(student, rng):
+    """the running example, with a bias that is broadcast"""
+    x, w, b = rng.normal(size=(3, 2)), rng.normal(size=(2, 2)), rng.normal(size=(2,))
+    dx, dw, db = gradients_of(student, "layers", x, w, b)
+    z = x @ w
+    e = np.exp(z + b)
+    dz = e * z + e
+    hint = "Start from an adjoint of ones. Then each operator's own gradient does the work."
+    close(db, (e * z).sum(axis=0), called="gradients: bias", hint=hint)
+    close(dw, x.T @ dz, called="gradients: weights", hint=hint)
+    close(dx, dz @ w.T, called="gradients: inputs", hint=hint)
+
+
+@check("gradients")
+def an_unused_input_has_zeros(student, rng):
+    """an input that the output does not depend on has a gradient of zeros"""
+    used, unused = rng.normal(size=(2,)), rng.normal(size=(2, 2))
+    got = gradients_of(student, "unused", used, unused)
+    close(got[0], np.full(2, 3.0), called="gradients(3*a, [a, b]): a")
+    close(got[1], np.zeros((2, 2)), called="gradients(3*a, [a, b]): b", hint="Of b's shape.")
+
+
+@check("gradients")
+def a_second_sweep_gives_the_same(student, rng):
+    """nothing is left behind: a second call gives the same result"""
+    s = rng.normal(size=(3,))
+    (got,) = gradients_of(student, "shared", s, times=3)
+    hint = "Where are the adjoints of the first call when the second begins?"
+    close(got, 2 * s + 3 * s**2, called="gradients, called three times", hint=hint)
+
+
+@check("gradients", hidden=True)
+def a_deep_sweep_is_no_problem(student, rng):
+    """a chain of 20,000 additions works"""
+    (got,) = gradients_of(student, "chain", rng.normal(size=()))
+    close(got, 20_001.0, called="gradients of s + 20,000 s")
+
+
+# 5. Second derivatives
+
+
+def product_with_hessian(which, x, v):
+    import minitorch as mt
+
+    functions = {
+        "x exp x": lambda t: (t * mt.exp(t)).sum(),
+        "cube of sum": lambda t: t.sum() * t.sum() * t.sum(),
+        "quadratic": lambda t: ((t * t).sum() * t[0]).sum(),
+    }
+    leaf = mt.tensor(x, requires_grad=True)
+    return hessian_vector_product(functions[which], leaf, mt.tensor(v))
+
+
+@check("hessian_vector_product")
+def a_diagonal_hessian(student, rng):
+    """where the Hessian is diagonal: (x + 2) exp(x) v"""
+    x, v = rng.normal(size=(2, 4))
+    got = student.probe(product_with_hessian, which="x exp x", x=x, v=v)
+    hint = "The first sweep gives the slope. What must be made of slope and v before the second?"
+    close(got, (x + 2) * np.exp(x) * v, called="H v of sum(x exp(x))", hint=hint)
+
+
+@check("hessian_vector_product")
+def a_full_hessian(student, rng):
+    """where all elements of the Hessian are equal: 6 sum(x) sum(v)"""
+    x, v = rng.normal(size=(2, 4))
+    got = student.probe(product_with_hessian, which="cube of sum", x=x, v=v)
+    hint = "Every element of H counts, not only the diagonal: sum after multiplying with v."
+    close(got, np.full(4, 6 * x.sum() * v.sum()), called="H v of sum(x)**3", hint=hint)
+
+
+@check("hessian_vector_product", hidden=True)
+def a_hessian_that_depends_on_the_place(student, rng):
+    """a Hessian with an arrow's shape"""
+    x, v = rng.normal(size=(2, 5))
+    hessian = 2 * x[0] * np.eye(5)
+    hessian[0] += 2 * x
+    hessian[:, 0] += 2 * x
+    got = student.probe(product_with_hessian, which="quadratic", x=x, v=v)
+    close(got, hessian @ v, called="H v of sum(x*x) x[0]")
+
+
+# 6. A step
+
+
+def stepped(arrays, grads, lr):
+    """Return (new values, whether each wants gradients, whether each has a history, old values)."""
+    import minitorch as mt
+
+    leaves = [mt.tensor(a, requires_grad=True) for a in arrays]
+    slopes = [leaf * 0.0 + mt.tensor(g) for leaf, g in zip(leaves, grads, strict=True)]
+    new = list(sgd_step(leaves, slopes, lr))
+    wants = [bool(p.requires_grad) for p in new]
+    history = [p.op is not None for p in new]
+    return [p.detach() for p in new], wants, history, [p.detach() for p in leaves]
+
+
+def one_step(student, rng):
+    arrays, grads = [[rng.normal(size=s) for s in ((2, 3), (3,))] for _ in range(2)]
+    lr = float(rng.uniform(0.1, 0.9))
+    return arrays, grads, lr, student.probe(stepped, arrays=arrays, grads=grads, lr=lr)
+
+
+@check("sgd_step")
+def a_step_goes_against_the_gradient(student, rng):
+    """each parameter moves by lr times its gradient, downhill"""
+    arrays, grads, lr, (new, _, _, _) = one_step(student, rng)
+    expected = [a - lr * g for a, g in zip(arrays, grads, strict=True)]
+    hint = "The gradient points uphill, and lr says how far to go."
+    close(new, expected, called="sgd_step(parameters, grads, lr)", hint=hint)
+
+
+@check("sgd_step")
+def new_parameters_are_leaves(student, rng):
+    """the new parameters want gradients and have no history"""
+    _, _, _, (_, wants, history, _) = one_step(student, rng)
+    if any(history):
+        raise Feedback(
+            "A new parameter still has an `op`: it remembers the step that made it.",
+            hint="What would the graph look like after a thousand steps?",
+        )
+    if not all(wants):
+        raise Feedback(
+            "A new parameter does not require a gradient.",
+            hint="The next step needs its gradient too.",
+        )
+
+
+@check("sgd_step")
+def old_parameters_stay(student, rng):
+    """the parameters passed in are not modified"""
+    arrays, _, _, (_, _, _, old) = one_step(student, rng)
+    close(old, arrays, called="parameters after sgd_step", hint="Make new ones instead.")

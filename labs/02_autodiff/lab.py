@@ -1,0 +1,709 @@
+# %% [markdown]
+# # Lab 02: Autodiff
+#
+# **You build** reverse-mode automatic differentiation: operators that know their own gradients, a topological order, the reverse sweep.
+# **You need** NumPy, the chain rule, and Lab 01 or the memory of having derived a gradient by hand.
+# **It takes** about 90 minutes.
+#
+# By hand, the gradients of a two-layer net fill half a page, and those of a network with 150 layers would fill a book.
+# Yet each layer is made of a dozen kinds of operation, and each kind has a gradient of one line.
+# Autodiff is the bookkeeping that puts those lines together.
+# At the end you train a network on handwritten digits with nothing but your own bookkeeping.
+
+# %% tags="setup"
+import platform
+import time
+from importlib.metadata import version
+from pathlib import Path
+from statistics import median
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+import minitorch as mt
+from autograder import lab
+from minitorch import Op
+from minitorch.data import digits
+
+q = lab("autodiff")
+style = Path("../style.mplstyle")
+plt.style.use([style] if style.exists() else [])
+for name in ("numpy", "mlsys-labs"):
+    print(name, version(name))
+print("Python", platform.python_version(), "on", platform.machine())
+
+# The same tiny arrays all through the lab: three rows, two features, two outputs.
+x = mt.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+w = mt.tensor([[0.1, 0.2], [0.3, 0.4]], requires_grad=True)
+b = mt.tensor([0.5, -0.5], requires_grad=True)
+
+
+def compare(what, predicted, measured):
+    """Print a prediction beside what came out."""
+    if predicted is ...:
+        print(f"{what}: measured {measured:g}. Write your prediction down above, then run again.")
+    else:
+        ratio = measured / predicted
+        print(f"{what}: predicted {predicted:g}, measured {measured:g}, ratio {ratio:.3g}")
+
+
+q
+
+# %% [markdown]
+# ## 1. A broadcast is a copy, and copies add up
+#
+# A layer adds the same bias to every row. Watch what happens if we take "the gradient of a sum passes through unchanged" at its word.
+
+# %%
+out_grad = mt.ones(3, 2)  # the gradient of the sum of all six outputs
+print("x @ w + b has shape", tuple((x @ w + b).shape))
+try:
+    print((b.detach() - 0.1 * out_grad).shape, "is the shape of b after one step?")
+    b.detach().numpy()[:] = (b.detach() - 0.1 * out_grad).numpy()
+except ValueError as error:
+    print("ValueError:", error)
+
+# %% [markdown]
+# **Predict.** The loss is the sum of all six elements of `x @ w + b`. By how much does it change when `b[0]` grows by a little, divided by that little? Write the number down before you go on.
+
+# %%
+predicted_bias_gradient = ...
+
+# %% [markdown]
+# **The idea.** Broadcasting behaves as if `b` had been copied, once for each row. Each copy receives a gradient of its own. A small change of `b` changes all the copies at once, so its gradient is the **sum over the copies**:
+#
+# $$\frac{\partial L}{\partial b_j} = \sum_i \frac{\partial L}{\partial y_{ij}}$$
+#
+# Shapes are matched from the right. An axis was copied if the input does not have it at all (then it vanishes from the gradient), or has it with size 1 (then it stays, with size 1).
+#
+# Every library has this function, and almost every bug report about gradients of "the wrong shape" is about it.
+
+
+# %% question="sum_to_shape" points="3" hint1="b has shape (2,), the gradient (3, 2). Which axis did the broadcast add, and on which side?" hint2="Two separate cases: axes in front that the input does not have; axes of size 1 that it has." hint3="g.sum(dim=0) removes an axis, g.sum(dim=i, keepdim=True) keeps it with size 1."
+def sum_to_shape(grad, shape):
+    """Return `grad` summed over every axis along which a value of `shape` was broadcast.
+
+    Args:
+        grad: a Tensor of the broadcast shape.
+        shape: a tuple, the shape before the broadcast; the result has it.
+    Use Tensor methods (`sum`, with `dim` and `keepdim`), so that the result can be
+    differentiated again.
+    """
+    ### BEGIN SOLUTION
+    while grad.ndim > len(shape):
+        grad = grad.sum(dim=0)
+    for axis, size in enumerate(shape):
+        if size == 1 and grad.shape[axis] != 1:
+            grad = grad.sum(dim=axis, keepdim=True)
+    return grad
+    ### END SOLUTION
+
+
+# %% [markdown]
+# **Try it** on the running example: the gradient of `b`, of a column, and of a single number.
+
+# %%
+for shape in [(2,), (3, 1), (1, 2), (), (3, 2)]:
+    print(f"{shape!s:8} {sum_to_shape(out_grad, shape).numpy().tolist()}")
+
+# %% tags="check"
+q.check("sum_to_shape")
+
+# %%
+measured = sum_to_shape(out_grad, (2,)).numpy()[0]
+compare("gradient of b[0]", predicted_bias_gradient, measured)
+
+# %% [markdown]
+# **Reflect.** With a batch of 3 the bias gradient is 3 times the gradient of one row. What happens to it when you double the batch, and what do people do to the loss so that the learning rate need not change?
+#
+# *What the real system does.* PyTorch calls this `sum_to_size` and runs it in C++ at the end of every broadcasting gradient ([`aten/src/ATen/ExpandUtils.h`](https://github.com/pytorch/pytorch/blob/main/aten/src/ATen/ExpandUtils.h), `sum_to`).
+
+# %% [markdown]
+# ## 2. An operator is a pair
+#
+# Here is what it costs to have no operators. To find the gradient of `w` numerically, move one element up, run the whole network, move it down, run again, compare: two runs **for every parameter**.
+
+
+# %%
+def loss_at(w_array):
+    """The running example as a plain function of NumPy arrays."""
+    return np.exp(x.numpy() @ w_array + b.detach().numpy()).sum()
+
+
+def numerical_gradient(f, point, step=1e-3):
+    """Central differences, one element at a time."""
+    grad = np.zeros_like(point)
+    for i in np.ndindex(*point.shape):
+        up, down = point.copy(), point.copy()
+        up[i] += step
+        down[i] -= step
+        grad[i] = (f(up) - f(down)) / (2 * step)
+    return grad
+
+
+w_array = w.detach().numpy().astype(np.float64)
+print(numerical_gradient(loss_at, w_array))
+print("runs of the network:", 2 * w_array.size, "for", w_array.size, "parameters")
+
+# %% [markdown]
+# **Predict.** How many runs of the network would this take for ResNet-50, with 25.6 million parameters?
+
+# %%
+predicted_runs = ...
+
+# %% [markdown]
+# **The idea.** An **operator** is a pair:
+#
+# - `compute(xp, *arrays)`: the arithmetic. `xp` is the array library at hand, NumPy here.
+# - `gradient(out_grad, node)`: given the gradient of the result, the gradient of each input. `node` is the result; `node.inputs` are the values it was computed from.
+#
+# For $y = f(a)$ the chain rule says
+#
+# $$\bar a = \bar y \cdot f'(a), \qquad \text{where } \bar v \text{ is short for } \partial L / \partial v.$$
+#
+# $\bar v$ is called the **adjoint** of $v$. The one rule of style: write `gradient` in operators of the library, not in NumPy. Then a gradient is itself made of operators that know their gradients. Section 5 collects the prize.
+#
+# Here is addition, whole. `gradient` returns a tuple, one adjoint an input.
+
+
+# %%
+class AddOp(Op):
+    """a + b, with broadcasting."""
+
+    def compute(self, xp, a, b):
+        return a + b
+
+    def gradient(self, out_grad, node):
+        a, b = node.inputs
+        return sum_to_shape(out_grad, a.shape), sum_to_shape(out_grad, b.shape)
+
+
+# %% [markdown]
+# **Your turn**: three operators. In `compute`, `xp.exp(x)` and `a @ b` work on arrays. In `gradient`, `*`, `@`, `mt.exp(...)` and `a.T` work on tensors.
+
+
+# %% question="ExpOp" points="2" hint1="What is the derivative of exp, and have you computed it already?" hint2="The derivative of exp(x) is exp(x). Use mt.exp on the input, then apply the chain rule."
+class ExpOp(Op):
+    """exp(x), elementwise. `gradient` returns one tensor, the adjoint of x."""
+
+    def compute(self, xp, x):
+        ### BEGIN SOLUTION
+        return xp.exp(x)
+        ### END SOLUTION
+
+    def gradient(self, out_grad, node):
+        ### BEGIN SOLUTION
+        (x,) = node.inputs
+        return out_grad * mt.exp(x)
+        ### END SOLUTION
+
+
+# %% question="MulOp" points="3" hint1="d(ab)/da is b: which input does the adjoint of the first one need?" hint2="The result is as large as the broadcast. Each adjoint must have the shape of its own input: which function of yours does that?"
+class MulOp(Op):
+    """a * b, elementwise, with broadcasting. `gradient` returns (adjoint of a, adjoint of b)."""
+
+    def compute(self, xp, a, b):
+        ### BEGIN SOLUTION
+        return a * b
+        ### END SOLUTION
+
+    def gradient(self, out_grad, node):
+        ### BEGIN SOLUTION
+        a, b = node.inputs
+        return sum_to_shape(out_grad * b, a.shape), sum_to_shape(out_grad * a, b.shape)
+        ### END SOLUTION
+
+
+# %% question="MatMulOp" points="3" hint1="Write the shapes down: a is (N, K), b is (K, M), out_grad is (N, M). The adjoint of a must be (N, K)." hint2="Of (N, M), (K, M) and (N, K), which two can you multiply, transposing one, to get (N, K)? And to get (K, M)?"
+class MatMulOp(Op):
+    """a @ b for matrices, (N, K) @ (K, M). `gradient` returns (adjoint of a, adjoint of b)."""
+
+    def compute(self, xp, a, b):
+        ### BEGIN SOLUTION
+        return a @ b
+        ### END SOLUTION
+
+    def gradient(self, out_grad, node):
+        ### BEGIN SOLUTION
+        a, b = node.inputs
+        return out_grad @ b.T, a.T @ out_grad
+        ### END SOLUTION
+
+
+# %% [markdown]
+# **Try them** on the running example. minitorch's own `backward` calls your `gradient`s; the numbers must be those of the numerical gradient above.
+
+# %%
+add, mul, matmul, exp = AddOp(), MulOp(), MatMulOp(), ExpOp()
+
+loss = exp(add(matmul(x, w), b)).sum()
+(w_grad,) = mt.grad(loss, [w])
+print(w_grad.numpy())
+
+# %% tags="check"
+q.check("ExpOp")
+
+# %% tags="check"
+q.check("MulOp")
+
+# %% tags="check"
+q.check("MatMulOp")
+
+# %% [markdown]
+# **Measure.** How good is a numerical gradient? Too large a step and the curve bends; too small and the digits cancel. We hold it against yours, in float64.
+
+# %%
+steps = 10.0 ** np.arange(-11, 0)
+w64 = mt.tensor(w_array, requires_grad=True)
+exact = mt.grad(exp(add(matmul(x.double(), w64), b.detach().double())).sum(), [w64])[0].numpy()
+errors = [np.abs(numerical_gradient(loss_at, w_array, s) / exact - 1).max() for s in steps]
+
+fig, ax = plt.subplots()
+ax.loglog(steps, errors, marker="o")
+ax.set(
+    xlabel="step",
+    ylabel="relative error of the gradient",
+    title="A numerical gradient has a best step",
+)
+plt.show()
+compare("runs of the network for ResNet-50", predicted_runs, 2 * 25.6e6)
+
+# %% [markdown]
+# **Reflect.** On the left of the best step the error grows when the step shrinks. Which operation loses the digits?
+#
+# *What the real system does.* PyTorch keeps its rules in one table, a line or two for each operator: [`tools/autograd/derivatives.yaml`](https://github.com/pytorch/pytorch/blob/main/tools/autograd/derivatives.yaml). The C++ that calls them is generated.
+
+# %% [markdown]
+# ## 3. In which order?
+#
+# An adjoint flows backwards along every edge. The obvious program follows every **path** from the result back to the start. Here is that program, on `y = x + x`, repeated.
+
+
+# %%
+def count_paths(node):
+    """Visit a graph path by path, as a careless backward pass would; return the number of visits."""
+    return 1 + sum(count_paths(parent) for parent in node.inputs)
+
+
+def doubled(times):
+    """x + x, then the result added to itself, and so on: one node for each doubling."""
+    y = mt.tensor(1.0, requires_grad=True)
+    for _ in range(times):
+        y = y + y
+    return y
+
+
+for times in [2, 4, 8, 12, 14]:
+    print(f"{times:2} additions: {count_paths(doubled(times)):6} visits")
+
+# %% [markdown]
+# **Predict.** How many visits for 20 additions? And how many visits are needed?
+
+# %%
+predicted_visits = ...
+predicted_needed = ...
+
+# %% [markdown]
+# **The idea.** A value's adjoint is complete only when **all** of its users have sent their share. So go through the graph in such an order that every user comes before what it uses. That is a **topological order**, reversed:
+#
+# > a list in which every value stands **after** all of its inputs.
+#
+# Depth-first search yields it: append a value after all of its inputs have been appended (postorder), and visit each value once. Written with recursion that is four lines, and it dies at a depth of 1,000. A recurrent network unrolled over a text is deeper. So keep the stack yourself.
+#
+# *Source: Tarjan 1976, "Edge-disjoint spanning trees and depth-first search"; Cormen et al., section 22.4.*
+
+
+# %% question="topological_order" points="4" hint1="When may a value be appended? What has to be in the list before it?" hint2="Keep a stack of (value, its inputs are done?). Popping (v, False): push (v, True), then its inputs. Popping (v, True): append v." hint3="Tensors compare elementwise with ==. To know whether you have seen one, keep a set of id(value)."
+def topological_order(output):
+    """Return all values that `output` depends on, `output` included, inputs before users.
+
+    Each value occurs once. `value.inputs` is a tuple, empty for a leaf. No recursion: the
+    graph may be 100,000 deep.
+    """
+    ### BEGIN SOLUTION
+    order, seen = [], set()
+    stack = [(output, False)]
+    while stack:
+        value, inputs_are_done = stack.pop()
+        if inputs_are_done:
+            order.append(value)
+        elif id(value) not in seen:
+            seen.add(id(value))
+            stack.append((value, True))
+            stack.extend((v, False) for v in value.inputs)
+    return order
+    ### END SOLUTION
+
+
+# %% [markdown]
+# **Try it** on the running example. Every name must stand below the names it is made of.
+
+# %%
+for value in topological_order(loss):
+    print(f"{value.op.name if value.op else 'leaf':10} {tuple(value.shape)}")
+
+# %% tags="check"
+q.check("topological_order")
+
+# %%
+compare("visits path by path, 20 additions", predicted_visits, 2**21 - 1)
+compare("visits in topological order", predicted_needed, len(topological_order(doubled(20))))
+
+# %% [markdown]
+# **Reflect.** In a graph without sharing, a tree, both programs visit equally often. Which part of every trained network makes it a graph that is not a tree?
+#
+# *What the real system does.* PyTorch does not sort at all: it counts, for each node, the users that have not delivered yet, and puts a node into a queue ordered by creation time ([`torch/csrc/autograd/engine.cpp`](https://github.com/pytorch/pytorch/blob/main/torch/csrc/autograd/engine.cpp)).
+
+# %% [markdown]
+# ## 4. The reverse sweep
+#
+# Now put it together. First the failing thing: a sweep that hands a value's adjoint on **before** all of its users have delivered. It walks from the result, first come, first served.
+
+
+# %%
+def gradients_in_the_wrong_order(output, inputs):
+    """Hand on what has arrived so far, breadth first. Looks reasonable, and is wrong."""
+    adjoint = {id(output): mt.ones_like(output)}
+    queue, visited = [output], set()
+    while queue:
+        node = queue.pop(0)
+        if id(node) in visited or node.op is None:
+            continue
+        visited.add(id(node))
+        partials = node.op.gradient(adjoint[id(node)], node)
+        partials = partials if isinstance(partials, tuple) else (partials,)
+        for value, partial in zip(node.inputs, partials):
+            adjoint[id(value)] = adjoint[id(value)] + partial if id(value) in adjoint else partial
+            queue.append(value)
+    return [adjoint[id(value)] for value in inputs]
+
+
+s = mt.tensor(3.0, requires_grad=True)
+u = mul(s, s)  # used twice below: once directly, once through another product
+y = add(u, mul(u, s))  # y = s**2 + s**3
+(wrong,) = gradients_in_the_wrong_order(y, [s])
+print("d(s**2 + s**3)/ds at 3 is 2*3 + 3*9 = 33, and this says", wrong.item())
+
+# %% [markdown]
+# **Predict.** A matrix product in the forward pass, `a @ b`: how many matrix products does its `gradient` run? A network with three layers has three forward. How many backward?
+
+# %%
+predicted_backward_products = ...
+
+# %% [markdown]
+# **The idea.** One dictionary holds the adjoints. Each user of a value sends a **partial adjoint**; the adjoint is their sum:
+#
+# $$\bar v = \sum_{u \text{ uses } v} \overline{v \to u}, \qquad \overline{v \to u} = \text{the part of } u\text{'s gradient that belongs to } v.$$
+#
+# 1. The adjoint of the output is one.
+# 2. Go through the topological order backwards. Each value's adjoint is complete when its turn comes.
+# 3. Ask its operator for the partial adjoints of its inputs, and add each to what is there.
+#
+# One pass, each operator once, gives the gradients of **all** inputs. That is why reverse mode trains networks: the cost does not depend on the number of parameters.
+#
+# *Source: Griewank & Walther, "Evaluating Derivatives", chapter 3; Baydin et al. 2018, JMLR 18.*
+
+
+# %% question="gradients" points="5" hint1="If a value is used twice, two partial adjoints arrive. What has to happen to the first one when the second comes?" hint2="Go through reversed(topological_order(output)). Leaves (op is None) have nobody to pass their adjoint to." hint3="An operator with one input may return a tensor instead of a tuple. Store the adjoints in a dict of your own, made anew at each call, keyed by id(value)."
+def gradients(output, inputs):
+    """Return the gradient of the sum of `output` with respect to each of `inputs`, as a list.
+
+    An operator's gradient comes from `value.op.gradient(adjoint, value)`: a tensor for one
+    input, a tuple for several, None where an input has none. An input that `output` does not
+    depend on has a gradient of zeros. Nothing is stored on the values, so a second call gives
+    the same result.
+    """
+    ### BEGIN SOLUTION
+    adjoint = {id(output): mt.ones_like(output)}
+    for value in reversed(topological_order(output)):
+        if value.op is None or id(value) not in adjoint:
+            continue
+        partials = value.op.gradient(adjoint[id(value)], value)
+        if not isinstance(partials, tuple):
+            partials = (partials,)
+        for source, partial in zip(value.inputs, partials):
+            if partial is None:
+                continue
+            if id(source) in adjoint:
+                partial = adjoint[id(source)] + partial
+            adjoint[id(source)] = partial
+    return [adjoint.get(id(value), mt.zeros_like(value)) for value in inputs]
+    ### END SOLUTION
+
+
+# %% [markdown]
+# **Try it**: the graph that broke the careless sweep, then the running example against the numerical gradient of section 2.
+
+# %%
+print("ds:", gradients(y, [s])[0].item(), "(33 expected)")
+for name, grad in zip(["dw", "db"], gradients(loss, [w, b]), strict=True):
+    print(f"{name}:", *grad.detach().numpy())
+mt.show(loss)
+
+# %% tags="check"
+q.check("gradients")
+
+# %% [markdown]
+# **Measure.** Count the matrix products, then the time. `CountingMatMul` is your operator with a counter; your `gradient` uses the library's `@`, so we count what it does there by its shapes: one for each adjoint.
+
+
+# %%
+class CountingMatMul(MatMulOp):
+    """MatMulOp that counts its forward and backward products."""
+
+    forward = backward = 0
+
+    def compute(self, xp, a, b):
+        CountingMatMul.forward += 1
+        return super().compute(xp, a, b)
+
+    def gradient(self, out_grad, node):
+        partials = super().gradient(out_grad, node)
+        CountingMatMul.backward += len(partials)
+        return partials
+
+
+rng = np.random.default_rng(0)
+size = 400
+layers = [
+    mt.tensor(rng.normal(size=(size, size)) / size**0.5, requires_grad=True) for _ in range(3)
+]
+batch = mt.tensor(rng.normal(size=(size, size)))
+counting = CountingMatMul()
+
+
+def forward():
+    """Three layers, no more."""
+    h = batch
+    for layer in layers:
+        h = counting(h, layer)
+    return h.sum()
+
+
+def seconds(f):
+    start = time.perf_counter()
+    f()
+    return time.perf_counter() - start
+
+
+forward_s, backward_s = [], []
+for _ in range(7):
+    forward_s.append(seconds(forward))
+    top = forward()
+    CountingMatMul.forward = CountingMatMul.backward = 0
+    backward_s.append(seconds(lambda top=top: gradients(top, layers)))
+ratio = median(backward_s) / median(forward_s)
+predicted_ratio = ... if predicted_backward_products is ... else predicted_backward_products / 3
+compare("matrix products backward", predicted_backward_products, CountingMatMul.backward)
+compare("time backward over forward", predicted_ratio, ratio)
+
+# %% [markdown]
+# **Reflect.** One of those backward products computes the gradient of `batch`, which nobody asked for. Where in your sweep could you know that, and what would the count be then?
+#
+# *What the real system does.* PyTorch's engine prunes: a node runs only if an input somewhere below it requires a gradient, and each rule is told which of its inputs do (`task_should_compute_output`).
+
+# %% [markdown]
+# ## 5. The gradient is a graph too
+#
+# Gradient descent knows the slope and not the curvature: with too long a step it jumps out of a narrow valley. A second derivative would tell. Differences of differences lose most of the digits:
+
+
+# %%
+def f(t):
+    return np.exp(t) * t
+
+
+step = 1e-6
+noisy = (f(1 + step) - 2 * f(1.0) + f(1 - step)) / step**2
+print(f"second derivative of t exp(t) at 1: exactly {3 * np.e:.6f}, by differences {noisy:.6f}")
+
+# %% [markdown]
+# **Predict.** How many digits are right when the step is 1e-7? Change it above, after writing the number down.
+
+# %%
+predicted_digits = ...
+
+# %% [markdown]
+# **The idea.** You wrote every `gradient` in operators, so the result of your sweep has `op` and `inputs` like any other value. Run the sweep **on the result of the sweep**.
+#
+# The whole second derivative of a function of $n$ numbers is a matrix, the Hessian $H$, with $n^2$ entries. Mostly its product with a vector is enough, and that needs no matrix:
+#
+# $$H v = \nabla_x \left( \nabla_x f(x) \cdot v \right)$$
+#
+# One sweep, a product with $v$, one more sweep.
+#
+# *Source: Pearlmutter 1994, "Fast exact multiplication by the Hessian".*
+
+
+# %% question="hessian_vector_product" points="3" hint1="Two sweeps. The first gives a tensor of the shape of x: how do you make a single number of it, with v?" hint2="The number is the sum of gradient * v. Its gradient with respect to x is the answer."
+def hessian_vector_product(f, x, v):
+    """Return H v, where H is the second derivative of `f` at `x`.
+
+    Args:
+        f: a function of one tensor, made of operators, giving a tensor of shape ().
+        x: a leaf tensor that requires a gradient.
+        v: a tensor of x's shape, a constant.
+    Use your `gradients`.
+    """
+    ### BEGIN SOLUTION
+    (slope,) = gradients(f(x), [x])
+    (product,) = gradients((slope * v).sum(), [x])
+    return product
+    ### END SOLUTION
+
+
+# %% [markdown]
+# **Try it** where the answer is known: $f(t) = \sum_i t_i e^{t_i}$ has the second derivative $(t_i + 2) e^{t_i}$, one number an element.
+
+# %%
+t = mt.tensor([0.0, 1.0, 2.0], requires_grad=True)
+product = hessian_vector_product(lambda t: mul(t, exp(t)).sum(), t, mt.ones(3))
+print(product.detach().numpy(), "expected", ((t.detach().numpy() + 2) * np.exp(t.detach().numpy())))
+
+# %% tags="check"
+q.check("hessian_vector_product")
+
+# %%
+first = topological_order(mul(t, exp(t)).sum())
+slope = gradients(first[-1], [t])[0]
+second = gradients(slope.sum(), [t])[0]
+sizes = [len(topological_order(value)) for value in (first[-1], slope, second)]
+print("values in the graph: function {}, gradient {}, second derivative {}".format(*sizes))
+short = (f(1 + 1e-7) - 2 * f(1.0) + f(1 - 1e-7)) / 1e-14
+right = max(0.0, -np.log10(abs(short / (3 * np.e) - 1)))
+compare("right digits with step 1e-7", predicted_digits, right)
+
+# %% [markdown]
+# **Reflect.** The graphs grow with each derivative. What would happen to memory if *every* training step recorded the graph of its own backward pass? In PyTorch that is the flag `create_graph`, and it is off unless you ask.
+#
+# *What the real system does.* PyTorch's rules are written in its own differentiable operators too, for the same prize; a few fast kernels are not, and raise when you differentiate twice.
+
+# %% [markdown]
+# ## 6. Train on it
+#
+# Everything below runs on your operators and your sweep: 1,797 images of handwritten digits, 8 by 8 pixels, a network 64-32-10.
+#
+# **Predict.** Your sweep is Python; so is minitorch's. What will the time of a step with yours be, divided by the time with the library's `backward`?
+
+# %%
+predicted_slowdown = ...
+
+# %% [markdown]
+# **The idea.** A step of gradient descent moves each parameter against its gradient. The new parameter must be a **leaf**: if it remembered the step that made it, the graph would grow with every step, and the next sweep would run back through the whole training.
+
+
+# %% question="sgd_step" points="2" hint1="In which direction does the loss fall: along the gradient, or against it?" hint2="`parameter - lr * grad` is a value with an `op`. Make a fresh leaf from its numbers: detach it, then ask for gradients again."
+def sgd_step(parameters, grads, lr):
+    """Return the parameters after one step of gradient descent, as a list of new leaves.
+
+    Args:
+        parameters: leaf tensors; not modified.
+        grads: their gradients, in the same order.
+        lr: the learning rate.
+    Returns: tensors with requires_grad=True and no history (`op` is None).
+    """
+    ### BEGIN SOLUTION
+    moved = [p.detach() - lr * g.detach() for p, g in zip(parameters, grads)]
+    return [mt.tensor(p.numpy(), requires_grad=True) for p in moved]
+    ### END SOLUTION
+
+
+# %% tags="check"
+q.check("sgd_step")
+
+# %%
+train_images, train_labels = (t.numpy() for t in digits(flat=True).tensors)
+test_images, test_labels = (t.numpy() for t in digits(train=False, flat=True).tensors)
+one_hot = np.eye(10, dtype=np.float32)[train_labels]
+
+
+def network(parameters, x):
+    """64-32-10: your operators, with the library's tanh between the layers."""
+    w1, b1, w2, b2 = parameters
+    return add(matmul(mt.tanh(add(matmul(x, w1), b1)), w2), b2)
+
+
+def cross_entropy(logits, one_hot):
+    """The mean of -log softmax at the label, from your operators and the library's log."""
+    shifted = add(logits, -logits.detach().amax(dim=1, keepdim=True))
+    log_total = mt.log(exp(shifted).sum(dim=1, keepdim=True))
+    return mul(add(log_total, -shifted), one_hot).sum() / one_hot.shape[0]
+
+
+# %%
+def initial():
+    """The same starting point each time."""
+    rng = np.random.default_rng(2)
+    shapes = [(64, 32), (32,), (32, 10), (10,)]
+    arrays = [rng.normal(size=s) / 8 if len(s) == 2 else np.zeros(s) for s in shapes]
+    return [mt.tensor(a.astype(np.float32), requires_grad=True) for a in arrays]
+
+
+def train_with(sweep, epochs=15, lr=0.5):
+    """Train; return the parameters, the loss of each step and the median time of a step."""
+    parameters, losses, times = initial(), [], []
+    order = np.random.default_rng(3)
+    for _ in range(epochs):
+        for rows in np.array_split(order.permutation(len(train_labels)), 24):
+            start = time.perf_counter()
+            logits = network(parameters, mt.tensor(train_images[rows]))
+            loss = cross_entropy(logits, mt.tensor(one_hot[rows]))
+            parameters = sgd_step(parameters, sweep(loss, parameters), lr)
+            times.append(time.perf_counter() - start)
+            losses.append(loss.item())
+    return parameters, losses, median(times)
+
+
+mine, my_losses, my_time = train_with(gradients)
+theirs, their_losses, their_time = train_with(lambda loss, parameters: mt.grad(loss, parameters))
+
+# %%
+fig, ax = plt.subplots()
+ax.plot(my_losses, label="your sweep")
+ax.plot(their_losses, linestyle="--", label="minitorch's")
+ax.set(xlabel="step", ylabel="cross entropy", title="Digits: one curve, two sweeps", yscale="log")
+ax.legend()
+plt.show()
+predictions = network(mine, mt.tensor(test_images)).detach().numpy().argmax(axis=1)
+print(f"right on {np.mean(predictions == test_labels):.1%} of {len(test_labels)} images never seen")
+difference = np.abs(np.subtract(my_losses, their_losses)).max()
+print(f"largest difference between the two curves: {difference:.2g}")
+compare("time of a step, yours over the library's", predicted_slowdown, my_time / their_time)
+
+# %% [markdown]
+# **And deep.** A chain of 100,000 additions, the graph on which recursion dies.
+
+# %%
+start_value = mt.tensor(1.0, requires_grad=True)
+chain = start_value
+for _ in range(100_000):
+    chain = add(chain, start_value)
+print("d/ds of s + 100,000 s:", gradients(chain, [start_value])[0].item())
+
+# %% [markdown]
+# **Reflect.** Your sweep computes one gradient that nobody asked for, that of the images, and the library's does not. Why does that hardly show in the time of a step? What would you have to change about the network for it to show?
+
+# %% [markdown]
+# ## Discussion
+#
+# These answers are read by a person.
+
+# %% [markdown] question="why_topological_order" points="3" manual="true" rubric="Says that a value with several users must wait for all partial adjoints (1); gives or follows a concrete graph where the careless order is wrong, and by which amount (1); says for which graphs any order from the output works, and why: trees, one user each (1)."
+# Section 4 broke the sweep with a wrong order. Why is a topological order needed? Take the graph $y = s^2 + s^3$ from there and say which adjoint was handed on too early, what was missing from it, and by how much the result is wrong for that reason. For which graphs would the careless sweep have been right?
+# ### BEGIN SOLUTION
+# The adjoint of $u = s^2$ is the sum of two partial adjoints: 1 from the sum directly, and $s = 3$ through the product $u s$. The careless sweep reached $u$ first by the direct edge and handed on 1; the 3 arrived after $u$ had been visited. So the result lacks $3 \cdot 2s = 18$ of the 33. A value's adjoint is complete only when all of its users have delivered, and a reversed topological order guarantees just that. If every value has one user, the graph is a tree, nothing has to be waited for, and any order from the output is right.
+# ### END SOLUTION
+
+# %% [markdown] question="reading_note" points="5" manual="true" rubric="Overview in the learner's own words (1); problem and challenges: usability against speed (1); methods: immediate execution, C++ core, caching allocator, reference counting, asynchronous execution (1); evaluation read critically, e.g. what the 17 % compares (1); trade-offs and one open question (1)."
+# **Reading note.** Paszke et al. 2019, "PyTorch: An Imperative Style, High-Performance Deep Learning Library", NeurIPS. One page: overview; problem and challenges; methods and contributions; evaluation and discussion; trade-offs; open questions.
+# ### BEGIN SOLUTION
+# *Overview.* PyTorch shows that a library can execute immediately, like NumPy, and still be as fast as static graphs.
+# *Problem and challenges.* Static graphs are fast but hard to debug, and awkward for models with control flow; an interpreter in the loop seems too slow.
+# *Methods.* Define-by-run autodiff with operator overloading; a C++ core; control flow in Python on the CPU while kernels are queued on the GPU; a caching allocator; reference counting that frees memory at once; multiprocessing with shared memory.
+# *Evaluation.* Within 17 % of the fastest framework on six models; one machine, 32-bit, one GPU, so nothing is said about training at scale.
+# *Trade-offs.* No whole-program optimisation, since the graph is gone after each step; the Python interpreter bounds small models.
+# *Open questions.* Can the program be captured without losing the style?
+# ### END SOLUTION
+
+# %%
+q.status()

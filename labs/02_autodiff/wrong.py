@@ -1,0 +1,363 @@
+"""Named wrong answers to lab 02: each must fail its own check, with a message of its own."""
+
+import minitorch as mt
+from minitorch import Op
+
+
+# %% wrong="sums_from_the_left" question="sum_to_shape" check="axes_in_front_are_summed_away" says="from the right"
+def sum_to_shape(grad, shape):
+    while grad.ndim > len(shape):
+        grad = grad.sum(dim=-1)
+    for axis, size in enumerate(shape):
+        if size == 1 and grad.shape[axis] != 1:
+            grad = grad.sum(dim=axis, keepdim=True)
+    return grad
+
+
+# %% wrong="forgets_axes_of_size_one" question="sum_to_shape" check="axes_of_size_one_are_kept" says="size 1"
+def sum_to_shape(grad, shape):
+    while grad.ndim > len(shape):
+        grad = grad.sum(dim=0)
+    return grad
+
+
+# %% wrong="takes_the_mean" question="sum_to_shape" check="axes_in_front_are_summed_away" says="expected"
+def sum_to_shape(grad, shape):
+    while grad.ndim > len(shape):
+        grad = grad.mean(dim=0)
+    for axis, size in enumerate(shape):
+        if size == 1 and grad.shape[axis] != 1:
+            grad = grad.mean(dim=axis, keepdim=True)
+    return grad
+
+
+# %% wrong="drops_the_axis_of_size_one" question="sum_to_shape" check="axes_of_size_one_are_kept" says="must still be there"
+def sum_to_shape(grad, shape):
+    while grad.ndim > len(shape):
+        grad = grad.sum(dim=0)
+    for axis in reversed(range(len(shape))):
+        if shape[axis] == 1 and grad.shape[axis] != 1:
+            grad = grad.sum(dim=axis)
+    return grad
+
+
+# %% wrong="sums_always" question="sum_to_shape" check="equal_shapes_pass_unchanged" says="nothing to add up"
+def sum_to_shape(grad, shape):
+    if tuple(grad.shape) == tuple(shape):
+        return grad.sum()
+    while grad.ndim > len(shape):
+        grad = grad.sum(dim=0)
+    for axis, size in enumerate(shape):
+        if size == 1 and grad.shape[axis] != 1:
+            grad = grad.sum(dim=axis, keepdim=True)
+    return grad
+
+
+# %% wrong="ignores_what_arrives" question="ExpOp" check="exp_gradient_follows_the_chain_rule" says="from above"
+class ExpOp(Op):
+    def compute(self, xp, x):
+        return xp.exp(x)
+
+    def gradient(self, out_grad, node):
+        (x,) = node.inputs
+        return mt.exp(x)
+
+
+# %% wrong="passes_on_what_arrives" question="ExpOp" check="exp_gradient_follows_the_chain_rule" says="from above"
+class ExpOp(Op):
+    def compute(self, xp, x):
+        return xp.exp(x)
+
+    def gradient(self, out_grad, node):
+        return out_grad
+
+
+# %% wrong="another_base" question="ExpOp" check="exp_computes" says="xp.exp"
+class ExpOp(Op):
+    def compute(self, xp, x):
+        return 2.0**x
+
+    def gradient(self, out_grad, node):
+        (x,) = node.inputs
+        return out_grad * mt.exp(x)
+
+
+# %% wrong="differentiates_in_numpy" question="ExpOp" check="exp_gradient_has_a_gradient" says=""
+class ExpOp(Op):
+    def compute(self, xp, x):
+        return xp.exp(x)
+
+    def gradient(self, out_grad, node):
+        (x,) = node.inputs
+        return out_grad * mt.exp(x.detach())
+
+
+# %% wrong="does_not_cross_over" question="MulOp" check="mul_gradients_cross_over" says="Whose value decides"
+class MulOp(Op):
+    def compute(self, xp, a, b):
+        return a * b
+
+    def gradient(self, out_grad, node):
+        a, b = node.inputs
+        return sum_to_shape(out_grad * a, a.shape), sum_to_shape(out_grad * b, b.shape)
+
+
+# %% wrong="forgets_the_broadcast" question="MulOp" check="mul_gradients_have_the_shapes_of_the_inputs" says="shape"
+class MulOp(Op):
+    def compute(self, xp, a, b):
+        return a * b
+
+    def gradient(self, out_grad, node):
+        a, b = node.inputs
+        return out_grad * b, out_grad * a
+
+
+# %% wrong="adds" question="MulOp" check="mul_computes" says="broadcasts by itself"
+class MulOp(Op):
+    def compute(self, xp, a, b):
+        return a + b
+
+    def gradient(self, out_grad, node):
+        a, b = node.inputs
+        return sum_to_shape(out_grad * b, a.shape), sum_to_shape(out_grad * a, b.shape)
+
+
+# %% wrong="freezes_the_factors" question="MulOp" check="mul_gradient_has_a_gradient" says=""
+class MulOp(Op):
+    def compute(self, xp, a, b):
+        return a * b
+
+    def gradient(self, out_grad, node):
+        a, b = (value.detach() for value in node.inputs)
+        return sum_to_shape(out_grad * b, a.shape), sum_to_shape(out_grad * a, b.shape)
+
+
+# %% wrong="multiplies_elementwise" question="MatMulOp" check="matmul_computes" says=""
+class MatMulOp(Op):
+    def compute(self, xp, a, b):
+        return a * b
+
+    def gradient(self, out_grad, node):
+        a, b = node.inputs
+        return out_grad @ b.T, a.T @ out_grad
+
+
+# %% wrong="forgets_to_transpose" question="MatMulOp" check="matmul_gradient_of_the_left_factor" says="write the shapes down"
+class MatMulOp(Op):
+    def compute(self, xp, a, b):
+        return a @ b
+
+    def gradient(self, out_grad, node):
+        a, b = node.inputs
+        return out_grad @ b, a.T @ out_grad
+
+
+# %% wrong="multiplies_from_the_wrong_side" question="MatMulOp" check="matmul_gradient_of_the_right_factor" says="has that shape"
+class MatMulOp(Op):
+    def compute(self, xp, a, b):
+        return a @ b
+
+    def gradient(self, out_grad, node):
+        a, b = node.inputs
+        return out_grad @ b.T, out_grad @ a.T
+
+
+# %% wrong="appends_before_the_inputs" question="topological_order" check="inputs_stand_before_their_users" says="only when all of its inputs"
+def topological_order(output):
+    order, seen, stack = [], set(), [output]
+    while stack:
+        value = stack.pop()
+        if id(value) not in seen:
+            seen.add(id(value))
+            order.append(value)
+            stack.extend(value.inputs)
+    return order
+
+
+# %% wrong="breadth_first_reversed" question="topological_order" check="inputs_stand_before_their_users" says="stands before one of its inputs"
+def topological_order(output):
+    order, seen, queue = [], {id(output)}, [output]
+    while queue:
+        value = queue.pop(0)
+        order.append(value)
+        for source in value.inputs:
+            if id(source) not in seen:
+                seen.add(id(source))
+                queue.append(source)
+    return order[::-1]
+
+
+# %% wrong="visits_every_path" question="topological_order" check="each_value_occurs_once" says="know it again"
+def topological_order(output):
+    order, stack = [], [(output, False)]
+    while stack:
+        value, inputs_are_done = stack.pop()
+        if inputs_are_done:
+            order.append(value)
+        else:
+            stack.append((value, True))
+            stack.extend((v, False) for v in value.inputs)
+    return order
+
+
+# %% wrong="leaves_out_the_leaves" question="topological_order" check="all_values_are_there" says="starts with leaves"
+def topological_order(output):
+    order, seen = [], set()
+    stack = [(output, False)]
+    while stack:
+        value, inputs_are_done = stack.pop()
+        if inputs_are_done:
+            order.append(value)
+        elif id(value) not in seen and value.inputs:
+            seen.add(id(value))
+            stack.append((value, True))
+            stack.extend((v, False) for v in value.inputs)
+    return order
+
+
+# %% wrong="recurses" question="topological_order" check="a_deep_graph_is_no_problem" says="RecursionError"
+def topological_order(output):
+    order, seen = [], set()
+
+    def visit(value):
+        if id(value) not in seen:
+            seen.add(id(value))
+            for source in value.inputs:
+                visit(source)
+            order.append(value)
+
+    visit(output)
+    return order
+
+
+# %% wrong="the_last_partial_wins" question="gradients" check="partial_adjoints_add_up" says="replace the first"
+def gradients(output, inputs):
+    adjoint = {id(output): mt.ones_like(output)}
+    for value in reversed(topological_order(output)):
+        if value.op is None or id(value) not in adjoint:
+            continue
+        partials = value.op.gradient(adjoint[id(value)], value)
+        if not isinstance(partials, tuple):
+            partials = (partials,)
+        for source, partial in zip(value.inputs, partials, strict=True):
+            if partial is not None:
+                adjoint[id(source)] = partial
+    return [adjoint.get(id(value), mt.zeros_like(value)) for value in inputs]
+
+
+# %% wrong="hands_on_too_early" question="gradients" check="users_deliver_before_a_value_hands_on" says="get their turn"
+def gradients(output, inputs):
+    adjoint = {id(output): mt.ones_like(output)}
+    queue, visited = [output], set()
+    while queue:
+        value = queue.pop(0)
+        if value.op is None or id(value) in visited:
+            continue
+        visited.add(id(value))
+        partials = value.op.gradient(adjoint[id(value)], value)
+        if not isinstance(partials, tuple):
+            partials = (partials,)
+        for source, partial in zip(value.inputs, partials, strict=True):
+            if partial is None:
+                continue
+            if id(source) in adjoint:
+                partial = adjoint[id(source)] + partial
+            adjoint[id(source)] = partial
+            queue.append(source)
+    return [adjoint.get(id(value), mt.zeros_like(value)) for value in inputs]
+
+
+# %% wrong="keeps_the_adjoints" question="gradients" check="a_second_sweep_gives_the_same" says="of the first call"
+adjoints_so_far = {}
+
+
+def gradients(output, inputs):
+    adjoint = adjoints_so_far
+    adjoint[id(output)] = mt.ones_like(output)
+    for value in reversed(topological_order(output)):
+        if value.op is None or id(value) not in adjoint:
+            continue
+        partials = value.op.gradient(adjoint[id(value)], value)
+        if not isinstance(partials, tuple):
+            partials = (partials,)
+        for source, partial in zip(value.inputs, partials, strict=True):
+            if partial is None:
+                continue
+            if id(source) in adjoint:
+                partial = adjoint[id(source)] + partial
+            adjoint[id(source)] = partial
+    return [adjoint.get(id(value), mt.zeros_like(value)) for value in inputs]
+
+
+# %% wrong="none_for_the_unused" question="gradients" check="an_unused_input_has_zeros" says="Of b's shape"
+def gradients(output, inputs):
+    adjoint = {id(output): mt.ones_like(output)}
+    for value in reversed(topological_order(output)):
+        if value.op is None or id(value) not in adjoint:
+            continue
+        partials = value.op.gradient(adjoint[id(value)], value)
+        if not isinstance(partials, tuple):
+            partials = (partials,)
+        for source, partial in zip(value.inputs, partials, strict=True):
+            if partial is None:
+                continue
+            if id(source) in adjoint:
+                partial = adjoint[id(source)] + partial
+            adjoint[id(source)] = partial
+    return [adjoint.get(id(value)) for value in inputs]
+
+
+# %% wrong="one_sweep_only" question="hessian_vector_product" check="a_diagonal_hessian" says="before the second"
+def hessian_vector_product(f, x, v):
+    (slope,) = gradients(f(x), [x])
+    return slope * v
+
+
+# %% wrong="multiplies_last" question="hessian_vector_product" check="a_full_hessian" says="not only the diagonal"
+def hessian_vector_product(f, x, v):
+    (slope,) = gradients(f(x), [x])
+    (curvature,) = gradients(slope.sum(), [x])
+    return curvature * v
+
+
+# %% wrong="cuts_the_slope_loose" question="hessian_vector_product" check="a_diagonal_hessian" says="expected"
+def hessian_vector_product(f, x, v):
+    (slope,) = gradients(f(x), [x])
+    (product,) = gradients((slope.detach() * v * x).sum(), [x])
+    return product
+
+
+# %% wrong="forgets_the_vector" question="hessian_vector_product" check="a_full_hessian" says="sum after multiplying"
+def hessian_vector_product(f, x, v):
+    (slope,) = gradients(f(x), [x])
+    (product,) = gradients(slope.sum(), [x])
+    return product
+
+
+# %% wrong="goes_uphill" question="sgd_step" check="a_step_goes_against_the_gradient" says="points uphill"
+def sgd_step(parameters, grads, lr):
+    moved = [p.detach() + lr * g.detach() for p, g in zip(parameters, grads, strict=True)]
+    return [mt.tensor(p.numpy(), requires_grad=True) for p in moved]
+
+
+# %% wrong="forgets_the_rate" question="sgd_step" check="a_step_goes_against_the_gradient" says="how far to go"
+def sgd_step(parameters, grads, lr):
+    moved = [p.detach() - g.detach() for p, g in zip(parameters, grads, strict=True)]
+    return [mt.tensor(p.numpy(), requires_grad=True) for p in moved]
+
+
+# %% wrong="remembers_everything" question="sgd_step" check="new_parameters_are_leaves" says="a thousand steps"
+def sgd_step(parameters, grads, lr):
+    return [p - lr * g for p, g in zip(parameters, grads, strict=True)]
+
+
+# %% wrong="new_parameters_cannot_learn" question="sgd_step" check="new_parameters_are_leaves" says="next step needs"
+def sgd_step(parameters, grads, lr):
+    return [p.detach() - lr * g.detach() for p, g in zip(parameters, grads, strict=True)]
+
+
+# %% wrong="overwrites_the_old" question="sgd_step" check="old_parameters_stay" says="new ones instead"
+def sgd_step(parameters, grads, lr):
+    for p, g in zip(parameters, grads, strict=True):
+        p.detach().numpy()[...] -= lr * g.detach().numpy()
+    return [mt.tensor(p.detach().numpy(), requires_grad=True) for p in parameters]
