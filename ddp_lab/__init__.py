@@ -5,6 +5,7 @@ from ddp_lab.communicator import Communicator
 from ddp_lab.data_parallel import DistributedDataParallel
 from ddp_lab.errors import (
     DdpLabError,
+    Deadlock,
     InvalidArgument,
     Mismatch,
     OutOfSharedMemory,
@@ -14,10 +15,12 @@ from ddp_lab.errors import (
     UnknownAlgorithm,
 )
 from ddp_lab.launch import launch
+from ddp_lab.world import init
 
 __all__ = [
     "Communicator",
     "DdpLabError",
+    "Deadlock",
     "DistributedDataParallel",
     "InvalidArgument",
     "Mismatch",
@@ -27,6 +30,7 @@ __all__ = [
     "RankTimeout",
     "UnknownAlgorithm",
     "algorithms",
+    "init",
     "launch",
     "register_algorithm",
 ]

@@ -14,9 +14,10 @@ from ddp_lab.collectives.registry import learners
 from ddp_lab.failures import Failure, rank_failed, timed_out
 from ddp_lab.header import operation_of, site_of
 from ddp_lab.output import Printer
+from ddp_lab.pickling import dumps_for_ranks
 from ddp_lab.rank_main import JOB, WHERE, Job, Outcome, read_message, send_message
 from ddp_lab.results import Results
-from ddp_lab.start import Ranks, pickled_whole, start_ranks
+from ddp_lab.start import Ranks, start_ranks
 from ddp_lab.transport.board import FAILED, Entry
 from ddp_lab.transport.segment import Segment
 from ddp_lab.transport.shm_board import ShmBoard
@@ -51,10 +52,8 @@ def launch_processes(
 
 def make_job(fn: Callable[..., Any], args: tuple[Any, ...], transport: str, record: bool) -> Job:
     """Return the job, with everything that makes a rank's process look like this one."""
-    with pickled_whole(fn):
-        call = cloudpickle.dumps((fn, args, learners()))
     return Job(
-        call=call,
+        call=dumps_for_ranks((fn, args, learners())),
         transport=transport,
         record=record,
         zero=time.perf_counter(),

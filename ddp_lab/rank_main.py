@@ -12,7 +12,7 @@ import struct
 import sys
 import threading
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import cloudpickle
@@ -21,11 +21,15 @@ from ddp_lab.collectives.registry import register_algorithm
 from ddp_lab.communicator import Communicator
 from ddp_lab.failures import Failure, failure_of, frames_of
 from ddp_lab.transport.base import Transport
-from ddp_lab.transport.board import FAILED, RETURNED
+from ddp_lab.transport.board import FAILED, RETURNED, inspect
 from ddp_lab.transport.record import Log, Recorder
 from ddp_lab.transport.segment import Segment
 from ddp_lab.transport.shm import ShmTransport
 from ddp_lab.transport.shm_board import ShmBoard
+from ddp_lab.transport.tcp import connect as tcp_connect
+from ddp_lab.transport.tcp import listen
+from ddp_lab.transport.waiting import Words
+from ddp_lab.world import give
 
 LENGTH = struct.Struct("<cQ")
 JOB, OUTCOME, WHERE = b"j", b"o", b"w"
@@ -43,7 +47,6 @@ class Job:
     directory: str
     argv: list[str]
     environment: dict[str, str]
-    ports: list[int] = field(default_factory=list)
 
 
 @dataclass
@@ -148,7 +151,9 @@ def _run(job: Job, rank: int, segment: Segment) -> Outcome:
         transport = connect(job, rank, segment)
         if job.record:
             transport = recorder = Recorder(transport, zero=job.zero)
-        result = _call(fn, Communicator(transport), args)
+        comm = Communicator(transport)
+        give(comm)
+        result = _call(fn, comm, args)
         return Outcome(_pickled(result), None, recorder.log if recorder else None)
     except BaseException as error:
         return Outcome(failure=failure_of(rank, error, time.monotonic()))
@@ -185,4 +190,19 @@ def _prepare(job: Job) -> None:
 
 def connect(job: Job, rank: int, segment: Segment) -> Transport:
     """Return this rank's end of the transport that the job names."""
+    if job.transport == "tcp":
+        return _connect_tcp(rank, segment)
     return ShmTransport(segment, rank)
+
+
+def _connect_tcp(rank: int, segment: Segment) -> Transport:
+    """Join the ranks of this machine by TCP; rank 0 tells its port through the segment."""
+    words = Words(segment.words, segment.address, segment.layout.size)
+    board, word = ShmBoard(segment), segment.layout.meetings // 8
+    listener = listen(("127.0.0.1", 0)) if rank == 0 else None
+    if listener is not None:
+        words.post(word, listener.getsockname()[1])
+    else:
+        words.wait(word, 1, lambda: inspect(board, rank, 0))
+    address = ("127.0.0.1", segment.words[word])
+    return tcp_connect(rank, segment.layout.size, address, listener, board)

@@ -9,12 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from dataclasses import dataclass
-from types import ModuleType
-from typing import Any
-
-import cloudpickle
 
 from ddp_lab.errors import InvalidArgument, RankFailed
 from ddp_lab.transport.segment import Segment
@@ -151,27 +146,3 @@ def stop_zygote() -> None:
     except subprocess.TimeoutExpired:
         kept.process.kill()
         kept.process.wait()
-
-
-@contextlib.contextmanager
-def pickled_whole(fn: Any) -> Iterator[None]:
-    """Pickle the code of `fn`'s module, not its name, unless every process can import it.
-
-    A test module or a script beside the notebook is often known to this process alone.
-    """
-    module = sys.modules.get(getattr(fn, "__module__", None) or "")
-    if module is None or module.__name__ == "__main__" or _is_installed(module):
-        yield
-        return
-    cloudpickle.register_pickle_by_value(module)
-    try:
-        yield
-    finally:
-        cloudpickle.unregister_pickle_by_value(module)
-
-
-def _is_installed(module: ModuleType) -> bool:
-    file = getattr(module, "__file__", None)
-    if file is None or module.__name__.partition(".")[0] == "ddp_lab":
-        return True
-    return str(file).startswith((sys.prefix, sys.base_prefix))

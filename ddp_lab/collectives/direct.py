@@ -9,6 +9,7 @@ import numpy as np
 
 from ddp_lab.collectives import reference
 from ddp_lab.collectives.registry import built_in
+from ddp_lab.collectives.rows import rows_of
 from ddp_lab.collectives.two_shot import exchange, shared
 from ddp_lab.transport.base import NDArray
 
@@ -33,10 +34,10 @@ def reduce_scatter(comm: "Communicator", x: NDArray, *, op: str) -> NDArray:
     """Return row `rank` of the reduction: each rank reads, or is sent, that row of all others."""
     meeting = None
     if comm.meeting() is None:
-        rows = list(reference.all_to_all(comm, x))
+        rows = rows_of(reference.all_to_all(comm, x))
     else:
         arrays, meeting = shared(comm, x)
-        rows = [array[comm.rank] for array in arrays]
+        rows = [array[comm.rank, ...] for array in arrays]
     total = np.array(rows[0], copy=True)
     for row in rows[1:]:
         comm.combine(total, row, op)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ddp_lab.collectives.registry import built_in
+from ddp_lab.collectives.rows import rows_of
 from ddp_lab.transport.base import NDArray
 
 if TYPE_CHECKING:
@@ -78,14 +79,15 @@ def all_gather(comm: "Communicator", x: NDArray) -> NDArray:
 def reduce_scatter(comm: "Communicator", x: NDArray, *, op: str) -> NDArray:
     """Return row `rank` of the reduction: reduce to rank 0, then scatter its rows."""
     total = reduce(comm, x, root=0, op=op)
-    return scatter(comm, None if total is None else list(total), root=0)
+    return scatter(comm, None if total is None else rows_of(total), root=0)
 
 
 @built_in("all_to_all", "reference")
 def all_to_all(comm: "Communicator", x: NDArray) -> NDArray:
     """Return row `rank` of every rank's `x`: each rank sends each of the others one row."""
+    rows = rows_of(x)
     works = [
-        comm.isend(x[(comm.rank + k) % comm.size], (comm.rank + k) % comm.size)
+        comm.isend(rows[(comm.rank + k) % comm.size], (comm.rank + k) % comm.size)
         for k in range(1, comm.size)
     ]
     out = np.empty_like(x)

@@ -18,18 +18,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ddp_lab.collectives.registry import built_in
+from ddp_lab.collectives.rows import rows_of, split_evenly
 from ddp_lab.transport.base import NDArray
 
 if TYPE_CHECKING:
     from ddp_lab.communicator import Communicator
 
 SEGMENT_BYTES = 256 * 1024  # half of a second-level cache: one half arrives, one is added
-
-
-def split_evenly(flat: NDArray, parts: int) -> list[NDArray]:
-    """Return `parts` views that cover `flat`, their sizes differing by at most one."""
-    n = flat.size
-    return [flat[i * n // parts : (i + 1) * n // parts] for i in range(parts)]
 
 
 def reduce_chunks(comm: "Communicator", chunks: list[NDArray], op: str) -> None:
@@ -66,9 +61,9 @@ def all_reduce(comm: "Communicator", x: NDArray, *, op: str) -> NDArray:
 @built_in("reduce_scatter", "ring")
 def reduce_scatter(comm: "Communicator", x: NDArray, *, op: str) -> NDArray:
     """Return row `rank` of the reduction, after W-1 steps of (W-1)/W of the bytes in all."""
-    reduce_chunks(comm, [x[i] for i in range(comm.size)], op)
-    row: NDArray = x[comm.rank].copy()
-    return row
+    rows = rows_of(x)
+    reduce_chunks(comm, rows, op)
+    return rows[comm.rank].copy()
 
 
 @built_in("all_gather", "ring")
@@ -76,7 +71,7 @@ def all_gather(comm: "Communicator", x: NDArray) -> NDArray:
     """Return every rank's `x`: each rank passes on what it received last."""
     out = np.empty((comm.size, *x.shape), x.dtype)
     out[comm.rank] = x
-    gather_chunks(comm, [out[i] for i in range(comm.size)])
+    gather_chunks(comm, rows_of(out))
     return out
 
 

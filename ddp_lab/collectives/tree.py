@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ddp_lab.collectives.registry import built_in
+from ddp_lab.collectives.rows import rows_of
 from ddp_lab.errors import InvalidArgument
 from ddp_lab.transport.base import NDArray
 
@@ -102,8 +103,7 @@ def scatter(comm: "Communicator", parts: list[NDArray] | None, *, root: int) -> 
             comm.isend(rows[distance:], (comm.rank + distance) % comm.size).wait()
             rows = rows[:distance]
     assert rows is not None
-    row: NDArray = rows[0].copy()
-    return row
+    return rows_of(rows)[0].copy()
 
 
 @built_in("barrier", "dissemination")

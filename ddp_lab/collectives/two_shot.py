@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ddp_lab.collectives.registry import built_in
-from ddp_lab.collectives.ring import split_evenly
+from ddp_lab.collectives.rows import split_evenly
 from ddp_lab.reduction import combiner
 from ddp_lab.transport.base import NDArray
 from ddp_lab.transport.meeting import Meeting, too_large

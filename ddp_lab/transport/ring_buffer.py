@@ -121,6 +121,10 @@ class RingBuffer:
         """Return how many bytes have been written, ever."""
         return int(self._words.words[self.written])
 
+    def consumed(self) -> int:
+        """Return how many bytes the reader has taken, ever."""
+        return int(self._words.words[self._read])
+
     def peek(self) -> Record | None:
         """Return the next message, None if there is none; the reader releases it afterwards."""
         at = self._words.words[self._read]

@@ -136,7 +136,7 @@ class Source:
             while (record := self._ring.peek()) is not None:
                 self._hand_out(record)
                 self._ring.release(record)
-            return self._ring.position()
+            return self._ring.consumed()  # a message may have come since the last look
 
     def _hand_out(self, record: Record) -> None:
         wanted = self._wanted.get(record.channel)

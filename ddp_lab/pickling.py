@@ -1,0 +1,60 @@
+"""Sending functions to ranks: by name where a rank can import them, else code and all.
+
+cloudpickle sends what a notebook or a script defines by value, but trusts that every other module
+can be imported. A test module or a file that was loaded by its path is known to one process alone.
+"""
+
+import sys
+from importlib.machinery import ModuleSpec, PathFinder
+from types import ModuleType
+from typing import Any
+
+import cloudpickle
+
+_known: dict[tuple[str, str], bool] = {}
+
+
+def dumps_for_ranks(thing: Any) -> bytes:
+    """Return `thing` pickled so that a fresh process with this one's `sys.path` can load it."""
+    private = [module for module in list(sys.modules.values()) if _is_private(module)]
+    for module in private:
+        cloudpickle.register_pickle_by_value(module)
+    try:
+        data: bytes = cloudpickle.dumps(thing)
+    finally:
+        for module in private:
+            cloudpickle.unregister_pickle_by_value(module)
+    return data
+
+
+def _is_private(module: ModuleType) -> bool:
+    name, file = getattr(module, "__name__", ""), getattr(module, "__file__", None)
+    if not isinstance(file, str) or name == "__main__" or sys.modules.get(name) is not module:
+        return False
+    if file.startswith((sys.prefix, sys.base_prefix)):
+        return False
+    key = (name, file)
+    if key not in _known:
+        _known[key] = not _can_import(name, file)
+    return _known[key]
+
+
+def _can_import(name: str, file: str) -> bool:
+    """Return whether importing `name` in another process would load `file`."""
+    top, *rest = name.split(".")
+    spec = _find(top)
+    for i in range(len(rest)):
+        if spec is None or spec.submodule_search_locations is None:
+            return False
+        path = list(spec.submodule_search_locations)
+        spec = PathFinder.find_spec(".".join([top, *rest[: i + 1]]), path)
+    return spec is not None and spec.origin == file
+
+
+def _find(name: str) -> ModuleSpec | None:
+    """Return the spec of a top-level module, from the path or from an editable installation."""
+    for finder in sys.meta_path:
+        spec = finder.find_spec(name, None)
+        if spec is not None:
+            return spec
+    return None
