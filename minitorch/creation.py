@@ -75,17 +75,31 @@ def arange(
 
 
 def linspace(
-    start: float, end: float, steps: int, *, dtype: Any = None, device: Any = "cpu"
+    start: float,
+    end: float,
+    steps: int,
+    *,
+    dtype: Any = None,
+    device: Any = "cpu",
+    requires_grad: bool = False,
 ) -> Tensor:
     """Return `steps` numbers from `start` to `end`, both included."""
     wanted = as_dtype(dtype or _arrays.get_default_dtype())
-    return tensor(np.linspace(start, end, steps), dtype=wanted, device=device)
+    numbers = np.linspace(float(start), float(end), int(steps))
+    return tensor(numbers, dtype=wanted, device=device, requires_grad=requires_grad)
 
 
-def eye(n: int, m: int | None = None, *, dtype: Any = None, device: Any = "cpu") -> Tensor:
+def eye(
+    n: int,
+    m: int | None = None,
+    *,
+    dtype: Any = None,
+    device: Any = "cpu",
+    requires_grad: bool = False,
+) -> Tensor:
     """Return ones on the diagonal of an (n, m) matrix of zeros."""
     wanted = as_dtype(dtype or _arrays.get_default_dtype())
-    return tensor(np.eye(n, m), dtype=wanted, device=device)
+    return tensor(np.eye(n, m), dtype=wanted, device=device, requires_grad=requires_grad)
 
 
 def empty(

@@ -2,6 +2,6 @@
 
 from .ops.linalg import matmul
 from .ops.matrices import diagonal
-from .ops.statistics import norm, vector_norm
+from .ops.statistics import vector_norm
 
-__all__ = ["diagonal", "matmul", "norm", "vector_norm"]
+__all__ = ["diagonal", "matmul", "vector_norm"]

@@ -356,14 +356,37 @@ class Tensor(InPlace):
             result = result._apply(Cast(as_dtype(dtype)), (result,))
         return result.clone() if copy and result is self else result
 
-    def new_zeros(self, *size: Any) -> "Tensor":
-        """Return zeros of another shape, of the dtype and on the device of this tensor."""
-        shape = size[0] if size and not isinstance(size[0], int) else size
-        zeros = np.zeros(tuple(shape), self.dtype)
-        return Tensor._new(zeros if self._on_host() else asarray(zeros, self.dtype, self.device))
+    def new_full(
+        self,
+        size: Any,
+        fill_value: Any,
+        *,
+        dtype: Any = None,
+        device: Any = None,
+        requires_grad: bool = False,
+    ) -> "Tensor":
+        """Return a tensor of another shape filled with one number; else as this one is."""
+        shape = (size,) if isinstance(size, int) else tuple(size)
+        wanted = self.dtype if dtype is None else as_dtype(dtype)
+        place = self.device if device is None else _arrays.device(device)
+        made = Tensor._new(asarray(np.full(shape, fill_value, wanted), wanted, place, copy=False))
+        return made.requires_grad_() if requires_grad else made
 
-    def _on_host(self) -> bool:
-        return type(self.array) in HOST_TYPES
+    def new_zeros(self, *size: Any, **options: Any) -> "Tensor":
+        """Return zeros of another shape; options as `new_full`."""
+        return self.new_full(size if len(size) != 1 else size[0], 0, **options)
+
+    def new_ones(self, *size: Any, **options: Any) -> "Tensor":
+        """Return ones of another shape; options as `new_full`."""
+        return self.new_full(size if len(size) != 1 else size[0], 1, **options)
+
+    def new_empty(self, *size: Any, **options: Any) -> "Tensor":
+        """Return zeros of another shape; options as `new_full`."""
+        return self.new_zeros(*size, **options)
+
+    def new_tensor(self, data: Any, **options: Any) -> "Tensor":
+        """Return a tensor with a copy of `data`, of this dtype and device unless given."""
+        return tensor(data, **{"dtype": self.dtype, "device": self.device, **options})
 
     def cpu(self) -> "Tensor":
         """Return this tensor on the CPU."""

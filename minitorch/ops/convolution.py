@@ -64,12 +64,15 @@ def _padded(xp: Any, x: Any, padding: tuple[int, ...]) -> Any:
     return out
 
 
-def _columns(xp: Any, x: Any, kernel: tuple[int, ...], how: Geometry) -> Any:
-    """Return the windows of `x` as (G, C/G·kernel, N·L)."""
+def _columns(
+    xp: Any, x: Any, kernel: tuple[int, ...], how: Geometry, places: tuple[int, ...]
+) -> Any:
+    """Return the first `places` windows of `x` along each axis as (G, C/G·kernel, N·L)."""
     k = len(kernel)
     view = windows(
         _padded(xp, x, how.padding), tuple(range(2, 2 + k)), kernel, how.stride, how.dilation
     )
+    view = view[(slice(None), slice(None), *(slice(0, n) for n in places))]
     order = (1, *range(2 + k, 2 + 2 * k), 0, *range(2, 2 + k))
     rows = x.shape[1] // how.groups * math.prod(kernel)
     return xp.permute_dims(view, order).reshape((how.groups, rows, -1))
@@ -89,21 +92,22 @@ class Convolve(Op):
     reads_output = False
     name = "conv"
 
-    def __init__(self, how: Geometry) -> None:
-        self.how = how
+    def __init__(self, how: Geometry, places: tuple[int, ...] | None = None) -> None:
+        self.how, self.places = how, places
 
     def compute(self, xp: Any, x: Any, w: Any) -> Any:
         """Return (N, O, places): one product of kernels by windows."""
-        places = self.how.result_size(x.shape[2:], w.shape[2:])
+        places = self.places or self.how.result_size(x.shape[2:], w.shape[2:])
         kernels = w.reshape((self.how.groups, w.shape[0] // self.how.groups, -1))
-        y = kernels @ _columns(xp, x, tuple(w.shape[2:]), self.how)
+        y = kernels @ _columns(xp, x, tuple(w.shape[2:]), self.how, places)
         y = y.reshape((w.shape[0], x.shape[0], *places))
         return xp.permute_dims(y, (1, 0, *range(2, len(x.shape))))
 
     def infer(self, *specs: Spec) -> Spec:
         """Return (N, O, places)."""
         x, w = specs[0].shape, specs[1].shape
-        return Spec((x[0], w[0], *self.how.result_size(x[2:], w[2:])), specs[0].dtype)
+        places = self.places or self.how.result_size(x[2:], w[2:])
+        return Spec((x[0], w[0], *places), specs[0].dtype)
 
     def gradient(self, out_grad: Any, node: Any) -> Any:
         """Return the other two derivatives of the form."""
@@ -154,7 +158,7 @@ class ConvolveBack(Op):
         y, w = node.inputs
         kernel = tuple(w.shape[2:])
         return (
-            apply(Convolve(self.how), out_grad, w) if node.wants[0] else None,
+            apply(Convolve(self.how, tuple(y.shape[2:])), out_grad, w) if node.wants[0] else None,
             apply(ConvolveKernel(self.how, kernel), out_grad, y) if node.wants[1] else None,
         )
 
@@ -172,7 +176,7 @@ class ConvolveKernel(Op):
 
     def compute(self, xp: Any, x: Any, y: Any) -> Any:
         """Return (O, C/G, kernel): results times windows, summed over samples and places."""
-        columns = _columns(xp, x, self.kernel, self.how)
+        columns = _columns(xp, x, self.kernel, self.how, tuple(y.shape[2:]))
         w = _by_channel(xp, y, self.how.groups) @ xp.permute_dims(columns, (0, 2, 1))
         return w.reshape((y.shape[1], x.shape[1] // self.how.groups, *self.kernel))
 
@@ -188,7 +192,7 @@ class ConvolveKernel(Op):
         image = tuple(x.shape[2:])
         return (
             apply(ConvolveBack(self.how, image), y, out_grad) if node.wants[0] else None,
-            apply(Convolve(self.how), x, out_grad) if node.wants[1] else None,
+            apply(Convolve(self.how, tuple(y.shape[2:])), x, out_grad) if node.wants[1] else None,
         )
 
 

@@ -14,8 +14,8 @@ from ..shapes import axis, broadcast, known, numel
 from .binary import where
 from .broadcasting import sum_to
 from .casting import cast_to
-from .elementwise import zeros_like
-from .indexing import ARRAY, Place, PlaceAdd, Take, filled, getitem, split_index
+from .elementwise import ones_like, zeros_like
+from .indexing import ARRAY, Place, PlaceAdd, Take, filled, getitem, narrow, split_index
 from .movement import expand, reshape
 
 
@@ -154,6 +154,8 @@ def _lifted(*values: Any) -> list[Any]:
 
 def gather(x: Any, dim: int, index: Any, *, sparse_grad: bool = False) -> Any:
     """Return the elements of `x` at `index` along `dim`: for dim 0, x[index[i][j]][j] at i, j."""
+    if 0 in index.shape and len(index.shape) != len(x.shape):
+        return reshape(narrow(reshape(x, -1), 0, 0, 0), tuple(index.shape))
     if not x.shape or not index.shape:
         row, places = _lifted(x, index)
         return reshape(gather(row, dim, places), tuple(index.shape))
@@ -254,9 +256,11 @@ def index_copy(x: Any, dim: int, index: Any, source: Any) -> Any:
 def index_fill(x: Any, dim: int, index: Any, value: Any) -> Any:
     """Return `x` with one number in the slices along `dim` that `index` names."""
     index = _vector("index_fill", index)
-    row = x if x.shape else reshape(x, 1)
-    picked = zeros_like(index_select(row, dim, index))
-    return reshape(index_copy(row, dim, index, picked + value), tuple(x.shape))
+    d = axis(dim, len(x.shape), "index_fill")
+    size = x.shape[d] if x.shape else 1
+    hits = apply(PlaceAdd((ARRAY,), (size,)), ones_like(index), index) > 0
+    mask = reshape(hits, [size if i == d else 1 for i in range(len(x.shape))])
+    return where(mask, value, x)
 
 
 def take(x: Any, index: Any) -> Any:

@@ -228,10 +228,11 @@ def select(x: Any, dim: int, index: int) -> Any:
 
 def nonzero(x: Any, *, as_tuple: bool = False) -> Any:
     """Return the indices of the elements that are not 0: rows of a matrix, or a tuple by axis."""
-    found = apply(NonZero(), x)
     if not as_tuple:
-        return found
-    return tuple(found[:, d] for d in range(len(x.shape)))
+        return apply(NonZero(), x)
+    row = x if x.shape else x.reshape(1)
+    found = apply(NonZero(), row)
+    return tuple(getitem(found, (slice(None), d)) for d in range(len(row.shape)))
 
 
 class NonZero(Op):

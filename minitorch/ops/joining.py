@@ -121,19 +121,30 @@ def column_stack(tensors: Sequence[Any]) -> Any:
     return hstack([reshape(v, -1, 1) if len(v.shape) <= 1 else v for v in tensors])
 
 
-def atleast_1d(x: Any) -> Any:
-    """Return `x`, a number as a vector of one."""
+def _for_each(function: Any, values: tuple[Any, ...]) -> tuple[Any, ...]:
+    several = values[0] if len(values) == 1 else values
+    return tuple(function(value) for value in several)
+
+
+def atleast_1d(x: Any, *more: Any) -> Any:
+    """Return `x`, a number as a vector of one; a tuple of several."""
+    if more or isinstance(x, list | tuple):
+        return _for_each(atleast_1d, (x, *more))
     return x if x.shape else reshape(x, 1)
 
 
-def atleast_2d(x: Any) -> Any:
-    """Return `x`, a vector as one row."""
+def atleast_2d(x: Any, *more: Any) -> Any:
+    """Return `x`, a vector as one row; a tuple of several."""
+    if more or isinstance(x, list | tuple):
+        return _for_each(atleast_2d, (x, *more))
     x = atleast_1d(x)
     return x if len(x.shape) > 1 else insert_axes(x, (0,))
 
 
-def atleast_3d(x: Any) -> Any:
-    """Return `x`, a matrix with a last axis of size 1."""
+def atleast_3d(x: Any, *more: Any) -> Any:
+    """Return `x`, a matrix with a last axis of size 1; a tuple of several."""
+    if more or isinstance(x, list | tuple):
+        return _for_each(atleast_3d, (x, *more))
     x = atleast_2d(x)
     return x if len(x.shape) > 2 else insert_axes(x, (2,))
 
@@ -176,6 +187,7 @@ def tensor_split(x: Any, sections: int | Sequence[int], dim: int = 0) -> tuple[A
     """Return `x` cut along `dim` into nearly equal sections, or before the given positions."""
     d = axis(dim, len(x.shape), "tensor_split")
     total = x.shape[d]
+    sections = sections.tolist() if hasattr(sections, "tolist") else sections
     if isinstance(sections, int):
         if sections < 1:
             raise ArgumentError(f"tensor_split: got {sections} sections, expected 1 or more.")

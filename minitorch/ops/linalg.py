@@ -215,6 +215,11 @@ def tensordot(a: Any, b: Any, dims: Any = 2) -> Any:
     else:
         over_a = [axis(d, len(a.shape), "tensordot") for d in sizes((dims[0],))]
         over_b = [axis(d, len(b.shape), "tensordot") for d in sizes((dims[1],))]
+    for d, e in zip(over_a, over_b, strict=False):
+        if a.shape[d] == 1 != b.shape[e]:
+            b = sum(b, e, True)
+        elif b.shape[e] == 1 != a.shape[d]:
+            a = sum(a, d, True)
     if [a.shape[d] for d in over_a] != [b.shape[d] for d in over_b]:
         raise ShapeError(
             f"tensordot: sizes differ: got {tuple(a.shape)} over {over_a} and {tuple(b.shape)} over "

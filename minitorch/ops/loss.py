@@ -51,7 +51,7 @@ def _rows(xp: Any, index: Any, classes: int, ignore: int) -> tuple[Any, Any, Any
     Raises:
         AxisError: a class out of range.
     """
-    if xp is np and _in_range(index, classes):
+    if xp is np and not 0 <= ignore < classes and _in_range(index, classes):
         return index, None, len(index)
     counts = index != ignore
     safe = xp.where(counts, index, xp.zeros_like(index))

@@ -200,6 +200,9 @@ def pad(x: Any, pad: Sequence[int], mode: str = "constant", value: float | None 
         raise ArgumentError(
             f"pad: got mode {mode!r}, expected 'constant', 'reflect', 'replicate' or 'circular'."
         )
+    if mode == "circular" and min(widths) < 0:  # what is cropped does not come round
+        x = apply(Pad(tuple((min(a, 0), min(b, 0)) for a, b in pairs)), x)
+        pairs = [(max(a, 0), max(b, 0)) for a, b in pairs]
     for d, (before, after) in enumerate(pairs):
         if before or after:
             x = getitem(x, (*(slice(None),) * d, _border(x.shape[d], before, after, mode)))
@@ -293,6 +296,8 @@ def diff(x: Any, n: int = 1, dim: int = -1, prepend: Any = None, append: Any = N
     if not x.shape:
         raise ShapeError("diff: got a 0-d value, expected at least 1 axis.")
     d = axis(dim, len(x.shape), "diff")
+    if n == 0:
+        return x
     parts = [part for part in (prepend, x, append) if part is not None]
     x = cat(parts, d) if len(parts) > 1 else x
     for _ in range(builtins.min(n, x.shape[d])):
@@ -302,7 +307,9 @@ def diff(x: Any, n: int = 1, dim: int = -1, prepend: Any = None, append: Any = N
     return x
 
 
-def repeat_interleave(x: Any, repeats: Any, dim: int | None = None) -> Any:
+def repeat_interleave(
+    x: Any, repeats: Any, dim: int | None = None, *, output_size: int | None = None
+) -> Any:
     """Return `x` with each slice along `dim` repeated; one count for all, or one each."""
     row = reshape(x, -1) if dim is None else x
     d = 0 if dim is None else axis(dim, len(x.shape), "repeat_interleave")
@@ -330,6 +337,5 @@ def meshgrid(*values: Any, indexing: str = "ij") -> tuple[Any, ...]:
         lined = reshape(v, [-1 if j == i else 1 for j in range(len(shape))])
         grid.append(lined.expand(shape))
     if swap:
-        grid = [g.transpose(0, 1) for g in grid]
         grid[0], grid[1] = grid[1], grid[0]
     return tuple(grid)

@@ -289,27 +289,27 @@ class Methods(Value):
         """Return this value where the condition holds, else `other`."""
         return binary.where(condition, self, other)
 
-    def float(self) -> Any:
+    def float(self, memory_format: Any = None) -> Any:
         """Return this value as float32."""
         return casting.cast_to(self, "float32")
 
-    def double(self) -> Any:
+    def double(self, memory_format: Any = None) -> Any:
         """Return this value as float64."""
         return casting.cast_to(self, "float64")
 
-    def half(self) -> Any:
+    def half(self, memory_format: Any = None) -> Any:
         """Return this value as float16."""
         return casting.cast_to(self, "float16")
 
-    def long(self) -> Any:
+    def long(self, memory_format: Any = None) -> Any:
         """Return this value as int64."""
         return casting.cast_to(self, "int64")
 
-    def int(self) -> Any:
+    def int(self, memory_format: Any = None) -> Any:
         """Return this value as int32."""
         return casting.cast_to(self, "int32")
 
-    def bool(self) -> Any:
+    def bool(self, memory_format: Any = None) -> Any:
         """Return this value as booleans."""
         return casting.cast_to(self, "bool")
 

@@ -165,15 +165,26 @@ class Roll(Movement):
 
 
 def sizes(given: tuple[Any, ...]) -> tuple[int, ...]:
-    """Return sizes that were passed one by one, or as one sequence."""
+    """Return numbers that were passed one by one, or as one sequence."""
     if len(given) == 1 and not isinstance(given[0], int | np.integer):
         given = tuple(given[0])
     return tuple(int(size) for size in given)
 
 
-def reshape(x: Any, *shape: Any) -> Any:
+def listed(op: str, keyword: str, given: tuple[Any, ...], named: dict[str, Any]) -> tuple[int, ...]:
+    """Return numbers passed one by one, as one sequence, or under their keyword.
+
+    Raises:
+        TypeError: another keyword.
+    """
+    if set(named) - {keyword} or (named and given):
+        raise TypeError(f"{op}: got keywords {sorted(named)}, expected {keyword!r} or none.")
+    return sizes((named[keyword],) if named else given)
+
+
+def reshape(x: Any, *shape: Any, **named: Any) -> Any:
     """Return the elements of `x`, in the same order, under another shape; one size may be -1."""
-    wanted = sizes(shape)
+    wanted = listed("reshape", "shape", shape, named)
     if builtins.any(size < 0 for size in wanted) and known(x.shape):
         wanted = fill_in(wanted, numel(tuple(x.shape)), "reshape")  # type: ignore[assignment]
     return apply(Reshape(wanted), x)
@@ -184,9 +195,9 @@ def view(x: Any, *shape: Any) -> Any:
     return reshape(x, *shape)
 
 
-def permute(x: Any, *dims: Any) -> Any:
+def permute(x: Any, *dims: Any, **named: Any) -> Any:
     """Return `x` with its axes in the order `dims`."""
-    rank, wanted = len(x.shape), sizes(dims)
+    rank, wanted = len(x.shape), listed("permute", "dims", dims, named)
     order = tuple(axis(d, rank, "permute") for d in wanted)
     if sorted(order) != list(range(rank)):
         raise ShapeError(
@@ -217,9 +228,9 @@ def t(x: Any) -> Any:
     )
 
 
-def expand(x: Any, *shape: Any) -> Any:
+def expand(x: Any, *shape: Any, **named: Any) -> Any:
     """Return `x` with axes of size 1 stretched, without copying; -1 keeps a size."""
-    wanted = sizes(shape)
+    wanted = listed("expand", "size", shape, named)
     lead = len(wanted) - len(x.shape)
     if lead < 0 or builtins.any(size < 0 for size in wanted[:lead]):
         raise ShapeError(
@@ -264,9 +275,9 @@ def t_reversed(x: Any) -> Any:
     return apply(Permute(tuple(reversed(range(len(x.shape))))), x)
 
 
-def flip(x: Any, *dims: Any) -> Any:
+def flip(x: Any, *dims: Any, **named: Any) -> Any:
     """Return `x` with the elements along `dims` in reverse order."""
-    return apply(Flip(axes(sizes(dims), len(x.shape), "flip")), x)
+    return apply(Flip(axes(listed("flip", "dims", dims, named), len(x.shape), "flip")), x)
 
 
 def fliplr(x: Any) -> Any:
@@ -336,9 +347,9 @@ def expand_as(x: Any, other: Any) -> Any:
     return expand(x, tuple(other.shape))
 
 
-def broadcast_to(x: Any, *shape: Any) -> Any:
+def broadcast_to(x: Any, *shape: Any, **named: Any) -> Any:
     """Return `x` stretched to a shape."""
-    return expand(x, *shape)
+    return expand(x, *shape, **named)
 
 
 def broadcast_tensors(*values: Any) -> tuple[Any, ...]:
@@ -354,9 +365,9 @@ def unflatten(x: Any, dim: int, shape: Sequence[int]) -> Any:
     return reshape(x, (*x.shape[:d], *full, *x.shape[d + 1 :]))
 
 
-def repeat(x: Any, *times: Any) -> Any:
+def repeat(x: Any, *times: Any, **named: Any) -> Any:
     """Return copies of `x` side by side, `times` along each axis; new axes come first."""
-    counts = sizes(times)
+    counts = listed("repeat", "repeats", times, named)
     lead = len(counts) - len(x.shape)
     if lead < 0 or builtins.any(n < 0 for n in counts):
         raise ShapeError(
@@ -370,9 +381,9 @@ def repeat(x: Any, *times: Any) -> Any:
     return reshape(expand(reshape(x, pairs), wide), full)
 
 
-def tile(x: Any, *times: Any) -> Any:
+def tile(x: Any, *times: Any, **named: Any) -> Any:
     """Return copies of `x` side by side; counts that are missing are 1."""
-    counts = sizes(times)
+    counts = listed("tile", "dims", times, named)
     return repeat(x, (1,) * (len(x.shape) - len(counts)) + counts)
 
 

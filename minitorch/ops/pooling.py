@@ -11,11 +11,12 @@ from ..arrays import native_device_of
 from ..errors import ArgumentError, ShapeError
 from ..op import Op, Spec, apply
 from .convolution import each
+from .elementwise import zeros_like
 from .indexing import getitem, narrow
-from .joining import cat
+from .joining import cat, stack
 from .matrices import pad as padded
 from .matrices import unfold as windows_along
-from .movement import permute, reshape
+from .movement import flatten, permute, reshape
 from .ordering import ValuesAndIndices
 from .ordering import max as largest
 from .reduction import mean, sum
@@ -395,14 +396,38 @@ def adaptive_avg_pool2d(input: Any, output_size: Any) -> Any:
     return _adaptive("adaptive_avg_pool2d", input, _wanted(output_size, 2), _kept_mean)
 
 
-def adaptive_max_pool1d(input: Any, output_size: Any) -> Any:
+def _adaptive_max(count: int, x: Any, output_size: Any, indices: bool) -> Any:
+    """Return the largest of each window; with `indices` also where in the flattened axes it was."""
+    name = f"adaptive_max_pool{count}d"
+    sizes = _wanted(output_size, count)
+    if not indices:
+        return _adaptive(name, x, sizes, _kept_max)
+    spatial = tuple(x.shape[-count:])
+    wanted = tuple(n if m is None else m for n, m in zip(spatial, sizes, strict=True))
+    numbers = np.arange(math.prod(spatial)).reshape(spatial)
+    values, places = [], []
+    for at in itertools.product(*map(range, wanted)):
+        ends = [
+            (i * n // m, -(-(i + 1) * n // m)) for i, n, m in zip(at, spatial, wanted, strict=True)
+        ]
+        window = tuple(slice(a, b) for a, b in ends)
+        best = largest(flatten(getitem(x, (..., *window)), -count), -1)
+        values.append(best.values)
+        inside = numbers[window].reshape(-1)
+        places.append(inside[best.indices.detach().numpy()])
+    shape = (*x.shape[: len(x.shape) - count], *wanted)
+    where = zeros_like(best.indices).new_tensor(np.stack(places, -1).reshape(shape))
+    return ValuesAndIndices(reshape(stack(values, -1), shape), where)
+
+
+def adaptive_max_pool1d(input: Any, output_size: Any, return_indices: bool = False) -> Any:
     """Return the largest of (N, C, length) in `output_size` windows of nearly equal size."""
-    return _adaptive("adaptive_max_pool1d", input, _wanted(output_size, 1), _kept_max)
+    return _adaptive_max(1, input, output_size, return_indices)
 
 
-def adaptive_max_pool2d(input: Any, output_size: Any) -> Any:
+def adaptive_max_pool2d(input: Any, output_size: Any, return_indices: bool = False) -> Any:
     """Return the largest of (N, C, height, width) in as many windows as `output_size` says."""
-    return _adaptive("adaptive_max_pool2d", input, _wanted(output_size, 2), _kept_max)
+    return _adaptive_max(2, input, output_size, return_indices)
 
 
 def _kept_mean(x: Any, d: int) -> Any:
@@ -410,7 +435,6 @@ def _kept_mean(x: Any, d: int) -> Any:
 
 
 def _kept_max(x: Any, d: int) -> Any:
-
     return largest(x, d, True).values
 
 

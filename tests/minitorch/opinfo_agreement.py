@@ -1,0 +1,268 @@
+"""Agreement with PyTorch on its own samples: value, gradient and second gradient in float64.
+
+The samples are those of `torch.testing._internal.common_methods_invocations.op_db`, which judge
+PyTorch itself. An operator takes part when minitorch has its name, on the module or as a method.
+"""
+
+import dataclasses
+import math
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+
+import minitorch
+import minitorch.nn.functional
+
+RTOL, ATOL = 1e-7, 1e-9
+"""float64 leaves 1e-16; sums of a few hundred terms and cancellation cost the rest."""
+
+
+# torch's OpInfo puts the differentiable argument first; these have another one in that place
+ARGUMENT_ORDER: dict[str, Callable[..., Any]] = {
+    "einsum": lambda operands, equation: minitorch.einsum(equation, *operands),
+    "nn.functional.embedding": lambda weight, index, **options: minitorch.nn.functional.embedding(
+        index, weight, **options
+    ),
+    "where": lambda a, condition, b: minitorch.where(condition, a, b),
+}
+
+# what cannot be compared number by number, or is not the operator that the name says
+RANDOM = {
+    "bernoulli", "empty", "empty_like", "multinomial", "nn.functional.dropout", "normal", "rand_like",
+    "randint", "randint_like", "randn", "randn_like", "new_empty",
+}  # fmt: skip
+NOT_OPERATORS = {"item", "to", "zero_"}
+OTHER_VARIANTS = {
+    ("norm", "nuc"),  # singular values
+    *(
+        ("nn.functional.interpolate", mode)
+        for mode in ("linear", "bilinear", "bicubic", "trilinear", "area")
+    ),
+}
+
+
+@dataclasses.dataclass
+class Score:
+    """How many samples of an operator agree."""
+
+    samples: int = 0
+    value: int = 0
+    gradients: int = 0
+    gradient: int = 0
+    seconds: int = 0
+    second: int = 0
+    failures: list[str] = dataclasses.field(default_factory=list)
+
+
+def find(name: str) -> Callable[..., Any] | None:
+    """Return minitorch's operator of this name, else None."""
+    found: Any = minitorch
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    if found is None and "." not in name:
+        found = getattr(minitorch.Tensor, name, None)
+    return found if callable(found) else None
+
+
+def to_ours(value: Any) -> Any:
+    """Return a sample's argument with torch's tensors and dtypes as minitorch's."""
+    if isinstance(value, torch.Tensor):
+        made = minitorch.tensor(value.detach().numpy().copy())
+        return made.requires_grad_(value.requires_grad)
+    if isinstance(value, torch.dtype):
+        return getattr(minitorch, str(value).removeprefix("torch."))
+    if isinstance(value, torch.Size | tuple | list):
+        return type(value)(map(to_ours, value)) if type(value) in (tuple, list) else tuple(value)
+    if isinstance(value, dict):
+        return {key: to_ours(item) for key, item in value.items()}
+    return value
+
+
+def leaves(value: Any, kind: type) -> Iterator[Any]:
+    """Yield every tensor inside a sample's arguments, or a result, in order."""
+    if isinstance(value, kind):
+        yield value
+    elif isinstance(value, tuple | list):
+        for item in value:
+            yield from leaves(item, kind)
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from leaves(item, kind)
+
+
+def numbers(value: Any) -> np.ndarray:
+    if isinstance(value, torch.Tensor):
+        return value.detach().numpy(force=True)
+    if isinstance(value, minitorch.Tensor):
+        return value.numpy(force=True)
+    return np.asarray(value)
+
+
+def close(ours: Any, theirs: Any) -> str:
+    """Return what differs, "" for nothing. Relative to the largest number of the array."""
+    a, b = numbers(ours), numbers(theirs)
+    if a.shape != b.shape:
+        return f"shape {a.shape}, torch {b.shape}"
+    if a.dtype != b.dtype:
+        return f"dtype {a.dtype}, torch {b.dtype}"
+    if a.dtype.kind != "f":
+        return "" if np.array_equal(a, b) else f"{a.ravel()[:4]}, torch {b.ravel()[:4]}"
+    finite = np.abs(b[np.isfinite(b)])
+    floor = ATOL + RTOL * (float(finite.max()) if finite.size else 0.0) * 1e-3
+    if np.allclose(a, b, rtol=RTOL, atol=floor, equal_nan=True):
+        return ""
+    away = ~np.isclose(a, b, rtol=RTOL, atol=floor, equal_nan=True)
+    return f"{a[away].ravel()[:3]}, torch {b[away].ravel()[:3]}"
+
+
+def _differentiable(results: list[Any]) -> list[int]:
+    return [i for i, y in enumerate(results) if y.requires_grad and y.is_floating_point()]
+
+
+def _grads(lib: Any, ys: list[Any], xs: list[Any], weights: list[Any], create: bool) -> list[Any]:
+    grad = torch.autograd.grad if lib is torch else minitorch.grad
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        shares = grad(ys, xs, weights, create_graph=create, retain_graph=True, allow_unused=True)
+    zeros = torch.zeros_like if lib is torch else minitorch.zeros_like
+    return [zeros(x) if g is None else g for g, x in zip(shares, xs, strict=True)]
+
+
+def _first_difference(ours: list[Any], theirs: list[Any]) -> str:
+    if len(ours) != len(theirs):
+        return f"{len(ours)} results, torch {len(theirs)}"
+    return next((d for a, b in zip(ours, theirs, strict=True) if (d := close(a, b))), "")
+
+
+def judge(op: Any, function: Callable[..., Any], sample: Any, score: Score) -> None:
+    """Run one sample through both libraries and add what agrees to `score`."""
+    arguments = (sample.input, sample.args, sample.kwargs)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        theirs_out = op(sample.input, *sample.args, **sample.kwargs)
+        mine = to_ours(list(arguments))
+    score.samples += 1
+    theirs = list(leaves(theirs_out, torch.Tensor))
+    try:
+        ours_out = function(mine[0], *mine[1], **mine[2])
+        if not theirs:
+            problem = "" if ours_out == theirs_out else f"{ours_out}, torch {theirs_out}"
+            ours: list[Any] = []
+        else:
+            ours = list(leaves(ours_out, minitorch.Tensor))
+            problem = _first_difference(ours, theirs)
+    except Exception as error:
+        problem = f"{type(error).__name__}: {error}"
+    if problem:
+        score.failures.append(f"value: {problem} | {summary(sample)}")
+        return
+    score.value += 1
+    if op.supports_autograd and _differentiable(theirs):
+        _judge_gradients(op, arguments, mine, ours, theirs, score, sample)
+
+
+def _judge_gradients(
+    op: Any,
+    arguments: Any,
+    mine: Any,
+    ours: list[Any],
+    theirs: list[Any],
+    score: Score,
+    sample: Any,
+) -> None:
+    rng = np.random.default_rng(0)
+    which = _differentiable(theirs)
+    draws = [
+        rng.standard_normal(tuple(theirs[i].shape)).astype(numbers(theirs[i]).dtype) for i in which
+    ]
+    their_x = [x for x in leaves(list(arguments), torch.Tensor) if x.requires_grad]
+    our_x = [x for x in leaves(mine, minitorch.Tensor) if x.requires_grad]
+    their_g = _grads(
+        torch, [theirs[i] for i in which], their_x, list(map(torch.tensor, draws)), True
+    )
+    score.gradients += 1
+    weights = [minitorch.tensor(d) for d in draws]
+    try:
+        ys = [ours[i] for i in which]
+        plain = _grads(minitorch, ys, our_x, weights, False)
+        our_g = _grads(minitorch, ys, our_x, weights, True)
+        problem = _first_difference(plain, their_g) or _first_difference(our_g, their_g)
+    except Exception as error:
+        problem = f"{type(error).__name__}: {error}"
+    if problem:
+        score.failures.append(f"gradient: {problem} | {summary(sample)}")
+        return
+    score.gradient += 1
+    if op.supports_gradgrad:
+        _judge_second(their_x, our_x, their_g, our_g, rng, score, sample)
+
+
+def _judge_second(
+    their_x: Any, our_x: Any, their_g: Any, our_g: Any, rng: Any, score: Score, sample: Any
+) -> None:
+    which = _differentiable(their_g)
+    if not which:
+        return
+    draws = [rng.standard_normal(tuple(their_g[i].shape)) for i in which]
+    try:
+        theirs = _grads(
+            torch, [their_g[i] for i in which], their_x, list(map(torch.tensor, draws)), False
+        )
+    except RuntimeError:
+        return  # torch itself has no second gradient here
+    score.seconds += 1
+    try:
+        pairs = [
+            (our_g[i], minitorch.tensor(d))
+            for i, d in zip(which, draws, strict=True)
+            if our_g[i].requires_grad
+        ]
+        if pairs:
+            ys, ws = map(list, zip(*pairs, strict=True))
+            ours = _grads(minitorch, ys, our_x, ws, False)
+        else:
+            ours = [minitorch.zeros_like(x) for x in our_x]
+        problem = _first_difference(ours, theirs)
+    except Exception as error:
+        problem = f"{type(error).__name__}: {error}"
+    if problem:
+        score.failures.append(f"second: {problem} | {summary(sample)}")
+    else:
+        score.second += 1
+
+
+def summary(sample: Any) -> str:
+    """Return a sample in one line."""
+
+    def short(value: Any) -> str:
+        if isinstance(value, torch.Tensor):
+            return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
+        if isinstance(value, tuple | list):
+            return f"({', '.join(map(short, value))})"
+        return repr(value)
+
+    keywords = "".join(f", {k}={short(v)}" for k, v in sample.kwargs.items())
+    return f"{short(sample.input)}, {short(sample.args)}{keywords}"[:160]
+
+
+def run(op: Any, limit: int | None = None) -> Score | None:
+    """Return the score of one OpInfo on its samples (evenly thinned to `limit`), None: not ours."""
+    if op.name in RANDOM | NOT_OPERATORS or (op.name, op.variant_test_name) in OTHER_VARIANTS:
+        return None
+    function = ARGUMENT_ORDER.get(op.name) or find(op.name)
+    if function is None or torch.float64 not in op.dtypes:
+        return None
+    torch.manual_seed(0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        samples = list(op.sample_inputs("cpu", torch.float64, requires_grad=op.supports_autograd))
+    step = max(1, math.ceil(len(samples) / limit)) if limit else 1
+    score = Score()
+    for sample in samples[::step]:
+        if sample.kwargs.get("dropout_p"):
+            continue
+        judge(op, function, sample, score)
+    return score
