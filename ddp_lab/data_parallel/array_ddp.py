@@ -3,16 +3,15 @@
 May import: NumPy, and the modules of this folder that do without torch.
 """
 
-from collections.abc import Iterator, Sequence
+import weakref
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
-
-import numpy as np
 
 from ddp_lab.data_parallel.bucketing import Caps, reverse_plan
 from ddp_lab.data_parallel.communicator_group import CommunicatorGroup, is_communicator
 from ddp_lab.data_parallel.ddp import DistributedDataParallel
 from ddp_lab.data_parallel.group import Group, verify_same_model
-from ddp_lab.data_parallel.models import ArraySlots, Module, trainable, values
+from ddp_lab.data_parallel.models import ArraySlots, Module, fill, trainable, unused_from, values
 from ddp_lab.data_parallel.reducer import Reducer
 
 
@@ -34,57 +33,83 @@ class ArrayDistributedDataParallel(DistributedDataParallel):
         init_sync: bool = True,
         process_group: Any = None,
         bucket_cap_mb: float | None = None,
+        find_unused_parameters: bool = False,
+        check_reduction: bool = False,
+        gradient_as_bucket_view: bool = True,
+        static_graph: bool = False,
         *,
         bucket_cap_mb_list: Sequence[float] | None = None,
+        forward_sync_buffers: bool | None = None,
     ) -> None:
         super().__init__(module)
         if is_communicator(device_ids):  # DistributedDataParallel(module, comm)
             device_ids, process_group = None, device_ids
+        _check_devices(device_ids, output_device)
         self.module = module
         self.group = _group(process_group, module)
-        self.broadcast_buffers = broadcast_buffers is not False
+        self.forward_sync_buffers = (
+            broadcast_buffers is not False and forward_sync_buffers is not False
+        )
         self.require_backward_grad_sync = True
+        self.find_unused_parameters = find_unused_parameters
+        self.static_graph = static_graph
         params = trainable(module)
+        self._params = [param for _, param in params]
         slots = ArraySlots(params)
         caps = Caps.from_mb(bucket_cap_mb, bucket_cap_mb_list)
         if init_sync:
             verify_same_model(self.group, slots.specs)
-            self._broadcast_state()
+            self.broadcast_state(0)
         plan = reverse_plan(slots.specs, caps.limits)
-        self.reducer = Reducer(slots, plan, self.group, caps.limits)
-        for index, (_, param) in enumerate(params):
-            self._hook(param, index)
+        may_miss = find_unused_parameters or static_graph
+        self.reducer = Reducer(slots, plan, self.group, caps.limits, may_miss)
+        weak = weakref.ref(self.reducer)
+        hooks = [
+            param.register_post_accumulate_grad_hook(_hook(weak, index))
+            for index, (_, param) in enumerate(params)
+        ]
+        weakref.finalize(self, _remove, hooks)
 
-    def _hook(self, param: Any, index: int) -> None:
-        reducer = self.reducer
-        param.register_post_accumulate_grad_hook(lambda _param: reducer.mark(index))
+    def broadcast_state(self, root: int) -> None:
+        """Overwrite parameters and buffers with rank `root`'s."""
+        for tensor in [*self.module.parameters(), *self._buffers()]:
+            self._broadcast(tensor, root)
 
-    def _broadcast_state(self) -> None:
-        """Start every rank from rank 0's parameters and buffers."""
-        for param in self.module.parameters():
-            self._broadcast(param)
-        self._sync_buffers()
+    def _buffers(self) -> list[Any]:
+        named: Any = getattr(self.module, "named_buffers", tuple)
+        return [buffer for _, buffer in named()]
 
-    def _sync_buffers(self) -> None:
-        for _, buffer in getattr(self.module, "named_buffers", tuple)():
-            self._broadcast(buffer)
-
-    def _broadcast(self, tensor: Any) -> None:
-        array = values(tensor)
-        flat = np.ascontiguousarray(array).reshape(-1)
-        self.group.broadcast(flat, 0)
-        np.copyto(array, flat.reshape(array.shape))
+    def _broadcast(self, tensor: Any, root: int) -> None:
+        flat = values(tensor).reshape(-1).copy()
+        self.group.broadcast(flat, root)
+        fill(tensor, flat)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return the module's output; gradients of it will be averaged unless in `no_sync`."""
-        if self.require_backward_grad_sync:
+        syncs = self.require_backward_grad_sync
+        if syncs:
+            self.reducer.check_finished()
             self.reducer.rebuild()
             self.reducer.prepare()
-            if self.broadcast_buffers:
-                self._sync_buffers()
+            if self.forward_sync_buffers:
+                for buffer in self._buffers():
+                    self._broadcast(buffer, 0)
         else:
             self.reducer.expecting = False
-        return self.module(*args, **kwargs)
+        output = self.module(*args, **kwargs)
+        if syncs:
+            self._expect_unused(output)
+        return output
+
+    def _expect_unused(self, output: Any) -> None:
+        """Find what this output does not depend on; for a static graph, once."""
+        reducer = self.reducer
+        if not reducer.find_unused:
+            return
+        if self.static_graph and reducer.iterations > 1:
+            reducer.expect_unused(reducer.unused)
+        else:
+            reducer.expect_unused(unused_from(output, self._params))
 
     def parameters(self) -> Iterator[Any]:
         """Yield the module's parameters."""
@@ -104,6 +129,30 @@ class ArrayDistributedDataParallel(DistributedDataParallel):
         """Put the module in evaluation mode."""
         self.module.eval()
         return self
+
+
+def _hook(weak: "weakref.ref[Reducer]", index: int) -> Callable[[Any], None]:
+    """Return a hook that tells the reducer, if it still lives, of gradient `index`."""
+
+    def on_accumulated(_param: Any) -> None:
+        reducer = weak()
+        if reducer is not None:
+            reducer.gradient(index)
+
+    return on_accumulated
+
+
+def _remove(hooks: Sequence[Any]) -> None:
+    for hook in hooks:
+        hook.remove()
+
+
+def _check_devices(device_ids: Any, output_device: Any) -> None:
+    if device_ids or output_device:
+        raise ValueError(
+            "DistributedDataParallel: device_ids and output_device are for torch modules on a "
+            f"GPU: got {device_ids} and {output_device}. Leave both out."
+        )
 
 
 def _group(process_group: Any, module: Any) -> Group:

@@ -67,7 +67,9 @@ class DdpLog:
     def data(self) -> dict[str, Any]:
         """Return everything known now."""
         reducer = self._reducer
-        facts = {**self._model_facts, **self._runtime, "comm_hook": self.hook_name}
+        facts = {**self._model_facts, **self._runtime}
+        if self.hook_name:
+            facts["comm_hook"] = self.hook_name
         facts["static_graph"] = int(reducer.static is not None)
         facts["join_uneven_inputs"] = int(self.uneven_inputs)
         facts["has_rebuilt_buckets"] = int(reducer.rebuilt)

@@ -26,7 +26,15 @@ import numpy as np
 
 from ddp_lab.data_parallel.bucketing import MIB, offsets, reverse_plan
 from ddp_lab.data_parallel.errors import UnusedParameters
-from ddp_lab.data_parallel.models import Array, Module, array_specs, trainable, values
+from ddp_lab.data_parallel.models import (
+    Array,
+    Module,
+    array_specs,
+    fill,
+    replace_grad,
+    trainable,
+    values,
+)
 from ddp_lab.data_parallel.schedule import LaunchOrder
 
 
@@ -38,7 +46,7 @@ class Replica:
         self.comm = comm
         self.names, self.params = zip(*trainable(module), strict=True)
         for param in module.parameters():
-            values(param)[...] = comm.broadcast(values(param), root=0)
+            fill(param, comm.broadcast(values(param), root=0))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return the module's output."""
@@ -71,8 +79,7 @@ class EachParameter(Replica):
     def finish(self) -> None:
         """Average the gradients one by one."""
         for index in range(len(self.params)):
-            grad = self.grad(index)
-            grad[...] = self.comm.all_reduce(grad, op="avg")
+            replace_grad(self.params[index], self.comm.all_reduce(self.grad(index), op="avg"))
 
 
 class OneFlat(Replica):
@@ -83,8 +90,8 @@ class OneFlat(Replica):
         grads = [self.grad(index) for index in range(len(self.params))]
         flat = self.comm.all_reduce(np.concatenate([g.reshape(-1) for g in grads]), op="avg")
         ends = np.cumsum([g.size for g in grads])
-        for grad, part in zip(grads, np.split(flat, ends[:-1]), strict=True):
-            grad[...] = part.reshape(grad.shape)
+        for param, part in zip(self.params, np.split(flat, ends[:-1]), strict=True):
+            replace_grad(param, part)
 
 
 class Hooked(Replica):
@@ -114,8 +121,8 @@ class Hooked(Replica):
 
     def launch(self, bucket: int) -> None:
         """Average the one gradient of a bucket, now; backward waits."""
-        grad = self.grad(self.buckets[bucket][0])
-        grad[...] = self.comm.all_reduce(grad, op="avg")
+        index = self.buckets[bucket][0]
+        replace_grad(self.params[index], self.comm.all_reduce(self.grad(index), op="avg"))
 
     def finish(self) -> None:
         """Check that nothing was left out, and get ready for the next iteration."""
@@ -154,10 +161,9 @@ class Bucketed(Hooked):
             part[...] = self.grad(index).reshape(-1)
 
     def empty_out(self, bucket: int) -> None:
-        """Copy the averages back into the gradients."""
+        """Make the averages the gradients."""
         for index, part in self._parts(bucket):
-            grad = self.grad(index)
-            grad[...] = part.reshape(grad.shape)
+            replace_grad(self.params[index], part)
 
     def _parts(self, bucket: int) -> Iterable[tuple[int, Array]]:
         flat, starts = self.flats[bucket], self.starts[bucket]

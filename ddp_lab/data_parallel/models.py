@@ -6,7 +6,7 @@
 May import: NumPy, bucketing, reducer.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -50,18 +50,66 @@ class Module(Protocol):
 
 
 def values(tensor: Any) -> Array:
-    """Return the array behind a tensor, sharing its memory.
+    """Return the array behind a tensor, sharing its memory."""
+    array: Array = tensor.detach().numpy()
+    return array
+
+
+def fill(tensor: Any, array: Array) -> None:
+    """Overwrite what a tensor holds, in its own memory.
 
     Raises:
-        ValueError: the tensor hands out a read-only array or a copy.
+        ValueError: the tensor hands out a read-only array.
     """
-    array: Array = tensor.detach().numpy()
-    if not array.flags.writeable:
+    target = values(tensor)
+    if not target.flags.writeable:
         raise ValueError(
-            f"values: the array of a {type(tensor).__name__} cannot be written to: "
-            "got a read-only array, expected the tensor's own memory. Keep it on the CPU."
+            f"fill: a {type(tensor).__name__} cannot be written to: got a read-only array, "
+            "expected the tensor's own memory. Make it from a copy."
         )
-    return array
+    target[...] = array.reshape(target.shape)
+
+
+def replace_grad(param: Any, array: Array) -> None:
+    """Make `array` the gradient of a parameter.
+
+    A tensor with a settable `array` (minitorch's) takes it as it is, so that the gradient lies
+    where the array lies, in a bucket; into any other the numbers are copied. minitorch may share
+    one array among gradients, or make it a read-only broadcast: so it is not written to.
+    """
+    array = array.reshape(param.shape)
+    grad = param.detach()
+    if hasattr(grad, "array"):
+        grad.array = array
+        param.grad = grad
+    else:
+        fill(param.grad, array)
+
+
+def unused_from(outputs: Any, params: Sequence[Any]) -> list[int]:
+    """Return the positions of the parameters that no path leads to from a module's outputs.
+
+    Follows `tensor.inputs`, what a tensor was computed from (minitorch's word).
+    """
+    waiting = list(_tensors_in(outputs))
+    seen = {id(tensor) for tensor in waiting}
+    while waiting:
+        for source in waiting.pop().inputs:
+            if id(source) not in seen:
+                seen.add(id(source))
+                waiting.append(source)
+    return [index for index, param in enumerate(params) if id(param) not in seen]
+
+
+def _tensors_in(value: Any) -> Iterator[Any]:
+    """Yield the tensors in lists, tuples and dicts of them."""
+    if isinstance(value, list | tuple):
+        for item in value:
+            yield from _tensors_in(item)
+    elif isinstance(value, dict):
+        yield from _tensors_in(list(value.values()))
+    elif hasattr(value, "inputs"):
+        yield value
 
 
 def trainable(module: Module) -> list[tuple[str, Any]]:
@@ -96,6 +144,7 @@ class ArraySlots:
     def __init__(self, params: Sequence[tuple[str, Any]]) -> None:
         self.params = [param for _, param in params]
         self.specs = array_specs(params)
+        self.untouched: set[int] = set()  # parameters that no rank used in this iteration
 
     def dtype(self, index: int) -> npt.DTypeLike:
         """Return a parameter's dtype."""
@@ -118,11 +167,10 @@ class ArraySlots:
                 np.multiply(values(grad), view.dtype.type(scale), out=view)
 
     def deliver(self, bucket: Bucket) -> None:
-        """Put what the views hold into the parameters' gradients."""
+        """Make what the views hold the parameters' gradients."""
         for index, view in zip(bucket.params, bucket.views, strict=True):
-            grad = self.params[index].grad
-            if grad is not None:
-                np.copyto(values(grad), view)
+            if index not in self.untouched:
+                replace_grad(self.params[index], view)
 
     def when_backward_ends(self, finish: Callable[[], None]) -> None:
         """Call `finish` at once: the last gradient is the end of backward."""

@@ -3,13 +3,13 @@
 One reducer serves torch and minitorch: what it does to arrays it asks of `Slots`, what it sends
 it asks of `Group`. A training step goes
 
-    prepare()            before forward: nothing is ready
-    mark(i), mark(j) ... from the hooks, as backward finishes each gradient
-    finish()             at the end of backward: wait, hand the averages to the parameters
+    prepare()              before forward: nothing is ready
+    gradient(i), ...       from the hooks, as backward finishes each gradient
+    finish()               at the end of backward: wait, hand the averages to the parameters
 
 and each bucket travels while backward goes on with the layers below.
 
-May import: bucketing, schedule, group, errors.
+May import: bucketing, schedule, group, usage, errors.
 Source: Li et al., PyTorch Distributed, VLDB 2020, algorithm 1.
 """
 
@@ -20,8 +20,9 @@ from typing import Any, Protocol
 
 from ddp_lab.data_parallel.bucketing import BucketPlan, ParamSpec, assign, offsets
 from ddp_lab.data_parallel.errors import ReadyTwice, UnusedParameters
-from ddp_lab.data_parallel.group import Group, Work, reduce_counts
+from ddp_lab.data_parallel.group import Group, Work
 from ddp_lab.data_parallel.schedule import LaunchOrder
+from ddp_lab.data_parallel.usage import StaticGraph, UseMap
 
 
 @dataclass
@@ -39,6 +40,7 @@ class Slots(Protocol):
     """The gradients of a model, as arrays. `models.py` and `torch_slots.py` implement it."""
 
     specs: list[ParamSpec]
+    untouched: set[int]  # parameters that no rank used: `deliver` leaves them as they are
 
     def views(self, flat: Any, indices: Sequence[int], starts: Sequence[int]) -> list[Any]:
         """Cut `flat` into one view a parameter, each of its parameter's shape."""
@@ -78,30 +80,54 @@ class Reducer:
 
     Invariant: between `prepare` and `finish` every rank launches the same buckets in the same
     order, whatever the order in which its own backward finishes gradients.
+
+    With `find_unused`, or a static graph, a gradient may be missing: zeros are sent for it, and
+    the ranks agree on the parameters that nobody used, whose gradients stay as they are.
     """
 
-    def __init__(self, slots: Slots, plan: BucketPlan, group: Group, limits: Sequence[int]) -> None:
+    def __init__(
+        self,
+        slots: Slots,
+        plan: BucketPlan,
+        group: Group,
+        limits: Sequence[int],
+        find_unused: bool = False,
+    ) -> None:
         self.slots = slots
-        self.group = group
+        self.specs = slots.specs
         self.limits = list(limits)
+        self.find_unused = find_unused
+        self.static: StaticGraph | None = None
         self.timeline = Timeline()
+        self.iterations = 0
+        self.graph_is_static = True  # the same parameters were unused in every iteration
+        self._unused: list[int] = []
+        self._to_mark: list[int] = []
+        self.join(group)
+        self._lay_out(plan)
+
+    def join(self, group: Group) -> None:
+        """Go on over this group, from a clean start: nothing begun, no order observed."""
+        self.group = group
+        self.divisor: Callable[[], float] = lambda: group.size
         self.rebuilt = False
         self.expecting = False  # hooks do nothing outside of a synchronised step (no_sync)
-        self._lay_out(plan)
+        self.use_map = UseMap(len(self.specs), group)
 
     def _lay_out(self, plan: BucketPlan) -> None:
         """Allocate the buckets of `plan` in the transport's memory."""
         self.plan = plan
-        self.specs = specs = self.slots.specs
         self.buckets: list[Bucket] = []
         for number, params in enumerate(plan.buckets):
-            starts = offsets(specs, params)
+            starts = offsets(self.specs, params)
             flat = self.group.empty(starts[-1], self.slots.dtype(params[0]))
             views = self.slots.views(flat, params, starts)
             is_last = number == len(plan.buckets) - 1
             self.buckets.append(Bucket(number, params, flat, views, is_last))
         self.order = LaunchOrder(plan.buckets)
         self._works: list[tuple[Bucket, Work]] = []
+
+    # Before the forward pass
 
     def prepare(self) -> None:
         """Start an iteration.
@@ -113,17 +139,73 @@ class Reducer:
         self.order.reset()
         self._works.clear()
         self.timeline = Timeline(forward_start=perf_counter_ns())
+        self.iterations += 1
         self.expecting = True
+        self._to_mark = []
+        if self.static:
+            self.static.restart()
+            self._to_mark = [] if self.static.observing else self.static.unused
 
     def check_finished(self) -> None:
         """Raise UnusedParameters when an iteration was begun and not every bucket was reduced."""
         if self.expecting and self.order.ready:
             raise self.unused_error(self.order.missing)
 
-    def mark(self, index: int) -> None:
-        """Note that gradient `index` is ready; launch every bucket that may now go."""
+    def rebuild(self) -> bool:
+        """Lay the buckets out anew in the order in which gradients became ready, once.
+
+        Every rank takes rank 0's order. Nothing is done while the set of used parameters may
+        change. Call it between iterations; returns whether it was done.
+        """
+        observed = list(self.order.ready)
+        may_change = self.find_unused and not self.static
+        if self.rebuilt or may_change or len(observed) != len(self.specs):
+            return False
+        order = self.group.counters(observed)
+        self.group.broadcast(order, 0)
+        self._lay_out(assign(self.specs, self.limits, order.tolist()))
+        self.rebuilt = True
+        return True
+
+    # After the forward pass
+
+    def expect_unused(self, indices: Sequence[int]) -> None:
+        """Say which parameters this iteration's backward will not reach."""
+        if self.iterations > 1 and list(indices) != self._unused:
+            self.graph_is_static = False
+        self._unused = list(indices)
+        self._to_mark = list(indices)
+
+    def set_static_graph(self) -> None:
+        """Expect the same graph in every iteration; the first one is only observed."""
+        self.static = StaticGraph(len(self.specs))
+
+    @property
+    def unused(self) -> list[int]:
+        """Parameters that this rank did not use in the last iteration."""
+        return self.static.unused if self.static else self._unused
+
+    # During backward
+
+    def gradient(self, index: int, defined: bool = True) -> None:
+        """Handle the hook of parameter `index`; `defined` says whether a gradient came."""
+        if defined:
+            self.use_map.used[index] = 1
         if not self.expecting:
             return
+        if self.static and not self.static.contributed(index, lambda: self.specs[index].name):
+            return
+        if self._to_mark:
+            waiting, self._to_mark = self._to_mark, []
+            self._mark_all(waiting)
+        self.mark(index)
+
+    def _mark_all(self, indices: Sequence[int]) -> None:
+        for index in indices:
+            self.mark(index)
+
+    def mark(self, index: int) -> None:
+        """Note that gradient `index` is ready; launch every bucket that may now go."""
         order = self.order
         if not order.ready:
             self.timeline.backward_start = perf_counter_ns()
@@ -144,13 +226,27 @@ class Reducer:
 
     def _launch(self, bucket: Bucket) -> Work:
         """Start the communication of one bucket."""
-        self.slots.gather(bucket, 1.0 / self.group.size)
+        self.slots.gather(bucket, 1.0 / self.divisor())
         return self.group.all_reduce(bucket.flat)
+
+    @property
+    def _agrees_on_use(self) -> bool:
+        """Whether this iteration adds up who used what: always, or once for a static graph."""
+        return self.static.fresh if self.static else self.find_unused
 
     def _complete(self) -> None:
         """The last bucket is on its way; what is left is to wait."""
         self.timeline.compute_end = perf_counter_ns()
+        if self._agrees_on_use:
+            self.use_map.start()
         self.slots.when_backward_ends(self.finish)
+
+    def reduce_after_backward(self) -> None:
+        """Reduce everything at once, at the end of a static graph's first backward."""
+        if self.expecting and self.static is not None and self.static.observing:
+            self._mark_all(self.static.settle())
+
+    # At its end
 
     def finish(self) -> None:
         """Wait for every bucket in turn and deliver it; the iteration is over.
@@ -158,33 +254,33 @@ class Reducer:
         A communication error ends the iteration too: the next `prepare` starts afresh.
         """
         self.expecting = False
+        if self._agrees_on_use:
+            self.slots.untouched = self.use_map.finish()
         for bucket, work in self._works:
             work.wait()
             self.timeline.arrivals.append(perf_counter_ns())
             self.slots.deliver(bucket)
         self._works.clear()
+        if self.static:
+            self.static.fresh = False
         self.timeline.backward_end = perf_counter_ns()
-
-    def rebuild(self) -> bool:
-        """Lay the buckets out anew in the order in which gradients became ready, once.
-
-        Every rank takes rank 0's order. Call it between iterations; returns whether it was done.
-        """
-        observed = list(self.order.ready)
-        if self.rebuilt or len(observed) != len(self.specs):
-            return False
-        theirs = observed if self.group.rank == 0 else [0] * len(observed)
-        self._lay_out(assign(self.specs, self.limits, reduce_counts(self.group, theirs)))
-        self.rebuilt = True
-        return True
 
     def unused_error(self, missing: Sequence[int]) -> UnusedParameters:
         """Return the error that names the parameters whose gradients never came."""
         names = [self.specs[i].name for i in missing]
+        advice = (
+            "Since `find_unused_parameters=True` is enabled, an output that takes no part in the "
+            "loss is the likely cause."
+            if self.find_unused
+            else "You can enable unused parameter detection by passing the keyword argument "
+            "`find_unused_parameters=True` to DistributedDataParallel."
+        )
         return UnusedParameters(
-            "backward: Expected to have finished reduction in the prior iteration, but "
-            f"parameters which did not receive grad for rank {self.group.rank}: "
-            f"{', '.join(names)} (indices {' '.join(map(str, missing))}). Make sure that all "
-            "`forward` function outputs participate in calculating loss.",
+            "forward: Expected to have finished reduction in the prior iteration before starting "
+            f"a new one. {advice} Make sure all `forward` function outputs participate in "
+            f"calculating loss. Parameters which did not receive grad for rank {self.group.rank}: "
+            f"{', '.join(names)}. Parameter indices: {' '.join(map(str, missing))}. "
+            "(For torch's own checks of collectives set the environment variable "
+            "TORCH_DISTRIBUTED_DEBUG to either INFO or DETAIL.)",
             names,
         )

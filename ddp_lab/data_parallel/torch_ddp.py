@@ -34,9 +34,12 @@ from ddp_lab.data_parallel.torch_hooks import check_comm_hook, fp16_sum_hook, su
 from ddp_lab.data_parallel.torch_join import DdpJoinHook
 from ddp_lab.data_parallel.torch_reducer import TorchReducer
 from ddp_lab.data_parallel.torch_slots import TorchSlots
+from ddp_lab.data_parallel.torch_tools import TorchTools
 
 
-class TorchDistributedDataParallel(DistributedDataParallel, BufferSync, nn.Module, Joinable):
+class TorchDistributedDataParallel(
+    DistributedDataParallel, BufferSync, TorchTools, nn.Module, Joinable
+):
     """`DistributedDataParallel` for a torch module, over torch.distributed or a Communicator.
 
     Over a Communicator gradients are always views of buckets, and these lie in the transport's
@@ -72,10 +75,10 @@ class TorchDistributedDataParallel(DistributedDataParallel, BufferSync, nn.Modul
             delay_all_reduce_named_params=delay_all_reduce_named_params,
             param_to_hook_all_reduce=param_to_hook_all_reduce,
             mixed_precision=mixed_precision,
-            skip_all_reduce_unused_params=skip_all_reduce_unused_params,
         )
         if torch_module.is_group(device_ids):  # DistributedDataParallel(module, comm)
             device_ids, process_group = None, device_ids
+        self.device_mesh = device_mesh
         self.process_group = _process_group(process_group, device_mesh)
         self.parameters_to_ignore = torch_module.ignored_names(module)
         torch_module.check_module(module, self.parameters_to_ignore)
@@ -103,6 +106,7 @@ class TorchDistributedDataParallel(DistributedDataParallel, BufferSync, nn.Modul
         if init_sync:
             verify_same_model(self.group, managed.specs)
             self.broadcast_state(0, sync_at_start)
+        self._skip_unused = skip_all_reduce_unused_params
         self._build_reducer(managed, static_graph)
 
     def _build_reducer(self, managed: torch_module.Managed, static_graph: bool) -> None:
@@ -113,7 +117,9 @@ class TorchDistributedDataParallel(DistributedDataParallel, BufferSync, nn.Modul
         self.reducer = TorchReducer(
             slots, plan, self.group, self.caps.limits, find_unused=self.find_unused_parameters
         )
+        self.reducer.skip_unused = self._skip_unused
         self.logger = DdpLog(self)
+        self.reducer.on_error = self.logger.note_error
         self._join_divides_by_all = True
         if static_graph:
             self._set_static_graph()
@@ -179,8 +185,6 @@ class TorchDistributedDataParallel(DistributedDataParallel, BufferSync, nn.Modul
     def _after_backward(self) -> None:
         when_backward_ends(self.reducer.reduce_after_backward)
 
-    _clones_outputs = True
-
     # Communication hooks
 
     def register_comm_hook(self, state: object, hook: Callable[[Any, Any], Any]) -> None:
@@ -192,7 +196,11 @@ class TorchDistributedDataParallel(DistributedDataParallel, BufferSync, nn.Modul
             TypeError, ValueError: not a hook, by its signature.
             RuntimeError: a hook was registered before, or backward has run already.
         """
-        check_comm_hook(hook)
+        try:
+            check_comm_hook(hook)
+        except (TypeError, ValueError) as error:
+            self.logger.note_error(error)
+            raise
         if self.reducer.comm_hook is not None:
             raise RuntimeError(
                 "register_comm_hook: register_comm_hook can only be called once: got "
@@ -294,32 +302,6 @@ class TorchDistributedDataParallel(DistributedDataParallel, BufferSync, nn.Modul
                 f"got {sample_rate}. Pass 1 to record every iteration."
             )
         self.logger.sample_rate = sample_rate
-
-    def _remove_autograd_hooks(self) -> None:
-        """Detach from autograd: backward is local from now on."""
-        self.reducer.remove_hooks()
-
-    def _check_reducer_finalized(self) -> None:
-        """Raise UnusedParameters when the last backward left buckets unreduced."""
-        self.reducer.check_finished()
-
-    def _update_process_group(self, new_process_group: Any) -> None:
-        """Go on over other ranks; buckets are rebuilt from the next iteration's order."""
-        if not torch.distributed.distributed_c10d._rank_not_in_group(new_process_group):
-            self.process_group = new_process_group
-            self.group = group_for(new_process_group, self.device)
-        self.reducer.restart(self.group)
-
-    def _set_ddp_sink_clone(self, val: bool) -> None:
-        """Choose whether outputs are cloned where they pass through DDP's own graph node."""
-        self._clones_outputs = val
-
-    @staticmethod
-    def _set_params_and_buffers_to_ignore_for_model(
-        module: nn.Module, params_and_buffers_to_ignore: Sequence[str]
-    ) -> None:
-        """Have a DistributedDataParallel made later leave these alone, by qualified name."""
-        torch_module.ignore(module, params_and_buffers_to_ignore)
 
     def __getstate__(self) -> dict[str, Any]:
         if self.process_group is not dist.group.WORLD:

@@ -30,4 +30,5 @@ class DdpJoinHook(JoinHook):
     def post_hook(self, is_last_joiner: bool) -> None:
         """Take over the final model of a rank that ended last."""
         root = last_rank(self.model.group, is_last_joiner)
+        self.model._authoritative_rank = root
         self.model.broadcast_state(root, self.model.forward_sync_buffers)

@@ -12,10 +12,10 @@ from torch import Tensor, nn
 
 from ddp_lab.data_parallel.autograd_graph import accumulator, unused_from
 from ddp_lab.data_parallel.bucketing import BucketPlan
+from ddp_lab.data_parallel.errors import DataParallelError
 from ddp_lab.data_parallel.group import Group, Work
 from ddp_lab.data_parallel.reducer import Bucket, Reducer
 from ddp_lab.data_parallel.torch_slots import TorchSlots
-from ddp_lab.data_parallel.usage import StaticGraph, UseMap
 
 Future = torch.futures.Future
 CommHook = Callable[[Any, Any], Any]
@@ -72,12 +72,21 @@ class HookWork:
             flat.copy_(result.view(flat.shape))
 
 
+class _NothingToDo:
+    """The work of a bucket that nobody sends."""
+
+    def wait(self) -> None:
+        """Return at once."""
+
+
+NOTHING_TO_DO = _NothingToDo()
+
+
 class TorchReducer(Reducer):
     """A `Reducer` driven by autograd.
 
     Hooks sit on the graph's accumulation nodes, which fire also when a gradient is undefined
-    (an output that took no part in the loss). With `find_unused` or a static graph the ranks
-    agree on which parameters nobody used; the gradients of those stay as they are.
+    (an output that took no part in the loss).
     """
 
     slots: TorchSlots
@@ -88,86 +97,28 @@ class TorchReducer(Reducer):
         plan: BucketPlan,
         group: Group,
         limits: Sequence[int],
-        *,
         find_unused: bool = False,
     ) -> None:
-        super().__init__(slots, plan, group, limits)
-        self.find_unused = find_unused
-        self.static: StaticGraph | None = None
+        super().__init__(slots, plan, group, limits, find_unused)
         self.comm_hook: tuple[CommHook, Any] | None = None
-        self.divisor: Callable[[], float] = lambda: self.group.size
+        self.on_error: Callable[[Exception], None] = lambda error: None
+        self.skip_unused = False
         self.post_backward: list[Any] = []  # futures that backward has to wait for
-        self.iterations = 0
-        self.backward_seen = False
-        self.graph_is_static = True
-        self._use_map = UseMap(len(slots.params), group)
-        self._unused: list[int] = []
-        self._to_mark: list[int] = []
         self._accumulators = {accumulator(p): i for i, p in enumerate(slots.params)}
         weak = weakref.ref(self)  # a strong reference would keep model and reducer alive for ever
         handles = [n.register_hook(_hook(weak, i)) for n, i in self._accumulators.items()]
         self.remove_hooks = weakref.finalize(self, _remove_all, handles)
 
-    @property
-    def unused(self) -> list[int]:
-        """Parameters that nothing led to from the last outputs, on this rank."""
-        return self.static.unused if self.static else self._unused
-
-    def set_static_graph(self) -> None:
-        """Expect the same graph in every iteration; the first one is only observed."""
-        self.static = StaticGraph(len(self.slots.params))
-
-    def prepare(self) -> None:
-        """Start an iteration; see `Reducer.prepare`."""
-        super().prepare()
-        self.iterations += 1
-        self._to_mark = []
-        if self.static:
-            self.static.restart()
-            self._to_mark = [] if self.static.observing else self.static.unused
-
     def prepare_backward(self, outputs: Sequence[Tensor]) -> None:
         """Find the parameters that no path leads to from `outputs`, when asked to."""
-        if not self.find_unused or self.static:
-            return
-        found = unused_from(outputs, self._accumulators)
-        if self.iterations > 1 and found != self._unused:
-            self.graph_is_static = False
-        self._unused = found
-        self._to_mark = list(found)
-
-    def on_gradient(self, index: int, defined: bool) -> None:
-        """Handle the hook of parameter `index`; `defined` says whether a gradient came."""
-        self.backward_seen = True
-        if defined:
-            self._use_map.used[index] = 1
-        if not self.expecting:
-            return
-        if self.static and not self.static.contributed(index, lambda: self.specs[index].name):
-            return
-        if self._to_mark:
-            self._mark_all(self._to_mark)
-            self._to_mark = []
-        self.mark(index)
-
-    def _mark_all(self, indices: Sequence[int]) -> None:
-        for index in indices:
-            self.mark(index)
-
-    def reduce_after_backward(self) -> None:
-        """Reduce everything at once, at the end of a static graph's first backward."""
-        if self.expecting and self.static is not None and self.static.observing:
-            self._mark_all(self.static.settle())
-
-    def _complete(self) -> None:
-        if self.find_unused or self.static:
-            self._use_map.start()
-        super()._complete()
+        if self.find_unused and not self.static:
+            self.expect_unused(unused_from(outputs, self._accumulators))
 
     def _launch(self, bucket: Bucket) -> Work:
+        if self.skip_unused and set(bucket.params) <= set(self.unused):
+            return NOTHING_TO_DO
         if self.comm_hook is None:
-            self.slots.gather(bucket, 1.0 / self.divisor())
-            return self.group.all_reduce(bucket.flat)
+            return super()._launch(bucket)
         self.slots.gather(bucket, 1.0)
         return self.run_hook(bucket)
 
@@ -179,8 +130,6 @@ class TorchReducer(Reducer):
 
     def finish(self) -> None:
         """Wait for all buckets, deliver them, and wait for what else the backward owes."""
-        if self.find_unused or self.static:
-            self.slots.untouched = self._use_map.finish()
         super().finish()
         for future in self.post_backward:
             future.wait()
@@ -193,33 +142,40 @@ class TorchReducer(Reducer):
             bucket.flat.zero_()
             hooked = self.comm_hook is not None
             works.append(self.run_hook(bucket) if hooked else self.group.all_reduce(bucket.flat))
-        if self.find_unused or self.static:
-            self._use_map.start()
-            self._use_map.finish()
+        if self._agrees_on_use:
+            self.use_map.start()
+            self.use_map.finish()
         for work in works:
             work.wait()
+        self._pretend_order()
 
-    def restart(self, group: Group) -> None:
-        """Go on over another group: forget the unfinished iteration and the observed order."""
-        self.group = group
-        self.divisor = lambda: self.group.size
-        self._use_map = UseMap(len(self.slots.params), group)
-        self.expecting = False
-        self.rebuilt = False
+    def _pretend_order(self) -> None:
+        """Hold all gradients for ready, so that this rank rebuilds when the others do."""
         self.order.reset()
+        for index in range(len(self.specs)):
+            self.order.mark(index)
 
-    def rebuild(self) -> bool:
-        """Lay the buckets out as observed; never when the set of used parameters may change."""
-        if self.find_unused and not self.static:
-            return False
-        return super().rebuild()
+    # Names that torch's own tools call
+
+    def _get_local_used_map(self) -> Tensor:
+        """Return 1 for each parameter used since the last reduction."""
+        return torch.tensor(self.use_map.last or self.use_map.used, dtype=torch.int32)
+
+    def _ddp_graph_static(self) -> bool:
+        """Return whether the same parameters were unused in every iteration."""
+        return self.graph_is_static
 
 
 def _hook(weak: "weakref.ref[TorchReducer]", index: int) -> Callable[..., None]:
     def on_accumulated(_inputs: Any, grads: Any) -> None:
         reducer = weak()
-        if reducer is not None:
-            reducer.on_gradient(index, grads[0] is not None)
+        if reducer is None:
+            return
+        try:
+            reducer.gradient(index, grads[0] is not None)
+        except DataParallelError as error:
+            reducer.on_error(error)
+            raise
 
     return on_accumulated
 

@@ -18,6 +18,7 @@ class UseMap:
 
     def __init__(self, count: int, group: Group) -> None:
         self.used = [0] * count
+        self.last: list[int] = []  # sums over the ranks, as of the last reduction
         self._group = group
         self._pending: tuple[Any, Work] | None = None
 
@@ -34,7 +35,8 @@ class UseMap:
         counts, work = self._pending
         work.wait()
         self._pending = None
-        return {index for index, count in enumerate(counts.tolist()) if not count}
+        self.last = counts.tolist()
+        return {index for index, count in enumerate(self.last) if not count}
 
 
 class StaticGraph:
@@ -46,6 +48,7 @@ class StaticGraph:
 
     def __init__(self, count: int) -> None:
         self.observing = True
+        self.fresh = True  # until the first reduction is over
         self._uses = [0] * count
         self._remaining = [0] * count
         self._last: dict[int, None] = {}  # in the order of their last contributions
