@@ -27,7 +27,7 @@ function isDark() {
 }
 
 function outcomeOf(question) {
-  if (question.manual) return ["unchecked", "graded by a person"];
+  if (question.manual) return ["unchecked", "for a person"];
   if (question.broken) return ["unchecked", "check is broken"];
   return [question.outcome, question.outcome === "unchecked" ? "not checked" : question.outcome];
 }
