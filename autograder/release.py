@@ -33,8 +33,12 @@ def release(lab: Lab, out_dir: Path | str, solutions: bool = False) -> list[Path
 
     Raises:
         ReleaseRefused: the lab contradicts itself; nothing has been written.
-        LabError: its checks or wrong answers are malformed.
+        LabError: its checks or wrong answers are malformed, or `out_dir` is where its source lies.
     """
+    target = Path(out_dir) / lab.name
+    if target.resolve() == lab.directory.resolve():
+        problem = f"release: {target} is the lab's source, whose checks.py would be overwritten"
+        raise LabError(f"{problem}. Name another directory with -o.")
     checks = load_checks(lab.directory / CHECKS)
     reasons = list(contradictions(lab, checks))
     if reasons:
@@ -48,7 +52,6 @@ def release(lab: Lab, out_dir: Path | str, solutions: bool = False) -> list[Path
     }
     if solutions:
         files[SOLUTION] = solution_notebook(lab)
-    target = Path(out_dir) / lab.name
     target.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
         (target / name).write_text(content, encoding="utf-8")

@@ -4,6 +4,8 @@ from pathlib import Path
 
 import jupytext
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from autograder.errors import SourceError, UnknownLab
 from autograder.records import Cell, Lab
@@ -70,6 +72,36 @@ def test_a_manual_answer_follows_a_line_that_names_it() -> None:
     assert "**Answer** (why):" in learner_text(cell, HERE)
     assert "Because." not in learner_text(cell, HERE)
     assert "**Answer** (why):\n\nBecause." in solution_text(cell, HERE)
+
+
+lines = st.lists(st.sampled_from(["given", "    given", "", "# given", "x = '### no edge'"]))
+regions = st.sampled_from(["SOLUTION", "STARTER", ""])
+
+
+@given(st.lists(st.tuples(regions, st.sampled_from(["", "    "]), lines)))
+def test_no_line_of_a_solution_is_left_and_no_other_line_is_lost(
+    parts: list[tuple[str, str, list[str]]],
+) -> None:
+    text = []
+    for number, (region, indent, inside) in enumerate(parts):
+        if not region:
+            text += inside
+            continue
+        word = "secret" if region == "SOLUTION" else "started"
+        edges = [f"{indent}### {edge} {region}" for edge in ("BEGIN", "END")]
+        text += [edges[0], f"{indent}# {word} {number}", *inside, edges[1]]
+    cell = code("\n".join(text))
+    learner, solved = learner_text(cell, HERE), solution_text(cell, HERE)
+    assert "secret" not in learner
+    assert "started" not in solved
+    kinds = [region for region, _, _ in parts]
+    assert solved.count("secret") == kinds.count("SOLUTION")
+    assert learner.count("started") == kinds.count("STARTER")
+    assert "### BEGIN" not in learner + solved
+    outside = [line for region, _, inside in parts if not region for line in inside]
+    for found in (learner, solved):
+        remaining = iter(found.split("\n"))
+        assert all(line in remaining for line in outside if line)
 
 
 @pytest.mark.parametrize(

@@ -146,6 +146,14 @@ def test_malformed_checks_are_an_error_that_says_where(lab_copy, tmp_path, chang
         release(lab, tmp_path / "out")
 
 
+def test_a_release_never_overwrites_its_own_source(lab_copy) -> None:
+    directory = lab_copy()
+    before = (directory / "checks.py").read_text()
+    with pytest.raises(LabError, match="would be overwritten"):
+        release(load_lab(directory), directory.parent)
+    assert (directory / "checks.py").read_text() == before
+
+
 def test_a_notebook_is_stale_until_it_is_written_and_when_the_source_changes(lab_copy) -> None:
     directory = lab_copy()
     assert is_stale(load_lab(directory))
