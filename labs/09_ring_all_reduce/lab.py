@@ -25,6 +25,7 @@ from autograder import lab
 from ddp_lab import launch
 from ddp_lab.show import RingPlayer, watch
 
+# %% tags="setup"
 q = lab("ring_all_reduce")
 style = Path("../style.mplstyle")
 plt.style.use([style] if style.exists() else [])
@@ -374,6 +375,7 @@ def ring_step(comm, n_bytes, repeats):
     return min(times)
 
 
+# %%
 BIG = 2**20
 alpha = max(launch(ring_step, CLOCK_RANKS, 8, 100))
 beta = (max(launch(ring_step, CLOCK_RANKS, BIG, 30)) - alpha) / BIG
@@ -394,21 +396,24 @@ print(
 import torch
 import torch.distributed as dist
 
-LIBRARY = [name for name in ("ring", "two_shot") if name in ddp_lab.algorithms("all_reduce")]
+
+def contestants(comm):
+    """Return {name: a function of an array} for everyone in the contest."""
+    runs = {"naive": naive_all_reduce, "yours": ring_all_reduce}
+    runs = {name: lambda x, run=run: run(comm, x) for name, run in runs.items()}
+    for name in ("ring", "two_shot"):
+        if name in ddp_lab.algorithms("all_reduce"):
+            runs[f"library {name}"] = lambda x, name=name: comm.all_reduce(x, algorithm=name)
+    runs["gloo"] = lambda x: dist.all_reduce(torch.from_numpy(x.copy()))
+    return runs
 
 
+# %%
 def contest(comm, sizes, rendezvous, repeats=7):
     """Return {name: [seconds by size]}: the best of `repeats`, all contestants taking turns."""
-    dist.init_process_group(
-        "gloo", init_method=f"file://{rendezvous}", rank=comm.rank, world_size=comm.size
-    )
-    runs = {
-        "naive": lambda x: naive_all_reduce(comm, x),
-        "yours": lambda x: ring_all_reduce(comm, x),
-    }
-    for name in LIBRARY:
-        runs[f"library {name}"] = lambda x, name=name: comm.all_reduce(x, algorithm=name)
-    runs["gloo"] = lambda x: dist.all_reduce(torch.from_numpy(x.copy()))
+    where = f"file://{rendezvous}"
+    dist.init_process_group("gloo", init_method=where, rank=comm.rank, world_size=comm.size)
+    runs = contestants(comm)
     best = {name: [np.inf] * len(sizes) for name in runs}
     for turn in range(repeats * len(sizes)):
         at = turn % len(sizes)
@@ -538,7 +543,7 @@ compare("messages of a rank, 4 ranks, 3 pieces", predicted_messages, count[0].me
 counts, n_bytes = [1, 2, 4, 8, 16, 32], 8 * 2**20
 best = np.max(launch(pieces_contest, CLOCK_RANKS, n_bytes // 4, counts), axis=0)
 plain = ring_time(CLOCK_RANKS, n_bytes, alpha, beta, gamma)
-for m, seconds in zip(counts, best[1:], strict=True):
+for m, seconds in zip(counts, best[1:]):
     compare(
         f"{m} pieces / plain", pipelined_time(CLOCK_RANKS, n_bytes, m) / plain, seconds / best[0]
     )

@@ -27,6 +27,7 @@ from sklearn.datasets import load_digits
 from autograder import lab
 from ddp_lab import launch
 
+# %% tags="setup"
 q = lab("data_parallel")
 style = Path("../style.mplstyle")
 plt.style.use([style] if style.exists() else [])
@@ -53,19 +54,23 @@ def make_model(width=64, depth=4):
     return torch.nn.Sequential(*layers[:-1])
 
 
+# %%
+IMAGES, LABELS = load_digits(return_X_y=True)
+IMAGES = IMAGES / 16
+loss_of = torch.nn.functional.cross_entropy
+
+
 def batch(step, size=192):
     """Return the images and labels of one batch: (size, 64) in 0..1, and (size,)."""
     at = np.arange(step * size, (step + 1) * size) % len(LABELS)
     return torch.tensor(IMAGES[at], dtype=torch.float32), torch.tensor(LABELS[at])
 
 
-IMAGES, LABELS = load_digits(return_X_y=True)
-IMAGES = IMAGES / 16
-loss_of = torch.nn.functional.cross_entropy
 for name, param in make_model().named_parameters():
     print(f"{name:10} {tuple(param.shape)!s:10} {param.numel() * 4:>6} bytes")
 
 
+# %%
 def compare(what, predicted, measured):
     """Print one line: what, predicted, measured, ratio."""
     if predicted is ...:
@@ -86,32 +91,48 @@ def compare(what, predicted, measured):
 RANKS = max(2, min(4, CORES))
 
 
-def train(comm, steps, sync):
+def start(kind, comm, params, cap_bytes=None):
+    """Set one way of averaging up; return what is to be called after each backward."""
+    if kind == "each":
+        return lambda: average_gradients(comm, params)
+    if kind == "flat":
+        return lambda: flat_all_reduce(comm, params)
+    if kind == "overlap":
+        return Overlapped(comm, params, cap_bytes).finish
+    if kind == "hooks":
+        attach_hooks(comm, params)
+    return lambda: None  # alone, or the hooks have done it
+
+
+# %%
+def train(comm, steps, kind, cap_bytes=None):
     """Return this rank's losses, and the weights after each step: (steps, n_weights)."""
     torch.set_num_threads(1)
     model = make_model()
     params = list(model.parameters())
     optimizer = torch.optim.SGD(params, lr=0.2)
+    finish = start(kind, comm, params, cap_bytes)
     losses, weights = [], []
     for step in range(steps):
         x, y = batch(step)
         loss = loss_of(model(x[comm.rank :: comm.size]), y[comm.rank :: comm.size])
         optimizer.zero_grad()
         loss.backward()
-        sync(comm, params)
+        finish()
         optimizer.step()
         losses.append(loss.item())
         weights.append(torch.nn.utils.parameters_to_vector(params).detach().numpy().copy())
     return losses, np.stack(weights)
 
 
+# %%
 def apart(ranks):
     """Return the largest distance of any rank's weights from rank 0's, by step."""
     return np.max([np.linalg.norm(w - ranks[0][1], axis=1) for _, w in ranks], axis=0)
 
 
 STEPS = 40
-alone = launch(train, RANKS, STEPS, lambda comm, params: None)
+alone = launch(train, RANKS, STEPS, "alone")
 print("distance after 1, 10, 40 steps:", *(f"{apart(alone)[i]:.3f}" for i in (0, 9, 39)))
 
 # %% [markdown]
@@ -151,14 +172,14 @@ def average_gradients(comm, params):
 q.check("average_gradients")
 
 # %%
-averaged = launch(train, RANKS, STEPS, average_gradients)
-one = launch(train, 1, STEPS, lambda comm, params: None)
+averaged = launch(train, RANKS, STEPS, "each")
+one = launch(train, 1, STEPS, "alone")
 print("distance after 40 steps:", apart(averaged)[-1])
 together = np.mean([losses for losses, _ in averaged], axis=0)
 print(f"largest difference to the losses of one process: {np.abs(together - one[0][0]).max():.1e}")
 
 # %%
-run = launch(train, RANKS, 1, average_gradients, record=True)
+run = launch(train, RANKS, 1, "each", record=True)
 calls = len({m.op for m in run.trace.messages if m.op.startswith("all_reduce")})
 compare("all-reduces in a step", predicted_calls, calls)
 fig, ax = plt.subplots()
@@ -189,6 +210,10 @@ class Wire:
         self.queue = ThreadPoolExecutor(1)
         self.busy = self.blocked = 0.0
 
+    def all_reduce(self, x, op="sum", async_op=False):
+        work = Carried(self, self.queue.submit(self.carry, x, op))
+        return work if async_op else work.wait()
+
     def carry(self, x, op):
         began = perf_counter()
         result = self.comm.all_reduce(x, op)
@@ -196,11 +221,8 @@ class Wire:
         self.busy += perf_counter() - began
         return result
 
-    def all_reduce(self, x, op="sum", async_op=False):
-        work = Carried(self, self.queue.submit(self.carry, x, op))
-        return work if async_op else work.wait()
 
-
+# %%
 class Carried:
     """An all-reduce under way; `wait()` returns its result."""
 
@@ -237,10 +259,18 @@ def backward_seconds(comm):
     return min(times)
 
 
+# %%
 sizes = [p.numel() * 4 for p in big_model().parameters()]
 B, N = sum(sizes), len(sizes)
 BACKWARD = max(launch(backward_seconds, 2))
 ALPHA, BETA = BACKWARD / 30, BACKWARD / B
+PARTS = (
+    "forward",
+    "backward compute",
+    "exposed communication",
+    "optimizer",
+    "hidden communication",
+)
 print(f"{N} parameters, {B:,} bytes; one message costs as much as {ALPHA / BETA:,.0f} bytes")
 
 # %% [markdown]
@@ -295,29 +325,8 @@ q.check("flat_all_reduce")
 # %% [markdown]
 # **Measure.** Two ranks and the big model. `one_step` takes a training step apart: what the wire did, and what the computing thread did meanwhile. Communication is **exposed** while that thread waits for it, and **hidden** otherwise.
 
+
 # %%
-PARTS = (
-    "forward",
-    "backward compute",
-    "exposed communication",
-    "optimizer",
-    "hidden communication",
-)
-
-
-def set_up(comm, kind, cap_bytes=None):
-    """Return (wire, model, finish): one way of averaging, and what to call after backward."""
-    wire, model = Wire(comm, ALPHA, BETA), big_model()
-    params = list(model.parameters())
-    if kind == "hooks":
-        attach_hooks(wire, params)
-        return wire, model, lambda: None
-    if kind == "overlap":
-        return wire, model, Overlapped(wire, params, cap_bytes).finish
-    after = {"each": average_gradients, "flat": flat_all_reduce}[kind]
-    return wire, model, lambda: after(wire, params)
-
-
 def one_step(wire, model, finish, step):
     """Train one step; return the seconds of each of PARTS."""
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
@@ -337,6 +346,12 @@ def one_step(wire, model, finish, step):
 
 
 # %%
+def set_up(comm, kind, cap_bytes=None):
+    """Return the big model on a wire of its own, with one way of averaging."""
+    wire, model = Wire(comm, ALPHA, BETA), big_model()
+    return wire, model, start(kind, wire, list(model.parameters()), cap_bytes)
+
+
 def contest(comm, plans, turns=6):
     """Return the parts of the fastest step of each plan; the plans take turns."""
     torch.set_num_threads(1)
@@ -349,26 +364,19 @@ def contest(comm, plans, turns=6):
     return best
 
 
+# %%
 def measure(*plans):
-    """Return {name: parts} of the slower of two ranks, in units of the backward pass."""
-    both = zip(*launch(contest, 2, plans), strict=True)
-    slower = [max(ranks, key=lambda parts: sum(parts[:4])) for ranks in both]
-    names = [
-        kind if cap is None else (kind, cap) for kind, cap in (((*p, None)[:2]) for p in plans)
-    ]
-    return {
-        n: dict(zip(PARTS, np.array(s) / BACKWARD, strict=True))
-        for n, s in zip(names, slower, strict=True)
-    }
+    """Return the parts of each plan's step on the slower of two ranks, in backward passes."""
+    both = zip(*launch(contest, 2, plans))
+    slower = (max(ranks, key=lambda parts: sum(parts[:4])) for ranks in both)
+    return [dict(zip(PARTS, np.array(seconds) / BACKWARD)) for seconds in slower]
 
 
-parts = measure(("each",), ("hooks",), ("flat",))
-exposed = "exposed communication"
+kinds = ("each", "hooks", "flat")
+wire_time = {k: p["exposed communication"] for k, p in zip(kinds, measure(*((k,) for k in kinds)))}
 for kind in ("each", "hooks"):
     compare(
-        f"time on the wire, {kind} / flat",
-        predicted_ratio,
-        parts[kind][exposed] / parts["flat"][exposed],
+        f"time on the wire, {kind} / flat", predicted_ratio, wire_time[kind] / wire_time["flat"]
     )
 
 # %% [markdown]
@@ -539,57 +547,25 @@ q.check("Overlapped")
 
 
 # %%
-def train_overlapped(comm, steps):
-    """Return what `train` does, with your Overlapped."""
-    reducer = []
-
-    def sync(comm, params):
-        reducer[0].finish()
-
-    def with_hooks():
-        model = make_model()
-        reducer.append(Overlapped(comm, model.parameters(), 10_000))
-        return model
-
-    return train_model(comm, steps, sync, with_hooks)
-
-
-def train_model(comm, steps, sync, make):
-    """`train` with a model of your own."""
-    torch.set_num_threads(1)
-    model = make()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.2)
-    losses = []
-    for step in range(steps):
-        x, y = batch(step)
-        loss = loss_of(model(x[comm.rank :: comm.size]), y[comm.rank :: comm.size])
-        optimizer.zero_grad()
-        loss.backward()
-        sync(comm, model.parameters())
-        optimizer.step()
-        losses.append(loss.item())
-    return losses
-
-
-overlapped = np.mean(list(launch(train_overlapped, RANKS, STEPS)), axis=0)
-print(
-    f"largest difference to the losses of one process: {np.abs(overlapped - one[0][0]).max():.1e}"
-)
+overlapped = launch(train, RANKS, STEPS, "overlap", 10_000)
+together = np.mean([losses for losses, _ in overlapped], axis=0)
+print(f"largest difference to the losses of one process: {np.abs(together - one[0][0]).max():.1e}")
 
 # %%
-parts = measure(("each",), ("hooks",), ("flat",), ("overlap", B / 8))
-parts["overlap"] = parts.pop(("overlap", B / 8))
+kinds = ("each", "hooks", "flat", "overlap")
+steps = measure(*((kind, B / 8) for kind in kinds))
 fig, ax = plt.subplots()
-left = np.zeros(len(parts))
-for name, hatch in zip(PARTS, ("", "//", "xx", "..", "--"), strict=True):
-    width = np.array([row[name] for row in parts.values()])
-    at = left if name != "hidden communication" else np.zeros(len(parts))
-    shift = -0.28 if name == "hidden communication" else 0.1
-    ax.barh(
-        np.arange(len(parts)) + shift, width, 0.2 if shift < 0 else 0.5, at, label=name, hatch=hatch
-    )
-    left = left + width if shift > 0 else left
-ax.set_yticks(range(len(parts)), parts)
+left, rows = np.zeros(len(kinds)), np.arange(len(kinds))
+for name, hatch in zip(PARTS, ("", "//", "xx", "..", "--")):
+    width = np.array([step[name] for step in steps])
+    if name == "hidden communication":  # runs beside compute: a bar of its own
+        ax.barh(
+            rows - 0.35, width, 0.15, [step["forward"] for step in steps], label=name, hatch=hatch
+        )
+    else:
+        ax.barh(rows, width, 0.5, left, label=name, hatch=hatch)
+        left = left + width
+ax.set_yticks(rows, kinds)
 ax.set(xlabel="time, in backward passes", title="One training step on the slow wire")
 ax.legend(loc="upper center", bbox_to_anchor=(0.45, -0.2), ncols=3, fontsize="small")
 plt.show()
@@ -723,6 +699,7 @@ def ready_times(comm):
 ready = np.max(list(launch(ready_times, 2)), axis=0)
 
 
+# %%
 def predicted_backward(cap_bytes):
     """Return backward with its exposed communication, in backward passes."""
     buckets = assign_buckets(sizes, cap_bytes)
@@ -741,9 +718,9 @@ print(f"predicted optimum: cap = B / {B / best:.0f}, {len(assign_buckets(sizes, 
 # **Measure.** The same caps on the wire.
 
 # %%
-rows = measure(*(("overlap", cap) for cap in caps)).values()
+rows = measure(*(("overlap", cap) for cap in caps))
 measured = [row["backward compute"] + row["exposed communication"] for row in rows]
-for cap, expected, seen in zip(caps, model_says, measured, strict=True):
+for cap, expected, seen in zip(caps, model_says, measured):
     compare(f"cap B/{B / cap:<6.0f} ({len(assign_buckets(sizes, cap)):>2} buckets)", expected, seen)
 
 # %%
@@ -797,6 +774,7 @@ def data_parallel_step(comm):
         comm.reduce(param.grad, root=0, op="avg", algorithm="reference")
 
 
+# %%
 def ddp_step(comm):
     """One step in DDP's way."""
     model = make_model()
@@ -823,7 +801,7 @@ for n in (2, 4, 8):
 
 # %%
 fig, ax = plt.subplots()
-for (name, values), marker in zip(busiest.items(), "os", strict=True):
+for (name, values), marker in zip(busiest.items(), "os"):
     ax.plot((2, 4, 8), values, marker + "-", label=name)
 ax.axhline(2, color="C4", linewidth=1, linestyle=":")
 ax.set(xlabel="number of ranks", ylabel="busiest rank, bytes sent / model")
