@@ -24,7 +24,7 @@ from autograder.records import (
     Report,
     Submission,
 )
-from autograder.regions import PLACEHOLDER, solution_text
+from autograder.regions import PLACEHOLDER, learner_text, solution_text
 from autograder.slicing import Analysed, definitions, needed, same_code, statements_of
 from autograder.student import WorkerStudent
 from autograder.submission import manual_answers, read
@@ -76,7 +76,8 @@ class Grader:
         self.tasks = tuple(tasks_of(lab, self.checks))
         self.limits = limits or self.checks.settings.limits()
         self._open = open_student or sandboxed(self.checks.settings.preload)
-        self._starters = {q.name: definitions(_answer_cell(q.starter)) for q in lab.questions}
+        self._given = definitions(statements_of([("code", text) for text in _given(lab)]))
+        self._names = {q.name: _names(q) for q in lab.questions}
 
     def grade(self, data: bytes, *, submission: str = "") -> Report:
         """Return the report on the notebook in `data`; see `grade`."""
@@ -89,7 +90,8 @@ class Grader:
         texts = definitions(statements)
         ready = {q.name for q in self.lab.questions if not q.manual and self.attempted(q, texts)}
         tasks = [t for t in self.tasks if t.question.name in ready]
-        found, notes, sandbox = self.run(statements, tasks, secrets.randbits(63))
+        seed = secrets.randbits(63)
+        found, notes, sandbox = self.run(statements, tasks, seed)
         results = [
             found.get(t) or _not_attempted(t, _why_not(t.question, texts)) for t in self.tasks
         ]
@@ -99,6 +101,7 @@ class Grader:
             manual=tuple(self._manual(arrived)),
             notes=(*arrived.notes, *notes),
             sandbox=sandbox,
+            seed=str(seed),
         )
         return report.with_totals()
 
@@ -115,10 +118,12 @@ class Grader:
         self.limits = replace(self.limits, wall_s=wall_s, cpu_s=wall_s, call_s=call_s)
 
     def attempted(self, question: Question, texts: dict[str, str]) -> bool:
-        """Return whether any definition of an answer differs from the starter's."""
-        starter = self._starters[question.name]
-        found = [(texts[name], starter.get(name)) for name in question.defines if name in texts]
-        return any(given is None or not same_code(text, given) for text, given in found)
+        """Return whether a definition of the answer, or of its cell, is not the one given."""
+        found = [name for name in self._names[question.name] if name in texts]
+        return any(
+            name not in self._given or not same_code(texts[name], self._given[name])
+            for name in found
+        )
 
     def run(
         self, statements: Sequence[Analysed], tasks: Sequence[Task], seed: int
@@ -203,8 +208,16 @@ def sandboxed(preload: tuple[str, ...]) -> OpenStudent:
     return lambda limits: Sandbox(limits, preload=preload)
 
 
-def _answer_cell(text: str) -> list[Analysed]:
-    return statements_of([("code", text)])
+def _names(question: Question) -> set[str]:
+    """Return the names that a question's answer and the rest of its cell define."""
+    return set(question.defines) | definitions(statements_of([("code", question.starter)])).keys()
+
+
+def _given(lab: Lab) -> list[str]:
+    """Return the code that learners are given, cell by cell, as far as the lab has it."""
+    code = [cell for cell in lab.cells if cell.kind == "code"]
+    cells = [learner_text(cell, lab.directory) for cell in code]
+    return cells or [q.starter for q in lab.questions if not q.manual]
 
 
 def _not_attempted(task: Task, output: str) -> CheckResult:

@@ -222,6 +222,25 @@ def test_an_answer_that_is_the_starter_with_notes_is_not_attempted(grader, noteb
     assert report.results[0].output == "Not attempted: the starter is unchanged."
 
 
+def test_an_answer_written_in_a_helper_of_its_cell_is_attempted(lab_copy, notebook) -> None:
+    old = "def scale(x, factor):\n"
+    helper = (
+        "def times(a, b):\n    ### BEGIN SOLUTION\n    return a * b\n    ### END SOLUTION\n\n\n"
+    )
+    changes = [
+        (old, helper + old),
+        (
+            "    ### BEGIN SOLUTION\n    return x * factor\n    ### END SOLUTION",
+            "    return times(x, factor)",
+        ),
+    ]
+    lab = load_lab(lab_copy(lab=changes))
+    assert outcomes(local(lab).grade(learner_notebook(lab).encode()))["scale"] == {NOT_ATTEMPTED}
+    given = "def scale(x, factor):\n    return times(x, factor)"
+    cells = [("code", given), ("code", "def times(a, b):\n    return a * b")]
+    assert outcomes(local(lab).grade(notebook(cells)))["scale"] == {CORRECT}
+
+
 def test_a_helper_that_a_probe_uses_is_run(lab_copy, notebook) -> None:
     old = '    got = student.call("scale", x, 2.5)\n'
     probe = "    def twice(x):\n        return helper(scale(x, 2.5))\n\n"
