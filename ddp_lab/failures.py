@@ -92,7 +92,7 @@ def place_of(frames: list[Frame]) -> str:
 
 def format_frames(failure: Failure) -> str:
     """Return the traceback, notebook cells by their number, this package's own frames left out."""
-    outside = [f for f in failure.frames if not f[0].startswith(PACKAGE)]
+    outside = [f for f in failure.frames if not f[0].startswith((PACKAGE, "<frozen"))]
     lines = []
     for filename, line, name in outside or failure.frames:
         summary = traceback.FrameSummary(cell_name(filename), line, name)

@@ -8,7 +8,7 @@ from ddp_lab import header as headers
 from ddp_lab.arrays import device_of, dtype_of, outside, to_numpy
 from ddp_lab.errors import InvalidArgument, Mismatch
 from ddp_lab.reduction import combiner
-from ddp_lab.transport.base import Computes, NDArray, Shape, SharesMemory, Transport, Work
+from ddp_lab.transport.base import Computes, NDArray, Probes, Shape, SharesMemory, Transport, Work
 from ddp_lab.transport.board import Board, Watched
 from ddp_lab.transport.meeting import Meeting
 from ddp_lab.transport.record import Recorder
@@ -27,6 +27,7 @@ class Messenger:
         carrier = transport.transport if isinstance(transport, Recorder) else transport
         self._board: Board | None = carrier.board if isinstance(carrier, Watched) else None
         self._computes = carrier if isinstance(carrier, Computes) else None
+        self._probes = carrier if isinstance(carrier, Probes) else None
         self._memory = carrier if isinstance(carrier, SharesMemory) else None
         self._join(tuple(range(transport.size)), transport.rank, 0)
 
@@ -50,6 +51,21 @@ class Messenger:
         other.__dict__.update(self.__dict__)
         other._join(members, rank, context)
         return other
+
+    def on_channel(self, channel: int) -> Self:
+        """Return a communicator of the same ranks whose plain messages go on `channel`."""
+        other = self._fork(self._members, self.rank, self._context)
+        other._channel = channel
+        return other
+
+    def probe(self, src: int) -> bool:
+        """Return whether a message from rank `src` is there for `recv`, without taking it."""
+        self._check_rank("probe", src)
+        if self._probes is None:
+            raise InvalidArgument(
+                f"probe: {type(self._transport).__name__} cannot look ahead. Receive from a rank."
+            )
+        return self._probes.probe(self._members[src], self._channel)
 
     def send(self, x: Any, dst: int) -> None:
         """Send a copy of `x` to rank `dst`; the array may be changed afterwards."""

@@ -1,7 +1,11 @@
 """One merged timeline of a recorded run."""
 
+import json
 from dataclasses import dataclass, field
+from os import PathLike
+from pathlib import Path
 
+from ddp_lab.chrome import events
 from ddp_lab.transport.record import Log, Message, Span, Wait, merge
 
 
@@ -17,6 +21,12 @@ class Trace:
     waits: list[Wait] = field(default_factory=list)
     spans: list[Span] = field(default_factory=list)
     clock: str = "wall"
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write Chrome trace JSON; drop the file on https://ui.perfetto.dev to see it."""
+        found = events(self.world_size, self.messages, self.waits, self.spans)
+        document = {"traceEvents": list(found), "otherData": {"clock": self.clock}}
+        Path(path).write_text(json.dumps(document))
 
 
 def trace_of(logs: list[Log], clock: str = "wall") -> Trace:

@@ -68,6 +68,14 @@ class SharesMemory(Protocol):
         """Return where the ranks of a communicator meet, None if they cannot."""
 
 
+@runtime_checkable
+class Probes(Protocol):
+    """A transport that can say whether a message is there without taking it."""
+
+    def probe(self, src: int, channel: int) -> bool:
+        """Return whether a message of `src` on this channel waits for a receive."""
+
+
 class Sent:
     """The work of a buffered send: complete from the start."""
 

@@ -72,9 +72,8 @@ class Segment:
         self.view = functools.lru_cache(maxsize=1024)(self._view)
 
     @classmethod
-    def create(cls, size: int) -> "Segment":
+    def create(cls, size: int, arena_bytes: int = ARENA_BYTES) -> "Segment":
         """Return a new segment for `size` ranks, with arenas as large as the system allows."""
-        arena_bytes = ARENA_BYTES
         while True:
             fd = _anonymous_file()
             try:

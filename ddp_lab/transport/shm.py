@@ -32,6 +32,7 @@ class ShmTransport:
         self.rank = rank
         self.size = segment.layout.size
         self.board = ShmBoard(segment)
+        self.board.live(rank)
         self.segment = segment
         self.words = Words(segment.words, segment.address, self.size)
         self.arena = Arena(segment, rank)
@@ -56,6 +57,10 @@ class ShmTransport:
     def irecv(self, src: int, *, channel: int = 0, buffer: NDArray | None = None) -> "Receive":
         """Receive the next array from `src`."""
         return Receive(self._sources[src], channel, buffer)
+
+    def probe(self, src: int, channel: int) -> bool:
+        """Return whether a message of `src` on this channel waits for a receive."""
+        return self._sources[src].has(channel)
 
     def empty(self, shape: Shape, dtype: npt.DTypeLike) -> NDArray:
         """Return an array inside the segment.
@@ -137,6 +142,11 @@ class Source:
                 self._hand_out(record)
                 self._ring.release(record)
             return self._ring.consumed()  # a message may have come since the last look
+
+    def has(self, channel: int) -> bool:
+        """Return whether a message is there that nobody asked for yet."""
+        self.read()
+        return bool(self._arrived.get(channel))
 
     def _hand_out(self, record: Record) -> None:
         wanted = self._wanted.get(record.channel)

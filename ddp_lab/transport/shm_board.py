@@ -5,14 +5,18 @@ three texts. The
 version is odd while the rank writes, so a reader never takes half of two entries for one.
 """
 
+import os
 import threading
+import time
+from pathlib import Path
 
-from ddp_lab.transport.board import RUNNING, Entry, compare
+from ddp_lab.transport.board import FAILED, RUNNING, Entry, compare
 from ddp_lab.transport.segment import Segment
 
 _VERSION, STATE, PEER, DOING, SITE, WHY = range(6)
 TEXTS = {DOING: 128, SITE: 1664, WHY: 2600}
 LONGEST = {DOING: 1500, SITE: 900, WHY: 900}
+PID = 9
 DEADLINE_WORD = 8  # of rank 0's entry, in milliseconds of the monotonic clock; 0 is none
 
 
@@ -25,16 +29,33 @@ class ShmBoard:
         self._bytes = segment.bytes
         self._offsets = [segment.layout.board(rank) for rank in range(self.size)]
         self._lock = threading.Lock()  # two threads of a rank may wait at the same time
+        self._own_deadline = float("inf")
 
     @property
     def deadline(self) -> float:
         """When the run must have ended, on `time.monotonic`'s clock."""
         milliseconds = self._words[DEADLINE_WORD]
-        return milliseconds / 1e3 if milliseconds else float("inf")
+        return min(self._own_deadline, milliseconds / 1e3 if milliseconds else float("inf"))
 
     @deadline.setter
     def deadline(self, value: float) -> None:
         self._words[DEADLINE_WORD] = int(value * 1e3) if value != float("inf") else 0
+
+    def allow(self, seconds: float) -> None:
+        """Let this process wait for so long from now on, and no longer."""
+        self._own_deadline = time.monotonic() + seconds
+
+    def live(self, rank: int) -> None:
+        """Say which process `rank` is, so that others can see when it is gone."""
+        self._words[(self._offsets[rank] >> 3) + PID] = os.getpid()
+
+    def _state(self, rank: int) -> int:
+        base = self._offsets[rank] >> 3
+        state, pid = self._words[base + STATE], self._words[base + PID]
+        if state == RUNNING and pid and not is_alive(pid):
+            self.end(rank, FAILED, "its process ended")
+            return FAILED
+        return state
 
     def enter(self, rank: int, doing: bytes, members: tuple[int, ...]) -> None:
         """Say what `rank` does, and compare with what the other members do now."""
@@ -69,7 +90,7 @@ class ShmBoard:
         for _ in range(1000):  # a writer that died half-way leaves an odd version for ever
             before = words[base]
             entry = Entry(
-                words[base + STATE],
+                self._state(rank),
                 self._text(rank, DOING),
                 words[base + PEER] - 1,
                 self._text(rank, SITE),
@@ -77,7 +98,7 @@ class ShmBoard:
             )
             if before % 2 == 0 and words[base] == before:
                 return entry
-        return Entry(words[base + STATE])
+        return Entry(self._state(rank))
 
     def _doing(self, rank: int) -> bytes:
         """Return the header of another rank's collective, b"" while it is being written."""
@@ -98,3 +119,11 @@ class ShmBoard:
         start = offset + TEXTS[field]
         length = min(self._words[(offset >> 3) + field], LONGEST[field])
         return bytes(self._bytes[start : start + length])
+
+
+def is_alive(pid: int) -> bool:
+    """Return whether a process runs: it exists and is not just waiting to be buried."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] != b"Z"
+    except FileNotFoundError:
+        return not Path("/proc/self").exists()  # without /proc nothing can be said

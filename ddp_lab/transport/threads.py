@@ -73,6 +73,11 @@ class ThreadWorld:
         with self._changed[receive.dst]:
             self.line(receive.src, receive.dst, receive.channel).wanted.append(receive)
 
+    def has(self, src: int, dst: int, channel: int) -> bool:
+        """Return whether a message is there that nobody asked for yet."""
+        with self._changed[dst]:
+            return bool(self.line(src, dst, channel).arrived)
+
     def arrive(self, receive: "Receive") -> bool:
         """Match what has arrived; return whether `receive` has its message."""
         with self._changed[receive.dst]:
@@ -177,6 +182,10 @@ class ThreadTransport:
     def irecv(self, src: int, *, channel: int = 0, buffer: NDArray | None = None) -> Receive:
         """Receive the next array from `src`."""
         return Receive(self._world, src, self.rank, channel, buffer)
+
+    def probe(self, src: int, channel: int) -> bool:
+        """Return whether a message of `src` on this channel waits for a receive."""
+        return self._world.has(src, self.rank, channel)
 
     def empty(self, shape: Shape, dtype: npt.DTypeLike) -> NDArray:
         """Return an ordinary array."""

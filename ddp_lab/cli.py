@@ -1,0 +1,48 @@
+"""python -m ddp_lab run script.py --ranks 4 [arguments of the script ...]"""
+
+import argparse
+import runpy
+import sys
+from pathlib import Path
+
+from ddp_lab.communicator import Communicator
+from ddp_lab.errors import DdpLabError
+from ddp_lab.launch import launch
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line; return the exit code."""
+    options, rest = parser().parse_known_args(arguments)
+    script = Path(options.script)
+    if not script.is_file():
+        print(f"run: no such script: {options.script}. Check the path.", file=sys.stderr)
+        return 2
+    limits = {"transport": options.transport, "timeout_s": options.timeout_s}
+    try:
+        launch(run_script, options.ranks, str(script), rest, **limits)
+    except DdpLabError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    parser = argparse.ArgumentParser(prog="python -m ddp_lab", description=__doc__)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    run = commands.add_parser(
+        "run", help="run a script on several ranks of this machine", allow_abbrev=False
+    )
+    run.add_argument("script", help="each rank runs it; ddp_lab.init() gives it its communicator")
+    run.add_argument("--ranks", type=int, default=2)
+    run.add_argument("--transport", default="shm", choices=["shm", "tcp"])
+    run.add_argument("--timeout-s", type=float, default=86_400.0)
+    run.epilog = "All other arguments are the script's own."
+    return parser
+
+
+def run_script(comm: Communicator, script: str, arguments: list[str]) -> None:
+    """Run a script as the main program of this rank."""
+    sys.argv = [script, *arguments]
+    sys.path.insert(0, str(Path(script).resolve().parent))
+    runpy.run_path(script, run_name="__main__")

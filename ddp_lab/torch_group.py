@@ -1,0 +1,381 @@
+"""A torch process group whose collectives are those of a `Communicator`.
+
+The methods are the ones that torch calls, by its names and with its arguments; the older names of
+some of them stand beside the newer ones.
+"""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.futures import Future
+
+from ddp_lab.communicator import Communicator
+from ddp_lab.errors import InvalidArgument
+from ddp_lab.handle import Worker
+from ddp_lab.transport.shm_board import ShmBoard
+
+# torch's own signatures are overloaded, and differ between its versions.
+TorchGroup: Any = dist.ProcessGroup
+TorchWork: Any = dist.Work
+create_work: Any = torch._C._distributed_c10d._create_work_from_future  # type: ignore[attr-defined]
+
+LOOK_S = 0.0005  # between two looks for a message from anybody
+ALGORITHMS: dict[str, str] = {}
+
+
+def algorithm_of(collective: str) -> str:
+    """Return the algorithm that this process uses for a collective."""
+    return ALGORITHMS.get(collective, "auto")
+
+
+def operation_of(op: Any) -> str:
+    """Return our name of a torch reduction.
+
+    Raises:
+        InvalidArgument: it has none, as PREMUL_SUM.
+    """
+    names = {
+        dist.ReduceOp.SUM: "sum",
+        dist.ReduceOp.AVG: "avg",
+        dist.ReduceOp.PRODUCT: "prod",
+        dist.ReduceOp.MIN: "min",
+        dist.ReduceOp.MAX: "max",
+        dist.ReduceOp.BAND: "band",
+        dist.ReduceOp.BOR: "bor",
+        dist.ReduceOp.BXOR: "bxor",
+    }
+    for known, name in names.items():
+        if op == known:
+            return name
+    raise InvalidArgument(
+        f"ddp_lab backend: unknown reduction: got {op}, expected one of "
+        f"{', '.join(names.values())}."
+    )
+
+
+class Received(TorchWork):  # type: ignore[misc]
+    """A receive that is waited for by whoever wants it; from any rank if `src` is None."""
+
+    def __init__(self, tensor: torch.Tensor, comm: Communicator, src: int | None) -> None:
+        super().__init__()
+        self._tensor = tensor
+        self._comm = comm
+        self._source = -1 if src is None else src
+        self._work = None if src is None else comm.irecv(src)
+
+    def wait(self, timeout: timedelta = timedelta(0)) -> bool:
+        """Return True once the tensor is filled."""
+        limit_s = timeout.total_seconds() or None
+        give_up = None if limit_s is None else time.monotonic() + limit_s
+        while not self._found():
+            if give_up is not None and time.monotonic() > give_up:
+                raise RankTimeout(f"recv: no rank sent anything for {limit_s} s.")
+            time.sleep(LOOK_S)
+        assert self._work is not None
+        _fill(self._tensor, self._work.wait(limit_s))
+        return True
+
+    def _found(self) -> bool:
+        """Return whether it is known who sends, after a look at all ranks."""
+        for src in range(self._comm.size) if self._work is None else ():
+            if src != self._comm.rank and self._comm.probe(src):
+                self._source, self._work = src, self._comm.irecv(src)
+                break
+        return self._work is not None
+
+    def is_completed(self) -> bool:
+        """Return whether `wait` would return at once."""
+        return self._found() and self._work is not None and self._work.test()
+
+    def source_rank(self) -> int:
+        """Return the rank that sent, within the group."""
+        return self._source
+
+    _source_rank = source_rank
+
+
+class ProcessGroup(TorchGroup):  # type: ignore[misc]
+    """A group of ranks over a `Communicator`."""
+
+    def __init__(self, comm: Communicator, timeout_s: float) -> None:
+        super().__init__(comm.rank, comm.size)
+        self.comm = comm
+        self._timeout_s = timeout_s
+        self._worker = Worker(f"ddp_lab group {comm.rank}/{comm.size}")
+
+    def getBackendName(self) -> str:
+        """Return the name under which this backend is registered."""
+        return "ddp_lab"
+
+    def name(self) -> str:
+        """Return the same."""
+        return "ddp_lab"
+
+    @property
+    def _device_types(self) -> list[torch.device]:
+        return [torch.device("cpu")]
+
+    def _submit(self, job: Callable[[], Any], result: Any) -> Any:
+        """Run `job` behind all earlier ones; return torch's work for it."""
+        future: Future[Any] = Future()
+        board = self.comm._board
+
+        def run() -> None:
+            if isinstance(board, ShmBoard):
+                board.allow(self._timeout_s)
+            job()
+
+        def done(handle: Any) -> None:
+            error = handle.exception()
+            if error is None:
+                future.set_result(result)
+            else:
+                future.set_exception(error)
+
+        self._worker.submit(run).when_done(done)
+        return create_work(future)
+
+    def allreduce(self, tensors: list[torch.Tensor], opts: Any = None) -> Any:
+        """Reduce each tensor over all ranks, in place."""
+        op = operation_of(opts.reduceOp if opts is not None else dist.ReduceOp.SUM)
+
+        def job() -> None:
+            for tensor in tensors:
+                self._reduce_in_place(tensor, op)
+
+        return self._submit(job, tensors)
+
+    def allreduce_coalesced(self, tensors: list[torch.Tensor], opts: Any = None) -> Any:
+        """Reduce several tensors."""
+        return self.allreduce(tensors, opts)
+
+    def _reduce_in_place(self, tensor: torch.Tensor, op: str) -> None:
+        algorithm = algorithm_of("all_reduce")
+        if tensor.is_contiguous() and not tensor.is_sparse:
+            detached = tensor.detach()
+            self.comm.all_reduce(detached, op=op, algorithm=algorithm, out=detached)
+        else:
+            _fill(tensor, self.comm.all_reduce(tensor, op=op, algorithm=algorithm))
+
+    def broadcast(self, tensors: list[torch.Tensor], opts: Any) -> Any:
+        """Copy the root's tensor to every rank."""
+        root = opts.rootRank
+
+        def job() -> None:
+            algorithm = algorithm_of("broadcast")
+            for tensor in tensors:
+                got = self.comm.broadcast(tensor, root, algorithm=algorithm)
+                if self.comm.rank != root:
+                    _fill(tensor, got)
+
+        return self._submit(job, tensors)
+
+    def reduce(self, tensors: list[torch.Tensor], opts: Any) -> Any:
+        """Reduce at the root, in place."""
+        op, root = operation_of(opts.reduceOp), opts.rootRank
+
+        def job() -> None:
+            for tensor in tensors:
+                got = self.comm.reduce(tensor, root, op=op, algorithm=algorithm_of("reduce"))
+                if got is not None:
+                    _fill(tensor, got)
+
+        return self._submit(job, tensors)
+
+    def allgather(
+        self, outputs: list[list[torch.Tensor]], inputs: list[torch.Tensor], opts: Any = None
+    ) -> Any:
+        """Fill `outputs[i][r]` with rank r's `inputs[i]`."""
+
+        def job() -> None:
+            for output, tensor in zip(outputs, inputs, strict=True):
+                _fill_all(output, self._gathered(tensor, output))
+
+        return self._submit(job, outputs)
+
+    def _gathered(self, tensor: torch.Tensor, outputs: list[torch.Tensor]) -> list[torch.Tensor]:
+        if all(output.shape == tensor.shape for output in outputs):
+            return list(self.comm.all_gather(tensor, algorithm=algorithm_of("all_gather")))
+        return _uneven(self.comm, [tensor] * self.comm.size, tensor.dtype)
+
+    def allgather_coalesced(
+        self, outputs: list[list[torch.Tensor]], inputs: list[torch.Tensor], opts: Any = None
+    ) -> Any:
+        """Fill `outputs[i][r]` with rank r's `inputs[i]`."""
+        return self.allgather(outputs, inputs, opts)
+
+    def all_gather_single(
+        self, output: torch.Tensor, tensor: torch.Tensor, opts: Any = None
+    ) -> Any:
+        """Fill `output` with all ranks' tensors, one after the other."""
+        return self._submit(
+            lambda: _fill(output, self.comm.all_gather(tensor).reshape(output.shape)), [output]
+        )
+
+    _allgather_base = all_gather_single
+
+    def all_gather_single_coalesced(
+        self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], opts: Any = None
+    ) -> Any:
+        """Gather several tensors, as `all_gather_single` does each."""
+
+        def job() -> None:
+            for output, tensor in zip(outputs, inputs, strict=True):
+                _fill(output, self.comm.all_gather(tensor).reshape(output.shape))
+
+        return self._submit(job, outputs)
+
+    allgather_into_tensor_coalesced = all_gather_single_coalesced
+
+    def reduce_scatter(
+        self, outputs: list[torch.Tensor], inputs: list[list[torch.Tensor]], opts: Any
+    ) -> Any:
+        """Fill `outputs[i]` with the reduction of all ranks' `inputs[i][rank]`."""
+        op = operation_of(opts.reduceOp)
+
+        def job() -> None:
+            for output, parts in zip(outputs, inputs, strict=True):
+                if all(part.shape == output.shape for part in parts):
+                    _fill(output, self.comm.reduce_scatter(torch.stack(parts), op=op))
+                else:
+                    flat = torch.cat([part.reshape(-1) for part in parts])
+                    sizes = [part.numel() for part in parts]
+                    mine = self.comm.all_reduce(flat, op=op).split(sizes)[self.comm.rank]
+                    _fill(output, mine.reshape(output.shape))
+
+        return self._submit(job, outputs)
+
+    def reduce_scatter_single(
+        self, output: torch.Tensor, tensor: torch.Tensor, opts: Any = None
+    ) -> Any:
+        """Fill `output` with this rank's part of the reduction of `tensor`."""
+        return self.reduce_scatter_single_coalesced([output], [tensor], opts)
+
+    _reduce_scatter_base = reduce_scatter_single
+
+    def reduce_scatter_single_coalesced(
+        self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], opts: Any = None
+    ) -> Any:
+        """Reduce and scatter several tensors."""
+        op = operation_of(opts.reduceOp if opts is not None else dist.ReduceOp.SUM)
+
+        def job() -> None:
+            for output, tensor in zip(outputs, inputs, strict=True):
+                rows = tensor.reshape(self.comm.size, -1)
+                _fill(output, self.comm.reduce_scatter(rows, op=op).reshape(output.shape))
+
+        return self._submit(job, outputs)
+
+    reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
+
+    def gather(
+        self, outputs: list[list[torch.Tensor]], inputs: list[torch.Tensor], opts: Any
+    ) -> Any:
+        """Fill `outputs[i][r]` at the root with rank r's `inputs[i]`."""
+        root = opts.rootRank
+
+        def job() -> None:
+            for i, tensor in enumerate(inputs):
+                rows = self.comm.gather(tensor, root, algorithm=algorithm_of("gather"))
+                if rows is not None:
+                    _fill_all(outputs[i], list(rows))
+
+        return self._submit(job, outputs)
+
+    def scatter(
+        self, outputs: list[torch.Tensor], inputs: list[list[torch.Tensor]], opts: Any
+    ) -> Any:
+        """Fill `outputs[i]` with the root's `inputs[i][rank]`."""
+        root = opts.rootRank
+
+        def job() -> None:
+            for i, output in enumerate(outputs):
+                parts = inputs[i] if self.comm.rank == root else None
+                _fill(output, self.comm.scatter(parts, root))
+
+        return self._submit(job, outputs)
+
+    def alltoall(
+        self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], opts: Any = None
+    ) -> Any:
+        """Fill `outputs[r]` with what rank r has for this one."""
+
+        def job() -> None:
+            dtype = outputs[0].dtype
+            _fill_all(outputs, _uneven(self.comm, inputs, dtype))
+
+        return self._submit(job, outputs)
+
+    def all_to_all_single(
+        self,
+        output: torch.Tensor,
+        tensor: torch.Tensor,
+        output_sizes: list[int],
+        input_sizes: list[int],
+        opts: Any = None,
+    ) -> Any:
+        """Exchange rows of the first axis; sizes say how many for whom, equal if empty."""
+        size = self.comm.size
+        outputs = torch.split(output, output_sizes or [output.shape[0] // size] * size)
+        inputs = torch.split(tensor, input_sizes or [tensor.shape[0] // size] * size)
+        return self.alltoall(list(outputs), list(inputs), opts)
+
+    alltoall_base = all_to_all_single
+
+    def barrier(self, opts: Any = None) -> Any:
+        """Complete once every rank has called it."""
+        return self._submit(self.comm.barrier, None)
+
+    def send(self, tensors: list[torch.Tensor], dst: int, tag: int) -> Any:
+        """Send one tensor."""
+        (tensor,) = tensors
+        channel = _channel(self.comm, tag)
+        self.comm.on_channel(channel).send(tensor, dst)
+        future: Future[Any] = Future()
+        future.set_result(tensors)
+        return create_work(future)
+
+    def recv(self, tensors: list[torch.Tensor], src: int, tag: int) -> Received:
+        """Receive into one tensor."""
+        (tensor,) = tensors
+        comm = self.comm.on_channel(_channel(self.comm, tag))
+        return Received(tensor, comm, src)
+
+    def recv_anysource(self, tensors: list[torch.Tensor], tag: int) -> Received:
+        """Receive into one tensor from whichever rank sends first."""
+        (tensor,) = tensors
+        return Received(tensor, self.comm.on_channel(_channel(self.comm, tag)), None)
+
+    def shutdown(self) -> None:
+        """Release the transport."""
+        self.comm._transport.close()
+
+
+def _channel(comm: Communicator, tag: int) -> int:
+    """Return the channel of a tag: tags are told apart, as torch has it."""
+    return 2 * ((tag << 20) + comm._context)
+
+
+def _fill(tensor: torch.Tensor, values: torch.Tensor) -> None:
+    with torch.no_grad():
+        tensor.copy_(values.reshape(tensor.shape))
+
+
+def _fill_all(tensors: list[torch.Tensor], values: list[torch.Tensor]) -> None:
+    for tensor, value in zip(tensors, values, strict=True):
+        _fill(tensor, value)
+
+
+def _uneven(
+    comm: Communicator, parts: list[torch.Tensor], dtype: torch.dtype
+) -> list[torch.Tensor]:
+    """Return what each rank has for this one, whatever the sizes: by messages, not meetings."""
+    others = [(comm.rank + k) % comm.size for k in range(1, comm.size)]
+    inner = comm.on_channel(2 * comm._context + 1)
+    for dst in others:
+        inner.send(parts[dst], dst)
+    got = {src: inner.recv(src) for src in others}
+    return [parts[r] if r == comm.rank else got[r].to(dtype) for r in range(comm.size)]
