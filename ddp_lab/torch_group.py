@@ -4,6 +4,7 @@ The methods are the ones that torch calls, by its names and with its arguments; 
 some of them stand beside the newer ones.
 """
 
+import time
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -13,7 +14,7 @@ import torch.distributed as dist
 from torch.futures import Future
 
 from ddp_lab.communicator import Communicator
-from ddp_lab.errors import InvalidArgument
+from ddp_lab.errors import InvalidArgument, RankTimeout
 from ddp_lab.handle import Worker
 from ddp_lab.transport.shm_board import ShmBoard
 
