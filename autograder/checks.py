@@ -25,8 +25,19 @@ from autograder.errors import (
 from autograder.printable import printable
 from autograder.records import MIB, CheckResult, Limits, Outcome
 from autograder.student import Student
+from autograder.timing import not_slower
 
-__all__ = ["Check", "Checks", "Feedback", "Lab", "check", "close", "load_checks", "run_check"]
+__all__ = [
+    "Check",
+    "Checks",
+    "Feedback",
+    "Lab",
+    "check",
+    "close",
+    "load_checks",
+    "not_slower",
+    "run_check",
+]
 
 CheckFunction = Callable[[Student, Any], object]
 

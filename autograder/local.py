@@ -13,6 +13,7 @@ import linecache
 import traceback
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from types import FunctionType
 from typing import Any
 
@@ -114,6 +115,10 @@ class LocalStudent:
     def source(self, name: str, /) -> str | None:
         """Return the text of the statement that last defined `name`, or None."""
         return self._texts.get(name) or self._sources(name)
+
+    def apart(self) -> AbstractContextManager["LocalStudent"]:
+        """Return a student without the learner's names, in this same process."""
+        return contextlib.nullcontext(LocalStudent())
 
     def _find(self, name: str) -> Any:
         first, *rest = name.split(".")

@@ -9,6 +9,7 @@ and both raise the same errors, so a check cannot tell them apart.
 import inspect
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from autograder.errors import CheckBroken, LimitReached, NotAttempted, StudentError
@@ -73,6 +74,10 @@ class Student(Protocol):
 
     def source(self, name: str, /) -> str | None:
         """Return the text of the statement that last defined `name`, or None."""
+        ...
+
+    def apart(self) -> "AbstractContextManager[Student]":
+        """Return a student with nothing of the learner's, for what must run undisturbed."""
         ...
 
 

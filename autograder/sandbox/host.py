@@ -109,6 +109,7 @@ class RemoteStudent:
         name, text = (function, "") if isinstance(function, str) else shipped(function)
         loads = [_loading(statement) for statement in self._loaded]
         started: list[Process] = []
+        began = time.monotonic()
         try:
             for rank, args in enumerate(arguments):
                 started.append(self._supply.worker(self.limits, self._preload))
@@ -116,6 +117,7 @@ class RemoteStudent:
                     started[rank].channel.queue((0, "load", loading))
                 request = (rank, world_size, name, text, args, communicator)
                 started[rank].channel.queue((rank + 1, "rank", request))
+            self._ends = min(self._ends + time.monotonic() - began, self._last)
             return network.run(started, self.limits, self._ends)
         finally:
             for process in started:
@@ -124,6 +126,10 @@ class RemoteStudent:
     def source(self, name: str, /) -> str | None:
         """Return the text of the statement that last defined `name`, or None."""
         return self._texts.get(name)
+
+    def apart(self) -> "Sandbox":
+        """Return a student in a sandbox of its own, without the learner's code."""
+        return Sandbox(self.limits, preload=self._preload, source=self._supply)
 
     def close(self) -> None:
         """End the worker and everything that came from it."""

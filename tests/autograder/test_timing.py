@@ -1,0 +1,97 @@
+"""Timed questions: ratios by the judge's clock, with an interval; clocks are made up here."""
+
+import contextlib
+import itertools
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+
+from autograder.checks import Feedback, not_slower
+from autograder.local import LocalStudent
+from autograder.timing import interval
+
+
+class Clock:
+    """A clock that goes on only when someone is asked."""
+
+    def __init__(self, times: Iterator[float]) -> None:
+        self.now = 0.0
+        self.asked: list[str] = []
+        self._times = times
+
+    def __call__(self) -> float:
+        return self.now
+
+    def runs(self, who: str, scale: float) -> Callable[[object], None]:
+        def ask(student: object) -> None:
+            self.asked.append(who)
+            self.now += scale * next(self._times)
+
+        return ask
+
+
+def measure(ratio: float, most: float, noise: float = 0.0) -> tuple[object, Clock]:
+    rng = np.random.default_rng(0)
+    clock = Clock(1.0 + noise * rng.random() for _ in itertools.count())
+    found = not_slower(
+        LocalStudent({}),
+        most,
+        answer=clock.runs("answer", ratio),
+        reference=clock.runs("reference", 1.0),
+        called="f(x)",
+        hint="Look at the loop.",
+        clock=clock,
+    )
+    return found, clock
+
+
+def test_an_answer_that_is_too_slow_is_told_so_without_seconds() -> None:
+    with pytest.raises(Feedback, match=r"f\(x\) takes 3\.0 times as long .* at most 2 times") as e:
+        measure(3.0, 2.0)
+    assert e.value.hint == "Look at the loop."
+
+
+def test_an_answer_that_is_fast_enough_passes() -> None:
+    found, _ = measure(1.5, 2.0, noise=0.1)
+    assert found.low <= 1.5 <= found.high
+
+
+def test_answer_and_reference_take_turns() -> None:
+    _, clock = measure(1.0, 2.0)
+    first = clock.asked[2::2]
+    assert first == ["reference", "answer"] * 5 + ["reference"]
+
+
+def test_a_close_call_is_measured_again_and_forgiven() -> None:
+    _, clear = measure(1.0, 2.0, noise=0.5)
+    _, close = measure(2.0, 2.0, noise=0.5)
+    assert len(close.asked) == 2 + 3 * (len(clear.asked) - 2)
+
+
+def test_the_interval_holds_the_median_of_the_population_95_times_in_100() -> None:
+    rng = np.random.default_rng(0)
+    inside = 0
+    for _ in range(400):
+        found = interval(list(rng.lognormal(size=33)))
+        inside += found.low <= 1.0 <= found.high
+    assert inside >= 370
+
+
+def test_one_slow_round_changes_nothing() -> None:
+    assert interval([1.0] * 10 + [100.0]).high == 1.0
+
+
+@pytest.mark.sandbox
+def test_a_reference_in_the_sandbox_runs_apart_from_the_learners_code() -> None:
+    from autograder.records import Limits, Statement
+    from autograder.sandbox.host import Sandbox
+
+    def alone():
+        return sorted(name for name in globals() if not name.startswith("__"))
+
+    with Sandbox(Limits()) as student, contextlib.ExitStack() as stack:
+        student.load([Statement("x = 1", ("x",))])
+        other = stack.enter_context(student.apart())
+        assert student.probe(alone) == ["x"]
+        assert other.probe(alone) == []
