@@ -16,7 +16,7 @@ from .arrays import (
     uint8,
 )
 from .arrays import bool_ as bool
-from .autodiff import enable_grad, grad, is_grad_enabled, no_grad, set_grad_enabled
+from .autodiff import grad
 from .creation import (
     arange,
     bernoulli,
@@ -280,6 +280,7 @@ from .ops.statistics import (
     var,
     var_mean,
 )
+from .recording import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
 from .tensor import Tensor, as_tensor, is_tensor, tensor
 
 __all__ = [

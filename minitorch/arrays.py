@@ -35,6 +35,8 @@ float32 = np.dtype(np.float32)
 float64 = np.dtype(np.float64)
 
 DTYPES = {d.name: d for d in (bool_, uint8, int8, int16, int32, int64, float16, float32, float64)}
+HOST_TYPES = frozenset([np.ndarray, *(dtype.type for dtype in DTYPES.values())])
+"""Types of NumPy's arrays, for which the namespace is NumPy itself. A scalar is a 0-d array."""
 _default = float32
 
 

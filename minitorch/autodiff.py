@@ -14,11 +14,8 @@ May import: errors, shapes, arrays, op, ops. Sources: Griewank & Walther, Evalua
 2nd ed., ch. 3 and 4; the table of gradients is HIPS autograd's.
 """
 
-import functools
 import math
-import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ContextDecorator, contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,6 +25,10 @@ from .clock import clock
 from .errors import GradientError, GraphFreed, NoGradientRule, ShapeError, UnusedInput
 from .op import Value
 from .ops.casting import clone
+from .ops.elementwise import ones_like
+from .recording import enable_grad as enable_grad
+from .recording import no_grad as no_grad
+from .recording import recorded
 
 Rule = Callable[[Any, Any], Sequence[Any]]
 FREED = -1
@@ -173,83 +174,6 @@ def check_shares(value: Any, shares: Sequence[Any]) -> None:
 
 def _describe(values: Sequence[Any]) -> str:
     return ", ".join(f"{v.dtype} {tuple(v.shape)}" for v in values)
-
-
-# ── whether tensors record ──────────────────────────────────────────────────────────────────────
-
-
-class _Recording(threading.local):
-    on = True
-
-
-recording = _Recording()
-"""`recording.on`: whether operators on tensors that require a gradient are remembered; a thread's
-own."""
-
-
-class _Mode(ContextDecorator):
-    """A context or decorator in which recording is `mode`; re-entrant, also when code raises."""
-
-    mode: bool
-
-    def __init__(self) -> None:
-        self._before: list[bool] = []
-
-    def __enter__(self) -> None:
-        self._before.append(recording.on)
-        recording.on = self.mode
-
-    def __exit__(self, *_: object) -> None:
-        recording.on = self._before.pop()
-
-    def __call__(self, function: Any) -> Any:
-        """Decorate `function`; each call has a context of its own, so threads may share it."""
-
-        @functools.wraps(function)
-        def inside(*args: Any, **kwargs: Any) -> Any:
-            with _mode(self.mode):
-                return function(*args, **kwargs)
-
-        return inside
-
-
-class no_grad(_Mode):
-    """Context or decorator in which nothing is recorded: results do not require a gradient."""
-
-    mode = False
-
-
-class enable_grad(_Mode):
-    """Context or decorator in which operators are recorded again, inside `no_grad`."""
-
-    mode = True
-
-
-class set_grad_enabled(_Mode):
-    """Turn recording on or off: at once as a plain call, until its end as a context."""
-
-    def __init__(self, mode: bool) -> None:
-        super().__init__()
-        self.mode = mode
-        self._before.append(recording.on)
-        recording.on = mode
-
-    def __enter__(self) -> None:
-        recording.on = self.mode
-
-
-def is_grad_enabled() -> bool:
-    """Tell whether this thread records operators."""
-    return recording.on
-
-
-@contextmanager
-def _mode(mode: bool) -> Iterator[None]:
-    before, recording.on = recording.on, mode
-    try:
-        yield
-    finally:
-        recording.on = before
 
 
 # ── eager values: backward and grad ─────────────────────────────────────────────────────────────
@@ -398,7 +322,7 @@ def _run(
     retain_graph: bool | None,
 ) -> None:
     retain = create_graph if retain_graph is None else retain_graph
-    with _mode(create_graph), np.errstate(all="ignore"):
+    with recorded(create_graph), np.errstate(all="ignore"):
         if create_graph:
             sweep(seeds, uses, on_tensors(clock.now, retain), deliver, targets, clone)
         else:
@@ -436,11 +360,7 @@ def _seed(name: str, output: Any, gradient: Any) -> Any:
                 f"{name}: got an output of shape {output.shape}, expected one element. "
                 "Reduce it with .sum() or .mean(), or pass the gradient of each element."
             )
-        return (
-            output._new(np.ones_like(output.array))
-            if isinstance(output.array, np.ndarray | np.generic)
-            else output.detach().ones_like()
-        )
+        return ones_like(output.detach())
     if tuple(gradient.shape) != tuple(output.shape):
         raise ShapeError(
             f"{name}: the gradient has shape {tuple(gradient.shape)}, expected "

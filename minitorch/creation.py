@@ -202,7 +202,7 @@ def randperm(n: int, *, generator: Generator | None = None, device: Any = "cpu")
 def normal(
     mean: Any, std: Any = 1.0, size: Any = None, *, generator: Generator | None = None
 ) -> Tensor:
-    """Return normally distributed numbers; mean and deviation are numbers, or tensors of one shape."""
+    """Return normally distributed numbers; mean and deviation: numbers, or tensors of a shape."""
     if size is None:
         size = mean.shape if isinstance(mean, Tensor) else std.shape
     drawn: Tensor = randn(size, generator=generator) * std + mean

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .arrays import DTYPES, DType, Scalar, asarray, get_default_dtype, result_type
+from .arrays import HOST_TYPES, DType, Scalar, asarray, get_default_dtype, result_type
 from .errors import AxisError, DeviceError, DTypeError, MinitorchError, ShapeError
 from .op import Op, Spec, Value
 from .ops.casting import Cast, Move
@@ -31,16 +31,13 @@ class _Quiet(threading.local):
 
 quiet = _Quiet()
 
-HOST_TYPES = frozenset([np.ndarray, *(dtype.type for dtype in DTYPES.values())])
-"""Types of NumPy's arrays: for these the namespace is NumPy itself. A scalar is a 0-d array."""
-
 _constants: dict[tuple[Any, ...], Any] = {}
 _CONSTANTS_KEPT = 512  # more than the distinct Python numbers in any sensible program
 
 
 def constant(number: Scalar, dtype: DType, kind: Any) -> Any:
     """Return a tensor of `kind` around a Python number; the same one again for the same number."""
-    key = (number, type(number), dtype)
+    key = (number, type(number), dtype.char)
     found = _constants.get(key)
     if found is None:
         found = kind._new(dtype.type(number))
@@ -58,6 +55,12 @@ def prepared(op: Op, inputs: tuple[Any, ...], kind: Any) -> tuple[Any, ...]:
         DeviceError: tensors live on different devices.
         DTypeError: an input is not a tensor, an array or a number.
     """
+    if op.promotes and len(inputs) == 2 and not op.fixed:
+        a, b = inputs
+        if type(b) in _NUMBERS and _is_host_float(a, kind):
+            return a, constant(b, a.array.dtype, kind)
+        if type(a) in _NUMBERS and _is_host_float(b, kind):
+            return constant(a, b.array.dtype, kind), b
     tensors = [v for v in inputs if isinstance(v, kind)]
     place = next((v.device for v in tensors if v.ndim), tensors[0].device)
     if op.promotes:
@@ -68,6 +71,18 @@ def prepared(op: Op, inputs: tuple[Any, ...], kind: Any) -> tuple[Any, ...]:
         own = [_wrapped(op, v, None, place, kind) for v in inputs[: op.fixed]]
         return (*own, *(_wrapped(op, v, dtype, place, kind) for v in loose))
     return tuple(_wrapped(op, v, None, place, kind) for v in inputs)
+
+
+_NUMBERS = frozenset([int, float])
+
+
+def _is_host_float(value: Any, kind: Any) -> bool:
+    """Tell whether a Python number beside `value` simply takes its dtype."""
+    return (
+        isinstance(value, kind)
+        and type(value.array) in HOST_TYPES
+        and value.array.dtype.kind == "f"
+    )
 
 
 def _operand(op: Op, value: Any, kind: Any) -> Any:

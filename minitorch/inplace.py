@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from .arrays import cast, namespace
-from .autodiff import no_grad, recording
+from .arrays import HOST_TYPES, cast, namespace
 from .clock import clock
+from .eager import quiet
 from .errors import DTypeError, GradientError, ShapeError
 from .ops import binary, pointwise
 from .ops.indexing import filled, split_index
 from .ops.methods import Methods
+from .recording import no_grad, recording
 
 
 class InPlace(Methods):
@@ -70,36 +71,30 @@ class InPlace(Methods):
 
     def add_(self, other: Any, *, alpha: float = 1) -> Any:
         """Add `alpha * other` in place."""
-        self._may_write("add_", other)
-        if alpha == 1:
-            return self._arithmetic("add_", other, np.add)
-        return self._arithmetic("add_", other * alpha, np.add)
+        return self._arithmetic("add_", other, np.add, alpha)
 
     def sub_(self, other: Any, *, alpha: float = 1) -> Any:
         """Subtract `alpha * other` in place."""
-        self._may_write("sub_", other)
-        if alpha == 1:
-            return self._arithmetic("sub_", other, np.subtract)
-        return self._arithmetic("sub_", other * alpha, np.subtract)
+        return self._arithmetic("sub_", other, np.subtract, alpha)
 
     def mul_(self, other: Any) -> Any:
         """Multiply by `other` in place."""
-        self._may_write("mul_", other)
         return self._arithmetic("mul_", other, np.multiply)
 
     def div_(self, other: Any) -> Any:
         """Divide by `other` in place."""
-        self._may_write("div_", other)
         return self._arithmetic("div_", other, np.true_divide)
 
-    def _arithmetic(self, name: str, other: Any, ufunc: Any) -> Any:
+    def _arithmetic(self, name: str, other: Any, ufunc: Any, alpha: float = 1) -> Any:
+        """Do one of the four operations in place: by the ufunc where that says the same."""
+        self._may_write(name, other)
         own = self._settled()
         array = other.array if isinstance(other, InPlace) else other
-        fits = isinstance(own, np.ndarray) and own.dtype.kind == "f"
-        fits = fits and isinstance(array, int | float | np.ndarray | np.generic)
-        if fits and _broadcasts(np.shape(array), own.shape):
-            with np.errstate(all="ignore"):
-                ufunc(own, array, out=own, casting="unsafe")
+        plain = type(array) in (float, int)
+        fits = type(own) is np.ndarray and own.dtype.kind == "f"
+        fits = fits and (plain or (type(array) in HOST_TYPES and array.dtype is own.dtype))
+        if fits and (plain or array.shape == own.shape or _broadcasts(array.shape, own.shape)):
+            quiet.run(_into, ufunc, own, array if alpha == 1 else array * alpha)
             clock.tick(own)
             return self
         table = {
@@ -108,7 +103,7 @@ class InPlace(Methods):
             "mul_": binary.mul,
             "div_": binary.true_divide,
         }
-        return self._updated(name, table[name], other)
+        return self._updated(name, table[name], other if alpha == 1 else other * alpha)
 
     def _signed(self, name: str, function: Any, other: Any) -> Any:
         tracked = recording.on and (self.requires_grad or getattr(other, "requires_grad", False))
@@ -191,6 +186,10 @@ class InPlace(Methods):
             kind = IndexError if isinstance(error, IndexError) else ShapeError
             raise kind(f"x[index] = value: does not fit: {error}") from error
         clock.tick(own)
+
+
+def _into(ufunc: Any, own: Any, array: Any) -> None:
+    ufunc(own, array, out=own)
 
 
 def _broadcasts(shape: Any, to: Any) -> bool:

@@ -45,7 +45,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .arrays import Array, DType, namespace
+from .arrays import HOST_TYPES, Array, DType, namespace
 from .errors import GraphError, NoGradientRule, ShapeError
 from .shapes import Shape, known
 
@@ -145,12 +145,13 @@ class Op:
 def apply(op: Op, *inputs: Any) -> Any:
     """Return `op` of `inputs`, of the kind that the first `Value` among them is."""
     for value in inputs:
+        if type(value) in HOST_TYPES:
+            continue
         if isinstance(value, Value):
             return value._apply(op, inputs)
-    for array in inputs:
-        if hasattr(array, "dtype"):
-            return op.compute(namespace(array), *inputs)
-    return op.compute(np, *map(np.asarray, inputs))
+        if hasattr(value, "dtype"):
+            return op.compute(namespace(value), *inputs)
+    return op.compute(np, *inputs)
 
 
 def infer_by_trial(op: Op, specs: Sequence[Spec]) -> Spec:

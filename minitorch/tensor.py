@@ -14,6 +14,7 @@ import numpy as np
 
 from . import arrays as _arrays
 from .arrays import (
+    HOST_TYPES,
     Array,
     Device,
     DType,
@@ -24,14 +25,15 @@ from .arrays import (
     namespace,
     to_numpy,
 )
-from .autodiff import FREED, backward, recording
+from .autodiff import FREED, backward
 from .clock import clock
-from .eager import HOST_TYPES, explained, prepared, quiet
+from .eager import explained, prepared, quiet
 from .errors import DTypeError, GradientError, ModifiedInPlace, ShapeError
 from .hooks import Handle, Hooks
 from .inplace import InPlace
 from .op import Op
 from .ops.casting import Cast, Move
+from .recording import recording
 
 _blank = object.__new__
 

@@ -9,7 +9,7 @@ from ..arrays import as_dtype
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..op import apply
 from .binary import where
-from .convolution import each
+from .conv import each
 from .indexing import ARRAY, Take
 from .linalg import matmul, mT
 from .matrices import Fold, pad

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..arrays import add_at, as_dtype, cast, copied, int64
 from ..errors import ArgumentError, AxisError, DTypeError, ShapeError
-from ..op import Op, Spec, Value, apply
+from ..op import Op, Spec, apply
 from ..shapes import axis, broadcast, known, numel
 from .binary import where
 from .broadcasting import sum_to
@@ -216,7 +216,7 @@ def _row_pattern(d: int) -> tuple[Any, ...]:
 def _vector(name: str, index: Any) -> Any:
     if len(index.shape) > 1 or as_dtype(index.dtype).kind not in "iu":
         raise ShapeError(
-            f"{name}: got an index {index.dtype} {tuple(index.shape)}, expected a vector of integers."
+            f"{name}: got {index.dtype} {tuple(index.shape)}, expected a vector of integers."
         )
     return index if index.shape else reshape(index, 1)
 
@@ -358,7 +358,7 @@ def one_hot(index: Any, num_classes: int = -1) -> Any:
     """
     if num_classes < 0:
         num_classes = int(index.max().item()) + 1
-    elif isinstance(index, Value) and hasattr(index, "array") and numel(tuple(index.shape)):
+    elif hasattr(index, "array") and numel(tuple(index.shape)):
         largest = int(index.max().item())
         if largest >= num_classes:
             raise AxisError(f"one_hot: got class {largest}, expected 0 to {num_classes - 1}.")

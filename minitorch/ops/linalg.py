@@ -222,8 +222,8 @@ def tensordot(a: Any, b: Any, dims: Any = 2) -> Any:
             a = sum(a, d, True)
     if [a.shape[d] for d in over_a] != [b.shape[d] for d in over_b]:
         raise ShapeError(
-            f"tensordot: sizes differ: got {tuple(a.shape)} over {over_a} and {tuple(b.shape)} over "
-            f"{over_b}."
+            f"tensordot: sizes differ: got {tuple(a.shape)} over {over_a} and "
+            f"{tuple(b.shape)} over {over_b}."
         )
     free_a = [d for d in range(len(a.shape)) if d not in over_a]
     free_b = [d for d in range(len(b.shape)) if d not in over_b]

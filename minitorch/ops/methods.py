@@ -1,5 +1,6 @@
 """`Methods`: the operators as methods and operator signs, shared by every kind of value."""
 
+import builtins
 from typing import Any
 
 from ..arrays import as_dtype
@@ -314,11 +315,11 @@ class Methods(Value):
         return casting.cast_to(self, "bool")
 
     @property
-    def ndim(self) -> int:
+    def ndim(self) -> builtins.int:
         """The number of axes."""
         return len(self.shape)
 
-    def dim(self) -> int:
+    def dim(self) -> builtins.int:
         """Return the number of axes."""
         return len(self.shape)
 

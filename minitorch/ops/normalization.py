@@ -32,8 +32,11 @@ class Softmax(Op):
 
     def compute(self, xp: Any, x: Any) -> Any:
         """Return the shares, computed relative to the largest element."""
-        y = xp.exp(x - xp.max(x, axis=self.dim, keepdims=True))
-        y /= xp.sum(y, axis=self.dim, keepdims=True)
+        if xp is not np:
+            return xp.softmax(x, self.dim) if hasattr(xp, "softmax") else _shares(xp, x, self.dim)
+        y = x - np.maximum.reduce(x, axis=self.dim, keepdims=True)
+        np.exp(y, out=y)
+        y /= np.add.reduce(y, axis=self.dim, keepdims=True)
         return y
 
     def infer(self, *specs: Spec) -> Spec:
@@ -45,6 +48,11 @@ class Softmax(Op):
         y = node.output
         weighted = out_grad * y
         return (weighted - y * sum(weighted, self.dim, True),)
+
+
+def _shares(xp: Any, x: Any, dim: int) -> Any:
+    y = xp.exp(x - xp.max(x, axis=dim, keepdims=True))
+    return y / xp.sum(y, axis=dim, keepdims=True)
 
 
 class LogSoftmax(Op):

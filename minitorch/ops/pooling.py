@@ -10,16 +10,12 @@ import numpy as np
 from ..arrays import native_device_of
 from ..errors import ArgumentError, ShapeError
 from ..op import Op, Spec, apply
-from .convolution import each
-from .elementwise import zeros_like
-from .indexing import getitem, narrow
-from .joining import cat, stack
+from .conv import each
+from .indexing import getitem
 from .matrices import pad as padded
 from .matrices import unfold as windows_along
-from .movement import flatten, permute, reshape
 from .ordering import ValuesAndIndices
-from .ordering import max as largest
-from .reduction import mean, sum
+from .reduction import sum
 from .statistics import vector_norm
 
 # ── the largest of each window ──────────────────────────────────────────────────────────────────
@@ -361,147 +357,3 @@ def lp_pool2d(
     size, step, _ = _pooling("lp_pool2d", input, 2, kernel_size, stride, 0)
     wide = windows_along(windows_along(input, -2, size[0], step[0]), -2, size[1], step[1])
     return vector_norm(wide, norm_type, (-2, -1))
-
-
-def _adaptive(name: str, x: Any, sizes: tuple[Any, ...], reduce: Any) -> Any:
-    """Return `x` with each last axis cut into as many windows as asked for, each reduced."""
-    count = len(sizes)
-    if len(x.shape) not in (count + 1, count + 2):
-        raise ShapeError(f"{name}: got shape {tuple(x.shape)}, expected {count + 2} axes.")
-    for i, wanted in enumerate(sizes):
-        d = len(x.shape) - count + i
-        n = x.shape[d]
-        if wanted is None or wanted == n:
-            continue
-        cuts = [(j * n // wanted, -(-(j + 1) * n // wanted)) for j in range(wanted)]
-        x = cat([reduce(narrow(x, d, a, b - a), d) for a, b in cuts], d)
-    return x
-
-
-def _wanted(output_size: Any, count: int) -> tuple[Any, ...]:
-    return (
-        (output_size,) * count
-        if output_size is None or isinstance(output_size, int)
-        else tuple(output_size)
-    )
-
-
-def adaptive_avg_pool1d(input: Any, output_size: Any) -> Any:
-    """Return means of (N, C, length) over `output_size` windows of nearly equal size."""
-    return _adaptive("adaptive_avg_pool1d", input, _wanted(output_size, 1), _kept_mean)
-
-
-def adaptive_avg_pool2d(input: Any, output_size: Any) -> Any:
-    """Return means of (N, C, height, width) over as many windows as `output_size` says."""
-    return _adaptive("adaptive_avg_pool2d", input, _wanted(output_size, 2), _kept_mean)
-
-
-def _adaptive_max(count: int, x: Any, output_size: Any, indices: bool) -> Any:
-    """Return the largest of each window; with `indices` also where in the flattened axes it was."""
-    name = f"adaptive_max_pool{count}d"
-    sizes = _wanted(output_size, count)
-    if not indices:
-        return _adaptive(name, x, sizes, _kept_max)
-    spatial = tuple(x.shape[-count:])
-    wanted = tuple(n if m is None else m for n, m in zip(spatial, sizes, strict=True))
-    numbers = np.arange(math.prod(spatial)).reshape(spatial)
-    values, places = [], []
-    for at in itertools.product(*map(range, wanted)):
-        ends = [
-            (i * n // m, -(-(i + 1) * n // m)) for i, n, m in zip(at, spatial, wanted, strict=True)
-        ]
-        window = tuple(slice(a, b) for a, b in ends)
-        best = largest(flatten(getitem(x, (..., *window)), -count), -1)
-        values.append(best.values)
-        inside = numbers[window].reshape(-1)
-        places.append(inside[best.indices.detach().numpy()])
-    shape = (*x.shape[: len(x.shape) - count], *wanted)
-    where = zeros_like(best.indices).new_tensor(np.stack(places, -1).reshape(shape))
-    return ValuesAndIndices(reshape(stack(values, -1), shape), where)
-
-
-def adaptive_max_pool1d(input: Any, output_size: Any, return_indices: bool = False) -> Any:
-    """Return the largest of (N, C, length) in `output_size` windows of nearly equal size."""
-    return _adaptive_max(1, input, output_size, return_indices)
-
-
-def adaptive_max_pool2d(input: Any, output_size: Any, return_indices: bool = False) -> Any:
-    """Return the largest of (N, C, height, width) in as many windows as `output_size` says."""
-    return _adaptive_max(2, input, output_size, return_indices)
-
-
-def _kept_mean(x: Any, d: int) -> Any:
-    return mean(x, d, True)
-
-
-def _kept_max(x: Any, d: int) -> Any:
-    return largest(x, d, True).values
-
-
-# ── larger images ───────────────────────────────────────────────────────────────────────────────
-
-
-def interpolate(
-    input: Any,
-    size: Any = None,
-    scale_factor: Any = None,
-    mode: str = "nearest",
-    align_corners: Any = None,
-    recompute_scale_factor: Any = None,
-    antialias: bool = False,
-) -> Any:
-    """Return (N, C, ...) made larger or smaller by repeating or leaving out elements.
-
-    Raises:
-        ArgumentError: a mode other than "nearest" and "nearest-exact", or neither or both of
-            `size` and `scale_factor`.
-    """
-    if mode not in ("nearest", "nearest-exact"):
-        raise ArgumentError(f"interpolate: got mode {mode!r}, expected 'nearest'.")
-    if (size is None) == (scale_factor is None):
-        raise ArgumentError("interpolate: expected one of size and scale_factor.")
-    count = len(input.shape) - 2
-    old = tuple(input.shape[2:])
-    if size is not None:
-        new = each("interpolate", size, count)
-        ratios = [n / m for n, m in zip(old, new, strict=True)]
-    else:
-        factors = [scale_factor] * count if isinstance(scale_factor, int | float) else scale_factor
-        new = tuple(math.floor(n * f) for n, f in zip(old, factors, strict=True))
-        ratios = [1.0 / f for f in factors]
-        if recompute_scale_factor:
-            ratios = [n / m for n, m in zip(old, new, strict=True)]
-    shift = 0.5 if mode == "nearest-exact" else 0.0
-    for i, (n, m, r) in enumerate(zip(old, new, ratios, strict=True)):
-        places = np.floor((np.arange(m) + shift) * np.float32(r)).astype(np.int64)
-        lead = (slice(None),) * (2 + i)
-        input = getitem(input, (*lead, np.minimum(places, n - 1)))
-    return input
-
-
-def pixel_shuffle(input: Any, upscale_factor: int) -> Any:
-    """Return (..., C·r², H, W) as (..., C, H·r, W·r): channels become the pixels between."""
-    r, rank = upscale_factor, len(input.shape)
-    if rank < 3 or r < 1 or input.shape[-3] % (r * r):
-        raise ShapeError(
-            f"pixel_shuffle: got shape {tuple(input.shape)}, expected a multiple of {r * r} channels."
-        )
-    *lead, c, h, w = input.shape
-    wide = reshape(input, (*lead, c // (r * r), r, r, h, w))
-    n = len(lead)
-    order = (*range(n), n, n + 3, n + 1, n + 4, n + 2)
-    return reshape(permute(wide, order), (*lead, c // (r * r), h * r, w * r))
-
-
-def pixel_unshuffle(input: Any, downscale_factor: int) -> Any:
-    """Return (..., C, H·r, W·r) as (..., C·r², H, W)."""
-    r, rank = downscale_factor, len(input.shape)
-    if rank < 3 or r < 1 or input.shape[-1] % r or input.shape[-2] % r:
-        raise ShapeError(
-            f"pixel_unshuffle: got shape {tuple(input.shape)}, expected multiples of {r} at the end."
-        )
-    *lead, c, h, w = input.shape
-    wide = reshape(input, (*lead, c, h // r, r, w // r, r))
-    n = len(lead)
-    order = (*range(n), n, n + 2, n + 4, n + 1, n + 3)
-    return reshape(permute(wide, order), (*lead, c * r * r, h // r, w // r))

@@ -25,8 +25,14 @@ from ...ops.activation import (
     tanhshrink,
     threshold,
 )
+from ...ops.adaptive import (
+    adaptive_avg_pool1d,
+    adaptive_avg_pool2d,
+    adaptive_max_pool1d,
+    adaptive_max_pool2d,
+)
 from ...ops.attention import embedding, fold, scaled_dot_product_attention, unfold
-from ...ops.convolution import (
+from ...ops.conv import (
     conv1d,
     conv2d,
     conv3d,
@@ -34,6 +40,7 @@ from ...ops.convolution import (
     conv_transpose2d,
     conv_transpose3d,
 )
+from ...ops.cross_entropy import cross_entropy, nll_loss
 from ...ops.gathering import one_hot
 from ...ops.linalg import bilinear, linear
 from ...ops.loss import (
@@ -41,7 +48,6 @@ from ...ops.loss import (
     binary_cross_entropy_with_logits,
     cosine_embedding_loss,
     cosine_similarity,
-    cross_entropy,
     gaussian_nll_loss,
     hinge_embedding_loss,
     huber_loss,
@@ -49,7 +55,6 @@ from ...ops.loss import (
     l1_loss,
     margin_ranking_loss,
     mse_loss,
-    nll_loss,
     pairwise_distance,
     poisson_nll_loss,
     smooth_l1_loss,
@@ -70,22 +75,16 @@ from ...ops.normalization import (
     softmin,
 )
 from ...ops.pooling import (
-    adaptive_avg_pool1d,
-    adaptive_avg_pool2d,
-    adaptive_max_pool1d,
-    adaptive_max_pool2d,
     avg_pool1d,
     avg_pool2d,
     avg_pool3d,
-    interpolate,
     lp_pool2d,
     max_pool1d,
     max_pool2d,
     max_pool3d,
-    pixel_shuffle,
-    pixel_unshuffle,
 )
 from ...ops.random import dropout
+from ...ops.resizing import interpolate, pixel_shuffle, pixel_unshuffle
 
 __all__ = [
     "adaptive_avg_pool1d",

@@ -1,0 +1,226 @@
+"""Torch's convolutions by name: arguments checked, made one number an axis, and handed on."""
+
+from typing import Any
+
+import numpy as np
+
+from ..errors import ArgumentError, ShapeError
+from ..op import apply
+from .convolution import Convolve, ConvolveBack, Geometry
+from .movement import insert_axes, remove_axes, reshape
+
+
+def each(name: str, value: Any, count: int) -> tuple[int, ...]:
+    """Return a number for each of `count` axes, from one number or a sequence.
+
+    Raises:
+        ArgumentError: another count.
+    """
+    if isinstance(value, int | np.integer):
+        return (int(value),) * count
+    numbers = tuple(int(n) for n in value)
+    numbers = numbers * count if len(numbers) == 1 else numbers
+    if len(numbers) != count:
+        raise ArgumentError(f"{name}: got {numbers}, expected one number or {count}.")
+    return numbers
+
+
+def _geometry(
+    name: str, kernel: tuple[int, ...], stride: Any, padding: Any, dilation: Any, groups: int
+) -> tuple[Geometry, int]:
+    """Return the geometry, and how much wider the border is after than before ("same")."""
+    k = len(kernel)
+    steps, gaps = each(name, stride, k), each(name, dilation, k)
+    if padding == "valid":
+        padding = 0
+    uneven = 0
+    if padding == "same":
+        if set(steps) != {1}:
+            raise ArgumentError(f"{name}: padding='same' needs stride 1: got {steps}.")
+        spans = [d * (n - 1) for d, n in zip(gaps, kernel, strict=True)]
+        padding, uneven = [(span + 1) // 2 for span in spans], any(span % 2 for span in spans)
+    borders = each(name, padding, k)
+    if min(steps) < 1 or min(gaps) < 1 or min(borders) < 0 or groups < 1:
+        raise ArgumentError(
+            f"{name}: got stride {steps}, padding {borders}, dilation {gaps}, groups {groups}, "
+            "expected positive numbers, padding 0 or more."
+        )
+    return Geometry(steps, borders, gaps, groups), int(uneven)
+
+
+def _check(name: str, x: Any, w: Any, bias: Any, count: int, channels: Any, out: Any) -> None:
+    if len(w.shape) != count + 2 or len(x.shape) != count + 2:
+        raise ShapeError(
+            f"{name}: got input {tuple(x.shape)} and weight {tuple(w.shape)}, expected {count + 2} "
+            f"axes each ({count + 1} for an input without batch)."
+        )
+    if x.shape[1] != channels:
+        raise ShapeError(
+            f"{name}: channels differ: got input {tuple(x.shape)} and weight {tuple(w.shape)}: the "
+            f"input has {x.shape[1]} channels, expected {channels}."
+        )
+    if bias is not None and tuple(bias.shape) != (out,):
+        raise ShapeError(f"{name}: got bias {tuple(bias.shape)}, expected ({out},).")
+
+
+def _conv(
+    count: int, x: Any, w: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: int
+) -> Any:
+    name = f"conv{count}d"
+    if len(x.shape) == count + 1:
+        batch = insert_axes(x, (0,))
+        return remove_axes(_conv(count, batch, w, bias, stride, padding, dilation, groups), (0,))
+    how, uneven = _geometry(name, tuple(w.shape[2:]), stride, padding, dilation, groups)
+    _check(name, x, w, bias, count, w.shape[1] * groups if len(w.shape) > 1 else None, w.shape[0])
+    if w.shape[0] % groups:
+        raise ShapeError(
+            f"{name}: got {w.shape[0]} kernels for {groups} groups, expected a multiple."
+        )
+    places = how.result_size(x.shape[2:], w.shape[2:])
+    if any(n is not None and n < 1 for n in places):
+        raise ShapeError(
+            f"{name}: the kernel {tuple(w.shape[2:])} is larger than the padded input "
+            f"{tuple(x.shape[2:])}. Pad more, or use a smaller kernel."
+        )
+    y = apply(Convolve(how), x, w)
+    if uneven:
+        spans = [d * (k - 1) % 2 for d, k in zip(how.dilation, w.shape[2:], strict=True)]
+        y = y[(slice(None), slice(None), *(slice(odd, None) for odd in spans))]
+    return y if bias is None else y + reshape(bias, (1, -1, *(1,) * count))
+
+
+def conv1d(
+    input: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+) -> Any:
+    """Return the convolution of (N, C, length) with kernels (O, C/groups, k)."""
+    return _conv(1, input, weight, bias, stride, padding, dilation, groups)
+
+
+def conv2d(
+    input: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+) -> Any:
+    """Return the convolution of (N, C, height, width) with kernels (O, C/groups, kh, kw).
+
+    Args:
+        input: the images; the batch axis may be left out.
+        weight: the kernels.
+        bias: (O,), added to each channel of the result.
+        stride: distance between windows, one number or one an axis.
+        padding: zeros around the image; or "valid", or "same" for a result of the same size.
+        dilation: distance between the elements of a window.
+        groups: channels fall into groups, convolved each on its own.
+
+    Raises:
+        ShapeError: channels or axes do not fit, or the kernel is larger than the image.
+        ArgumentError: a stride or dilation below 1.
+    """
+    return _conv(2, input, weight, bias, stride, padding, dilation, groups)
+
+
+def conv3d(
+    input: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+) -> Any:
+    """Return the convolution of (N, C, depth, height, width) with kernels (O, C/groups, ...)."""
+    return _conv(3, input, weight, bias, stride, padding, dilation, groups)
+
+
+def _conv_transpose(
+    count: int,
+    y: Any,
+    w: Any,
+    bias: Any,
+    stride: Any,
+    padding: Any,
+    output_padding: Any,
+    groups: int,
+    dilation: Any,
+) -> Any:
+    name = f"conv_transpose{count}d"
+    if len(y.shape) == count + 1:
+        image = _conv_transpose(
+            count, insert_axes(y, (0,)), w, bias, stride, padding, output_padding, groups, dilation
+        )
+        return remove_axes(image, (0,))
+    how, _ = _geometry(name, tuple(w.shape[2:]), stride, padding, dilation, groups)
+    out = w.shape[1] * groups if len(w.shape) > 1 else None
+    _check(name, y, w, bias, count, w.shape[0], out)
+    more = each(name, output_padding, count)
+    if any(m >= max(s, d) for m, s, d in zip(more, how.stride, how.dilation, strict=True)):
+        raise ArgumentError(
+            f"{name}: got output_padding {more}, expected less than stride or dilation."
+        )
+    sizes = zip(y.shape[2:], w.shape[2:], how.stride, how.padding, how.dilation, more, strict=True)
+    image_size = tuple((n - 1) * s - 2 * p + d * (k - 1) + m + 1 for n, k, s, p, d, m in sizes)
+    if min(image_size) < 1:
+        raise ShapeError(f"{name}: nothing is left: the result would have size {image_size}.")
+    x = apply(ConvolveBack(how, image_size), y, w)
+    return x if bias is None else x + reshape(bias, (1, -1, *(1,) * count))
+
+
+def conv_transpose1d(
+    input: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    groups: int = 1,
+    dilation: Any = 1,
+) -> Any:
+    """Return the transposed convolution of (N, C, length) with kernels (C, O/groups, k)."""
+    return _conv_transpose(
+        1, input, weight, bias, stride, padding, output_padding, groups, dilation
+    )
+
+
+def conv_transpose2d(
+    input: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    groups: int = 1,
+    dilation: Any = 1,
+) -> Any:
+    """Return the transposed convolution of (N, C, height, width) by (C, O/groups, kh, kw).
+
+    It is the gradient of `conv2d` with respect to its image.
+    """
+    return _conv_transpose(
+        2, input, weight, bias, stride, padding, output_padding, groups, dilation
+    )
+
+
+def conv_transpose3d(
+    input: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    groups: int = 1,
+    dilation: Any = 1,
+) -> Any:
+    """Return the transposed convolution over three axes."""
+    return _conv_transpose(
+        3, input, weight, bias, stride, padding, output_padding, groups, dilation
+    )

@@ -1,0 +1,82 @@
+"""Whether operators on tensors are remembered: `no_grad`, `enable_grad`, a thread's own state."""
+
+import functools
+import threading
+from collections.abc import Iterator
+from contextlib import ContextDecorator, contextmanager
+from typing import Any
+
+
+class _Recording(threading.local):
+    on = True
+
+
+recording = _Recording()
+"""`recording.on`: whether operators on tensors that require a gradient are remembered; a thread's
+own."""
+
+
+class _Mode(ContextDecorator):
+    """A context or decorator in which recording is `mode`; re-entrant, also when code raises."""
+
+    mode: bool
+
+    def __init__(self) -> None:
+        self._before: list[bool] = []
+
+    def __enter__(self) -> None:
+        self._before.append(recording.on)
+        recording.on = self.mode
+
+    def __exit__(self, *_: object) -> None:
+        recording.on = self._before.pop()
+
+    def __call__(self, function: Any) -> Any:
+        """Decorate `function`; each call has a context of its own, so threads may share it."""
+
+        @functools.wraps(function)
+        def inside(*args: Any, **kwargs: Any) -> Any:
+            with recorded(self.mode):
+                return function(*args, **kwargs)
+
+        return inside
+
+
+class no_grad(_Mode):
+    """Context or decorator in which nothing is recorded: results do not require a gradient."""
+
+    mode = False
+
+
+class enable_grad(_Mode):
+    """Context or decorator in which operators are recorded again, inside `no_grad`."""
+
+    mode = True
+
+
+class set_grad_enabled(_Mode):
+    """Turn recording on or off: at once as a plain call, until its end as a context."""
+
+    def __init__(self, mode: bool) -> None:
+        super().__init__()
+        self.mode = mode
+        self._before.append(recording.on)
+        recording.on = mode
+
+    def __enter__(self) -> None:
+        recording.on = self.mode
+
+
+def is_grad_enabled() -> bool:
+    """Tell whether this thread records operators."""
+    return recording.on
+
+
+@contextmanager
+def recorded(mode: bool) -> Iterator[None]:
+    """Record, or not, until the end of the context."""
+    before, recording.on = recording.on, mode
+    try:
+        yield
+    finally:
+        recording.on = before
