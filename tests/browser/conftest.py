@@ -15,7 +15,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
-SAMPLES = Path(__file__).parents[1] / "autograder" / "sample_labs"
+ROOT = Path(__file__).parents[2]
+
+# One lab as small as a lab can be, and one of the course.
+LABS = [ROOT / "tests/autograder/sample_labs/scale_and_sum", ROOT / "labs/09_ring_all_reduce"]
 
 FLAGS = [
     "--no-sandbox",
@@ -83,9 +86,13 @@ class Started:
 
 @pytest.fixture(scope="session")
 def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
-    """Return a running `autograder start` over the sample labs, for learner Ada."""
+    """Return a running `autograder start` over LABS, for learner Ada."""
     folder = tmp_path_factory.mktemp("start")
-    with running(SAMPLES, folder) as found:
+    labs = folder / "labs"
+    labs.mkdir()
+    for lab in LABS:
+        (labs / lab.name).symlink_to(lab)
+    with running(labs, folder) as found:
         yield found
 
 
