@@ -177,7 +177,8 @@ def _view(order: Order, moved: dict[str, str]) -> list[str]:
     options = ["--unshare-all", "--unshare-user", "--die-with-parent", "--new-session"]
     options += ["--cap-drop", "ALL", "--hostname", "sandbox", "--chdir", "/tmp"]
     # A zygote makes one more user namespace for each worker, and forbids them there itself.
-    options += [] if order.role == "zygote" else ["--disable-userns"]
+    # A worker is pid 1 itself: bubblewrap's own could be written to by the learner's code.
+    options += [] if order.role == "zygote" else ["--disable-userns", "--as-pid-1"]
     options += [] if order.info_fd is None else ["--info-fd", str(order.info_fd)]
     options += [*_system(), *_scratch(order.file_bytes)]
     covered = [inside for outside, inside in order.layout.mounts if outside is None]

@@ -32,8 +32,16 @@ PROBE = "__probe__"
 
 
 def main() -> None:
-    """Be a worker of its own process: `argv` is the descriptor of the socket to the judge."""
+    """Be pid 1, and the worker its child: `argv` is the descriptor of the socket to the judge.
+
+    Exits as the worker did, or with 128 and the signal that ended it.
+    """
     connection = socket.socket(fileno=int(sys.argv[1]))
+    child = os.fork()
+    if child != 0:
+        connection.close()
+        how = limits.wait_as_init(child)
+        os._exit(how if how >= 0 else 128 - how)
     config = wire.receive(connection)
     limits.apply(config["limits"], user_processes=config["user_processes"])
     serve(connection, config)

@@ -31,7 +31,7 @@ NAMESPACES = (
     0x00020000 | 0x02000000 | 0x04000000 | 0x08000000 | 0x10000000 | 0x20000000 | 0x40000000
 )
 NOSUID, NODEV, NOEXEC, REC, PRIVATE = 0x2, 0x4, 0x8, 0x4000, 0x40000
-SET_DUMPABLE, SET_SECCOMP, SET_NO_NEW_PRIVS, SECCOMP_MODE_FILTER = 4, 22, 38, 2
+SET_SECCOMP, SET_NO_NEW_PRIVS, SECCOMP_MODE_FILTER = 22, 38, 2
 CAPABILITY_VERSION_3 = 0x20080522
 MAX_FILES = 10_000  # of a temporary file system: each costs memory that its size does not count
 SET_INTERFACE_FLAGS, INTERFACE_UP = 0x8914, 0x1
@@ -109,12 +109,7 @@ def _init(connection: socket.socket, status: socket.socket) -> None:
         _run(lambda: _worker(connection, config))
     connection.close()
     _give_up_capabilities()
-    # No one may look into this process, which shares a user with the learner's code.
-    _check(libc.prctl(SET_DUMPABLE, 0, 0, 0, 0), "dumpable")
-    ended, how = 0, 0
-    while ended != child:
-        ended, how = os.wait()
-    status.sendall(struct.pack("<i", os.waitstatus_to_exitcode(how)))
+    status.sendall(struct.pack("<i", limits.wait_as_init(child)))
 
 
 def _worker(connection: socket.socket, config: Mapping[str, Any]) -> None:

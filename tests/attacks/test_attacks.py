@@ -18,8 +18,8 @@ from autograder.grade import Grader, solution_cells
 from autograder.local import LocalStudent
 from autograder.records import MIB, Limits, Report
 from autograder.report import to_html, to_json, to_junit, to_text
-from autograder.sandbox import supply
 from autograder.sandbox.host import RemoteStudent, Sandbox
+from autograder.sandbox.supply import Supply
 from autograder.source import load_lab
 
 HERE = Path(__file__).parent
@@ -27,8 +27,14 @@ ATTACKS = sorted((HERE / "answers").glob("*.py"))
 SECRET = "judge-only-5d1f"
 MARK = "attack-was-here"
 PORT = 47811  # where an attack finds the judge's machine listening, if it gets there
+# What the wall does itself, and not the wire: bubblewrap builds it here, and the zygote there.
+COLD = (
+    *("calls_the_kernel", "exits_with_success", "fills_the_disk", "forks_without_end"),
+    *("kills_everything", "leaves_survivors", "makes_links_and_devices", "reads_checks"),
+    *("reads_environment_and_proc", "uses_the_network", "waits_for_the_next", "writes_results"),
+)
 LIMITS = Limits(
-    wall_s=12, cpu_s=12, call_s=1.5, memory_bytes=256 * MIB, processes=24, file_bytes=16 * MIB
+    wall_s=12, cpu_s=12, call_s=1.0, memory_bytes=256 * MIB, processes=24, file_bytes=16 * MIB
 )
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f\u200b\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
@@ -44,7 +50,8 @@ def notebook(*cells: str) -> bytes:
 class Batch:
     """A grader that keeps what the submissions printed."""
 
-    def __init__(self) -> None:
+    def __init__(self, source: Supply) -> None:
+        self.source = source
         self.students: list[RemoteStudent] = []
         lab = load_lab(HERE / "lab")
         self.honest = notebook(*solution_cells(lab))
@@ -52,7 +59,8 @@ class Batch:
 
     @contextlib.contextmanager
     def open(self, limits: Limits) -> Iterator[RemoteStudent]:
-        with Sandbox(limits, preload=("numpy", "ddp_lab.communicator")) as student:
+        preload = ("numpy", "ddp_lab.communicator")
+        with Sandbox(limits, preload=preload, source=self.source) as student:
             self.students.append(student)
             yield student
 
@@ -66,25 +74,38 @@ class Batch:
 
 
 @pytest.fixture(scope="module")
-def batch() -> Iterator[Batch]:
-    """A batch whose processes hold a secret in their environment, as the judge's may."""
+def secret() -> Iterator[str]:
+    """A secret in the environment, as the judge's may hold."""
     os.environ["JUDGE_SECRET"] = SECRET
-    made = Batch()
-    yield made
-    supply.close_shared()
+    yield SECRET
     del os.environ["JUDGE_SECRET"]
 
 
+@pytest.fixture(scope="module")
+def batch(secret: str) -> Iterator[Batch]:
+    source = Supply(wall="bubblewrap")
+    made = Batch(source)
+    assert made.grade(made.honest)[0].score == 10
+    yield made
+    assert not source.reasons
+    source.close()
+
+
+@pytest.fixture(scope="module")
+def cold_batch(secret: str) -> Iterator[Batch]:
+    yield Batch(Supply(wall="bubblewrap", warm=False))
+
+
 @pytest.fixture
-def listening() -> Iterator[list[socket.socket]]:
+def listening() -> Iterator[None]:
     """Sockets of the judge's machine that no submission may reach."""
     with contextlib.ExitStack() as stack:
-        tcp = stack.enter_context(socket.create_server(("127.0.0.1", PORT), reuse_port=True))
+        stack.enter_context(socket.create_server(("127.0.0.1", PORT), reuse_port=True))
         local = stack.enter_context(socket.socket(socket.AF_UNIX))
         with contextlib.suppress(OSError):  # where another run of these tests listens already
             local.bind("\0attack-target")
             local.listen()
-        yield [tcp, local]
+        yield
 
 
 def marked_files() -> list[Path]:
@@ -102,32 +123,39 @@ def marked_processes() -> list[str]:
     return found
 
 
-@pytest.mark.sandbox
-@pytest.mark.timeout(90)
-@pytest.mark.parametrize("attack", ATTACKS, ids=lambda path: path.stem)
-def test_an_attack_gets_nothing(attack: Path, batch: Batch, listening: list[socket.socket]) -> None:
-    full = batch.grade(batch.honest)[0]
-    idle = batch_processes()
-
+def check_is_stopped(attack: Path, batch: Batch) -> None:
+    idle = batch.source.pids()
     report, seen = batch.grade(notebook(attack.read_text()))
 
     assert report.sandbox == "bubblewrap"
     assert report.score == 0
-    assert report.max_score == full.max_score == 10
+    assert report.max_score == 10
     assert not any(result.broken for result in report.results)
     assert "ESCAPED" not in seen
     assert SECRET not in seen
     assert "<script" not in to_html(report).lower()
     assert not CONTROL.search(to_text(report) + to_html(report) + to_junit([report]))
-    assert batch_processes() == idle
+    assert batch.source.pids() == idle
     assert not marked_files()
     assert not marked_processes()
     again = batch.grade(batch.honest)[0]
     assert again.score == 10, to_text(again)
 
 
-def batch_processes() -> set[int]:
-    return set(supply.shared().pids())
+@pytest.mark.sandbox
+@pytest.mark.timeout(90)
+@pytest.mark.parametrize("attack", ATTACKS, ids=lambda path: path.stem)
+def test_an_attack_gets_nothing(attack: Path, batch: Batch, listening: None) -> None:
+    check_is_stopped(attack, batch)
+
+
+@pytest.mark.sandbox
+@pytest.mark.timeout(90)
+@pytest.mark.parametrize("name", COLD)
+def test_an_attack_gets_nothing_where_no_zygote_can_be(
+    name: str, cold_batch: Batch, listening: None
+) -> None:
+    check_is_stopped(HERE / "answers" / f"{name}.py", cold_batch)
 
 
 @pytest.mark.sandbox

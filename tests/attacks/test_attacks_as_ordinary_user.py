@@ -45,7 +45,7 @@ def test_the_corpus_is_stopped_for_an_ordinary_user_too() -> None:
     project = Path(__file__).resolve().parent.parent.parent
     needed = [Path(sys.base_prefix).resolve(), Path(sys.prefix), project]
     kept = {path: shut for path in needed if (shut := closed_above(path)) is not None}
-    pytest_ = [sys.executable, "-m", "pytest", "-q", "-k", ATTACKS]
+    pytest_ = [sys.executable, "-m", "pytest", "-q", "-k", f"({ATTACKS}) and not zygote"]
     done = subprocess.run(
         [
             *(str(shutil.which("unshare")), "--mount", "--propagation", "private"),
@@ -65,4 +65,4 @@ def test_the_corpus_is_stopped_for_an_ordinary_user_too() -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
-    assert "14 passed" in done.stdout
+    assert f"{len(ATTACKS.split(' or '))} passed" in done.stdout
