@@ -41,6 +41,7 @@ class Supply:
         self._groups = cgroup.place()
         self._zygotes: dict[tuple[str, ...], Zygote] = {}
         self._number = 0
+        self._held = False  # a worker has started behind the present wall
         self.reasons: list[str] = []
 
     @property
@@ -65,16 +66,20 @@ class Supply:
                     self._give_up_on(wall, warm, error)
 
     def _give_up_on(self, wall: str, warm: bool, error: SandboxError) -> None:
-        """Fall back to the next lesser way, unless another thread has already."""
+        """Fall back to the next lesser way, unless another thread has already.
+
+        A wall that has held once is never given up for a lesser one: a submission that can make a
+        sandbox fail to start must not get the next submission, or itself, out of it.
+        """
         if (wall, warm) != (self._walls[0], self._warm):
             return
         self.reasons.append(str(error))
-        if wall == "bubblewrap" and warm:
+        if wall == "bubblewrap" and warm and not self._held:
             self._warm = False
-        elif len(self._walls) > 1:
+        elif len(self._walls) > 1 and not self._held:
             del self._walls[0]
         else:
-            raise SandboxError("; ".join(self.reasons)) from error
+            raise SandboxError("; ".join(self.reasons[-len(launch.WALLS) - 1 :])) from error
 
     def _worker(self, wall: str, warm: bool, config: dict[str, Any], limits: Limits) -> Process:
         with self._lock:
@@ -92,6 +97,7 @@ class Supply:
         except SandboxError:
             made.end()
             raise
+        self._held = True
         return made
 
     def _forked(self, config: dict[str, Any], limits: Limits, options: dict[str, Any]) -> Process:

@@ -352,3 +352,19 @@ def test_where_bubblewrap_fails_the_next_wall_is_used_and_the_reason_kept() -> N
         pass
     assert "bubblewrap did not start" in str(caught.value)
     assert len(supply.reasons) == 4
+
+
+@pytest.mark.parametrize("warm", [True, False])
+def test_a_wall_that_has_held_is_never_given_up_for_a_lesser_one(warm: bool) -> None:
+    supply = Supply(warm=warm)
+    with Sandbox(LIMITS, source=supply) as student:
+        assert student.kind == "bubblewrap"
+    supply.close()
+    good = supply._layout
+    supply._layout = replace(good, mounts=(("/nowhere-at-all", "/nowhere"),))
+    with pytest.raises(SandboxError), Sandbox(LIMITS, source=supply):
+        pass
+    supply._layout = good
+    with Sandbox(LIMITS, source=supply) as student:
+        assert student.kind == "bubblewrap"
+    supply.close()
