@@ -1,5 +1,6 @@
 """Data-parallel training: DistributedDataParallel, and the steps that lead to it."""
 
+from ddp_lab.data_parallel.breakdown import Breakdown, measure
 from ddp_lab.data_parallel.bucketing import BucketPlan, Caps, ParamSpec, assign, reverse_plan
 from ddp_lab.data_parallel.communicator_group import CommunicatorGroup
 from ddp_lab.data_parallel.ddp import DistributedDataParallel
@@ -17,15 +18,18 @@ from ddp_lab.data_parallel.ladder import (
     OneFlat,
     Overlapped,
 )
+from ddp_lab.data_parallel.sampler import DistributedSampler
 
 __all__ = [
     "LADDER",
+    "Breakdown",
     "BucketPlan",
     "Bucketed",
     "Caps",
     "CommunicatorGroup",
     "DataParallelError",
     "DistributedDataParallel",
+    "DistributedSampler",
     "EachParameter",
     "Hooked",
     "ModelMismatch",
@@ -35,5 +39,6 @@ __all__ = [
     "ReadyTwice",
     "UnusedParameters",
     "assign",
+    "measure",
     "reverse_plan",
 ]

@@ -41,8 +41,8 @@ class CommunicatorGroup:
         flat: Array = self.communicator.empty((numel,), dtype)
         return flat
 
-    def all_reduce(self, flat: Array, op: str = "sum") -> Work:
-        """Start an all-reduce in place."""
+    def all_reduce(self, flat: Any, op: str = "sum") -> Work:
+        """Start an all-reduce in place, of an array or a CPU tensor."""
         work: Work = self.communicator.all_reduce(
             flat, op, algorithm=self.algorithm, async_op=True, out=flat
         )

@@ -3,7 +3,7 @@
 May import: torch, NumPy, group, communicator_group.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -55,7 +55,6 @@ class TorchCommunicatorGroup:
     """A `ddp_lab.Communicator` as a `Group` of torch CPU tensors, without a copy.
 
     Buffers lie in the transport's own memory, and torch and NumPy look at the same bytes.
-    bfloat16, which NumPy lacks, travels as float32.
     """
 
     def __init__(self, arrays: CommunicatorGroup) -> None:
@@ -72,50 +71,30 @@ class TorchCommunicatorGroup:
         return self.arrays.size
 
     def empty(self, numel: int, dtype: tuple[torch.dtype, torch.device]) -> Tensor:
-        """Return a flat tensor over a buffer of the transport."""
-        kind, device = dtype
-        if device.type != "cpu":
+        """Return a flat tensor over a buffer of the transport.
+
+        Raises:
+            ValueError: for a parameter that is not on the CPU.
+        """
+        if dtype[1].type != "cpu":
             raise ValueError(
                 f"DistributedDataParallel: a Communicator moves arrays of the CPU: got a "
-                f"parameter on {device}, expected cpu. Use a torch.distributed group there."
+                f"parameter on {dtype[1]}, expected cpu. Use a torch.distributed group there."
             )
-        if kind == torch.bfloat16:
-            return torch.empty(numel, dtype=kind)
-        numpy_dtype = torch.empty(0, dtype=kind).numpy().dtype
-        return torch.from_numpy(self.arrays.empty(numel, numpy_dtype))
+        flat: Tensor = self.arrays.communicator.empty((numel,), dtype[0])
+        return flat
 
     def all_reduce(self, flat: Tensor, op: str = "sum") -> Work:
         """Start an all-reduce in place on the communication thread."""
-        if flat.dtype != torch.bfloat16:
-            return self.arrays.all_reduce(flat.detach().numpy(), op)
-        wide = flat.float()
-        work = self.arrays.all_reduce(wide.numpy(), op)
-        return _Then(work, lambda: flat.copy_(wide))
+        return self.arrays.all_reduce(flat.detach(), op)
 
     def broadcast(self, flat: Tensor, root: int) -> None:
         """Overwrite `flat` with rank `root`'s."""
-        if flat.dtype == torch.bfloat16:
-            wide = flat.float()
-            self.arrays.broadcast(wide.numpy(), root)
-            flat.copy_(wide)
-        else:
-            self.arrays.broadcast(flat.detach().numpy(), root)
+        flat.copy_(self.arrays.communicator.broadcast(flat.detach(), root))
 
     def counters(self, values: Sequence[int]) -> Tensor:
         """Return integers as a tensor."""
         return torch.tensor(values, dtype=torch.int64)
-
-
-class _Then:
-    """A work that is done once what follows it is done too."""
-
-    def __init__(self, work: Work, action: Callable[[], object]) -> None:
-        self._work = work
-        self._action = action
-
-    def wait(self) -> None:
-        self._work.wait()
-        self._action()
 
 
 def group_for(process_group: Any, device: torch.device) -> Group:

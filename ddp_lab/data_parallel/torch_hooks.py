@@ -12,8 +12,6 @@ from torch._C._distributed_c10d import GradBucket as C10dGradBucket
 
 from ddp_lab.data_parallel.torch_reducer import GradBucket, TorchReducer
 
-Future = torch.futures.Future[torch.Tensor]
-
 
 def check_comm_hook(hook: Callable[[Any, Any], Any]) -> None:
     """Raise unless `hook` can be called as hook(state, bucket) and says nothing else.
@@ -29,21 +27,23 @@ def check_comm_hook(hook: Callable[[Any, Any], Any]) -> None:
         )
     signature = inspect.signature(hook)
     bucket = signature.parameters.get("bucket")
-    if bucket is not None and bucket.annotation not in (
-        inspect.Parameter.empty,
-        C10dGradBucket,
-        GradBucket,
-    ):
+    if bucket is not None and _is_wrong(bucket.annotation, (C10dGradBucket, GradBucket)):
         raise ValueError(
             "register_comm_hook: Communication hook: bucket annotation should be dist.GradBucket: "
             f"got {bucket.annotation}. Correct or drop the annotation."
         )
-    if signature.return_annotation not in (inspect.Signature.empty, Future):
+    returned = signature.return_annotation
+    if _is_wrong(returned, ()) and not hasattr(returned, "wait"):
         raise ValueError(
             "register_comm_hook: Communication hook: return annotation should be "
-            f"torch.futures.Future[torch.Tensor]: got {signature.return_annotation}. "
-            "Correct or drop the annotation."
+            f"torch.futures.Future[torch.Tensor]: got {returned}. Correct or drop the annotation."
         )
+
+
+def _is_wrong(annotation: Any, right: tuple[type, ...]) -> bool:
+    """Whether an annotation names a class, and one that is not right; `Any` and text may be."""
+    anything = (inspect.Parameter.empty, Any)  # both are classes
+    return isinstance(annotation, type) and annotation not in (*anything, *right)
 
 
 def sum_hook(reducer: TorchReducer, bucket: GradBucket) -> Any:
