@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from minitorch.autodiff import no_grad
 from minitorch.errors import ArgumentError
 from minitorch.nn import functional as F
 from minitorch.nn import init
 from minitorch.nn.module import Module
 from minitorch.nn.parameter import Parameter, empty_parameter
+from minitorch.recording import no_grad
 from minitorch.tensor import Tensor
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from minitorch.autodiff import no_grad
 from minitorch.errors import ShapeError
 from minitorch.ops.joining import cat
+from minitorch.recording import no_grad
 from minitorch.tensor import Tensor
 
 

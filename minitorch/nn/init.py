@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from minitorch.arrays import float64
-from minitorch.autodiff import no_grad
 from minitorch.errors import ArgumentError
 from minitorch.generator import Generator, default_generator
+from minitorch.recording import no_grad
 from minitorch.tensor import Tensor
 
 GAINS = {

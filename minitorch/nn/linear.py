@@ -47,10 +47,10 @@ class Linear(Module):
         for param in self.parameters():
             init.uniform_(param, -bound, bound)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Return shape (..., O) for `x` of shape (..., I)."""
+    def forward(self, input: Tensor) -> Tensor:
+        """Return shape (..., O) for an input of shape (..., I)."""
         own = self._parameters
-        return F.linear(x, own["weight"], own["bias"])  # type: ignore[no-any-return]
+        return F.linear(input, own["weight"], own["bias"])  # type: ignore[no-any-return]
 
     def extra_repr(self) -> str:
         """Return the sizes."""

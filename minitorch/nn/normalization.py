@@ -30,6 +30,7 @@ class _RunningNorm(Module):
         momentum: float | None,
         affine: bool,
         track_running_stats: bool,
+        bias: bool,
         dtype: Any,
     ) -> None:
         super().__init__()
@@ -38,8 +39,8 @@ class _RunningNorm(Module):
         self.momentum = momentum
         self.affine = affine
         self.track_running_stats = track_running_stats
-        for name in ("weight", "bias"):
-            param = empty_parameter((num_features,), dtype) if affine else None
+        for name, wanted in (("weight", affine), ("bias", affine and bias)):
+            param = empty_parameter((num_features,), dtype) if wanted else None
             self.register_parameter(name, param)
         keeps = track_running_stats
         self.register_buffer("running_mean", zeros(num_features, dtype=dtype) if keeps else None)
@@ -50,8 +51,9 @@ class _RunningNorm(Module):
 
     def reset_parameters(self) -> None:
         """Set scale to 1, shift to 0, and forget the running statistics."""
-        if self.weight is not None and self.bias is not None:
+        if self.weight is not None:
             init.ones_(self.weight)
+        if self.bias is not None:
             init.zeros_(self.bias)
         if self.track_running_stats:
             init.zeros_(self.running_mean)
@@ -82,9 +84,10 @@ class _BatchNorm(_RunningNorm):
         affine: bool = True,
         track_running_stats: bool = True,
         *,
+        bias: bool = True,
         dtype: Any = None,
     ) -> None:
-        super().__init__(num_features, eps, momentum, affine, track_running_stats, dtype)
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, bias, dtype)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return `x` normalised; in training the running statistics move."""
@@ -94,6 +97,8 @@ class _BatchNorm(_RunningNorm):
             self.num_batches_tracked.add_(1)
             if momentum is None:  # a plain mean of all batches so far
                 momentum = 1.0 / float(self.num_batches_tracked.item())
+        if 0 in x.shape:  # no values, no mean: the result is as empty
+            return x * 1.0  # type: ignore[no-any-return]
         own = not self.training or self.track_running_stats
         result: Tensor = F.batch_norm(
             x,
@@ -137,25 +142,39 @@ class _InstanceNorm(_RunningNorm):
         affine: bool = False,
         track_running_stats: bool = False,
         *,
+        bias: bool = True,
         dtype: Any = None,
     ) -> None:
-        super().__init__(num_features, eps, momentum, affine, track_running_stats, dtype)
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, bias, dtype)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return `x` normalised; a missing batch axis is put in and taken out again."""
         self._check(x)
         single = x.ndim == min(self.ranks)
+        x = x.unsqueeze(0) if single else x
+        own = self.track_running_stats and not self.training
+        if self.track_running_stats and self.training:
+            self._follow(x.detach())
         result: Tensor = F.instance_norm(
-            x.unsqueeze(0) if single else x,
-            self.running_mean,
-            self.running_var,
+            x,
+            self.running_mean if own else None,
+            self.running_var if own else None,
             self.weight,
             self.bias,
-            self.training or not self.track_running_stats,
+            not own,
             self.momentum or 0.0,
             self.eps,
         )
         return result.squeeze(0) if single else result
+
+    def _follow(self, x: Tensor) -> None:
+        """Move the running statistics towards the means, over samples, of this batch's."""
+        over, momentum = tuple(range(2, x.ndim)), self.momentum or 0.0
+        for running, found in (
+            (self.running_mean, x.mean(over)),
+            (self.running_var, x.var(over)),
+        ):
+            running.mul_(1.0 - momentum).add_(found.mean(0), alpha=momentum)
 
 
 class InstanceNorm1d(_InstanceNorm):
@@ -263,6 +282,7 @@ class GroupNorm(Module):
         eps: float = 1e-5,
         affine: bool = True,
         *,
+        bias: bool = True,
         dtype: Any = None,
     ) -> None:
         super().__init__()
@@ -275,8 +295,8 @@ class GroupNorm(Module):
         self.num_channels = num_channels
         self.eps = eps
         self.affine = affine
-        for name in ("weight", "bias"):
-            param = empty_parameter((num_channels,), dtype) if affine else None
+        for name, wanted in (("weight", affine), ("bias", affine and bias)):
+            param = empty_parameter((num_channels,), dtype) if wanted else None
             self.register_parameter(name, param)
         if self.weight is not None:
             init.ones_(self.weight)

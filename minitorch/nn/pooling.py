@@ -155,6 +155,34 @@ class AvgPool3d(_AvgPool):
     axes = 3
 
 
+class LPPool2d(Module):
+    """(sum of x^p)^(1/p) over every window of (N, C, H, W)."""
+
+    def __init__(
+        self,
+        norm_type: float,
+        kernel_size: Size,
+        stride: Size | None = None,
+        ceil_mode: bool = False,
+    ) -> None:
+        super().__init__()
+        self.norm_type = norm_type
+        self.kernel_size = kernel_size
+        self.stride = stride
+        self.ceil_mode = ceil_mode
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the norms."""
+        return F.lp_pool2d(x, self.norm_type, self.kernel_size, self.stride, self.ceil_mode)  # type: ignore[no-any-return]
+
+    def extra_repr(self) -> str:
+        """Return the sizes."""
+        return (
+            f"norm_type={self.norm_type}, kernel_size={self.kernel_size}, stride={self.stride}, "
+            f"ceil_mode={self.ceil_mode}"
+        )
+
+
 class _AdaptivePool(Module):
     """Windows that share the input out evenly, as many as asked for."""
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from minitorch.autodiff import no_grad
 from minitorch.errors import MinitorchError
+from minitorch.recording import no_grad
 from minitorch.tensor import Tensor, tensor
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from minitorch.arrays import Array, asarray, namespace
-from minitorch.autodiff import enable_grad
 from minitorch.clock import clock
 from minitorch.errors import ArgumentError
+from minitorch.recording import enable_grad
 from minitorch.tensor import Tensor
 
 Params = Iterable[Tensor] | Iterable[tuple[str, Tensor]] | Iterable[dict[str, Any]]

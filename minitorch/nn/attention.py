@@ -1,0 +1,201 @@
+"""Multi-head attention. Legend: N batch, L queries, S keys, E features, H heads, D features a head.
+
+Source: Vaswani et al., Attention Is All You Need, 2017; parameters as PyTorch names them.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from minitorch.errors import ArgumentError, ShapeError
+from minitorch.nn import functional as F
+from minitorch.nn import init
+from minitorch.nn.linear import Linear
+from minitorch.nn.module import Module
+from minitorch.nn.parameter import Parameter, empty_parameter
+from minitorch.ops.joining import cat
+from minitorch.ops.linalg import mT
+from minitorch.tensor import Tensor, tensor
+
+
+class MultiheadAttention(Module):
+    """Attention of `num_heads` heads, each over its own embed_dim / num_heads features."""
+
+    in_proj_weight: Parameter | None
+    in_proj_bias: Parameter | None
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        dropout: float = 0.0,
+        bias: bool = True,
+        add_bias_kv: bool = False,
+        add_zero_attn: bool = False,
+        kdim: int | None = None,
+        vdim: int | None = None,
+        batch_first: bool = False,
+        *,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        if embed_dim <= 0 or num_heads <= 0 or embed_dim % num_heads:
+            raise ArgumentError(
+                f"MultiheadAttention: got embed_dim {embed_dim} and num_heads {num_heads}, "
+                "expected positive numbers of which the second divides the first."
+            )
+        self.embed_dim, self.num_heads, self.dropout = embed_dim, num_heads, dropout
+        self.kdim, self.vdim = kdim or embed_dim, vdim or embed_dim
+        self.batch_first = batch_first
+        self.add_zero_attn = add_zero_attn
+        self.head_dim = embed_dim // num_heads
+        self._same_dim = self.kdim == self.vdim == embed_dim
+        self._add_projections(bias, dtype)
+        for name in ("bias_k", "bias_v"):
+            param = empty_parameter((1, 1, embed_dim), dtype) if add_bias_kv else None
+            self.register_parameter(name, param)
+        self.out_proj = Linear(embed_dim, embed_dim, bias, dtype=dtype)
+        self.reset_parameters()
+
+    def _add_projections(self, bias: bool, dtype: Any) -> None:
+        """Add one weight for all three projections where the sizes allow, else three."""
+        size = self.embed_dim
+        packed = {"in_proj_weight": (3 * size, size)}
+        apart = {
+            "q_proj_weight": (size, size),
+            "k_proj_weight": (size, self.kdim),
+            "v_proj_weight": (size, self.vdim),
+        }
+        for name, shape in packed.items():
+            param = empty_parameter(shape, dtype) if self._same_dim else None
+            self.register_parameter(name, param)
+        for name, shape in apart.items():
+            param = None if self._same_dim else empty_parameter(shape, dtype)
+            self.register_parameter(name, param)
+        param = empty_parameter((3 * size,), dtype) if bias else None
+        self.register_parameter("in_proj_bias", param)
+
+    def reset_parameters(self) -> None:
+        """Draw the projections anew; biases are 0."""
+        for name, param in self._parameters.items():
+            if param is not None and name.endswith("_weight"):
+                init.xavier_uniform_(param)
+        for extra in (self.bias_k, self.bias_v):
+            if extra is not None:
+                init.xavier_normal_(extra)
+        for bias in (self.in_proj_bias, self.out_proj.bias):
+            if bias is not None:
+                init.zeros_(bias)
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        key_padding_mask: Tensor | None = None,
+        need_weights: bool = True,
+        attn_mask: Tensor | None = None,
+        average_attn_weights: bool = True,
+        is_causal: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Return the attended values, and the weights.
+
+        Args:
+            query: (L, N, E), (N, L, E) with `batch_first`, or (L, E).
+            key: (S, N, kdim), likewise.
+            value: (S, N, vdim), likewise.
+            key_padding_mask: (N, S); True where a key is to be ignored, or numbers to add.
+            need_weights: also return the weights, (N, L, S), or None.
+            attn_mask: (L, S) or (N * heads, L, S); True where attention is not allowed, or numbers
+                to add.
+            average_attn_weights: the mean over heads; otherwise (N, heads, L, S).
+            is_causal: says that `attn_mask` is the causal one, which must be given.
+        Raises:
+            ShapeError: query, key and value do not fit each other.
+        """
+        if is_causal and attn_mask is None:
+            raise ArgumentError("MultiheadAttention: got is_causal without attn_mask. Give both.")
+        single = query.ndim == 2
+        q_NLE, k_NSE, v_NSE = (self._batch_first(t, single) for t in (query, key, value))
+        self._check(q_NLE, k_NSE, v_NSE)
+        q_NLE, k_NSE, v_NSE = self._project(q_NLE, k_NSE, v_NSE)
+        k_NSE, v_NSE, added = self._more_keys(k_NSE, v_NSE)
+        q, k, v = self._heads(q_NLE), self._heads(k_NSE), self._heads(v_NSE)
+        scores_NHLS = (q @ mT(k)) * (1.0 / math.sqrt(self.head_dim))
+        scores_NHLS = scores_NHLS + self._bias(
+            scores_NHLS, key_padding_mask, attn_mask, single, added
+        )
+        weights_NHLS = F.softmax(scores_NHLS, dim=-1)
+        if self.dropout and self.training:
+            weights_NHLS = F.dropout(weights_NHLS, self.dropout, True)
+        mixed_NLE = (weights_NHLS @ v).transpose(1, 2).reshape(*q_NLE.shape)
+        out = self.out_proj(mixed_NLE)
+        out = out.squeeze(0) if single else out if self.batch_first else out.transpose(0, 1)
+        if not need_weights:
+            return out, None
+        weights = weights_NHLS.mean(1) if average_attn_weights else weights_NHLS
+        return out, weights.squeeze(0) if single else weights
+
+    def _batch_first(self, t: Tensor, single: bool) -> Any:
+        if single:
+            return t.unsqueeze(0)
+        return t if self.batch_first else t.transpose(0, 1)
+
+    def _check(self, q_NLE: Any, k_NSE: Any, v_NSE: Any) -> None:
+        batch, keys = q_NLE.shape[0], k_NSE.shape[1]
+        wanted = (batch, keys, self.kdim), (batch, keys, self.vdim)
+        got = tuple(k_NSE.shape), tuple(v_NSE.shape)
+        if q_NLE.shape[-1] != self.embed_dim or got != wanted:
+            raise ShapeError(
+                f"MultiheadAttention: got query {tuple(q_NLE.shape)}, key {got[0]} and value "
+                f"{got[1]} (batch first), expected {(batch, q_NLE.shape[1], self.embed_dim)}, "
+                f"{wanted[0]} and {wanted[1]}."
+            )
+
+    def _project(self, *inputs_NLE: Any) -> list[Any]:
+        own, size = self._parameters, self.embed_dim
+        projected = []
+        for i, (name, x) in enumerate(zip("qkv", inputs_NLE, strict=True)):
+            rows = slice(i * size, (i + 1) * size)
+            packed = own["in_proj_weight"]
+            weight = own[f"{name}_proj_weight"] if packed is None else packed[rows]
+            bias = own["in_proj_bias"]
+            projected.append(F.linear(x, weight, None if bias is None else bias[rows]))
+        return projected
+
+    def _heads(self, x_NLE: Any) -> Any:
+        """Return (N, H, L, D)."""
+        return x_NLE.reshape(*x_NLE.shape[:2], self.num_heads, self.head_dim).transpose(1, 2)
+
+    def _more_keys(self, k_NSE: Any, v_NSE: Any) -> tuple[Any, Any, int]:
+        """Return keys and values with the learned one and the zero one behind, and how many."""
+        own, batch, before = self._parameters, k_NSE.shape[0], k_NSE.shape[1]
+        if own["bias_k"] is not None and own["bias_v"] is not None:
+            shape = (batch, 1, self.embed_dim)
+            k_NSE = cat([k_NSE, own["bias_k"].expand(*shape)], 1)
+            v_NSE = cat([v_NSE, own["bias_v"].expand(*shape)], 1)
+        if self.add_zero_attn:
+            k_NSE, v_NSE = F.pad(k_NSE, (0, 0, 0, 1)), F.pad(v_NSE, (0, 0, 0, 1))
+        return k_NSE, v_NSE, k_NSE.shape[1] - before
+
+    def _bias(self, scores_NHLS: Any, padding: Any, mask: Any, single: bool, added: int) -> Any:
+        """Return what the masks add to the scores: 0 where allowed, -infinity where not."""
+        total: Any = 0.0
+        if padding is not None:
+            wide = _added(padding.unsqueeze(0) if single else padding, scores_NHLS, added)
+            total = total + wide.unsqueeze(1).unsqueeze(1)
+        if mask is not None:
+            wide = _added(mask, scores_NHLS, added)
+            if wide.ndim == 3:
+                wide = wide.reshape(-1, self.num_heads, *wide.shape[1:])
+            total = total + wide
+        return total
+
+
+def _added(mask: Any, like: Any, more: int) -> Any:
+    """Return the numbers that a mask adds; `more` keys at the end are always allowed."""
+    if mask.dtype.kind == "b":
+        zero = tensor(0.0, dtype=like.dtype, device=like.device)
+        mask = zero.expand(*mask.shape).masked_fill(mask, -math.inf)
+    return F.pad(mask, (0, more)) if more else mask

@@ -1,0 +1,228 @@
+"""Recurrent networks over whole sequences. Legend: L length, N batch, I input, H hidden.
+
+Layer k and direction d have weights of their own, under PyTorch's names (`weight_ih_l0_reverse`).
+The product of the input with its weights does not depend on the state, so it is taken for the
+whole sequence at once; what remains inside the loop is the state's.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from minitorch.errors import ArgumentError, ShapeError
+from minitorch.nn import functional as F
+from minitorch.nn.cells import State, Step, draw, gru_step, lstm_step, step_for
+from minitorch.nn.module import Module
+from minitorch.nn.parameter import empty_parameter
+from minitorch.ops.joining import cat, stack, unbind
+from minitorch.tensor import Tensor, tensor
+
+
+class _Recurrent(Module):
+    """What RNN, LSTM and GRU share: weights, layers, directions, the loop over time."""
+
+    gates: ClassVar[int]
+    states: ClassVar[int] = 1
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        proj_size: int = 0,
+        *,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        self.proj_size = proj_size
+        if proj_size and (self.states < 2 or not 0 < proj_size < hidden_size):
+            raise ArgumentError(
+                f"{type(self).__name__}: got proj_size {proj_size}, expected it for an LSTM alone, "
+                f"and below hidden_size {hidden_size}."
+            )
+        if hidden_size <= 0 or num_layers <= 0 or not 0.0 <= dropout <= 1.0:
+            raise ArgumentError(
+                f"{type(self).__name__}: got hidden_size {hidden_size}, num_layers {num_layers}, "
+                f"dropout {dropout}, expected 1 or more, 1 or more, and one in [0, 1]."
+            )
+        self.input_size = input_size
+        self.hidden_size = hidden_size
+        self.num_layers = num_layers
+        self.bias = bias
+        self.batch_first = batch_first
+        self.dropout = dropout
+        self.bidirectional = bidirectional
+        for layer in range(num_layers):
+            for suffix in self._suffixes(layer):
+                self._add_weights(layer, suffix, dtype)
+        self.reset_parameters()
+
+    def _suffixes(self, layer: int) -> list[str]:
+        return [f"_l{layer}", f"_l{layer}_reverse"][: 2 if self.bidirectional else 1]
+
+    def _add_weights(self, layer: int, suffix: str, dtype: Any) -> None:
+        wide = self.gates * self.hidden_size
+        directions = 2 if self.bidirectional else 1
+        out = self.proj_size or self.hidden_size
+        width = self.input_size if layer == 0 else out * directions
+        shapes: dict[str, tuple[int, ...]] = {
+            "weight_ih": (wide, width),
+            "weight_hh": (wide, out),
+        }
+        if self.bias:
+            shapes |= {"bias_ih": (wide,), "bias_hh": (wide,)}
+        if self.proj_size:
+            shapes["weight_hr"] = (self.proj_size, self.hidden_size)
+        for name, shape in shapes.items():
+            self.register_parameter(name + suffix, empty_parameter(shape, dtype))
+
+    def reset_parameters(self) -> None:
+        """Draw every parameter anew: uniform within 1 / sqrt(hidden_size)."""
+        draw(self, self.hidden_size)
+
+    def _step(self) -> Step:
+        raise NotImplementedError(f"{type(self).__name__} does not say which step it takes.")
+
+    def forward(self, x: Tensor, hx: Any = None) -> Any:
+        """Return the outputs of the last layer and the last state of every layer and direction.
+
+        Args:
+            x: (L, N, I), (N, L, I) with `batch_first`, or (L, I).
+            hx: the first state, (layers * directions, N, H), for an LSTM a pair of them; zeros
+                unless given.
+        Returns: (L, N, directions * H) and the state, of the shapes that came in.
+        Raises:
+            ShapeError: input or state do not fit; says which.
+        """
+        if x.ndim not in (2, 3) or x.shape[-1] != self.input_size:
+            raise ShapeError(
+                f"{self._get_name()}: got input {x.shape}, expected 2 or 3 axes, the last of size "
+                f"{self.input_size}."
+            )
+        single = x.ndim == 2
+        x_LNI = x.unsqueeze(1) if single else x.transpose(0, 1) if self.batch_first else x
+        first = self._first_states(x_LNI, hx, single)
+        y, last = self._layers(x_LNI, first)
+        ends = tuple(stack([state[i] for state in last]) for i in range(self.states))
+        if single:
+            y, ends = y.squeeze(1), tuple(end.squeeze(1) for end in ends)
+        elif self.batch_first:
+            y = y.transpose(0, 1)
+        return y, ends if self.states > 1 else ends[0]
+
+    def _first_states(self, x_LNI: Tensor, hx: Any, single: bool) -> list[State]:
+        count = self.num_layers * (2 if self.bidirectional else 1)
+        widths = [self.proj_size or self.hidden_size, self.hidden_size][: self.states]
+        shapes = [(count, x_LNI.shape[1], width) for width in widths]
+        if hx is None:
+            zero = tensor(0.0, dtype=x_LNI.dtype, device=x_LNI.device)
+            return [tuple(zero.expand(*shape[1:]) for shape in shapes)] * count
+        given = hx if isinstance(hx, tuple | list) else (hx,)
+        parts = [h.unsqueeze(1) if single else h for h in given]
+        if [p.shape for p in parts] != shapes:
+            raise ShapeError(
+                f"{self._get_name()}: got a state of shapes {[p.shape for p in parts]}, expected "
+                f"{shapes}."
+            )
+        return [tuple(part[i] for part in parts) for i in range(count)]
+
+    def _layers(self, x: Any, first: list[State]) -> tuple[Any, list[State]]:
+        last: list[State] = []
+        for layer in range(self.num_layers):
+            if layer and self.dropout and self.training:
+                x = F.dropout(x, self.dropout, True)
+            outputs = []
+            for suffix in self._suffixes(layer):
+                y, state = self._run(x, suffix, first[len(last)])
+                outputs.append(y)
+                last.append(state)
+            x = cat(outputs, -1) if len(outputs) > 1 else outputs[0]
+        return x, last
+
+    def _run(self, x_LNI: Any, suffix: str, state: State) -> tuple[Any, State]:
+        """Return the outputs (L, N, H) of one layer in one direction, and its last state."""
+        own, step = self._parameters, self._step()
+        w_hh, b_hh = own["weight_hh" + suffix], own.get("bias_hh" + suffix)
+        w_hr = own.get("weight_hr" + suffix)
+        from_x_LNG = F.linear(x_LNI, own["weight_ih" + suffix], own.get("bias_ih" + suffix))
+        inputs = list(unbind(from_x_LNG, 0))
+        backwards = suffix.endswith("_reverse")
+        outputs = []
+        for from_x in reversed(inputs) if backwards else inputs:
+            state = step(from_x, F.linear(state[0], w_hh, b_hh), state)
+            if w_hr is not None:
+                state = (F.linear(state[0], w_hr), *state[1:])
+            outputs.append(state[0])
+        return stack(outputs[::-1] if backwards else outputs), state
+
+    def extra_repr(self) -> str:
+        """Return what differs from the defaults."""
+        text = f"{self.input_size}, {self.hidden_size}"
+        for name, default in (
+            ("num_layers", 1),
+            ("bias", True),
+            ("batch_first", False),
+            ("dropout", 0.0),
+            ("bidirectional", False),
+            ("proj_size", 0),
+        ):
+            value = getattr(self, name)
+            text += "" if value == default else f", {name}={value}"
+        return text
+
+
+class RNN(_Recurrent):
+    """h' = tanh(W x + b + U h + c), or relu."""
+
+    gates = 1
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        nonlinearity: str = "tanh",
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        *,
+        dtype: Any = None,
+    ) -> None:
+        step_for(nonlinearity)  # refuses what there is not
+        super().__init__(
+            input_size,
+            hidden_size,
+            num_layers,
+            bias,
+            batch_first,
+            dropout,
+            bidirectional,
+            dtype=dtype,
+        )
+        self.nonlinearity = nonlinearity
+
+    def _step(self) -> Step:
+        return step_for(self.nonlinearity)
+
+
+class LSTM(_Recurrent):
+    """Long short-term memory; the state is (hidden, cell). See `cells.lstm_step`."""
+
+    gates, states = 4, 2
+
+    def _step(self) -> Step:
+        return lstm_step
+
+
+class GRU(_Recurrent):
+    """Gated recurrent unit. See `cells.gru_step`."""
+
+    gates = 3
+
+    def _step(self) -> Step:
+        return gru_step
