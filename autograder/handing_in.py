@@ -47,7 +47,7 @@ def notebook_file(
         SubmissionError: it cannot be told which it is.
     """
     if named is not None:
-        return folder / named
+        return Path(named) if Path(named).is_file() else folder / named
     told = [Path(str(p)) for p in (namespace.get(_VSCODE), environment.get(_SESSION)) if p]
     found = [p for p in (*told, folder / NOTEBOOK) if p.suffix == ".ipynb" and p.is_file()]
     found = found or sorted(folder.glob("*.ipynb"))[:2]

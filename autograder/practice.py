@@ -45,18 +45,21 @@ def find_lab(name: str, start: Path) -> Path:
     raise UnknownLab(f"lab: there is no lab called {name!r} in {start} or above. {expected}")
 
 
-def _children(folder: Path) -> Iterator[Path]:
+def _children(folder: Path) -> list[Path]:
     try:
-        yield from sorted(path.parent for path in folder.glob("*/*.*") if path.name in _MARKS)
+        return sorted(folder.iterdir())
     except OSError:  # a folder above that this user may not read holds no lab of theirs
-        return
-
-
-_MARKS = (MANIFEST, SOURCE)
+        return []
 
 
 def _is_lab(folder: Path) -> bool:
-    return (folder / CHECKS).is_file() and any((folder / mark).is_file() for mark in _MARKS)
+    try:
+        return (folder / CHECKS).is_file() and any((folder / mark).is_file() for mark in _MARKS)
+    except OSError:
+        return False
+
+
+_MARKS = (MANIFEST, SOURCE)
 
 
 def _without_number(name: str) -> str:

@@ -62,11 +62,17 @@ def visitor(request: Request, roster: Roster) -> Person | None:
     return roster.owner(cookie, "session") if cookie else None
 
 
-def log_in(response: Response, person: Person, roster: Roster, *, lives_s: float) -> None:
-    """Let `response` log its browser in as `person`."""
-    session = roster.give_token(person, "session", lives_s=lives_s)
+def log_in(
+    request: Request, response: Response, person: Person, roster: Roster, *, lives_s: float
+) -> None:
+    """Let `response` log the browser that sent `request` in as `person`."""
     response.set_cookie(
-        COOKIE, session, max_age=int(lives_s), httponly=True, samesite="strict", path="/"
+        COOKIE,
+        roster.give_token(person, "session", lives_s=lives_s),
+        max_age=int(lives_s),
+        secure=request.url.scheme == "https",
+        httponly=True,
+        samesite="strict",
     )
 
 

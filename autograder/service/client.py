@@ -46,7 +46,7 @@ class Connection:
             raise ServerError(f"server: got {server!r}, expected http://HOST:PORT.")
         token = token or environment.get("AUTOGRADER_TOKEN") or _token_file(environment)
         if not token:
-            raise ServerError("server: no token. Give --token, or set AUTOGRADER_TOKEN.")
+            raise ServerError("server: no token. Set AUTOGRADER_TOKEN to yours, or say --token.")
         if not (token.isascii() and token.isprintable()):
             raise ServerError("server: the token is not one: expected letters, digits and dots.")
         return cls(server.rstrip("/"), token)

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import jinja2
 from fastapi import APIRouter, Form, Request
@@ -95,16 +96,16 @@ def _login_routes(pages: APIRouter, course: Course) -> None:
             problem = "This token is not known here. Copy the whole of it."
             return page("login", 401, next=auth.own_path(next), problem=problem)
         answer = RedirectResponse(auth.own_path(next), 303)
-        auth.log_in(answer, person, course.roster, lives_s=lives_s)
+        auth.log_in(request, answer, person, course.roster, lives_s=lives_s)
         return answer
 
     @pages.get("/enter")
-    def enter(code: str = "", next: str = "/") -> Response:
+    def enter(request: Request, code: str = "", next: str = "/") -> Response:
         person = course.roster.spend(code, "code")
         message = "You are logged in." if person else "This link has been used already."
         answer = page("onward", next=auth.own_path(next), message=message)
         if person is not None:
-            auth.log_in(answer, person, course.roster, lives_s=lives_s)
+            auth.log_in(request, answer, person, course.roster, lives_s=lives_s)
         return answer
 
     @pages.post("/logout")
@@ -140,7 +141,7 @@ def _submission_routes(pages: APIRouter, course: Course) -> None:
     @pages.get("/submissions/{number}/notebook")
     def notebook(request: Request, number: int) -> Response:
         _, entry = _entry(request, course, number)
-        name = f'attachment; filename="{entry.lab}-{entry.id}.ipynb"'
+        name = f'attachment; filename="{quote(entry.lab)}-{entry.id}.ipynb"'
         data = course.ledger.notebook(entry.id)
         return Response(
             data, media_type="application/x-ipynb+json", headers={"Content-Disposition": name}

@@ -60,8 +60,8 @@ def summary(entry: Entry) -> dict[str, Any]:
         "learner": entry.learner,
         "lab": entry.lab,
         "state": entry.state,
-        "score": entry.score,
-        "max_score": entry.max_score,
+        "score": entry.score if entry.is_final else None,
+        "max_score": entry.max_score if entry.is_final else None,
         "submitted_at": iso(entry.submitted_at),
         "finished_at": iso(entry.finished_at),
     }

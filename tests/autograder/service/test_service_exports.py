@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from autograder.service import cli
 from autograder.service.errors import ServerError
-from autograder.service.exports import gradebook
+from autograder.service.exports import FORMATS, gradebook
 from autograder.service.ledger import Entry
+from autograder.service.views import summary
 
 CELL = '{{"cells": [{{"cell_type": "code", "source": "{}"}}]}}'
 
@@ -82,8 +84,17 @@ def test_an_unknown_format_is_refused(running: Any) -> None:
         running.staff.export("xlsx")
 
 
+def test_the_command_line_offers_the_formats_there_are() -> None:
+    assert tuple(FORMATS) == cli.FORMATS
+
+
 def entry(number: int, state: str, score: float | None) -> Entry:
     return Entry(number, 1, "Ada", "lab", state, None, 0.0, None, 1, score, 4.0)
+
+
+def test_a_submission_that_is_graded_again_has_no_score_meanwhile() -> None:
+    assert summary(entry(1, "stored", 3.0))["score"] is None
+    assert summary(entry(1, "graded", 3.0))["score"] == 3.0
 
 
 def test_the_best_counts_the_latest_of_equals_and_graded_before_failed() -> None:
