@@ -198,7 +198,11 @@ class Receiving:
         Raises:
             RankTimeout: nothing came for `timeout_s`; waiting again is allowed.
         """
-        array = self._work.wait(timeout_s)
+        try:
+            array = self._work.wait(timeout_s)
+        except Mismatch:  # a disagreement about a collective says more than one about a buffer
+            self._comm.hear(self._work.header, self._src)
+            raise
         assert array is not None
         header = self._work.header
         self._comm.hear(header, self._src)

@@ -15,7 +15,7 @@ from torch.futures import Future
 
 from ddp_lab.communicator import Communicator
 from ddp_lab.errors import InvalidArgument, RankTimeout
-from ddp_lab.handle import Worker
+from ddp_lab.handle import Handle, Worker
 from ddp_lab.transport.shm_board import ShmBoard
 
 # torch's own signatures are overloaded, and differ between its versions.
@@ -55,6 +55,49 @@ def operation_of(op: Any) -> str:
         f"ddp_lab backend: unknown reduction: got {op}, expected one of "
         f"{', '.join(names.values())}."
     )
+
+
+class Running(TorchWork):  # type: ignore[misc]
+    """A collective under way on the group's thread."""
+
+    def __init__(self, handle: Handle, result: Any) -> None:
+        super().__init__()
+        self._handle = handle
+        self._result = result
+        self._future: Future[Any] = Future()
+        handle.when_done(self._finish)
+
+    def _finish(self, handle: Handle) -> None:
+        error = handle.exception()
+        if error is None:
+            self._future.set_result(self._result)
+        else:
+            self._future.set_exception(error)
+
+    def wait(self, timeout: timedelta = timedelta(0)) -> bool:
+        """Return True once the collective is complete; raise what it raised."""
+        self._handle.wait(timeout.total_seconds() or None)
+        return True
+
+    def is_completed(self) -> bool:
+        """Return whether it has ended."""
+        return self._handle.test()
+
+    def is_success(self) -> bool:
+        """Return whether it has ended well."""
+        return self._handle.test() and self._handle.exception() is None
+
+    def exception(self) -> BaseException | None:
+        """Return what it raised."""
+        return self._handle.exception() if self._handle.test() else None
+
+    def result(self) -> Any:
+        """Return the tensors that hold the result."""
+        return self._result
+
+    def get_future(self) -> Future[Any]:
+        """Return a future of the result, as hooks want it."""
+        return self._future
 
 
 class Received(TorchWork):  # type: ignore[misc]
@@ -121,7 +164,6 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
 
     def _submit(self, job: Callable[[], Any], result: Any) -> Any:
         """Run `job` behind all earlier ones; return torch's work for it."""
-        future: Future[Any] = Future()
         board = self.comm._board
 
         def run() -> None:
@@ -129,15 +171,7 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
                 board.allow(self._timeout_s)
             job()
 
-        def done(handle: Any) -> None:
-            error = handle.exception()
-            if error is None:
-                future.set_result(result)
-            else:
-                future.set_exception(error)
-
-        self._worker.submit(run).when_done(done)
-        return create_work(future)
+        return Running(self._worker.submit(run), result)
 
     def allreduce(self, tensors: list[torch.Tensor], opts: Any = None) -> Any:
         """Reduce each tensor over all ranks, in place."""

@@ -84,16 +84,21 @@ def pipelined_all_reduce(comm: "Communicator", x: NDArray, *, op: str) -> NDArra
     """
     chunks = split_evenly(x.reshape(-1), comm.size)
     right, left = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
-    for piece in segments(comm, chunks[(comm.rank - 1) % comm.size]):
+    steps = 2 * comm.size - 2
+    pieces = [segments(comm, chunks[(comm.rank - 2 - step) % comm.size]) for step in range(steps)]
+    # Asked for ahead, so that a segment comes in while the one before is added.
+    coming = [
+        [comm.irecv(None if step < comm.size - 1 else piece, left) for piece in pieces[step]]
+        for step in range(steps)
+    ]
+    for piece in segments(comm, chunks[(comm.rank - 1) % comm.size]) if steps else ():
         comm.isend(piece, right)
-    for step in range(2 * comm.size - 2):
-        chunk = chunks[(comm.rank - 2 - step) % comm.size]
-        for piece in segments(comm, chunk):
+    for step in range(steps):
+        for piece, work in zip(pieces[step], coming[step], strict=True):
+            received = work.wait()
             if step < comm.size - 1:
-                comm.combine(piece, comm.take(left), op)
-            else:
-                comm.take(left, piece)
-            if step < 2 * comm.size - 3:
+                comm.combine(piece, received, op)
+            if step < steps - 1:
                 comm.isend(piece, right)
     return x
 

@@ -6,12 +6,15 @@ from typing import Any
 import numpy as np
 
 from ddp_lab.collectives.choose import choose
+from ddp_lab.collectives.registry import lookup
+from ddp_lab.collectives.ring import SEGMENT_BYTES
 from ddp_lab.communicator import Communicator
 from ddp_lab.errors import InvalidArgument
 from ddp_lab.launch_threads import run_threads
 from ddp_lab.transport.sim import Link, SimWorld
 
 TIMEOUT_S = 600.0
+MOST_SEGMENTS = 256  # of a chunk: more take longer to simulate and change little
 
 
 def collective(
@@ -37,10 +40,13 @@ def collective(
             f"simulate: no such collective: got {n_bytes} bytes on {world_size} ranks, expected "
             "at least 0 bytes and 1 rank."
         )
+    lookup(name, "reference" if algorithm == "auto" else algorithm)
     if algorithm == "auto":
         algorithm = choose(name, int(n_bytes), shared=False)
     # Chunks of equal size for rings (p of them) and for halving (a power of two of them).
     count = math.lcm(world_size, 1 << (world_size.bit_length() - 1))
+    if algorithm == "pipelined_ring":
+        count *= min(MOST_SEGMENTS, max(1, math.ceil(n_bytes / world_size / SEGMENT_BYTES)))
     world = SimWorld(world_size, Link(alpha, beta, gamma), n_bytes / count)
     run_threads(_call, world, (name, algorithm, count), TIMEOUT_S)
     return max(world.clocks)

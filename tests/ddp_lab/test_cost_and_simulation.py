@@ -1,0 +1,92 @@
+"""The virtual clock under the real collectives equals the closed forms."""
+
+import numpy as np
+import pytest
+
+import ddp_lab
+from ddp_lab import cost, simulate
+from ddp_lab.transport.sim import Link, SimWorld
+
+ALPHA, BETA, GAMMA = 3e-6, 1.25e-9, 2e-10
+
+
+@pytest.mark.parametrize("gamma", [0.0, GAMMA])
+@pytest.mark.parametrize("form", sorted(cost.FORMS), ids=" ".join)
+def test_simulated_time_equals_the_closed_form(form: tuple[str, str], gamma: float) -> None:
+    for world_size in (1, 2, 3, 4, 5, 6, 7, 8, 13, 16):
+        if form in cost.POWERS_OF_TWO and world_size & (world_size - 1):
+            continue
+        for n_bytes in (0, 1, 1_000_003):
+            arguments = (*form, n_bytes, world_size, ALPHA, BETA, gamma)
+            want = cost.collective_time(*arguments)
+            assert simulate.collective(*arguments) == pytest.approx(want, rel=1e-9, abs=0)
+
+
+def test_one_message_more_would_be_seen() -> None:
+    want = cost.all_reduce_time("ring", 1 << 20, 8, ALPHA, BETA)
+    assert simulate.collective("all_reduce", "ring", 1 << 20, 8, ALPHA, BETA) + ALPHA != (
+        pytest.approx(want, rel=1e-9, abs=0)
+    )
+
+
+def test_the_three_forms_of_the_contract() -> None:
+    n, p, a, b, g = 4096.0, 8, 1e-5, 1e-8, 1e-9
+    ring = 2 * (p - 1) * a + 2 * (p - 1) / p * n * b + (p - 1) / p * n * g
+    halving = 2 * 3 * a + 2 * (p - 1) / p * n * b + (p - 1) / p * n * g
+    tree = 3 * (2 * a + 2 * n * b + n * g)
+    for name, want in (("ring", ring), ("halving_doubling", halving), ("tree", tree)):
+        assert cost.all_reduce_time(name, n, p, a, b, g) == pytest.approx(want)
+
+
+def test_small_arrays_want_few_messages_and_large_ones_few_bytes() -> None:
+    def fastest(n_bytes: int) -> str:
+        names = ("ring", "tree", "recursive_doubling", "halving_doubling")
+        times = {n: simulate.collective("all_reduce", n, n_bytes, 16, 1e-5, 1e-9) for n in names}
+        return min(times, key=times.__getitem__)
+
+    assert fastest(8) == "recursive_doubling"
+    assert fastest(1 << 28) == "halving_doubling"
+
+
+def test_pipelining_hides_the_arithmetic_of_a_ring() -> None:
+    plain, piped = (
+        simulate.collective("all_reduce", name, 64 << 20, 4, 1e-6, 1e-9, 1e-9)
+        for name in ("ring", "pipelined_ring")
+    )
+    assert piped < plain
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda: cost.all_reduce_time("rnig", 1, 2, 0, 0), "no closed form for all_reduce"),
+        (lambda: cost.all_reduce_time("halving_doubling", 1, 6, 0, 0), "powers of two only: got 6"),
+        (lambda: cost.all_reduce_time("ring", -1, 2, 0, 0), "no such collective: got -1 bytes"),
+        (lambda: simulate.collective("all_reduce", "rnig", 1, 2, 0, 0), "unknown algorithm"),
+        (lambda: simulate.collective("all_reduce", "ring", 1, 0, 0, 0), "on 0 ranks"),
+        (lambda: simulate.collective("allreduce", "ring", 1, 2, 0, 0), "unknown collective"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(call, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        call()
+
+
+def test_a_simulated_run_gives_results_and_a_virtual_timeline() -> None:
+    def rank(comm):
+        return comm.all_reduce(np.arange(8.0) + comm.rank, algorithm="ring")
+
+    world = SimWorld(4, Link(1.0, 0.5))
+    run = ddp_lab.launch(rank, 4, transport=world, record=True)
+    np.testing.assert_array_equal(run[2], 4 * np.arange(8.0) + 6)
+    assert run.trace.clock == "virtual"
+    step = 1.0 + 0.5 * 16
+    assert world.clocks == [6 * step] * 4
+    first = [m for m in run.trace.messages if m.src == 0]
+    assert [m.sent_at for m in first] == [k * step for k in range(6)]
+    assert [m.received_at for m in first] == [(k + 1) * step for k in range(6)]
+
+
+def test_a_deadlock_is_known_at_once() -> None:
+    with pytest.raises(ddp_lab.RankTimeout, match="rank 1 waits for rank 0"):
+        ddp_lab.launch(lambda comm: comm.recv(1 - comm.rank), 2, transport=SimWorld(2, Link(1, 1)))

@@ -1,0 +1,115 @@
+"""The pieces of the shared-memory transport, each on its own."""
+
+import gc
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ddp_lab.errors import OutOfSharedMemory, RankLost
+from ddp_lab.transport.board import FAILED, RUNNING, inspect
+from ddp_lab.transport.ring_buffer import CAPACITY
+from ddp_lab.transport.segment import Arena, Segment, rounded
+from ddp_lab.transport.shm import ShmTransport
+from ddp_lab.transport.shm_board import ShmBoard
+
+
+@pytest.fixture
+def pair():
+    segment = Segment.create(2, 64 << 20)
+    ends = ShmTransport(segment, 0), ShmTransport(segment, 1)
+    yield ends
+    segment.close()
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from([0, 1, 100, 5_000, 16_384, 16_385, 70_000]), st.integers(0, 2)),
+        max_size=60,
+    )
+)
+@settings(max_examples=40, deadline=None)
+def test_messages_of_any_size_come_out_in_order_on_their_channels(sent) -> None:
+    segment = Segment.create(2, 64 << 20)
+    left, right = ShmTransport(segment, 0), ShmTransport(segment, 1)
+    expected: dict[int, list[np.ndarray]] = {}
+    room = 0
+    for number, (n_bytes, channel) in enumerate(sent):
+        array = np.full(n_bytes, number % 251, np.uint8)
+        room += 256 + (n_bytes if n_bytes <= 16_384 else 0)
+        if room > CAPACITY // 2:  # nobody reads meanwhile in this one process
+            for c, arrays in expected.items():
+                drain(right, c, arrays)
+            room = 0
+        left.isend(array, 1, channel=channel, header=b"h%d" % number)
+        expected.setdefault(channel, []).append(array)
+    for channel, arrays in expected.items():
+        drain(right, channel, arrays)
+    segment.close()
+
+
+def drain(right: ShmTransport, channel: int, arrays: list[np.ndarray]) -> None:
+    for array in arrays:
+        np.testing.assert_array_equal(right.irecv(0, channel=channel).wait(5), array)
+    arrays.clear()
+
+
+def test_a_block_is_reused_when_its_last_view_is_gone() -> None:
+    segment = Segment.create(1, 64 << 20)
+    arena = Arena(segment, 0)
+    array = arena.array((1000,), np.dtype(np.float64))
+    at = segment.offset_of(array)
+    view = array[10:20]
+    del array
+    gc.collect()
+    other = arena.array((1000,), np.dtype(np.float64))
+    assert segment.offset_of(other) != at
+    del view
+    gc.collect()
+    assert segment.offset_of(arena.array((1000,), np.dtype(np.float64))) == at
+    segment.close()
+
+
+@given(st.integers(1, 1 << 40))
+def test_rounding_wastes_at_most_a_quarter(n_bytes: int) -> None:
+    size = rounded(n_bytes)
+    assert n_bytes <= size <= max(64, 1.25 * n_bytes + 64)
+    assert rounded(size) == size
+
+
+def test_a_full_arena_is_an_error_with_advice(pair) -> None:
+    left, _ = pair
+    with pytest.raises(OutOfSharedMemory, match="Drop buffers"):
+        left.empty(65 << 20, np.uint8)
+
+
+def test_private_memory_is_not_taken_for_shared(pair) -> None:
+    left, right = pair
+    assert left.segment.offset_of(np.zeros(10)) == -1
+    assert left.segment.offset_of(right.empty(10, np.uint8)) > 0
+
+
+def test_the_board_keeps_the_first_word_about_an_end() -> None:
+    segment = Segment.create(2, 64 << 20)
+    board = ShmBoard(segment)
+    assert board.read(1).state == RUNNING
+    assert board.read(1).waits_for == -1
+    board.end(1, FAILED, "first")
+    board.end(1, FAILED, "second")
+    assert board.read(1).why == "first"
+    with pytest.raises(RankLost, match=r"rank 1 has failed \(first\)"):
+        inspect(board, 0, 1)
+    segment.close()
+
+
+def test_an_entry_half_written_is_not_believed() -> None:
+    segment = Segment.create(2, 64 << 20)
+    board = ShmBoard(segment)
+    board.enter(0, b"0.0|all_reduce|ring|float32|(4,)|sum\0a:1\0numpy", ())
+    board.enter(1, b"0.0|broadcast|tree|float32|(4,)|root=0\0b:2\0numpy", ())
+    with pytest.raises(ValueError, match="rank 1 has broadcast at b:2"):
+        inspect(board, 0, 1)
+    segment.words[segment.layout.board(1) // 8] += 1  # its writer is in the middle
+    inspect(board, 0, 1)
+    segment.close()
