@@ -8,6 +8,7 @@ Every message goes to the judge, who writes it down and passes it on. Frames out
 
 import contextlib
 import importlib
+import math
 import select
 import socket
 import threading
@@ -19,6 +20,7 @@ from typing import Any
 from autograder.sandbox import wire
 
 QUIET_S = 0.05  # a rank that has waited so long says so; most never do
+PATIENCE_S = 5.0  # a wait that ends sooner may be meant to end, and is no deadlock
 MAX_HEADER_BYTES = 4096
 
 
@@ -86,7 +88,7 @@ class Endpoint:
         self._state = threading.Condition()
         self._reading = False
         self._n_received = 0
-        self._waiting: list[Received] = []
+        self._waiting: list[tuple[Received, float]] = []
         self._arrived: dict[tuple[int, int], deque[Any]] = defaultdict(deque)
         self._posted: dict[tuple[int, int], deque[Received]] = defaultdict(deque)
 
@@ -123,12 +125,12 @@ class Endpoint:
 
     def progress(self, done: Callable[[], bool], timeout_s: float | None, work: Received) -> None:
         """Take in what has arrived, and wait until `done`; one thread at a time reads."""
-        deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        with self._state, self._listed(work):
+        deadline = time.monotonic() + (math.inf if timeout_s is None else timeout_s)
+        with self._state, self._listed(work, deadline):
             said = False
             self._take_in(0.0)
             while not done():
-                left = QUIET_S if deadline is None else deadline - time.monotonic()
+                left = deadline - time.monotonic()
                 if left <= 0:
                     who = f"rank {self.rank} waits for a message from rank {work.src}"
                     raise TimeoutError(f"recv: {who}: none came within {timeout_s} s.")
@@ -138,12 +140,13 @@ class Endpoint:
                     said = self._say_waiting()
 
     @contextlib.contextmanager
-    def _listed(self, work: Received) -> Iterator[None]:
-        self._waiting.append(work)
+    def _listed(self, work: Received, deadline: float) -> Iterator[None]:
+        entry = (work, deadline)
+        self._waiting.append(entry)
         try:
             yield
         finally:
-            self._waiting.remove(work)
+            self._waiting.remove(entry)
 
     def _take_in(self, patience_s: float) -> bool:
         """Read one message, or wait for another thread that reads; return whether there was one."""
@@ -172,9 +175,11 @@ class Endpoint:
             self._arrived[src, channel].append((header, array))
 
     def _say_waiting(self) -> bool:
-        """Tell the judge for whom this rank waits, and whether no thread of it does otherwise."""
-        sources = sorted({work.src for work in self._waiting})
-        alone = threading.active_count() <= len(self._waiting)
+        """Tell the judge for whom this rank waits, and whether nothing else can happen in it."""
+        sources = sorted({work.src for work, _ in self._waiting})
+        patient = time.monotonic() + PATIENCE_S
+        alone = all(deadline > patient for _, deadline in self._waiting)
+        alone = alone and threading.active_count() <= len(self._waiting)
         self._send((0, "wait", sources, self._n_received, alone))
         return True
 

@@ -1,0 +1,194 @@
+"""One rank's end of the judge's network: what a transport promises, over real workers."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from autograder.errors import StudentError
+from autograder.records import MIB, Limits, Statement
+from autograder.sandbox.host import RemoteStudent, Sandbox
+from autograder.sandbox.supply import Supply
+
+pytestmark = pytest.mark.sandbox
+LIMITS = Limits(call_s=5.0, memory_bytes=512 * MIB)
+RAW = "contextlib:nullcontext"  # hands the transport itself to the function, as `.enter_result`
+
+
+@pytest.fixture(scope="module")
+def student() -> Iterator[RemoteStudent]:
+    supply = Supply(wall="bubblewrap")
+    with Sandbox(LIMITS, source=supply) as made:
+        made.load([Statement("import numpy as np", ("np",))])
+        yield made
+    supply.close()
+
+
+def run(student: RemoteStudent, function: Any, size: int = 2) -> Any:
+    student.allow(LIMITS.call_s)
+    return student.ranks(function, size, list(range(size)), communicator=RAW)
+
+
+def sends_in_order(holder: Any, _: int) -> Any:
+    end = holder.enter_result
+    peer = 1 - end.rank
+    works = [end.irecv(peer, channel=n % 2) for n in range(6)]
+    for n in range(6):
+        end.isend(np.full(2, n), peer, channel=n % 2, header=b"h%d" % n)
+    got = [(int(work.wait()[0]), work.header) for work in reversed(works)]
+    return got[::-1], end.size
+
+
+def test_messages_of_a_channel_arrive_in_the_order_of_their_sending(student: RemoteStudent) -> None:
+    found = run(student, sends_in_order)
+    assert found.results == (([(n, b"h%d" % n) for n in range(6)], 2),) * 2
+    assert [m.header for m in found.messages if m.src == 0] == [b"h%d" % n for n in range(6)]
+    assert found.bytes_sent(0) == 6 * 16
+
+
+def changes_after_sending(holder: Any, _: int) -> Any:
+    end = holder.enter_result
+    if end.rank == 0:
+        x = np.ones(3)
+        end.isend(x, 1).wait()
+        x[:] = 7
+        return None
+    buffer = end.empty(3, "float64")
+    assert end.irecv(0, buffer=buffer).wait() is buffer
+    return buffer
+
+
+def test_a_send_copies_and_a_receive_fills_its_buffer(student: RemoteStudent) -> None:
+    np.testing.assert_array_equal(run(student, changes_after_sending).results[1], np.ones(3))
+
+
+def receives_into_a_wrong_buffer(holder: Any, _: int) -> Any:
+    end = holder.enter_result
+    if end.rank == 0:
+        return end.isend(np.ones(3), 1).wait()
+    return end.irecv(0, buffer=np.zeros(4)).wait()
+
+
+def gives_up_waiting(holder: Any, _: int) -> Any:
+    end = holder.enter_result
+    if end.rank == 0:
+        return end.irecv(1).wait(0.05)
+    return end.irecv(0).wait()
+
+
+def sends_to_nobody(holder: Any, _: int) -> Any:
+    holder.enter_result.isend(np.ones(1), 2)
+
+
+def sends_objects(holder: Any, _: int) -> Any:
+    holder.enter_result.isend(np.array([{}]), 0)
+
+
+@pytest.mark.parametrize(
+    ("function", "type_name", "says"),
+    [
+        (receives_into_a_wrong_buffer, "ValueError", r"rank 1: .*got float64 \(3,\)"),
+        (gives_up_waiting, "TimeoutError", "rank 0 waits for a message from rank 1"),
+        (sends_to_nobody, "ValueError", "no such rank: got 2"),
+        (sends_objects, "TypeError", "dtype object"),
+    ],
+)
+def test_misuse_is_told_to_the_rank_that_did_it(
+    student: RemoteStudent, function: Any, type_name: str, says: str
+) -> None:
+    with pytest.raises(StudentError, match=says) as caught:
+        run(student, function)
+    assert caught.value.type_name == type_name
+
+
+def polls(holder: Any, _: int) -> Any:
+    end = holder.enter_result
+    peer = 1 - end.rank
+    work = end.irecv(peer)
+    before = work.test()
+    end.isend(np.ones(1), peer)
+    n_polls = 1
+    while not work.test():
+        n_polls += 1
+    return before in (True, False), float(work.wait()[0])
+
+
+def test_a_rank_may_poll_instead_of_waiting(student: RemoteStudent) -> None:
+    assert run(student, polls).results == ((True, 1.0),) * 2
+
+
+def receives_on_threads(holder: Any, _: int) -> Any:
+    import threading
+
+    end = holder.enter_result
+    peer, got = 1 - end.rank, {}
+
+    def receive(channel: int) -> None:
+        got[channel] = int(end.irecv(peer, channel=channel).wait()[0])
+
+    threads = [threading.Thread(target=receive, args=(n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for n in reversed(range(4)):
+        end.isend(np.array([n * n]), peer, channel=n)
+    for thread in threads:
+        thread.join()
+    return [got[n] for n in range(4)]
+
+
+def test_threads_of_a_rank_each_get_their_own_message(student: RemoteStudent) -> None:
+    assert run(student, receives_on_threads).results == ([0, 1, 4, 9],) * 2
+
+
+def one_thread_waits_while_another_will_send(holder: Any, _: int) -> Any:
+    import threading
+
+    end = holder.enter_result
+    peer, got = 1 - end.rank, []
+    receiver = threading.Thread(target=lambda: got.append(float(end.irecv(peer).wait()[0])))
+    receiver.start()
+    total = sum(n * n for n in range(3_000_000))  # longer than a rank waits before it says so
+    end.isend(np.array([total % 7.0]), peer)
+    receiver.join()
+    return got
+
+
+def test_a_rank_that_computes_beside_a_waiting_thread_is_not_deadlocked(
+    student: RemoteStudent,
+) -> None:
+    results = run(student, one_thread_waits_while_another_will_send).results
+    assert results[0] == results[1]
+
+
+def waits_on_a_thread(holder: Any, _: int) -> Any:
+    import threading
+
+    end = holder.enter_result
+    receiver = threading.Thread(target=lambda: end.irecv(1 - end.rank).wait())
+    receiver.start()
+    receiver.join()
+
+
+def test_a_deadlock_behind_threads_is_found_by_its_silence(student: RemoteStudent) -> None:
+    with pytest.raises(StudentError, match="rank 0 waits for rank 1; rank 1 waits for rank 0"):
+        run(student, waits_on_a_thread)
+
+
+def exchanges_much(holder: Any, _: int) -> Any:
+    end = holder.enter_result
+    peer = (end.rank + 1) % end.size
+    for _ in range(3):
+        end.isend(np.full(1 << 20, float(end.rank)), peer)
+    return [float(end.irecv((end.rank - 1) % end.size).wait()[-1]) for _ in range(3)]
+
+
+def test_large_messages_that_no_one_reads_yet_block_no_one(student: RemoteStudent) -> None:
+    found = run(student, exchanges_much, 3)
+    assert found.results == ([2.0] * 3, [0.0] * 3, [1.0] * 3)
+    assert found.bytes_sent(1) == 3 * (8 << 20)
+
+
+def test_a_communicator_that_is_not_there_is_named(student: RemoteStudent) -> None:
+    with pytest.raises(StudentError, match="nowhere:Comm"):
+        student.ranks(polls, 2, [0, 0], communicator="nowhere:Comm")
