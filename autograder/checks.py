@@ -176,7 +176,8 @@ def run_check(check: Check, student: Student, seed: int, max_score: float = 1.0)
         short = f"Your code raised {error.type_name}."
         return _told(found, f"Your code raised {error}", short, error.traceback)
     except LimitReached as error:
-        return _told(found, str(error), str(error))
+        stopped = f"Your code was stopped: {error}."
+        return _told(found, stopped, stopped)
     except CheckBroken as error:
         return _broken(found, str(error))
     except (Exception, SystemExit):

@@ -8,9 +8,9 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from autograder.checks import Check, Checks, load_checks, run_check
+from autograder.checks import Checks, load_checks, run_check
 from autograder.errors import LabError, SubmissionError
 from autograder.printable import printable
 from autograder.records import (
@@ -28,9 +28,13 @@ from autograder.regions import PLACEHOLDER, learner_text, solution_text
 from autograder.slicing import Analysed, definitions, needed, same_code, statements_of
 from autograder.student import WorkerStudent
 from autograder.submission import manual_answers, read
+from autograder.turns import Task, turns
 
 CHECKS = "checks.py"
+CALL_SHARE = 0.25  # of a submission's wall time for one call, so that one that hangs leaves some
 MAX_NOTES = 5  # of cells that stopped; the first ones are the cause of the others
+
+__all__ = ["CHECKS", "Grader", "Task", "grade", "sandboxed", "solution_cells", "tasks_of"]
 
 OpenStudent = Callable[[Limits], AbstractContextManager[WorkerStudent]]
 
@@ -51,15 +55,6 @@ def grade(
     if timeout_s is not None:
         grader.allow(timeout_s)
     return grader.grade(data)
-
-
-@dataclass(frozen=True, eq=False)
-class Task:
-    """A check with its share of the question's points."""
-
-    check: Check
-    question: Question
-    max_score: float
 
 
 class Grader:
@@ -114,7 +109,7 @@ class Grader:
 
     def allow(self, wall_s: float) -> None:
         """Give each submission `wall_s` seconds, cells and checks together."""
-        call_s = min(self.limits.call_s, wall_s)
+        call_s = min(self.limits.call_s, wall_s * CALL_SHARE)
         self.limits = replace(self.limits, wall_s=wall_s, cpu_s=wall_s, call_s=call_s)
 
     def attempted(self, question: Question, texts: dict[str, str]) -> bool:
@@ -135,17 +130,17 @@ class Grader:
         with self._open(self.limits) as student:
             student.allow(self.limits.wall_s)
             failures = student.load(needed(statements, self._roots(tasks)))
-            results = {task: self._check(task, student, seed, ends) for task in tasks}
+            in_turn = turns(tasks, ends, self.limits.call_s)
+            results = {task: self._check(task, student, seed, left) for task, left in in_turn}
             kind = student.kind
         notes = list(dict.fromkeys(_stopped(failure) for failure in failures))
         return results, notes[:MAX_NOTES], kind
 
-    def _check(self, task: Task, student: WorkerStudent, seed: int, ends: float) -> CheckResult:
-        left = ends - time.monotonic()
+    def _check(self, task: Task, student: WorkerStudent, seed: int, left: float) -> CheckResult:
         if left <= 0:
             output = f"The time limit of {self.limits.wall_s:g} s was used up before this check."
             return replace(_not_attempted(task, output), outcome=Outcome.INCORRECT)
-        student.allow(min(left, task.check.timeout_s or self.limits.call_s))
+        student.allow(left)
         found = run_check(task.check, student, seed, task.max_score)
         return self._judged(task, found, seed) if found.broken else found
 

@@ -146,5 +146,8 @@ def missing(name: str, failures: Mapping[str, Failure]) -> Exception:
     if failure.type_name == "NotImplementedError":
         return NotAttempted(f"{name} needs something that is not implemented: {failure.message}.")
     at = failure.statement
+    if failure.type_name == LimitReached.__name__:
+        where = f"cell {at.cell}, line {at.line}, which `{name}` needs"
+        return LimitReached("time", f"{where}: {failure.message}")
     message = f"{failure.message} (cell {at.cell}, line {at.line}; `{name}` needs it)"
     return StudentError(failure.type_name, message, failure.traceback)
