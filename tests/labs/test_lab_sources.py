@@ -1,0 +1,95 @@
+"""What every lab is made of: beats, hints, wrong answers; and that its checks catch these."""
+
+import json
+import re
+
+import pytest
+
+from autograder.checks import load_checks
+from autograder.notebook import solution_notebook
+from autograder.records import Lab
+from autograder.regions import learner_text, parts_of, solution_text
+from autograder.release import CHECKS, contradictions, is_stale
+from autograder.source import load_wrong_answers
+
+LONGEST_CELL = 50  # lines, what a screen shows; 20 is the aim
+
+
+def text_of(lab: Lab) -> str:
+    return "\n".join(cell.text for cell in lab.cells if cell.kind == "markdown")
+
+
+def test_the_notebook_beside_the_source_is_fresh(lab: Lab) -> None:
+    assert not is_stale(lab), "run: autograder release --in-place labs"
+
+
+def test_starter_solution_and_wrong_answers_are_told_apart(lab: Lab) -> None:
+    """The starter scores nothing, the solution all, and each mistake is caught with its words."""
+    assert list(contradictions(lab, load_checks(lab.directory / CHECKS))) == []
+
+
+def test_every_checked_question_has_three_wrong_answers_and_hints(lab: Lab) -> None:
+    wrong = [answer.question for answer in load_wrong_answers(lab.directory)]
+    asked = [question for question in lab.questions if not question.manual]
+    assert {q.name: wrong.count(q.name) for q in asked if wrong.count(q.name) < 3} == {}
+    assert [q.name for q in asked if not q.hints] == []
+
+
+def test_every_open_question_has_a_rubric_and_a_model_answer(lab: Lab) -> None:
+    manual = [question for question in lab.questions if question.manual]
+    assert len(manual) >= 2
+    for question in manual:
+        assert question.rubric
+        assert len(question.solution) > len(question.starter)
+
+
+def test_the_lab_says_its_time_and_has_four_to_seven_sections(lab: Lab) -> None:
+    text = text_of(lab)
+    minutes = re.search(r"about (\d+) minutes", lab.cells[0].text)
+    assert minutes and 60 <= int(minutes[1]) <= 120
+    assert 4 <= len(re.findall(r"^## \d", text, re.MULTILINE)) <= 7
+
+
+def test_every_section_predicts_and_reflects_and_most_look_at_the_real_system(lab: Lab) -> None:
+    sections = re.split(r"^## (?=\d)", text_of(lab), flags=re.MULTILINE)[1:]
+    for section in sections:
+        title = section.splitlines()[0]
+        for beat in ("Predict", "Reflect"):
+            assert beat in section, f"{title}: no {beat}"
+    assert sum("real system" in section for section in sections) >= len(sections) - 1
+
+
+def test_cells_are_short(lab: Lab) -> None:
+    code = [cell for cell in lab.cells if cell.kind == "code"]
+    long = {
+        cell.line: lines
+        for cell in code
+        if (lines := solution_text(cell, lab.directory).count("\n") + 1) > LONGEST_CELL
+    }
+    assert long == {}
+
+
+def test_no_line_of_a_solution_is_in_the_learners_notebook(lab: Lab) -> None:
+    for cell in lab.cells:
+        learner = set(map(str.strip, learner_text(cell, lab.directory).splitlines()))
+        parts = parts_of(cell, lab.directory)
+        rest = {line.strip() for part in parts if not part.region for line in part.lines}
+        for part in parts:
+            if part.region == "SOLUTION":
+                lines = {line.strip() for line in part.lines if len(line.strip()) > 8}
+                assert not (lines - rest) & learner
+
+
+@pytest.mark.sandbox
+@pytest.mark.slow
+def test_a_graded_mistake_costs_its_own_question_alone(lab: Lab) -> None:
+    """The last wrong answer of the lab, in the sandbox; nothing depends on the last question."""
+    from autograder.grade import grade
+
+    mistake = load_wrong_answers(lab.directory)[-1]
+    notebook = json.loads(solution_notebook(lab))
+    notebook["cells"].append({"cell_type": "code", "metadata": {}, "source": mistake.text})
+    report = grade(lab, json.dumps(notebook).encode())
+    lost = {result.name: result for result in report.results if result.score < result.max_score}
+    assert mistake.says in lost[mistake.check].output
+    assert {result.question for result in lost.values()} == {mistake.question}
