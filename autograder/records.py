@@ -207,7 +207,9 @@ class Report:
         """Return the report that `to_dict` wrote; keys that it does not know are left out."""
         kept = _known(cls, data)
         kept["results"] = tuple(_result(r) for r in data.get("results", ()))
-        kept["manual"] = tuple(ManualAnswer(**_known(ManualAnswer, m)) for m in data["manual"])
+        kept["manual"] = tuple(
+            ManualAnswer(**_known(ManualAnswer, m)) for m in data.get("manual", ())
+        )
         kept["notes"] = tuple(data.get("notes", ()))
         return cls(**kept)
 
