@@ -108,11 +108,10 @@ class RemoteStudent:
             self._find(function)
         name, text = (function, "") if isinstance(function, str) else shipped(function)
         loads = [_loading(statement) for statement in self._loaded]
-        started: list[Process] = []
         began = time.monotonic()
+        started = self._supply.workers(self.limits, self._preload, world_size)
         try:
             for rank, args in enumerate(arguments):
-                started.append(self._supply.worker(self.limits, self._preload))
                 for loading in loads:
                     started[rank].channel.queue((0, "load", loading))
                 request = (rank, world_size, name, text, args, communicator)

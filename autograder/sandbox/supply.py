@@ -50,7 +50,11 @@ class Supply:
         return "bubblewrap" if self._walls[0] == "bubblewrap" else UNSANDBOXED
 
     def worker(self, limits: Limits, preload: tuple[str, ...]) -> Process:
-        """Return a new worker that has said hello.
+        """Return a new worker that has said hello. Raises as `workers` does."""
+        return self.workers(limits, preload, 1)[0]
+
+    def workers(self, limits: Limits, preload: tuple[str, ...], count: int) -> list[Process]:
+        """Return new workers that have said hello, started side by side.
 
         Raises:
             SandboxError: none of the walls could be put up; says why for each.
@@ -59,11 +63,20 @@ class Supply:
         while True:
             with self._lock:
                 wall, warm = self._walls[0], self._warm
+            made: list[Process] = []
             try:
-                return self._worker(wall, warm, config, limits)
+                for _ in range(count):
+                    made.append(self._start(wall, warm, config, limits))
+                for process_ in made:
+                    _greeted(process_)
             except SandboxError as error:
+                for process_ in made:
+                    process_.end()
                 with self._lock:
                     self._give_up_on(wall, warm, error)
+            else:
+                self._held = True
+                return made
 
     def _give_up_on(self, wall: str, warm: bool, error: SandboxError) -> None:
         """Fall back to the next lesser way, unless another thread has already.
@@ -81,7 +94,7 @@ class Supply:
         else:
             raise SandboxError("; ".join(self.reasons[-len(launch.WALLS) - 1 :])) from error
 
-    def _worker(self, wall: str, warm: bool, config: dict[str, Any], limits: Limits) -> Process:
+    def _start(self, wall: str, warm: bool, config: dict[str, Any], limits: Limits) -> Process:
         with self._lock:
             self._number += 1
             number = self._number
@@ -89,16 +102,8 @@ class Supply:
         if self._groups is not None:
             options["group"] = Group(self._groups, f"autograder-{os.getpid()}-{number}", limits)
         if wall == "bubblewrap" and warm:
-            made = self._forked(config, limits, options)
-        else:
-            made = process.start(wall, self._layout, config, number=number, **options)
-        try:
-            _greeted(made)
-        except SandboxError:
-            made.end()
-            raise
-        self._held = True
-        return made
+            return self._forked(config, limits, options)
+        return process.start(wall, self._layout, config, number=number, **options)
 
     def _forked(self, config: dict[str, Any], limits: Limits, options: dict[str, Any]) -> Process:
         """Return a worker from the zygote; from a new one where the old one was killed."""

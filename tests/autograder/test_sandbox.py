@@ -17,7 +17,7 @@ from autograder.sandbox.host import RemoteStudent, Sandbox
 from autograder.sandbox.supply import Supply
 
 pytestmark = pytest.mark.sandbox
-LIMITS = Limits(call_s=1.0, memory_bytes=256 * MIB, processes=24, file_bytes=8 * MIB)
+LIMITS = Limits(call_s=3.0, memory_bytes=256 * MIB, processes=24, file_bytes=8 * MIB)
 
 
 FILES = "OSError memory"  # a warm worker's file systems refuse; a cold one's are watched
