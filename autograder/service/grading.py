@@ -43,7 +43,8 @@ class ProcessGrader:
         self._timeout_s = timeout_s
         self._process: subprocess.Popen[bytes] | None = None
         self._closed = False
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # around the choice of the process
+        self._in_use = threading.Lock()  # while a notebook is graded
 
     @classmethod
     def for_labs(
@@ -55,6 +56,10 @@ class ProcessGrader:
 
     def grade(self, lab: str, notebook: bytes) -> Report:
         """Return the report on `notebook`; see `Grader`."""
+        with self._in_use:
+            return self._grade(lab, notebook)
+
+    def _grade(self, lab: str, notebook: bytes) -> Report:
         process = self._running()
         head = json.dumps({"lab": lab, "size": len(notebook)}).encode() + b"\n"
         try:
@@ -69,12 +74,18 @@ class ProcessGrader:
         return Report.from_dict(answer["report"])
 
     def close(self) -> None:
-        """End the process; every later `grade` raises `GraderDied`."""
+        """End the process; every later `grade` raises `GraderDied`.
+
+        A `grade` under way sees its process die and returns first: closing a pipe that it waits
+        on would leave it waiting.
+        """
         with self._lock:
             self._closed = True
             process = self._process
         if process is not None:
-            _end(process)
+            process.kill()
+            with self._in_use:
+                _end(process)
 
     def _running(self) -> "subprocess.Popen[bytes]":
         with self._lock:

@@ -113,6 +113,7 @@ def running(labs: Path, folder: Path) -> Iterator[Started]:
     finally:
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=60)
+    assert process.returncode == 0
 
 
 def private_directories(folder: Path) -> dict[str, str]:

@@ -1,0 +1,190 @@
+"""The ring player in a real browser: as a page from a file, in Voila, in JupyterLab."""
+
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+DEMO = Path(__file__).parents[2] / "labs" / "demos" / "ring_player"
+ROUNDS = 6  # of a ring of 4
+
+pytestmark = pytest.mark.browser
+
+CELL = """import ipywidgets as widgets
+import numpy as np
+from ddp_lab.show import RingPlayer, watch
+run = watch(lambda comm, x: comm.all_reduce(x, algorithm="ring"), [np.arange(8.0) + 1] * 2)
+player = RingPlayer(run.story("Two ranks"))
+heard = widgets.Label("nothing heard")
+player.observe(lambda change: setattr(heard, "value", f"heard {change.new}"), "round")
+widgets.VBox([player, heard])"""
+
+
+def status(page: Any) -> Any:
+    return page.locator(".ring-player [role=status]")
+
+
+@pytest.fixture
+def page(visit: Any) -> Any:
+    return visit().open((DEMO / "ring_player.html").as_uri())
+
+
+def expect(locator: Any) -> Any:
+    from playwright.sync_api import expect as playwright_expect
+
+    return playwright_expect(locator)
+
+
+def test_the_page_plays_from_a_file_and_asks_for_nothing(visit: Any) -> None:
+    browser = visit()
+    requests: list[str] = []
+    browser.context.on("request", lambda request: requests.append(request.url))
+    page = browser.open((DEMO / "ring_player.html").as_uri())
+    expect(status(page)).to_have_text(f"Before the first of {ROUNDS} rounds.")
+    page.get_by_label("Speed").select_option(label="speed 2")
+    page.get_by_role("button", name="Play").click()
+    expect(page.get_by_role("button", name="Pause")).to_be_visible()
+    expect(status(page)).to_have_text(f"Round {ROUNDS} of {ROUNDS}.", timeout=30_000)
+    expect(page.get_by_role("button", name="Play")).to_be_visible()
+    assert requests == [(DEMO / "ring_player.html").as_uri()]
+
+
+def test_the_page_works_by_keyboard_alone(page: Any) -> None:
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("button", name="Back to the start")).to_be_focused()
+    page.keyboard.press("ArrowRight")
+    expect(status(page)).to_have_text(f"Round 1 of {ROUNDS}.")
+    page.keyboard.press("End")
+    expect(status(page)).to_have_text(f"Round {ROUNDS} of {ROUNDS}.")
+    page.keyboard.press("ArrowLeft")
+    expect(status(page)).to_have_text(f"Round 5 of {ROUNDS}.")
+    page.get_by_label("Round", exact=True).focus()
+    page.keyboard.press("Home")
+    expect(status(page)).to_have_text(f"Before the first of {ROUNDS} rounds.")
+    page.keyboard.press("Space")
+    expect(page.get_by_role("button", name="Pause")).to_be_visible()
+
+
+def test_pressing_forward_twice_does_not_lose_a_round(page: Any) -> None:
+    forward = page.get_by_role("button", name="One round forward")
+    for _ in range(3):
+        forward.click()
+    expect(status(page)).to_have_text(re.compile("Round [23] of"))
+    expect(status(page)).to_have_text(f"Round 3 of {ROUNDS}.")
+
+
+def test_at_the_end_every_square_is_summed_over_all_ranks(page: Any) -> None:
+    page.get_by_label("Round", exact=True).focus()
+    page.keyboard.press("End")
+    expect(page.locator("[data-rank] .rp-done")).to_have_count(4 * 4 * 4)
+    expect(page.locator("[data-rank] .rp-part")).to_have_count(0)
+    messages = page.get_by_role("list", name="Messages of this round").get_by_role("listitem")
+    expect(messages).to_have_count(4)
+    expect(messages.first).to_contain_text("summed over ranks 0, 1, 2 and 3 (16 bytes)")
+
+
+def test_nothing_moves_where_motion_is_unwanted(visit: Any) -> None:
+    page = visit(reduced_motion="reduce").open((DEMO / "ring_player.html").as_uri())
+    page.evaluate(
+        "() => { window.frames_asked = 0; const ask = window.requestAnimationFrame;"
+        " window.requestAnimationFrame = (f) => { window.frames_asked += 1; return ask(f); } }"
+    )
+    page.get_by_role("button", name="One round forward").click()
+    expect(status(page)).to_have_text(f"Round 1 of {ROUNDS}.")
+    page.get_by_role("button", name="Play").click()
+    expect(status(page)).to_have_text(f"Round 2 of {ROUNDS}.")
+    assert page.evaluate("window.frames_asked") == 0
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_page_takes_the_readers_colours(visit: Any, scheme: str) -> None:
+    page = visit(color_scheme=scheme).open((DEMO / "ring_player.html").as_uri())
+    paper = page.locator(".ring-player").evaluate(
+        "(node) => getComputedStyle(node).backgroundColor"
+    )
+    assert paper == {"light": "rgb(255, 255, 255)", "dark": "rgb(20, 24, 29)"}[scheme]
+
+
+def test_without_scripts_the_page_shows_the_whole_run(visit: Any) -> None:
+    page = visit(java_script_enabled=False).open((DEMO / "ring_player.html").as_uri())
+    expect(page.get_by_role("img", name=re.compile("24 messages in 6 rounds"))).to_be_visible()
+
+
+@pytest.fixture
+def voila(tmp_path: Path) -> Iterator[str]:
+    """Return the address of the demo in a running Voila."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    options = ["--no-browser", f"--port={port}", "--Voila.ip=127.0.0.1", "--Voila.port_retries=0"]
+    folders = ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "voila", str(DEMO / "ring_player.ipynb"), *options],
+        env={**os.environ, **{name: str(tmp_path / name) for name in folders}},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stderr
+        said = ""
+        for line in process.stderr:
+            said += line
+            if "is running at" in line or "http://" in line:
+                break
+        else:
+            raise AssertionError(said)
+        yield f"http://127.0.0.1:{port}/"
+    finally:
+        process.terminate()
+        process.communicate(timeout=30)
+
+
+def test_the_demo_in_voila_records_the_run_that_is_chosen(voila: str, visit: Any) -> None:
+    browser = visit()
+    requests: list[str] = []
+    browser.context.on("request", lambda request: requests.append(request.url))
+    page = browser.open(voila)
+    title = page.locator(".ring-player h3")
+    expect(title).to_have_text("Ring, 4 ranks")
+    page.locator(".noUi-handle").focus()
+    page.keyboard.press("ArrowRight")
+    expect(title).to_have_text("Ring, 5 ranks")
+    page.locator(".widget-dropdown select").select_option(label="Everybody to rank 0 and back")
+    expect(title).to_have_text("Everybody to rank 0 and back, 5 ranks")
+    page.get_by_label("Round", exact=True).focus()
+    page.keyboard.press("End")
+    expect(status(page)).to_have_text("Round 8 of 8.")
+    assert [url for url in requests if not url.startswith((voila, "blob:", "data:"))] == []
+
+
+def test_in_jupyterlab_keys_reach_the_player_and_the_kernel_hears_of_it(
+    started: Any, visit: Any
+) -> None:
+    cell = {"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None}
+    cells = [{**cell, "id": "show", "source": CELL}]
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}
+    notebook = {"cells": cells, "metadata": kernel, "nbformat": 4, "nbformat_minor": 5}
+    (started.work / "player.ipynb").write_text(json.dumps(notebook))
+    base, _, token = started.jupyter.partition("?")
+    browser = visit()
+    page = browser.open(f"{base}/tree/player.ipynb?{token}&reset")
+    page.wait_for_function(
+        "() => { const kernel = window.jupyterapp?.shell?.currentWidget?.sessionContext"
+        "?.session?.kernel; return kernel?.connectionStatus === 'connected'"
+        " && kernel.status === 'idle' }"
+    )
+    run_all = "window.jupyterapp.commands.execute('notebook:run-all-cells')"
+    page.evaluate(f"() => {{ {run_all}; return 1 }}")
+    expect(status(page)).to_have_text("Before the first of 2 rounds.", timeout=60_000)
+    page.get_by_role("button", name="Back to the start").focus()
+    page.keyboard.press("ArrowRight")
+    expect(status(page)).to_have_text("Round 1 of 2.")
+    expect(page.get_by_text("heard 1", exact=True)).to_be_visible()
+    assert browser.hosts <= {"127.0.0.1", ""}
