@@ -102,6 +102,8 @@ def start(order: Order) -> "subprocess.Popen[bytes]":
 
 def _start_bubblewrap(order: Order) -> "subprocess.Popen[bytes]":
     moved = unreachable(order.layout) if order.drops else []
+    for source in moved:
+        check_mode(Path(source))
     porch = _porch(order.layout)
     files: list[int] = []
     try:
@@ -245,6 +247,15 @@ def reachable(path: str) -> bool:
         return above and bool(leaf.stat().st_mode & 0o004)
     except FileNotFoundError:  # for bubblewrap to name
         return True
+
+
+def check_mode(source: Path) -> None:
+    """Raise `SandboxMissing` if `source` itself, and not only its place, is closed to others."""
+    for path in (source, source / "__init__.py"):
+        wanted = 0o005 if path.is_dir() else 0o004
+        if path.exists() and path.stat().st_mode & wanted != wanted:
+            problem = f"sandbox: {path} can be read by root alone, and submissions run as others"
+            raise SandboxMissing(f"{problem}. Run: chmod -R o+rX {source}")
 
 
 def _porch(layout: Layout) -> str:

@@ -92,7 +92,8 @@ class Supply:
         elif len(self._walls) > 1 and not self._held:
             del self._walls[0]
         else:
-            raise SandboxError("; ".join(self.reasons[-len(launch.WALLS) - 1 :])) from error
+            reasons = self.reasons[-len(launch.WALLS) - 1 :]  # one a wall, and the warm one's
+            raise SandboxError(" ".join(dict.fromkeys(reasons))) from error
 
     def _start(self, wall: str, warm: bool, config: dict[str, Any], limits: Limits) -> Process:
         with self._lock:

@@ -73,8 +73,10 @@ def files(pid: int) -> int:
     count = 0
     for place in ("tmp", "dev/shm"):
         with contextlib.suppress(OSError):
-            room = os.statvfs(f"/proc/{pid}/root/{place}")
-            count += room.f_files - room.f_ffree
+            inside = Path(f"/proc/{pid}/root/{place}")
+            if inside.stat().st_dev != Path(f"/{place}").stat().st_dev:  # its own, not ours
+                room = os.statvfs(inside)
+                count += room.f_files - room.f_ffree
     return count
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from autograder.errors import LimitReached
+from autograder.errors import LimitReached, SandboxMissing
 from autograder.records import MIB, Limits
 from autograder.sandbox import cgroup, doctor, launch, layout, seccomp, watch
 from autograder.sandbox.process import ending
@@ -204,3 +204,19 @@ def test_the_doctor_is_content_with_a_tight_sandbox() -> None:
 )
 def test_the_doctor_finds_each_leak(leak: dict[str, object]) -> None:
     assert [f.ok for f in doctor.judge({**GOOD, **leak})].count(False) == 1
+
+
+def test_a_package_that_others_may_not_read_is_named_with_what_to_do(tmp_path: Path) -> None:
+    package = tmp_path / "package"
+    package.mkdir(mode=0o755)
+    init = package / "__init__.py"
+    init.write_text("")
+    init.chmod(0o600)
+    for path in (package, init):
+        with pytest.raises(SandboxMissing, match=f"chmod -R o\\+rX {path}"):
+            launch.check_mode(path)
+    init.chmod(0o644)
+    launch.check_mode(package)
+    package.chmod(0o750)
+    with pytest.raises(SandboxMissing, match="root alone"):
+        launch.check_mode(package)
