@@ -241,10 +241,11 @@ function render({ model, el }) {
   function go(round) { stop(); arrive(round); }
 
   function step() {
-    const hurry = moving || still.matches;
+    const unfinished = moving;
     stop();
+    if (unfinished) arrive(at + 1);
     if (at === last) show();
-    else if (hurry) arrive(at + 1);
+    else if (still.matches) arrive(at + 1);
     else advance(() => {});
   }
 

@@ -124,10 +124,15 @@ def voila(tmp_path: Path) -> Iterator[str]:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     options = ["--no-browser", f"--port={port}", "--Voila.ip=127.0.0.1", "--Voila.port_retries=0"]
+    options += ["--template=offline"]
     folders = ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR")
     process = subprocess.Popen(
         [sys.executable, "-m", "voila", str(DEMO / "ring_player.ipynb"), *options],
-        env={**os.environ, **{name: str(tmp_path / name) for name in folders}},
+        env={
+            **os.environ,
+            **{name: str(tmp_path / name) for name in folders},
+            "JUPYTER_PATH": str(DEMO.parent / "share" / "jupyter"),
+        },
         stderr=subprocess.PIPE,
         text=True,
     )
