@@ -134,7 +134,10 @@ class Zygote:
 
     def close(self) -> None:
         """End the zygote and every worker of it."""
-        self._control.close()  # it leaves by itself when it sees this, and its times are counted
+        # It leaves by itself when it sees this, also where a forked child holds the socket too.
+        with contextlib.suppress(OSError):
+            self._control.shutdown(socket.SHUT_RDWR)
+        self._control.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._popen.wait(LEAVE_S)
         self._popen.kill()

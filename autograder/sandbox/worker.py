@@ -50,7 +50,7 @@ def main() -> None:
 def serve(connection: socket.socket, config: Mapping[str, Any]) -> None:
     """Import what `config["preload"]` names, say hello, and answer requests until the end."""
     preload(config["preload"])
-    random.seed()
+    reseed()
     worker = Worker(connection)
     worker.answer(0, "ok", os.getpid())
     try:
@@ -67,6 +67,14 @@ def preload(modules: list[str]) -> None:
             importlib.import_module(name)
         except ImportError as error:
             print(f"preload: {name}: {error}", file=sys.stderr)
+
+
+def reseed() -> None:
+    """Give this process random numbers of its own: workers of one zygote begin as copies."""
+    random.seed()
+    for module in ("numpy.random", "torch"):
+        if module in sys.modules:
+            sys.modules[module].seed()
 
 
 class Worker:
