@@ -12,6 +12,7 @@ from autograder.errors import SubmissionError
 from autograder.practice import Practice
 from autograder.records import Question
 from autograder.service.client import Connection
+from autograder.service.errors import ServerError
 from autograder.slicing import definitions, same_code, statements_of
 from autograder.submission import read
 
@@ -87,9 +88,13 @@ def _differs(practice: Practice, question: Question, saved: Mapping[str, str]) -
 
 
 def send(connection: Connection, lab: str, path: Path, notebook: bytes) -> HandedIn:
-    """Return the submission that the server has stored."""
+    """Return the submission that the server has stored, and the address of its page."""
     found = connection.submit(lab, notebook, path.name)
-    return HandedIn(found["id"], connection.page(f"/submissions/{found['id']}"))
+    try:
+        url = connection.page(f"/submissions/{found['id']}")
+    except ServerError:  # stored it is; the page then asks who is there
+        url = found["url"]
+    return HandedIn(found["id"], url)
 
 
 def refresh(connection: Connection, handed_in: HandedIn) -> None:

@@ -22,7 +22,12 @@ class FakeServer:
 
     def submit(self, lab: str, notebook: bytes, filename: str) -> dict[str, Any]:
         self.stored.append((lab, notebook))
-        return {"id": len(self.stored), "lab": lab, "state": "stored"}
+        return {
+            "id": len(self.stored),
+            "lab": lab,
+            "state": "stored",
+            "url": "http://127.0.0.1:1/plain",
+        }
 
     def page(self, path: str) -> str:
         return f"http://127.0.0.1:1{path}"
@@ -51,6 +56,18 @@ def test_the_saved_file_is_sent_and_the_page_is_told(
     session.q.submit()
     assert "http://127.0.0.1:1/submissions/1" in capsys.readouterr().out
     assert server.stored == [("09_scale_and_sum", (session.folder / "lab.ipynb").read_bytes())]
+
+
+def test_a_stored_submission_is_never_called_not_submitted(
+    session: Any, server: FakeServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class HalfAway(FakeServer):
+        def page(self, path: str) -> str:
+            raise ServerError("login: the course server cannot be reached")
+
+    session.connect = HalfAway
+    session.q.submit()
+    assert capsys.readouterr().out == "Submitted. The grade will be at http://127.0.0.1:1/plain\n"
 
 
 def test_what_was_run_and_not_saved_is_not_sent_without_it(
