@@ -1,5 +1,6 @@
 """Messages between the ranks of a group: the lower half of `Communicator`."""
 
+from collections.abc import Iterable
 from typing import Any, Self
 
 import numpy as np
@@ -51,6 +52,18 @@ class Messenger:
         other.__dict__.update(self.__dict__)
         other._join(members, rank, context)
         return other
+
+    def subset(self, ranks: Iterable[int]) -> Self:
+        """Return a view of some of the ranks, within the same collective; only they may use it.
+
+        It is for algorithms. Outside of them, `split` makes a group of its own.
+        """
+        chosen = list(ranks)
+        rank = chosen.index(self.rank) if self.rank in chosen else -1
+        view = self._fork(tuple(self._members[r] for r in chosen), rank, self._context)
+        view._channel, view._stamp = self._channel, self._stamp
+        view._memory = None  # all ranks of the group meet in memory, or none
+        return view
 
     def on_channel(self, channel: int) -> Self:
         """Return a communicator of the same ranks whose plain messages go on `channel`."""

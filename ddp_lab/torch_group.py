@@ -148,6 +148,7 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
         super().__init__(comm.rank, comm.size)
         self.comm = comm
         self._timeout_s = timeout_s
+        self._group_name = ""
         self._worker = Worker(f"ddp_lab group {comm.rank}/{comm.size}")
 
     def getBackendName(self) -> str:
@@ -158,12 +159,26 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
         """Return the same."""
         return "ddp_lab"
 
+    def setGroupName(self, name: str) -> None:
+        """Keep the name that torch gives to the group."""
+        self._group_name = name
+
+    def getGroupName(self) -> str:
+        """Return the name that torch gave to the group."""
+        return self._group_name
+
+    _set_group_name = setGroupName
+    group_name = property(getGroupName)
+
     @property
     def _device_types(self) -> list[torch.device]:
         return [torch.device("cpu")]
 
-    def _submit(self, job: Callable[[], Any], result: Any) -> Any:
-        """Run `job` behind all earlier ones; return torch's work for it."""
+    def _submit(self, job: Callable[[], Any], result: Any, opts: Any = None) -> Any:
+        """Run `job` behind all earlier ones; return torch's work for it.
+
+        Who waits at once anyway (`asyncOp` is false) runs it itself, if nobody is ahead.
+        """
         board = self.comm._board
 
         def run() -> None:
@@ -171,7 +186,11 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
                 board.allow(self._timeout_s)
             job()
 
-        return Running(self._worker.submit(run), result)
+        if getattr(opts, "asyncOp", True) or self._worker.busy:
+            return Running(self._worker.submit(run), result)
+        handle = Handle()
+        handle.run(run)
+        return Running(handle, result)
 
     def allreduce(self, tensors: list[torch.Tensor], opts: Any = None) -> Any:
         """Reduce each tensor over all ranks, in place."""
@@ -181,7 +200,7 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
             for tensor in tensors:
                 self._reduce_in_place(tensor, op)
 
-        return self._submit(job, tensors)
+        return self._submit(job, tensors, opts)
 
     def allreduce_coalesced(self, tensors: list[torch.Tensor], opts: Any = None) -> Any:
         """Reduce several tensors."""
@@ -206,7 +225,7 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
                 if self.comm.rank != root:
                     _fill(tensor, got)
 
-        return self._submit(job, tensors)
+        return self._submit(job, tensors, opts)
 
     def reduce(self, tensors: list[torch.Tensor], opts: Any) -> Any:
         """Reduce at the root, in place."""
@@ -218,7 +237,7 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
                 if got is not None:
                     _fill(tensor, got)
 
-        return self._submit(job, tensors)
+        return self._submit(job, tensors, opts)
 
     def allgather(
         self, outputs: list[list[torch.Tensor]], inputs: list[torch.Tensor], opts: Any = None
@@ -229,7 +248,7 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
             for output, tensor in zip(outputs, inputs, strict=True):
                 _fill_all(output, self._gathered(tensor, output))
 
-        return self._submit(job, outputs)
+        return self._submit(job, outputs, opts)
 
     def _gathered(self, tensor: torch.Tensor, outputs: list[torch.Tensor]) -> list[torch.Tensor]:
         if all(output.shape == tensor.shape for output in outputs):
@@ -239,15 +258,18 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
     def allgather_coalesced(
         self, outputs: list[list[torch.Tensor]], inputs: list[torch.Tensor], opts: Any = None
     ) -> Any:
-        """Fill `outputs[i][r]` with rank r's `inputs[i]`."""
-        return self.allgather(outputs, inputs, opts)
+        """Fill `outputs[r][i]` with rank r's `inputs[i]`."""
+        by_input = [list(row) for row in zip(*outputs, strict=True)]
+        return self.allgather(by_input, inputs, opts)
 
     def all_gather_single(
         self, output: torch.Tensor, tensor: torch.Tensor, opts: Any = None
     ) -> Any:
         """Fill `output` with all ranks' tensors, one after the other."""
         return self._submit(
-            lambda: _fill(output, self.comm.all_gather(tensor).reshape(output.shape)), [output]
+            lambda: _fill(output, self.comm.all_gather(tensor).reshape(output.shape)),
+            [output],
+            opts,
         )
 
     _allgather_base = all_gather_single
@@ -261,7 +283,7 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
             for output, tensor in zip(outputs, inputs, strict=True):
                 _fill(output, self.comm.all_gather(tensor).reshape(output.shape))
 
-        return self._submit(job, outputs)
+        return self._submit(job, outputs, opts)
 
     allgather_into_tensor_coalesced = all_gather_single_coalesced
 
@@ -281,7 +303,7 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
                     mine = self.comm.all_reduce(flat, op=op).split(sizes)[self.comm.rank]
                     _fill(output, mine.reshape(output.shape))
 
-        return self._submit(job, outputs)
+        return self._submit(job, outputs, opts)
 
     def reduce_scatter_single(
         self, output: torch.Tensor, tensor: torch.Tensor, opts: Any = None
@@ -302,7 +324,7 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
                 rows = tensor.reshape(self.comm.size, -1)
                 _fill(output, self.comm.reduce_scatter(rows, op=op).reshape(output.shape))
 
-        return self._submit(job, outputs)
+        return self._submit(job, outputs, opts)
 
     reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
 
@@ -318,7 +340,7 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
                 if rows is not None:
                     _fill_all(outputs[i], list(rows))
 
-        return self._submit(job, outputs)
+        return self._submit(job, outputs, opts)
 
     def scatter(
         self, outputs: list[torch.Tensor], inputs: list[list[torch.Tensor]], opts: Any
@@ -331,7 +353,7 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
                 parts = inputs[i] if self.comm.rank == root else None
                 _fill(output, self.comm.scatter(parts, root))
 
-        return self._submit(job, outputs)
+        return self._submit(job, outputs, opts)
 
     def alltoall(
         self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], opts: Any = None
@@ -342,7 +364,7 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
             dtype = outputs[0].dtype
             _fill_all(outputs, _uneven(self.comm, inputs, dtype))
 
-        return self._submit(job, outputs)
+        return self._submit(job, outputs, opts)
 
     def all_to_all_single(
         self,
@@ -362,7 +384,7 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
 
     def barrier(self, opts: Any = None) -> Any:
         """Complete once every rank has called it."""
-        return self._submit(self.comm.barrier, None)
+        return self._submit(self.comm.barrier, None, opts)
 
     def send(self, tensors: list[torch.Tensor], dst: int, tag: int) -> Any:
         """Send one tensor."""

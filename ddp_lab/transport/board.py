@@ -117,7 +117,7 @@ def inspect(board: Board, rank: int, peer: int) -> None:
     compare(mine.doing, theirs.doing, rank, peer)
     if time.monotonic() > board.deadline:
         raise RankTimeout(
-            f"{waiting(mine)}: out of time: rank {rank} waited for rank {peer}. "
+            f"{waiting(mine)}: the timeout has passed: rank {rank} waited for rank {peer}. "
             f"{report(entries(board))}",
             peer,
         )

@@ -1,0 +1,114 @@
+"""Run torch's own tests of collectives over a backend.
+
+    python tests/ddp_lab/torch_collectives.py gloo|ddp_lab [--spoil] [NAME ...]
+
+The tests ship in torch's wheel. Three things are changed, in memory: the group is made with the
+backend asked for, while conditions such as "gloo supports this" hold; ranks are forked, not
+spawned; what needs a GPU is left out. Prints `NAME ok|skipped|failed` a line. With --spoil,
+results are made slightly wrong, to see that the tests notice.
+"""
+
+import importlib.util
+import os
+import re
+import sys
+import tempfile
+import types
+import unittest
+import warnings
+
+LEFT_OUT = re.compile("ddp|DistributedDataParallel|cuda|gpu|nccl|Sync|sparse|post_localSGD|Join")
+SOURCE = "torch.testing._internal.distributed.distributed_test"
+
+
+def prepare() -> None:
+    os.environ.update(
+        BACKEND="gloo",
+        WORLD_SIZE=os.environ.get("WORLD_SIZE", "3"),
+        TEMP_DIR=tempfile.mkdtemp(),
+        GLOO_SOCKET_IFNAME="lo",
+        MASTER_ADDR="127.0.0.1",
+        OMP_NUM_THREADS="1",
+    )
+    for folder in ("barrier", "init_dir", "test_dir"):
+        os.makedirs(os.path.join(os.environ["TEMP_DIR"], folder), exist_ok=True)  # noqa: PTH103, PTH118
+
+
+def load(backend: str) -> types.ModuleType:
+    """Return torch's test module, changed to make its groups with `backend`."""
+    spec = importlib.util.find_spec(SOURCE)
+    assert spec is not None and spec.origin is not None
+    with open(spec.origin) as file:  # noqa: PTH123
+        text = file.read().replace("backend=BACKEND,", f"backend={backend!r},")
+    module = types.ModuleType(SOURCE)
+    module.__file__ = spec.origin
+    sys.modules[SOURCE] = module
+    exec(compile(text, spec.origin, "exec"), module.__dict__)
+    return module
+
+
+def fork_ranks() -> None:
+    import torch
+    from torch.testing._internal import common_distributed
+
+    def spawn(self: object) -> None:
+        self._start_processes(torch.multiprocessing.get_context("fork").Process)  # type: ignore[attr-defined]
+
+    common_distributed.MultiProcessTestCase._spawn_processes = spawn
+
+
+def spoil() -> None:
+    """Make every result that is copied into a tensor 0.05 % wrong."""
+    import torch
+
+    from ddp_lab import torch_group
+
+    def fill(tensor: torch.Tensor, values: torch.Tensor) -> None:
+        with torch.no_grad():
+            tensor.copy_(values.reshape(tensor.shape) * 1.0005)
+
+    torch_group._fill = fill
+
+
+class Lines(unittest.TestResult):
+    """Says how each test went as soon as it is known."""
+
+    def addSuccess(self, test: unittest.TestCase) -> None:
+        print(test._testMethodName, "ok", flush=True)
+
+    def addSkip(self, test: unittest.TestCase, reason: str) -> None:
+        print(test._testMethodName, "skipped", flush=True)
+
+    def addFailure(self, test: unittest.TestCase, err: object) -> None:
+        print(test._testMethodName, "failed", flush=True)
+        print(self._exc_info_to_string(err, test), file=sys.stderr)  # type: ignore[attr-defined]
+
+    addError = addFailure
+
+
+def main() -> None:
+    warnings.simplefilter("ignore")
+    backend, *wanted = sys.argv[1:]
+    prepare()
+    import ddp_lab.torch_backend  # noqa: F401
+
+    if "--spoil" in wanted:
+        wanted.remove("--spoil")
+        spoil()
+    fork_ranks()
+    module = load(backend)
+    base = module.DistributedTest._DistTestBase
+
+    class Case(module.TestDistBackend, base):  # type: ignore[misc, name-defined]
+        def setUp(self) -> None:
+            super().setUp()
+            self._spawn_processes()
+
+    names = [n for n in dir(Case) if n.startswith("test_") and not LEFT_OUT.search(n)]
+    result = Lines()
+    for name in wanted or names:
+        unittest.TestSuite([Case(name)]).run(result)
+
+
+if __name__ == "__main__":
+    main()
