@@ -24,6 +24,7 @@ import minitorch as mt
 from autograder import lab
 from minitorch import Op
 from minitorch.data import digits
+from minitorch.show import show
 
 q = lab("autodiff")
 style = Path("../style.mplstyle")
@@ -438,7 +439,7 @@ def gradients(output, inputs):
 print("ds:", gradients(y, [s])[0].item(), "(33 expected)")
 for name, grad in zip(["dw", "db"], gradients(loss, [w, b]), strict=True):
     print(f"{name}:", *grad.detach().numpy())
-mt.show(loss)
+show(loss)
 
 # %% tags="check"
 q.check("gradients")
