@@ -16,7 +16,7 @@ from autograder.sandbox.channel import Channel
 from autograder.sandbox.launch import Order
 from autograder.sandbox.layout import Layout
 
-START_S = 30.0  # to start an interpreter and import torch on a busy machine
+START_S = 120.0  # to start an interpreter and import torch on a busy machine
 END_S = 10.0
 TELL_S = 2.0  # from the end of a worker's connection to word of its end, on a busy machine
 HUNG_UP = "it closed the connection and went on"
