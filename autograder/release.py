@@ -22,6 +22,7 @@ from autograder.trials import Trials, Variant, Verdict
 NOTEBOOK = "lab.ipynb"
 SOLUTION = "solution.ipynb"
 ASSETS = "assets"  # pictures and data that a lab's text shows
+SHARED = "*.mplstyle"  # what all labs use lies beside them, and goes beside their notebooks
 SEEDS = (1, 2, 3)  # the solution is right on inputs drawn anew, not on one draw
 
 
@@ -57,7 +58,14 @@ def release(lab: Lab, out_dir: Path | str, solutions: bool = False) -> list[Path
         (target / name).write_text(content, encoding="utf-8")
     if (lab.directory / ASSETS).is_dir():
         shutil.copytree(lab.directory / ASSETS, target / ASSETS, dirs_exist_ok=True)
+    copy_shared(lab.directory, target)
     return [target / name for name in files]
+
+
+def copy_shared(directory: Path, target: Path) -> None:
+    """Copy what lies beside the lab's `directory` for all labs to beside its `target`."""
+    for path in directory.resolve().parent.glob(SHARED):
+        shutil.copy(path, target.parent)
 
 
 def write_in_place(lab: Lab) -> Path:

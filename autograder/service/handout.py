@@ -14,7 +14,7 @@ from autograder.grade import CHECKS
 from autograder.manifest import MANIFEST, to_manifest
 from autograder.notebook import learner_notebook
 from autograder.public_checks import public_checks
-from autograder.release import ASSETS, NOTEBOOK
+from autograder.release import ASSETS, NOTEBOOK, copy_shared
 from autograder.source import SOURCE, load_lab
 
 
@@ -38,6 +38,7 @@ def _hand_out(directory: Path, target: Path) -> None:
     target.mkdir(parents=True, exist_ok=True)
     if (directory / ASSETS).is_dir():
         shutil.copytree(directory / ASSETS, target / ASSETS, dirs_exist_ok=True)
+    copy_shared(directory, target)
     if not (target / NOTEBOOK).exists():
         (target / NOTEBOOK).write_text(learner_notebook(lab), encoding="utf-8")
     (target / CHECKS).write_text(checks, encoding="utf-8")

@@ -556,7 +556,7 @@ for m, seconds in zip(counts, best[1:]):
 # %% [markdown]
 # ## 7. torch trains over your ring
 #
-# An all-reduce is worth what it trains. torch's `DistributedDataParallel` lets a **communication hook** replace its own all-reduce: it hands over each bucket of gradients and takes back the average.
+# An all-reduce is worth what it trains. `ddp_lab.torch_backend` is a **backend** of `torch.distributed`, as gloo and NCCL are, and takes its algorithms by name. Give yours a name, and torch's own `DistributedDataParallel`, which knows nothing of all this, averages its gradients over your ring.
 #
 # **Predict.** The network below has 9,610 parameters of 4 bytes. How many bytes does each of `CLOCK_RANKS` ranks send in one training step? Use your formula.
 
@@ -569,12 +569,22 @@ predicted_step_bytes = ring_bytes(CLOCK_RANKS, 9610 * 4)
 ### END SOLUTION
 
 
-def over_my_ring(comm, bucket):
-    """Average one bucket of gradients with `ring_all_reduce`; called by torch in backward."""
-    total = ring_all_reduce(comm, bucket.buffer().numpy())
-    done = torch.futures.Future()
-    done.set_result(torch.from_numpy(total) / comm.size)
-    return done
+class Counted:
+    """A communicator's `send` and `recv`, and the bytes that were sent."""
+
+    sent = 0
+
+    def __init__(self, comm):
+        self.rank, self.size, self.comm, self.recv = comm.rank, comm.size, comm, comm.recv
+
+    def send(self, x, dst):
+        Counted.sent += x.nbytes
+        self.comm.send(x, dst)
+
+
+# %%
+def my_ring(comm, x, op="sum"):
+    return ring_all_reduce(Counted(comm), x, op)
 
 
 def network():
@@ -583,6 +593,9 @@ def network():
     layers = [torch.nn.Linear(64, 128), torch.nn.ReLU(), torch.nn.Linear(128, 10)]
     return torch.nn.Sequential(*layers)
 
+
+ddp_lab.register_algorithm("all_reduce", "my_ring", my_ring)
+print(ddp_lab.algorithms("all_reduce"))
 
 # %%
 from sklearn.datasets import load_digits
@@ -608,23 +621,25 @@ X, Y = torch.tensor(images[:1680] / 16, dtype=torch.float32), torch.tensor(label
 
 # %%
 def train_on_a_rank(comm, steps, rendezvous):
-    """Return this rank's losses: torch's DDP over gloo, its gradients over your ring."""
+    """Return this rank's losses, and the bytes that it sent; nothing goes through `comm`."""
+    from ddp_lab import torch_backend
+
     torch.set_num_threads(1)
     where = f"file://{rendezvous}"
-    dist.init_process_group("gloo", init_method=where, rank=comm.rank, world_size=comm.size)
+    dist.init_process_group("ddp_lab", init_method=where, rank=comm.rank, world_size=comm.size)
+    torch_backend.use_algorithm("all_reduce", "my_ring")
     model = torch.nn.parallel.DistributedDataParallel(network())
-    model.register_comm_hook(comm, over_my_ring)
     losses = train(model, X[comm.rank :: comm.size], Y[comm.rank :: comm.size], steps)
     dist.destroy_process_group()
-    return losses
+    return losses, Counted.sent
 
 
 STEPS = 50
 with tempfile.TemporaryDirectory() as folder:
-    run = launch(train_on_a_rank, CLOCK_RANKS, STEPS, f"{folder}/rendezvous", record=True)
-together = np.mean(list(run), axis=0)
+    ranks = launch(train_on_a_rank, CLOCK_RANKS, STEPS, f"{folder}/rendezvous")
+together = np.mean([losses for losses, _ in ranks], axis=0)
 alone = train(network(), X, Y, STEPS)
-compare("bytes of a rank, one step", predicted_step_bytes, run.traffic[0].bytes_sent / STEPS)
+compare("bytes of a rank, one step", predicted_step_bytes, ranks[0][1] / STEPS)
 print(f"largest difference of the losses: {np.abs(together - alone).max():.1e}")
 
 # %%
@@ -642,7 +657,7 @@ plt.show()
 #
 # **Reflect.** Why is the difference of the losses not exactly zero, although the shares of a batch are the batch?
 #
-# *The real system.* A hook sees gradients only. To carry *everything* torch sends, a library registers as a `torch.distributed` **backend**, as gloo, NCCL and MPI do; torch's [reducer](https://github.com/pytorch/pytorch/blob/main/torch/csrc/distributed/c10d/reducer.cpp) then never knows the difference. What DDP does *around* the all-reduce is the next lab.
+# *The real system.* gloo, NCCL and MPI stand in the same place: torch's [reducer](https://github.com/pytorch/pytorch/blob/main/torch/csrc/distributed/c10d/reducer.cpp) hands over a bucket of gradients and asks for the sum, and never knows who carried it. What DDP does *around* the all-reduce is the next lab.
 
 # %% [markdown] question="all_at_once" points="6" manual="true" rubric="2: says that every rank needs every other at the same time, since a rank waits in each step for its left neighbour, and so all must be scheduled together (gang scheduling) while Spark starts tasks as slots come free; 2: says what Spark can do instead, a tree of reduce tasks to the driver and a broadcast, and that the driver's link then carries bytes that grow with n or log n; 1: sees that barriers between stages forbid overlap with backward; 1: says what is lost or gained when one rank dies or is slow (recomputed task against a stopped ring), or cites a number measured in this lab"
 # ## Discuss

@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 
@@ -9,7 +10,7 @@ from autograder.checks import load_checks
 from autograder.notebook import solution_notebook
 from autograder.records import Lab
 from autograder.regions import learner_text, parts_of, solution_text
-from autograder.release import CHECKS, contradictions, is_stale
+from autograder.release import CHECKS, contradictions, copy_shared, is_stale
 from autograder.source import load_wrong_answers
 
 LONGEST_CELL = 50  # lines, what a screen shows; 20 is the aim
@@ -78,6 +79,14 @@ def test_no_line_of_a_solution_is_in_the_learners_notebook(lab: Lab) -> None:
             if part.region == "SOLUTION":
                 lines = {line.strip() for line in part.lines if len(line.strip()) > 8}
                 assert not (lines - rest) & learner
+
+
+def test_the_house_style_goes_where_the_notebook_looks_for_it(lab: Lab, tmp_path: Path) -> None:
+    (tmp_path / lab.name).mkdir()
+    copy_shared(lab.directory, tmp_path / lab.name)
+    setup = "\n".join(cell.text for cell in lab.cells if "setup" in cell.tags)
+    (named,) = re.findall(r"Path\(\"(.+\.mplstyle)\"\)", setup)
+    assert (tmp_path / lab.name / named).is_file()
 
 
 @pytest.mark.sandbox
