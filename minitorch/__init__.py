@@ -1,5 +1,8 @@
 """Tensors, reverse-mode autodiff, and dataflow graphs: PyTorch's names and meanings."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from . import arrays, errors, linalg
 from .arrays import (
     Device,
@@ -281,7 +284,33 @@ from .ops.statistics import (
     var_mean,
 )
 from .recording import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
+from .show import show
 from .tensor import Tensor, as_tensor, is_tensor, tensor
+
+if TYPE_CHECKING:
+    from . import data, nn, optim
+    from .serialize import load, save
+
+# Handed on when first asked for, so that `import minitorch` stays quick: name -> module, attribute.
+_LATER = {
+    "data": ("minitorch.data", ""),
+    "load": ("minitorch.serialize", "load"),
+    "nn": ("minitorch.nn", ""),
+    "optim": ("minitorch.optim", ""),
+    "save": ("minitorch.serialize", "save"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Return one of the names that are handed on late."""
+    if name not in _LATER:
+        raise AttributeError(f"module 'minitorch' has no attribute {name!r}")
+    module, attribute = _LATER[name]
+    found = import_module(module)
+    value = getattr(found, attribute) if attribute else found
+    globals()[name] = value
+    return value
+
 
 __all__ = [
     "Device",
@@ -356,6 +385,7 @@ __all__ = [
     "cummin",
     "cumprod",
     "cumsum",
+    "data",
     "default_generator",
     "deg2rad",
     "device",
@@ -439,6 +469,7 @@ __all__ = [
     "less_equal",
     "linalg",
     "linspace",
+    "load",
     "log",
     "log1p",
     "log2",
@@ -479,6 +510,7 @@ __all__ = [
     "ne",
     "neg",
     "negative",
+    "nn",
     "no_grad",
     "nonzero",
     "norm",
@@ -486,6 +518,7 @@ __all__ = [
     "not_equal",
     "ones",
     "ones_like",
+    "optim",
     "outer",
     "permute",
     "positive",
@@ -510,12 +543,14 @@ __all__ = [
     "row_stack",
     "rsqrt",
     "rsub",
+    "save",
     "scatter",
     "scatter_add",
     "select",
     "set_default_dtype",
     "set_grad_enabled",
     "sgn",
+    "show",
     "sigmoid",
     "sign",
     "signbit",

@@ -274,8 +274,8 @@ def asarray(data: Any, dtype: DType | None = None, place: Device = CPU, copy: bo
         host = to_numpy(data) if hasattr(data, "__array__") or hasattr(data, "cpu") else data
         return np.array(host, dtype=dtype, copy=True if copy else None)
     wanted = None if dtype is None else native_dtype(xp, dtype)
-    if isinstance(data, np.ndarray) and xp.__name__.endswith("torch"):
-        data = np.ascontiguousarray(data)
+    if isinstance(data, np.ndarray | np.generic):
+        data = np.array(data, order="C")  # torch reads neither negative strides nor scalars
     return xp.asarray(data, dtype=wanted, device=native_device(place), copy=copy or None)
 
 

@@ -65,6 +65,8 @@ def arange(
 ) -> Tensor:
     """Return the numbers from `start` (0) up to but not `end`, `step` apart; integers stay so."""
     start, end = (0, start) if end is None else (start, end)
+    if not all(map(math.isfinite, (start, end, step))):
+        raise ArgumentError(f"arange: got {start}, {end}, {step}, expected finite numbers.")
     if step == 0 or (end - start) * step < 0:
         raise ArgumentError(f"arange: got {start} to {end} in steps of {step}: it never arrives.")
     whole = all(isinstance(n, int) for n in (start, end, step))
@@ -85,6 +87,8 @@ def linspace(
 ) -> Tensor:
     """Return `steps` numbers from `start` to `end`, both included."""
     wanted = as_dtype(dtype or _arrays.get_default_dtype())
+    if steps < 0:
+        raise ArgumentError(f"linspace: got {steps} steps, expected 0 or more.")
     numbers = np.linspace(float(start), float(end), int(steps))
     return tensor(numbers, dtype=wanted, device=device, requires_grad=requires_grad)
 
@@ -99,6 +103,8 @@ def eye(
 ) -> Tensor:
     """Return ones on the diagonal of an (n, m) matrix of zeros."""
     wanted = as_dtype(dtype or _arrays.get_default_dtype())
+    if min(n, 0 if m is None else m) < 0:
+        raise ArgumentError(f"eye: got {n} rows and {m} columns, expected no negative number.")
     return tensor(np.eye(n, m), dtype=wanted, device=device, requires_grad=requires_grad)
 
 

@@ -3,7 +3,7 @@
     MinitorchError
     ├── ShapeError          shapes do not fit            (ValueError, RuntimeError)
     ├── DTypeError          a dtype cannot do this       (TypeError, RuntimeError)
-    ├── AxisError           an axis or index out of range (IndexError)
+    ├── AxisError           an axis or index out of range (IndexError, RuntimeError)
     ├── ArgumentError       a value out of its range     (ValueError, RuntimeError)
     ├── GradientError       a backward that cannot be    (RuntimeError)
     │   ├── NoGradientRule  the operator has no `gradient` (NotImplementedError)
@@ -15,8 +15,8 @@
     └── GraphError          a dataflow graph that cannot be built or run (ValueError, RuntimeError)
 
 Messages read `{operation}: {what is wrong}: got X, expected Y. {Next step.}`.
-Shape, dtype and argument errors are both `ValueError` (or `TypeError`), which is what they are,
-and `RuntimeError`, which is what PyTorch raises, so that code written for either catches them.
+Shape, axis, dtype and argument errors are both `ValueError` (`IndexError`, `TypeError`), which is
+what they are, and `RuntimeError`, which is what PyTorch raises, so that code written for either catches them.
 """
 
 
@@ -32,7 +32,7 @@ class DTypeError(MinitorchError, TypeError, RuntimeError):
     """An operator that does not exist for this dtype or type of argument."""
 
 
-class AxisError(MinitorchError, IndexError):
+class AxisError(MinitorchError, IndexError, RuntimeError):
     """An axis or an index out of range."""
 
 

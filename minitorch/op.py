@@ -46,7 +46,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .arrays import HOST_TYPES, Array, DType, namespace
-from .errors import GraphError, NoGradientRule, ShapeError
+from .errors import DTypeError, GraphError, NoGradientRule, ShapeError
 from .shapes import Shape, known
 
 
@@ -144,14 +144,21 @@ class Op:
 
 def apply(op: Op, *inputs: Any) -> Any:
     """Return `op` of `inputs`, of the kind that the first `Value` among them is."""
+    host = False
     for value in inputs:
         if type(value) in HOST_TYPES:
-            continue
-        if isinstance(value, Value):
+            host = True
+        elif isinstance(value, Value):
             return value._apply(op, inputs)
-        if hasattr(value, "dtype"):
+        elif hasattr(value, "dtype"):
             return op.compute(namespace(value), *inputs)
-    return op.compute(np, *inputs)
+    if host:
+        return op.compute(np, *inputs)
+    kinds = ", ".join(type(value).__name__ for value in inputs)
+    raise DTypeError(
+        f"{op.name}: got {kinds or 'no inputs'}, expected a tensor, a node or an array among them. "
+        "Wrap one with minitorch.tensor."
+    )
 
 
 def infer_by_trial(op: Op, specs: Sequence[Spec]) -> Spec:

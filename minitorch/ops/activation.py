@@ -94,7 +94,13 @@ def threshold(x: Any, threshold: float, value: float) -> Any:
 
 
 def hardtanh(x: Any, min_val: float = -1.0, max_val: float = 1.0) -> Any:
-    """Return `x` clamped; outside and on the bounds the slope is 0."""
+    """Return `x` clamped; outside and on the bounds the slope is 0.
+
+    Raises:
+        ArgumentError: the bounds are the wrong way round.
+    """
+    if min_val > max_val:
+        raise ArgumentError(f"hardtanh: got bounds {min_val} and {max_val}, expected min <= max.")
     return where(x <= min_val, min_val, where(x >= max_val, max_val, x))
 
 

@@ -30,6 +30,8 @@ def _geometry(
 ) -> tuple[Geometry, int]:
     """Return the geometry, and how much wider the border is after than before ("same")."""
     k = len(kernel)
+    if not k:
+        raise ShapeError(f"{name}: got a weight without sizes, expected (O, C/groups, ...).")
     steps, gaps = each(name, stride, k), each(name, dilation, k)
     if padding == "valid":
         padding = 0

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from .rows import unary
+from .rows import binary, unary
 from .special import erf_array, erfc_array
 
 
@@ -44,10 +44,33 @@ positive = unary("positive", lambda xp, x: +x, lambda g, x, y: g, "x itself.", r
 abs = unary("abs", lambda xp, x: xp.abs(x), lambda g, x, y: g * sign(x), "|x|.", reads="x")
 square = unary("square", lambda xp, x: x * x, lambda g, x, y: g * (x * 2.0), "x².", reads="x")
 frac = unary("frac", lambda xp, x: x - xp.trunc(x), lambda g, x, y: g, "x - trunc(x).", reads="")
+
+
+def _where_positive(xp: Any, g: Any, y: Any) -> Any:
+    """Return g where y > 0, else 0: also where g is infinite or NaN."""
+    if xp is not np:
+        return xp.where(y > 0, g, xp.zeros_like(g))
+    product = g * (y > 0)  # three times as fast as `where`, and right unless 0 met infinity
+    total = np.add.reduce(product, axis=None)
+    return product if total - total == 0 else np.where(y > 0, g, g.dtype.type(0))
+
+
+def _through(g: Any, y: Any) -> Any:
+    return _open(g, y)
+
+
+_open = binary(
+    "relu_grad",
+    _where_positive,
+    lambda g, a, b, y: _through(g, b),
+    lambda g, a, b, y: zeros_like(b),
+    "The gradient of relu: that of its result where the result is positive.",
+    reads="x",
+)
 relu = unary(
     "relu",
     lambda xp, x: np.maximum(x, 0) if xp is np else xp.clip(x, min=0),
-    lambda g, x, y: g * (y > 0),
+    lambda g, x, y: _through(g, y),
     "x where positive, else 0.",
     reads="y",
 )

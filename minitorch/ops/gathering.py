@@ -132,6 +132,8 @@ def _checked(name: str, x: Any, dim: int, index: Any, source: Any = None) -> int
     """
     if as_dtype(index.dtype).kind not in "iu":
         raise DTypeError(f"{name}: got {index.dtype} indices, expected integers. Use .long().")
+    if source is not None and as_dtype(source.dtype) != as_dtype(x.dtype):
+        raise DTypeError(f"{name}: got {source.dtype} for {x.dtype}, expected one dtype.")
     rank = len(x.shape)
     d = axis(dim, rank, name)
     shapes = [tuple(x.shape)] + ([tuple(source.shape)] if source is not None else [])
@@ -236,6 +238,9 @@ def index_add(x: Any, dim: int, index: Any, source: Any, *, alpha: Any = 1) -> A
         return reshape(index_add(reshape(x, 1), 0, index, reshape(source, 1), alpha=alpha), ())
     d = axis(dim, len(x.shape), "index_add")
     source = source if source.shape else reshape(source, 1)
+    wanted = (*x.shape[:d], index.shape[0], *x.shape[d + 1 :])
+    if tuple(source.shape) != wanted:
+        raise ShapeError(f"index_add: got source {tuple(source.shape)}, expected {wanted}.")
     added = apply(PlaceAdd(_row_pattern(d), tuple(x.shape)), source, index)
     return x + (added if alpha == 1 else added * alpha)
 

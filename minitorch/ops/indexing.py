@@ -210,6 +210,8 @@ def getitem(x: Any, index: Any) -> Any:
 def narrow(x: Any, dim: int, start: int, length: int) -> Any:
     """Return `length` elements along `dim`, from `start`; a view."""
     d = axis(dim, len(x.shape), "narrow")
+    if not x.shape:
+        raise AxisError("narrow: got a 0-d value, expected at least 1 axis.")
     size = x.shape[d]
     start = start + size if start < 0 else start
     if not 0 <= start <= start + length <= size:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..arrays import as_dtype, promote_types
-from ..errors import ArgumentError, ShapeError
+from ..errors import ArgumentError, DTypeError, ShapeError
 from ..op import Op, Spec, apply
 from ..shapes import axis
 from .casting import cast_to
@@ -71,6 +71,9 @@ def cat(tensors: Sequence[Any], dim: int = 0) -> Any:
     values = list(tensors)
     if not values:
         raise ArgumentError("cat: got no tensors, expected at least one.")
+    for value in values:
+        if not hasattr(value, "shape"):
+            raise DTypeError(f"cat: got a {type(value).__name__}, expected tensors only.")
     if not all(value.shape for value in values):
         raise ShapeError("cat: got a 0-d value, expected at least 1 axis. Use stack.")
     dtype = as_dtype(values[0].dtype)

@@ -272,6 +272,8 @@ def triplet_margin_loss(
     reduction: str = "mean",
 ) -> Any:
     """Return max(0, margin + distance to the positive - distance to the negative)."""
+    if margin <= 0:
+        raise ArgumentError(f"triplet_margin_loss: got margin {margin}, expected more than 0.")
     near = pairwise_distance(anchor, positive, p, eps)
     far = pairwise_distance(anchor, negative, p, eps)
     if swap:

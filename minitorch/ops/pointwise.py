@@ -204,6 +204,8 @@ def isclose(
     a: Any, b: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
 ) -> Any:
     """Return where |a - b| <= atol + rtol·|b|, and where infinities are equal."""
+    if rtol < 0 or atol < 0:
+        raise ArgumentError(f"isclose: got rtol {rtol} and atol {atol}, expected 0 or more.")
     finite = isfinite(a) & isfinite(b)
     close = (a == b) | (finite & (abs(a - b) <= abs(b) * rtol + atol))
     return close | (isnan(a) & isnan(b)) if equal_nan else close

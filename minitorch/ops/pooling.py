@@ -197,6 +197,8 @@ def _max_pool(
     name = f"max_pool{count}d"
     size, step, border = _pooling(name, x, count, kernel, stride, padding)
     gap = each(name, dilation, count)
+    if builtins.min(gap) < 1:
+        raise ArgumentError(f"{name}: got dilation {gap}, expected 1 or more.")
     places = _places(name, x.shape[-count:], size, step, border, gap, ceil_mode)
     how = MaxWindows(size, step, gap, places)
     y = apply(MaxPool(how), _bordered(x, (size, step, gap), border, places, -math.inf))

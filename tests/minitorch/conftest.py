@@ -1,0 +1,37 @@
+"""Fixtures shared by the tests of minitorch."""
+
+import importlib.util
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import minitorch
+
+
+def _loaded(name: str) -> ModuleType:
+    if name not in sys.modules:
+        path = Path(__file__).parent / f"{name}.py"
+        spec = importlib.util.spec_from_file_location(name, path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module
+        spec.loader.exec_module(module)
+    return sys.modules[name]
+
+
+@pytest.fixture(scope="session")
+def agreement() -> ModuleType:
+    """The judge of agreement with PyTorch's own samples."""
+    return _loaded("opinfo_agreement")
+
+
+@pytest.fixture
+def torch_arrays() -> Iterator[None]:
+    """Torch arrays behind the CPU: the code that runs on CUDA."""
+    minitorch.arrays.use_library("cpu", "torch")
+    yield
+    minitorch.arrays.use_library("cpu", "numpy")

@@ -1,0 +1,85 @@
+"""Every operator against PyTorch's own samples; the whole of them in one slow test."""
+
+import re
+import warnings
+from typing import Any
+
+import pytest
+import torch
+from torch.testing._internal.common_methods_invocations import op_db
+
+import minitorch
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    OPS = [pytest.param(op, id=f"{op.name}-{op.variant_test_name or 'plain'}") for op in op_db]
+
+# an empty batch without channels has statistics in torch
+KNOWN = {"nn.functional.batch_norm": r"batch_norm: got shape \(0,\)"}
+
+
+def _unexpected(name: str, failures: list[str]) -> list[str]:
+    known = KNOWN.get(name)
+    return [f for f in failures if known is None or not re.search(known, f)]
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_operator_agrees_with_torch_in_value_gradient_and_second_gradient(
+    op: Any, agreement: Any
+) -> None:
+    score = agreement.run(op, limit=2)
+    if score is not None:
+        assert not _unexpected(op.name, score.failures)
+
+
+@pytest.mark.parametrize("op", OPS[::4])
+def test_operator_agrees_over_torch_arrays(op: Any, agreement: Any, torch_arrays: None) -> None:
+    score = agreement.run(op, limit=1)
+    if score is not None:
+        assert not _unexpected(op.name, score.failures)
+
+
+@pytest.mark.slow
+def test_all_samples_of_all_operators_agree(agreement: Any) -> None:
+    names, total = agreement.table(op_db)
+    assert len(names) >= 130
+    assert total.value >= 0.99 * total.samples
+    assert total.gradient >= 0.99 * total.gradients
+    assert total.second >= 0.97 * total.seconds
+
+
+@pytest.mark.parametrize("factor", [1.0005, -1.0])
+def test_the_judge_notices_a_wrong_gradient(agreement: Any, factor: float) -> None:
+    op = next(op for op in op_db if op.name == "exp")
+    score = agreement.Score()
+
+    class Wrong(minitorch.Op):
+        def compute(self, xp: Any, x: Any) -> Any:
+            return xp.exp(x)
+
+        def gradient(self, out_grad: Any, node: Any) -> Any:
+            return out_grad * node * factor
+
+    for sample in op.sample_inputs("cpu", torch.float64, requires_grad=True):
+        agreement.judge(op, Wrong(), sample, score)
+    assert score.value == score.samples
+    assert score.gradient < score.gradients
+
+
+@pytest.mark.parametrize("op", [op for op in OPS if op.values[0].error_inputs_func is not None])
+def test_wrong_inputs_raise_an_error(op: Any, agreement: Any) -> None:
+    """Except where torch wants a tensor and a number will do."""
+    function = agreement.ARGUMENT_ORDER.get(op.name) or agreement.find(op.name)
+    if function is None or op.name in agreement.RANDOM | agreement.NOT_OPERATORS:
+        return
+    for error in op.error_inputs("cpu"):
+        sample = error.sample_input
+        if error.error_type is Exception or agreement.lenient(op.name, str(error.error_regex)):
+            continue
+        if isinstance(sample.input, torch.Tensor) and sample.input.ndim > 64:
+            continue  # NumPy ends there
+        mine = agreement.to_ours([sample.input, sample.args, sample.kwargs])
+        with pytest.raises(Exception) as caught:
+            function(mine[0], *mine[1], **mine[2])
+        kinds = (error.error_type, minitorch.errors.MinitorchError, TypeError)
+        assert isinstance(caught.value, kinds)
