@@ -1,5 +1,6 @@
 """From what the ranks reported to one error that names the guilty rank."""
 
+import re
 import sys
 import traceback
 from dataclasses import dataclass, field
@@ -53,14 +54,14 @@ def rank_failed(failures: list[Failure], world_size: int) -> RankFailed | RankTi
     """Return the error to raise: the first failure that is not the consequence of another."""
     guilty = min(failures, key=lambda f: (f.secondary, f.timeout, f.at))
     if guilty.timeout:
-        return RankTimeout(f"launch: {guilty.message}", guilty.rank)
+        return RankTimeout(name_cells(f"launch: {guilty.message}"), guilty.rank)
     others = sorted((f for f in failures if f is not guilty), key=lambda f: f.at)
     also = "".join(f"  then rank {f.rank}: {f.line}\n" for f in others)
     frames = format_frames(guilty)
     message = f"launch: rank {guilty.rank} of {world_size} failed: {guilty.line}\n{frames}{also}"
     traceback_text = f"{frames}{guilty.line}\n"
     lines = {f.rank: f.line for f in failures}
-    return RankFailed(message.rstrip(), guilty.rank, traceback_text, lines)
+    return RankFailed(name_cells(message.rstrip()), guilty.rank, traceback_text, lines)
 
 
 def timed_out(
@@ -73,7 +74,7 @@ def timed_out(
         if entry.waits_for < 0 and rank in stacks
     ]
     return RankTimeout(
-        f"launch: not finished after {timeout_s} s: {report(entries)}{''.join(busy)} "
+        f"launch: not finished after {timeout_s} s: {name_cells(report(entries))}{''.join(busy)} "
         "Raise timeout_s if the ranks are only slow."
     )
 
@@ -113,3 +114,8 @@ def cell_name(filename: str) -> str:
         return filename
     found = shell.compile.format_code_name(filename)
     return found[1] if found else filename
+
+
+def name_cells(text: str) -> str:
+    """Return `text` with every `file:line` in a notebook's cell as `In[3]:line`."""
+    return re.sub(r"(<[^>\s]+>|/[^\s:]+):(?=\d)", lambda m: f"{cell_name(m.group(1))}:", text)

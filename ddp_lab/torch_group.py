@@ -4,9 +4,7 @@ The methods are the ones that torch calls, by its names and with its arguments; 
 some of them stand beside the newer ones.
 """
 
-import time
 from collections.abc import Callable
-from datetime import timedelta
 from typing import Any
 
 import torch
@@ -14,16 +12,15 @@ import torch.distributed as dist
 from torch.futures import Future
 
 from ddp_lab.communicator import Communicator
-from ddp_lab.errors import InvalidArgument, RankTimeout
+from ddp_lab.errors import InvalidArgument
 from ddp_lab.handle import Handle, Worker
+from ddp_lab.torch_work import Received, Running, fill, fill_all
 from ddp_lab.transport.shm_board import ShmBoard
 
 # torch's own signatures are overloaded, and differ between its versions.
 TorchGroup: Any = dist.ProcessGroup
-TorchWork: Any = dist.Work
 create_work: Any = torch._C._distributed_c10d._create_work_from_future  # type: ignore[attr-defined]
 
-LOOK_S = 0.0005  # between two looks for a message from anybody
 ALGORITHMS: dict[str, str] = {}
 
 
@@ -55,90 +52,6 @@ def operation_of(op: Any) -> str:
         f"ddp_lab backend: unknown reduction: got {op}, expected one of "
         f"{', '.join(names.values())}."
     )
-
-
-class Running(TorchWork):  # type: ignore[misc]
-    """A collective under way on the group's thread."""
-
-    def __init__(self, handle: Handle, result: Any) -> None:
-        super().__init__()
-        self._handle = handle
-        self._result = result
-        self._future: Future[Any] = Future()
-        handle.when_done(self._finish)
-
-    def _finish(self, handle: Handle) -> None:
-        error = handle.exception()
-        if error is None:
-            self._future.set_result(self._result)
-        else:
-            self._future.set_exception(error)
-
-    def wait(self, timeout: timedelta = timedelta(0)) -> bool:
-        """Return True once the collective is complete; raise what it raised."""
-        self._handle.wait(timeout.total_seconds() or None)
-        return True
-
-    def is_completed(self) -> bool:
-        """Return whether it has ended."""
-        return self._handle.test()
-
-    def is_success(self) -> bool:
-        """Return whether it has ended well."""
-        return self._handle.test() and self._handle.exception() is None
-
-    def exception(self) -> BaseException | None:
-        """Return what it raised."""
-        return self._handle.exception() if self._handle.test() else None
-
-    def result(self) -> Any:
-        """Return the tensors that hold the result."""
-        return self._result
-
-    def get_future(self) -> Future[Any]:
-        """Return a future of the result, as hooks want it."""
-        return self._future
-
-
-class Received(TorchWork):  # type: ignore[misc]
-    """A receive that is waited for by whoever wants it; from any rank if `src` is None."""
-
-    def __init__(self, tensor: torch.Tensor, comm: Communicator, src: int | None) -> None:
-        super().__init__()
-        self._tensor = tensor
-        self._comm = comm
-        self._source = -1 if src is None else src
-        self._work = None if src is None else comm.irecv(src)
-
-    def wait(self, timeout: timedelta = timedelta(0)) -> bool:
-        """Return True once the tensor is filled."""
-        limit_s = timeout.total_seconds() or None
-        give_up = None if limit_s is None else time.monotonic() + limit_s
-        while not self._found():
-            if give_up is not None and time.monotonic() > give_up:
-                raise RankTimeout(f"recv: no rank sent anything for {limit_s} s.")
-            time.sleep(LOOK_S)
-        assert self._work is not None
-        _fill(self._tensor, self._work.wait(limit_s))
-        return True
-
-    def _found(self) -> bool:
-        """Return whether it is known who sends, after a look at all ranks."""
-        for src in range(self._comm.size) if self._work is None else ():
-            if src != self._comm.rank and self._comm.probe(src):
-                self._source, self._work = src, self._comm.irecv(src)
-                break
-        return self._work is not None
-
-    def is_completed(self) -> bool:
-        """Return whether `wait` would return at once."""
-        return self._found() and self._work is not None and self._work.test()
-
-    def source_rank(self) -> int:
-        """Return the rank that sent, within the group."""
-        return self._source
-
-    _source_rank = source_rank
 
 
 class ProcessGroup(TorchGroup):  # type: ignore[misc]
@@ -212,7 +125,7 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
             detached = tensor.detach()
             self.comm.all_reduce(detached, op=op, algorithm=algorithm, out=detached)
         else:
-            _fill(tensor, self.comm.all_reduce(tensor, op=op, algorithm=algorithm))
+            fill(tensor, self.comm.all_reduce(tensor, op=op, algorithm=algorithm))
 
     def broadcast(self, tensors: list[torch.Tensor], opts: Any) -> Any:
         """Copy the root's tensor to every rank."""
@@ -223,7 +136,7 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
             for tensor in tensors:
                 got = self.comm.broadcast(tensor, root, algorithm=algorithm)
                 if self.comm.rank != root:
-                    _fill(tensor, got)
+                    fill(tensor, got)
 
         return self._submit(job, tensors, opts)
 
@@ -235,7 +148,7 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
             for tensor in tensors:
                 got = self.comm.reduce(tensor, root, op=op, algorithm=algorithm_of("reduce"))
                 if got is not None:
-                    _fill(tensor, got)
+                    fill(tensor, got)
 
         return self._submit(job, tensors, opts)
 
@@ -246,7 +159,7 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
 
         def job() -> None:
             for output, tensor in zip(outputs, inputs, strict=True):
-                _fill_all(output, self._gathered(tensor, output))
+                fill_all(output, self._gathered(tensor, output))
 
         return self._submit(job, outputs, opts)
 
@@ -267,7 +180,7 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
     ) -> Any:
         """Fill `output` with all ranks' tensors, one after the other."""
         return self._submit(
-            lambda: _fill(output, self.comm.all_gather(tensor).reshape(output.shape)),
+            lambda: fill(output, self.comm.all_gather(tensor).reshape(output.shape)),
             [output],
             opts,
         )
@@ -281,7 +194,7 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
 
         def job() -> None:
             for output, tensor in zip(outputs, inputs, strict=True):
-                _fill(output, self.comm.all_gather(tensor).reshape(output.shape))
+                fill(output, self.comm.all_gather(tensor).reshape(output.shape))
 
         return self._submit(job, outputs, opts)
 
@@ -296,12 +209,12 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
         def job() -> None:
             for output, parts in zip(outputs, inputs, strict=True):
                 if all(part.shape == output.shape for part in parts):
-                    _fill(output, self.comm.reduce_scatter(torch.stack(parts), op=op))
+                    fill(output, self.comm.reduce_scatter(torch.stack(parts), op=op))
                 else:
                     flat = torch.cat([part.reshape(-1) for part in parts])
                     sizes = [part.numel() for part in parts]
                     mine = self.comm.all_reduce(flat, op=op).split(sizes)[self.comm.rank]
-                    _fill(output, mine.reshape(output.shape))
+                    fill(output, mine.reshape(output.shape))
 
         return self._submit(job, outputs, opts)
 
@@ -322,7 +235,7 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
         def job() -> None:
             for output, tensor in zip(outputs, inputs, strict=True):
                 rows = tensor.reshape(self.comm.size, -1)
-                _fill(output, self.comm.reduce_scatter(rows, op=op).reshape(output.shape))
+                fill(output, self.comm.reduce_scatter(rows, op=op).reshape(output.shape))
 
         return self._submit(job, outputs, opts)
 
@@ -338,7 +251,7 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
             for i, tensor in enumerate(inputs):
                 rows = self.comm.gather(tensor, root, algorithm=algorithm_of("gather"))
                 if rows is not None:
-                    _fill_all(outputs[i], list(rows))
+                    fill_all(outputs[i], list(rows))
 
         return self._submit(job, outputs, opts)
 
@@ -351,7 +264,7 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
         def job() -> None:
             for i, output in enumerate(outputs):
                 parts = inputs[i] if self.comm.rank == root else None
-                _fill(output, self.comm.scatter(parts, root))
+                fill(output, self.comm.scatter(parts, root))
 
         return self._submit(job, outputs, opts)
 
@@ -362,7 +275,7 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
 
         def job() -> None:
             dtype = outputs[0].dtype
-            _fill_all(outputs, _uneven(self.comm, inputs, dtype))
+            fill_all(outputs, _uneven(self.comm, inputs, dtype))
 
         return self._submit(job, outputs, opts)
 
@@ -414,16 +327,6 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
 def _channel(comm: Communicator, tag: int) -> int:
     """Return the channel of a tag: tags are told apart, as torch has it."""
     return 2 * ((tag << 20) + comm._context)
-
-
-def _fill(tensor: torch.Tensor, values: torch.Tensor) -> None:
-    with torch.no_grad():
-        tensor.copy_(values.reshape(tensor.shape))
-
-
-def _fill_all(tensors: list[torch.Tensor], values: list[torch.Tensor]) -> None:
-    for tensor, value in zip(tensors, values, strict=True):
-        _fill(tensor, value)
 
 
 def _uneven(

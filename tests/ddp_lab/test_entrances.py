@@ -1,5 +1,6 @@
 """The ways in: command line, torchrun's environment, a notebook cell, torch.distributed."""
 
+import os
 import socket
 import subprocess
 import sys
@@ -176,3 +177,43 @@ def test_torch_distributed_runs_over_the_backend(tmp_path: Path, algorithm: str)
     ]
     outputs = [process.communicate(timeout=120)[0] for process in ranks]
     assert outputs == ["done\n"] * 2
+
+
+C10D = """
+    import sys
+    import numpy as np
+    import torch.distributed as dist
+    import ddp_lab
+    from ddp_lab.transport.c10d import C10dTransport
+
+    store, rank = sys.argv[1], int(sys.argv[2])
+    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
+    transport = C10dTransport()
+    comm = ddp_lab.Communicator(transport)
+    for algorithm in ddp_lab.algorithms("all_reduce"):
+        for count in (0, 1, 70_001):
+            got = comm.all_reduce(np.arange(count) + rank, algorithm=algorithm)
+            assert (got == 2 * np.arange(count) + 1).all(), (algorithm, count)
+    assert comm.split(0).all_gather(rank).tolist() == [0, 1]
+    try:
+        comm.all_gather(np.ones(2 + rank), algorithm="ring")
+    except ddp_lab.Mismatch as error:
+        assert "rank 0 has shape (2,)" in str(error)
+        transport.close()
+        print("done")
+"""
+
+
+def test_collectives_run_over_a_group_that_torch_made(tmp_path: Path) -> None:
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(C10D), str(tmp_path / "store"), str(rank)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "GLOO_SOCKET_IFNAME": "lo"},
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    outputs = [process.communicate(timeout=120)[0] for process in ranks]
+    assert all(output.startswith("done\n") for output in outputs), outputs
