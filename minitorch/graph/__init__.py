@@ -107,6 +107,8 @@ from minitorch.graph.math import (
 )
 from minitorch.graph.nn import one_hot
 from minitorch.graph.node import Constant, Node, placeholder, placeholder_with_default
+from minitorch.graph.optimize import count_nodes, explain, optimize
+from minitorch.graph.plan import memory_plan
 from minitorch.graph.random import (
     random_normal,
     random_uniform,
@@ -202,6 +204,7 @@ __all__ = [
     "control_dependencies",
     "cos",
     "cosh",
+    "count_nodes",
     "cumsum",
     "div",
     "divide",
@@ -209,6 +212,7 @@ __all__ = [
     "erf",
     "exp",
     "expand_dims",
+    "explain",
     "expm1",
     "fill",
     "float16",
@@ -248,6 +252,7 @@ __all__ = [
     "logical_xor",
     "matmul",
     "maximum",
+    "memory_plan",
     "minimum",
     "mod",
     "mul",
@@ -262,6 +267,7 @@ __all__ = [
     "one_hot",
     "ones",
     "ones_like",
+    "optimize",
     "pack",
     "placeholder",
     "placeholder_with_default",

@@ -27,8 +27,8 @@ class LogSoftmax(Op):
     def compute(self, xp: Any, *arrays: Array) -> Array:
         """Return the logarithm of the softmax."""
         (x,) = arrays
-        shifted = x - _largest(xp, x)
-        shifted -= xp.log(xp.sum(xp.exp(shifted), axis=-1, keepdims=True))
+        shifted, _, total = exponentials(xp, x)
+        shifted -= xp.log(total)[..., None]
         return shifted
 
     def infer(self, *specs: Spec) -> Spec:
@@ -71,12 +71,8 @@ class CrossEntropy(Op):
     def compute(self, xp: Any, *arrays: Array) -> Array:
         """Return one loss for each row."""
         labels, x = arrays
-        shifted = x - _largest(xp, x)
-        log_sum = xp.log(xp.sum(xp.exp(shifted), axis=-1))
-        if xp is np:  # one pass for each, no (rows, classes) array in between
-            weights = np.add.reduce(labels, axis=-1)
-            return log_sum * weights - np.einsum("...c,...c->...", labels, shifted)
-        return log_sum * xp.sum(labels, axis=-1) - xp.sum(labels * shifted, axis=-1)
+        shifted, _, total = exponentials(xp, x)
+        return xp.log(total) * _row_sum(xp, labels) - _row_dot(xp, labels, shifted)
 
     def infer(self, *specs: Spec) -> Spec:
         """Return the rows' shape."""
@@ -103,10 +99,9 @@ class CrossEntropyGrad(Op):
     def compute(self, xp: Any, *arrays: Array) -> Array:
         """Return the gradient by the logits."""
         g, labels, x = arrays
-        p = _softmax(xp, x)
-        p *= xp.sum(labels, axis=-1, keepdims=True)
-        p -= labels
-        p *= g[..., None]
+        _, p, total = exponentials(xp, x)
+        p *= (g * _row_sum(xp, labels) / total)[..., None]
+        p -= labels * g[..., None]
         return p
 
     def infer(self, *specs: Spec) -> Spec:
@@ -134,10 +129,9 @@ class SparseCrossEntropy(Op):
     def compute(self, xp: Any, *arrays: Array) -> Array:
         """Return one loss for each row."""
         labels, x = arrays
-        shifted = x - _largest(xp, x)
-        log_sum = xp.log(xp.sum(xp.exp(shifted), axis=-1))
+        shifted, _, total = exponentials(xp, x)
         picked = xp.take_along_axis(shifted, xp.astype(labels, xp.int64)[..., None], axis=-1)
-        return log_sum - picked[..., 0]
+        return xp.log(total) - picked[..., 0]
 
     def infer(self, *specs: Spec) -> Spec:
         """Return the rows' shape."""
@@ -175,18 +169,44 @@ class OneHot(Op):
         return (None,)
 
 
-def _largest(xp: Any, x: Array) -> Array:
-    return (
-        np.maximum.reduce(x, axis=-1, keepdims=True)
-        if xp is np
-        else xp.max(x, axis=-1, keepdims=True)
-    )
+def exponentials(xp: Any, x: Array) -> tuple[Array, Array, Array]:
+    """Return x - m, e^(x - m) and its sum over the last axis, for an m that fits every row.
+
+    The largest element of all is found five times faster than that of each short row, and serves
+    as well while no row is so far below it that its sum vanishes.
+    """
+    if xp is np and x.size:
+        shifted = x - x.max()
+        powers = np.exp(shifted)
+        total = _row_sum(np, powers)
+        if total.min() > TINY:  # false also for NaN
+            return shifted, powers, total
+    shifted = x - xp.max(x, axis=-1, keepdims=True)
+    powers = xp.exp(shifted)
+    return shifted, powers, _row_sum(xp, powers)
+
+
+TINY = 1e-25  # far above the smallest float32, 1e-38: what underflowed cannot have counted
+
+
+def _row_sum(xp: Any, x: Array) -> Array:
+    """Return the sum over the last axis; for short rows a product with ones is the fastest."""
+    if xp is np and x.shape[-1] < LONG:
+        return x @ np.ones(x.shape[-1], x.dtype)
+    return xp.sum(x, axis=-1)
+
+
+LONG = 1024  # elements of a row from which NumPy's pairwise sum is both fast and more exact
+
+
+def _row_dot(xp: Any, a: Array, b: Array) -> Array:
+    return np.vecdot(a, b) if xp is np else xp.sum(a * b, axis=-1)
 
 
 def _softmax(xp: Any, x: Array) -> Array:
-    p = xp.exp(x - _largest(xp, x))
-    p /= xp.sum(p, axis=-1, keepdims=True)
-    return p
+    _, powers, total = exponentials(xp, x)
+    powers /= total[..., None]
+    return powers
 
 
 def _column(g: Any) -> Any:

@@ -135,12 +135,21 @@ class Node(Methods):
         self.graph = graph
         self.name = graph.unique_name(name)
         self.control_inputs: tuple[Node, ...] = graph.control[-1]
-        self.built_at = call_site()
+        self.built_at = graph.site or call_site()
         self.id = next(_ids)
         self.wants_of: tuple[bool, ...] | None = None
         graph.add(self)
 
     __hash__ = object.__hash__  # `==` is elementwise, as the other comparisons are
+
+    def with_inputs(self, inputs: tuple[Node, ...], control: tuple[Node, ...]) -> Node:
+        """Return the same node over other inputs: operator, name and line stay."""
+        copy = object.__new__(type(self))
+        copy.op, copy.inputs, copy.control_inputs = self.op, inputs, control
+        copy.shape, copy.dtype = self.shape, self.dtype
+        copy.graph, copy.name, copy.built_at = self.graph, self.name, self.built_at
+        copy.id, copy.wants_of = next(_ids), None
+        return copy
 
     @property
     def wants(self) -> tuple[bool, ...]:

@@ -26,6 +26,7 @@ class Graph:
     def __init__(self) -> None:
         self.seed: int | None = None
         self.random_nodes = 0
+        self.site: tuple[str, int] | None = None  # the line that new nodes belong to, in a pass
         self._counts: dict[str, int] = {}
         self._nodes: weakref.WeakValueDictionary[str, Node] = weakref.WeakValueDictionary()
         self._named: list[Node] = []

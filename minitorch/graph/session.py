@@ -12,6 +12,7 @@ from ..arrays import Array, asarray, to_numpy
 from ..arrays import device as device_called
 from ..errors import GraphError
 from .node import Node, UnknownShape
+from .optimize import optimize
 from .scope import Graph, get_default_graph
 from .state import State, Variable
 from .step import Step
@@ -73,6 +74,8 @@ class Session:
         self._steps.clear()
 
     def _plan(self, leaves: list[Node], feeds: tuple[Node, ...]) -> Step:
+        if self.optimize:
+            leaves = optimize(leaves, feeds)
         return Step(leaves, feeds, self.device)
 
     # Fetches

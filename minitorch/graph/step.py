@@ -16,16 +16,19 @@ import numpy as np
 from ..arrays import CPU, Array, Device, asarray, dtype_of, namespace_on
 from ..errors import GraphError, MinitorchError
 from ..op import Op, Spec
-from ..ops.broadcasting import SumTo
+from ..ops.broadcasting import ExpandTo, SumTo
 from ..ops.linalg import MatMul
+from ..ops.movement import Reshape
 from ..ops.reduction import Sum
 from ..ops.rows import Elementwise
 from .node import Constant, Node, Placeholder, located
 from .order import last_uses, schedule, sources
+from .passes.fuse import Fused
 from .state import NoOp, Read, State, StateOp, Variable
 
 HEADER_LINES = 2  # def, and the unpacking of feeds
-FRESH = frozenset({MatMul, SumTo, Sum})  # and every row of `ops.rows`
+SHAPED = (ExpandTo, Reshape, SumTo)  # read no more of a second input than its shape
+FRESH = frozenset({MatMul, Sum})  # and every row of `ops.rows`
 
 
 class Step:
@@ -116,7 +119,13 @@ class Step:
             names[key] = node.op.run_in_place if node in self.in_place else node.op.run
             return f"{target} = {key}(state{arguments})"
         names[key] = node.op.compute
-        return f"{target} = {key}(xp{arguments})"
+        call = f"{key}(xp{arguments})"
+        if isinstance(node.op, SumTo | ExpandTo) and len(node.inputs) == 2:
+            x, like = (slot[source] for source in node.inputs)
+            call = (
+                f"{x} if {x}.shape == {like}.shape else {call}"  # most often there is nothing to do
+            )
+        return f"{target} = {call}"
 
     def _fetched(self, node: Node) -> str:
         """Return the function that a fetched array goes through: a copy if others may hold it."""
@@ -131,10 +140,8 @@ class Step:
         if not HEADER_LINES < line <= HEADER_LINES + len(self.order):
             return error
         node = self.order[line - HEADER_LINES - 1]
-        if isinstance(error, KeyError) and (
-            isinstance(node, Variable) or isinstance(node.op, Read)
-        ):
-            return (node if isinstance(node, Variable) else node.op.variable).uninitialised()
+        if isinstance(error, KeyError) and isinstance(error.args[0], Variable):
+            return error.args[0].uninitialised()
         slot = {n: f"v{i}" for i, n in enumerate(self.order)}
         arrays = [values.get(slot[source]) for source in node.inputs]
         return explain(node, arrays, error)
@@ -167,14 +174,16 @@ def views(of: Collection[Node], order: Sequence[Node], fed: Collection[Node]) ->
             touched = (node.op.variable,) if isinstance(node.op, Read) else node.op.writes
             if any(variable in found for variable in touched):
                 found.add(node)
-        elif not is_fresh(node.op) and any(source in found for source in node.inputs):
-            found.add(node)
+        elif not is_fresh(node.op):
+            looked_at = node.inputs[:1] if isinstance(node.op, SHAPED) else node.inputs
+            if any(source in found for source in looked_at):
+                found.add(node)
     return found
 
 
 def is_fresh(op: Op | None) -> bool:
     """Tell whether the result of `op` never shares memory with an input."""
-    return isinstance(op, Elementwise) or type(op) in FRESH
+    return isinstance(op, Elementwise | Fused) or type(op) in FRESH
 
 
 def _check_source(node: Node) -> None:

@@ -1,0 +1,1 @@
+"""Graph rewrites, one a file; `optimize` runs them in order."""

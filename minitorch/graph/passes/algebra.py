@@ -1,0 +1,169 @@
+"""Algebraic simplification, as a table: an operator's name on the left, what to try on the right.
+
+A rule sees the inputs after their own rewriting and returns what stands for the result, which must
+have the same shape and dtype; that is checked here, once, for all of them. Only rules that are
+right for every number are in the table, infinities and NaN included: x * 0 is not 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...ops import binary, elementwise
+from ...ops.broadcasting import ExpandTo, SumTo
+from ...ops.casting import Cast
+from ...ops.movement import Permute, Reshape
+from ...ops.pointwise import Power
+from ..gradients import Identity
+from ..node import Constant, Node, UnknownShape
+from .rewrite import rebuilt, rewrite, simple
+
+Simplify = Callable[..., Node | None]
+
+
+def algebra(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[Node]:
+    """Return the fetches simplified until no rule applies any more."""
+
+    def rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
+        if not simple(node) or any(source in fed for source in inputs):
+            return None
+        for simplify in RULES.get(_kind(node.op), ()):
+            found = simplify(node, *inputs)
+            if found is not None and _same_type(found, node):
+                return found
+        return None
+
+    for _ in range(ROUNDS):
+        after = rewrite(fetches, rule, fed)
+        if all(a is b for a, b in zip(after, fetches, strict=True)):
+            break
+        fetches = after
+    return list(fetches)
+
+
+ROUNDS = 20  # a rule shortens the graph, so this many only bounds a mistake
+
+
+def _kind(op: Any) -> str:
+    return op.name if op.name in RULES else type(op).__name__
+
+
+def _same_type(found: Node, node: Node) -> bool:
+    if found.dtype != node.dtype or isinstance(node.shape, UnknownShape):
+        return False
+    return not isinstance(found.shape, UnknownShape) and tuple(found.shape) == tuple(node.shape)
+
+
+def _is(node: Node, number: float) -> bool:
+    """Tell whether a node is a constant with this number everywhere; -0.0 is not 0.0."""
+    if not isinstance(node, Constant) or not node.value.size or node.value.size > 4096:
+        return False
+    flat = node.value.reshape(-1)
+    return bool((flat == number).all()) and not (number == 0 and np.signbit(flat).any())
+
+
+def _of(node: Node, name: str) -> tuple[Node, ...] | None:
+    """Return the inputs of a node that is this operator and nothing more."""
+    return node.inputs if simple(node) and node.op.name == name else None
+
+
+def _neg(x: Node) -> Node:
+    return rebuilt(elementwise.neg.op, x)
+
+
+def _binary(function: Any, a: Node, b: Node) -> Node:
+    return rebuilt(function.op, a, b)
+
+
+def _constants_meet(function: Any) -> Simplify:
+    """(x . c) . d is x . (c . d), when both are constants."""
+
+    def simplify(node: Node, a: Node, b: Node) -> Node | None:
+        inner = _of(a, node.op.name)
+        if not isinstance(b, Constant) or inner is None or not isinstance(inner[1], Constant):
+            return None
+        if b.value.size != 1 or inner[1].value.size != 1:
+            return None
+        return _binary(function, inner[0], _binary(function, inner[1], b))
+
+    return simplify
+
+
+def _power(node: Node, x: Node) -> Node | None:
+    exponent = node.op.exponent
+    if exponent == 1:
+        return x
+    return rebuilt(elementwise.square.op, x) if exponent == 2 else None
+
+
+def _permute(node: Node, x: Node) -> Node | None:
+    dims = node.op.dims
+    if tuple(dims) == tuple(range(len(dims))):
+        return x
+    if simple(x) and isinstance(x.op, Permute):
+        return rebuilt(Permute(tuple(x.op.dims[d] for d in dims)), x.inputs[0])
+    return None
+
+
+def _reshape(node: Node, x: Node, *like: Node) -> Node | None:
+    if like:
+        return None
+    if tuple(x.shape) == tuple(node.shape) and None not in x.shape:
+        return x
+    if simple(x) and isinstance(x.op, Reshape) and len(x.inputs) == 1:
+        return rebuilt(node.op, x.inputs[0])
+    return None
+
+
+def _already(node: Node, x: Node, *like: Node) -> Node | None:
+    """Nothing to stretch, to sum, to convert: when the shapes are known and the same."""
+    same = None not in x.shape and tuple(x.shape) == tuple(node.shape)
+    if not same and like:  # the same node decides both shapes
+        same = x is like[0]
+    return x if same else None
+
+
+RULES: dict[str, Sequence[Simplify]] = {
+    "add": [
+        lambda node, a, b: a if _is(b, -0.0) and np.signbit(b.value).all() else None,
+        lambda node, a, b: _binary(binary.sub, a, i[0]) if (i := _of(b, "neg")) else None,
+        lambda node, a, b: _binary(binary.sub, b, i[0]) if (i := _of(a, "neg")) else None,
+    ],
+    "sub": [
+        lambda node, a, b: a if _is(b, 0.0) else None,
+        lambda node, a, b: _binary(binary.add, a, i[0]) if (i := _of(b, "neg")) else None,
+    ],
+    "mul": [
+        lambda node, a, b: a if _is(b, 1.0) else None,
+        lambda node, a, b: b if _is(a, 1.0) else None,
+        lambda node, a, b: _neg(a) if _is(b, -1.0) else None,
+        lambda node, a, b: _neg(b) if _is(a, -1.0) else None,
+        lambda node, a, b: (
+            _binary(binary.mul, i[0], j[0])
+            if (i := _of(a, "neg")) and (j := _of(b, "neg"))
+            else None
+        ),
+        _constants_meet(binary.mul),
+    ],
+    "div": [lambda node, a, b: a if _is(b, 1.0) else None],
+    "neg": [lambda node, x: i[0] if (i := _of(x, "neg")) else None],
+    "abs": [
+        lambda node, x: x if _of(x, "abs") or _of(x, "square") else None,
+        lambda node, x: rebuilt(node.op, i[0]) if (i := _of(x, "neg")) else None,
+    ],
+    "relu": [lambda node, x: x if _of(x, "relu") else None],
+    "square": [
+        lambda node, x: rebuilt(node.op, i[0]) if (i := _of(x, "neg") or _of(x, "abs")) else None
+    ],
+    "pow": [_power],
+    "Permute": [_permute],
+    "Reshape": [_reshape],
+    "ExpandTo": [_already],
+    "SumTo": [_already],
+    "Cast": [_already],
+    "Identity": [lambda node, x: x],
+}
+USED = (Cast, ExpandTo, Identity, Power, SumTo)  # the classes behind the names in the table

@@ -1,0 +1,51 @@
+"""Common subexpressions: equal operators of equal inputs are one node."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from ...op import Op
+from ..node import Constant, Node
+from .rewrite import rewrite, simple
+
+SMALL = 4096  # bytes of a constant that is compared by value
+
+
+def cse(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[Node]:
+    """Return the fetches with every value computed in one place."""
+    known: dict[Any, Node] = {}
+    constants: dict[Node, Node] = {}
+
+    def one(node: Node) -> Node:
+        if node in constants or not isinstance(node, Constant) or node in fed:
+            return constants.get(node, node)
+        constants[node] = node
+        if node.value.nbytes <= SMALL:
+            key = (node.value.dtype.str, node.value.shape, node.value.tobytes())
+            constants[node] = known.setdefault(key, node)
+        return constants[node]
+
+    def rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
+        sources = tuple(one(source) for source in inputs)
+        if not simple(node):
+            return None
+        key = (signature(node.op), tuple(source.id for source in sources))
+        found = known.get(key)
+        if found is None:
+            same = all(a is b for a, b in zip(sources, node.inputs, strict=True))
+            found = known[key] = node if same else node.with_inputs(sources, ())
+        return found
+
+    return rewrite(fetches, rule, fed)
+
+
+def signature(op: Op) -> Any:
+    """Return a key that equal operators share: their type and parameters, else the object."""
+    attributes = op.attributes()
+    try:
+        key = (type(op), op.name, tuple(sorted(attributes.items())))
+        hash(key)
+    except TypeError:
+        return id(op)
+    return key

@@ -1,0 +1,80 @@
+"""What every pass stands on: a graph rebuilt from its inputs up, a rule asked at each node.
+
+Nodes never change; a pass makes new ones where something differs and keeps the rest. Names, lines
+and control inputs go over to the new nodes, so errors still name what the user wrote.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+
+from ...op import Op
+from ..node import Node, build
+from ..order import schedule
+from ..scope import control_dependencies
+from ..state import StateOp
+
+Rule = Callable[[Node, tuple[Node, ...]], Node | None]
+"""(a node, its inputs after the rewrite) -> what stands for it, or None to leave it."""
+
+
+def rewrite(fetches: Sequence[Node], rule: Rule, fed: Collection[Node] = ()) -> list[Node]:
+    """Return what stands for `fetches` after `rule` has been asked at every node below them."""
+    new: dict[Node, Node] = {}
+    for node in schedule(fetches, fed):
+        if node in fed or node.op is None:
+            new[node] = node
+            continue
+        inputs = tuple(new.get(source, source) for source in node.inputs)
+        with like(node):
+            found = rule(node, inputs)
+        if found is None:
+            control = tuple(new.get(source, source) for source in node.control_inputs)
+            same = _all_same(inputs, node.inputs) and _all_same(control, node.control_inputs)
+            found = node if same else node.with_inputs(inputs, control)
+        new[node] = found
+    return [new[node] for node in fetches]
+
+
+def rebuilt(op: Op, *inputs: Node) -> Node:
+    """Return a new node; for rules, inside `rewrite`."""
+    return build(op, inputs)
+
+
+def simple(node: Node) -> bool:
+    """Tell whether a node is only its value: no effect, no order to keep, the same each time."""
+    return (
+        node.op is not None
+        and node.op.pure
+        and not isinstance(node.op, StateOp)
+        and not node.control_inputs
+    )
+
+
+def users_of(order: Sequence[Node], fetches: Collection[Node]) -> dict[Node, int]:
+    """Return how often each node is used; a fetch and a control edge count as uses."""
+    uses = dict.fromkeys(order, 0)
+    for node in order:
+        for source in (*node.inputs, *node.control_inputs):
+            if source in uses:
+                uses[source] += 1
+    for node in fetches:
+        uses[node] = uses.get(node, 0) + 1
+    return uses
+
+
+@contextmanager
+def like(node: Node) -> Iterator[None]:
+    """Build nodes that belong where `node` does: its graph, its line, no order of their own."""
+    graph = node.graph
+    with graph.as_default(), control_dependencies(None):
+        before, graph.site = graph.site, node.built_at
+        try:
+            yield
+        finally:
+            graph.site = before
+
+
+def _all_same(a: Sequence[Node], b: Sequence[Node]) -> bool:
+    return all(x is y for x, y in zip(a, b, strict=True))
