@@ -14,6 +14,7 @@ from typing import Any
 
 from autograder.check_names import learner_names
 from autograder.comparing import close
+from autograder.deadline import deadline
 from autograder.errors import (
     CheckBroken,
     Feedback,
@@ -38,6 +39,8 @@ __all__ = [
     "not_slower",
     "run_check",
 ]
+
+LOAD_S = 120.0  # for a checks.py to be run: it may import torch, on a machine that is busy
 
 CheckFunction = Callable[[Student, Any], object]
 
@@ -131,10 +134,12 @@ def load_checks(path: Path) -> Checks:
     space: dict[str, Any] = {"__name__": f"checks_of_{path.parent.name}", "__file__": str(path)}
     try:
         tree = ast.parse(text, str(path))
-        exec(compile(tree, str(path), "exec", dont_inherit=True), space)
-    except Exception as error:
-        where = traceback.format_exc(limit=-1)
-        raise LabError(f"checks: {path} does not run: {error!r}.\n{where}") from error
+        code = compile(tree, str(path), "exec", dont_inherit=True)
+        with deadline(LOAD_S):
+            exec(code, space)
+    except (Exception, SystemExit) as error:
+        problem = f"{type(error).__name__}: {printable(str(error)) or 'no message'}"
+        raise LabError(f"checks: {_place(error, path)} does not run: {problem}.") from error
     names = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
     twice = sorted({n for n in names if names.count(n) > 1 and isinstance(space.get(n), Check)})
     if twice:
@@ -144,6 +149,14 @@ def load_checks(path: Path) -> Checks:
     return Checks(found, settings[-1] if settings else Lab(), learner_names(tree))
 
 
+def _place(error: BaseException, path: Path) -> str:
+    """Return the file and, as far as it is known, the line of it at which `error` came up."""
+    lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path)]
+    own = error.lineno if isinstance(error, SyntaxError) and error.filename == str(path) else None
+    line = own or (lines[-1] if lines else None)
+    return f"{path}:{line}" if line else str(path)
+
+
 def generator(seed: int, name: str) -> Any:
     """Return a NumPy generator for the check `name`, the same whatever runs before it."""
     import numpy as np
@@ -151,9 +164,17 @@ def generator(seed: int, name: str) -> Any:
     return np.random.default_rng([seed, zlib.crc32(name.encode())])
 
 
-def run_check(check: Check, student: Student, seed: int, max_score: float = 1.0) -> CheckResult:
+def run_check(
+    check: Check,
+    student: Student,
+    seed: int,
+    max_score: float = 1.0,
+    *,
+    within_s: float | None = None,
+) -> CheckResult:
     """Return what `check` finds; it raises nothing but KeyboardInterrupt.
 
+    `within_s` is for the check's own code; one that does not end in that time is broken.
     A check that breaks is marked `broken` and has its full score: whether the check is at fault
     or an answer provoked it, `autograder.grade` finds out by asking the solution.
     """
@@ -167,7 +188,8 @@ def run_check(check: Check, student: Student, seed: int, max_score: float = 1.0)
         title=check.title,
     )
     try:
-        check.function(student, generator(seed, check.name))
+        with deadline(within_s):
+            check.function(student, generator(seed, check.name))
     except Feedback as error:
         return _told(found, str(error), f"The hidden check failed. {error.hint}")
     except NotAttempted as error:

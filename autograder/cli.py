@@ -14,6 +14,8 @@ from pathlib import Path
 from autograder.errors import AutograderError
 from autograder.service.cli import add_commands
 
+MAX_SECONDS = 7 * 24 * 3600
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status."""
@@ -78,7 +80,7 @@ def _add_grade(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     parser.add_argument(
         "paths", metavar="PATH", nargs="+", type=Path, help="notebooks, archives, directories"
     )
-    parser.add_argument("-o", "--out", metavar="OUT", type=Path, required=True)
+    parser.add_argument("-o", "--out", metavar="OUT", type=_path, required=True)
     parser.add_argument("--json", action="store_true", help="print each report as a line of JSON")
     parser.add_argument("--jobs", metavar="N", type=_positive_int, help="default: all cores")
     parser.add_argument(
@@ -161,6 +163,12 @@ def _doctor(arguments: argparse.Namespace) -> int:
     return status
 
 
+def _path(text: str) -> Path:
+    if not text:  # such as from a variable that is not set: it would mean this directory
+        raise argparse.ArgumentTypeError("got '', expected a path.")
+    return Path(text)
+
+
 def _positive_int(text: str) -> int:
     value = int(text) if text.isascii() and text.isdigit() else 0
     if value < 1:
@@ -173,6 +181,7 @@ def _seconds(text: str) -> float:
         value = float(text)
     except ValueError:
         value = 0.0
-    if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"got {text!r}, expected seconds, more than 0.")
+    if not 0 < value <= MAX_SECONDS:
+        expected = f"seconds, more than 0 and at most {MAX_SECONDS} (a week)"
+        raise argparse.ArgumentTypeError(f"got {text!r}, expected {expected}.")
     return value

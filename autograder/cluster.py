@@ -48,7 +48,7 @@ class ClusterFarm(Farm):
             waiting = {}
             for item in items:
                 data, problem = _content(item)
-                arguments = (files, self.lab.name, data, problem, _name(item), self.timeout_s)
+                arguments = (files, self.lab.name, data, problem, item.label, self.timeout_s)
                 future = client.submit(graded, *arguments, pure=False, retries=RETRIES)
                 waiting[future] = item
             for future in distributed.as_completed(list(waiting)):
@@ -98,10 +98,6 @@ def _content(item: Item) -> tuple[bytes, str]:
         return content_of(item.path), ""
     except SubmissionError as error:
         return b"", str(error)
-
-
-def _name(item: Item) -> str:
-    return printable(item.path.name, 200)
 
 
 def _distributed() -> Any:

@@ -2,11 +2,12 @@
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from autograder.errors import AutograderError, ReleaseRefused, SubmissionError
+from autograder.errors import AutograderError, ReleaseRefused, ReportError, SubmissionError
 from autograder.farm import Farm, Graded, default_jobs, summary
 from autograder.paths import Item, content_of, items_of
 from autograder.printable import printable
@@ -132,19 +133,24 @@ def audit(arguments: argparse.Namespace) -> int:
 
 
 def _make_directory(out: Path) -> None:
+    problem = ""
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        problem = f"grade: cannot write to {out}: {error.strerror}"
-        raise AutograderError(f"{problem}. Name a directory with -o.") from error
+        problem = error.strerror or str(error)
+    if not problem and not os.access(out, os.W_OK | os.X_OK):
+        problem = "no permission"
+    if problem:
+        raise AutograderError(f"grade: cannot write to {out}: {problem}. Name another with -o.")
 
 
 def _has_report(out: Path, item: Item) -> bool:
-    """Return whether a submission has both reports, younger than itself."""
+    """Return whether both reports of a submission, and of no other, are there and younger."""
     try:
         written = min((out / f"{item.stem}.{kind}").stat().st_mtime_ns for kind in ("json", "html"))
-        return item.path.stat().st_mtime_ns <= written
-    except OSError:
+        report = json.loads((out / f"{item.stem}.json").read_text(encoding="utf-8"))
+        return item.path.stat().st_mtime_ns <= written and report["submission"] == item.label
+    except (OSError, ValueError, KeyError, TypeError):
         return False
 
 
@@ -152,4 +158,7 @@ def _write_junit(path: Path, graded: Sequence[Graded]) -> None:
     from autograder.report import from_gradescope, to_junit
 
     reports = [from_gradescope(one.report) for one in graded]
-    path.write_text(to_junit(reports), encoding="utf-8")
+    try:
+        path.write_text(to_junit(reports), encoding="utf-8")
+    except OSError as error:
+        raise ReportError(f"grade: cannot write {path}: {error.strerror}.") from error

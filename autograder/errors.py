@@ -11,6 +11,7 @@
     ├── NotAttempted                 the learner has not written this yet
     ├── LimitReached                 the learner's code ran into a limit, or its process died
     ├── NotPlainData (TypeError)     a value that cannot pass between judge and learner
+    ├── ReportError                  a report cannot be written where it should be
     ├── CheckBroken                  a check itself failed: ours, and costs the learner nothing
     └── SandboxError (RuntimeError)  the sandbox could not be started or kept
         └── SandboxMissing           this machine has no sandbox; `doctor` says what to do
@@ -95,6 +96,10 @@ class LimitReached(AutograderError):
 
 class NotPlainData(AutograderError, TypeError):
     """A value that cannot pass between judge and learner; names its type and where it sits."""
+
+
+class ReportError(AutograderError):
+    """A report cannot be written where it should be."""
 
 
 class CheckBroken(AutograderError):

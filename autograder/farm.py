@@ -18,7 +18,6 @@ from autograder.errors import AutograderError
 from autograder.farm_worker import write
 from autograder.line_process import LineProcess, ProcessEnded
 from autograder.paths import Item
-from autograder.printable import printable
 from autograder.records import Lab, Report
 
 WORKER = "autograder.farm_worker"
@@ -79,7 +78,7 @@ class Farm:
 
     def _one(self, item: Item) -> Graded:
         judge = self._idle.get() or self._start()
-        request = {"path": str(item.path.absolute()), "stem": item.stem}
+        request = {"path": str(item.path.absolute()), "name": item.label, "stem": item.stem}
         try:
             answer = judge.ask(request, (self.timeout_s or DEFAULT_WALL_S) + GRACE_S)
         except ProcessEnded as error:
@@ -107,7 +106,7 @@ class Farm:
         from autograder.report import to_gradescope
 
         reason = f"grading ended before it was done: {why}. Staff must look at this one."
-        report: Report = Grader(self.lab).unreadable(reason, printable(item.path.name, 200))
+        report: Report = Grader(self.lab).unreadable(reason, item.label)
         write(report, self.out, item.stem, staff=self.staff)
         return Graded(item, to_gradescope(report, staff=self.staff))
 

@@ -1,25 +1,37 @@
 """The judge of a farm: grades one file after another and writes their reports.
 
 `python -m autograder.farm_worker LAB OPTIONS`, where OPTIONS is JSON: `out`, `timeout_s`,
-`staff`. Reads a line `{"path": ..., "stem": ...}`, answers with the report as a line. It ends
-when its input closes, and the sandboxes with it.
+`staff`. Reads a line `{"path": ..., "name": ..., "stem": ...}`, answers with the report as a
+line. It ends when its input closes, if need be in the middle of a check, because then its owner is
+gone; the sandboxes end with it.
 """
 
+import contextlib
 import json
 import os
+import queue
 import sys
+import threading
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from autograder.errors import AutograderError, LabError, SandboxError, SubmissionError
+from autograder.errors import (
+    AutograderError,
+    LabError,
+    ReportError,
+    SandboxError,
+    SubmissionError,
+)
 from autograder.grade import Grader
 from autograder.paths import content_of
-from autograder.printable import printable
 from autograder.records import ManualAnswer, Report
 from autograder.report import to_gradescope, to_html, to_json
 from autograder.source import load_lab
+
+GOODBYE_S = 2.0  # to end the sandboxes in
 
 
 def main() -> None:
@@ -27,10 +39,22 @@ def main() -> None:
     options = json.loads(sys.argv[2])
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # a stray print must not be taken for an answer
+    requests: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+    threading.Thread(target=_read, args=(requests,), daemon=True).start()
     grader = _grader(Path(sys.argv[1]), options)
-    for line in sys.stdin:
-        answers.write(json.dumps(_answer(grader, json.loads(line), options)) + "\n")
+    while (line := requests.get()) is not None:
+        answer = _answer(grader, json.loads(line), options)
+        answers.write(json.dumps(answer) + "\n")
         answers.flush()
+
+
+def _read(requests: "queue.SimpleQueue[str | None]") -> None:
+    """Pass requests on; see to it that the process ends after the last of them."""
+    for line in sys.stdin:
+        requests.put(line)
+    requests.put(None)
+    time.sleep(GOODBYE_S)
+    os._exit(1)  # it hangs
 
 
 def _grader(directory: Path, options: Mapping[str, Any]) -> Grader | str:
@@ -48,18 +72,16 @@ def _answer(
 ) -> dict[str, Any]:
     if isinstance(grader, str):
         return {"fatal": grader}
-    path, stem = Path(request["path"]), request["stem"]
     try:
-        report = _graded(grader, path)
-    except (SandboxError, LabError) as error:
+        report = _graded(grader, Path(request["path"]), request["name"])
+        write(report, Path(options["out"]), request["stem"], staff=options["staff"])
+    except (SandboxError, LabError, ReportError) as error:
         return {"fatal": str(error)}
-    write(report, Path(options["out"]), stem, staff=options["staff"])
     broken = [f"{r.question}: {r.name}: {r.detail}" for r in report.results if r.broken]
     return {"report": to_gradescope(report, staff=options["staff"]), "broken": broken}
 
 
-def _graded(grader: Grader, path: Path) -> Report:
-    name = printable(path.name, 200)
+def _graded(grader: Grader, path: Path, name: str) -> Report:
     try:
         data = content_of(path)
     except SubmissionError as error:
@@ -68,7 +90,11 @@ def _graded(grader: Grader, path: Path) -> Report:
 
 
 def write(report: Report, out: Path, stem: str, *, staff: bool = False) -> None:
-    """Write the reports of one submission, each whole or not at all; keep what a person graded."""
+    """Write the reports of one submission, each whole or not at all; keep what a person graded.
+
+    Raises:
+        ReportError: they cannot be written there.
+    """
     report = _with_manual(report, out / f"{stem}.json")
     _replace(out / f"{stem}.html", to_html(report))
     _replace(out / f"{stem}.json", to_json(report, staff=staff))
@@ -95,8 +121,13 @@ def _scored(answer: ManualAnswer, before: Mapping[str, Any] | None) -> ManualAns
 
 def _replace(path: Path, text: str) -> None:
     draft = path.with_name(f".{path.name[:200]}.{os.getpid()}")
-    draft.write_text(text, encoding="utf-8")
-    draft.replace(path)
+    try:
+        draft.write_text(text, encoding="utf-8")
+        draft.replace(path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            draft.unlink()
+        raise ReportError(f"grade: cannot write {path}: {error.strerror or error}.") from error
 
 
 if __name__ == "__main__":

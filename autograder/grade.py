@@ -32,6 +32,7 @@ from autograder.turns import Task, turns
 
 CHECKS = "checks.py"
 CALL_SHARE = 0.25  # of a submission's wall time for one call, so that one that hangs leaves some
+SPARE_S = 2.0  # for a check's own code, over what it may ask of the learner's
 MAX_NOTES = 5  # of cells that stopped; the first ones are the cause of the others
 
 __all__ = ["CHECKS", "Grader", "Task", "grade", "sandboxed", "solution_cells", "tasks_of"]
@@ -141,10 +142,11 @@ class Grader:
             output = f"The time limit of {self.limits.wall_s:g} s was used up before this check."
             return replace(_not_attempted(task, output), outcome=Outcome.INCORRECT)
         student.allow(left)
-        found = run_check(task.check, student, seed, task.max_score)
-        return self._judged(task, found, seed) if found.broken else found
+        within_s = left + SPARE_S
+        found = run_check(task.check, student, seed, task.max_score, within_s=within_s)
+        return self._judged(task, found, seed, within_s) if found.broken else found
 
-    def _judged(self, task: Task, found: CheckResult, seed: int) -> CheckResult:
+    def _judged(self, task: Task, found: CheckResult, seed: int, within_s: float) -> CheckResult:
         """Return a broken result as it stands, or as incorrect if the answer provoked it.
 
         A check that breaks on an odd answer and not on the solution would otherwise be a way to
@@ -154,7 +156,7 @@ class Grader:
         with self._open(self.limits) as student:
             student.allow(self.limits.wall_s)
             student.load(needed(statements_of(cells), self._roots([task])))
-            again = run_check(task.check, student, seed, task.max_score)
+            again = run_check(task.check, student, seed, task.max_score, within_s=within_s)
         if again.outcome is Outcome.CORRECT and not again.broken:
             output = "What your code returned is not of the kind that the docstring asks for."
             return replace(found, outcome=Outcome.INCORRECT, score=0.0, broken=False, output=output)

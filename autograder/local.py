@@ -24,6 +24,7 @@ from autograder.records import Failure, RanksRun, Statement
 from autograder.student import COMMUNICATOR, missing, rank_arguments, shipped
 
 _AWAIT = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT  # notebooks may await at the top level
+_FUTURE = __future__.annotations.compiler_flag  # the only one that still changes anything
 
 
 class LocalStudent:
@@ -44,6 +45,7 @@ class LocalStudent:
         self._sources = sources
         self._texts: dict[str, str] = {}
         self._failures: dict[str, Failure] = {}
+        self._future = 0  # flags of `from __future__ import ...`, which hold from there on
 
     def load(self, statements: Sequence[Statement]) -> list[Failure]:
         """Run each statement in the namespace; return those that failed. See `WorkerStudent`."""
@@ -65,7 +67,9 @@ class LocalStudent:
         lines = statement.text.splitlines(keepends=True)
         linecache.cache[filename] = (len(statement.text), None, lines, filename)
         try:
-            code = compile(statement.text, filename, "exec", _AWAIT, dont_inherit=True)
+            flags = _AWAIT | self._future
+            code = compile(statement.text, filename, "exec", flags, dont_inherit=True)
+            self._future |= code.co_flags & _FUTURE
             if code.co_flags & inspect.CO_COROUTINE:
                 asyncio.run(FunctionType(code, self._globals())())
             else:

@@ -1,14 +1,20 @@
-"""Which files a `grade` command means, and what its reports are called."""
+"""Which files a `grade` command means, and what its reports are called.
+
+A report is called as its submission is. Where a directory holds several notebooks of one name, as
+when every learner has a folder, each is called by its path, so that the names of the others do not
+change what it is called.
+"""
 
 import hashlib
 import os
-import re
 import stat
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from autograder.errors import SubmissionError
+from autograder.printable import printable
 from autograder.submission import MAX_BYTES
 
 MAX_STEM_BYTES = 200  # of the 255 that a file name may have
@@ -17,10 +23,19 @@ _ENDINGS = (".ipynb", ".zip", ".tar", ".tar.gz", ".tgz", ".gz")
 
 @dataclass(frozen=True)
 class Item:
-    """One submission: where it lies, and the stem of its reports' names."""
+    """One submission: where it lies, and the stem of its reports' names.
+
+    `name` is its path in the directory that was given; its file's name where none was.
+    """
 
     path: Path
     stem: str
+    name: str = ""
+
+    @property
+    def label(self) -> str:
+        """What reports call it."""
+        return printable(self.name or self.path.name, 200)
 
 
 def items_of(paths: Iterable[Path | str]) -> list[Item]:
@@ -30,12 +45,17 @@ def items_of(paths: Iterable[Path | str]) -> list[Item]:
     with one stem the second's is led by its directory's name.
     """
     taken: set[str] = set()
-    found = []
-    for path in dict.fromkeys(_files(paths)):
-        stem = _free(path, taken)
-        taken.add(stem.casefold())
-        found.append(Item(path, stem))
-    return found
+    found: dict[Path, Item] = {}
+    for given in map(Path, paths):
+        below = _below(given)
+        stems = Counter(path.stem for path in below)
+        for path in below or [given]:
+            if path not in found:
+                name = path.relative_to(given) if below else Path(path.name)
+                stem = path.stem if stems[path.stem] < 2 else "-".join(name.with_suffix("").parts)
+                found[path] = Item(path, _free(stem, path, taken), name.as_posix())
+                taken.add(found[path].stem)
+    return list(found.values())
 
 
 def content_of(path: Path) -> bytes:
@@ -61,16 +81,15 @@ def content_of(path: Path) -> bytes:
         raise SubmissionError(f"notebook: cannot read {path.name}: {reason}.") from error
 
 
-def _files(paths: Iterable[Path | str]) -> Iterator[Path]:
-    for path in map(Path, paths):
-        try:
-            below = sorted(_below(path)) if path.is_dir() else []
-        except (OSError, ValueError):
-            below = []
-        yield from below or [path]
+def _below(directory: Path) -> list[Path]:
+    """Return the notebooks and archives in a directory, in order; none where it is no directory."""
+    try:
+        return sorted(_found(directory)) if directory.is_dir() else []
+    except (OSError, ValueError):
+        return []
 
 
-def _below(directory: Path) -> Iterator[Path]:
+def _found(directory: Path) -> Iterator[Path]:
     for folder, folders, names in os.walk(directory):
         folders[:] = [f for f in folders if not f.startswith(".")]
         for name in names:
@@ -78,14 +97,15 @@ def _below(directory: Path) -> Iterator[Path]:
                 yield Path(folder, name)
 
 
-def _free(path: Path, taken: set[str]) -> str:
-    parent = path.absolute().parent.name
-    stem = _short(re.sub(r"[/\0]", "", path.stem).strip(".") or "submission")
-    for candidate in (stem, _short(f"{parent}-{stem}")):
-        if candidate.casefold() not in taken:
+def _free(stem: str, path: Path, taken: set[str]) -> str:
+    """Return a stem that is not taken: `stem`, or led by the directory's name, or numbered."""
+    stem = _short(stem.replace("\0", "") or "submission")
+    led = _short(f"{path.absolute().parent.name}-{stem}")
+    for candidate in (stem, led):
+        if candidate not in taken:
             return candidate
     count = 2
-    while f"{stem}-{count}".casefold() in taken:
+    while f"{stem}-{count}" in taken:
         count += 1
     return f"{stem}-{count}"
 

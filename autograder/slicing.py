@@ -32,7 +32,7 @@ class Analysed:
     """A statement with what it reads at any time, and the names that it acts on (`x.add(1)`).
 
     `sets` are the globals that its functions set when they are called, `calls` the functions that
-    it calls for their effect alone.
+    it calls for their effect alone. `future` statements change what those after them mean.
     """
 
     statement: Statement
@@ -41,6 +41,7 @@ class Analysed:
     sets: frozenset[str] = frozenset()
     calls: frozenset[str] = frozenset()
     imports: bool = False
+    future: bool = False
 
 
 def statements_of(cells: Sequence[tuple[str, str]]) -> list[Analysed]:
@@ -60,9 +61,12 @@ def statements_of(cells: Sequence[tuple[str, str]]) -> list[Analysed]:
 
 
 def needed(statements: Sequence[Analysed], roots: Iterable[str]) -> list[Statement]:
-    """Return the statements that the names `roots` depend on, in order."""
+    """Return the statements that the names `roots` depend on, in order.
+
+    `from __future__ import ...` is among them: it changes what the others mean.
+    """
     binders = _binders(statements)
-    wanted: set[int] = set()
+    wanted = {index for index, analysed in enumerate(statements) if analysed.future}
     waiting = list(roots)
     seen: set[str] = set()
     while waiting:
@@ -146,6 +150,7 @@ def _analysed(node: ast.stmt, text: str, number: int) -> Analysed:
         sets=frozenset(_sets_later(table)),
         calls=frozenset(_called(node)),
         imports=isinstance(node, ast.Import | ast.ImportFrom),
+        future=isinstance(node, ast.ImportFrom) and node.module == "__future__",
     )
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from autograder.cli import main
+from autograder.commands import _has_report
 from autograder.farm import Farm
 from autograder.notebook import learner_notebook, solution_notebook
 from autograder.paths import Item, items_of
@@ -86,6 +87,8 @@ def test_a_resumed_run_leaves_what_is_done_and_keeps_manual_scores(
     capsys.readouterr()
     assert main([*grade, "--resume"]) == 0
     assert capsys.readouterr().out == ""
+    assert _has_report(out, items_of([inbox / "ada"])[0])
+    assert not _has_report(out, Item(inbox / "bob" / "lab.ipynb", "lab", "bob/lab.ipynb"))
     assert main(grade) == 0
     report = json.loads((out / "lab.json").read_text())
     assert (report["score"], report["max_score"]) == (9.5, 10.0)
@@ -108,6 +111,17 @@ def test_a_judge_that_dies_over_a_submission_is_replaced(lab_copy, tmp_path, inb
     assert "exit status 3. Staff must look" in found["ada"]["error"]
     assert found["bob"]["error"] == ""
     assert score(tmp_path, "ada") == score(tmp_path, "bob") == 0.0
+
+
+@SANDBOX
+def test_a_report_that_cannot_be_written_is_said_and_leaves_no_draft(
+    sample_directory, tmp_path, capsys
+) -> None:
+    out = tmp_path / "out"
+    (out / "x.html").mkdir(parents=True)
+    assert main(["grade", str(sample_directory), "x.ipynb", "-o", str(out)]) == 2
+    assert f"grade: cannot write {out / 'x.html'}: Is a directory" in capsys.readouterr().err
+    assert [path.name for path in out.iterdir()] == ["x.html"]
 
 
 @SANDBOX
@@ -151,7 +165,16 @@ def test_what_cannot_be_done_is_said_without_a_traceback(
     assert captured.err.startswith("autograder: ")
 
 
-@pytest.mark.parametrize("option", [["--jobs", "0"], ["--jobs", "many"], ["--timeout-s", "-1"]])
+@pytest.mark.parametrize(
+    "option",
+    [
+        ["--jobs", "0"],
+        ["--jobs", "many"],
+        ["--timeout-s", "-1"],
+        ["--timeout-s", "1e300"],
+        ["-o", ""],
+    ],
+)
 def test_options_out_of_range_are_refused(option, sample_directory, tmp_path, capsys) -> None:
     with pytest.raises(SystemExit) as caught:
         main(["grade", str(sample_directory), "x", "-o", str(tmp_path), *option])
@@ -193,12 +216,30 @@ def test_paths_have_stems_of_their_own(tmp_path: Path) -> None:
         (tmp_path / name).parent.mkdir(exist_ok=True, parents=True)
         (tmp_path / name).touch()
     found = items_of([tmp_path / "a", tmp_path / "b", tmp_path / "c", tmp_path / "a" / "x.ipynb"])
-    assert len(found) == 4
-    assert len({item.stem.casefold() for item in found}) == 4
-    assert found[0].stem == "x"
+    assert [item.stem for item in found] == ["x", "X", "b-x", "c-b-x"]
     long = items_of([Path("n" * 250 + ".ipynb"), tmp_path / ".ipynb", tmp_path / "..ipynb"])
     assert all(0 < len(os.fsencode(item.stem)) <= 200 for item in long)
-    assert all("/" not in item.stem and item.stem not in (".", "..") for item in long)
+    assert all("/" not in item.stem for item in long)
+
+
+@pytest.mark.parametrize("name", ["a.b.ipynb", "ends..ipynb", ".hidden.ipynb", "ü x.ipynb", "none"])
+def test_a_report_is_called_as_its_submission_is(name: str, tmp_path: Path) -> None:
+    (item,) = items_of([tmp_path / name])
+    assert item.stem == Path(name).stem
+
+
+def test_a_folder_a_learner_gives_names_that_stay_when_another_comes(tmp_path: Path) -> None:
+    def names() -> dict[str, str]:
+        return {item.label: item.stem for item in items_of([tmp_path])}
+
+    for name in ("bob", "cy"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "lab.ipynb").touch()
+    before = names()
+    assert before == {"bob/lab.ipynb": "bob-lab", "cy/lab.ipynb": "cy-lab"}
+    (tmp_path / "ada").mkdir()
+    (tmp_path / "ada" / "lab.ipynb").touch()
+    assert names() == {"ada/lab.ipynb": "ada-lab", **before}
 
 
 def test_help_imports_nothing_heavy() -> None:

@@ -11,6 +11,7 @@ from autograder.errors import CheckBroken, NotAttempted, NotPlainData, StudentEr
 from autograder.local import LocalStudent
 from autograder.plain import MAX_DEPTH, to_plain
 from autograder.records import Statement
+from autograder.slicing import needed, statements_of
 
 TEXT = """
 import numpy as np
@@ -230,3 +231,15 @@ def test_an_unwritten_rank_is_not_attempted(student, communicator) -> None:
 def test_inputs_must_be_one_a_rank(student, communicator) -> None:
     with pytest.raises(CheckBroken, match="got 1 inputs, expected 2"):
         student.ranks("double", 2, [1], communicator)
+
+
+def test_annotations_of_the_future_hold_from_their_cell_on_and_break_nothing() -> None:
+    plain = "def f(x: Unknown):\n    return x"
+    cells = [plain, "from __future__ import annotations", plain]
+    found = statements_of([("code", text) for text in cells])
+    loaded = needed(found, ["f"])
+    assert [s.text for s in loaded] == cells
+    student = LocalStudent()
+    failures = student.load(loaded)
+    assert [failure.type_name for failure in failures] == ["NameError"]
+    assert student.call("f", 3) == 3
