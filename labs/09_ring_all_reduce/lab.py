@@ -459,7 +459,7 @@ plt.show()
 #
 # Look at one step of reduce-scatter with a clock in hand. While a chunk arrives, nobody adds; while it is added, the link is idle.
 #
-# **Idea.** Cut each chunk into $m$ **pieces**, and pass each piece on *as soon as it is combined*, before the next has arrived. Then the link carries piece $k+1$ while piece $k$ is added. With $c = N/n$ bytes a chunk, reduce-scatter takes about
+# **Idea.** Cut each chunk into $m$ **pieces**, and pass each piece on *as soon as it is combined*, before the next has arrived. Then the link carries piece $k+1$ while piece $k$ is added. With $c = N/n$ bytes a chunk and $m \ge 2$, reduce-scatter takes about
 #
 # $$(n-1)\,\bigl(m\alpha + c\max(\beta, \gamma)\bigr) + \tfrac{c}{m}\min(\beta, \gamma)
 # \qquad\text{instead of}\qquad (n-1)(\alpha + c\beta + c\gamma).$$
@@ -532,7 +532,9 @@ def pieces_contest(comm, elements, counts, repeats=9):
 
 
 def pipelined_time(n, n_bytes, m):
-    """Return the model's seconds for m pieces a chunk."""
+    """Return the model's seconds for m pieces a chunk; one piece hides nothing."""
+    if m == 1:
+        return ring_time(n, n_bytes, alpha, beta, gamma)
     chunk, slow, fast = n_bytes / n, max(beta, gamma), min(beta, gamma)
     return (n - 1) * (2 * m * alpha + chunk * (slow + beta)) + chunk / m * fast
 

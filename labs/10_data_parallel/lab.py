@@ -352,7 +352,7 @@ def set_up(comm, kind, cap_bytes=None):
     return wire, model, start(kind, wire, list(model.parameters()), cap_bytes)
 
 
-def contest(comm, plans, turns=6):
+def contest(comm, plans, turns=5):
     """Return the parts of the fastest step of each plan; the plans take turns."""
     torch.set_num_threads(1)
     runners = [set_up(comm, *plan) for plan in plans]
@@ -435,7 +435,7 @@ for share in (0, 1 / 8, 1 / 2, 1):
     print(f"cap {share:5.3f} of all bytes: {len(assign_buckets(sizes, share * B)):>2} buckets")
 
 # %% [markdown]
-# **Reflect.** A bucket may be much larger than the cap. Which parameter would make it so? torch once closed buckets *before* they overflowed; what could be said for either rule?
+# **Reflect.** A bucket may be much larger than the cap. Which parameter would make it so? The other rule would be to close a bucket *before* it overflows: what could be said for either?
 #
 # *The real system.* torch's default cap is 25 MiB, and 1 MiB for the first bucket, so that the wire starts early. Before the first step nobody knows the order of gradients and the reverse of registration is a guess; after it torch [rebuilds the buckets](https://github.com/pytorch/pytorch/blob/main/torch/csrc/distributed/c10d/reducer.cpp) in the order that it saw.
 
@@ -573,7 +573,7 @@ plt.show()
 # %% [markdown]
 # **Reflect.** How much of the communication is hidden, and which part cannot be, however the buckets are cut? What would happen in `finish` if one parameter got no gradient in this step? (That is where lab 11 begins.)
 #
-# *The real system.* torch's reducer does what you did, in C++, and without your two copies: its gradients *are* views into the buckets (`gradient_as_bucket_view=True`). Li et al. measured that overlap saves 38.0 % of the time of an iteration for ResNet-50 and 35.2 % for BERT on NCCL, and 26.8 % and 21.5 % on Gloo (32 GPUs, section 5.1).
+# *The real system.* torch's reducer does what you did, in C++, and with `gradient_as_bucket_view=True` without your two copies: its gradients then *are* views into the buckets. Li et al. measured that overlap saves 38.0 % of the time of an iteration for ResNet-50 and 35.2 % for BERT on NCCL, and 26.8 % and 21.5 % on Gloo (section 5.1).
 
 # %% [markdown]
 # ## 5. Not every step
@@ -832,7 +832,7 @@ plt.show()
 # overview · problem and challenges · methods and contributions · evaluation and discussion · trade-offs · open questions.
 #
 # ### BEGIN SOLUTION
-# **Overview.** The design of DistributedDataParallel in PyTorch 1.5 and what was learnt from its use. **Problem and challenges.** Replicas must end up where local training would have (mathematical equivalence); the wrapper must not ask users to change their code and must be able to intercept what it needs; and it must be fast, though gradients come in hundreds of small tensors. **Methods and contributions.** Gradient bucketing; overlap of all-reduce with backward by autograd hooks; a fixed launch order, since ranks may finish in other orders; a walk through the graph for parameters that are not used; no_sync to skip synchronisation; round-robin process groups. **Evaluation and discussion.** On 32 GPUs overlap saves 38.0 % and 35.2 % of an iteration for ResNet-50 and BERT on NCCL; bucket size has an optimum that depends on model and backend; near-linear scaling to 256 GPUs when configured well. **Trade-offs.** Memory for buckets against speed; a fixed parameter-to-bucket map against models that skip layers; finding unused parameters costs a walk and an extra all-reduce. **Open questions.** Choosing the bucket size without a sweep; layer dropping that also saves communication; compression.
+# **Overview.** The design of DistributedDataParallel in PyTorch 1.5 and what was learnt from its use. **Problem and challenges.** Replicas must end up where local training would have (mathematical equivalence); the wrapper must not ask users to change their code and must be able to intercept what it needs; and it must be fast, though gradients come in hundreds of small tensors. **Methods and contributions.** Gradient bucketing; overlap of all-reduce with backward by autograd hooks; a fixed launch order, since ranks may finish in other orders; a walk through the graph for parameters that are not used; no_sync to skip synchronisation; round-robin process groups. **Evaluation and discussion.** Overlap saves 38.0 % and 35.2 % of an iteration for ResNet-50 and BERT on NCCL; bucket size has an optimum that depends on model and backend; near-linear scaling to 256 GPUs when configured well. **Trade-offs.** Memory for buckets against speed; a fixed parameter-to-bucket map against models that skip layers; finding unused parameters costs a walk and an extra all-reduce. **Open questions.** Choosing the bucket size without a sweep; layer dropping that also saves communication; compression.
 # ### END SOLUTION
 
 # %%
