@@ -17,6 +17,7 @@ from minitorch.arrays import (
 from minitorch.errors import GraphError
 from minitorch.graph import nn, train
 from minitorch.graph.compiled import compile
+from minitorch.graph.control import cond, merge, switch
 from minitorch.graph.elementwise import (
     abs,
     acos,
@@ -200,6 +201,7 @@ __all__ = [
     "clip_by_value",
     "compile",
     "concat",
+    "cond",
     "constant",
     "control_dependencies",
     "cos",
@@ -253,6 +255,7 @@ __all__ = [
     "matmul",
     "maximum",
     "memory_plan",
+    "merge",
     "minimum",
     "mod",
     "mul",
@@ -308,6 +311,7 @@ __all__ = [
     "stop_gradient",
     "sub",
     "subtract",
+    "switch",
     "tan",
     "tanh",
     "to_double",

@@ -138,6 +138,8 @@ class Node(Methods):
         self.built_at = graph.site or call_site()
         self.id = next(_ids)
         self.wants_of: tuple[bool, ...] | None = None
+        for branch in graph.branches:
+            branch.inside.add(self)
         graph.add(self)
 
     __hash__ = object.__hash__  # `==` is elementwise, as the other comparisons are
@@ -312,6 +314,8 @@ def build(op: Op, inputs: Sequence[Any]) -> Node:
     try:
         nodes = _promoted(op, inputs) if op.promotes else tuple(map(convert, inputs))
         nodes = tuple(n.read() if hasattr(n, "read") else n for n in nodes)
+        for branch in get_default_graph().branches:
+            nodes = tuple(map(branch.bring, nodes))
         if any(isinstance(n.shape, UnknownShape) for n in nodes):
             spec = Spec(UNKNOWN, _guess_dtype(op, nodes))
         else:

@@ -70,6 +70,8 @@ def last_uses(
         last[node] = i
         for source in sources(node, fed):
             last[source] = i
+        for source in () if node in fed else node.control_inputs:
+            last[source] = i  # whether it is dead is asked here
     free: list[list[Node]] = [[] for _ in order]
     for node, i in last.items():
         if node not in kept:

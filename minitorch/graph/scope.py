@@ -32,6 +32,8 @@ class Graph:
         self._named: list[Node] = []
         self._variables: dict[int, weakref.ref[Any]] = {}
         self.scopes: list[str] = []
+        self.pivots: set[int] = set()  # ids of the nodes that say that a branch is taken
+        self.branches: list[Any] = []  # the sides of `cond` that are being built, outer first
         self.control: list[tuple[Node, ...]] = [()]
 
     def unique_name(self, base: str) -> str:

@@ -122,7 +122,8 @@ class Variable(Node):
 
         Under `control_dependencies` that is a read of its own, which sees earlier writes.
         """
-        if not get_default_graph().control[-1]:
+        graph = get_default_graph()
+        if all(node.id in graph.pivots for node in graph.control[-1]):
             return self
         return Node(Read(self), (self,), self.shape, self.dtype, f"{self.name}/read")
 

@@ -21,6 +21,8 @@ from ..ops.linalg import MatMul
 from ..ops.movement import Reshape
 from ..ops.reduction import Sum
 from ..ops.rows import Elementwise
+from .control import Merge, MergeIndex
+from .dead import DEAD, alive, endangered
 from .node import Constant, Node, Placeholder, located
 from .order import last_uses, schedule, sources
 from .passes.fuse import Fused
@@ -82,15 +84,17 @@ class Step:
         names: dict[str, Any] = {"xp": namespace_on(self.device)}
         slot = {node: f"v{i}" for i, node in enumerate(self.order)}
         self.shared = views([n for n in self.order if n in fed or n.op is None], self.order, fed)
+        self.endangered = endangered(self.order, fed)
         free = last_uses(self.order, fed, set(self.fetches))
         into = "".join(f"{slot.get(node, '_')}, " for node in self.feeds)
         lines = ["def step(state, values, feeds):", f"    [{into}] = feeds"]
         for i, node in enumerate(self.order):
             line = "pass" if node in fed else self._line(node, fed, slot, names)
+            line = self._guarded(node, line, slot, names)
             gone = ", ".join(slot[n] for n in free[i])
             lines.append(f"    {line}" + (f"; del {gone}" if gone else ""))
         names["own"], names["copy"] = _own, _copy
-        result = "".join(f"{self._fetched(node)}({slot[node]}), " for node in self.fetches)
+        result = "".join(f"{self._fetched(node, slot, names)}, " for node in self.fetches)
         lines.append(f"    return ({result})")
         return "\n".join(lines), names
 
@@ -127,9 +131,32 @@ class Step:
             )
         return f"{target} = {call}"
 
-    def _fetched(self, node: Node) -> str:
-        """Return the function that a fetched array goes through: a copy if others may hold it."""
-        return "copy" if node in self.shared or isinstance(node.op, StateOp) else "own"
+    def _guarded(self, node: Node, line: str, slot: dict[Node, str], names: dict[str, Any]) -> str:
+        """Return the statement with the test, where needed, that nothing before it was dead."""
+        if (
+            node not in self.endangered
+            or node.op is None
+            or isinstance(node.op, Merge | MergeIndex)
+        ):
+            return line
+        before = dict.fromkeys((*node.inputs, *node.control_inputs))
+        tests = [f"{slot[n]} is DEAD" for n in before if n in self.endangered]
+        if not tests:
+            return line
+        names["DEAD"] = DEAD
+        target, _, value = line.partition(" = ")
+        return f"{target} = DEAD if {' or '.join(tests)} else ({value})"
+
+    def _fetched(self, node: Node, slot: dict[Node, str], names: dict[str, Any]) -> str:
+        """Return the expression for a fetched value: a copy if others may hold its array."""
+        value = slot[node]
+        if isinstance(node.op, NoOp):
+            return "None"
+        if node in self.endangered:
+            names["alive"], names[f"n{value}"] = alive, node
+            value = f"alive({value}, n{value})"
+        shared = node in self.shared or isinstance(node.op, StateOp)
+        return f"{'copy' if shared else 'own'}({value})"
 
     def _explain(self, error: Exception) -> Exception:
         """Return `error` with the node named whose line raised it, in the library's own words."""
