@@ -24,7 +24,7 @@ def launch(
         fn: any function, one defined in a notebook too.
         transport: `"shm"` or `"tcp"`, with a process a rank; `"threads"`; or a world of threads
             of your own, such as `TurnWorld(world_size, seed)` or `SimWorld(world_size, link)`.
-        timeout_s: how long the whole run may take.
+        timeout_s: how long the run may take, from when all ranks have begun.
         record: keep every message and wait; see `Results.traffic` and `Results.trace`.
 
     Raises:

@@ -15,7 +15,7 @@ from ddp_lab.failures import Failure, rank_failed, timed_out
 from ddp_lab.header import operation_of, site_of
 from ddp_lab.output import Printer
 from ddp_lab.pickling import dumps_for_ranks
-from ddp_lab.rank_main import JOB, WHERE, Job, Outcome, read_message, send_message
+from ddp_lab.rank_main import JOB, READY, WHERE, Job, Outcome, read_message, send_message
 from ddp_lab.results import Results
 from ddp_lab.start import Ranks, start_ranks
 from ddp_lab.transport.board import FAILED, Entry
@@ -24,6 +24,7 @@ from ddp_lab.transport.shm_board import ShmBoard
 
 GRACE_S = 1.0  # for ranks that noticed a failure to say so themselves
 STOP_S = 5.0
+START_S = 60.0  # importing torch in a new zygote, and the function's own modules in each rank
 READ_BYTES = 1 << 16
 
 
@@ -72,9 +73,8 @@ class Run:
         self._board = board
         self._size = board.size
         self._timeout_s = timeout_s
-        self._end = time.monotonic() + timeout_s
-        # Ranks that wait give up a little later, so that the launcher still sees who waits.
-        board.deadline = self._end + GRACE_S / 2
+        self._ready: set[int] = set()
+        self._end = time.monotonic() + START_S + timeout_s
         self._outcomes: dict[int, Outcome] = {}
         self._failures: list[Failure] = []
         self._stacks: dict[int, list[tuple[str, int, str]]] = {}
@@ -132,6 +132,14 @@ class Run:
                 except OSError:
                     continue  # it died just now
 
+    def _begin(self, rank: int) -> None:
+        """A rank calls its function; once all do, their time begins."""
+        self._ready.add(rank)
+        if len(self._ready) == self._size and not self._failures:
+            self._end = time.monotonic() + self._timeout_s
+            # Ranks that wait give up a little later, so that the launcher still sees who waits.
+            self._board.deadline = self._end + GRACE_S / 2
+
     def _read_link(self, rank: int) -> bool:
         try:
             kind, payload = read_message(self._ranks.links[rank])
@@ -139,6 +147,9 @@ class Run:
             kind = b""
         if not kind:
             return False
+        if kind == READY:
+            self._begin(rank)
+            return True
         if kind == WHERE:
             self._stacks[rank] = cloudpickle.loads(payload)
             return True

@@ -1,8 +1,8 @@
 """What a rank does from its fork to its end; the other side of `launch_processes`.
 
-The launcher sends one message, the job. The rank sends one back, its outcome. While it works, a
-thread of it waits on the same socket: asked where the rank is, it answers with the stack of the
-main thread; when the launcher is gone, it ends the process.
+The launcher sends one message, the job. The rank sends two back: that it begins, and its outcome.
+While it works, a thread of it waits on the same socket: asked where the rank is, it answers with
+the stack of the main thread; when the launcher is gone, it ends the process.
 """
 
 import os
@@ -32,7 +32,7 @@ from ddp_lab.transport.waiting import Words
 from ddp_lab.world import give
 
 LENGTH = struct.Struct("<cQ")
-JOB, OUTCOME, WHERE = b"j", b"o", b"w"
+JOB, READY, OUTCOME, WHERE = b"j", b"r", b"o", b"w"
 
 
 @dataclass
@@ -58,11 +58,15 @@ class Outcome:
     log: Log | None = None
 
 
+_sending = threading.Lock()
+
+
 def send_message(link: socket.socket, kind: bytes, payload: bytes = b"") -> None:
     """Write one message."""
-    link.sendall(LENGTH.pack(kind, len(payload)))
-    if payload:
-        link.sendall(payload)
+    with _sending:  # a rank has two threads that may speak
+        link.sendall(LENGTH.pack(kind, len(payload)))
+        if payload:
+            link.sendall(payload)
 
 
 def read_message(link: socket.socket) -> tuple[bytes, bytes]:
@@ -97,7 +101,7 @@ def rank_main(
     segment = Segment(memory, size, arena_bytes)
     board = ShmBoard(segment)
     threading.Thread(target=_answer, args=(link,), name="launcher", daemon=True).start()
-    outcome = _run(job, rank, segment)
+    outcome = _run(job, rank, segment, link)
     if outcome.failure is None:
         board.end(rank, RETURNED)
     else:
@@ -141,7 +145,7 @@ def _answer(link: socket.socket) -> None:
         send_message(link, WHERE, cloudpickle.dumps(stack))
 
 
-def _run(job: Job, rank: int, segment: Segment) -> Outcome:
+def _run(job: Job, rank: int, segment: Segment, link: socket.socket) -> Outcome:
     recorder = None
     try:
         _prepare(job)
@@ -153,6 +157,7 @@ def _run(job: Job, rank: int, segment: Segment) -> Outcome:
             transport = recorder = Recorder(transport, zero=job.zero)
         comm = Communicator(transport)
         give(comm)
+        send_message(link, READY)
         result = _call(fn, comm, args)
         return Outcome(_pickled(result), None, recorder.log if recorder else None)
     except BaseException as error:

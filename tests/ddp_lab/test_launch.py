@@ -87,7 +87,7 @@ def test_a_circle_of_waits_is_reported_with_peers_and_lines(transport: str) -> N
         comm.recv((comm.rank + 1) % comm.size)  # everybody waits here
 
     with pytest.raises(ddp_lab.RankTimeout) as caught:
-        ddp_lab.launch(rank, 3, transport=transport, timeout_s=0.5)
+        ddp_lab.launch(rank, 3, transport=transport, timeout_s=1.5)
     line = rank.__code__.co_firstlineno + 1
     for r in range(3):
         expected = f"rank {r} waits for rank {(r + 1) % 3} in recv at {__file__}:{line}"
@@ -107,7 +107,7 @@ def test_a_busy_rank_is_reported_where_it_is_busy(transport: str) -> None:
             pass
 
     with pytest.raises(ddp_lab.RankTimeout, match=r"busy at .*in spin_for_long") as caught:
-        ddp_lab.launch(rank, 2, transport=transport, timeout_s=0.5)
+        ddp_lab.launch(rank, 2, transport=transport, timeout_s=1.5)
     assert "rank 0 waits for rank 1 in barrier" in str(caught.value)
 
 
