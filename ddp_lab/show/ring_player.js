@@ -23,7 +23,7 @@ function make(parent, name, attributes = {}, text = "") {
 function layout(story) {
   const n = story.world_size;
   const cells = Math.max(story.cuts.length - 1, 0);
-  const size = Math.max(5, Math.min(16, Math.floor(110 / Math.max(cells, n, 1))));
+  const size = Math.max(5, Math.min(16, Math.floor(72 / Math.max(cells, n, 1))));
   const places = Array.from({ length: n }, (_, rank) => {
     const angle = (2 * Math.PI * rank) / n - Math.PI / 2;
     return { x: CENTRE.x + RADIUS * Math.cos(angle), y: CENTRE.y + RADIUS * Math.sin(angle) };
@@ -140,8 +140,10 @@ function build(el, story) {
     "data-lm-suppress-shortcuts": "true",
   });
   make(root, "h3", {}, story.title);
-  make(root, "p", {}, "A row is a rank's contribution, a column a part of the array. "
-    + "Blue: seen by this rank; green: summed over all.");
+  make(root, "p", {}, story.cuts.length > 1
+    ? "A row is a rank's contribution, a column a part of the array. "
+      + "Blue: seen by this rank; green: summed over all."
+    : "Messages without their contents.");
   const svg = make(root, "svg", { viewBox: "0 0 860 470", role: "img", "aria-label": "" });
   const controls = make(root, "div", { class: "rp-controls" });
   const button = (label, sign) =>

@@ -135,7 +135,7 @@ def rounds_of(messages: Sequence[Recorded]) -> list[int]:
     port out and the receiver's port in are both free.
     """
     port_out: dict[int, int] = {}
-    port_in: dict[int, int] = {}
+    port_in: dict[int, set[int]] = {}
     rounds: list[int] = []
     for m in messages:
         heard = [
@@ -143,8 +143,11 @@ def rounds_of(messages: Sequence[Recorded]) -> list[int]:
             for at, before in zip(rounds, messages, strict=False)
             if before.dst == m.src and before.received_at <= m.sent_at
         ]
-        at = max([port_out.get(m.src, 0), port_in.get(m.dst, 0), *heard])
-        port_out[m.src] = port_in[m.dst] = at + 1
+        at = max([port_out.get(m.src, 0), *heard])
+        while at in port_in.setdefault(m.dst, set()):
+            at += 1
+        port_out[m.src] = at + 1
+        port_in[m.dst].add(at)
         rounds.append(at)
     return rounds
 

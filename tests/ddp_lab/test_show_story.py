@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ddp_lab import launch
 from ddp_lab.errors import InvalidArgument
 from ddp_lab.show import tell, watch
 from ddp_lab.show.provenance import explain, subset_sums
@@ -81,6 +82,15 @@ def test_messages_to_one_rank_take_a_round_each() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("n", [2, 4, 8])
+def test_halving_and_doubling_takes_two_rounds_a_bit_whoever_was_first(n: int) -> None:
+    def body(comm: Any, x: np.ndarray) -> np.ndarray:
+        return comm.all_reduce(x, algorithm="halving_doubling")
+
+    story = watch(body, tiny(n)).story()
+    assert len(story.rounds) == 2 * (n.bit_length() - 1)
+
+
 def test_a_message_never_received_delays_nobody() -> None:
     story = tell([Sent(0, 1, 8, 0.0, float("nan")), Sent(1, 2, 8, 1.0, 2.0)], 3)
     assert len(story.rounds) == 1
@@ -117,3 +127,10 @@ def test_too_many_messages_are_refused_with_the_number() -> None:
 def test_one_input_a_rank_is_needed() -> None:
     with pytest.raises(InvalidArgument, match="got 1, expected 2"):
         tell([], 2, tiny(1))
+
+
+def test_a_recorded_launch_can_be_told_without_contents() -> None:
+    run = launch(ring, 4, tiny(4)[0], transport="threads", record=True)
+    story = tell(run.trace.messages, 4)
+    assert len(story.rounds) == 6
+    assert story.sent[-1] == tuple(traffic.bytes_sent for traffic in run.traffic)
