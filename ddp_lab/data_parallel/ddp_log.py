@@ -71,6 +71,7 @@ class DdpLog:
         if self.hook_name:
             facts["comm_hook"] = self.hook_name
         facts["static_graph"] = int(reducer.static is not None)
+        facts["num_buckets_reduced"] = reducer.buckets_reduced
         facts["join_uneven_inputs"] = int(self.uneven_inputs)
         facts["has_rebuilt_buckets"] = int(reducer.rebuilt)
         facts["can_set_static_graph"] = int(reducer.graph_is_static)

@@ -75,6 +75,16 @@ class Timeline:
     arrivals: list[int] = field(default_factory=list)
 
 
+class _NothingToDo:
+    """The work of a bucket that nobody sends."""
+
+    def wait(self) -> None:
+        """Return at once."""
+
+
+NOTHING_TO_DO = _NothingToDo()
+
+
 class Reducer:
     """Averages gradients over a group's ranks, bucket by bucket, in one order on every rank.
 
@@ -100,6 +110,7 @@ class Reducer:
         self.static: StaticGraph | None = None
         self.timeline = Timeline()
         self.iterations = 0
+        self.buckets_reduced = 0  # in the last iteration
         self.graph_is_static = True  # the same parameters were unused in every iteration
         self._unused: list[int] = []
         self._to_mark: list[int] = []
@@ -256,10 +267,12 @@ class Reducer:
         self.expecting = False
         if self._agrees_on_use:
             self.slots.untouched = self.use_map.finish()
+        self.buckets_reduced = sum(work is not NOTHING_TO_DO for _, work in self._works)
         for bucket, work in self._works:
             work.wait()
             self.timeline.arrivals.append(perf_counter_ns())
-            self.slots.deliver(bucket)
+            if work is not NOTHING_TO_DO:
+                self.slots.deliver(bucket)
         self._works.clear()
         if self.static:
             self.static.fresh = False
@@ -275,12 +288,12 @@ class Reducer:
             else "You can enable unused parameter detection by passing the keyword argument "
             "`find_unused_parameters=True` to DistributedDataParallel."
         )
+        mine = f"which did not receive grad for rank {self.group.rank}:"
         return UnusedParameters(
             "forward: Expected to have finished reduction in the prior iteration before starting "
             f"a new one. {advice} Make sure all `forward` function outputs participate in "
-            f"calculating loss. Parameters which did not receive grad for rank {self.group.rank}: "
-            f"{', '.join(names)}. Parameter indices: {' '.join(map(str, missing))}. "
-            "(For torch's own checks of collectives set the environment variable "
-            "TORCH_DISTRIBUTED_DEBUG to either INFO or DETAIL.)",
+            f"calculating loss. Parameters {mine} {', '.join(names)}. Parameter indices {mine} "
+            f"{' '.join(map(str, missing))} (for torch's own checks of collectives, set the "
+            "environment variable TORCH_DISTRIBUTED_DEBUG to either INFO or DETAIL).",
             names,
         )

@@ -35,6 +35,7 @@ class BufferSync:
         """Take torch's two arguments; return whether buffers are broadcast at the start."""
         self.require_forward_param_sync = True
         self._buffer_hook: tuple[Callable[..., Any], Any, bool] | None = None
+        self._has_buffers = bool(self.modules_buffers)  # walking a deep module takes long
         if broadcast_buffers is not None:
             warnings.warn(
                 "DistributedDataParallel: `broadcast_buffers` is deprecated. "
@@ -69,7 +70,7 @@ class BufferSync:
             self.require_forward_param_sync
             and self.forward_sync_buffers
             and hook_is_before == before_forward
-            and bool(self.modules_buffers)
+            and self._has_buffers
         )
 
     def sync_buffers(self, joined: bool = False) -> None:

@@ -32,8 +32,15 @@ from ddp_lab.data_parallel.torch_buffers import BufferSync
 from ddp_lab.data_parallel.torch_groups import C10dGroup, broadcast_coalesced, group_for
 from ddp_lab.data_parallel.torch_hooks import check_comm_hook, fp16_sum_hook, sum_hook
 from ddp_lab.data_parallel.torch_join import DdpJoinHook
+from ddp_lab.data_parallel.torch_precision import (
+    call_in_precision,
+    cast_buffers,
+    compress_hook_to,
+    reduce_dtype_of,
+)
 from ddp_lab.data_parallel.torch_reducer import TorchReducer
 from ddp_lab.data_parallel.torch_slots import TorchSlots
+from ddp_lab.data_parallel.torch_sync_batch_norm import use_on_cpu
 from ddp_lab.data_parallel.torch_tools import TorchTools
 
 
@@ -74,7 +81,6 @@ class TorchDistributedDataParallel(
         _refuse_unsupported(
             delay_all_reduce_named_params=delay_all_reduce_named_params,
             param_to_hook_all_reduce=param_to_hook_all_reduce,
-            mixed_precision=mixed_precision,
         )
         if torch_module.is_group(device_ids):  # DistributedDataParallel(module, comm)
             device_ids, process_group = None, device_ids
@@ -92,6 +98,7 @@ class TorchDistributedDataParallel(
         self.gradient_as_bucket_view = gradient_as_bucket_view
         self.static_graph = False
         self.require_backward_grad_sync = True
+        self.mixed_precision = mixed_precision
         self.caps = Caps.from_mb(bucket_cap_mb, bucket_cap_mb_list)
         self.bucket_bytes_cap = self.caps.cap
         self.bucket_bytes_cap_list = list(self.caps.per_bucket)
@@ -102,12 +109,17 @@ class TorchDistributedDataParallel(
                 stacklevel=2,
             )
         sync_at_start = self.configure_buffers(broadcast_buffers, forward_sync_buffers)
+        use_on_cpu(module)
         managed = torch_module.managed(module, self.parameters_to_ignore)
         if init_sync:
             verify_same_model(self.group, managed.specs)
             self.broadcast_state(0, sync_at_start)
         self._skip_unused = skip_all_reduce_unused_params
         self._build_reducer(managed, static_graph)
+        if mixed_precision is not None:
+            cast_buffers(module, mixed_precision, self.parameters_to_ignore)
+            hook = compress_hook_to(reduce_dtype_of(mixed_precision))
+            self.reducer.comm_hook = hook, self.reducer
 
     def _build_reducer(self, managed: torch_module.Managed, static_graph: bool) -> None:
         """Lay out the buckets and put the hooks on the parameters."""
@@ -136,7 +148,13 @@ class TorchDistributedDataParallel(
         """Return the module's output; gradients of it will be averaged unless in `no_sync`."""
         with torch.autograd.profiler.record_function("DistributedDataParallel.forward"):
             inputs, kwargs = self._pre_forward(inputs, kwargs)
-            return self._post_forward(self.module(*inputs, **kwargs))
+            return self._post_forward(self._run(inputs, kwargs))
+
+    def _run(self, inputs: Any, kwargs: Any) -> Any:
+        if self.mixed_precision is None:
+            return self.module(*inputs, **kwargs)
+        ignored = self.parameters_to_ignore
+        return call_in_precision(self.module, self.mixed_precision, ignored, inputs, kwargs)
 
     def _pre_forward(self, inputs: Any, kwargs: Any) -> tuple[Any, Any]:
         syncs = torch.is_grad_enabled() and self.require_backward_grad_sync
@@ -201,7 +219,7 @@ class TorchDistributedDataParallel(
         except (TypeError, ValueError) as error:
             self.logger.note_error(error)
             raise
-        if self.reducer.comm_hook is not None:
+        if self.reducer.comm_hook is not None and self.mixed_precision is None:
             raise RuntimeError(
                 "register_comm_hook: register_comm_hook can only be called once: got "
                 f"{hook.__qualname__}, there is {self.logger.hook_name}. Wrap the module anew."

@@ -46,19 +46,7 @@ def _is_wrong(annotation: Any, right: tuple[type, ...]) -> bool:
     return isinstance(annotation, type) and annotation not in (*anything, *right)
 
 
-def sum_hook(reducer: TorchReducer, bucket: GradBucket) -> Any:
-    """Average the bucket; returns a work whose wait gives the flat tensor."""
-    flat = bucket.buffer().div_(reducer.divisor())
-    return _Result(reducer.group.all_reduce(flat), flat)
-
-
-def fp16_sum_hook(reducer: TorchReducer, bucket: GradBucket) -> Any:
-    """Average the bucket in half precision: half the bytes, 10 bits of mantissa."""
-    flat = bucket.buffer().to(torch.float16).div_(reducer.divisor())
-    return _Result(reducer.group.all_reduce(flat), flat)
-
-
-class _Result:
+class Sent:
     """A work that gives a tensor once it is done."""
 
     def __init__(self, work: Any, tensor: torch.Tensor) -> None:
@@ -66,5 +54,18 @@ class _Result:
         self._tensor = tensor
 
     def wait(self) -> torch.Tensor:
+        """Return the tensor, averaged."""
         self._work.wait()
         return self._tensor
+
+
+def sum_hook(reducer: TorchReducer, bucket: GradBucket) -> Sent:
+    """Average the bucket."""
+    flat = bucket.buffer().div_(reducer.divisor())
+    return Sent(reducer.group.all_reduce(flat), flat)
+
+
+def fp16_sum_hook(reducer: TorchReducer, bucket: GradBucket) -> Sent:
+    """Average the bucket in half precision: half the bytes, 11 bits of mantissa."""
+    flat = bucket.buffer().to(torch.float16).div_(reducer.divisor())
+    return Sent(reducer.group.all_reduce(flat), flat)

@@ -14,7 +14,7 @@ from ddp_lab.data_parallel.autograd_graph import accumulator, unused_from
 from ddp_lab.data_parallel.bucketing import BucketPlan
 from ddp_lab.data_parallel.errors import DataParallelError
 from ddp_lab.data_parallel.group import Group, Work
-from ddp_lab.data_parallel.reducer import Bucket, Reducer
+from ddp_lab.data_parallel.reducer import NOTHING_TO_DO, Bucket, Reducer
 from ddp_lab.data_parallel.torch_slots import TorchSlots
 
 Future = torch.futures.Future
@@ -72,21 +72,12 @@ class HookWork:
             flat.copy_(result.view(flat.shape))
 
 
-class _NothingToDo:
-    """The work of a bucket that nobody sends."""
-
-    def wait(self) -> None:
-        """Return at once."""
-
-
-NOTHING_TO_DO = _NothingToDo()
-
-
 class TorchReducer(Reducer):
     """A `Reducer` driven by autograd.
 
-    Hooks sit on the graph's accumulation nodes, which fire also when a gradient is undefined
-    (an output that took no part in the loss).
+    Hooks sit on the parameters. When gradients may be missing they sit on the graph's
+    accumulation nodes, which cost twice as much and fire also when a gradient is undefined (an
+    output that took no part in the loss).
     """
 
     slots: TorchSlots
@@ -105,19 +96,40 @@ class TorchReducer(Reducer):
         self.skip_unused = False
         self.post_backward: list[Any] = []  # futures that backward has to wait for
         self._accumulators = {accumulator(p): i for i, p in enumerate(slots.params)}
-        weak = weakref.ref(self)  # a strong reference would keep model and reducer alive for ever
-        handles = [n.register_hook(_hook(weak, i)) for n, i in self._accumulators.items()]
-        self.remove_hooks = weakref.finalize(self, _remove_all, handles)
+        self._handles: list[Any] = []
+        self._add_hooks(on_nodes=find_unused)
+        self.remove_hooks = weakref.finalize(self, _remove_all, self._handles)
+
+    def _add_hooks(self, on_nodes: bool) -> None:
+        """Put the hooks in place; they hold the reducer weakly, or it would live for ever."""
+        _remove_all(self._handles)
+        weak = weakref.ref(self)
+        if on_nodes:
+            nodes = self._accumulators.items()
+            self._handles += [n.register_hook(_node_hook(weak, i)) for n, i in nodes]
+        else:
+            for index, param in enumerate(self.slots.params):
+                tensor: Any = param
+                handle = tensor.register_post_accumulate_grad_hook(_plain_hook(weak, index))
+                self._handles.append(handle)
+
+    def set_static_graph(self) -> None:
+        """Expect the same graph in every iteration; see `Reducer.set_static_graph`."""
+        super().set_static_graph()
+        self._add_hooks(on_nodes=True)
 
     def prepare_backward(self, outputs: Sequence[Tensor]) -> None:
         """Find the parameters that no path leads to from `outputs`, when asked to."""
         if self.find_unused and not self.static:
-            self.expect_unused(unused_from(outputs, self._accumulators))
+            with torch.autograd.profiler.record_function("search_unused_parameters"):
+                self.expect_unused(unused_from(outputs, self._accumulators))
 
     def _launch(self, bucket: Bucket) -> Work:
         if self.skip_unused and set(bucket.params) <= set(self.unused):
             return NOTHING_TO_DO
         if self.comm_hook is None:
+            if self.group.size == 1 and not self.slots.as_views:
+                return NOTHING_TO_DO  # and nothing to deliver: the gradient is its own average
             return super()._launch(bucket)
         self.slots.gather(bucket, 1.0)
         return self.run_hook(bucket)
@@ -166,7 +178,28 @@ class TorchReducer(Reducer):
         return self.graph_is_static
 
 
-def _hook(weak: "weakref.ref[TorchReducer]", index: int) -> Callable[..., None]:
+def _plain_hook(weak: "weakref.ref[TorchReducer]", index: int) -> Callable[..., None]:
+    """Return a hook for a parameter: it is called once its gradient is in place.
+
+    The argument is the parameter, not its gradient.
+    """
+
+    def on_accumulated(_param: Any) -> None:
+        reducer = weak()
+        if reducer is None or not reducer.expecting:
+            return
+        try:
+            reducer.mark(index)
+        except DataParallelError as error:
+            reducer.on_error(error)
+            raise
+
+    return on_accumulated
+
+
+def _node_hook(weak: "weakref.ref[TorchReducer]", index: int) -> Callable[..., None]:
+    """Return a hook for an accumulation node: it is called for an undefined gradient too."""
+
     def on_accumulated(_inputs: Any, grads: Any) -> None:
         reducer = weak()
         if reducer is None:
@@ -180,6 +213,6 @@ def _hook(weak: "weakref.ref[TorchReducer]", index: int) -> Callable[..., None]:
     return on_accumulated
 
 
-def _remove_all(handles: Sequence[Any]) -> None:
-    for handle in handles:
-        handle.remove()
+def _remove_all(handles: list[Any]) -> None:
+    while handles:
+        handles.pop().remove()

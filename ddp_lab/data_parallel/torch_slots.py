@@ -4,6 +4,7 @@ May import: torch, reducer, torch_module.
 """
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,6 +16,9 @@ from ddp_lab.data_parallel.torch_module import Managed
 # Below this many elements a gradient is copied with others in one fused call; above it, a
 # copy that scales in the same pass saves more than the call costs.
 FUSED_COPY_MAX_NUMEL = 16_384
+
+
+NONE = id(None)  # compared by identity: `None in grads` would compare tensors
 
 
 class TorchSlots:
@@ -52,19 +56,15 @@ class TorchSlots:
     @torch.no_grad()
     def gather(self, bucket: Bucket, scale: float) -> None:
         """Write gradient x `scale` into each view; zeros where there is no gradient."""
-        views, grads = [], []
-        for index, view in zip(bucket.params, bucket.views, strict=True):
-            grad = self.params[index].grad
-            if grad is None:
-                view.zero_()
-            elif grad is not view:
-                views.append(view)
-                grads.append(grad)
-        if scale != 1.0 and len(views) == len(bucket.views) and _are_large(bucket):
+        grads: list[Any] = [self.params[index].grad for index in bucket.params]
+        views = bucket.views
+        if NONE in map(id, grads) or grads[0] is views[0]:
+            grads, views = _to_copy(grads, views)
+        elif scale != 1.0 and _are_large(bucket):
             for view, grad in zip(views, grads, strict=True):
                 torch.mul(grad, scale, out=view)
             return
-        if views:
+        if grads:
             torch._foreach_copy_(views, grads)
         if scale != 1.0:
             bucket.flat.mul_(scale)
@@ -72,25 +72,36 @@ class TorchSlots:
     @torch.no_grad()
     def deliver(self, bucket: Bucket) -> None:
         """Make what the views hold the parameters' gradients."""
-        grads, views = [], []
-        for index, view in zip(bucket.params, bucket.views, strict=True):
-            param = self.params[index]
-            grad = param.grad
-            if grad is view or index in self.untouched:
-                continue
-            if self.as_views:
-                param.grad = view
-            elif grad is None:
-                param.grad = view.clone()
-            else:
-                grads.append(grad)
-                views.append(view)
-        if grads:
-            torch._foreach_copy_(grads, views)
+        params = [self.params[index] for index in bucket.params]
+        views = bucket.views
+        if self.untouched:
+            used = [k for k, index in enumerate(bucket.params) if index not in self.untouched]
+            params, views = [params[k] for k in used], [views[k] for k in used]
+        if not self.as_views:
+            for param in params:
+                if param.grad is None:
+                    param.grad = torch.empty_like(param)
+            grads: list[Any] = [param.grad for param in params]
+            if grads:
+                torch._foreach_copy_(grads, views)
+            return
+        for param, view in zip(params, views, strict=True):
+            param.grad = view
 
     def when_backward_ends(self, finish: Callable[[], None]) -> None:
         """Have autograd call `finish` at the end of the backward now running."""
         when_backward_ends(finish)
+
+
+def _to_copy(grads: list[Any], views: list[Tensor]) -> tuple[list[Any], list[Tensor]]:
+    """Return the gradients that are not in their views already; zero the views without one."""
+    pairs = []
+    for grad, view in zip(grads, views, strict=True):
+        if grad is None:
+            view.zero_()
+        elif grad is not view:
+            pairs.append((grad, view))
+    return [grad for grad, _ in pairs], [view for _, view in pairs]
 
 
 def _is_dense(param: Tensor) -> bool:

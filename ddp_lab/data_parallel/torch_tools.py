@@ -70,13 +70,17 @@ class TorchTools:
         """
         managed = torch_module.managed(self.module, self.parameters_to_ignore)
         names = {id(p): n for n, p in zip(managed.names, managed.params, strict=True)}
-        missing = [n for n in managed.names if n not in {names.get(id(p)) for p in parameters}]
-        if missing or len(parameters) != len(names):
+        given = {id(param) for param in parameters}
+        missing = [name for key, name in names.items() if key not in given]
+        if missing:
             raise ValueError(
-                "names: found in the module parameters, but not in DDP parameters, or the other "
-                f"way round: {len(parameters)} and {len(names)} params, missing "
-                f"{', '.join(missing) or 'none'}. Wrap the module anew after changing it. "
-                "(Expected param to name mapping to cover all of them.)"
+                f"names: Param with name {missing[0]} is in the module but not among the "
+                f"parameters: got {len(given)}, expected {len(names)}. Wrap the module anew."
+            )
+        if len(given) != len(names):
+            raise ValueError(
+                "names: Expected param to name mapping to cover all parameters: got "
+                f"{len(given)}, expected {len(names)}. Wrap the module anew."
             )
         return {index: names[id(param)] for index, param in enumerate(parameters)}
 

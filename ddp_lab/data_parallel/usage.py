@@ -71,8 +71,8 @@ class StaticGraph:
         self._remaining[index] -= 1
         if self._remaining[index] < 0:
             raise DataParallelError(
-                "backward: Your training graph has changed since the first iteration, which "
-                f"static_graph=True rules out: more gradients for {name()} than then. "
+                "backward: Your training graph has changed in this iteration, which "
+                f"static_graph=True rules out: more gradients for {name()} than in the first. "
                 "Leave static_graph out, or keep the graph the same."
             )
         return not self._remaining[index]

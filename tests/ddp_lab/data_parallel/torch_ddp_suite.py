@@ -114,6 +114,9 @@ def suite_of(module: types.ModuleType) -> type[unittest.TestCase]:
     """Return the test case; ranks are forked, for spawned ones would not find the module."""
 
     import torch
+    from torch.testing._internal import common_distributed
+
+    common_distributed.TIMEOUT_OVERRIDE.clear()  # some would wait for 400 s
 
     class TorchDdpTest(module.TestDistBackend, module.DistributedTest._DistTestBase):
         def setUp(self) -> None:

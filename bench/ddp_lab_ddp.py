@@ -1,0 +1,103 @@
+"""Step time of DistributedDataParallel against torch's over gloo, interleaved; two ranks.
+
+    python bench/ddp_lab_ddp.py [steps]
+
+Ratios of medians; every contender takes a step in turn, in shuffled order, so that a busy machine
+hurts all alike. The last line counts the overhead a parameter at world size 1.
+"""
+
+import copy
+import itertools
+import random
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import ddp_lab
+
+WARMUP = 5
+MODELS = {
+    "MLP, 4 M parameters": ([1024] * 5, 16),
+    "200 layers of 32 x 32": ([32] * 201, 8),
+}
+
+
+def mlp(widths: list[int]) -> Any:
+    from torch import nn
+
+    return nn.Sequential(*(nn.Linear(a, b) for a, b in itertools.pairwise(widths)))
+
+
+def contenders(comm: Any, module: Any) -> dict[str, Any]:
+    from torch.nn.parallel import DistributedDataParallel as TorchDdp
+
+    return {
+        "torch, gloo": TorchDdp(copy.deepcopy(module)),
+        "ours, gloo": ddp_lab.DistributedDataParallel(copy.deepcopy(module)),
+        "ours, shared memory": ddp_lab.DistributedDataParallel(
+            copy.deepcopy(module), process_group=comm
+        ),
+    }
+
+
+def step_times(comm: Any, widths: list[int], batch: int, steps: int, folder: str) -> Any:
+    """Return each contender's seconds a step, on this rank."""
+    import torch
+    import torch.distributed as dist
+
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", f"file://{folder}/init", rank=comm.rank, world_size=comm.size)
+    module = mlp(widths)
+    models = contenders(comm, module)
+    if comm.size == 1:
+        models["no wrapper"] = module
+    optimizers = {name: torch.optim.SGD(m.parameters(), lr=1e-3) for name, m in models.items()}
+    x = torch.randn(batch, widths[0])
+    times: dict[str, list[float]] = {name: [] for name in models}
+    order = list(models)
+    for step in range(WARMUP + steps):
+        random.Random(step).shuffle(order)
+        for name in order:
+            comm.barrier()
+            began = time.perf_counter()
+            optimizers[name].zero_grad()
+            models[name](x).square().mean().backward()
+            optimizers[name].step()
+            if step >= WARMUP:
+                times[name].append(time.perf_counter() - began)
+    dist.destroy_process_group()
+    return times
+
+
+def run(world_size: int, widths: list[int], batch: int, steps: int) -> dict[str, float]:
+    """Return the median seconds of a step; a step is over when the slower rank is done."""
+    with tempfile.TemporaryDirectory() as folder:
+        ranks = ddp_lab.launch(
+            step_times, world_size, widths, batch, steps, str(Path(folder)), timeout_s=600
+        )
+    return {
+        name: statistics.median(map(max, zip(*(times[name] for times in ranks), strict=True)))
+        for name in ranks[0]
+    }
+
+
+def main() -> None:
+    steps = int(sys.argv[1]) if len(sys.argv) > 1 else 60
+    print(f"{'step time, torch over gloo = 1':<32} {'ours, gloo':>12} {'ours, shm':>12}")
+    for name, (widths, batch) in MODELS.items():
+        took = run(2, widths, batch, steps)
+        base = took["torch, gloo"]
+        ours = [took[key] / base for key in ("ours, gloo", "ours, shared memory")]
+        print(f"{name:<32} {ours[0]:12.2f} {ours[1]:12.2f}")
+    widths, batch = MODELS["200 layers of 32 x 32"]
+    took = run(1, widths, batch, steps)
+    extra = {name: seconds - took["no wrapper"] for name, seconds in took.items()}
+    ours = [extra[key] / extra["torch, gloo"] for key in ("ours, gloo", "ours, shared memory")]
+    print(f"{'overhead at world size 1':<32} {ours[0]:12.2f} {ours[1]:12.2f}")
+
+
+if __name__ == "__main__":
+    main()

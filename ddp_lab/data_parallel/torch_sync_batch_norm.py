@@ -1,0 +1,95 @@
+"""SyncBatchNorm on the CPU, where torch has none: batch statistics over the ranks together.
+
+May import: torch.
+Source: Ioffe & Szegedy, Batch Normalization, ICML 2015, with sums taken over all ranks' batches.
+"""
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+
+class CpuSyncBatchNorm(nn.SyncBatchNorm):
+    """`torch.nn.SyncBatchNorm` with a forward for tensors on the CPU."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Return `input`, (N, C, ...), normalised by the mean and variance of all ranks' inputs.
+
+        Raises:
+            ValueError: `input` has less than two axes.
+        """
+        if input.device.type != "cpu":
+            result: Tensor = super().forward(input)
+            return result
+        self._check_input_dim(input)
+        if not self.training and self.running_mean is not None:
+            return nn.functional.batch_norm(
+                input, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps
+            )
+        group = self.process_group or dist.group.WORLD
+        normalise: Any = _Normalise.apply
+        normal, mean, var, count = normalise(input, self.eps, group)
+        if self.training and self.running_mean is not None:
+            self._update_running(mean, var, count)
+        shape = (1, -1, *[1] * (input.dim() - 2))
+        if self.affine:
+            normal = normal * self.weight.view(shape) + self.bias.view(shape)
+        output: Tensor = normal.to(input.dtype)
+        return output
+
+    @torch.no_grad()
+    def _update_running(self, mean: Tensor, var: Tensor, count: Tensor) -> None:
+        """Move the running statistics towards this batch's; variance unbiased, as in torch."""
+        assert self.running_mean is not None and self.running_var is not None
+        assert self.num_batches_tracked is not None
+        self.num_batches_tracked += 1
+        share = 1.0 / float(self.num_batches_tracked) if self.momentum is None else self.momentum
+        unbiased = var * (count / (count - 1).clamp(min=1))
+        self.running_mean.lerp_(mean.to(self.running_mean.dtype), share)
+        self.running_var.lerp_(unbiased.to(self.running_var.dtype), share)
+
+
+class _Normalise(torch.autograd.Function):
+    """(x - mean) / std over all axes but the second, and over the ranks.
+
+    With y the result and g its gradient, the gradient of x is (g - mean(g) - y mean(g y)) / std,
+    and these means too are over all ranks: backward communicates as forward does.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, eps: float, group: Any
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        x_wide = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+        axes = [axis for axis in range(x.dim()) if axis != 1]
+        shape = (1, -1, *[1] * (x.dim() - 2))
+        own = x_wide.new_tensor([x.numel() / x.shape[1]])
+        sums = torch.cat([x_wide.sum(axes), (x_wide * x_wide).sum(axes), own])
+        dist.all_reduce(sums, group=group)
+        count = sums[-1]
+        mean, square = sums[:-1].div(count).chunk(2)
+        var = (square - mean * mean).clamp_(min=0)
+        scale = (var + eps).rsqrt()
+        normal = (x_wide - mean.view(shape)) * scale.view(shape)
+        ctx.save_for_backward(normal, scale, count)
+        ctx.group, ctx.axes, ctx.shape, ctx.dtype = group, axes, shape, x.dtype
+        ctx.mark_non_differentiable(mean, var, count)
+        return normal, mean, var, count
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor, *_: Any) -> tuple[Tensor, None, None]:
+        normal, scale, count = ctx.saved_tensors
+        sums = torch.cat([grad.sum(ctx.axes), (grad * normal).sum(ctx.axes)])
+        dist.all_reduce(sums, group=ctx.group)
+        mean_grad, mean_product = (part.view(ctx.shape) for part in sums.div(count).chunk(2))
+        grad_x = (grad - mean_grad - normal * mean_product) * scale.view(ctx.shape)
+        return grad_x.to(ctx.dtype), None, None
+
+
+def use_on_cpu(module: nn.Module) -> None:
+    """Give torch's SyncBatchNorm layers in `module` a forward for the CPU, in place."""
+    for layer in module.modules():
+        if type(layer) is nn.SyncBatchNorm:
+            layer.__class__ = CpuSyncBatchNorm
