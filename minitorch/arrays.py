@@ -300,7 +300,7 @@ def move(array: Array, place: Device) -> Array:
 def owner(array: Array) -> Array:
     """Return the object that owns the memory which `array` looks into."""
     if isinstance(array, np.ndarray):
-        while isinstance(array.base, np.ndarray):
+        while type(array.base) is np.ndarray:  # a block of the allocator is no array's own
             array = array.base
         return array
     base = getattr(array, "_base", None)

@@ -132,7 +132,8 @@ def _wrapped(op: Op, value: Any, dtype: DType | None, place: Any, kind: Any) -> 
 
 def explained(op: Op, inputs: tuple[Any, ...], error: Exception) -> Exception:
     """Return the error to raise when `compute` failed: what `infer` says, else its own."""
-    if isinstance(error, MinitorchError) or not op.on_arrays:
+    theirs = (IndexError, TypeError, ValueError, RuntimeError)  # what array libraries raise
+    if isinstance(error, MinitorchError) or not op.on_arrays or not isinstance(error, theirs):
         return error
     specs = [Spec(tuple(v.shape), v.dtype) for v in inputs]
     try:
@@ -141,11 +142,11 @@ def explained(op: Op, inputs: tuple[Any, ...], error: Exception) -> Exception:
         return better
     given = " and ".join(f"{spec.dtype} {spec.shape}" for spec in specs)
     message = f"{op.name}: cannot be computed: got {given}: {error}"
-    for ours, theirs in (
+    for ours, kind in (
         (AxisError, IndexError),
         (DTypeError, TypeError),
         (ShapeError, ValueError),
     ):
-        if isinstance(error, theirs):
+        if isinstance(error, kind):
             return ours(message)
     return MinitorchError(message)

@@ -22,7 +22,7 @@ def broadcast(*shapes: Shape, op: str = "broadcast") -> Shape:
     rank = max(map(len, shapes), default=0)
     out: list[Size] = [1] * rank
     for shape in shapes:
-        for axis in range(-len(shape), 0):
+        for axis in range(-1, -len(shape) - 1, -1):
             size, have = shape[axis], out[axis]
             if size == have or size == 1:
                 continue

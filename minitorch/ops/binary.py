@@ -5,10 +5,12 @@ rows undo the broadcast. A tie in `maximum` or `minimum` shares its gradient, as
 """
 
 import math
+import operator
 from typing import Any
 
 import numpy as np
 
+from ..allocator import LARGE, result_of
 from ..errors import DTypeError
 from ..op import Value
 from .elementwise import floor, log, ones_like, sigmoid, sign, trunc, zeros_like
@@ -18,19 +20,40 @@ from .rows import binary, ternary
 LN2 = math.log(2.0)
 
 
+def _cached(ufunc: Any, plain: Any) -> Any:
+    """Return a row's arithmetic: the sign itself, but for large NumPy arrays."""
+
+    def compute(xp: Any, a: Any, b: Any) -> Any:
+        if type(a) is np.ndarray and a.nbytes > LARGE:
+            return result_of(ufunc, a, b)
+        return plain(a, b)
+
+    return compute
+
+
 def _zero(g: Any, *_: Any) -> Any:
     return zeros_like(g)
 
 
 add = binary(
-    "add", lambda xp, a, b: a + b, lambda g, a, b, y: g, lambda g, a, b, y: g, "a + b.", reads=""
+    "add",
+    _cached(np.add, operator.add),
+    lambda g, a, b, y: g,
+    lambda g, a, b, y: g,
+    "a + b.",
+    reads="",
 )
 sub = binary(
-    "sub", lambda xp, a, b: a - b, lambda g, a, b, y: g, lambda g, a, b, y: -g, "a - b.", reads=""
+    "sub",
+    _cached(np.subtract, operator.sub),
+    lambda g, a, b, y: g,
+    lambda g, a, b, y: -g,
+    "a - b.",
+    reads="",
 )
 mul = binary(
     "mul",
-    lambda xp, a, b: a * b,
+    _cached(np.multiply, operator.mul),
     lambda g, a, b, y: g * b,
     lambda g, a, b, y: g * a,
     "a · b.",
@@ -38,7 +61,7 @@ mul = binary(
 )
 true_divide = binary(
     "div",
-    lambda xp, a, b: a / b,
+    _cached(np.true_divide, operator.truediv),
     lambda g, a, b, y: g / b,
     lambda g, a, b, y: -g * (a / b) / b,
     "a / b.",

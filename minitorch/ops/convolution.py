@@ -16,6 +16,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
+from ..allocator import rows_of
 from ..arrays import native_device_of, windows
 from ..op import Op, Spec, apply
 
@@ -71,7 +74,9 @@ def _columns(
     view = view[(slice(None), slice(None), *(slice(0, n) for n in places))]
     order = (1, *range(2 + k, 2 + 2 * k), 0, *range(2, 2 + k))
     rows = x.shape[1] // how.groups * math.prod(kernel)
-    return xp.permute_dims(view, order).reshape((how.groups, rows, -1))
+    turned = xp.permute_dims(view, order)
+    shape = (how.groups, rows, math.prod(turned.shape[1 + k :]))
+    return rows_of(turned, shape) if xp is np else turned.reshape(shape)
 
 
 def _by_channel(xp: Any, y: Any, groups: int) -> Any:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ..allocator import LARGE, result_of
 from .rows import binary, unary
 from .special import erf_array, erfc_array
 
@@ -46,11 +47,23 @@ square = unary("square", lambda xp, x: x * x, lambda g, x, y: g * (x * 2.0), "xÂ
 frac = unary("frac", lambda xp, x: x - xp.trunc(x), lambda g, x, y: g, "x - trunc(x).", reads="")
 
 
+def _masked(g: Any, y: Any, out: Any = None) -> Any:
+    return np.multiply(g, y > 0, out=out)
+
+
+def _relu(x: Any) -> Any:
+    if type(x) is np.ndarray and x.nbytes > LARGE:
+        return result_of(np.maximum, x, np.zeros((), x.dtype))
+    return np.maximum(x, 0)
+
+
 def _where_positive(xp: Any, g: Any, y: Any) -> Any:
     """Return g where y > 0, else 0: also where g is infinite or NaN."""
     if xp is not np:
         return xp.where(y > 0, g, xp.zeros_like(g))
-    product = g * (y > 0)  # three times as fast as `where`, and right unless 0 met infinity
+    product = result_of(
+        _masked, g, y
+    )  # three times as fast as `where`, and right unless 0 met infinity
     total = np.add.reduce(product, axis=None)
     return product if total - total == 0 else np.where(y > 0, g, g.dtype.type(0))
 
@@ -69,7 +82,7 @@ _open = binary(
 )
 relu = unary(
     "relu",
-    lambda xp, x: np.maximum(x, 0) if xp is np else xp.clip(x, min=0),
+    lambda xp, x: _relu(x) if xp is np else xp.clip(x, min=0),
     lambda g, x, y: _through(g, y),
     "x where positive, else 0.",
     reads="y",
@@ -107,7 +120,13 @@ def _float_row(name: str, compute: Any, partial: Any, says: str, reads: str = "x
 
 
 LN2, LN10 = math.log(2.0), math.log(10.0)
-exp = _float_row("exp", lambda xp, x: xp.exp(x), lambda g, x, y: g * y, "e to the x.", "y")
+exp = _float_row(
+    "exp",
+    lambda xp, x: result_of(np.exp, x) if xp is np else xp.exp(x),
+    lambda g, x, y: g * y,
+    "e to the x.",
+    "y",
+)
 exp2 = _float_row("exp2", lambda xp, x: xp.exp2(x), lambda g, x, y: g * y * LN2, "2 to the x.", "y")
 expm1 = _float_row(
     "expm1", lambda xp, x: xp.expm1(x), lambda g, x, y: g * (y + 1.0), "exp(x) - 1, exact.", "y"
@@ -147,7 +166,11 @@ atan = _float_row("atan", lambda xp, x: xp.atan(x), lambda g, x, y: g / (x * x +
 sinh = _float_row("sinh", lambda xp, x: xp.sinh(x), lambda g, x, y: g * _cosh(x), "sinh x.")
 cosh = _float_row("cosh", lambda xp, x: xp.cosh(x), lambda g, x, y: g * sinh(x), "cosh x.")
 tanh = _float_row(
-    "tanh", lambda xp, x: xp.tanh(x), lambda g, x, y: g * (1.0 - y * y), "tanh x.", "y"
+    "tanh",
+    lambda xp, x: result_of(np.tanh, x) if xp is np else xp.tanh(x),
+    lambda g, x, y: g * (1.0 - y * y),
+    "tanh x.",
+    "y",
 )
 asinh = _float_row(
     "asinh", lambda xp, x: xp.asinh(x), lambda g, x, y: g * rsqrt(x * x + 1.0), "arsinh x."

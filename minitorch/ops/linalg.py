@@ -4,6 +4,9 @@ import builtins
 import math
 from typing import Any
 
+import numpy as np
+
+from ..allocator import matrix_product
 from ..errors import ShapeError
 from ..op import Op, Spec, apply
 from ..shapes import axis, broadcast
@@ -40,7 +43,7 @@ class MatMul(Op):
 
     def compute(self, xp: Any, a: Any, b: Any) -> Any:
         """Return a @ b."""
-        return a @ b
+        return matrix_product(a, b) if xp is np else a @ b
 
     def infer(self, *specs: Spec) -> Spec:
         """Return (..., n, p) for (..., n, m) and (..., m, p).
@@ -245,7 +248,7 @@ class Linear(Op):
     def compute(self, xp: Any, x: Any, weight: Any, *bias: Any) -> Any:
         """Return (..., out) for x (..., in), weight (out, in), bias (out,)."""
         rows = x if len(x.shape) == 2 else x.reshape((-1, x.shape[-1]))
-        y = rows @ weight.T
+        y = matrix_product(rows, weight.T) if xp is np else rows @ weight.T
         if bias:
             y += bias[0]
         return y if len(x.shape) == 2 else y.reshape((*x.shape[:-1], weight.shape[0]))

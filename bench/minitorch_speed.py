@@ -1,0 +1,252 @@
+"""Minitorch beside PyTorch eager, HIPS autograd and NumPy by hand: one thread, interleaved.
+
+Every round runs one step of each library, so that load on the machine meets all of them; the table
+holds the median step of each over that of PyTorch. Run: python bench/minitorch_speed.py
+"""
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import itertools
+import math
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import autograd
+import autograd.numpy as anp
+import numpy as np
+import torch
+import torch.nn.functional
+
+import minitorch
+import minitorch.nn.functional
+
+Step = Callable[[], None]
+LR = 0.01
+
+
+def parameters(lib: Any, shapes: list[tuple[int, ...]]) -> list[Any]:
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal(s).astype(np.float32) / math.sqrt(s[-1]) for s in shapes]
+    return [lib.tensor(a, requires_grad=True) for a in arrays]
+
+
+def training_step(lib: Any, params: list[Any], loss_of: Callable[[], Any]) -> Step:
+    """Return a step: forward, backward, SGD. PyTorch steps by its own optimizer."""
+    optimizer = (
+        torch.optim.SGD(params, lr=LR) if lib is torch else minitorch.optim.SGD(params, lr=LR)
+    )
+
+    def step() -> None:
+        optimizer.zero_grad()
+        loss_of().backward()
+        optimizer.step()
+
+    return step
+
+
+def chain(lib: Any, length: int = 1000) -> Step:
+    x = lib.tensor(1.0, requires_grad=True)
+
+    def step() -> None:
+        y = x
+        for _ in range(length // 4):
+            y = y * 1.0001
+            y = y + x
+            y = y.sin()
+            y = y * x
+        y.backward()
+        x.grad = None
+
+    return step
+
+
+def chain_autograd(length: int = 1000) -> Step:
+    def function(x: Any) -> Any:
+        y = x
+        for _ in range(length // 4):
+            y = y * 1.0001
+            y = y + x
+            y = anp.sin(y)
+            y = y * x
+        return y
+
+    gradient = autograd.grad(function)
+    return lambda: gradient(1.0)
+
+
+def batch(lib: Any, sizes: tuple[int, ...], count: int) -> tuple[Any, Any]:
+    rng = np.random.default_rng(1)
+    x = rng.standard_normal((count, sizes[0])).astype(np.float32)
+    return lib.tensor(x), lib.tensor(rng.integers(0, sizes[-1], count))
+
+
+def mlp(lib: Any, sizes: tuple[int, ...], count: int) -> Step:
+    functional = lib.nn.functional
+    shapes = [s for i, o in itertools.pairwise(sizes) for s in ((o, i), (o,))]
+    params = parameters(lib, shapes)
+    x, classes = batch(lib, sizes, count)
+
+    def loss() -> Any:
+        h = x
+        for k in range(0, len(params), 2):
+            h = functional.linear(h, params[k], params[k + 1])
+            h = functional.relu(h) if k + 2 < len(params) else h
+        return functional.cross_entropy(h, classes)
+
+    return training_step(lib, params, loss)
+
+
+def mlp_autograd(sizes: tuple[int, ...], count: int) -> Step:
+    rng = np.random.default_rng(0)
+    params = [
+        rng.standard_normal(s).astype(np.float32) / math.sqrt(s[0])
+        for i, o in itertools.pairwise(sizes)
+        for s in ((i, o), (o,))
+    ]
+    x = rng.standard_normal((count, sizes[0])).astype(np.float32)
+    classes, rows = rng.integers(0, sizes[-1], count), np.arange(count)
+
+    def loss(params: Any) -> Any:
+        h = x
+        for k in range(0, len(params), 2):
+            h = anp.dot(h, params[k]) + params[k + 1]
+            h = anp.maximum(h, 0) if k + 2 < len(params) else h
+        away = h - anp.max(h, axis=1, keepdims=True)
+        return anp.mean(anp.log(anp.sum(anp.exp(away), axis=1)) - away[rows, classes])
+
+    gradient = autograd.grad(loss)
+
+    def step() -> None:
+        for param, share in zip(params, gradient(params), strict=True):
+            param -= LR * share
+
+    return step
+
+
+def mlp_by_hand(sizes: tuple[int, ...], count: int) -> Step:
+    rng = np.random.default_rng(0)
+    pairs = list(itertools.pairwise(sizes))
+    weights = [rng.standard_normal(s).astype(np.float32) / math.sqrt(s[0]) for s in pairs]
+    biases = [np.zeros(o, np.float32) for _, o in pairs]
+    x = rng.standard_normal((count, sizes[0])).astype(np.float32)
+    classes, rows = rng.integers(0, sizes[-1], count), np.arange(count)
+
+    def step() -> None:
+        layers = [x]
+        for k, (w, b) in enumerate(zip(weights, biases, strict=True)):
+            h = layers[-1] @ w + b
+            layers.append(np.maximum(h, 0) if k + 1 < len(weights) else h)
+        g = np.exp(layers[-1] - layers[-1].max(1, keepdims=True))
+        g /= g.sum(1, keepdims=True)
+        g[rows, classes] -= 1
+        g /= np.float32(count)
+        for k in reversed(range(len(weights))):
+            below = g @ weights[k].T * (layers[k] > 0) if k else g
+            weights[k] -= LR * (layers[k].T @ g)
+            biases[k] -= LR * g.sum(0)
+            g = below
+
+    return step
+
+
+def cnn(lib: Any) -> Step:
+    functional = lib.nn.functional
+    shapes = [(16, 1, 3, 3), (16,), (32, 16, 3, 3), (32,), (10, 128), (10,)]
+    params = parameters(lib, shapes)
+    w1, b1, w2, b2, w3, b3 = params
+    x, classes = batch(lib, (64, 10), 64)
+    images = x.reshape(64, 1, 8, 8)
+
+    def loss() -> Any:
+        h = functional.relu(functional.conv2d(images, w1, b1, padding=1))
+        h = functional.relu(functional.conv2d(functional.max_pool2d(h, 2), w2, b2, padding=1))
+        h = functional.max_pool2d(h, 2).flatten(1)
+        return functional.cross_entropy(functional.linear(h, w3, b3), classes)
+
+    return training_step(lib, params, loss)
+
+
+def transformer(
+    lib: Any, width: int = 64, heads: int = 4, length: int = 32, count: int = 8
+) -> Step:
+    """Return a step of one pre-norm block: attention and a GELU layer four times as wide."""
+    f = lib.nn.functional
+    d = width
+    shapes = [(3 * d, d), (3 * d,), (d, d), (d,), (4 * d, d), (4 * d,), (d, 4 * d), (d,)]
+    params = parameters(lib, [*shapes, (d,), (d,), (d,), (d,)])
+    qkv, b_qkv, out, b_out, w1, b1, w2, b2, g1, h1, g2, h2 = params
+    x = lib.tensor(np.random.default_rng(2).standard_normal((count, length, d)).astype(np.float32))
+
+    def loss() -> Any:
+        normed = f.layer_norm(x, (d,), g1, h1)
+        split = f.linear(normed, qkv, b_qkv).reshape(count, length, 3, heads, d // heads)
+        q, k, v = split.permute(2, 0, 3, 1, 4).unbind(0)
+        mixed = f.scaled_dot_product_attention(q, k, v, is_causal=True)
+        y = x + f.linear(mixed.transpose(1, 2).reshape(count, length, d), out, b_out)
+        wide = f.gelu(f.linear(f.layer_norm(y, (d,), g2, h2), w1, b1))
+        y = y + f.linear(wide, w2, b2)
+        return (y * y).mean()
+
+    return training_step(lib, params, loss)
+
+
+def medians(steps: dict[str, Step], rounds: int) -> dict[str, float]:
+    """Return the median time of each step, run in turn."""
+    times: dict[str, list[float]] = {name: [] for name in steps}
+    for i in range(rounds + 3):
+        for name, step in steps.items():
+            start = time.perf_counter()
+            step()
+            if i >= 3:
+                times[name].append(time.perf_counter() - start)
+    return {name: statistics.median(values) for name, values in times.items()}
+
+
+def import_over_numpy(rounds: int = 9) -> float:
+    """Return the median of how many milliseconds of CPU `import minitorch` takes over NumPy's."""
+
+    def seconds(module: str) -> float:
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([sys.executable, "-c", f"import {module}"], check=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+    return 1e3 * statistics.median(seconds("minitorch") - seconds("numpy") for _ in range(rounds))
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    small, large = (64, 32, 10), (784, 200, 100, 10)
+    table: list[tuple[str, float, int, dict[str, Step]]] = [
+        ("chain of 1,000 scalar operators", 1.0, 20,
+         {"minitorch": chain(minitorch), "torch": chain(torch), "autograd": chain_autograd()}),
+        ("MLP 64-32-10, batch 64", 1.0, 200,
+         {"minitorch": mlp(minitorch, small, 64), "torch": mlp(torch, small, 64),
+          "autograd": mlp_autograd(small, 64), "by hand": mlp_by_hand(small, 64)}),
+        ("MLP 784-200-100-10, batch 128", 1.2, 60,
+         {"minitorch": mlp(minitorch, large, 128), "torch": mlp(torch, large, 128),
+          "autograd": mlp_autograd(large, 128), "by hand": mlp_by_hand(large, 128)}),
+        ("CNN on 8x8, batch 64", 3.0, 60, {"minitorch": cnn(minitorch), "torch": cnn(torch)}),
+        ("transformer block, 8x32x64", 2.0, 60,
+         {"minitorch": transformer(minitorch), "torch": transformer(torch)}),
+    ]  # fmt: skip
+    print(f"{'times PyTorch eager':<34}{'minitorch':>10}{'goal':>7}{'autograd':>10}{'by hand':>9}")
+    for title, goal, rounds, steps in table:
+        found = medians(steps, rounds)
+        ratio = {name: seconds / found["torch"] for name, seconds in found.items()}
+        others = [f"{ratio[n]:.2f}" if n in ratio else "" for n in ("autograd", "by hand")]
+        row = f"{title:<34}{ratio['minitorch']:>10.2f}{goal:>7.1f}{others[0]:>10}{others[1]:>9}"
+        print(row, flush=True)
+    print(f"import minitorch: {import_over_numpy():.0f} ms of CPU over NumPy (goal 150)")
+
+
+if __name__ == "__main__":
+    main()

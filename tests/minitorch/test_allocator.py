@@ -1,0 +1,130 @@
+"""The caching allocator: best fit, split, merge, and memory that comes back by itself."""
+
+import gc
+import itertools
+import threading
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import minitorch
+from minitorch import allocator
+from minitorch.allocator import ALIGNMENT, CachingAllocator
+
+
+def test_memory_given_back_is_handed_out_again() -> None:
+    pool = CachingAllocator(segment_bytes=4096)
+    block = pool.malloc(1000)
+    assert pool.stats() == pool.stats() | {"reserved": 4096, "misses": 1, "hits": 0, "splits": 1}
+    pool.free(block)
+    pool.malloc(1000)
+    assert pool.stats() == pool.stats() | {"reserved": 4096, "misses": 1, "hits": 1}
+
+
+def test_the_smallest_block_that_fits_is_taken() -> None:
+    pool = CachingAllocator(segment_bytes=8192)
+    small, wall, large, _ = (pool.malloc(n) for n in (512, 512, 2048, 512))
+    pool.free(small)
+    pool.free(large)
+    assert pool.malloc(512).offset == small.offset
+    assert wall.offset == 512
+
+
+def test_free_neighbours_are_merged() -> None:
+    pool = CachingAllocator(segment_bytes=4096)
+    blocks = [pool.malloc(1024) for _ in range(4)]
+    for block in blocks:
+        pool.free(block)
+    assert pool.malloc(4096).size == 4096
+    assert pool.stats()["reserved"] == 4096
+
+
+def test_an_array_and_its_views_hold_their_memory_and_then_return_it() -> None:
+    pool = CachingAllocator()
+    array = pool.empty((100, 10), np.float64)
+    view = array[3:].T
+    del array
+    assert pool.stats()["allocated"] >= 8000
+    del view
+    assert pool.stats()["allocated"] == 0
+
+
+def test_empty_cache_gives_whole_segments_back() -> None:
+    pool = CachingAllocator(segment_bytes=4096)
+    kept, dropped = pool.malloc(4096), pool.malloc(4096)
+    pool.free(dropped)
+    pool.empty_cache()
+    assert pool.stats()["reserved"] == 4096
+    assert not kept.free
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.integers(1, 5000), st.booleans()), max_size=60))
+def test_blocks_in_use_never_overlap_and_the_counters_add_up(
+    requests: list[tuple[int, bool]],
+) -> None:
+    pool = CachingAllocator(segment_bytes=8192)
+    held: list[allocator.Block] = []
+    for size, drop_one in requests:
+        held.append(pool.malloc(size))
+        if drop_one:
+            pool.free(held.pop(len(held) // 2))
+    stats = pool.stats()
+    assert stats["allocated"] == sum(block.size for block in held)
+    assert stats["allocated"] <= stats["reserved"]
+    assert stats["hits"] + stats["misses"] == len(requests)
+    spans = sorted((id(b.segment), b.offset, b.offset + b.size) for b in held)
+    for (s, _, end), (t, start, _) in itertools.pairwise(spans):
+        assert s != t or end <= start
+    assert all(block.size % ALIGNMENT == 0 for block in held)
+
+
+def test_large_results_of_operators_lie_in_cached_memory_and_are_right() -> None:
+    x = np.random.default_rng(0).standard_normal((300, 400)).astype(np.float32)
+    a = minitorch.tensor(x, requires_grad=True)
+    before = allocator.cpu.stats()
+    for _ in range(3):
+        y = minitorch.relu(a * 2 + a)
+        y.sum().backward()
+        np.testing.assert_array_equal(y.detach().numpy(), np.maximum(x * 2 + x, 0))
+    after = allocator.cpu.stats()
+    assert after["hits"] > before["hits"]
+    assert after["reserved"] - before["reserved"] <= 8 * 2**20
+    assert a.grad is not None
+    np.testing.assert_allclose(a.grad.numpy(), 9.0 * (x > 0))
+
+
+def test_all_memory_returns_when_the_tensors_are_gone() -> None:
+    gc.collect()
+    start = allocator.cpu.stats()["allocated"]
+    y = minitorch.ones(400, 400) * 3.0
+    assert allocator.cpu.stats()["allocated"] > start
+    del y
+    assert allocator.cpu.stats()["allocated"] == start
+
+
+def test_threads_share_the_allocator_safely() -> None:
+    pool = CachingAllocator(segment_bytes=1 << 16)
+    wrong: list[int] = []
+
+    def work(mark: int) -> None:
+        for _ in range(200):
+            array = pool.empty((500,), np.int64)
+            array[:] = mark
+            if not (array == mark).all():
+                wrong.append(mark)
+
+    threads = [threading.Thread(target=work, args=(mark,)) for mark in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    assert pool.stats()["allocated"] == 0
+
+
+@pytest.mark.parametrize("shape", [(0,), (3, 0), ()])
+def test_empty_and_0_d_arrays_are_fine(shape: tuple[int, ...]) -> None:
+    assert CachingAllocator().empty(shape, np.float32).shape == shape
