@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import inspect
 import linecache
+import os
 import traceback
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -123,6 +124,20 @@ class LocalStudent:
     def apart(self) -> AbstractContextManager["LocalStudent"]:
         """Return a student without the learner's names, in this same process."""
         return contextlib.nullcontext(LocalStudent())
+
+    @contextlib.contextmanager
+    def pinned(self, core: int) -> Iterator[None]:
+        """Keep this thread on one core. See `Student.pinned`."""
+        before = os.sched_getaffinity(0)
+        os.sched_setaffinity(0, {core})
+        try:
+            yield
+        finally:
+            os.sched_setaffinity(0, before)
+
+    def stopped(self) -> AbstractContextManager[None]:
+        """Do nothing: the learner's code is in this process."""
+        return contextlib.nullcontext()
 
     def _find(self, name: str) -> Any:
         first, *rest = name.split(".")

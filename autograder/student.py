@@ -80,6 +80,14 @@ class Student(Protocol):
         """Return a student with nothing of the learner's, for what must run undisturbed."""
         ...
 
+    def pinned(self, core: int) -> AbstractContextManager[None]:
+        """Keep the learner's code on one core of this machine, as far as the system allows it."""
+        ...
+
+    def stopped(self) -> AbstractContextManager[None]:
+        """Let nothing that the learner's code has started run; ask nothing of it meanwhile."""
+        ...
+
 
 class WorkerStudent(Student, Protocol):
     """A student that statements are loaded into: what grading drives.

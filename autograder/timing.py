@@ -1,18 +1,20 @@
 """Timed questions: how many times the reference's time an answer takes, by the judge's clock.
 
-Never seconds: the answer and a reference run interleaved on this machine, and the median of the
-ratios counts, with an interval. Where the interval straddles the threshold it is measured again;
-where it still does, the learner has the benefit of the doubt. The reference runs apart from the
-learner's code, which could otherwise slow it down.
+Never seconds: the answer and a reference take turns on one core of this machine, and the median of
+the ratios counts, with an interval. Where the interval straddles the threshold it is measured
+again; where it still does, the learner has the benefit of the doubt. The reference runs apart from
+the learner's code and while that is stopped; otherwise it could slow the reference down.
 
 Interval: order statistics of a median, by the normal approximation to the binomial, 95 %.
 """
 
+import contextlib
 import math
 import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from autograder.errors import Feedback
@@ -21,6 +23,7 @@ from autograder.student import Student
 ROUNDS = 11  # the least whose interval leaves out two rounds at each end
 TIMES = 3  # measured at most
 Z_95 = 1.96
+_PROCESSOR = 36  # field of stat after the name (proc(5) counts it as 39)
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,8 @@ def not_slower(
         clock: the judge's; seconds.
     """
     ratios: list[float] = []
-    with student.apart() as other:
+    core = _this_core()
+    with student.apart() as other, student.pinned(core), other.pinned(core):
         answer(student), reference(other)  # imports and caches are not what is timed
         for _ in range(TIMES):
             ratios += [_round(student, other, answer, reference, clock, i) for i in range(ROUNDS)]
@@ -85,10 +89,16 @@ def _round(
     index: int,
 ) -> float:
     """Return one ratio; who goes first changes from round to round."""
-    pairs = [(answer, student), (reference, other)]
     times = {}
-    for ask, who in pairs if index % 2 else reversed(pairs):
-        began = clock()
-        ask(who)
-        times[ask] = clock() - began
+    for ask in (answer, reference) if index % 2 else (reference, answer):
+        with contextlib.nullcontext() if ask is answer else student.stopped():
+            began = clock()
+            ask(student if ask is answer else other)
+            times[ask] = clock() - began
     return times[answer] / times[reference] if times[reference] > 0 else 1.0
+
+
+def _this_core() -> int:
+    """Return the core that the judge runs on, which judges beside it have left free."""
+    text = Path("/proc/thread-self/stat").read_text()
+    return int(text.rpartition(")")[2].split()[_PROCESSOR])

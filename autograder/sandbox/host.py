@@ -18,7 +18,7 @@ from typing import Any
 
 from autograder.errors import LimitReached
 from autograder.records import Failure, Limits, RanksRun, Statement
-from autograder.sandbox import network, supply, watch
+from autograder.sandbox import hold, network, supply, watch
 from autograder.sandbox.channel import MAX_TEXT, NOTHING, pump, unpack
 from autograder.sandbox.process import Process, gone
 from autograder.sandbox.supply import Supply
@@ -129,6 +129,14 @@ class RemoteStudent:
     def apart(self) -> "Sandbox":
         """Return a student in a sandbox of its own, without the learner's code."""
         return Sandbox(self.limits, preload=self._preload, source=self._supply)
+
+    def pinned(self, core: int) -> AbstractContextManager[None]:
+        """Keep the learner's code on one core. See `Student.pinned`."""
+        return hold.pinned(self._ready().pid, core)
+
+    def stopped(self) -> AbstractContextManager[None]:
+        """Let nothing of the learner's run. See `Student.stopped`."""
+        return hold.stopped(self._ready().pid)
 
     def close(self) -> None:
         """End the worker and everything that came from it."""

@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+import os
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -95,3 +96,41 @@ def test_a_reference_in_the_sandbox_runs_apart_from_the_learners_code() -> None:
         other = stack.enter_context(student.apart())
         assert student.probe(alone) == ["x"]
         assert other.probe(alone) == []
+
+
+SPINNER = """
+import os, threading
+if os.fork() == 0:
+    while True: pass
+threading.Thread(target=lambda: [None for _ in iter(int, 1)], daemon=True).start()
+def cores():
+    return [sorted(os.sched_getaffinity(int(t))) for t in os.listdir("/proc/self/task")]
+def escape():
+    os.sched_setaffinity(0, range(os.cpu_count()))
+"""
+
+
+@pytest.mark.sandbox
+def test_what_is_timed_stays_on_its_core_and_stands_still_for_the_reference() -> None:
+    from autograder.errors import StudentError
+    from autograder.records import Limits
+    from autograder.sandbox import watch
+    from autograder.sandbox.host import Sandbox
+    from autograder.slicing import statements_of
+
+    core = max(os.sched_getaffinity(0))
+    with Sandbox(Limits()) as student:
+        found = statements_of([("code", SPINNER)])
+        assert not student.load([analysed.statement for analysed in found])
+        free = student.call("cores")
+        with student.pinned(core):
+            assert set(map(tuple, student.call("cores"))) == {(core,)}
+            with pytest.raises(StudentError, match="PermissionError"):
+                student.call("escape")
+        assert student.call("cores") == free
+        root = student._worker.pid
+        with student.stopped():
+            _, before, _ = watch.usage(root)
+            sum(range(3_000_000))  # for several ticks of the clock, which spinners would fill
+            assert watch.usage(root)[1] == before
+        assert student.call("cores") == free

@@ -1,0 +1,58 @@
+"""Outside the wall: a worker's tree of processes kept to one core, and stopped for a while.
+
+For timed questions: an answer and its reference take turns on one core, and what the answer left
+running must not slow the reference down.
+"""
+
+import contextlib
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+from autograder.sandbox.watch import descendants
+
+SWEEPS = 20  # a process that forks while it is being stopped leaves one more for the next sweep
+
+
+@contextlib.contextmanager
+def pinned(pid: int, core: int) -> Iterator[None]:
+    """Keep `pid` and all below it, their threads and what they start, on `core`.
+
+    Where this user may not say so (root without CAP_SYS_NICE) they go where the system puts them.
+    """
+    free = os.sched_getaffinity(0)
+    _move(pid, {core})
+    try:
+        yield
+    finally:
+        _move(pid, free)
+
+
+@contextlib.contextmanager
+def stopped(pid: int) -> Iterator[None]:
+    """Let nothing of `pid` and all below it run."""
+    held: list[int] = []
+    try:
+        for _ in range(SWEEPS):
+            new = [p for p in descendants(pid) if p not in held]
+            if not new:
+                break
+            _signal(new, signal.SIGSTOP)
+            held += new
+        yield
+    finally:
+        _signal(held, signal.SIGCONT)
+
+
+def _move(pid: int, cores: set[int]) -> None:
+    for process in descendants(pid):
+        with contextlib.suppress(OSError):
+            for thread in Path(f"/proc/{process}/task").iterdir():
+                os.sched_setaffinity(int(thread.name), cores)
+
+
+def _signal(pids: list[int], number: int) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, number)
