@@ -82,6 +82,7 @@ from minitorch.graph.elementwise import (
     where,
 )
 from minitorch.graph.gradients import gradients
+from minitorch.graph.loop import while_loop
 from minitorch.graph.math import (
     argmax,
     argmin,
@@ -328,6 +329,7 @@ __all__ = [
     "unstack",
     "variables_initializer",
     "where",
+    "while_loop",
     "zeros",
     "zeros_like",
 ]

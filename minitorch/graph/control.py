@@ -1,7 +1,8 @@
 """Branches: Switch sends a value one way, Merge takes the one that comes, `cond` is made of both.
 
 A value that was not sent is dead. Whatever uses a dead value, or runs after one, is dead as well
-and is not computed; Merge alone lives as soon as one of its inputs does. Fetching a dead value is an error.
+and is not computed; Merge alone lives as soon as one of its inputs does. Fetching a dead value is
+an error.
 
 Source: Abadi et al., TensorFlow: A System for Large-Scale Machine Learning, OSDI 2016, section 3.4;
 Yu et al., Dynamic Control Flow in Large-Scale Machine Learning, EuroSys 2018.

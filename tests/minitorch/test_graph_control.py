@@ -1,4 +1,4 @@
-"""Branches: dead values, cond, nested, with gradients and effects on one side."""
+"""Branches and loops: dead values, cond, while_loop, nested, with gradients and effects."""
 
 from typing import Any
 
@@ -159,3 +159,131 @@ def test_sides_that_do_not_fit_and_predicates_that_are_none_are_refused() -> Non
         tf.cond(p, lambda: tf.constant(1.0), lambda: tf.constant(1))
     with pytest.raises(GraphError, match="no input"):
         tf.merge([])
+
+
+# ── loops ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_loop_runs_as_often_as_its_condition_says() -> None:
+    n = tf.placeholder(tf.int32, ())
+    i, total = tf.while_loop(lambda i, s: i < n, lambda i, s: (i + 1, s + i), [0, 0])
+    with tf.Session() as session:
+        for count in (0, 1, 10):
+            assert session.run([i, total], {n: count}) == [count, count * (count - 1) // 2]
+
+
+def test_a_single_variable_comes_back_alone_and_rounds_can_be_limited() -> None:
+    doubled = tf.while_loop(lambda x: x < 100.0, lambda x: x * 2.0, [tf.constant(3.0)])
+    limited = tf.while_loop(
+        lambda x: x < 100.0, lambda x: x * 2.0, [tf.constant(3.0)], maximum_iterations=2
+    )
+    with tf.Session() as session:
+        assert session.run([doubled, limited]) == [192.0, 12.0]
+
+
+@pytest.mark.parametrize("optimize", [False, True])
+def test_the_gradient_of_a_loop_whose_length_depends_on_data(optimize: bool) -> None:
+    x, w = tf.placeholder(tf.float64, ()), tf.Variable(np.float64(1.5))
+    y = tf.while_loop(lambda v: v < 50.0, lambda v: v * w + 1.0, [x])
+    by_x, by_w = tf.gradients(y * y, [x, w])
+
+    def by_hand(start: float) -> tuple[float, float, float]:
+        v, dx, dw = start, 1.0, 0.0
+        while v < 50.0:
+            v, dx, dw = v * 1.5 + 1.0, dx * 1.5, dw * 1.5 + v
+        return v * v, 2 * v * dx, 2 * v * dw
+
+    with tf.Session(optimize=optimize) as session:
+        session.run(tf.initialize_all_variables())
+        for start in (0.5, 7.0, 49.0, 60.0):
+            got = session.run([y * y, by_x, by_w], {x: start})
+            np.testing.assert_allclose(got, by_hand(start), rtol=1e-12)
+
+
+def test_a_recurrent_network_as_a_loop_equals_the_unrolled_one() -> None:
+    rng = np.random.default_rng(0)
+    steps, w = tf.placeholder(tf.int32, ()), tf.Variable(rng.normal(size=(4, 4)) * 0.5)
+    data = tf.placeholder(tf.float64, (6, 4))
+    weight = tf.stack([tf.cast(tf.equal(tf.range(6), k), tf.float64) for k in range(6)])
+
+    def body(t: Any, h: Any) -> Any:
+        row = tf.reduce_sum(data * tf.expand_dims(weight[t], 1), 0, keepdims=True)
+        return t + 1, tf.tanh(tf.matmul(h, w) + row)
+
+    _, last = tf.while_loop(lambda t, h: t < steps, body, [0, tf.zeros((1, 4), tf.float64)])
+    (by_w,) = tf.gradients(tf.reduce_sum(last), [w])
+    at = rng.normal(size=(6, 4))
+    with tf.Session() as session:
+        session.run(tf.initialize_all_variables())
+        for count in (1, 4):
+            h = tf.zeros((1, 4), tf.float64)
+            for k in range(count):
+                h = tf.tanh(tf.matmul(h, w) + tf.constant(at[k : k + 1]))
+            want = session.run([h, tf.gradients(tf.reduce_sum(h), [w])[0]])
+            got = session.run([last, by_w], {data: at, steps: count})
+            for a, b in zip(got, want, strict=True):
+                np.testing.assert_allclose(a, b, rtol=1e-10)
+
+
+def test_loops_inside_loops_inside_branches_with_gradients() -> None:
+    p, x = tf.placeholder(tf.bool, ()), tf.placeholder(tf.float64, ())
+
+    def inner(v: Any) -> Any:
+        return tf.while_loop(lambda i, u: i < 2, lambda i, u: (i + 1, u * x), [0, v])[1]
+
+    def outer() -> Any:
+        return tf.while_loop(lambda i, v: i < 3, lambda i, v: (i + 1, inner(v)), [0, x])[1]
+
+    y = tf.cond(p, outer, lambda: x * 5.0)
+    (by_x,) = tf.gradients(y, [x])
+    with tf.Session() as session:
+        np.testing.assert_allclose(session.run([y, by_x], {p: True, x: 1.1}), [1.1**7, 7 * 1.1**6])
+        np.testing.assert_allclose(session.run([y, by_x], {p: False, x: 1.1}), [5.5, 5.0])
+
+
+def test_a_branch_inside_a_loop_is_chosen_anew_each_round() -> None:
+    collatz = tf.while_loop(
+        lambda n, count: n > 1,
+        lambda n, count: (
+            tf.cond(tf.equal(tf.mod(n, 2), 0), lambda: tf.floordiv(n, 2), lambda: n * 3 + 1),
+            count + 1,
+        ),
+        [tf.placeholder(tf.int32, (), name="n"), 0],
+    )[1]
+    with tf.Session() as session:
+        assert session.run(collatz, {"n": 27}) == 111
+
+
+def test_effects_inside_a_loop_happen_every_round() -> None:
+    w = tf.Variable(0.0)
+
+    def body(i: Any) -> Any:
+        with tf.control_dependencies([tf.assign_add(w, 2.0)]):
+            return tf.identity(i + 1)
+
+    rounds = tf.while_loop(lambda i: i < 5, body, [tf.constant(0)])
+    with tf.Session() as session:
+        session.run(tf.initialize_all_variables())
+        assert session.run(rounds) == 5
+        assert session.run(w) == 10.0
+
+
+def test_a_body_that_changes_a_type_is_refused() -> None:
+    with pytest.raises(GraphError, match="variable 0 changes from int32"):
+        tf.while_loop(lambda i: i < 3, lambda i: tf.cast(i, tf.float32), [0])
+    with pytest.raises(GraphError, match="2 values, expected 1"):
+        tf.while_loop(lambda i: i < 3, lambda i: (i, i), [0])
+    with pytest.raises(GraphError, match="shape_invariants"):
+        grown = lambda x: tf.concat([x, x], 0)  # noqa: E731
+        tf.while_loop(lambda x: tf.reduce_sum(x) < 9.0, grown, [tf.ones((2,))])
+
+
+def test_sizes_may_vary_where_the_invariant_says_so() -> None:
+    y = tf.while_loop(
+        lambda x: tf.reduce_sum(x) < 9.0,
+        lambda x: tf.concat([x, x], 0),
+        [tf.ones((2,))],
+        shape_invariants=[(None,)],
+    )
+    with tf.Session() as session:
+        assert session.run(y).shape == (16,)
