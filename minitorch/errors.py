@@ -16,7 +16,8 @@
 
 Messages read `{operation}: {what is wrong}: got X, expected Y. {Next step.}`.
 Shape, axis, dtype and argument errors are both `ValueError` (`IndexError`, `TypeError`), which is
-what they are, and `RuntimeError`, which is what PyTorch raises, so that code written for either catches them.
+what they are, and `RuntimeError`, which is what PyTorch raises: code written for either catches
+them.
 """
 
 

@@ -2,12 +2,13 @@
 
 A tensor that requires a gradient keeps the operator and the inputs it came from (`op`, `inputs`).
 That is the whole graph; reference counting frees it when its last tensor is dropped. Torch's
-operators are methods (`ops.methods`), its in-place updates are in `inplace`.
+operators are methods (`ops.methods`), its in-place updates are in `inplace`, its conversions
+in `exchange`.
 
-May import: errors, shapes, arrays, op, ops, autodiff, clock, hooks, eager, inplace.
+May import: errors, shapes, arrays, op, ops, autodiff, clock, hooks, eager, exchange.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -23,22 +24,20 @@ from .arrays import (
     device_of,
     dtype_of,
     namespace,
-    to_numpy,
 )
 from .autodiff import FREED, backward
 from .clock import clock
 from .eager import explained, prepared, quiet
 from .errors import DTypeError, GradientError, ModifiedInPlace, ShapeError
+from .exchange import Exchange
 from .hooks import Handle, Hooks
-from .inplace import InPlace
 from .op import Op
-from .ops.casting import Cast, Move
 from .recording import recording
 
 _blank = object.__new__
 
 
-class Tensor(InPlace):
+class Tensor(Exchange):
     """An array that remembers how it came to be. `Tensor(data)` is float32, as in torch."""
 
     __slots__ = (
@@ -306,171 +305,6 @@ class Tensor(InPlace):
         """How often the memory of this tensor was written to in place."""
         return clock.count(self.array)
 
-    # ── to and from other things ────────────────────────────────────────────────────────────────
-
-    def numpy(self, *, force: bool = False) -> "np.ndarray[Any, Any]":
-        """Return the numbers as a NumPy array, which shares memory with a tensor on the CPU.
-
-        Raises:
-            GradientError: the tensor requires a gradient, which NumPy would lose without a word.
-        """
-        if self.requires_grad and not force:
-            raise GradientError(
-                "numpy: this tensor requires a gradient, which NumPy does not follow. "
-                "Use .detach().numpy()."
-            )
-        return to_numpy(self._settled())
-
-    def _settled(self) -> Array:
-        """Return the array, made a real one first when it is a NumPy scalar."""
-        if isinstance(self.array, np.generic):
-            self.array = np.asarray(self.array)
-        return self.array
-
-    def item(self) -> bool | int | float:
-        """Return the one element as a Python number."""
-        if self.numel() != 1:
-            raise ShapeError(
-                f"item: got shape {self.shape}, expected one element. Use tolist() or an index."
-            )
-        number: bool | int | float = to_numpy(self.array).reshape(()).item()
-        return number
-
-    def tolist(self) -> Any:
-        """Return the numbers as nested lists; a 0-d tensor as a number."""
-        return to_numpy(self.array).tolist()
-
-    def to(
-        self, *targets: Any, device: Any = None, dtype: Any = None, copy: bool = False
-    ) -> "Tensor":
-        """Return this tensor on a device, as a dtype, or as another tensor is."""
-        for target in targets:
-            if isinstance(target, Tensor):
-                device, dtype = target.device, target.dtype
-            elif isinstance(target, Device) or (isinstance(target, str) and _is_device(target)):
-                device = target
-            elif not isinstance(target, bool):
-                dtype = target
-        result = self
-        if device is not None and _arrays.device(device) != self.device:
-            result = result._apply(Move(_arrays.device(device)), (result,))
-        if dtype is not None and as_dtype(dtype) != result.dtype:
-            result = result._apply(Cast(as_dtype(dtype)), (result,))
-        return result.clone() if copy and result is self else result
-
-    def new_full(
-        self,
-        size: Any,
-        fill_value: Any,
-        *,
-        dtype: Any = None,
-        device: Any = None,
-        requires_grad: bool = False,
-    ) -> "Tensor":
-        """Return a tensor of another shape filled with one number; else as this one is."""
-        shape = (size,) if isinstance(size, int) else tuple(size)
-        wanted = self.dtype if dtype is None else as_dtype(dtype)
-        place = self.device if device is None else _arrays.device(device)
-        made = Tensor._new(asarray(np.full(shape, fill_value, wanted), wanted, place, copy=False))
-        return made.requires_grad_() if requires_grad else made
-
-    def new_zeros(self, *size: Any, **options: Any) -> "Tensor":
-        """Return zeros of another shape; options as `new_full`."""
-        return self.new_full(size if len(size) != 1 else size[0], 0, **options)
-
-    def new_ones(self, *size: Any, **options: Any) -> "Tensor":
-        """Return ones of another shape; options as `new_full`."""
-        return self.new_full(size if len(size) != 1 else size[0], 1, **options)
-
-    def new_empty(self, *size: Any, **options: Any) -> "Tensor":
-        """Return zeros of another shape; options as `new_full`."""
-        return self.new_zeros(*size, **options)
-
-    def new_tensor(self, data: Any, **options: Any) -> "Tensor":
-        """Return a tensor with a copy of `data`, of this dtype and device unless given."""
-        return tensor(data, **{"dtype": self.dtype, "device": self.device, **options})
-
-    def cpu(self) -> "Tensor":
-        """Return this tensor on the CPU."""
-        return self.to("cpu")
-
-    def cuda(self, index: int = 0) -> "Tensor":
-        """Return this tensor on a CUDA device."""
-        return self.to(f"cuda:{index}")
-
-    def size(self, dim: int | None = None) -> Any:
-        """Return the shape, or the size of one axis."""
-        return self.shape if dim is None else self.shape[_axis(dim, self.ndim)]
-
-    def __len__(self) -> int:
-        if not self.ndim:
-            raise TypeError("len: a 0-d tensor has no length. Use .item() for its number.")
-        return self.shape[0]
-
-    def __iter__(self) -> Iterator["Tensor"]:
-        if not self.ndim:
-            raise TypeError("iteration over a 0-d tensor. Use .item() for its number.")
-        return iter([self[i] for i in range(self.shape[0])])
-
-    def __bool__(self) -> bool:
-        if self.numel() != 1:
-            raise ShapeError(
-                f"bool: the truth of {self.numel()} elements is ambiguous. Use .any() or .all()."
-            )
-        return bool(self.item())
-
-    def __float__(self) -> float:
-        return float(self.item())
-
-    def __int__(self) -> int:
-        return int(self.item())
-
-    def __index__(self) -> int:
-        if self.dtype.kind not in "iub":
-            raise TypeError(f"index: got {self.dtype}, expected an integer tensor of one element.")
-        return int(self.item())
-
-    def __contains__(self, element: Any) -> bool:
-        return bool((self == element).any())
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        found = self.numpy()
-        return found.astype(dtype) if dtype is not None and found.dtype != dtype else found
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> "Tensor":
-        if self.op is not None:
-            raise GradientError(
-                "deepcopy: this tensor is the result of a recorded operator. Copy .detach()."
-            )
-        copy = type(self)._new(_arrays.copied(self.array))
-        copy.requires_grad = self.requires_grad
-        memo[id(self)] = copy
-        return copy
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        if self.op is not None:
-            raise GradientError("pickle: this tensor is the result of a recorded operator.")
-        return _restored, (type(self), to_numpy(self.array), self.requires_grad)
-
-    def __repr__(self) -> str:
-        lead = "tensor("
-        numbers = np.array2string(
-            to_numpy(self.array), separator=", ", prefix=lead, precision=4, suppress_small=False
-        )
-        notes = [numbers]
-        if self.dtype not in (_arrays.get_default_dtype(), _arrays.int64, _arrays.bool_):
-            notes.append(f"dtype={self.dtype}")
-        if self.device != _arrays.CPU:
-            notes.append(f"device='{self.device}'")
-        if self.op is not None:
-            notes.append(f"grad_fn=<{self.op.name}>")
-        elif self.requires_grad:
-            notes.append("requires_grad=True")
-        return f"{lead}{', '.join(notes)})"
-
-    def __format__(self, spec: str) -> str:
-        return format(self.item(), spec) if spec and not self.ndim else repr(self)
-
 
 def tensor(
     data: Any, *, dtype: Any = None, device: Any = "cpu", requires_grad: bool = False
@@ -514,7 +348,8 @@ def _holds_arrays(data: Any) -> bool:
 def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
     """Return `data` as a tensor, sharing memory where it can: a tensor itself, a NumPy array."""
     if isinstance(data, Tensor):
-        return data.to(dtype=dtype, device=device)
+        moved: Tensor = data.to(dtype=dtype, device=device)
+        return moved
     if isinstance(data, np.ndarray) and dtype is None and device is None:
         as_dtype(data.dtype)
         return Tensor._new(data)
@@ -537,19 +372,3 @@ def plain(data: Any) -> Any:
 
 def _call(function: Any, *inputs: Any) -> Any:
     return function(*inputs)
-
-
-def _is_device(text: str) -> bool:
-    return text.partition(":")[0] in ("cpu", "cuda")
-
-
-def _axis(dim: int, rank: int) -> int:
-    from .shapes import axis
-
-    return axis(dim, rank, "size")
-
-
-def _restored(kind: Any, array: Any, requires_grad: bool) -> Tensor:
-    made: Tensor = kind._new(array)
-    made.requires_grad = requires_grad
-    return made
