@@ -12,6 +12,7 @@ from ..ops import elementwise as rows
 from . import elementwise, math, random
 from .crossentropy import CrossEntropy, LogSoftmax, OneHot, Softmax, SparseCrossEntropy
 from .elementwise import sigmoid, tanh
+from .images import avg_pool, conv2d, max_pool
 from .node import Node, build, convert
 from .state import rename
 
@@ -158,6 +159,11 @@ def dropout(
     return rename(node / keep * mask, name)
 
 
+def embedding_lookup(params: Any, ids: Any, name: str | None = None) -> Node:
+    """The rows of a table that the ids name."""
+    return rename(convert(params)[convert(ids)], name)
+
+
 def l2_normalize(
     x: Any, axis: Any = None, epsilon: float = 1e-12, name: str | None = None, dim: Any = None
 ) -> Node:
@@ -209,14 +215,18 @@ def one_hot(
 
 
 __all__ = [
+    "avg_pool",
     "batch_normalization",
     "bias_add",
+    "conv2d",
     "dropout",
     "elu",
+    "embedding_lookup",
     "l2_loss",
     "l2_normalize",
     "leaky_relu",
     "log_softmax",
+    "max_pool",
     "moments",
     "relu",
     "relu6",

@@ -11,7 +11,7 @@ import numpy as np
 from ..arrays import Array, DType, as_dtype, get_default_dtype, int32, native_dtype
 from ..errors import GraphError
 from ..op import Op, Spec
-from ..ops import elementwise, joining, movement
+from ..ops import elementwise, joining, matrices, movement
 from ..ops.broadcasting import expand_to
 from ..shapes import known
 from .gradients import Identity, StopGradient
@@ -109,6 +109,34 @@ def slice(input_: Any, begin: Sequence[int], size: Sequence[int], name: str | No
     """The block that starts at `begin`; a size of -1 reaches to the end."""
     cuts = tuple(np.s_[b : None if n == -1 else b + n] for b, n in zip(begin, size, strict=True))
     return rename(convert(input_)[cuts], name)
+
+
+def tile(input: Any, multiples: Sequence[int], name: str | None = None) -> Node:
+    """The input repeated that many times along each axis."""
+    return rename(movement.tile(convert(input), tuple(multiples)), name)
+
+
+def pad(
+    tensor: Any,
+    paddings: Sequence[Sequence[int]],
+    mode: str = "CONSTANT",
+    name: str | None = None,
+    constant_values: float = 0.0,
+) -> Node:
+    """The tensor with a border: (before, after) for each axis, first axis first."""
+    kind = {"CONSTANT": "constant", "REFLECT": "reflect"}.get(mode.upper())
+    if kind is None:
+        raise GraphError(f"pad: got mode {mode!r}, expected 'CONSTANT' or 'REFLECT'.")
+    flat = [n for pair in reversed(list(paddings)) for n in pair]
+    if kind == "constant":
+        return rename(matrices.pad(convert(tensor), flat, value=constant_values), name)
+    return rename(matrices.pad(convert(tensor), flat, mode=kind), name)
+
+
+def gather(params: Any, indices: Any, name: str | None = None, axis: int = 0) -> Node:
+    """The slices along an axis that the indices name, of the indices' shape there."""
+    node, places = convert(params), convert(indices)
+    return rename(node[(*[builtins.slice(None)] * axis, places)], name)
 
 
 # ── shapes as values ────────────────────────────────────────────────────────────────────────────

@@ -334,6 +334,57 @@ def test_functions_agree_in_value_gradient_and_second_gradient(
             close(session.run(gg, {x: at}), wgg, 1e-8)
 
 
+def channels_last(t: Any) -> Any:
+    return t.permute(0, 2, 3, 1)
+
+
+@pytest.mark.parametrize("padding", ["SAME", "VALID"])
+@pytest.mark.parametrize("stride", [1, 2])
+def test_images_are_convolved_and_pooled_channels_last(padding: str, stride: int) -> None:
+    rng = np.random.default_rng(0)
+    image, kernel = rng.normal(size=(2, 6, 6, 3)), rng.normal(size=(3, 3, 3, 4))
+    x, w = tf.placeholder(tf.float64, (None, 6, 6, 3)), tf.constant(kernel)
+    steps, window = [1, stride, stride, 1], [1, 3, 3, 1]
+    ours = [
+        tf.nn.conv2d(x, w, steps, padding),
+        tf.nn.max_pool(x, window, steps, padding),
+        tf.nn.avg_pool(x, window, steps, padding),
+    ]
+    t = torch.tensor(image).permute(0, 3, 1, 2).requires_grad_()
+    total = 0 if padding == "VALID" else 2 if stride == 1 else 1
+    inside = [total // 2, total - total // 2] * 2
+    F = torch.nn.functional
+    far = F.pad(t, inside, value=float("-inf"))
+    count = F.avg_pool2d(F.pad(torch.ones_like(t), inside), 3, stride)
+    theirs = [
+        F.conv2d(F.pad(t, inside), torch.tensor(kernel).permute(3, 2, 0, 1), stride=stride),
+        F.max_pool2d(far, 3, stride),
+        F.avg_pool2d(F.pad(t, inside), 3, stride) / count,
+    ]
+    with tf.Session() as session:
+        for y, want in zip(ours, theirs, strict=True):
+            (g,) = tf.gradients(tf.reduce_sum(tf.square(y)), [x])
+            (wg,) = torch.autograd.grad((want * want).sum(), t)
+            close(session.run(y, {x: image}), channels_last(want), 1e-10)
+            close(session.run(g, {x: image}), channels_last(wg), 1e-9)
+
+
+def test_rows_are_gathered_tiled_and_padded() -> None:
+    table = tf.Variable(np.arange(12.0).reshape(4, 3))
+    rows = tf.nn.embedding_lookup(table, tf.constant([2, 0, 2]))
+    (g,) = tf.gradients(tf.reduce_sum(rows), [table])
+    columns = tf.gather(table, tf.constant([1]), axis=1)
+    with tf.Session() as session:
+        session.run(tf.initialize_all_variables())
+        a, b, c = session.run([rows, g, columns])
+        assert a[:, 0].tolist() == [6.0, 0.0, 6.0]
+        assert b[:, 0].tolist() == [1.0, 0.0, 2.0, 0.0]
+        assert c.tolist() == [[1.0], [4.0], [7.0], [10.0]]
+        assert session.run(tf.tile(tf.constant([[1, 2]]), [2, 2])).tolist() == [[1, 2, 1, 2]] * 2
+        padded = session.run(tf.pad(tf.constant([[1.0]]), [[1, 0], [0, 2]]))
+        assert padded.tolist() == [[0.0, 0.0, 0.0], [1.0, 0.0, 0.0]]
+
+
 def test_dropout_keeps_the_mean_and_drops_the_same_elements_in_the_gradient() -> None:
     tf.set_random_seed(1)
     x = tf.placeholder(tf.float32, (None, 100))
