@@ -1,4 +1,7 @@
-"""python -m ddp_lab run script.py --ranks 4 [arguments of the script ...]"""
+"""python -m ddp_lab run script.py --ranks 4 [arguments of the script ...]
+
+python -m ddp_lab calibrate --transport tcp
+"""
 
 import argparse
 import runpy
@@ -12,7 +15,15 @@ from ddp_lab.launch import launch
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; return the exit code."""
-    options, rest = parser().parse_known_args(arguments)
+    known = parser()
+    options, rest = known.parse_known_args(arguments)
+    if options.command == "calibrate":
+        if rest:
+            known.error(f"unrecognized arguments: {' '.join(rest)}")
+        from ddp_lab.calibrate import calibrate
+
+        print(calibrate(options.transport, options.rounds).table())
+        return 0
     script = Path(options.script)
     if not script.is_file():
         print(f"run: no such script: {options.script}. Check the path.", file=sys.stderr)
@@ -29,7 +40,7 @@ def main(arguments: list[str] | None = None) -> int:
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     parser = argparse.ArgumentParser(prog="python -m ddp_lab", description=__doc__)
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
     run = commands.add_parser(
         "run", help="run a script on several ranks of this machine", allow_abbrev=False
     )
@@ -38,6 +49,11 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--transport", default="shm", choices=["shm", "tcp"])
     run.add_argument("--timeout-s", type=float, default=86_400.0)
     run.epilog = "All other arguments are the script's own."
+    fit = commands.add_parser(
+        "calibrate", help="fit alpha, beta and gamma here, and hold them against measurements"
+    )
+    fit.add_argument("--transport", default="shm", choices=["shm", "tcp", "threads"])
+    fit.add_argument("--rounds", type=int, default=15)
     return parser
 
 

@@ -1,0 +1,95 @@
+"""The constants of the cost model are found again in times made from it."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from ddp_lab import cli, cost
+from ddp_lab.calibrate import PLAN, Calibration, Constants, Sample, fit, measure
+
+TRUE = Constants(3e-5, 8e-10, 2e-10)
+
+
+def samples(constants: Constants, plan=PLAN, sizes=(1 << 10, 1 << 16, 1 << 22)) -> list[Sample]:
+    return [
+        Sample(*key, n, p, constants.predict(Sample(*key, n, p, 0.0)))
+        for key in plan
+        for n in sizes
+        for p in (2, 4)
+    ]
+
+
+@pytest.mark.parametrize("gamma", [0.0, 2e-10, 5e-9])
+def test_constants_are_found_again_in_times_that_follow_them(gamma: float) -> None:
+    true = dataclasses.replace(TRUE, gamma=gamma)
+    found = fit(samples(true))
+    assert dataclasses.astuple(found) == pytest.approx(
+        dataclasses.astuple(true), rel=1e-6, abs=1e-18
+    )
+
+
+def test_every_closed_form_can_be_fitted_to() -> None:
+    found = fit(samples(TRUE, plan=sorted(cost.FORMS.keys() - {("barrier", "dissemination")})))
+    assert dataclasses.astuple(found) == pytest.approx(dataclasses.astuple(TRUE), rel=1e-6, abs=0)
+
+
+def test_times_that_follow_other_constants_are_told_from_these() -> None:
+    found = fit(samples(dataclasses.replace(TRUE, beta=TRUE.beta * 1.0005)))
+    assert found.beta != pytest.approx(TRUE.beta, rel=1e-6, abs=0)
+
+
+def test_noise_of_a_few_percent_moves_predictions_by_no_more() -> None:
+    rng = np.random.default_rng(0)
+    noisy = [
+        dataclasses.replace(s, seconds=s.seconds * rng.uniform(0.95, 1.05)) for s in samples(TRUE)
+    ]
+    found = fit(noisy)
+    for sample in samples(TRUE, sizes=(1 << 13, 1 << 20)):
+        assert found.predict(sample) == pytest.approx(sample.seconds, rel=0.05, abs=0)
+
+
+def test_no_constant_is_negative_even_where_that_would_fit_better() -> None:
+    faster = [
+        dataclasses.replace(s, seconds=s.seconds * (0.5 if s.collective == "reduce" else 1.0))
+        for s in samples(TRUE, plan=[("broadcast", "tree"), ("reduce", "tree")])
+    ]
+    found = fit(faster)
+    assert found.gamma == 0
+    assert min(found.alpha, found.beta) > 0
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ([], "cannot be told apart: got 0 samples"),
+        (samples(TRUE, plan=[("broadcast", "tree")]), "with and without a reduction"),
+        (samples(TRUE, PLAN[2:], sizes=(1 << 10,)), "cannot be told apart: got 4 samples"),
+        ([Sample("broadcast", "tree", 8, 2, 0.0)], "a collective takes time: got 0 s"),
+    ],
+)
+def test_samples_that_say_too_little_are_refused(given: list[Sample], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        fit(given)
+
+
+def test_measuring_gives_a_sample_for_each_collective_and_size() -> None:
+    found = measure("threads", 3, (64, 1024), rounds=1)
+    # recursive doubling has no closed form for three ranks
+    assert [(s.collective, s.algorithm, s.n_bytes) for s in found] == [
+        (*key, n) for key in PLAN if key[1] != "recursive_doubling" for n in (64, 1024)
+    ]
+    assert all(s.seconds > 0 and s.world_size == 3 for s in found)
+
+
+def test_the_table_holds_predictions_against_what_was_kept_from_the_fit() -> None:
+    twice = [dataclasses.replace(s, seconds=s.seconds / 2) for s in samples(TRUE, sizes=(4096,))]
+    table = Calibration("tcp", TRUE, (), tuple(twice)).table().splitlines()
+    assert table[0].startswith("tcp: alpha 30 us, 1/beta 1.25 GB/s, 1/gamma 5 GB/s")
+    assert [line.split()[-1] for line in table[2:]] == ["2.00"] * 8
+
+
+def test_an_option_that_calibrate_does_not_know_is_refused(capsys) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["calibrate", "--transprot", "tcp"])
+    assert "unrecognized arguments: --transprot tcp" in capsys.readouterr().err
