@@ -24,14 +24,15 @@ class CpuSyncBatchNorm(nn.SyncBatchNorm):
             result: Tensor = super().forward(input)
             return result
         self._check_input_dim(input)
-        if not self.training and self.running_mean is not None:
+        if not self.training:
+            mean, var = self.running_mean, self.running_var
             return nn.functional.batch_norm(
-                input, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps
+                input, mean, var, self.weight, self.bias, mean is None, eps=self.eps
             )
         group = self.process_group or dist.group.WORLD
         normalise: Any = _Normalise.apply
         normal, mean, var, count = normalise(input, self.eps, group)
-        if self.training and self.running_mean is not None:
+        if self.running_mean is not None:
             self._update_running(mean, var, count)
         shape = (1, -1, *[1] * (input.dim() - 2))
         if self.affine:
@@ -65,14 +66,15 @@ class _Normalise(torch.autograd.Function):
         x_wide = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
         axes = [axis for axis in range(x.dim()) if axis != 1]
         shape = (1, -1, *[1] * (x.dim() - 2))
-        own = x_wide.new_tensor([x.numel() / x.shape[1]])
-        sums = torch.cat([x_wide.sum(axes), (x_wide * x_wide).sum(axes), own])
+        sums = torch.cat([x_wide.sum(axes), x_wide.new_tensor([x.numel() / x.shape[1]])])
         dist.all_reduce(sums, group=group)
-        count = sums[-1]
-        mean, square = sums[:-1].div(count).chunk(2)
-        var = (square - mean * mean).clamp_(min=0)
+        mean, count = sums[:-1] / sums[-1], sums[-1]
+        centred = x_wide - mean.view(shape)
+        squares = (centred * centred).sum(axes)  # a second message, and no cancellation
+        dist.all_reduce(squares, group=group)
+        var = squares / count
         scale = (var + eps).rsqrt()
-        normal = (x_wide - mean.view(shape)) * scale.view(shape)
+        normal = centred * scale.view(shape)
         ctx.save_for_backward(normal, scale, count)
         ctx.group, ctx.axes, ctx.shape, ctx.dtype = group, axes, shape, x.dtype
         ctx.mark_non_differentiable(mean, var, count)

@@ -1,6 +1,8 @@
 """Models, batches and ranks that the tests of data parallelism share."""
 
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -64,6 +66,28 @@ class Training:
             if hasattr(model, "finish"):
                 model.finish()
             optimizer.step()
+
+
+def _with_gloo(comm: Any, fn: Callable[..., Any], folder: str, args: tuple[Any, ...]) -> Any:
+    import torch.distributed as dist
+
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", f"file://{folder}/init", rank=comm.rank, world_size=comm.size)
+    try:
+        return fn(comm, *args)
+    finally:
+        dist.destroy_process_group()
+
+
+@pytest.fixture
+def gloo(tmp_path: Path) -> Callable[..., Any]:
+    """`gloo(fn, world_size, *args)` calls fn(comm, *args) on processes with a gloo group, too."""
+
+    def run(fn: Callable[..., Any], world_size: int, *args: Any) -> Any:
+        folder = tempfile.mkdtemp(dir=tmp_path)
+        return ddp_lab.launch(_with_gloo, world_size, fn, folder, args, timeout_s=90)
+
+    return run
 
 
 @pytest.fixture

@@ -1,0 +1,60 @@
+"""torch's own DDP tests with our class in torch's place; see torch_ddp_suite.py for all of them."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SUITE = Path(__file__).with_name("torch_ddp_suite.py")
+SAMPLE = [
+    "test_DistributedDataParallelCPU",
+    "test_DistributedDataParallelCPU_grad_is_view",
+    "test_DistributedDataParallel_SyncBatchNorm",
+    "test_accumulate_gradients_no_sync_allreduce_hook",
+    "test_ddp_broadcast_buffer_via_hook",
+    "test_ddp_control_flow_different_across_ranks",
+    "test_ddp_grad_div_uneven_inputs",
+    "test_ddp_hook_parity_powerSGD",
+    "test_ddp_ignore_params_arg",
+    "test_ddp_join_model_equivalence",
+    "test_ddp_logging_data_cpu",
+    "test_ddp_namedtuple",
+    "test_ddp_shared_grad_acc_unused_params",
+    "test_ddp_static_graph_nested_types",
+    "test_ddp_uneven_input_exception",
+    "test_static_graph_multi_forward",
+    "test_undefined_grad_parity_unused_parameters",
+]
+# Passed by torch's class, but not by ours, and why.
+LEFT_OUT = {
+    "test_compute_bucket_assignment_by_size_sparse_error_with_logger": "hands torch our logger",
+    "test_ddp_native_mixed_precision_ignored_params": "looks at torch's private casts",
+    "test_invalid_static_graph": "asks for four sentences of torch's, word for word",
+}
+PASSED_BY_TORCH = 73  # torch 2.13, two ranks
+
+
+def outcomes(tmp_path: Path, *arguments: str) -> dict[str, str]:
+    report = tmp_path / "report.json"
+    command = [sys.executable, str(SUITE), "--json", str(report), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=900)
+    assert report.exists(), done.stderr
+    found: dict[str, str] = json.loads(report.read_text())
+    return found
+
+
+def test_a_sample_of_torchs_tests_passes(tmp_path: Path) -> None:
+    found = outcomes(tmp_path, "--names", *SAMPLE)
+    assert {name: text for name, text in found.items() if text != "passed"} == {}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_all_that_torchs_class_passes_ours_passes_but_three(tmp_path: Path) -> None:
+    theirs, ours = outcomes(tmp_path, "--native"), outcomes(tmp_path)
+    passed = {name for name, text in theirs.items() if text == "passed"}
+    failed = {name for name in passed if ours[name] != "passed"}
+    assert failed <= set(LEFT_OUT)
+    assert len(passed - failed) >= PASSED_BY_TORCH - len(LEFT_OUT)
