@@ -9,7 +9,8 @@ from ..autodiff import ancestors, count_uses, on_values, sweep
 from ..errors import GraphError
 from ..op import Op, Spec
 from ..ops.broadcasting import expand_to
-from .node import Constant, Node, convert
+from .node import Constant, Node, UnknownShape, convert
+from .order import needed
 from .scope import name_scope
 
 
@@ -29,6 +30,8 @@ def gradients(ys: Any, xs: Any, grad_ys: Any = None, name: str = "gradients") ->
         raise GraphError(
             f"gradients: got {len(arriving)} grad_ys, expected {len(roots)}, one for each y."
         )
+    if any(isinstance(node.shape, UnknownShape) for node in needed(roots, set())):
+        return _later(roots, wanted, arriving)
     found: dict[Node, Node] = {}
     with name_scope(name):
         seeds = _seeds(roots, arriving)
@@ -38,6 +41,27 @@ def gradients(ys: Any, xs: Any, grad_ys: Any = None, name: str = "gradients") ->
             seeds = {y: seed for y, seed in seeds.items() if y in uses}
             sweep(seeds, uses, _rule(uses), _keep(found), wanted)
     return [found.get(x) for x in wanted]
+
+
+def _later(roots: list[Node], wanted: list[Node], arriving: list[Any]) -> list[Node | None]:
+    """Return gradients that are built once the shapes are known; None where none will be."""
+    from .late import late
+
+    between = ancestors(wanted, roots)
+    has = [grad is not None for grad in arriving]
+    inputs = (*roots, *wanted, *(convert(grad) for grad in arriving if grad is not None))
+    first, second = len(roots), len(roots) + len(wanted)
+
+    def by(place: int) -> Any:
+        def build(*nodes: Node) -> Node:
+            ys, xs, seeds = nodes[:first], nodes[first:second], iter(nodes[second:])
+            ends = [next(seeds) if given else None for given in has]
+            grad = gradients(list(ys), list(xs), ends)[place]
+            return xs[place] * 0.0 if grad is None else grad
+
+        return build
+
+    return [late(by(i), inputs, x.dtype) if x in between else None for i, x in enumerate(wanted)]
 
 
 def _seeds(roots: Sequence[Node], arriving: Sequence[Any]) -> dict[Node, Any]:

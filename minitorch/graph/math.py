@@ -11,6 +11,7 @@ from ..ops import elementwise as rows
 from ..ops import linalg, movement, ordering, reduction, statistics
 from ..ops.casting import cast_to
 from .elementwise import add_n, maximum, sqrt
+from .late import late, unknown
 from .node import Node, convert
 from .state import rename
 
@@ -26,6 +27,8 @@ def matmul(
 ) -> Node:
     """The matrix product over the last two axes, either side transposed first if asked."""
     left, right = convert(a), convert(b)
+    if unknown(left, right):
+        return late(lambda x, y: matmul(x, y, transpose_a, transpose_b), (left, right), left.dtype)
     left = linalg.mT(left) if transpose_a else left
     right = linalg.mT(right) if transpose_b else right
     return rename(linalg.matmul(left, right), name)
@@ -44,6 +47,12 @@ def _reduction(function: Callable[..., Any], name: str, says: str) -> Callable[.
         keep_dims: bool | None = None,
     ) -> Node:
         x = convert(input_tensor)
+        if unknown(x):
+            return late(
+                lambda known: call(known, axis, keepdims, None, reduction_indices, keep_dims),
+                (x,),
+                x.dtype,
+            )
         dims = axis if axis is not None else reduction_indices
         keep = bool(keepdims or keep_dims)
         over = tuple(range(len(x.shape))) if dims is None else dims

@@ -161,6 +161,16 @@ class Node(Methods):
     def _apply(self, op: Op, inputs: tuple[Any, ...]) -> Node:
         return build(op, inputs)
 
+    def __matmul__(self, other: Any) -> Any:
+        from .math import matmul
+
+        return matmul(self, other)
+
+    def __rmatmul__(self, other: Any) -> Any:
+        from .math import matmul
+
+        return matmul(other, self)
+
     def get_shape(self) -> StaticShape:
         """Return the static shape."""
         return self.shape  # type: ignore[no-any-return]

@@ -11,6 +11,7 @@ import numpy as np
 from ..arrays import Array, asarray, to_numpy
 from ..arrays import device as device_called
 from ..errors import GraphError
+from .late import ByShape, needs_shapes
 from .node import Node, UnknownShape
 from .optimize import optimize
 from .scope import Graph, get_default_graph
@@ -35,7 +36,7 @@ class Session:
         self.device = device_called(device)
         self.state = State(self.device)
         self.closed = False
-        self._steps: dict[tuple[Any, ...], Step] = {}
+        self._steps: dict[tuple[Any, ...], Step | ByShape] = {}
 
     def run(self, fetches: Any, feed_dict: Mapping[Any, Any] | None = None) -> Any:
         """Return the values of `fetches`, in the same structure.
@@ -73,7 +74,12 @@ class Session:
         self.state = State(self.device)
         self._steps.clear()
 
-    def _plan(self, leaves: list[Node], feeds: tuple[Node, ...]) -> Step:
+    def _plan(self, leaves: list[Node], feeds: tuple[Node, ...]) -> Step | ByShape:
+        if needs_shapes(leaves, feeds):
+            return ByShape(leaves, feeds, self._step)
+        return self._step(leaves, feeds)
+
+    def _step(self, leaves: list[Node], feeds: tuple[Node, ...]) -> Step:
         if self.optimize:
             leaves = optimize(leaves, feeds)
         return Step(leaves, feeds, self.device)

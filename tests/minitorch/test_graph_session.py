@@ -388,6 +388,24 @@ def test_compile_gives_a_function_of_named_arrays() -> None:
     np.testing.assert_array_equal(f(A=np.ones((2, 2)), B=3.0), np.full((2, 2), 4.0))
 
 
+def test_what_has_no_shape_is_built_from_what_is_fed() -> None:
+    a, b = tf.Variable("A"), tf.Variable("B")
+    total = tf.reduce_sum(a @ b * 2.0, 1)
+    by_a, by_b = tf.gradients(total, [a, b])
+    (second,) = tf.gradients(tf.gradients(a * a * b, [a])[0], [a])
+    f = tf.compile([total, by_a, by_b])
+    rng = np.random.default_rng(0)
+    for n, m, k in ((2, 3, 4), (5, 1, 2)):
+        x, y = rng.normal(size=(n, m)).astype("f"), rng.normal(size=(m, k)).astype("f")
+        got = f(A=x, B=y)
+        ones = np.full((n, k), 2.0)
+        for value, want in zip(got, [(x @ y * 2).sum(1), ones @ y.T, x.T @ ones], strict=True):
+            np.testing.assert_allclose(value, want, rtol=1e-5)
+    np.testing.assert_allclose(tf.compile(second)(A=[1.0, 2.0], B=[3.0, 4.0]), [6.0, 8.0])
+    bias = tf.gradients(a + b, [b])[0]
+    assert tf.compile(bias)(A=np.ones((4, 3)), B=np.ones(3)).tolist() == [4.0, 4.0, 4.0]
+
+
 def test_a_compiled_function_says_which_arguments_it_wants() -> None:
     f = tf.compile(tf.Variable("A") + tf.Variable("B"))
     with pytest.raises(GraphError, match=r"missing B.*inputs are"):

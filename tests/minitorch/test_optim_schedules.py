@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from minitorch import optim
-from minitorch.creation import tensor
 from minitorch.errors import ArgumentError
+from minitorch.tensor import tensor
 
 CASES: list[tuple[str, dict[str, Any]]] = [
     ("LambdaLR", {"lr_lambda": lambda t: 0.9**t}),

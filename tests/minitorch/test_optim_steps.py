@@ -7,9 +7,8 @@ import pytest
 import torch
 
 from minitorch import optim
-from minitorch.creation import tensor
 from minitorch.errors import ArgumentError
-from minitorch.tensor import Tensor
+from minitorch.tensor import Tensor, tensor
 
 CASES = [
     ("SGD", {"lr": 0.1}),
