@@ -1,47 +1,55 @@
 """torch's own tests of collectives, over the backend; see torch_collectives.py.
 
-By default a part of them; `python tests/ddp_lab/torch_collectives.py ddp_lab` runs all. The four
-that gloo passes and this backend cannot ask for gloo by its name, in torch's Python code:
-test_get_backend and test_monitored_barrier_gloo{,_rank_0_timeout,_subgroup}.
+Of those that gloo passes all must pass here, but for the exempted.
 """
 
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 DRIVER = Path(__file__).with_name("torch_collectives.py")
+LEAST = 58  # of the tests that a backend in Python can run, however many torch ships
+
+# These ask torch for gloo by its name, in torch's own Python code, which no other backend can be.
+EXEMPT = {
+    "test_get_backend": "compares the name of the group's backend with BACKEND, which is gloo",
+    "test_monitored_barrier_gloo": "torch.distributed.monitored_barrier refuses all but gloo",
+    "test_monitored_barrier_gloo_rank_0_timeout": "calls a method of torch's C++ gloo class",
+    "test_monitored_barrier_gloo_subgroup": "torch.distributed.monitored_barrier, as above",
+}
 SOME = [
     "test_all_gather_coalesced_simple",
-    "test_all_gather_complex",
-    "test_all_gather_object_default_pg",
-    "test_all_reduce_coalesced_full_group_product",
     "test_all_reduce_full_group_min",
-    "test_all_reduce_sum_async",
-    "test_all_reduce_sum_complex",
     "test_barrier_timeout_full_group",
     "test_batch_isend_irecv_gloo_tags",
-    "test_broadcast_full_group",
     "test_destroy_group",
-    "test_gather_full_group",
-    "test_reduce_full_group_max",
     "test_scatter_object_list",
     "test_send_recv_any_source",
-    "test_send_recv_with_tag",
 ]
 
 
 def outcomes(*arguments: str) -> dict[str, str]:
     """Return how each test went."""
     command = [sys.executable, str(DRIVER), "ddp_lab", *arguments]
-    found = subprocess.run(command, capture_output=True, text=True, timeout=250)
+    found = subprocess.run(command, capture_output=True, text=True, timeout=290)
     lines = [tuple(line.split()) for line in found.stdout.splitlines() if line.startswith("test_")]
     assert lines, found.stderr
     return dict(lines)
 
 
-def test_torchs_own_tests_of_collectives_pass() -> None:
-    found = outcomes(*SOME)
-    assert found == dict.fromkeys(SOME, "ok")
+def test_some_of_torchs_own_tests_of_collectives_pass() -> None:
+    assert outcomes(*SOME) == dict.fromkeys(SOME, "ok")
+
+
+@pytest.mark.slow
+def test_all_of_torchs_own_tests_of_collectives_pass_but_those_that_ask_for_gloo_by_name() -> None:
+    found = outcomes()
+    failed = {name for name, how in found.items() if how == "failed"}
+    assert failed <= EXEMPT.keys()
+    assert sum(how == "ok" for how in found.values()) >= LEAST
+    assert not [name for name in EXEMPT if found.get(name) == "ok"]  # then it needs no exemption
 
 
 def test_they_notice_results_that_are_slightly_wrong() -> None:
