@@ -24,6 +24,11 @@ _BINDING = re.compile(
 MAX_STATEMENTS = 10_000  # at the top level; the longest honest labs have a twentieth
 _BUILTINS = frozenset(dir(builtins))
 _COMPREHENSIONS = frozenset({"listcomp", "setcomp", "dictcomp", "genexpr"})
+_NEARBY = 200  # bytes after a statement that are looked at for a `;`
+_COMPOUND = (
+    *(ast.For, ast.AsyncFor, ast.While, ast.If, ast.With, ast.AsyncWith),
+    *(ast.Try, ast.TryStar, ast.Match),
+)
 _FLAGS = ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 
 
@@ -65,38 +70,55 @@ def needed(statements: Sequence[Analysed], roots: Iterable[str]) -> list[Stateme
 
     `from __future__ import ...` is among them: it changes what the others mean.
     """
-    binders = _binders(statements)
+    binders, setters = _binders(statements), _setters(statements)
     wanted = {index for index, analysed in enumerate(statements) if analysed.future}
-    waiting = list(roots)
-    seen: set[str] = set()
+    waiting: list[str | int] = list(roots)
+    seen: set[str | int] = set()
     while waiting:
         name = waiting.pop()
         if name in seen:
             continue
         seen.add(name)
-        hits = binders.get(name) or ([] if name in _BUILTINS else binders.get(STAR, []))
-        for index in hits:
+        waiting += setters.get(name, [])
+        if name not in binders and name not in _BUILTINS:
+            waiting.append(STAR)
+        for index in binders.get(name, []):
             if index not in wanted:
                 wanted.add(index)
                 waiting += statements[index].reads
     return [statements[index].statement for index in sorted(wanted)]
 
 
-def _binders(statements: Sequence[Analysed]) -> dict[str, list[int]]:
-    """Return for each name the statements that bind it or act on it, by index."""
-    found: dict[str, list[int]] = defaultdict(list)
+# Hostile notebooks hold ten thousand names in one statement, and ten thousand statements: none of
+# what follows may multiply the two.
+
+
+def _binders(statements: Sequence[Analysed]) -> dict[str | int, list[int]]:
+    """Return for each name the statements that bind it or act on it, by index.
+
+    Under the index of a statement whose functions set globals: the mere calls of them.
+    """
+    found: dict[str | int, list[int]] = defaultdict(list)
     modules = {n for s in statements if s.imports for n in s.statement.binds}
-    setters = {n: s.sets for s in statements if s.sets for n in s.statement.binds}
+    setting = {n: at for at, s in enumerate(statements) if s.sets for n in s.statement.binds}
     for index, analysed in enumerate(statements):
-        names = set(analysed.statement.binds)
-        for name in analysed.acts_on:
-            if name not in modules or _is_setting(analysed, modules):
-                names.add(name)
-        for name in analysed.calls & setters.keys():
-            names |= setters[name]
+        names: set[str | int] = {*analysed.statement.binds, *(analysed.acts_on - modules)}
+        on_modules = analysed.acts_on & modules
+        if on_modules and _is_setting(analysed, modules):
+            names |= on_modules
+        names |= {setting[name] for name in analysed.calls & setting.keys()}
         for name in names:
             found[name].append(index)
-    return found
+    return dict(found)
+
+
+def _setters(statements: Sequence[Analysed]) -> dict[str | int, list[int]]:
+    """Return for each name the statements whose functions set it, by index."""
+    found: dict[str | int, list[int]] = defaultdict(list)
+    for index, analysed in enumerate(statements):
+        for name in analysed.sets:
+            found[name].append(index)
+    return dict(found)
 
 
 def definitions(statements: Sequence[Analysed]) -> dict[str, str]:
@@ -130,7 +152,8 @@ def _cell(text: str, number: int, most: int) -> Iterator[Analysed]:
         tree = compile(text, f"<cell {number}>", "exec", _FLAGS, dont_inherit=True)
         if len(tree.body) > most:
             raise SubmissionError(f"notebook: more than {MAX_STATEMENTS} statements.")
-        yield from [_analysed(node, text, number) for node in tree.body]
+        lines = [line.encode() for line in text.split("\n")]
+        yield from [_analysed(node, lines, number) for node in tree.body]
     except SubmissionError:
         raise
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -138,8 +161,8 @@ def _cell(text: str, number: int, most: int) -> Iterator[Analysed]:
         yield Analysed(Statement(text, binds, (), number), frozenset())
 
 
-def _analysed(node: ast.stmt, text: str, number: int) -> Analysed:
-    own, line = _own_text(node, text)
+def _analysed(node: ast.stmt, lines: Sequence[bytes], number: int) -> Analysed:
+    own, line = _own_text(node, lines)
     table = symtable.symtable(own, "<statement>", "exec")
     star = isinstance(node, ast.ImportFrom) and node.names[0].name == STAR
     binds = (STAR,) if star else _binds(table)
@@ -154,14 +177,23 @@ def _analysed(node: ast.stmt, text: str, number: int) -> Analysed:
     )
 
 
-def _own_text(node: ast.stmt, text: str) -> tuple[str, int]:
-    """Return the statement's own lines, decorators included, and the first one's number."""
-    lines = text.split("\n")
+def _own_text(node: ast.stmt, lines: Sequence[bytes]) -> tuple[str, int]:
+    """Return the statement's own lines, decorators included, and the first one's number.
+
+    Where it shares a line with another statement, that is its own part of the line. Ten thousand
+    statements may share one line, so only what is its own is copied.
+    """
     start = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", []))])
-    last = lines[(node.end_lineno or start) - 1].encode()[node.end_col_offset or 0 :]
-    if node.col_offset or last.lstrip().startswith(b";"):
-        return ast.get_source_segment(text, node) or "", start
-    return "\n".join(lines[start - 1 : node.end_lineno]), start
+    end, stop = node.end_lineno or start, node.end_col_offset or 0
+    after = lines[end - 1][stop : stop + _NEARBY]
+    if not node.col_offset and len(after) < _NEARBY and not after.lstrip().startswith(b";"):
+        return b"\n".join(lines[start - 1 : end]).decode(), start
+    at = node.col_offset if start == node.lineno else 0  # decorators have lines of their own
+    if start == end:
+        return lines[end - 1][at:stop].decode(), start
+    first, *between = lines[start - 1 : end - 1]
+    own = [first[at:], *between, lines[end - 1][:stop]]
+    return b"\n".join(own).decode(), start
 
 
 def _binds(table: symtable.SymbolTable) -> tuple[str, ...]:
@@ -195,6 +227,14 @@ def _reads_now(table: symtable.SymbolTable) -> Iterator[str]:
 
 def _acted_on(node: ast.stmt) -> Iterator[str]:
     """Yield the names that a statement changes in place: x.add(1), x[0] = 1, x.a = 1, @x.add."""
+    inside = ast.walk(node) if isinstance(node, _COMPOUND) else [node]
+    for statement in inside:
+        if isinstance(statement, ast.stmt):
+            yield from _acted_on_by(statement)
+
+
+def _acted_on_by(node: ast.stmt) -> Iterator[str]:
+    """Yield what one statement acts on itself, without the statements inside it."""
     targets: list[ast.expr] = []
     if isinstance(node, ast.Expr):
         call = node.value.value if isinstance(node.value, ast.Await) else node.value
@@ -206,9 +246,6 @@ def _acted_on(node: ast.stmt) -> Iterator[str]:
         targets = node.targets
     elif isinstance(node, ast.AugAssign | ast.AnnAssign):
         targets = [node.target]
-    elif isinstance(node, ast.For | ast.While | ast.If | ast.With | ast.Try):
-        for inner in [n for n in ast.walk(node) if isinstance(n, ast.stmt) and n is not node]:
-            yield from _acted_on(inner)
     for target in targets:
         inside = [target] if not isinstance(target, ast.Tuple | ast.List) else target.elts
         yield from (_root(t) for t in inside if isinstance(t, ast.Attribute | ast.Subscript))

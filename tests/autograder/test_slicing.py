@@ -224,3 +224,51 @@ def test_code_that_is_hard_to_parse_makes_statements_all_the_same(text: str) -> 
     cells = [("code", text.encode("utf-8", "replace").decode()), ("code", "y = 2")]
     assert statements_of(cells)[-1].statement.text == "y = 2"
     same_code(text, text + " ")
+
+
+def elif_chain(length: int) -> str:
+    return "if x == 0:\n    a = 0\n" + "".join(
+        f"elif x == {i}:\n    table[{i}] = {i}\n" for i in range(1, length)
+    )
+
+
+def crowded() -> dict[str, list[str]]:
+    """Notebooks within the caps of intake, each a way to make the judge's own work multiply."""
+    names = [f"n{i}" for i in range(20_000)]
+    listed = ", ".join(names)
+    return {
+        "elif chain": [elif_chain(300)],
+        "blocks in blocks": ["\n".join(" " * i + "if x:" for i in range(90)) + " f = 1"],
+        "one line": ["a = 1; " * 9_000 + "#" * 400_000],
+        "many lines": ["a = 1\n" * 9_000 + "\n" * 400_000],
+        "globals times calls": [
+            f"def f():\n    global {listed}\n    {'='.join(names)} = 1",
+            "f()\n" * 9_000,
+        ],
+        "stars times names": ["from m import *\n" * 9_000, f"def f():\n    return {listed}"],
+        "modules times settings": [
+            f"import {listed}",
+            "if 1:\n" + "".join(f"    {name}.a = 1\n" for name in names),
+        ],
+    }
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("cells", crowded().values(), ids=crowded().keys())
+def test_no_notebook_takes_longer_to_analyse_than_in_proportion_to_its_size(
+    cells: list[str],
+) -> None:
+    assert run("f n1 table", *cells) is not None
+
+
+def test_a_decorated_function_keeps_its_decorators_whatever_follows_it() -> None:
+    assert run("f", "@d\ndef f(): return 1;\nx = 2") == ["@d\ndef f(): return 1;"]
+    assert run("f", f"@d\ndef f(): return 1  # {'far ' * 100}") == ["@d\ndef f(): return 1"]
+
+
+def test_statements_on_one_line_are_cut_where_they_end() -> None:
+    assert run("a b c", "a = 'é'; b = (1,\n 2); c = 3") == ["a = 'é'", "b = (1,\n 2)", "c = 3"]
+
+
+def test_an_elif_chain_acts_on_what_its_branches_act_on() -> None:
+    assert run("table", "table = {}", elif_chain(3)) == ["table = {}", elif_chain(3).rstrip("\n")]
