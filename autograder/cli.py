@@ -5,11 +5,13 @@ with a message on standard error.
 """
 
 import argparse
+import importlib
 import io
 import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from types import ModuleType
 
 from autograder.errors import AutograderError
 from autograder.service.cli import add_commands
@@ -103,32 +105,37 @@ def _add_audit(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 
 def _add_exchange(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    parser = commands.add_parser("import-nbgrader", help="make a lab of an nbgrader source")
-    parser.add_argument("notebook", metavar="NOTEBOOK", type=Path)
-    parser.add_argument("-o", "--out", metavar="DIR", type=Path, required=True)
-    parser.set_defaults(run=_import_nbgrader)
-    parser = commands.add_parser("export-nbgrader", help="make an nbgrader source of a lab")
-    parser.add_argument("lab", metavar="LAB", type=Path)
-    parser.add_argument("-o", "--out", metavar="FILE", type=Path, required=True)
-    parser.set_defaults(run=_export_nbgrader)
+    for other in ("nbgrader", "otter"):
+        name, words = f"import-{other}", f"make a lab of an {other} source"
+        parser = commands.add_parser(name, help=words)
+        parser.add_argument("notebook", metavar="NOTEBOOK", type=Path)
+        parser.add_argument("-o", "--out", metavar="DIR", type=Path, required=True)
+        parser.set_defaults(run=_import, other=other)
+        name, words = f"export-{other}", f"make an {other} source of a lab"
+        parser = commands.add_parser(name, help=words)
+        parser.add_argument("lab", metavar="LAB", type=Path)
+        parser.add_argument("-o", "--out", metavar="FILE", type=Path, required=True)
+        parser.set_defaults(run=_export, other=other)
 
 
-def _import_nbgrader(arguments: argparse.Namespace) -> int:
-    from autograder.nbgrader import import_notebook
-
-    print("\n".join(map(str, import_notebook(arguments.notebook, arguments.out))))
+def _import(arguments: argparse.Namespace) -> int:
+    made = _other(arguments.other).import_notebook(arguments.notebook, arguments.out)
+    print("\n".join(map(str, made)))
     return 0
 
 
-def _export_nbgrader(arguments: argparse.Namespace) -> int:
-    from autograder.nbgrader import export_notebook
+def _export(arguments: argparse.Namespace) -> int:
     from autograder.source import load_lab
 
-    text = export_notebook(load_lab(arguments.lab))
+    text = _other(arguments.other).export_notebook(load_lab(arguments.lab))
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     arguments.out.write_text(text, encoding="utf-8")
     print(arguments.out)
     return 0
+
+
+def _other(name: str) -> ModuleType:
+    return importlib.import_module(f"autograder.{name}")
 
 
 def _release(arguments: argparse.Namespace) -> int:
