@@ -193,8 +193,15 @@ def export_notebook(lab: Lab) -> str:
 def _question(
     cell: Cell, question: Question, lab: Lab, tasks: list[Task]
 ) -> Iterator[tuple[str, str]]:
-    manual = "\nmanual: true" if question.manual else ""
-    yield "raw", f"# BEGIN QUESTION\nname: {question.name}\npoints: {question.points:g}{manual}"
+    """Yield a question. Points that its tests share unequally stand with each, and there alone.
+
+    Otter refuses tests whose points sum to more than the question's, as rounded ones may.
+    """
+    shared = len({task.max_score for task in tasks}) < 2
+    lines = ["# BEGIN QUESTION", f"name: {question.name}"]
+    lines += [f"points: {question.points:g}"] if shared else []
+    lines += ["manual: true"] if question.manual else []
+    yield "raw", "\n".join(lines)
     if question.manual:
         yield "markdown", question.starter.partition("**Answer**")[0].strip()
     yield "raw", "# BEGIN SOLUTION"
@@ -203,13 +210,15 @@ def _question(
     yield "raw", "# END SOLUTION"
     if tasks:
         yield "raw", "# BEGIN TESTS"
-        yield from (("code", _test_cell(task)) for task in tasks)
+        yield from (("code", _test_cell(task, shared)) for task in tasks)
         yield "raw", "# END TESTS"
     yield "raw", "# END QUESTION"
 
 
-def _test_cell(task: Task) -> str:
-    hidden = "hidden: true\n" if task.check.hidden else ""
-    config = f'""" # BEGIN TEST CONFIG\npoints: {task.max_score:g}\n{hidden}""" # END TEST CONFIG'
-    lines = ["from autograder.nbgrader import assert_check"]
-    return "\n".join([config, *lines, f'assert_check("{task.check.name}", globals())'])
+def _test_cell(task: Task, shared: bool) -> str:
+    settings = [] if shared else [f"points: {task.max_score:g}"]
+    settings += ["hidden: true"] if task.check.hidden else []
+    edges = ['""" # BEGIN TEST CONFIG', '""" # END TEST CONFIG']
+    config = [edges[0], *settings, edges[1]] if settings else []
+    call = f'assert_check("{task.check.name}", globals())'
+    return "\n".join([*config, "from autograder.nbgrader import assert_check", call])
