@@ -89,6 +89,7 @@ def _add_grade(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "--timeout-s", metavar="S", type=_seconds, help="wall time of one submission"
     )
     parser.add_argument("--scheduler", metavar="ADDR", help="spread over a Dask cluster")
+    parser.add_argument("--gpu", action="store_true", help="with --scheduler: workers with one")
     parser.add_argument("--resume", action="store_true", help="leave what has a report already")
     parser.add_argument("--staff", action="store_true", help="details of failures in the JSON")
     parser.add_argument("--junit", metavar="FILE", type=Path, help="write JUnit XML too")

@@ -1,7 +1,8 @@
-"""Many submissions over a Dask cluster: `grade --scheduler ADDR`.
+"""Many submissions over a Dask cluster: `grade --scheduler ADDR`, with `--gpu` on GPU workers.
 
 The lab travels as text and each submission as bytes; the workers need this package and a sandbox,
-no shared file system. A worker that dies has its submissions graded by another.
+no shared file system. A worker that dies has its submissions graded by another. A worker has a GPU
+if it says so (`dask worker ADDR --resources GPU=1`); it grades one submission at a time on it.
 """
 
 import functools
@@ -23,6 +24,7 @@ from autograder.source import SOURCE, load_lab
 
 RETRIES = 3  # times that a submission may lose its worker
 CONNECT_S = "10s"
+GPU = "GPU"  # the resource that a worker with one has
 
 Files = tuple[tuple[str, str], ...]
 
@@ -31,9 +33,10 @@ _DIRECTORIES: list["tempfile.TemporaryDirectory[str]"] = []  # removed when the 
 
 @dataclass
 class ClusterFarm(Farm):
-    """A farm whose judges are the workers of a Dask cluster at `address`."""
+    """A farm whose judges are the workers of a Dask cluster at `address`; with `gpu`, some."""
 
     address: str = ""
+    gpu: bool = False
 
     def grade(self, items: Sequence[Item]) -> Iterator[Graded]:
         """Grade `items` on the cluster and yield each as it is ready. See `Farm.grade`."""
@@ -45,14 +48,26 @@ class ClusterFarm(Farm):
             problem = f"grade: no Dask scheduler at {self.address}"
             raise AutograderError(f"{problem}. Start one with: dask scheduler") from error
         with client:
+            self._require_gpu(client)
+            options: dict[str, Any] = {"pure": False, "retries": RETRIES}
+            if self.gpu:
+                options["resources"] = {GPU: 1}
             waiting = {}
             for item in items:
                 data, problem = _content(item)
                 arguments = (files, self.lab.name, data, problem, item.label, self.timeout_s)
-                future = client.submit(graded, *arguments, pure=False, retries=RETRIES)
+                future = client.submit(graded, *arguments, **options)
                 waiting[future] = item
             for future in distributed.as_completed(list(waiting)):
                 yield self._written(waiting[future], future)
+
+    def _require_gpu(self, client: Any) -> None:
+        """Refuse to wait for ever where no worker has a GPU."""
+        workers = client.scheduler_info(n_workers=-1)["workers"].values()
+        if self.gpu and not any(worker["resources"].get(GPU) for worker in workers):
+            problem = f"grade: none of the {len(workers)} workers at {self.address} has a GPU"
+            start = f"dask worker {self.address} --resources {GPU}=1"
+            raise AutograderError(f"{problem}. Start one that has with: {start}")
 
     def _written(self, item: Item, future: Any) -> Graded:
         """Write the reports of a submission that is done, or was lost with its workers."""

@@ -113,7 +113,11 @@ def _farm(lab: Lab, arguments: argparse.Namespace) -> Farm:
         from autograder.cluster import ClusterFarm
 
         return ClusterFarm(lab, arguments.out, jobs, arguments.timeout_s, arguments.staff,
-                           address=arguments.scheduler)  # fmt: skip
+                           address=arguments.scheduler, gpu=arguments.gpu)  # fmt: skip
+    if arguments.gpu:
+        raise AutograderError(
+            "grade: --gpu needs --scheduler: it chooses among a cluster's workers."
+        )
     return farm
 
 

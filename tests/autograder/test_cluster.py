@@ -20,21 +20,42 @@ import json, sys
 from pathlib import Path
 import distributed
 from autograder.cluster import ClusterFarm
+from autograder.errors import AutograderError
 from autograder.paths import Item
 from autograder.source import load_lab
+
+async def give_gpu(dask_worker):
+    await dask_worker.set_resources(GPU=1)
+
+def graders():
+    from autograder import cluster
+
+    return len(cluster._DIRECTORIES)
 
 if __name__ == "__main__":
     lab, notebook, out = map(Path, sys.argv[1:])
     items = [Item(notebook, f"s{number}") for number in range(8)]
     items.append(Item(out / "none", "none"))
+    found = {"scores": []}
     with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as c:
-        farm = ClusterFarm(load_lab(lab), out, address=c.scheduler_address)
-        scores = []
+        farm = ClusterFarm(load_lab(lab), out, address=c.scheduler_address, gpu=True)
+        try:
+            list(farm.grade(items))
+        except AutograderError as error:
+            found["refused"] = str(error)
+        first, second = c.workers.values()
+        with distributed.Client(c) as client:
+            client.run(give_gpu, workers=[second.worker_address])
+            for one in farm.grade(items[:2]):
+                found["scores"].append(one.report["score"])
+            made = client.run(graders)
+            found["graders"] = [made[w.worker_address] for w in (first, second)]
+        farm.gpu = False
         for one in farm.grade(items):
-            if not scores:
-                next(iter(c.workers.values())).process.process.kill()
-            scores.append(one.report["score"])
-    print(json.dumps(scores))
+            if len(found["scores"]) == 2:
+                first.process.process.kill()
+            found["scores"].append(one.report["score"])
+    print(json.dumps(found))
 """
 
 
@@ -43,6 +64,7 @@ if __name__ == "__main__":
 def test_a_cluster_grades_everything_though_a_worker_is_killed(
     sample_lab: Lab, tmp_path: Path
 ) -> None:
+    """And where a GPU is asked for, on the workers that have one and on no other."""
     pytest.importorskip("distributed", reason="Dask is not installed: the extra `grade`")
     notebook, script, out = tmp_path / "lab.ipynb", tmp_path / "script.py", tmp_path / "out"
     notebook.write_text(solution_notebook(sample_lab))
@@ -51,8 +73,17 @@ def test_a_cluster_grades_everything_though_a_worker_is_killed(
     command = [sys.executable, str(script), str(sample_lab.directory), str(notebook), str(out)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert sorted(json.loads(done.stdout.splitlines()[-1])) == [0.0] + [8.0] * 8
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert "none of the 2 workers" in found["refused"]
+    assert found["graders"] == [0, 1]
+    assert found["scores"][:2] == [8.0, 8.0]
+    assert sorted(found["scores"][2:]) == [0.0] + [8.0] * 8
     assert len(list(out.glob("*.json"))) == len(list(out.glob("*.html"))) == 9
+
+
+def test_a_gpu_is_asked_of_a_cluster(sample_directory, tmp_path, capsys) -> None:
+    assert main(["grade", str(sample_directory), "x", "-o", str(tmp_path), "--gpu"]) == 2
+    assert "--gpu needs --scheduler" in capsys.readouterr().err
 
 
 def test_a_scheduler_that_is_not_there_is_said(sample_directory, tmp_path, capsys) -> None:
