@@ -1,6 +1,10 @@
 """All-reduce of this package and of torch's gloo, interleaved in one run: ratios, not times.
 
     python bench/ddp_lab_collectives.py [--ranks 2] [--rounds 15]
+    python bench/ddp_lab_collectives.py --thresholds [--ranks 4]
+
+The second prints, for the pairs of algorithms that `auto` chooses from, how many times faster the
+one for large arrays is than the one for small arrays, and from which size on it always is.
 
 Bus bandwidth is 2(n-1)/n of the bytes over the time. Copy bandwidth, the limit of anything on
 shared memory, is what the ranks reach when each copies an array of that size, all at once.
@@ -13,6 +17,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,15 +25,17 @@ import torch
 import torch.distributed as dist
 
 import ddp_lab
+from ddp_lab.collectives.choose import ON_WIRES
 
 SIZES = {"1 KiB": 1 << 10, "32 KiB": 32 << 10, "1 MiB": 1 << 20, "25 MiB": 25 << 20}
 GOALS = {"1 KiB": 5.0, "32 KiB": 0.0, "1 MiB": 4.0, "25 MiB": 2.5}
 WARM_UP = 2  # rounds not counted
+THRESHOLD_SIZES = {f"{kib} KiB": 1024 * kib for kib in (1, 4, 16, 32, 64, 256, 1024, 4096)}
 COLUMNS = ("size", "in place", "new array", "unregistered", "busbw/copybw", "goal")
 
 
-def seconds_a_call(call: Callable[[], Any], repeat: int) -> float:
-    dist.barrier()
+def seconds_a_call(call: Callable[[], Any], repeat: int, barrier: Callable[[], Any]) -> float:
+    barrier()
     began = time.perf_counter()
     for _ in range(repeat):
         call()
@@ -61,7 +68,10 @@ def measure(comm: ddp_lab.Communicator, store: str, rounds: int) -> dict[str, li
     for name, n_bytes in SIZES.items():
         row = calls(comm, n_bytes)
         repeat = max(2, min(200, (4 << 20) // n_bytes))
-        rows = [[seconds_a_call(call, repeat) for call in row] for _ in range(rounds + WARM_UP)]
+        rows = [
+            [seconds_a_call(call, repeat, dist.barrier) for call in row]
+            for _ in range(rounds + WARM_UP)
+        ]
         found[name] = rows[WARM_UP:]
     dist.destroy_process_group()
     return found
@@ -78,11 +88,67 @@ def report(runs: list[dict[str, list[list[float]]]], name: str, ranks: int) -> l
     return [name, *(f"{x:.2f}" for x in (*faster, of_limit, goal))]
 
 
+def pairs() -> list[tuple[str, str, str, str]]:
+    """Return transport, collective, and the algorithms for small and for large arrays."""
+    on_wires = [("tcp", name, *pair) for name, (*pair, _) in ON_WIRES.items() if pair[0] != pair[1]]
+    return [("shm", "all_reduce", "one_shot", "two_shot"), *on_wires]
+
+
+def measure_pair(
+    comm: ddp_lab.Communicator, name: str, small: str, large: str, rounds: int
+) -> list[list[list[float]]]:
+    """Return this rank's seconds a call, by size, round and algorithm."""
+    found = []
+    for n_bytes in THRESHOLD_SIZES.values():
+        x = np.zeros((comm.size, n_bytes // 4 // comm.size), np.float32)
+        call = partial(getattr(comm, name), x)
+        row = [partial(call, algorithm=algorithm) for algorithm in (small, large)]
+        repeat = max(1, min(20, (256 << 10) // n_bytes))
+        rows = [
+            [seconds_a_call(call, repeat, comm.barrier) for call in row]
+            for _ in range(rounds + WARM_UP)
+        ]
+        found.append(rows[WARM_UP:])
+    return found
+
+
+def ratios(runs: list[list[list[list[float]]]]) -> list[float]:
+    """Return by size how many times faster the second algorithm is."""
+    slowest = np.max(np.array(runs), axis=0)  # sizes, rounds, algorithms
+    return list(np.median(slowest[:, :, 0] / slowest[:, :, 1], axis=1))
+
+
+def threshold(faster: list[float]) -> str:
+    """Return the least size from which on the algorithm for large arrays is never slower."""
+    names, found = list(THRESHOLD_SIZES), "none"
+    for name, ratio in zip(reversed(names), reversed(faster), strict=True):
+        if ratio < 1:
+            break
+        found = name
+    return found
+
+
+def print_thresholds(ranks: int, rounds: int) -> None:
+    print(f"{ranks} ranks, float32: how many times faster the second is, and from where on")
+    columns = (*THRESHOLD_SIZES, "threshold")
+    print(f"{'':52}", *(f"{cell:>9}" for cell in columns))
+    for transport, name, small, large in pairs():
+        runs = ddp_lab.launch(measure_pair, ranks, name, small, large, rounds, transport=transport)
+        faster = ratios(list(runs))
+        cells = (*(f"{ratio:.2f}" for ratio in faster), threshold(faster))
+        label = f"{transport} {name}: {small}, {large}"
+        print(f"{label:52}", *(f"{cell:>9}" for cell in cells))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--thresholds", action="store_true")
     options = parser.parse_args()
+    if options.thresholds:
+        print_thresholds(options.ranks, options.rounds)
+        return
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     with tempfile.TemporaryDirectory() as folder:
         runs = ddp_lab.launch(measure, options.ranks, f"{folder}/store", options.rounds)

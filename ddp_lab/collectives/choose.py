@@ -1,23 +1,29 @@
 """What `algorithm="auto"` means: by collective, size in bytes and number of ranks.
 
 All ranks must choose alike, so nothing here may depend on what a single rank knows. The sizes are
-where `python bench/ddp_lab_collectives.py --thresholds` saw one algorithm overtake another.
+where one algorithm was measured to overtake another, on 4 ranks that share two cores:
+
+    python bench/ddp_lab_collectives.py --thresholds --ranks 4
+
+There the ring's 2(W-1) messages cost more than the bytes that it saves up to about 1 MiB. Where
+the two came within noise of each other at all sizes, as for scan, the fewer rounds stay.
 """
 
-ONE_SHOT_BYTES = 16 * 1024  # what fits a mailbox: one meeting, nothing copied twice
-RING_BYTES = 64 * 1024  # below, the ring's 2(W-1) messages cost more than the bytes it saves
+KIB = 1024
+ONE_SHOT_BYTES = 16 * KIB  # what fits a mailbox; from 32 KiB on two_shot was 1.3 times faster
 
+# the algorithms for small and for large arrays, and the size from which the second one is taken
 ON_WIRES = {
-    "all_gather": ("recursive_doubling", "ring"),
-    "all_reduce": ("recursive_doubling", "ring"),
-    "all_to_all": ("reference", "reference"),
-    "barrier": ("dissemination", "dissemination"),
-    "broadcast": ("tree", "tree"),
-    "gather": ("reference", "reference"),
-    "reduce": ("tree", "tree"),
-    "reduce_scatter": ("direct", "ring"),
-    "scan": ("recursive_doubling", "reference"),
-    "scatter": ("reference", "reference"),
+    "all_gather": ("recursive_doubling", "ring", 32 * KIB),
+    "all_reduce": ("recursive_doubling", "ring", 1024 * KIB),
+    "all_to_all": ("reference", "reference", 0),
+    "barrier": ("dissemination", "dissemination", 0),
+    "broadcast": ("tree", "tree", 0),
+    "gather": ("reference", "reference", 0),
+    "reduce": ("tree", "tree", 0),
+    "reduce_scatter": ("direct", "ring", 1024 * KIB),
+    "scan": ("recursive_doubling", "reference", 4096 * KIB),
+    "scatter": ("reference", "reference", 0),
 }
 IN_MEMORY = {
     "all_gather",
@@ -36,5 +42,5 @@ def choose(collective: str, n_bytes: int, shared: bool) -> str:
         return "one_shot" if n_bytes <= ONE_SHOT_BYTES else "two_shot"
     if shared and collective in IN_MEMORY:
         return "direct"
-    small, large = ON_WIRES[collective]
-    return small if n_bytes < RING_BYTES else large
+    small, large, from_bytes = ON_WIRES[collective]
+    return small if n_bytes < from_bytes else large
