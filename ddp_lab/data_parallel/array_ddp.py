@@ -10,7 +10,8 @@ from typing import Any
 from ddp_lab.data_parallel.bucketing import Caps, reverse_plan
 from ddp_lab.data_parallel.communicator_group import CommunicatorGroup, is_communicator
 from ddp_lab.data_parallel.ddp import DistributedDataParallel
-from ddp_lab.data_parallel.group import Group, verify_same_model
+from ddp_lab.data_parallel.group import Group, last_rank, reduce_counts, verify_same_model
+from ddp_lab.data_parallel.join import UnevenInputs
 from ddp_lab.data_parallel.models import ArraySlots, Module, fill, trainable, unused_from, values
 from ddp_lab.data_parallel.reducer import Reducer
 
@@ -51,6 +52,7 @@ class ArrayDistributedDataParallel(DistributedDataParallel):
             broadcast_buffers is not False and forward_sync_buffers is not False
         )
         self.require_backward_grad_sync = True
+        self.uneven: UnevenInputs | None = None
         self.find_unused_parameters = find_unused_parameters
         self.static_graph = static_graph
         params = trainable(module)
@@ -70,9 +72,9 @@ class ArrayDistributedDataParallel(DistributedDataParallel):
         ]
         weakref.finalize(self, _remove, hooks)
 
-    def broadcast_state(self, root: int) -> None:
-        """Overwrite parameters and buffers with rank `root`'s."""
-        for tensor in [*self.module.parameters(), *self._buffers()]:
+    def broadcast_state(self, root: int, with_buffers: bool = True) -> None:
+        """Overwrite parameters, and buffers if asked, with rank `root`'s."""
+        for tensor in [*self.module.parameters(), *(self._buffers() if with_buffers else [])]:
             self._broadcast(tensor, root)
 
     def _buffers(self) -> list[Any]:
@@ -87,19 +89,45 @@ class ArrayDistributedDataParallel(DistributedDataParallel):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return the module's output; gradients of it will be averaged unless in `no_sync`."""
         syncs = self.require_backward_grad_sync
+        if self.uneven is not None:
+            self.reducer.divisor = self.uneven.divisor(self.uneven.count(True))
+            reduce_counts(self.group, [int(syncs)])
         if syncs:
             self.reducer.check_finished()
             self.reducer.rebuild()
             self.reducer.prepare()
-            if self.forward_sync_buffers:
-                for buffer in self._buffers():
-                    self._broadcast(buffer, 0)
+            self._sync_buffers(joined=False)
         else:
             self.reducer.expecting = False
         output = self.module(*args, **kwargs)
         if syncs:
             self._expect_unused(output)
         return output
+
+    def _sync_buffers(self, joined: bool) -> None:
+        """Overwrite buffers with rank 0's, or with those of a rank that still has inputs."""
+        buffers = self._buffers() if self.forward_sync_buffers else []
+        if buffers:
+            root = 0 if self.uneven is None else last_rank(self.group, not joined)
+            for buffer in buffers:
+                self._broadcast(buffer, root)
+
+    def join(
+        self,
+        divide_by_initial_world_size: bool = True,
+        enable: bool = True,
+        throw_on_early_termination: bool = False,
+    ) -> UnevenInputs:
+        """Let ranks run out of inputs at different times; see `join.UnevenInputs`."""
+        return UnevenInputs(self, divide_by_initial_world_size, enable, throw_on_early_termination)
+
+    def shadow_step(self) -> None:
+        """Do without inputs what the others do in an iteration, collective by collective."""
+        (syncing,) = reduce_counts(self.group, [0])
+        if syncing:
+            self.reducer.rebuild()
+            self._sync_buffers(joined=True)
+            self.reducer.shadow()
 
     def _expect_unused(self, output: Any) -> None:
         """Find what this output does not depend on; for a static graph, once."""

@@ -4,7 +4,8 @@
     └── DataParallelError (RuntimeError)
         ├── ModelMismatch        ranks were given different models
         ├── UnusedParameters     a parameter took no part in the loss
-        └── ReadyTwice           a gradient arrived twice in one backward
+        ├── ReadyTwice           a gradient arrived twice in one backward
+        └── InputsExhausted      a rank ran out of inputs, and that was to be an error
 
 They are RuntimeErrors because torch's DistributedDataParallel raises that, and a drop-in must.
 A peer that dies or hangs is reported by the transport (`ddp_lab.errors`, or torch's).
@@ -85,3 +86,7 @@ class ReadyTwice(DataParallelError):
 
     def __reduce__(self) -> tuple[type, tuple[object, ...]]:
         return type(self), (self.name,)
+
+
+class InputsExhausted(DataParallelError):
+    """A rank ran out of inputs, and `throw_on_early_termination` was asked for."""

@@ -62,6 +62,12 @@ def reduce_counts(group: Group, values: Sequence[int], op: str = "sum") -> list[
     return [int(x) for x in array]
 
 
+def last_rank(group: Group, candidate: bool) -> int:
+    """Return the highest rank that is a candidate; the ranks agree on it."""
+    (rank,) = reduce_counts(group, [group.rank if candidate else -1], "max")
+    return rank
+
+
 def exchange(group: Group, text: str) -> list[str]:
     """Return every rank's `text`, by rank, with all-reduces alone.
 

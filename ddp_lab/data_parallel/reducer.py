@@ -236,8 +236,11 @@ class Reducer:
             self._complete()
 
     def _launch(self, bucket: Bucket) -> Work:
-        """Start the communication of one bucket."""
+        """Fill one bucket and start its communication."""
         self.slots.gather(bucket, 1.0 / self.divisor())
+        return self._send(bucket)
+
+    def _send(self, bucket: Bucket) -> Work:
         return self.group.all_reduce(bucket.flat)
 
     @property
@@ -277,6 +280,24 @@ class Reducer:
         if self.static:
             self.static.fresh = False
         self.timeline.backward_end = perf_counter_ns()
+
+    def shadow(self) -> None:
+        """Take part in an iteration of the other ranks, with zeros for gradients.
+
+        Its order counts as observed, so that this rank rebuilds when the others do.
+        """
+        works = []
+        for bucket in self.buckets:
+            bucket.flat[...] = 0
+            works.append(self._send(bucket))
+        if self._agrees_on_use:
+            self.use_map.start()
+            self.use_map.finish()
+        for work in works:
+            work.wait()
+        self.order.reset()
+        for index in range(len(self.specs)):
+            self.order.mark(index)
 
     def unused_error(self, missing: Sequence[int]) -> UnusedParameters:
         """Return the error that names the parameters whose gradients never came."""

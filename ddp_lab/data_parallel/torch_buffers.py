@@ -12,7 +12,7 @@ import torch
 from torch.autograd.grad_mode import _unsafe_preserve_version_counter
 
 from ddp_lab.data_parallel import torch_module
-from ddp_lab.data_parallel.group import Group, reduce_counts
+from ddp_lab.data_parallel.group import Group, last_rank
 from ddp_lab.data_parallel.torch_groups import broadcast_coalesced
 
 
@@ -28,6 +28,7 @@ class BufferSync:
     reducer: Any
     parameters_to_ignore: set[str]
     _join_config: Any
+    uneven: Any
 
     def configure_buffers(
         self, broadcast_buffers: bool | None, forward_sync_buffers: bool | None
@@ -76,7 +77,7 @@ class BufferSync:
     def sync_buffers(self, joined: bool = False) -> None:
         """Overwrite the buffers with rank 0's, or with those of a rank that has not joined."""
         root = 0
-        if self._join_config.enable or joined:
+        if self._join_config.enable or self.uneven is not None:
             root = last_rank(self.group, not joined)
         buffers = torch_module.buffers(self.module, self.parameters_to_ignore)
         tensors = tuple(buffers.values())
@@ -93,9 +94,3 @@ class BufferSync:
         """Register a buffer hook; torch's enum says whether it runs before or after forward."""
         before = comm_hook_location is not None and comm_hook_location.name == "PRE_FORWARD"
         self._buffer_hook = hook, state, before
-
-
-def last_rank(group: Group, candidate: bool) -> int:
-    """Return the highest rank that is a candidate; the ranks agree on it."""
-    (rank,) = reduce_counts(group, [group.rank if candidate else -1], "max")
-    return rank

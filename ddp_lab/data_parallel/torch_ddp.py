@@ -28,6 +28,7 @@ from ddp_lab.data_parallel.ddp import DistributedDataParallel
 from ddp_lab.data_parallel.ddp_log import DdpLog
 from ddp_lab.data_parallel.errors import DataParallelError
 from ddp_lab.data_parallel.group import verify_same_model
+from ddp_lab.data_parallel.join import UnevenInputs
 from ddp_lab.data_parallel.torch_buffers import BufferSync
 from ddp_lab.data_parallel.torch_groups import C10dGroup, broadcast_coalesced, group_for
 from ddp_lab.data_parallel.torch_hooks import check_comm_hook, fp16_sum_hook, sum_hook
@@ -98,6 +99,7 @@ class TorchDistributedDataParallel(
         self.gradient_as_bucket_view = gradient_as_bucket_view
         self.static_graph = False
         self.require_backward_grad_sync = True
+        self.uneven: UnevenInputs | None = None
         self.mixed_precision = mixed_precision
         self.caps = Caps.from_mb(bucket_cap_mb, bucket_cap_mb_list)
         self.bucket_bytes_cap = self.caps.cap
@@ -163,7 +165,7 @@ class TorchDistributedDataParallel(
             self._start_iteration(syncs)
         if self.will_sync_buffers(before_forward=True):
             self.sync_buffers()
-        if self._join_config.enable:
+        if self._join_config.enable or self.uneven is not None:
             self._agree_on_sync(joined=False)
         if self.device_ids:
             device = torch.device(self.device.type, self.device_ids[0])
@@ -246,12 +248,26 @@ class TorchDistributedDataParallel(
         With `divide_by_initial_world_size` gradients are divided by the number of ranks, else by
         the number of those that still have inputs.
         """
+        if not isinstance(self.group, C10dGroup):
+            return UnevenInputs(
+                self, divide_by_initial_world_size, enable, throw_on_early_termination
+            )
         return Join(
             [self],
             enable,
             throw_on_early_termination,
             divide_by_initial_world_size=divide_by_initial_world_size,
         )
+
+    def shadow_step(self) -> None:
+        """Do without inputs what the others do in an iteration, collective by collective."""
+        self.reducer.rebuild()
+        if self.will_sync_buffers(before_forward=True):
+            self.sync_buffers(joined=True)
+        syncs = self._agree_on_sync(joined=True)
+        self.require_forward_param_sync = syncs
+        if syncs:
+            self.reducer.shadow()
 
     def join_hook(self, **kwargs: Any) -> JoinHook:
         """Return what a rank does that has no inputs left (torch's Joinable)."""
@@ -270,6 +286,9 @@ class TorchDistributedDataParallel(
         return self.process_group
 
     def _notify_join(self) -> None:
+        if self.uneven is not None:
+            self.reducer.divisor = self.uneven.divisor(self.uneven.count(True))
+            return
         work = Join.notify_join_context(self)
         if work and not self._join_divides_by_all:
             self.reducer.divisor = lambda: _count_of(work)

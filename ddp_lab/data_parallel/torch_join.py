@@ -1,13 +1,13 @@
 """What a rank does in the others' iterations once it has no inputs left.
 
-May import: torch, torch_buffers.
+May import: torch, group.
 """
 
 from typing import Any
 
 from torch.distributed.algorithms.join import JoinHook
 
-from ddp_lab.data_parallel.torch_buffers import last_rank
+from ddp_lab.data_parallel.group import last_rank
 
 
 class DdpJoinHook(JoinHook):
@@ -17,15 +17,8 @@ class DdpJoinHook(JoinHook):
         self.model = model
 
     def main_hook(self) -> None:
-        """Shadow one iteration of the ranks that go on, collective by collective."""
-        model = self.model
-        model.reducer.rebuild()
-        if model.will_sync_buffers(before_forward=True):
-            model.sync_buffers(joined=True)
-        syncs = model._agree_on_sync(joined=True)
-        model.require_forward_param_sync = syncs
-        if syncs:
-            model.reducer.shadow()
+        """Shadow one iteration of the ranks that go on."""
+        self.model.shadow_step()
 
     def post_hook(self, is_last_joiner: bool) -> None:
         """Take over the final model of a rank that ended last."""

@@ -127,16 +127,16 @@ class TorchReducer(Reducer):
     def _launch(self, bucket: Bucket) -> Work:
         if self.skip_unused and set(bucket.params) <= set(self.unused):
             return NOTHING_TO_DO
-        if self.comm_hook is None:
-            if self.group.size == 1 and not self.slots.as_views:
-                return NOTHING_TO_DO  # and nothing to deliver: the gradient is its own average
-            return super()._launch(bucket)
-        self.slots.gather(bucket, 1.0)
-        return self.run_hook(bucket)
+        if self.comm_hook is not None:
+            self.slots.gather(bucket, 1.0)
+            return self._send(bucket)
+        if self.group.size == 1 and not self.slots.as_views:
+            return NOTHING_TO_DO  # and nothing to deliver: the gradient is its own average
+        return super()._launch(bucket)
 
-    def run_hook(self, bucket: Bucket) -> Work:
-        """Start the communication hook on what the bucket holds."""
-        assert self.comm_hook is not None
+    def _send(self, bucket: Bucket) -> Work:
+        if self.comm_hook is None:
+            return super()._send(bucket)
         hook, state = self.comm_hook
         return HookWork(hook(state, GradBucket(bucket, self.slots.params)), bucket)
 
@@ -146,26 +146,6 @@ class TorchReducer(Reducer):
         for future in self.post_backward:
             future.wait()
         self.post_backward.clear()
-
-    def shadow(self) -> None:
-        """Take part in an iteration of the other ranks, with zeros for gradients."""
-        works = []
-        for bucket in self.buckets:
-            bucket.flat.zero_()
-            hooked = self.comm_hook is not None
-            works.append(self.run_hook(bucket) if hooked else self.group.all_reduce(bucket.flat))
-        if self._agrees_on_use:
-            self.use_map.start()
-            self.use_map.finish()
-        for work in works:
-            work.wait()
-        self._pretend_order()
-
-    def _pretend_order(self) -> None:
-        """Hold all gradients for ready, so that this rank rebuilds when the others do."""
-        self.order.reset()
-        for index in range(len(self.specs)):
-            self.order.mark(index)
 
     # Names that torch's own tools call
 

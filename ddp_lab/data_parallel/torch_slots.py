@@ -58,6 +58,8 @@ class TorchSlots:
         """Write gradient x `scale` into each view; zeros where there is no gradient."""
         grads: list[Any] = [self.params[index].grad for index in bucket.params]
         views = bucket.views
+        if self.specs[bucket.params[0]].sparse and grads[0] is not None:
+            grads = [grads[0].to_dense()]  # alone in its bucket; rows travel as zeros
         if NONE in map(id, grads) or grads[0] is views[0]:
             grads, views = _to_copy(grads, views)
         elif scale != 1.0 and _are_large(bucket):
@@ -74,6 +76,9 @@ class TorchSlots:
         """Make what the views hold the parameters' gradients."""
         params = [self.params[index] for index in bucket.params]
         views = bucket.views
+        if self.specs[bucket.params[0]].sparse:
+            params[0].grad = views[0].to_sparse(1)
+            return
         if self.untouched:
             used = [k for k, index in enumerate(bucket.params) if index not in self.untouched]
             params, views = [params[k] for k in used], [views[k] for k in used]

@@ -295,6 +295,21 @@ def test_mixed_precision_computes_short_and_keeps_long(gloo: Callable[..., Any])
     assert gloo(run, 2)[0] == ["bfloat16"] * 3 + ["float32"] * 2
 
 
+def test_sparse_gradients_stay_sparse_and_are_torchs(gloo: Callable[..., Any]) -> None:
+    def run(comm: Any) -> bool:
+        torch.manual_seed(0)
+        module = nn.Sequential(nn.Embedding(20, 4, sparse=True), nn.Linear(4, 1))
+        ours, theirs = TorchDdp(copy.deepcopy(module)), DistributedDataParallel(module)
+        for _ in range(3):
+            for model in (ours, theirs):
+                model.zero_grad()
+                model(torch.tensor([1, 3, 3 + comm.rank])).sum().backward()
+        a, b = (next(model.parameters()).grad for model in (ours, theirs))
+        return a.is_sparse and b.is_sparse and torch.equal(a.to_dense(), b.to_dense())
+
+    assert list(gloo(run, 2)) == [True, True]
+
+
 def test_the_default_group_is_torchs(gloo: Callable[..., Any]) -> None:
     def run(comm: Any) -> bool:
         return DistributedDataParallel(nn.Linear(1, 1)).process_group is dist.group.WORLD
