@@ -4,7 +4,9 @@ A deny list: what NumPy, torch, threads, sockets and subprocesses need stays; wh
 other processes, makes namespaces, mounts, loads code into the kernel or holds memory that no limit
 counts is refused with EPERM. `clone3` is ENOSYS, so that the C library falls back to `clone`,
 whose flags a filter can read. Sockets are local or internet only: AF_VSOCK would reach out of a
-virtual machine past the network namespace.
+virtual machine past the network namespace. Locks, leases and watches of files are refused because
+the system's files are the same ones in every sandbox: a lock on one, or word that it was opened,
+would pass from rank to rank past the judge, and from one submission to the next.
 
 Assembled by hand from struct seccomp_data and struct sock_filter (linux/seccomp.h, linux/filter.h),
 which is less than a dependency would be. Imports nothing of ours.
@@ -31,6 +33,8 @@ DENIED = {
     "fsopen": (430, 430),
     "fspick": (433, 433),
     "init_module": (175, 105),
+    "inotify_init": (253, 26),  # aarch64 has the second of the two only
+    "inotify_init1": (294, 26),
     "io_uring_enter": (426, 426),
     "io_uring_register": (427, 427),
     "io_uring_setup": (425, 425),
@@ -82,13 +86,15 @@ DENIED = {
     "vmsplice": (278, 75),
 }
 CLONE, CLONE3, SOCKET = (56, 220), (435, 435), (41, 198)
+FLOCK, FCNTL = (73, 32), (72, 25)
+LOCKS = (5, 6, 7, 36, 37, 38, 1024, 1026)  # F_[OFD_]GETLK, SETLK, SETLKW; F_SETLEASE, F_NOTIFY
 NEW_NAMESPACES = 0x7E020000  # every CLONE_NEW* that fits clone's flags
 SOCKET_FAMILIES = (1, 2, 10, 16)  # AF_UNIX, AF_INET, AF_INET6, AF_NETLINK (interface lists)
 
 # machine: (column of the tables above, its AUDIT_ARCH, first number of a second ABI or None)
 MACHINES = {"x86_64": (0, 0xC000003E, 0x40000000), "aarch64": (1, 0xC00000B7, None)}
 
-_NUMBER, _ARCH, _FIRST_ARGUMENT = 0, 4, 16  # offsets in struct seccomp_data
+_NUMBER, _ARCH, _FIRST_ARGUMENT, _SECOND_ARGUMENT = 0, 4, 16, 24  # offsets in struct seccomp_data
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
 
@@ -102,12 +108,16 @@ def program(machine: str = "") -> bytes | None:
     code = [_step(_LOAD, _ARCH), *_unless(_EQUAL, arch, _KILL), _step(_LOAD, _NUMBER)]
     if second_abi is not None:  # x32 would be a way around every number below
         code += _when(_AT_LEAST, second_abi, deny)
-    code += _when(_EQUAL, CLONE3[column], no_call)
+    for number in (CLONE3[column], FLOCK[column]):
+        code += _when(_EQUAL, number, no_call)
     for numbers in DENIED.values():
         code += _when(_EQUAL, numbers[column], deny)
     families = [f for n in SOCKET_FAMILIES for f in _when(_EQUAL, n, _ALLOW)]
     code += _call(SOCKET[column], [*families, _step(_RETURN, deny)])
     code += _call(CLONE[column], _when(_ANY_BIT, NEW_NAMESPACES, deny))
+    no_locks = _ERRNO | errno.ENOLCK
+    locks = [step for command in LOCKS for step in _when(_EQUAL, command, no_locks)]
+    code += _call(FCNTL[column], locks, argument=_SECOND_ARGUMENT)
     return b"".join([*code, _step(_RETURN, _ALLOW)])
 
 
@@ -123,7 +133,7 @@ def _unless(test: int, value: int, verdict: int) -> list[bytes]:
     return [_step(test, value, 1, 0), _step(_RETURN, verdict)]
 
 
-def _call(number: int, on_first_argument: list[bytes]) -> list[bytes]:
-    """Run these steps over the first argument of call `number`; leave the number loaded."""
-    steps = [_step(_LOAD, _FIRST_ARGUMENT), *on_first_argument, _step(_LOAD, _NUMBER)]
+def _call(number: int, steps: list[bytes], argument: int = _FIRST_ARGUMENT) -> list[bytes]:
+    """Run these steps over one argument of call `number`; leave the number loaded."""
+    steps = [_step(_LOAD, argument), *steps, _step(_LOAD, _NUMBER)]
     return [_step(_EQUAL, number, 0, len(steps)), *steps]

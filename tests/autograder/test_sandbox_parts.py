@@ -1,5 +1,7 @@
 """The sandbox's parts that need no sandbox: what is seen, what is refused, what is advised."""
 
+import errno
+import fcntl
 import os
 import struct
 import subprocess
@@ -16,9 +18,9 @@ from autograder.sandbox.process import ending
 PROJECT = Path(__file__).parent.parent.parent
 
 
-def run_filter(program: bytes, arch: int, number: int, argument: int = 0) -> int:
+def run_filter(program: bytes, arch: int, number: int, *arguments: int) -> int:
     """Run a system-call filter as the kernel would; return its verdict."""
-    data = struct.pack("=IIQ6Q", number, arch, 0, argument, 0, 0, 0, 0, 0)
+    data = struct.pack("=IIQ6Q", number, arch, 0, *arguments, *[0] * (6 - len(arguments)))
     at, held = 0, 0
     while True:
         operation, if_true, if_false, value = struct.unpack_from("=HBBI", program, at * 8)
@@ -52,6 +54,19 @@ def test_the_filter_refuses_by_number_and_by_argument(
     program = seccomp.program("x86_64")
     assert program is not None
     assert run_filter(program, arch, number, argument) == verdict
+
+
+def test_the_filter_refuses_locks_and_watches_of_files_that_all_sandboxes_share() -> None:
+    no_locks = 0x00050000 | errno.ENOLCK
+    for machine, arch, fcntl_, flock in (("x86_64", X86_64, 72, 73), ("aarch64", AARCH64, 25, 32)):
+        program = seccomp.program(machine)
+        assert program is not None
+        set_lock = (fcntl.F_GETLK, fcntl.F_SETLK, fcntl.F_SETLKW, fcntl.F_SETLEASE, fcntl.F_NOTIFY)
+        assert {run_filter(program, arch, fcntl_, 3, command) for command in set_lock} == {no_locks}
+        others = (fcntl.F_GETFL, fcntl.F_SETFD, fcntl.F_DUPFD_CLOEXEC)
+        assert {run_filter(program, arch, fcntl_, 5, command) for command in others} == {ALLOW}
+        assert run_filter(program, arch, flock) == ENOSYS
+    assert run_filter(program, AARCH64, 26) == EPERM
 
 
 def test_the_filter_has_its_own_numbers_for_each_machine() -> None:
