@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any
 
-from autograder.errors import LimitReached
+from autograder.errors import LimitReached, NotAttempted, StudentError
 from autograder.records import Failure, Limits, RanksRun, Statement
 from autograder.sandbox import hold, network, supply, watch
 from autograder.sandbox.channel import MAX_TEXT, NOTHING, pump, unpack
@@ -75,6 +75,10 @@ class RemoteStudent:
             raised = self._ask(worker, "load", _loading(statement), ends, "the statement")
         except LimitReached as error:
             return Failure(statement, "LimitReached", str(error))
+        except StudentError as error:  # such as KeyboardInterrupt, which is not the judge's
+            return Failure(statement, error.type_name, error.message, error.traceback)
+        except NotAttempted as error:
+            return Failure(statement, "NotImplementedError", str(error))
         if raised is None:
             return None
         if type(raised) is list and [type(part) for part in raised] == [str, str, str]:

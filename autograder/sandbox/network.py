@@ -14,11 +14,14 @@ from autograder.errors import LimitReached, StudentError
 from autograder.records import MIB, Limits, Message, RanksRun
 from autograder.sandbox import watch
 from autograder.sandbox.channel import NOTHING, pump, unpack
+from autograder.sandbox.endpoint import MAX_HEADER_BYTES
 from autograder.sandbox.process import Process, gone
 from autograder.sandbox.wire import WireError
 
 MAX_TRAFFIC_BYTES = 512 * MIB
 MAX_MESSAGES = 100_000
+CHANNELS = 1 << 16
+LOADING = ("ok", "raised")  # what loading a statement is answered with
 # A rank with a thread that is not waiting may still send; after so long of silence it will not.
 SILENCE_S = 2.0
 
@@ -83,7 +86,7 @@ class Switch:
             self._pass_on(rank, *arrived[2:])
         elif arrived[0] == 0 and self._has(arrived, "wait", list, int, bool):
             self._waits(rank, *arrived[2:])
-        elif not (arrived[0] == 0 and arrived[1:2] in (("ok",), ("raised",))):  # loading
+        elif arrived[0] != 0 or type(arrived[1]) is not str or arrived[1] not in LOADING:
             raise WireError("network: of no known kind.")
 
     def _has(self, arrived: tuple[Any, ...], kind: str, *types: type) -> bool:
@@ -100,6 +103,8 @@ class Switch:
     def _pass_on(self, src: int, dst: int, channel: int, header: bytes, array: Any) -> None:
         if not 0 <= dst < len(self.ranks):
             raise WireError(f"network: no rank {dst}.")
+        if len(header) > MAX_HEADER_BYTES or not 0 <= channel < CHANNELS:
+            raise WireError("network: a header or channel that no transport makes.")
         self._bytes += array.nbytes + len(header)
         if self._bytes > MAX_TRAFFIC_BYTES or len(self.messages) >= MAX_MESSAGES:
             most = f"{MAX_MESSAGES} messages or {MAX_TRAFFIC_BYTES // MIB} MiB"
