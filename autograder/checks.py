@@ -5,6 +5,7 @@ and raises `Feedback` when it is wrong; anything else that it raises itself is a
 """
 
 import ast
+import builtins
 import traceback
 import zlib
 from collections.abc import Callable
@@ -41,6 +42,14 @@ __all__ = [
 ]
 
 LOAD_S = 120.0  # for a checks.py to be run: it may import torch, on a machine that is busy
+
+STOPPED = {  # by kind, for a hidden check: the message itself may hold an exit code of its choice
+    "time": "it ran out of time",
+    "cpu": "it ran out of processor time",
+    "memory": "it used too much memory",
+    "output": "it printed or sent too much",
+    "processes": "it started too many processes",
+}
 
 CheckFunction = Callable[[Student, Any], object]
 
@@ -193,18 +202,29 @@ def run_check(
     except Feedback as error:
         return _told(found, str(error), f"The hidden check failed. {error.hint}")
     except NotAttempted as error:
-        return replace(found, outcome=Outcome.NOT_ATTEMPTED, output=printable(str(error)))
+        told = _told(found, str(error), "Not attempted: something is not implemented.")
+        return replace(told, outcome=Outcome.NOT_ATTEMPTED)
     except StudentError as error:
-        short = f"Your code raised {error.type_name}."
+        short = f"Your code raised {_known_name(error.type_name)}."
         return _told(found, f"Your code raised {error}", short, error.traceback)
     except LimitReached as error:
         stopped = f"Your code was stopped: {error}."
-        return _told(found, stopped, stopped)
+        why = STOPPED.get(error.kind, "it ended by itself")
+        return _told(found, stopped, f"Your code was stopped: {why}.")
     except CheckBroken as error:
         return _broken(found, str(error))
     except (Exception, SystemExit):
         return _broken(found, traceback.format_exc())
     return replace(found, outcome=Outcome.CORRECT, score=max_score)
+
+
+def _known_name(type_name: str) -> str:
+    """Return the name of a built-in exception; of any other only that it is one.
+
+    A learner's own exception may be called what a hidden check has given to it.
+    """
+    known = isinstance(getattr(builtins, type_name, None), type)
+    return type_name if known else "an exception"
 
 
 def _told(found: CheckResult, open_text: str, hidden_text: str, detail: str = "") -> CheckResult:

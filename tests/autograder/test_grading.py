@@ -106,6 +106,25 @@ def test_each_outcome(grader, notebook, body: str, outcome: Outcome) -> None:
     assert outcomes(report)["scale"] == {outcome}
 
 
+@pytest.mark.parametrize(
+    "raised",
+    [
+        "NotImplementedError(f'CARRIED {x}')",
+        "type(f'CARRIED {x}', (Exception,), {})(f'CARRIED {x}')",
+        "type('CARRIED', (Exception,), {})()",
+        "ValueError(f'CARRIED {x}')",
+    ],
+)
+def test_what_is_raised_carries_nothing_out_of_a_hidden_check(grader, notebook, raised) -> None:
+    report = grader.grade(notebook([("code", f"def scale(x, factor):\n    raise {raised}")]))
+    shown, hidden = report.results[:2]
+    assert "CARRIED" in shown.output
+    assert hidden.hidden
+    assert "CARRIED" not in hidden.output
+    assert hidden.output
+    assert "CARRIED" in hidden.detail
+
+
 def test_a_cell_that_crashes_costs_only_what_depends_on_it(grader, notebook) -> None:
     cells = [
         ("code", "import no_such_module\nfactor_name = no_such_module.x"),
