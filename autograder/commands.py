@@ -9,7 +9,7 @@ from pathlib import Path
 
 from autograder.errors import AutograderError, ReleaseRefused, ReportError, SubmissionError
 from autograder.farm import Farm, Graded, default_jobs, summary
-from autograder.paths import Item, content_of, items_of
+from autograder.paths import Item, content_of, followed, items_of
 from autograder.printable import printable
 from autograder.records import Lab, Outcome
 from autograder.source import find_labs, load_lab
@@ -53,7 +53,8 @@ def check(arguments: argparse.Namespace) -> int:
     grader = Grader(load_released(arguments.lab))
     grader.tasks = tuple(task for task in grader.tasks if not task.check.hidden)
     try:
-        report = grader.grade(content_of(arguments.notebook), submission=arguments.notebook.name)
+        data = content_of(followed(arguments.notebook))
+        report = grader.grade(data, submission=arguments.notebook.name)
     except SubmissionError as error:
         raise AutograderError(str(error)) from error
     if report.error:
@@ -101,7 +102,7 @@ def _graded(lab: Lab, items: Sequence[Item], arguments: argparse.Namespace) -> l
             score, full = one.report["score"], one.report["max_score"]
             problem = f": {one.report['error']}" if one.report["error"] else ""
             count = f"[{len(graded)}/{len(items)}]"
-            name = printable(one.item.stem, 80)
+            name = " ".join(printable(one.item.stem, 80).split())  # a name may hold line ends
             print(f"{count} {name}: {score:g} of {full:g} points{problem}", flush=True)
     return graded
 

@@ -53,9 +53,22 @@ def items_of(paths: Iterable[Path | str]) -> list[Item]:
             if path not in found:
                 name = path.relative_to(given) if below else Path(path.name)
                 stem = path.stem if stems[path.stem] < 2 else "-".join(name.with_suffix("").parts)
-                found[path] = Item(path, _free(stem, path, taken), name.as_posix())
+                real = path if below else followed(path)
+                found[path] = Item(real, _free(stem, path, taken), name.as_posix())
                 taken.add(found[path].stem)
     return list(found.values())
+
+
+def followed(path: Path) -> Path:
+    """Return the file that a link leads to, for a path that was named by the one who grades.
+
+    A link in a folder may be its owner's way to what we can read and they cannot, such as the
+    solution: those are not followed, and `content_of` refuses them.
+    """
+    try:
+        return path.resolve() if path.is_symlink() else path
+    except (OSError, ValueError, RuntimeError):  # a loop, a name that is too long
+        return path
 
 
 def content_of(path: Path) -> bytes:
@@ -66,6 +79,8 @@ def content_of(path: Path) -> bytes:
     """
     try:
         status = path.stat()
+        if path.is_symlink():
+            raise SubmissionError(f"notebook: {path.name} is a link. Send the notebook itself.")
         if not stat.S_ISREG(status.st_mode):
             kind = "a directory without a notebook" if path.is_dir() else "not a plain file"
             raise SubmissionError(f"notebook: {path.name} is {kind}. Name an .ipynb file.")

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from autograder.errors import SubmissionError
 from autograder.paths import content_of
+from autograder.printable import printable
 from autograder.records import Lab
 from autograder.slicing import definitions, same_code, statements_of
 from autograder.submission import read
@@ -37,7 +38,13 @@ class Pair:
 def alike(lab: Lab, paths: Sequence[Path], least: float = ALIKE) -> list[str]:
     """Return a line for each pair of answers that are alike, the most alike first."""
     pairs = sorted(_pairs(lab, paths, least), key=lambda p: (-p.share, p.question, str(p.left)))
-    return [f"alike {p.share:.0%}: {p.question}: {p.left} and {p.right}" for p in pairs]
+    return [
+        f"alike {p.share:.0%}: {p.question}: {_name(p.left)} and {_name(p.right)}" for p in pairs
+    ]
+
+
+def _name(path: Path) -> str:
+    return " ".join(printable(str(path)).split())  # a learner's file may be called anything
 
 
 def _pairs(lab: Lab, paths: Sequence[Path], least: float) -> Iterator[Pair]:

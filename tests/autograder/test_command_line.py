@@ -11,9 +11,10 @@ import pytest
 
 from autograder.cli import main
 from autograder.commands import _has_report
+from autograder.errors import SubmissionError
 from autograder.farm import Farm
 from autograder.notebook import learner_notebook, solution_notebook
-from autograder.paths import Item, items_of
+from autograder.paths import Item, content_of, items_of
 from autograder.records import Lab
 from autograder.source import load_lab
 
@@ -240,6 +241,19 @@ def test_a_folder_a_learner_gives_names_that_stay_when_another_comes(tmp_path: P
     (tmp_path / "ada").mkdir()
     (tmp_path / "ada" / "lab.ipynb").touch()
     assert names() == {"ada/lab.ipynb": "ada-lab", **before}
+
+
+def test_a_link_in_a_folder_is_not_followed_and_one_that_is_named_is(tmp_path: Path) -> None:
+    solution, folder = tmp_path / "solution.ipynb", tmp_path / "inbox" / "mallory"
+    solution.write_bytes(b"{}")
+    folder.mkdir(parents=True)
+    (folder / "lab.ipynb").symlink_to(solution)
+    (item,) = items_of([folder])
+    with pytest.raises(SubmissionError, match="link"):
+        content_of(item.path)
+    (named,) = items_of([folder / "lab.ipynb"])
+    assert content_of(named.path) == b"{}"
+    assert named.stem == "lab"
 
 
 def test_help_imports_nothing_heavy() -> None:
