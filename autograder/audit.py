@@ -32,7 +32,7 @@ class Case:
 
 
 def audit(lab: Lab, *, jobs: int | None = None) -> dict[str, Any]:
-    """Return {"mutants": n, "killed": k, "survivors": [...], "questions": {...}}.
+    """Return {"lab": name, "mutants": n, "killed": k, "survivors": [...]}.
 
     A survivor has `question`, `line` (in the answer), `change`, `before`, `after` and `diff`.
 

@@ -63,7 +63,9 @@ def _add_release(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser.add_argument("labs", metavar="LABS", help="a lab's directory, or a directory of labs")
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("-o", "--out", metavar="DIR", type=Path, help="write DIR/<lab>/lab.ipynb")
-    where.add_argument("--in-place", action="store_true", help="write lab.ipynb beside lab.py")
+    where.add_argument(
+        "--in-place", action="store_true", help="write lab.ipynb beside lab.py, unproved"
+    )
     where.add_argument("--check", action="store_true", help="say which lab.ipynb is stale")
     parser.add_argument("--solutions", action="store_true", help="with -o: solution.ipynb too")
     parser.set_defaults(run=_release)
