@@ -21,7 +21,8 @@ import numpy as np
 from ddp_lab.errors import OutOfSharedMemory
 from ddp_lab.transport.base import NDArray
 
-BOARD_BYTES = 4096
+SLOT_BYTES = 2048  # a header of the board: call sites can be long
+BOARD_BYTES = 4096 + 16 * SLOT_BYTES
 MAX_MEETINGS = 64  # communicators with a meeting of their own; later ones send messages
 MAILBOX_BYTES = 16 * 1024
 MEETING_BYTES = 4096 + 2 * MAILBOX_BYTES

@@ -1,8 +1,12 @@
 """The board in shared memory; see `board`.
 
-A rank's entry: words for version, state, one more than the peer waited for, three lengths; then
-three texts. The
-version is odd while the rank writes, so a reader never takes half of two entries for one.
+A rank's entry: words for version, state, one more than the peer waited for, one more than the slot
+of its last header, two lengths; then two texts; then slots for its last headers. The version is
+odd while the rank writes, so a reader never takes half of two entries for one; so is a slot's.
+
+Slots are what finds ranks that disagree and do not wait for each other, as two that both take
+themselves for the root: each writes its header before it looks at the other's, so one of them
+sees both. A rank may be `HISTORY` collectives ahead, and its header is still there.
 """
 
 import os
@@ -11,11 +15,14 @@ import time
 from pathlib import Path
 
 from ddp_lab.transport.board import FAILED, RUNNING, Entry, compare
-from ddp_lab.transport.segment import Segment
+from ddp_lab.transport.segment import BOARD_BYTES, SLOT_BYTES, Segment
 
 _VERSION, STATE, PEER, DOING, SITE, WHY = range(6)
-TEXTS = {DOING: 128, SITE: 1664, WHY: 2600}
-LONGEST = {DOING: 1500, SITE: 900, WHY: 900}
+TEXTS = {SITE: 128, WHY: 1152}
+LONGEST = {SITE: 900, WHY: 900}
+SLOTS = 4096  # where they begin
+HISTORY = (BOARD_BYTES - SLOTS) // SLOT_BYTES
+LONGEST_HEADER = SLOT_BYTES - 16  # a slot's first words are its version and the header's length
 PID = 9
 DEADLINE_WORD = 8  # of rank 0's entry, in milliseconds of the monotonic clock; 0 is none
 
@@ -58,15 +65,38 @@ class ShmBoard:
         return state
 
     def enter(self, rank: int, doing: bytes, members: tuple[int, ...]) -> None:
-        """Say what `rank` does, and compare with what the other members do now."""
+        """Say what `rank` does, and compare with what the other members do or did there."""
         words, base = self._words, self._offsets[rank] >> 3
-        with self._lock:
+        slot = _slot_of(doing)
+        with self._lock:  # leaving it also orders the stores before the loads that follow
             words[base] += 1
-            self._write(rank, DOING, doing)
+            self._write_slot(rank, slot, doing)
+            words[base + DOING] = slot + 1
             words[base] += 1
         for peer in members:
             if peer != rank:
-                compare(doing, self._doing(peer), rank, peer)
+                compare(doing, self._read_slot(peer, slot), rank, peer)
+
+    def _write_slot(self, rank: int, slot: int, header: bytes) -> None:
+        start = self._offsets[rank] + SLOTS + slot * SLOT_BYTES
+        words, header = self._words, header[:LONGEST_HEADER]
+        words[start >> 3] += 1
+        words[(start >> 3) + 1] = len(header)
+        self._bytes[start + 16 : start + 16 + len(header)] = header
+        words[start >> 3] += 1
+
+    def _read_slot(self, rank: int, slot: int) -> bytes:
+        """Return the header in a slot, b"" while it is being written."""
+        start = self._offsets[rank] + SLOTS + slot * SLOT_BYTES
+        before = self._words[start >> 3]
+        length = min(self._words[(start >> 3) + 1], LONGEST_HEADER)
+        header = bytes(self._bytes[start + 16 : start + 16 + length])
+        return header if before % 2 == 0 and self._words[start >> 3] == before else b""
+
+    def _doing(self, rank: int) -> bytes:
+        """Return the header of a rank's last collective, b"" if there is none."""
+        slot = self._words[(self._offsets[rank] >> 3) + DOING] - 1
+        return self._read_slot(rank, slot) if slot >= 0 else b""
 
     def wait(self, rank: int, peer: int, site: bytes) -> None:
         """Say whom `rank` waits for."""
@@ -91,7 +121,7 @@ class ShmBoard:
             before = words[base]
             entry = Entry(
                 self._state(rank),
-                self._text(rank, DOING),
+                self._doing(rank),
                 words[base + PEER] - 1,
                 self._text(rank, SITE),
                 self._text(rank, WHY).decode(errors="replace"),
@@ -99,13 +129,6 @@ class ShmBoard:
             if before % 2 == 0 and words[base] == before:
                 return entry
         return Entry(self._state(rank))
-
-    def _doing(self, rank: int) -> bytes:
-        """Return the header of another rank's collective, b"" while it is being written."""
-        base = self._offsets[rank] >> 3
-        before = self._words[base]
-        text = self._text(rank, DOING)
-        return text if before % 2 == 0 and self._words[base] == before else b""
 
     def _write(self, rank: int, field: int, text: bytes) -> None:
         offset = self._offsets[rank]
@@ -119,6 +142,11 @@ class ShmBoard:
         start = offset + TEXTS[field]
         length = min(self._words[(offset >> 3) + field], LONGEST[field])
         return bytes(self._bytes[start : start + length])
+
+
+def _slot_of(header: bytes) -> int:
+    """Return the slot of a collective: ranks number those of a communicator alike."""
+    return int(header.partition(b"|")[0].rpartition(b".")[2]) % HISTORY
 
 
 def is_alive(pid: int) -> bool:
