@@ -12,7 +12,7 @@ import threading
 from ddp_lab.errors import Deadlock
 from ddp_lab.header import call_site
 from ddp_lab.transport.base import NDArray, Sent
-from ddp_lab.transport.board import Board, entries, inspect, report
+from ddp_lab.transport.board import RUNNING, Board, entries, inspect, report
 from ddp_lab.transport.threads import Receive, ThreadTransport, ThreadWorld
 
 
@@ -77,11 +77,16 @@ class TurnWorld(ThreadWorld):
         able = [r for r, wanted in sorted(self._waiting.items()) if self._can_go_on(wanted)]
         if not able and self._waiting:
             self._deadlock = self._deadlock or report(entries(self.board))
-            able = [min(self._waiting)]
+            able = [min(self._waiting, key=lambda rank: (not self._is_bereft(rank), rank))]
         if able:
             chosen = able[0] if self._random is None else self._random.choice(able)
             del self._waiting[chosen]
             self._gates[chosen].release()
+
+    def _is_bereft(self, rank: int) -> bool:
+        """Return whether `rank` waits for one that has ended: then it is lost, not in a circle."""
+        wanted = self._waiting[rank]
+        return wanted is not None and self.board.read(wanted.src).state != RUNNING
 
     def _can_go_on(self, wanted: Receive | None) -> bool:
         return wanted is None or self.arrive(wanted)
