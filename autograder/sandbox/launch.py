@@ -21,7 +21,7 @@ from pathlib import Path
 
 from autograder.errors import SandboxMissing
 from autograder.sandbox import seccomp
-from autograder.sandbox.layout import Layout
+from autograder.sandbox.layout import Layout, original
 
 WALLS = ("bubblewrap", "unshare", "limits")
 ENVIRONMENT = {
@@ -77,11 +77,10 @@ class Order:
         """Whether the process has to become another user first."""
         return os.geteuid() == 0
 
-    def python(self, path: Iterable[str]) -> list[str]:
-        """Return the interpreter's command line: no environment, no site, nothing written."""
+    def options(self, path: Iterable[str]) -> list[str]:
+        """Return the interpreter's options: no environment, no site, nothing written."""
         start = START.format(self.role)
-        options = ["-I", "-S", "-B", "-c", start, str(self.connection_fd)]
-        return [self.layout.python, *options, *path]
+        return ["-I", "-S", "-B", "-c", start, str(self.connection_fd), *path]
 
 
 def start(order: Order) -> "subprocess.Popen[bytes]":
@@ -92,11 +91,11 @@ def start(order: Order) -> "subprocess.Popen[bytes]":
     """
     if order.wall == "bubblewrap":
         return _start_bubblewrap(order)
-    python = order.layout.python
+    python = original(order.layout.python)
     if order.drops and not reachable(python):
         problem = f"sandbox: {python} can be read by root alone"
         raise SandboxMissing(f"{problem}. Install bubblewrap, or run as an ordinary user.")
-    command = [*_unshare(order.wall), *order.python(_open_path(order.layout))]
+    command = [*_unshare(order.wall), python, *order.options(_open_path(order.layout))]
     return _spawn(order, command, [], order.user if order.drops else None, ENVIRONMENT)
 
 
@@ -111,7 +110,8 @@ def _start_bubblewrap(order: Order) -> "subprocess.Popen[bytes]":
         options += _view(order, {source: f"{porch}/{n}" for n, source in enumerate(moved)})
         options += _filter(order, files)
         files.append(_file(b"".join(os.fsencode(o) + b"\0" for o in options)))
-        command = [_tool("bwrap"), "--args", str(files[-1]), "--", *order.python(order.layout.path)]
+        inner = [order.layout.python, *order.options(order.layout.path)]
+        command = [_tool("bwrap"), "--args", str(files[-1]), "--", *inner]
         if not moved:
             return _spawn(order, command, files, order.user if order.drops else None, {})
         script = [_tool("sh"), "-c", PORCH, "sh", str(order.user), porch, *moved, "--"]
@@ -226,11 +226,11 @@ def _unshare(wall: str) -> list[str]:
 
 def _open_path(layout: Layout) -> list[str]:
     """Return `sys.path` for a wall that leaves files where they are."""
-    folders = [str(Path(outside).parent) for outside, _ in layout.mounts if outside is not None]
     ours = str(Path(__file__).resolve().parent.parent.parent)
-    inside = {i: o for o, i in layout.mounts if o is not None}
-    sites = [p for p in layout.path if p in folders or p in inside or p.startswith("/usr")]
-    return [ours, *sites]
+    seen = {outside for outside, _ in layout.mounts if outside is not None}
+    seen |= {str(Path(outside).parent) for outside in seen}
+    sites = [original(p) for p in layout.path]
+    return [ours, *(p for p in sites if p in seen or p.startswith("/usr"))]
 
 
 def unreachable(layout: Layout) -> list[str]:

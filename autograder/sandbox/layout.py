@@ -12,6 +12,8 @@ from pathlib import Path
 
 COURSE = ("minitorch", "ddp_lab")
 COURSE_AT, WORKER_AT = "/course", "/judge"
+# Where a worker mounts scratch space of its own; what stands there outside is seen elsewhere.
+SCRATCH, ELSEWHERE = ("/tmp", "/dev/shm"), "/elsewhere"
 WORKER_FILES = (
     *("__init__", "errors", "records", "plain", "student", "local", "local_ranks"),
     *("sandbox/__init__", "sandbox/wire", "sandbox/worker", "sandbox/endpoint"),
@@ -43,12 +45,22 @@ def find() -> Layout:
     hidden = covered([Path("/usr"), *roots], ours)
     back = [p for p in sites if any(_within(p, c) for c in hidden)]
     mounts = (
-        *((str(p), str(p)) for p in roots),
-        *((None, str(p)) for p in hidden),
-        *((str(p), str(p)) for p in back),
+        *((str(p), inside(p)) for p in roots),
+        *((None, inside(p)) for p in hidden),
+        *((str(p), inside(p)) for p in back),
     )
-    path = (WORKER_AT, COURSE_AT, *map(str, sites))
-    return Layout(python, (*mounts, *course, *worker), path)
+    path = (WORKER_AT, COURSE_AT, *map(inside, sites))
+    return Layout(inside(python), (*mounts, *course, *worker), path)
+
+
+def inside(path: Path | str) -> str:
+    """Return where a file of this machine is seen inside."""
+    return f"{ELSEWHERE}{path}" if any(_within(Path(path), s) for s in SCRATCH) else str(path)
+
+
+def original(path: str) -> str:
+    """Return which file of this machine is seen as `path` inside; undoes `inside`."""
+    return path.removeprefix(ELSEWHERE)
 
 
 def site_folders() -> list[Path]:

@@ -18,11 +18,11 @@ import random
 import socket
 import sys
 from collections.abc import Callable, Mapping
-from types import FunctionType
+from types import FunctionType, ModuleType
 from typing import Any
 
 from autograder.errors import NotAttempted, NotPlainData, StudentError
-from autograder.local import LocalStudent
+from autograder.local import LocalStudent, notebook_names
 from autograder.records import Statement
 from autograder.sandbox import limits, wire
 from autograder.sandbox.endpoint import Endpoint
@@ -82,7 +82,10 @@ class Worker:
 
     def __init__(self, connection: socket.socket) -> None:
         self.connection = connection
-        self.space: dict[str, Any] = {"__name__": "__main__"}
+        # The learner's names are those of `__main__`, where pickle and get_type_hints look.
+        sys.modules["__main__"] = ModuleType("__main__")
+        self.space: dict[str, Any] = sys.modules["__main__"].__dict__
+        self.space.update(notebook_names())
         self.student = LocalStudent(self.space)
         self.verbs: dict[str, Callable[..., Any]] = {
             "load": self._load,
