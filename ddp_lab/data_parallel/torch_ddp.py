@@ -16,14 +16,7 @@ from torch.distributed.algorithms.join import Join, Joinable, JoinHook
 
 from ddp_lab.data_parallel import torch_module
 from ddp_lab.data_parallel.autograd_graph import tensors_in, through_entry, when_backward_ends
-from ddp_lab.data_parallel.bucketing import (
-    NO_LIMIT,
-    BucketPlan,
-    Caps,
-    ParamSpec,
-    reverse_plan,
-    torch_first_plan,
-)
+from ddp_lab.data_parallel.bucketing import Caps
 from ddp_lab.data_parallel.ddp import DistributedDataParallel
 from ddp_lab.data_parallel.ddp_log import DdpLog
 from ddp_lab.data_parallel.errors import DataParallelError
@@ -33,6 +26,12 @@ from ddp_lab.data_parallel.torch_buffers import BufferSync
 from ddp_lab.data_parallel.torch_groups import C10dGroup, broadcast_coalesced, group_for
 from ddp_lab.data_parallel.torch_hooks import check_comm_hook, fp16_sum_hook, sum_hook
 from ddp_lab.data_parallel.torch_join import DdpJoinHook
+from ddp_lab.data_parallel.torch_options import (
+    first_plan,
+    optimized_in_backward,
+    process_group_of,
+    refuse_unsupported,
+)
 from ddp_lab.data_parallel.torch_precision import (
     call_in_precision,
     cast_buffers,
@@ -79,14 +78,14 @@ class TorchDistributedDataParallel(
     ) -> None:
         nn.Module.__init__(self)
         Joinable.__init__(self)
-        _refuse_unsupported(
+        refuse_unsupported(
             delay_all_reduce_named_params=delay_all_reduce_named_params,
             param_to_hook_all_reduce=param_to_hook_all_reduce,
         )
         if torch_module.is_group(device_ids):  # DistributedDataParallel(module, comm)
             device_ids, process_group = None, device_ids
         self.device_mesh = device_mesh
-        self.process_group = _process_group(process_group, device_mesh)
+        self.process_group = process_group_of(process_group, device_mesh)
         self.parameters_to_ignore = torch_module.ignored_names(module)
         torch_module.check_module(module, self.parameters_to_ignore)
         ids = torch_module.device_ids_of(module, device_ids, output_device)
@@ -127,7 +126,7 @@ class TorchDistributedDataParallel(
         """Lay out the buckets and put the hooks on the parameters."""
         over_c10d = isinstance(self.group, C10dGroup)
         slots = TorchSlots(managed, as_views=self.gradient_as_bucket_view or not over_c10d)
-        plan = _first_plan(self.caps, slots.specs, over_c10d, self.find_unused_parameters)
+        plan = first_plan(self.caps, slots.specs, over_c10d, self.find_unused_parameters)
         self.reducer = TorchReducer(
             slots, plan, self.group, self.caps.limits, find_unused=self.find_unused_parameters
         )
@@ -178,6 +177,8 @@ class TorchDistributedDataParallel(
             self.reducer.expecting = False
             return
         self.logger.sample()
+        if not self.reducer.iterations:
+            self.reducer.steps_itself = optimized_in_backward(self.reducer.slots.params)
         try:
             self.reducer.check_finished()
             self.reducer.rebuild()
@@ -362,46 +363,7 @@ def _nothing() -> None:
     """Do nothing: the node is there for the gradients that pass through it."""
 
 
-def _process_group(process_group: Any, device_mesh: Any) -> Any:
-    """Return what the caller chose: a group, the one of a 1-D mesh, or all ranks."""
-    if process_group is not None and device_mesh is not None:
-        raise RuntimeError(
-            "Cannot specify both process_group and device_mesh arguments. Pass one of them."
-        )
-    if device_mesh is None:
-        return dist.group.WORLD if process_group is None else process_group
-    if device_mesh.ndim != 1:
-        raise RuntimeError(
-            f"Only 1D device mesh is supported, but got {device_mesh}. Pass one of its axes."
-        )
-    return device_mesh.get_group(mesh_dim=0)
-
-
-def _first_plan(
-    caps: Caps, specs: Sequence[ParamSpec], over_c10d: bool, find_unused: bool
-) -> BucketPlan:
-    """Return the buckets of the first iteration.
-
-    Over a Communicator: last layer first, as in the paper. Over torch.distributed: torch's, which
-    is one bucket for all until the order is known, lest a model with collectives of its own in
-    backward meets ours in an order that differs between ranks.
-    """
-    if not over_c10d:
-        return reverse_plan(specs, caps.limits)
-    if caps.per_bucket or find_unused:
-        return torch_first_plan(specs, caps.limits)
-    return torch_first_plan(specs, [NO_LIMIT])
-
-
 def _count_of(work: Any) -> float:
     """Return the number of ranks that still have inputs, from the join's own all-reduce."""
     work.wait()
     return float(work.result()[0].item())
-
-
-def _refuse_unsupported(**arguments: Any) -> None:
-    for name, value in arguments.items():
-        if value:
-            raise NotImplementedError(
-                f"DistributedDataParallel: {name} is not supported. Leave it out."
-            )

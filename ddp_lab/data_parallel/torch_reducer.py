@@ -94,6 +94,7 @@ class TorchReducer(Reducer):
         self.comm_hook: tuple[CommHook, Any] | None = None
         self.on_error: Callable[[Exception], None] = lambda error: None
         self.skip_unused = False
+        self.steps_itself: list[Any] = []  # parameters whose optimizers run in backward
         self.post_backward: list[Any] = []  # futures that backward has to wait for
         self._accumulators = {accumulator(p): i for i, p in enumerate(slots.params)}
         self._handles: list[Any] = []
@@ -146,6 +147,10 @@ class TorchReducer(Reducer):
         for future in self.post_backward:
             future.wait()
         self.post_backward.clear()
+        for param in self.steps_itself:
+            for optimizer in param._in_backward_optimizers:
+                optimizer.step()
+            param.grad = None
 
     # Names that torch's own tools call
 

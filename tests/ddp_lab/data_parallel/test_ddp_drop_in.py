@@ -310,6 +310,22 @@ def test_sparse_gradients_stay_sparse_and_are_torchs(gloo: Callable[..., Any]) -
     assert list(gloo(run, 2)) == [True, True]
 
 
+def test_optimizers_applied_in_backward_step_with_averages(gloo: Callable[..., Any]) -> None:
+    def run(comm: Any) -> float:
+        from torch.distributed.optim import _apply_optimizer_in_backward
+
+        module = nn.Linear(1, 1, bias=False)
+        module.weight.data.fill_(0.0)
+        _apply_optimizer_in_backward(torch.optim.SGD, module.parameters(), {"lr": 1.0})
+        model = DistributedDataParallel(module)
+        for _ in range(2):
+            model(torch.full((1, 1), 2.0 * comm.rank)).sum().backward()
+        assert module.weight.grad is None
+        return module.weight.item()
+
+    assert list(gloo(run, 2)) == [-2.0, -2.0]
+
+
 def test_the_default_group_is_torchs(gloo: Callable[..., Any]) -> None:
     def run(comm: Any) -> bool:
         return DistributedDataParallel(nn.Linear(1, 1)).process_group is dist.group.WORLD
