@@ -32,8 +32,12 @@ plt.style.use([style] if style.exists() else [])
 for name in ("numpy", "mlsys-labs"):
     print(name, version(name))
 print("Python", platform.python_version(), "on", platform.machine())
+q
 
+# %% [markdown]
 # The same tiny arrays all through the lab: three rows, two features, two outputs.
+
+# %%
 x = mt.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
 w = mt.tensor([[0.1, 0.2], [0.3, 0.4]], requires_grad=True)
 b = mt.tensor([0.5, -0.5], requires_grad=True)
@@ -47,8 +51,6 @@ def compare(what, predicted, measured):
         ratio = measured / predicted
         print(f"{what}: predicted {predicted:g}, measured {measured:g}, ratio {ratio:.3g}")
 
-
-q
 
 # %% [markdown]
 # ## 1. A broadcast is a copy, and copies add up
@@ -68,7 +70,12 @@ except ValueError as error:
 # **Predict.** The loss is the sum of all six elements of `x @ w + b`. By how much does it change when `b[0]` grows by a little, divided by that little? Write the number down before you go on.
 
 # %%
-predicted_bias_gradient = ...
+### BEGIN STARTER
+# predicted_bias_gradient = ...
+### END STARTER
+### BEGIN SOLUTION
+predicted_bias_gradient = 3
+### END SOLUTION
 
 # %% [markdown]
 # **The idea.** Broadcasting behaves as if `b` had been copied, once for each row. Each copy receives a gradient of its own. A small change of `b` changes all the copies at once, so its gradient is the **sum over the copies**:
@@ -150,7 +157,12 @@ print("runs of the network:", 2 * w_array.size, "for", w_array.size, "parameters
 # **Predict.** How many runs of the network would this take for ResNet-50, with 25.6 million parameters?
 
 # %%
-predicted_runs = ...
+### BEGIN STARTER
+# predicted_runs = ...
+### END STARTER
+### BEGIN SOLUTION
+predicted_runs = 2 * 25.6e6
+### END SOLUTION
 
 # %% [markdown]
 # **The idea.** An **operator** is a pair:
@@ -301,8 +313,14 @@ for times in [2, 4, 8, 12, 14]:
 # **Predict.** How many visits for 20 additions? And how many visits are needed?
 
 # %%
-predicted_visits = ...
-predicted_needed = ...
+### BEGIN STARTER
+# predicted_visits = ...
+# predicted_needed = ...
+### END STARTER
+### BEGIN SOLUTION
+predicted_visits = 2**21 - 1
+predicted_needed = 21
+### END SOLUTION
 
 # %% [markdown]
 # **The idea.** A value's adjoint is complete only when **all** of its users have sent their share. So go through the graph in such an order that every user comes before what it uses. That is a **topological order**, reversed:
@@ -389,7 +407,12 @@ print("d(s**2 + s**3)/ds at 3 is 2*3 + 3*9 = 33, and this says", wrong.item())
 # **Predict.** A matrix product in the forward pass, `a @ b`: how many matrix products does its `gradient` run? A network with three layers has three forward. How many backward?
 
 # %%
-predicted_backward_products = ...
+### BEGIN STARTER
+# predicted_backward_products = ...
+### END STARTER
+### BEGIN SOLUTION
+predicted_backward_products = 6
+### END SOLUTION
 
 # %% [markdown]
 # **The idea.** One dictionary holds the adjoints. Each user of a value sends a **partial adjoint**; the adjoint is their sum:
@@ -464,6 +487,7 @@ class CountingMatMul(MatMulOp):
         return partials
 
 
+# %%
 rng = np.random.default_rng(0)
 size = 400
 layers = [
@@ -481,6 +505,7 @@ def forward():
     return h.sum()
 
 
+# %%
 def seconds(f):
     start = time.perf_counter()
     f()
@@ -522,7 +547,12 @@ print(f"second derivative of t exp(t) at 1: exactly {3 * np.e:.6f}, by differenc
 # **Predict.** How many digits are right when the step is 1e-7? Change it above, after writing the number down.
 
 # %%
-predicted_digits = ...
+### BEGIN STARTER
+# predicted_digits = ...
+### END STARTER
+### BEGIN SOLUTION
+predicted_digits = 2
+### END SOLUTION
 
 # %% [markdown]
 # **The idea.** You wrote every `gradient` in operators, so the result of your sweep has `op` and `inputs` like any other value. Run the sweep **on the result of the sweep**.
@@ -587,7 +617,12 @@ compare("right digits with step 1e-7", predicted_digits, right)
 # **Predict.** Your sweep is Python; so is minitorch's. What will the time of a step with yours be, divided by the time with the library's `backward`?
 
 # %%
-predicted_slowdown = ...
+### BEGIN STARTER
+# predicted_slowdown = ...
+### END STARTER
+### BEGIN SOLUTION
+predicted_slowdown = 1
+### END SOLUTION
 
 # %% [markdown]
 # **The idea.** A step of gradient descent moves each parameter against its gradient. The new parameter must be a **leaf**: if it remembered the step that made it, the graph would grow with every step, and the next sweep would run back through the whole training.
