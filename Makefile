@@ -34,7 +34,7 @@ bench: setup ## the tables of ratios
 	@for script in bench/*.py; do echo; echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
 demos: setup ## lecture demos, in a browser
-	@exec $(BIN)/voila --no-browser --Voila.ip=127.0.0.1 labs/demos
+	@JUPYTER_PATH=labs/demos/share/jupyter exec $(BIN)/voila --no-browser --template=offline --Voila.ip=127.0.0.1 labs/demos
 
 test-gpu: setup ## the tests that need a CUDA device
 	@$(BIN)/python -m pytest -m gpu
