@@ -42,7 +42,7 @@ class LocalStudent:
         *,
         sources: Callable[[str], str | None] = lambda name: None,
     ) -> None:
-        self.namespace = {"__name__": "__main__"} if namespace is None else namespace
+        self.namespace = notebook_names() if namespace is None else namespace
         self._sources = sources
         self._texts: dict[str, str] = {}
         self._failures: dict[str, Failure] = {}
@@ -165,6 +165,24 @@ class LocalStudent:
         there = FunctionType(local.__code__, self._globals(), name, local.__defaults__)
         there.__kwdefaults__ = local.__kwdefaults__
         return there
+
+
+class Inert:
+    """Stands for what IPython gives to notebooks: takes everything and does nothing."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> "Inert":
+        """Return itself."""
+        return self
+
+    def __getattr__(self, name: str) -> "Inert":
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self
+
+
+def notebook_names() -> dict[str, Any]:
+    """Return a new namespace with what every notebook has in it."""
+    return {"__name__": "__main__", "display": Inert(), "get_ipython": Inert()}
 
 
 def _awaited(result: Any) -> Any:

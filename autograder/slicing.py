@@ -205,7 +205,9 @@ def _all_reads(table: symtable.SymbolTable) -> Iterator[str]:
     """Yield the global names that the code reads, now or when its functions are called."""
     top = table.get_type() == "module"
     for symbol in table.get_symbols():
-        if symbol.is_referenced() and (top or symbol.is_global()):
+        # `global n; n += 1` reads n, though the symbol table calls it assigned alone.
+        read = symbol.is_referenced() or symbol.is_declared_global()
+        if read and (top or symbol.is_global()):
             yield symbol.get_name()
     for child in table.get_children():
         yield from _all_reads(child)

@@ -243,3 +243,13 @@ def test_annotations_of_the_future_hold_from_their_cell_on_and_break_nothing() -
     failures = student.load(loaded)
     assert [failure.type_name for failure in failures] == ["NameError"]
     assert student.call("f", 3) == 3
+
+
+def test_what_ipython_gives_to_notebooks_is_there_and_does_nothing() -> None:
+    text = (
+        "def f(x):\n    display(x)\n"
+        "    get_ipython().run_line_magic('matplotlib', 'inline')\n    return x"
+    )
+    student = LocalStudent()
+    assert not student.load([Statement(text, ("f",))])
+    assert student.call("f", 3) == 3

@@ -376,3 +376,16 @@ def test_a_wall_that_has_held_is_never_given_up_for_a_lesser_one(warm: bool) -> 
     with Sandbox(LIMITS, source=supply) as student:
         assert student.kind == "bubblewrap"
     supply.close()
+
+
+def test_the_learners_names_are_those_of_main(student: RemoteStudent) -> None:
+    text = (
+        "def one(x):\n    return x + 1\n"
+        "class Pair:\n    left: 'Pair'\n"
+        "def use():\n    import pickle, typing\n    from concurrent.futures import "
+        "ProcessPoolExecutor\n    typing.get_type_hints(Pair)\n"
+        "    pickle.loads(pickle.dumps(Pair()))\n"
+        "    with ProcessPoolExecutor(1) as pool:\n        return list(pool.map(one, [1, 2]))"
+    )
+    assert not student.load([Statement(text, ("one", "Pair", "use"))])
+    assert student.call("use") == [2, 3]

@@ -272,3 +272,9 @@ def test_statements_on_one_line_are_cut_where_they_end() -> None:
 
 def test_an_elif_chain_acts_on_what_its_branches_act_on() -> None:
     assert run("table", "table = {}", elif_chain(3)) == ["table = {}", elif_chain(3).rstrip("\n")]
+
+
+def test_a_global_that_a_function_only_adds_to_is_bound_before() -> None:
+    cells = ["count = 0", "def f():\n    global count\n    count += 1\n    return count"]
+    found = needed(statements_of([("code", text) for text in cells]), ["f"])
+    assert [statement.text for statement in found] == cells
