@@ -1,6 +1,6 @@
 """The HTTP interface for programs: JSON in and out, `Authorization: Bearer`."""
 
-import threading
+import asyncio
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -15,17 +15,17 @@ from autograder.report import to_gradescope
 from autograder.service import auth, exports, views
 from autograder.service.course import Course
 from autograder.service.errors import Refused
-from autograder.service.limits import too_large
+from autograder.service.limits import Turns, too_large
 from autograder.service.roster import Person
 from autograder.submission import read
-
-# A notebook of 16 MiB may need a hundred times as much while it is read: one at a time.
-_reading = threading.Lock()
 
 
 def router(course: Course) -> APIRouter:
     """Return the routes under `/api`."""
     api = APIRouter(prefix="/api")
+    # A notebook of 16 MiB may need a hundred times as much while it is read: one at a time, and
+    # those that wait for it hold no thread that others' requests need.
+    turns, reading = Turns(), asyncio.Lock()
 
     @api.get("/health")
     def health() -> dict[str, Any]:
@@ -35,8 +35,12 @@ def router(course: Course) -> APIRouter:
     async def submit(request: Request) -> dict[str, Any]:
         person = await run_in_threadpool(auth.bearer, request, course.roster)
         course.rate.spend(person.id)
-        lab, notebook = await _upload(request, course.settings.upload_bytes)
-        return await run_in_threadpool(_store, course, request, person, lab, notebook)
+        async with turns.of(person.id):
+            lab, notebook = await _upload(request, course.settings.upload_bytes)
+            full = course.shelf.resolve(lab)
+            async with reading:
+                await run_in_threadpool(_readable, notebook)
+            return await run_in_threadpool(_store, course, request, person, full, notebook)
 
     @api.get("/submissions")
     def submissions(request: Request) -> list[dict[str, Any]]:
@@ -138,20 +142,22 @@ async def _notebook_field(form: FormData) -> bytes:
     return data
 
 
-def _store(
-    course: Course, request: Request, person: Person, lab: str, notebook: bytes
-) -> dict[str, Any]:
-    """Write a submission down; when this returns, it will be graded whatever happens.
+def _readable(notebook: bytes) -> None:
+    """Let a notebook through that can be read.
 
     Raises:
-        Refused: 404, there is no such lab; 422, it is no notebook and can never be graded.
+        Refused: 422, it is none and can never be graded.
     """
-    full = course.shelf.resolve(lab)
     try:
-        with _reading:
-            read(notebook)
+        read(notebook)
     except SubmissionError as error:
         raise Refused(422, f"submit: {error}") from error
+
+
+def _store(
+    course: Course, request: Request, person: Person, full: str, notebook: bytes
+) -> dict[str, Any]:
+    """Write a submission down; when this returns, it will be graded whatever happens."""
     number = course.ledger.add(person, full, notebook)
     course.wake()
     url = f"{request.base_url}submissions/{number}"

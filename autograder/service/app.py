@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 # A form field or two around the notebook.
 _FORM_BYTES = 1 << 16
 
+# Every other body: a token, a name, a comment on an answer.
+_OTHER_BYTES = 1 << 18
+
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'self'; img-src 'self'; "
     "form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
@@ -41,8 +44,8 @@ def create_app(course: Course) -> "ASGIApp":
     for kind, answer in _ANSWERS.items():
         app.add_exception_handler(kind, answer)
     settings = course.settings
-    limit_bytes = settings.upload_bytes + _FORM_BYTES
-    limited = BodyLimit(app, limit_bytes=limit_bytes, limit_s=settings.upload_s)
+    larger = {"/api/submissions": settings.upload_bytes + _FORM_BYTES}
+    limited = BodyLimit(app, limit_bytes=_OTHER_BYTES, limit_s=settings.upload_s, larger=larger)
     return _Headers(limited)
 
 

@@ -90,15 +90,24 @@ def same_origin(request: Request) -> None:
     """
     origin = request.headers.get("origin")
     site = request.headers.get("sec-fetch-site", "same-origin")
-    foreign = origin is not None and urlsplit(origin).netloc != request.headers.get("host")
+    foreign = origin is not None and _host(origin) != request.headers.get("host")
     if foreign or site not in ("same-origin", "none"):
         raise Refused(403, "this form was sent from another site. Open the page here and repeat.")
 
 
+def _host(origin: str) -> str | None:
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:  # such as "http://["
+        return None
+
+
 def own_path(target: str) -> str:
-    """Return `target` if it is a path on this server, else "/": never a way to another site."""
-    parts = urlsplit(target)
-    safe = target.startswith("/") and not parts.netloc and "\\" not in target
+    """Return `target` if it is a path on this server, else "/": never a way to another site.
+
+    A browser reads two slashes or more at the front, of either kind, as the way to a host.
+    """
+    safe = re.match(r"/(?!/)", target) and "\\" not in target
     return target if safe and target.isprintable() else "/"
 
 

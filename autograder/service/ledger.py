@@ -78,6 +78,10 @@ _ENTRY = (
 )
 
 
+def _is_id(number: int) -> bool:
+    return 0 < number <= _LARGEST_ID
+
+
 class Ledger:
     """Every submission ever made."""
 
@@ -102,7 +106,7 @@ class Ledger:
 
     def get(self, submission_id: int) -> Entry | None:
         """Return the submission of that id, or None."""
-        if not 0 < submission_id <= _LARGEST_ID:
+        if not _is_id(submission_id):
             return None
         found = self._entries(submissions.c.id == submission_id)
         return found[0] if found else None
@@ -204,6 +208,8 @@ class Ledger:
         One transaction, so that two people who grade at once lose nothing; False if it is not
         graded. What `revision` raises changes nothing.
         """
+        if not _is_id(submission_id):
+            return False
         graded = (submissions.c.id == submission_id) & (submissions.c.state == GRADED)
         touch = submissions.update().where(graded).values(state=GRADED)
         with self._engine.begin() as connection:
@@ -229,6 +235,8 @@ class Ledger:
 
     def regrade(self, submission_id: int) -> bool:
         """Send a finished submission through the queue again; False if it is not finished."""
+        if not _is_id(submission_id):
+            return False
         finished = submissions.c.state.in_((GRADED, FAILED))
         again = {"state": STORED, "attempts": 0, "crashes": 0, "reason": None}
         update = submissions.update().where(submissions.c.id == submission_id, finished)

@@ -2,7 +2,9 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from autograder.service.errors import Refused
@@ -19,12 +21,17 @@ _DRAIN_S = 10.0
 class BodyLimit:
     """ASGI middleware: a body over `limit_bytes` is 413, one slower than `limit_s` is 408.
 
+    `larger` are the paths that take more, and how much: a body is held in memory whole, and
+    anybody may send one to the login page.
     What of the body nobody has read when the answer begins is read and dropped first.
     """
 
-    def __init__(self, app: "ASGIApp", *, limit_bytes: int, limit_s: float) -> None:
+    def __init__(
+        self, app: "ASGIApp", *, limit_bytes: int, limit_s: float, larger: Mapping[str, int]
+    ) -> None:
         self._app = app
         self._limit_bytes = limit_bytes
+        self._larger = larger
         self._limit_s = limit_s
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
@@ -35,7 +42,8 @@ class BodyLimit:
         if not _has_body(scope):
             await self._app(scope, receive, send)
             return
-        body = _Body(receive, self._limit_bytes, self._limit_s)
+        limit_bytes = self._larger.get(scope["path"], self._limit_bytes)
+        body = _Body(receive, limit_bytes, self._limit_s)
 
         async def send_after_body(message: "Message") -> None:
             if message["type"] == "http.response.start":
@@ -101,10 +109,25 @@ class _Body:
 
 def too_large(limit_bytes: int) -> str:
     """Return what a client is told whose upload is over the limit."""
+    if limit_bytes < 1 << 20:
+        return f"the request is too large: expected at most {limit_bytes >> 10} KiB."
     return (
         f"submit: the notebook is too large: expected at most {limit_bytes >> 20} MiB. "
         "Clear the outputs (Kernel, Restart Kernel and Clear Outputs), save, and submit again."
     )
+
+
+class Turns:
+    """One at a time for each caller: who sends sixty uploads at once has one of them in memory."""
+
+    def __init__(self) -> None:
+        self._locks: defaultdict[int, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    @asynccontextmanager
+    async def of(self, caller: int) -> AsyncIterator[None]:
+        """Wait for the caller's turn; it lasts as long as the body of the `with`."""
+        async with self._locks[caller]:
+            yield
 
 
 class RateLimit:

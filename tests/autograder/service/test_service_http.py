@@ -1,5 +1,6 @@
 """The HTTP interface, over real sockets: who may do what, and what bad clients are told."""
 
+import asyncio
 import http.client
 import json
 import socket
@@ -12,6 +13,7 @@ import pytest
 
 from autograder.service.client import Connection
 from autograder.service.errors import ServerError
+from autograder.service.limits import Turns
 
 RIGHT = json.dumps({"cells": [{"cell_type": "code", "source": "x = 1"}]}).encode()
 WRONG = json.dumps({"cells": [{"cell_type": "code", "source": "x = 2"}]}).encode()
@@ -169,6 +171,36 @@ def test_too_large_is_413_and_nothing_is_stored(start: Callable[..., Any]) -> No
                 learner.submit("first", b"x" * size)
             assert refused.value.status == 413
         assert running.server.course.ledger.all() == []
+
+
+def test_only_a_notebook_may_be_large(running: Any) -> None:
+    body = b"token=" + b"x" * 400_000
+    kind = "application/x-www-form-urlencoded"
+    status, answer = ask(running.staff, "POST", "/api/learners", body, Content_Type=kind)
+    assert status == 413 and "KiB" in answer["detail"]
+    request = http.client.HTTPConnection(urlsplit(running.staff.server).netloc, timeout=30)
+    request.request("POST", "/login", body, {"Content-Type": kind})
+    status = request.getresponse().status
+    request.close()
+    assert status in (400, 413)  # the framework reads this form, and calls what it meets 400
+
+
+def test_the_uploads_of_one_learner_take_turns_and_do_not_hold_up_another() -> None:
+    order: list[str] = []
+
+    async def upload(turns: Turns, caller: int, name: str) -> None:
+        async with turns.of(caller):
+            order.append(f"{name} begins")
+            await asyncio.sleep(0)
+            order.append(f"{name} ends")
+
+    async def all_at_once() -> None:
+        turns = Turns()
+        await asyncio.gather(*(upload(turns, c, n) for c, n in ((1, "a"), (1, "b"), (2, "c"))))
+
+    asyncio.run(all_at_once())
+    assert order.index("a ends") < order.index("b begins")
+    assert order.index("c begins") < order.index("a ends")
 
 
 def test_too_large_in_chunks_is_413(start: Callable[..., Any]) -> None:

@@ -62,7 +62,13 @@ def test_a_link_logs_in_once(running: Any, browser: Any) -> None:
     assert not stranger.cookie
 
 
-@pytest.mark.parametrize("target", ["//evil.example", "https://evil.example", "/\\evil.example"])
+@pytest.mark.parametrize(
+    "target",
+    [
+        *("//evil.example", "https://evil.example", "/\\evil.example", "///evil.example"),
+        *("////evil.example", "//[evil", "/\t/evil.example", "evil.example"),
+    ],
+)
 def test_no_login_leads_to_another_site(running: Any, browser: Any, target: str) -> None:
     assert browser.log_in(running.staff.token, target).getheader("Location") == "/"
     code = urlencode({"code": "x", "next": target})
@@ -71,7 +77,8 @@ def test_no_login_leads_to_another_site(running: Any, browser: Any, target: str)
 
 
 @pytest.mark.parametrize(
-    "headers", [{"Origin": "http://evil.example"}, {"Sec_Fetch_Site": "cross-site"}]
+    "headers",
+    [{"Origin": "http://evil.example"}, {"Origin": "http://["}, {"Sec_Fetch_Site": "cross-site"}],
 )
 @pytest.mark.parametrize("path", ["/login", "/logout", "/submissions/1/regrade"])
 def test_a_form_of_another_site_is_refused(

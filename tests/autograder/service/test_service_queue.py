@@ -210,6 +210,7 @@ def test_a_regrade_goes_through_the_queue_again(running: Any) -> None:
     assert running.wait(number) == "failed"
     assert len(running.grader.graded) == 4
     assert not running.server.course.ledger.regrade(99)
+    assert not running.server.course.ledger.regrade(10**30)  # more than a database can hold
 
 
 def test_two_servers_do_not_share_a_data_directory(start: Callable[..., Any]) -> None:
