@@ -18,6 +18,7 @@ from ddp_lab.data_parallel.ladder import (
     OneFlat,
     Overlapped,
 )
+from ddp_lab.data_parallel.round_robin import RoundRobin
 from ddp_lab.data_parallel.sampler import DistributedSampler
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "Overlapped",
     "ParamSpec",
     "ReadyTwice",
+    "RoundRobin",
     "UnusedParameters",
     "assign",
     "measure",

@@ -14,6 +14,7 @@ from ddp_lab.data_parallel.group import Group, last_rank, reduce_counts, verify_
 from ddp_lab.data_parallel.join import UnevenInputs
 from ddp_lab.data_parallel.models import ArraySlots, Module, fill, trainable, unused_from, values
 from ddp_lab.data_parallel.reducer import Reducer
+from ddp_lab.data_parallel.round_robin import RoundRobin
 
 
 class ArrayDistributedDataParallel(DistributedDataParallel):
@@ -43,7 +44,9 @@ class ArrayDistributedDataParallel(DistributedDataParallel):
         forward_sync_buffers: bool | None = None,
     ) -> None:
         super().__init__(module)
-        if is_communicator(device_ids):  # DistributedDataParallel(module, comm)
+        if is_communicator(device_ids) or isinstance(
+            device_ids, RoundRobin
+        ):  # DistributedDataParallel(module, comm)
             device_ids, process_group = None, device_ids
         _check_devices(device_ids, output_device)
         self.module = module
@@ -188,6 +191,8 @@ def _group(process_group: Any, module: Any) -> Group:
         return CommunicatorGroup(process_group)
     if isinstance(process_group, CommunicatorGroup):
         return process_group
+    if isinstance(process_group, RoundRobin):
+        return process_group.over(lambda member: _group(member, module))
     raise TypeError(
         f"DistributedDataParallel: a {type(module).__name__} is trained over a Communicator: got "
         f"process_group {type(process_group).__name__}. Pass process_group=comm, with comm from "

@@ -23,7 +23,12 @@ from ddp_lab.data_parallel.errors import DataParallelError
 from ddp_lab.data_parallel.group import verify_same_model
 from ddp_lab.data_parallel.join import UnevenInputs
 from ddp_lab.data_parallel.torch_buffers import BufferSync
-from ddp_lab.data_parallel.torch_groups import C10dGroup, broadcast_coalesced, group_for
+from ddp_lab.data_parallel.torch_groups import (
+    C10dGroup,
+    broadcast_coalesced,
+    group_for,
+    is_over_c10d,
+)
 from ddp_lab.data_parallel.torch_hooks import check_comm_hook, fp16_sum_hook, sum_hook
 from ddp_lab.data_parallel.torch_join import DdpJoinHook
 from ddp_lab.data_parallel.torch_options import (
@@ -124,7 +129,7 @@ class TorchDistributedDataParallel(
 
     def _build_reducer(self, managed: torch_module.Managed, static_graph: bool) -> None:
         """Lay out the buckets and put the hooks on the parameters."""
-        over_c10d = isinstance(self.group, C10dGroup)
+        over_c10d = is_over_c10d(self.group)
         slots = TorchSlots(managed, as_views=self.gradient_as_bucket_view or not over_c10d)
         plan = first_plan(self.caps, slots.specs, over_c10d, self.find_unused_parameters)
         self.reducer = TorchReducer(
