@@ -13,6 +13,7 @@ import numpy.typing as npt
 import torch
 import torch.distributed as dist
 
+from ddp_lab.errors import RankLost, RankTimeout
 from ddp_lab.transport.base import NDArray, Shape, check_buffer
 from ddp_lab.transport.description import describe, parse
 
@@ -47,7 +48,10 @@ class C10dTransport:
         if copy.nbytes:
             tensors.append(torch.from_numpy(copy.reshape(-1).view(np.uint8)))
         tag = channel % MOST_TAGS
-        works = [dist.isend(t, group=self._group, group_dst=dst, tag=tag) for t in tensors]
+        try:
+            works = [dist.isend(t, group=self._group, group_dst=dst, tag=tag) for t in tensors]
+        except RuntimeError as error:
+            raise lost("send", self.rank, dst, error) from error
         send = C10dSend(works, tensors)
         while self._sends and self._sends[0].test():
             self._sends.popleft()
@@ -73,14 +77,25 @@ class C10dTransport:
             return self._to_self[channel].popleft()
         head = np.empty(HEAD, np.uint8)
         tag = channel % MOST_TAGS
-        dist.recv(torch.from_numpy(head), group=self._group, group_src=src, tag=tag)
+        self._recv(head, src, tag)
         header, description = _texts(head)
         dtype, shape = parse(description)
         array = np.empty(shape, dtype)
         if array.nbytes:
-            flat = torch.from_numpy(array.reshape(-1).view(np.uint8))
-            dist.recv(flat, group=self._group, group_src=src, tag=tag)
+            self._recv(array.reshape(-1).view(np.uint8), src, tag)
         return array, header
+
+    def _recv(self, buffer: NDArray, src: int, tag: int) -> None:
+        """Receive bytes into `buffer`.
+
+        Raises:
+            RankLost: the connection to `src` is gone.
+            RankTimeout: nothing came for as long as the group allows.
+        """
+        try:
+            dist.recv(torch.from_numpy(buffer), group=self._group, group_src=src, tag=tag)
+        except RuntimeError as error:
+            raise lost("recv", self.rank, src, error) from error
 
     def empty(self, shape: Shape, dtype: npt.DTypeLike) -> NDArray:
         """Return an ordinary array."""
@@ -90,6 +105,22 @@ class C10dTransport:
         """Wait until all is sent; the group belongs to whoever made it."""
         while self._sends:
             self._sends.popleft().finish()
+
+
+def lost(operation: str, rank: int, peer: int, error: RuntimeError) -> RankLost | RankTimeout:
+    """Return what a torch error about a peer means."""
+    text = str(error).partition("\n")[0]
+    if "timed out" in text.lower():
+        return RankTimeout(
+            f"{operation}: nothing came: rank {rank} waited for rank {peer}: {text}. "
+            f"See what rank {peer} does instead.",
+            peer,
+        )
+    return RankLost(
+        f"{operation}: rank {peer} is gone: rank {rank} lost it ({text}). "
+        f"Look at what ended rank {peer}.",
+        peer,
+    )
 
 
 def _head(array: NDArray, header: bytes) -> NDArray:

@@ -2,11 +2,14 @@
 
     frame: bytes of header, of description and of array; channel; then these three
 
-Frames hold plain bytes, never pickles. A thread for each peer reads what comes into queues, so a
-send never waits for the receiver's program and sending first never blocks. Timings are those of
-this machine's network stack, in Python: use them to see latency count, not to rate a network.
+Frames hold plain bytes, never pickles. A rank that leaves says so, and why, in a last frame whose
+header holds the reason; this also happens when the interpreter ends. A thread for each peer reads
+what comes into queues, so a send never waits for the receiver's program and sending first never
+blocks. Timings are those of this machine's network stack, in Python: use them to see latency
+count, not to rate a network.
 """
 
+import atexit
 import contextlib
 import json
 import socket
@@ -19,8 +22,9 @@ import numpy as np
 
 from ddp_lab.errors import InvalidArgument, RankLost, RankTimeout
 from ddp_lab.transport.base import SENT, NDArray, Sent
-from ddp_lab.transport.board import FAILED, Board, MemoryBoard
+from ddp_lab.transport.board import FAILED, RETURNED, Board
 from ddp_lab.transport.description import describe, parse
+from ddp_lab.transport.local_board import LocalBoard, last_words
 from ddp_lab.transport.threads import ThreadTransport, ThreadWorld
 
 FRAME = struct.Struct("<4q")
@@ -29,16 +33,10 @@ MAGIC = b"ddp_lab1"
 LARGEST_TEXT = 1 << 20  # of a header or description: more is not one of ours
 CONNECT_S = 60.0
 RETRY_S = 0.05
+GOODBYE = -1  # the channel of a rank's last frame
+GOODBYE_S = 1.0  # for a peer that takes nothing any more
 
 Address = tuple[str, int]
-
-
-class LocalBoard(MemoryBoard):
-    """A board on which only this rank and the fate of its connections are seen."""
-
-    def enter(self, rank: int, doing: bytes, members: tuple[int, ...]) -> None:
-        """Say what `rank` does; nobody else is here to compare with."""
-        self._doing[rank] = doing
 
 
 class TcpTransport(ThreadTransport):
@@ -51,6 +49,8 @@ class TcpTransport(ThreadTransport):
         super().__init__(ThreadWorld(size, board or LocalBoard(size)), rank)
         self._links = links
         self._locks = {peer: threading.Lock() for peer in links}
+        self._closed = False
+        atexit.register(self.close)
         for peer, link in links.items():
             name = f"ddp_lab link {rank}-{peer}"
             threading.Thread(target=self._read, args=(peer, link), name=name, daemon=True).start()
@@ -86,6 +86,9 @@ class TcpTransport(ThreadTransport):
                 if not 0 <= n_header + n_description <= LARGEST_TEXT:
                     raise ConnectionError("a frame that makes no sense")
                 header = bytes(take(link, n_header))
+                if channel == GOODBYE:
+                    self._leave(peer, header.decode(errors="replace"))
+                    return
                 dtype, shape = parse(bytes(take(link, n_description)))
                 array = np.empty(shape, dtype)
                 if array.nbytes != n_bytes:
@@ -93,14 +96,33 @@ class TcpTransport(ThreadTransport):
                 fill(link, array.reshape(-1).view(np.uint8))
                 self._world.post(peer, self.rank, channel, array, header)
         except (OSError, ValueError) as error:
-            self.board.end(peer, FAILED, f"connection closed: {error}")
+            self._leave(peer, f"connection closed: {error}")
+
+    def _leave(self, peer: int, why: str) -> None:
+        """Note that `peer` is gone; once this rank is gone itself, that says nothing."""
+        if not self._closed:
+            self.board.end(peer, FAILED if why else RETURNED, why)
 
     def close(self) -> None:
-        """Close all sockets; what was sent still arrives."""
-        for link in self._links.values():
+        """Say goodbye and close all sockets; what was sent still arrives."""
+        if self._closed:
+            return
+        self._closed = True
+        atexit.unregister(self.close)
+        words = last_words()
+        for peer, link in self._links.items():
             with contextlib.suppress(OSError):  # the peer may have gone first
+                self._say_goodbye(peer, link, words)
                 link.shutdown(socket.SHUT_WR)
             link.close()
+
+    def _say_goodbye(self, peer: int, link: socket.socket, words: bytes) -> None:
+        if self._locks[peer].acquire(timeout=GOODBYE_S):  # a send that hangs may hold it
+            try:
+                link.settimeout(GOODBYE_S)
+                link.sendall(FRAME.pack(len(words), 0, 0, GOODBYE) + words)
+            finally:
+                self._locks[peer].release()
 
 
 def take(link: socket.socket, n_bytes: int) -> bytearray:

@@ -1,0 +1,125 @@
+"""Ranks that nobody watches over find out themselves when one of them is gone."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+import ddp_lab
+from ddp_lab.transport.board import FAILED, RETURNED, inspect
+from ddp_lab.transport.local_board import LocalBoard
+
+TCP = """
+    import os, signal, sys
+    import numpy as np
+    import ddp_lab
+
+    comm = ddp_lab.init()
+    comm.barrier()
+    try:
+        if comm.rank == 1:
+            how = sys.argv[1]
+            if how == "raises":
+                raise KeyError("lost")
+            elif how == "killed":
+                os.kill(os.getpid(), signal.SIGKILL)
+            sys.exit()
+        comm.all_reduce(np.zeros(4), algorithm="ring")
+    except ddp_lab.RankLost as error:
+        print(error)
+        sys.exit(3)
+"""
+
+
+def free_port() -> str:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return str(server.getsockname()[1])
+
+
+def run_ranks(program: str, size: int, *arguments: str, **environment: str) -> list[str]:
+    """Return what each rank of a program printed."""
+    shared = os.environ | {"WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1"} | environment
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, "-Wignore", "-c", textwrap.dedent(program), *arguments],
+            env={**shared, "RANK": str(rank)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(size)
+    ]
+    return [process.communicate(timeout=100)[0] for process in ranks]
+
+
+@pytest.mark.parametrize(
+    ("how", "says"),
+    [
+        ("raises", "rank 1 has failed (KeyError: 'lost')"),
+        ("killed", "rank 1 has failed (connection closed"),
+        ("returns", "rank 1 has returned"),
+    ],
+)
+def test_ranks_joined_by_tcp_are_told_who_is_gone_and_why(how: str, says: str) -> None:
+    first, _, third, fourth = run_ranks(TCP, 4, how, MASTER_PORT=free_port())
+    assert says in third
+    for output in (first, fourth):  # they wait for ranks that gave up because of rank 1
+        assert "still waits for it" in output or "could not send to it" in output
+    if how == "raises":
+        assert "rank 1 was the first to fail: KeyError: 'lost'" in first + fourth
+
+
+C10D = """
+    import os, signal, sys
+    import numpy as np
+    import torch.distributed as dist
+    import ddp_lab
+    from ddp_lab.transport.c10d import C10dTransport
+
+    rank = int(os.environ["RANK"])
+    dist.init_process_group("gloo", init_method=f"file://{sys.argv[1]}", rank=rank, world_size=2)
+    comm = ddp_lab.Communicator(C10dTransport())
+    comm.barrier()
+    if rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    try:
+        while True:
+            comm.all_reduce(np.zeros(4), algorithm="ring")
+    except ddp_lab.RankLost as error:
+        print(error.rank, "rank 1 is gone" in str(error), flush=True)
+        os._exit(3)
+"""
+
+
+def test_a_rank_of_a_torch_group_that_is_killed_is_named(tmp_path: Path) -> None:
+    outputs = run_ranks(C10D, 2, str(tmp_path / "store"), GLOO_SOCKET_IFNAME="lo")
+    assert outputs == ["1 True\n", ""]
+
+
+def test_the_first_to_fail_is_named_with_those_that_followed() -> None:
+    board = LocalBoard(4)
+    board.end(3, RETURNED)
+    board.end(1, FAILED, "KeyError: 'lost'")
+    board.end(2, FAILED, "RankLost: no rank 1")
+    board.end(2, FAILED, "again")
+    with pytest.raises(ddp_lab.RankLost, match=r"rank 1 has failed \(KeyError: 'lost'\): rank 0"):
+        inspect(board, 0, 1)
+    with pytest.raises(ddp_lab.RankLost, match="no rank 1; rank 1 was the first to fail: KeyError"):
+        inspect(board, 0, 2)
+    with pytest.raises(ddp_lab.RankLost, match="rank 3 has returned: "):
+        inspect(board, 0, 3)
+
+
+def test_a_launched_rank_that_is_killed_leaves_the_others_a_name() -> None:
+    def rank(comm):
+        if comm.rank == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        comm.barrier()
+
+    with pytest.raises(ddp_lab.RankFailed, match=r"rank 1 of 3 failed.*SIGKILL"):
+        ddp_lab.launch(rank, 3, transport="tcp", timeout_s=60)
