@@ -240,7 +240,7 @@ def bytes_of_both_halves(student, rng):
             hint = "Nearly: for large n. But a rank never sends the chunk that it keeps."
         elif got == right * n:
             hint = "That many messages, but is each of them the whole array?"
-        if abs(got - right) > 1e-9 * right:
+        if not abs(got - right) <= 1e-9 * right:  # so that NaN is wrong
             raise Feedback(f"ring_bytes({n}, {n_bytes}) gave {got:g}. {hint}")
 
 
@@ -384,7 +384,7 @@ def latency_counts_once_a_step(student, rng):
     for n in (2, 4, int(rng.integers(5, 50))):
         alpha = float(rng.uniform(1e-6, 1e-3))
         got = float(student.call("ring_time", n, 0, alpha, 0.0))
-        if abs(got - 2 * (n - 1) * alpha) > 1e-9 * alpha:
+        if not abs(got - 2 * (n - 1) * alpha) <= 1e-9 * alpha:  # so that NaN is wrong
             raise Feedback(
                 f"ring_time({n}, 0, alpha, 0): empty messages take {got / alpha:g} latencies. "
                 "How many messages does a rank send, one after the other?"
@@ -396,7 +396,7 @@ def bytes_travel_twice(student, rng):
     """2(n-1) messages of 1/n of the array"""
     for n in (2, 4, int(rng.integers(5, 50))):
         got = float(student.call("ring_time", n, 10**6, 0.0, 1e-9)) / 1e-3
-        if abs(got - 2 * (n - 1) / n) > 1e-6:
+        if not abs(got - 2 * (n - 1) / n) <= 1e-6:  # so that NaN is wrong
             raise Feedback(
                 f"ring_time({n}, n_bytes, 0, beta): sending takes {got:.4g} times n_bytes * beta. "
                 "You have counted these bytes before: which function says how many they are?"
@@ -408,7 +408,7 @@ def only_one_half_combines(student, rng):
     """n-1 combines of 1/n of the array, and gamma may be left out"""
     for n in (2, 4, int(rng.integers(5, 50))):
         got = float(student.call("ring_time", n, 10**6, 0.0, 0.0, 1e-9)) / 1e-3
-        if abs(got - (n - 1) / n) > 1e-6:
+        if not abs(got - (n - 1) / n) <= 1e-6:  # so that NaN is wrong
             raise Feedback(
                 f"ring_time({n}, n_bytes, 0, 0, gamma): combining takes {got:.4g} times "
                 "n_bytes * gamma. In which of the two halves does a rank combine, and how much?"

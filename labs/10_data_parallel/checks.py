@@ -564,7 +564,7 @@ def three_transfers_a_step(student, rng):
         boss, worker = (float(b) for b in student.call("data_parallel_bytes", n, model, batch))
         called = f"data_parallel_bytes({n}, {model}, {batch}) gave ({boss:g}, {worker:g})"
         right = (n - 1) * (model + batch / n)
-        if abs(boss - right) > 1e-6 * right:
+        if not abs(boss - right) <= 1e-6 * right:  # so that NaN is wrong
             hint = "What does rank 0 send to each of the others, and how many others are there?"
             if abs(boss - (n - 1) * model) < 1e-6:
                 hint = "The weights are in it. What else do the others need for their step?"
@@ -573,7 +573,7 @@ def three_transfers_a_step(student, rng):
             elif abs(boss - n * model - batch) < 1e-6:
                 hint = "Does rank 0 send anything to itself?"
             raise Feedback(f"{called}. Rank 0: {hint}")
-        if abs(worker - model) > 1e-6 * model:
+        if not abs(worker - model) <= 1e-6 * model:  # so that NaN is wrong
             raise Feedback(
                 f"{called}. Another rank: one message goes back to rank 0. What is in it?"
             )
