@@ -127,6 +127,7 @@ def _constant(node: ast.Constant) -> Iterator[Change]:
 def _return(value: ast.expr) -> Iterator[Change]:
     if not (isinstance(value, ast.Constant) and value.value is None):
         yield "returns None", lambda n: setattr(n, "value", ast.Constant(None))
+        yield "returns NaN", _return_nan
     if not isinstance(value, ast.Constant | ast.Tuple | ast.List | ast.Dict | ast.Compare):
         yield "returns 1.0005 times as much", _scale_return
 
@@ -182,6 +183,16 @@ def _shorten_range(node: ast.AST) -> None:
     index = 0 if len(node.args) == 1 else 1  # type: ignore[attr-defined]
     stop = node.args[index]  # type: ignore[attr-defined]
     node.args[index] = ast.BinOp(stop, ast.Sub(), ast.Constant(1))  # type: ignore[attr-defined]
+
+
+def _return_nan(node: ast.AST) -> None:
+    """Return what passes every `if abs(got - right) > tolerance: raise`."""
+    value: ast.expr = node.value  # type: ignore[attr-defined]
+    nan = ast.Call(ast.Name("float", ast.Load()), [ast.Constant("nan")], [])
+    if isinstance(value, ast.Tuple) and value.elts:
+        node.value = ast.Tuple([nan] * len(value.elts), ast.Load())  # type: ignore[attr-defined]
+    else:
+        node.value = nan  # type: ignore[attr-defined]
 
 
 def _scale_return(node: ast.AST) -> None:
