@@ -11,6 +11,7 @@ from autograder.errors import AutograderError, ReleaseRefused, ReportError, Subm
 from autograder.farm import Farm, Graded, default_jobs, summary
 from autograder.paths import Item, content_of, followed, items_of
 from autograder.printable import printable
+from autograder.progress import Progress
 from autograder.records import Lab, Outcome
 from autograder.source import find_labs, load_lab
 
@@ -94,8 +95,11 @@ def grade(arguments: argparse.Namespace) -> int:
 def _graded(lab: Lab, items: Sequence[Item], arguments: argparse.Namespace) -> list[Graded]:
     farm = _farm(lab, arguments)
     graded = []
+    progress = Progress(len(items), sys.stderr)
+    progress.show()
     for one in farm.grade(items):
         graded.append(one)
+        progress.step()
         if arguments.json:
             print(json.dumps(one.report), flush=True)
         else:
@@ -104,6 +108,7 @@ def _graded(lab: Lab, items: Sequence[Item], arguments: argparse.Namespace) -> l
             count = f"[{len(graded)}/{len(items)}]"
             name = " ".join(printable(one.item.stem, 80).split())  # a name may hold line ends
             print(f"{count} {name}: {score:g} of {full:g} points{problem}", flush=True)
+        progress.show()
     return graded
 
 
