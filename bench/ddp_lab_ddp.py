@@ -1,6 +1,7 @@
 """Step time of DistributedDataParallel against torch's over gloo, interleaved; two ranks.
 
     python bench/ddp_lab_ddp.py [steps]
+    python bench/ddp_lab_ddp.py sweep [steps]   # bucket sizes: predicted, and measured
 
 Ratios of medians; every contender takes a step in turn, in shuffled order, so that a busy machine
 hurts all alike. The last line counts the overhead a parameter at world size 1.
@@ -13,12 +14,16 @@ import statistics
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import ddp_lab
+from ddp_lab.calibrate import calibrate
+from ddp_lab.cost import all_reduce_time
 
 WARMUP = 5
+SIZES_MB = [0.25, 1, 2, 4, 8, 32]
 MODELS = {
     "MLP, 4 M parameters": ([1024] * 5, 16),
     "200 layers of 32 x 32": ([32] * 201, 8),
@@ -85,7 +90,49 @@ def run(world_size: int, widths: list[int], batch: int, steps: int) -> dict[str,
     }
 
 
+def sweep_on(comm: Any, all_reduce: Any, steps: int) -> Any:
+    """Return the sweep of this rank: predicted from its profile, and measured."""
+    import torch
+
+    from ddp_lab.data_parallel import Overlapped
+    from ddp_lab.data_parallel.sweep import Sweep, measure_sizes, predict, profile_backward
+
+    torch.set_num_threads(1)
+    x = torch.randn(64, 512)
+
+    def loss(model: Any) -> Any:
+        return model(x).square().mean()
+
+    module = mlp([512] * 17)
+    comm.barrier()
+    predicted = predict(profile_backward(module, loss), SIZES_MB, all_reduce)
+    measured = measure_sizes(
+        lambda size: Overlapped(copy.deepcopy(module), comm, size),
+        loss,
+        lambda model: torch.optim.SGD(model.parameters(), lr=1e-3),
+        SIZES_MB,
+        steps,
+    )
+    return Sweep(predicted, measured)
+
+
+def sweep(steps: int) -> None:
+    """Print the sweep of rank 0, by the cost model with this machine's constants."""
+    constants = calibrate("shm").constants
+    all_reduce = partial(
+        all_reduce_seconds, alpha=constants.alpha, beta=constants.beta, gamma=constants.gamma
+    )
+    print(ddp_lab.launch(sweep_on, 2, all_reduce, steps, timeout_s=600)[0].table())
+
+
+def all_reduce_seconds(n_bytes: float, alpha: float, beta: float, gamma: float) -> float:
+    return all_reduce_time("ring", n_bytes, 2, alpha, beta, gamma)
+
+
 def main() -> None:
+    if sys.argv[1:2] == ["sweep"]:
+        sweep(int(sys.argv[2]) if len(sys.argv) > 2 else 20)
+        return
     steps = int(sys.argv[1]) if len(sys.argv) > 1 else 60
     print(f"{'step time, torch over gloo = 1':<32} {'ours, gloo':>12} {'ours, shm':>12}")
     for name, (widths, batch) in MODELS.items():

@@ -2,11 +2,12 @@
 
     run = measure(model, step)          # on every rank
     print(run.table())
+    run                                 # in a notebook: a picture of a typical step
     run.save("steps.json")              # opens in Perfetto or chrome://tracing
 
 Works on DistributedDataParallel and on every step of the ladder.
 
-May import: the standard library, group.
+May import: the standard library, step_times, breakdown_picture.
 Source of the four parts: Li et al., PyTorch Distributed, VLDB 2020, section 5.1.
 """
 
@@ -19,58 +20,8 @@ from statistics import median
 from time import perf_counter_ns
 from typing import Any
 
-NS_PER_MS = 1e6
-
-
-@dataclass(frozen=True)
-class Span:
-    """A named stretch of time on one lane; nanoseconds of `perf_counter_ns`."""
-
-    name: str
-    lane: str  # "compute" or "communication"
-    start_ns: int
-    end_ns: int
-
-    @property
-    def ms(self) -> float:
-        """Its length in milliseconds."""
-        return (self.end_ns - self.start_ns) / NS_PER_MS
-
-
-@dataclass(frozen=True)
-class StepTimes:
-    """One iteration: four moments of the training thread, and when messages were under way."""
-
-    start_ns: int
-    forward_end_ns: int
-    backward_end_ns: int  # gradients averaged
-    end_ns: int
-    communication: tuple[Span, ...]
-    blocked: tuple[Span, ...]  # when the training thread did nothing but wait
-
-    def parts_ms(self) -> dict[str, float]:
-        """Return the milliseconds of each part; hidden communication runs beside compute."""
-        waiting, talking = _union(self.blocked), _union(self.communication)
-        exposed = _length(waiting)
-        backward = self.backward_end_ns - self.forward_end_ns
-        return {
-            "forward": (self.forward_end_ns - self.start_ns) / NS_PER_MS,
-            "backward compute": (backward - exposed) / NS_PER_MS,
-            "exposed communication": exposed / NS_PER_MS,
-            "hidden communication": (_length(talking) - _overlap(talking, waiting)) / NS_PER_MS,
-            "optimizer": (self.end_ns - self.backward_end_ns) / NS_PER_MS,
-            "step": (self.end_ns - self.start_ns) / NS_PER_MS,
-        }
-
-    def spans(self) -> list[Span]:
-        """Return everything there is to draw."""
-        return [
-            Span("forward", "compute", self.start_ns, self.forward_end_ns),
-            Span("backward", "compute", self.forward_end_ns, self.backward_end_ns),
-            Span("optimizer", "compute", self.backward_end_ns, self.end_ns),
-            *self.blocked,
-            *self.communication,
-        ]
+from ddp_lab.data_parallel.breakdown_picture import breakdown_picture
+from ddp_lab.data_parallel.step_times import Span, StepTimes
 
 
 @dataclass
@@ -92,6 +43,19 @@ class Breakdown:
         for name, value in ms.items():
             lines.append(f"{name:<22} {value:9.3f} {value / ms['step']:7.1%}")
         return "\n".join(lines)
+
+    def typical(self) -> StepTimes:
+        """Return the iteration whose length is the (lower) median."""
+        return sorted(self.steps, key=lambda step: step.parts_ms()["step"])[
+            (len(self.steps) - 1) // 2
+        ]
+
+    def svg(self) -> str:
+        """Return a picture of the typical iteration, the medians of all beside it."""
+        return breakdown_picture(self.typical(), self.medians_ms(), self.rank, len(self.steps))
+
+    def _repr_mimebundle_(self, **_options: Any) -> dict[str, str]:
+        return {"text/plain": self.table(), "image/svg+xml": self.svg()}
 
     def chrome_trace(self) -> dict[str, Any]:
         """Return the iterations as Chrome trace events; process = rank, thread = lane."""
@@ -241,23 +205,3 @@ def _place(model: Any) -> tuple[Any, str]:
         f"measure: nothing to measure in a {type(model).__name__}: expected a "
         "DistributedDataParallel or a step of the ladder. Wrap the module first."
     )
-
-
-def _union(spans: Sequence[Span]) -> list[tuple[int, int]]:
-    """Return the stretches covered by at least one span, disjoint and in order."""
-    joined: list[tuple[int, int]] = []
-    for start, end in sorted((s.start_ns, s.end_ns) for s in spans):
-        if joined and start <= joined[-1][1]:
-            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
-        else:
-            joined.append((start, end))
-    return joined
-
-
-def _length(stretches: Sequence[tuple[int, int]]) -> int:
-    return sum(end - start for start, end in stretches)
-
-
-def _overlap(a: Sequence[tuple[int, int]], b: Sequence[tuple[int, int]]) -> int:
-    """Return how much of `a` and `b`, each disjoint, lies in both."""
-    return sum(max(0, min(e1, e2) - max(s1, s2)) for s1, e1 in a for s2, e2 in b)

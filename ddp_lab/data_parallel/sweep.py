@@ -1,13 +1,14 @@
 """How large should a bucket be? Measured on this machine, and predicted from a profile.
 
     profile = profile_backward(module, loss)
-    predict(profile, sizes_mb, all_reduce)             # {size: seconds}, by simulate.ddp
-    measure_sizes(wrap, loss, make_optimizer, sizes_mb)   # {size: seconds}, on every rank
+    predicted = predict(profile, sizes_mb, all_reduce)               # {size: seconds}
+    measured = measure_sizes(wrap, loss, make_optimizer, sizes_mb)   # the same, on every rank
+    Sweep(predicted, measured)                                       # a table, and a picture
 
 Works with torch and minitorch modules. One bucket overlaps with nothing; a bucket a gradient pays
 for as many messages: in between lies the best size.
 
-May import: the standard library, breakdown, models, simulate.
+May import: the standard library, models, simulate, sweep_picture.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,6 +20,7 @@ from typing import Any
 
 from ddp_lab.data_parallel.bucketing import MIB
 from ddp_lab.data_parallel.models import Module, array_specs, trainable
+from ddp_lab.data_parallel.sweep_picture import sweep_picture
 from ddp_lab.simulate import ddp
 
 
@@ -118,3 +120,36 @@ def measure_sizes(
 def best(seconds: dict[float, float]) -> float:
     """Return the bucket size with the shortest step."""
     return min(seconds, key=lambda size: seconds[size])
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Seconds of a step by bucket size in MiB, as the cost model has them and as they were."""
+
+    predicted: dict[float, float]
+    measured: dict[float, float]
+
+    @property
+    def regret(self) -> float:
+        """How much longer than the shortest the measured step is at the predicted optimum.
+
+        0.03 is 3 %. Near its optimum the curve is flat: two sizes may differ and be as good.
+        """
+        return self.measured[best(self.predicted)] / min(self.measured.values()) - 1
+
+    def table(self) -> str:
+        """Return a line a size, the best of each column starred, and the regret."""
+        stars = best(self.predicted), best(self.measured)
+        lines = [f"{'bucket, MiB':>12} {'predicted, ms':>15} {'measured, ms':>15}"]
+        for size, seconds in self.measured.items():
+            cells = zip((self.predicted[size], seconds), stars, strict=True)
+            columns = (f"{s * 1e3:>14.3f}{'*' if size == star else ' '}" for s, star in cells)
+            lines.append(f"{size:>12g} {' '.join(columns)}")
+        return "\n".join([*lines, f"at the predicted optimum: {self.regret:+.1%}"])
+
+    def svg(self) -> str:
+        """Return both curves as a picture."""
+        return sweep_picture({"measured": self.measured, "predicted": self.predicted})
+
+    def _repr_mimebundle_(self, **_options: Any) -> dict[str, str]:
+        return {"text/plain": self.table(), "image/svg+xml": self.svg()}

@@ -1,8 +1,11 @@
 """Where a step's time goes."""
 
 import json
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 import torch
@@ -49,6 +52,43 @@ def test_the_table_has_a_line_for_each_part() -> None:
     table = Breakdown(0, [step([(12, 18)], [])]).table()
     assert "forward                   10.000   31.2%" in table
     assert len(table.splitlines()) == 7
+
+
+def marks(svg: str) -> Counter[str]:
+    """Count the boxes of each kind; malformed XML raises."""
+    root = ElementTree.fromstring(svg)
+    return Counter(box.get("class", "") for box in root.iter("{http://www.w3.org/2000/svg}rect"))
+
+
+def test_the_picture_has_a_bar_for_each_part_to_scale() -> None:
+    svg = Breakdown(3, [step([(12, 18), (16, 29)], [(25, 29)])]).svg()
+    # each kind once more in the legend; waiting is drawn among compute and over the message
+    assert marks(svg) == {
+        "page": 1, "forward": 2, "backward": 2, "exposed": 3, "hidden": 3, "optimizer": 2
+    }  # fmt: skip
+    boxes = ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}rect")
+    width = {box.get("class"): float(box.get("width")) for box in reversed(list(boxes))}
+    assert width["backward"] == pytest.approx(2 * width["forward"], abs=0.2)
+    assert "A step of rank 3 takes 32 ms: forward 10 ms" in svg
+    assert "prefers-color-scheme:dark" in svg and "all-reduce 12, 6 ms" in svg
+
+
+def test_a_step_without_messages_can_be_drawn() -> None:
+    assert marks(Breakdown(0, [step([], [])]).svg())["hidden"] == 1
+
+
+def test_messages_that_overlap_stand_in_rows_of_their_own() -> None:
+    root = ElementTree.fromstring(Breakdown(0, [step([(11, 14), (12, 20), (15, 18)], [])]).svg())
+    at = [box.get("y") for box in root.iter() if box.get("class") == "hidden"][:3]
+    assert len(set(at)) == 2
+
+
+def test_a_notebook_shows_the_typical_iteration() -> None:
+    short, long = step([], []), replace(step([], []), end_ns=99 * MS)
+    run = Breakdown(0, [long, short, short])
+    bundle = run._repr_mimebundle_(include=None, exclude=None)
+    assert bundle["text/plain"] == run.table()
+    assert "A typical step of rank 0: 32 ms" in bundle["image/svg+xml"]
 
 
 def run_of(wrap: Any) -> Any:

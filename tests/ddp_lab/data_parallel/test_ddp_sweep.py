@@ -1,6 +1,7 @@
 """Bucket sizes, profiled, predicted and measured."""
 
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ from ddp_lab.data_parallel import Overlapped
 from ddp_lab.data_parallel.bucketing import MIB
 from ddp_lab.data_parallel.sweep import (
     BackwardProfile,
+    Sweep,
     best,
     measure_sizes,
     predict,
@@ -48,3 +50,21 @@ def test_all_sizes_are_measured() -> None:
     for seconds in ddp_lab.launch(run, 2, transport="threads", timeout_s=60):
         assert list(seconds) == [0.0001, 1.0]
         assert min(seconds.values()) > 0
+
+
+def test_a_sweep_says_what_following_the_prediction_costs() -> None:
+    sweep = Sweep({1: 0.030, 4: 0.020, 16: 0.025}, {1: 0.040, 4: 0.022, 16: 0.020})
+    assert sweep.regret == pytest.approx(0.1)
+    lines = sweep.table().splitlines()
+    assert lines[2].split() == ["4", "20.000*", "22.000"]
+    assert lines[3].split() == ["16", "25.000", "20.000*"]
+    assert lines[4] == "at the predicted optimum: +10.0%"
+
+
+def test_the_picture_of_a_sweep_rings_both_optima() -> None:
+    sweep = Sweep({1: 0.03, 4: 0.02}, {1: 0.01, 4: 0.04})
+    svg = sweep._repr_mimebundle_()["image/svg+xml"]
+    root = ElementTree.fromstring(svg)
+    rings = [c for c in root.iter("{http://www.w3.org/2000/svg}circle") if c.get("r") == "8"]
+    assert len({ring.get("cx") for ring in rings}) == 2
+    assert "Best bucket size: measured 1 MiB, predicted 4 MiB." in svg

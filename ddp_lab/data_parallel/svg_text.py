@@ -1,0 +1,91 @@
+"""The few pieces of SVG that the pictures of this folder are made of: text in, text out.
+
+Colours follow the reader's light or dark setting. A picture's rules apply below its own class
+alone, for a notebook puts every picture into one page.
+
+May import: the standard library.
+"""
+
+from collections.abc import Iterable
+from html import escape
+
+CLASS = "ddp-picture"
+LIGHT = {
+    "page": "#ffffff",
+    "ink": "#1b1f24",
+    "faint": "#8b949e",
+    "forward": "#8250df",
+    "backward": "#0b62b8",
+    "exposed": "#c2410c",
+    "hidden": "#1a7f37",
+    "optimizer": "#6e7781",
+}
+DARK = {
+    "page": "#14181d",
+    "ink": "#e8edf2",
+    "faint": "#7d8894",
+    "forward": "#c297ff",
+    "backward": "#6cb6ff",
+    "exposed": "#ff9b57",
+    "hidden": "#5fd07f",
+    "optimizer": "#a5b0bb",
+}
+
+
+def picture(width: int, height: int, words: str, marks: Iterable[str]) -> str:
+    """Return an SVG picture of these marks; `words` say the same to who cannot see it."""
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="{CLASS}" viewBox="0 0 {width} {height}" '
+        f'width="{width}" height="{height}" role="img" aria-label="{escape(words)}">'
+    )
+    page = f'<rect class="page" width="{width}" height="{height}"/>'
+    return "\n".join([head, f"<style>{_style()}</style>", page, *marks, "</svg>"])
+
+
+def _style() -> str:
+    light, dark = (_rules(colours) for colours in (LIGHT, DARK))
+    return f"{light}@media(prefers-color-scheme:dark){{{dark}}}"
+
+
+def _rules(colours: dict[str, str]) -> str:
+    at = f".{CLASS}"
+    rules = [f"{at} .{name}{{fill:{value}}}" for name, value in colours.items()]
+    rules.append(f"{at} text{{font:12px system-ui,sans-serif;fill:{colours['ink']}}}")
+    rules.append(f"{at} .inside{{fill:{colours['page']}}}")
+    rules += [f"{at} .line-{name}{{stroke:{value};fill:none}}" for name, value in colours.items()]
+    return "".join(rules)
+
+
+def text(x: float, y: float, words: str, anchor: str = "start", kind: str = "") -> str:
+    """Return words that begin, have their middle or end at x, their foot at y."""
+    chosen = f' class="{kind}"' if kind else ""
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{chosen}>{escape(words)}</text>'
+
+
+def box(x: float, y: float, width: float, height: float, kind: str, words: str = "") -> str:
+    """Return a rectangle in the colour of `kind`; `words` show where a pointer rests on it."""
+    title = f"<title>{escape(words)}</title>" if words else ""
+    return (
+        f'<rect class="{kind}" x="{x:.1f}" y="{y:.1f}" width="{max(width, 0.5):.1f}" '
+        f'height="{height:.1f}">{title}</rect>'
+    )
+
+
+def line(points: Iterable[tuple[float, float]], kind: str, width: float = 1, dash: str = "") -> str:
+    """Return straight lines from point to point."""
+    joined = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+    dashes = f' stroke-dasharray="{dash}"' if dash else ""
+    return f'<polyline class="line-{kind}" points="{joined}" stroke-width="{width}"{dashes}/>'
+
+
+def ticks(limit: float, most: int = 6) -> list[float]:
+    """Return round numbers from 0 to at most `limit`, evenly spaced: 1, 2 or 5 times 10**k."""
+    if not limit > 0:
+        return [0.0]
+    step = 1e-9
+    while True:
+        for factor in (1, 2, 5):
+            if limit / (step * factor) <= most:
+                width = step * factor
+                return [k * width for k in range(int(limit / width * (1 + 1e-12)) + 1)]
+        step *= 10
