@@ -2,5 +2,7 @@
 
 from ddp_lab.simulate.collectives import collective
 from ddp_lab.simulate.ddp import ddp
+from ddp_lab.simulate.pipeline import pipeline
+from ddp_lab.simulate.stragglers import backup_workers
 
-__all__ = ["collective", "ddp"]
+__all__ = ["backup_workers", "collective", "ddp", "pipeline"]
