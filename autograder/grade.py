@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 
 from autograder.checks import Checks, load_checks, run_check
+from autograder.deadline import deadline
 from autograder.errors import LabError, SubmissionError
 from autograder.printable import printable
 from autograder.records import (
@@ -32,6 +33,7 @@ from autograder.turns import Task, turns
 
 CHECKS = "checks.py"
 CALL_SHARE = 0.25  # of a submission's wall time for one call, so that one that hangs leaves some
+READ_S = 60.0  # to read a notebook in; the largest that intake lets through takes a tenth
 SPARE_S = 2.0  # for a check's own code, over what it may ask of the learner's
 MAX_NOTES = 5  # of cells that stopped; the first ones are the cause of the others
 
@@ -71,6 +73,7 @@ class Grader:
         self.checks = load_checks(lab.directory / CHECKS)
         self.tasks = tuple(tasks_of(lab, self.checks))
         self.limits = limits or self.checks.settings.limits()
+        self.read_s = READ_S
         self._open = open_student or sandboxed(self.checks.settings.preload)
         self._given = definitions(statements_of([("code", text) for text in _given(lab)]))
         self._names = {q.name: _names(q) for q in lab.questions}
@@ -79,10 +82,13 @@ class Grader:
         """Return the report on the notebook in `data`; see `grade`."""
         blank = Report(self.lab.name, (), title=self.lab.title, submission=submission)
         try:
-            arrived = read(data)
-            statements = statements_of(arrived.cells)
+            with deadline(self.read_s):
+                arrived = read(data)
+                statements = statements_of(arrived.cells)
         except SubmissionError as error:
             return self.unreadable(str(error), submission)
+        except TimeoutError as error:
+            return self.unreadable(f"notebook: not read: {error}. Send a smaller one.", submission)
         texts = definitions(statements)
         ready = {q.name for q in self.lab.questions if not q.manual and self.attempted(q, texts)}
         tasks = [t for t in self.tasks if t.question.name in ready]

@@ -218,6 +218,13 @@ def test_what_cannot_be_read_has_a_report_too(grader) -> None:
     assert {r.outcome for r in report.results} == {NOT_ATTEMPTED}
 
 
+def test_a_notebook_that_takes_too_long_to_read_has_a_report(grader, notebook) -> None:
+    grader.read_s = 1e-3
+    report = grader.grade(notebook([("code", "x = 1\n" * 9_000)]))
+    assert "not read" in report.error
+    assert report.score == 0.0
+
+
 def test_inputs_are_drawn_anew_for_each_submission(lab_copy, notebook) -> None:
     line = "    x = rng.normal(size=(3, 4))\n"
     raising = line + "    raise Feedback(str(float(x[0, 0])))\n"
