@@ -16,6 +16,7 @@ can_be_root() {
 needs=(
     "bubblewrap|bwrap|submissions cannot be graded in a sandbox"
     "chromium|chromium|the browser tests cannot run"
+    "iproute2|ip|ranks on two hosts cannot be tested"
 )
 
 python=${PYTHON:-python3}
