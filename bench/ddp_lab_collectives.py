@@ -6,18 +6,28 @@
 The second prints, for the pairs of algorithms that `auto` chooses from, how many times faster the
 one for large arrays is than the one for small arrays, and from which size on it always is.
 
+Where mpi4py and mpiexec are installed, a column says how many times faster than MPI's Allreduce the
+in-place one is; MPI's ranks need a launcher of their own, so these rounds follow the others instead
+of being interleaved with them.
+
 Bus bandwidth is 2(n-1)/n of the bytes over the time. Copy bandwidth, the limit of anything on
 shared memory, is what the ranks reach when each copies an array of that size, all at once.
 """
 
 import argparse
 import datetime
+import importlib.util
+import json
 import os
+import shutil
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,7 +41,7 @@ SIZES = {"1 KiB": 1 << 10, "32 KiB": 32 << 10, "1 MiB": 1 << 20, "25 MiB": 25 <<
 GOALS = {"1 KiB": 5.0, "32 KiB": 0.0, "1 MiB": 4.0, "25 MiB": 2.5}
 WARM_UP = 2  # rounds not counted
 THRESHOLD_SIZES = {f"{kib} KiB": 1024 * kib for kib in (1, 4, 16, 32, 64, 256, 1024, 4096)}
-COLUMNS = ("size", "in place", "new array", "unregistered", "busbw/copybw", "goal")
+COLUMNS = ("size", "in place", "new array", "unregistered", "busbw/copybw", "goal", "against MPI")
 
 
 def seconds_a_call(call: Callable[[], Any], repeat: int, barrier: Callable[[], Any]) -> float:
@@ -40,6 +50,10 @@ def seconds_a_call(call: Callable[[], Any], repeat: int, barrier: Callable[[], A
     for _ in range(repeat):
         call()
     return (time.perf_counter() - began) / repeat
+
+
+def repeats(n_bytes: int) -> int:
+    return max(2, min(200, (4 << 20) // n_bytes))
 
 
 def calls(comm: ddp_lab.Communicator, n_bytes: int) -> list[Callable[[], Any]]:
@@ -77,7 +91,38 @@ def measure(comm: ddp_lab.Communicator, store: str, rounds: int) -> dict[str, li
     return found
 
 
-def report(runs: list[dict[str, list[list[float]]]], name: str, ranks: int) -> list[str]:
+def measure_mpi(rounds: int) -> None:
+    """Print the median seconds of an Allreduce by size; run by each rank under mpiexec."""
+    from mpi4py import MPI
+
+    world, found = MPI.COMM_WORLD, {}
+    for name, n_bytes in SIZES.items():
+        x = np.zeros(n_bytes // 4, np.float32)
+        call = partial(world.Allreduce, MPI.IN_PLACE, x)
+        times = [
+            world.allreduce(seconds_a_call(call, repeats(n_bytes), world.Barrier), MPI.MAX)
+            for _ in range(rounds + WARM_UP)
+        ]
+        found[name] = statistics.median(times[WARM_UP:])
+    if world.rank == 0:
+        print(json.dumps(found))
+
+
+def mpi_seconds(ranks: int, rounds: int) -> dict[str, float]:
+    """Return MPI's median seconds by size, nothing where MPI is not installed."""
+    beside = str(Path(sys.executable).parent)
+    mpiexec = shutil.which("mpiexec", path=f"{beside}{os.pathsep}{os.environ['PATH']}")
+    if mpiexec is None or importlib.util.find_spec("mpi4py") is None:
+        return {}
+    command = [mpiexec, "-n", str(ranks), sys.executable, __file__, "--mpi", "--rounds"]
+    found = subprocess.run([*command, str(rounds)], stdout=subprocess.PIPE, text=True, check=True)
+    seconds: dict[str, float] = json.loads(found.stdout)
+    return seconds
+
+
+def report(
+    runs: list[dict[str, list[list[float]]]], name: str, ranks: int, mpi: dict[str, float]
+) -> list[str]:
     """Return the cells of one row; a round takes as long as its slowest rank."""
     rounds = zip(*(run[name] for run in runs), strict=True)
     rows = [[max(times) for times in zip(*ranks_of, strict=True)] for ranks_of in rounds]
@@ -85,7 +130,8 @@ def report(runs: list[dict[str, list[list[float]]]], name: str, ranks: int) -> l
     share = 2 * (ranks - 1) / ranks
     of_limit = statistics.median(share * row[4] / row[0] for row in rows)
     goal = GOALS[name] if ranks == 2 else 1.0
-    return [name, *(f"{x:.2f}" for x in (*faster, of_limit, goal))]
+    than_mpi = f"{mpi[name] / statistics.median(row[0] for row in rows):.2f}" if mpi else "no MPI"
+    return [name, *(f"{x:.2f}" for x in (*faster, of_limit, goal)), than_mpi]
 
 
 def pairs() -> list[tuple[str, str, str, str]]:
@@ -145,15 +191,20 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--thresholds", action="store_true")
+    parser.add_argument("--mpi", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.mpi:
+        measure_mpi(options.rounds)
+        return
     if options.thresholds:
         print_thresholds(options.ranks, options.rounds)
         return
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     with tempfile.TemporaryDirectory() as folder:
         runs = ddp_lab.launch(measure, options.ranks, f"{folder}/store", options.rounds)
+    mpi = mpi_seconds(options.ranks, options.rounds)
     print(f"{options.ranks} ranks, float32: how many times faster than gloo")
-    for cells in (COLUMNS, *(report(runs, name, options.ranks) for name in SIZES)):
+    for cells in (COLUMNS, *(report(runs, name, options.ranks, mpi) for name in SIZES)):
         print("".join(f"{cell:>14}" for cell in cells))
 
 
