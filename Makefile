@@ -4,7 +4,7 @@ PYTHON ?= python3
 export PYTHON
 BIN := .venv/bin
 
-.PHONY: help start test check fix bench labs demos test-gpu bench-gpu setup clean
+.PHONY: help start test check fix bench demos test-gpu bench-gpu setup clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -38,6 +38,9 @@ demos: setup ## lecture demos, in a browser
 
 test-gpu: setup ## the tests that need a CUDA device
 	@$(BIN)/python -m pytest -m gpu
+
+bench-gpu: setup ## the tables of a CUDA device
+	@$(BIN)/python bench/minitorch_speed.py --device cuda
 
 clean: ## remove what setup and the builds made; labs in progress (work/) stay
 	@rm -rf .venv build dist *.egg-info docs/_build .mypy_cache .ruff_cache .hypothesis
