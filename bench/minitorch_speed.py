@@ -2,6 +2,7 @@
 
 Every round runs one step of each library, so that load on the machine meets all of them; the table
 holds the median step of each over that of PyTorch. Run: python bench/minitorch_speed.py
+With --device cuda both libraries compute on a CUDA device, and each step waits until it is done.
 """
 
 import os
@@ -9,6 +10,7 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+import argparse
 import itertools
 import math
 import resource
@@ -30,12 +32,14 @@ import minitorch.nn.functional
 
 Step = Callable[[], None]
 LR = 0.01
+PLACE = "cpu"
+"""The device of minitorch and PyTorch: `--device`."""
 
 
 def parameters(lib: Any, shapes: list[tuple[int, ...]]) -> list[Any]:
     rng = np.random.default_rng(0)
     arrays = [rng.standard_normal(s).astype(np.float32) / math.sqrt(s[-1]) for s in shapes]
-    return [lib.tensor(a, requires_grad=True) for a in arrays]
+    return [lib.tensor(a, requires_grad=True, device=PLACE) for a in arrays]
 
 
 def training_step(lib: Any, params: list[Any], loss_of: Callable[[], Any]) -> Step:
@@ -53,7 +57,7 @@ def training_step(lib: Any, params: list[Any], loss_of: Callable[[], Any]) -> St
 
 
 def chain(lib: Any, length: int = 1000) -> Step:
-    x = lib.tensor(1.0, requires_grad=True)
+    x = lib.tensor(1.0, requires_grad=True, device=PLACE)
 
     def step() -> None:
         y = x
@@ -85,7 +89,8 @@ def chain_autograd(length: int = 1000) -> Step:
 def batch(lib: Any, sizes: tuple[int, ...], count: int) -> tuple[Any, Any]:
     rng = np.random.default_rng(1)
     x = rng.standard_normal((count, sizes[0])).astype(np.float32)
-    return lib.tensor(x), lib.tensor(rng.integers(0, sizes[-1], count))
+    classes = rng.integers(0, sizes[-1], count)
+    return lib.tensor(x, device=PLACE), lib.tensor(classes, device=PLACE)
 
 
 def mlp(lib: Any, sizes: tuple[int, ...], count: int) -> Step:
@@ -183,7 +188,8 @@ def transformer(
     shapes = [(3 * d, d), (3 * d,), (d, d), (d,), (4 * d, d), (4 * d,), (d, 4 * d), (d,)]
     params = parameters(lib, [*shapes, (d,), (d,), (d,), (d,)])
     qkv, b_qkv, out, b_out, w1, b1, w2, b2, g1, h1, g2, h2 = params
-    x = lib.tensor(np.random.default_rng(2).standard_normal((count, length, d)).astype(np.float32))
+    drawn = np.random.default_rng(2).standard_normal((count, length, d)).astype(np.float32)
+    x = lib.tensor(drawn, device=PLACE)
 
     def loss() -> Any:
         normed = f.layer_norm(x, (d,), g1, h1)
@@ -205,6 +211,8 @@ def medians(steps: dict[str, Step], rounds: int) -> dict[str, float]:
         for name, step in steps.items():
             start = time.perf_counter()
             step()
+            if PLACE != "cpu":
+                torch.cuda.synchronize()
             if i >= 3:
                 times[name].append(time.perf_counter() - start)
     return {name: statistics.median(values) for name, values in times.items()}
@@ -223,6 +231,10 @@ def import_over_numpy(rounds: int = 9) -> float:
 
 
 def main() -> None:
+    global PLACE
+    parser = argparse.ArgumentParser(description="Times of training steps over PyTorch's.")
+    parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:1")
+    PLACE = str(minitorch.device(parser.parse_args().device))
     torch.set_num_threads(1)
     small, large = (64, 32, 10), (784, 200, 100, 10)
     table: list[tuple[str, float, int, dict[str, Step]]] = [

@@ -1,9 +1,12 @@
 """Tensors, reverse-mode autodiff, and dataflow graphs: PyTorch's names and meanings."""
 
 from importlib import import_module
+from math import e, inf, nan, pi
 from typing import TYPE_CHECKING, Any
 
-from . import arrays, errors, linalg
+from numpy import dtype
+
+from . import arrays, autograd, cpu, cuda, errors, linalg
 from .arrays import (
     Device,
     device,
@@ -15,10 +18,17 @@ from .arrays import (
     int16,
     int32,
     int64,
+    promote_types,
     set_default_dtype,
     uint8,
 )
 from .arrays import bool_ as bool
+from .arrays import float16 as half
+from .arrays import float32 as float
+from .arrays import float64 as double
+from .arrays import int16 as short
+from .arrays import int32 as int
+from .arrays import int64 as long
 from .autodiff import grad
 from .creation import (
     arange,
@@ -210,18 +220,12 @@ from .ops.movement import (
     broadcast_to,
     expand,
     flatten,
-    flip,
-    fliplr,
-    flipud,
     movedim,
     permute,
     ravel,
     reshape,
-    roll,
-    rot90,
     squeeze,
     t,
-    tile,
     transpose,
     unflatten,
     unsqueeze,
@@ -271,6 +275,7 @@ from .ops.pointwise import clamp as clip
 from .ops.pointwise import div as divide
 from .ops.pointwise import sub as subtract
 from .ops.reduction import all, amax, amin, any, logsumexp, mean, sum
+from .ops.reordering import flip, fliplr, flipud, roll, rot90, tile
 from .ops.statistics import (
     aminmax,
     count_nonzero,
@@ -284,12 +289,13 @@ from .ops.statistics import (
     var_mean,
 )
 from .recording import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
-from .show import show
-from .tensor import Tensor, as_tensor, is_tensor, tensor
+from .recording import no_grad as inference_mode
+from .tensor import Tensor, as_tensor, is_floating_point, is_tensor, numel, tensor
 
 if TYPE_CHECKING:
     from . import data, nn, optim
     from .serialize import load, save
+    from .show import show
 
 # Handed on when first asked for, so that `import minitorch` stays quick: name -> module, attribute.
 _LATER = {
@@ -298,6 +304,7 @@ _LATER = {
     "nn": ("minitorch.nn", ""),
     "optim": ("minitorch.optim", ""),
     "save": ("minitorch.serialize", "save"),
+    "show": ("minitorch.show", "show"),
 }
 
 
@@ -354,6 +361,7 @@ __all__ = [
     "atleast_1d",
     "atleast_2d",
     "atleast_3d",
+    "autograd",
     "baddbmm",
     "bernoulli",
     "bitwise_and",
@@ -381,6 +389,8 @@ __all__ = [
     "cos",
     "cosh",
     "count_nonzero",
+    "cpu",
+    "cuda",
     "cummax",
     "cummin",
     "cumprod",
@@ -396,7 +406,10 @@ __all__ = [
     "div",
     "divide",
     "dot",
+    "double",
     "dstack",
+    "dtype",
+    "e",
     "einsum",
     "empty",
     "empty_like",
@@ -416,6 +429,7 @@ __all__ = [
     "flip",
     "fliplr",
     "flipud",
+    "float",
     "float16",
     "float32",
     "float64",
@@ -439,6 +453,7 @@ __all__ = [
     "greater",
     "greater_equal",
     "gt",
+    "half",
     "hessian",
     "hstack",
     "hypot",
@@ -447,11 +462,15 @@ __all__ = [
     "index_fill",
     "index_put",
     "index_select",
+    "inf",
+    "inference_mode",
     "inner",
+    "int",
     "int8",
     "int16",
     "int32",
     "int64",
+    "is_floating_point",
     "is_grad_enabled",
     "is_tensor",
     "isclose",
@@ -484,6 +503,7 @@ __all__ = [
     "logical_xor",
     "logit",
     "logsumexp",
+    "long",
     "lt",
     "manual_seed",
     "masked_fill",
@@ -503,6 +523,7 @@ __all__ = [
     "multinomial",
     "multiply",
     "mv",
+    "nan",
     "nan_to_num",
     "nanmean",
     "nansum",
@@ -516,14 +537,17 @@ __all__ = [
     "norm",
     "normal",
     "not_equal",
+    "numel",
     "ones",
     "ones_like",
     "optim",
     "outer",
     "permute",
+    "pi",
     "positive",
     "pow",
     "prod",
+    "promote_types",
     "rad2deg",
     "rand",
     "rand_like",
@@ -550,6 +574,7 @@ __all__ = [
     "set_default_dtype",
     "set_grad_enabled",
     "sgn",
+    "short",
     "show",
     "sigmoid",
     "sign",

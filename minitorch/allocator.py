@@ -71,6 +71,12 @@ class CachingAllocator:
             self._collect()
             return dict(self._counts)
 
+    def reset_peak(self) -> None:
+        """Count the most bytes handed out anew."""
+        with self._lock:
+            self._collect()
+            self._counts["peak_allocated"] = self._counts["allocated"]
+
     def malloc(self, nbytes: int) -> Block:
         """Return a block of at least `nbytes`, best fit."""
         with self._lock:

@@ -26,13 +26,13 @@ from .errors import GradientError, GraphFreed, NoGradientRule, ShapeError, Unuse
 from .op import Value
 from .ops.casting import clone
 from .ops.elementwise import ones_like
+from .rebase import FREED as FREED
+from .rebase import settle
 from .recording import enable_grad as enable_grad
 from .recording import no_grad as no_grad
 from .recording import recorded
 
 Rule = Callable[[Any, Any], Sequence[Any]]
-FREED = -1
-"""`_stamp` of a tensor whose graph a backward has consumed."""
 
 
 # ── which values a gradient flows through ───────────────────────────────────────────────────────
@@ -158,6 +158,11 @@ def check_shares(value: Any, shares: Sequence[Any]) -> None:
         )
     for i, (source, share) in enumerate(zip(inputs, shares, strict=True)):
         if share is None:
+            if getattr(source, "requires_grad", False):
+                raise GradientError(
+                    f"{name}.gradient: got None for input {i}, which requires a gradient. Return "
+                    "zeros if it does not depend on it, or detach the input."
+                )
             continue
         if not isinstance(share, Value):
             raise GradientError(
@@ -350,6 +355,7 @@ def _seeds(name: str, outputs: Sequence[Any], gradients: Sequence[Any]) -> dict[
             )
         seed = _seed(name, output, gradient)
         seeds[output] = seeds[output] + seed if output in seeds else seed
+    settle(seeds)
     return seeds
 
 

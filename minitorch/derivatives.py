@@ -1,12 +1,34 @@
-"""Whole derivatives of functions of tensors: Jacobian and Hessian, row by row."""
+"""Derivatives by function: `backward` of several tensors; Jacobian and Hessian, row by row."""
 
 from collections.abc import Callable
 from typing import Any
 
+from .autodiff import backward as _backward
 from .autodiff import grad
 from .errors import GradientError
 from .ops.joining import stack
 from .tensor import Tensor
+
+
+def backward(
+    tensors: Any,
+    grad_tensors: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+) -> None:
+    """Add the gradients of `tensors`, weighted by `grad_tensors`, to `.grad` of their leaves.
+
+    Args:
+        tensors: a tensor or several.
+        grad_tensors: the weight of each one's elements; may be left out for one element.
+        retain_graph, create_graph: as for `Tensor.backward`.
+
+    Raises: what `Tensor.backward` raises.
+    """
+    outputs = [tensors] if isinstance(tensors, Tensor) else list(tensors)
+    single = grad_tensors is None or isinstance(grad_tensors, Tensor)
+    weights = [grad_tensors] * len(outputs) if single else list(grad_tensors)
+    _backward(outputs, weights, retain_graph, create_graph)
 
 
 def jacobian(function: Callable[..., Any], inputs: Any, create_graph: bool = False) -> Any:

@@ -1,6 +1,6 @@
 """Tensors to and from other things: NumPy, Python numbers, other dtypes and devices, text, copies.
 
-May import: errors, shapes, arrays, op, ops, inplace.
+May import: errors, shapes, arrays, op, ops, updates.
 """
 
 from collections.abc import Iterator
@@ -11,12 +11,12 @@ import numpy as np
 from . import arrays as _arrays
 from .arrays import Array, Device, as_dtype, asarray, to_numpy
 from .errors import GradientError, ShapeError
-from .inplace import InPlace
 from .ops.casting import Cast, Move
 from .shapes import axis
+from .updates import Updates
 
 
-class Exchange(InPlace):
+class Exchange(Updates):
     """The half of `Tensor` that converts."""
 
     __slots__ = ()
@@ -107,6 +107,27 @@ class Exchange(InPlace):
         array = asarray(data, as_dtype(options.get("dtype", self.dtype)), self.device)
         made = self._new(array)
         return made.requires_grad_() if options.get("requires_grad") else made
+
+    def is_contiguous(self) -> bool:
+        """Tell whether the elements lie in memory in order."""
+        array = self._settled()
+        return bool(
+            array.flags.c_contiguous if isinstance(array, np.ndarray) else array.is_contiguous()
+        )
+
+    def element_size(self) -> int:
+        """Return the bytes of one element."""
+        return int(self.dtype.itemsize)
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of all elements."""
+        return int(self.dtype.itemsize * self.numel())
+
+    @property
+    def is_cuda(self) -> bool:
+        """Whether the numbers are on a CUDA device."""
+        return bool(self.device.type == "cuda")
 
     def cpu(self) -> Any:
         """Return this tensor on the CPU."""

@@ -4,6 +4,7 @@ On the CPU numbers come from NumPy's PCG64; on CUDA from the generator of the ar
 """
 
 import importlib
+import os
 import threading
 from typing import Any
 
@@ -19,7 +20,7 @@ class Generator:
         self.device = device(place)
         self._lock = threading.Lock()
         self._seed = 0
-        self.manual_seed(int(np.random.SeedSequence().generate_state(1)[0]))
+        self.manual_seed(int.from_bytes(os.urandom(4), "little"))
 
     def manual_seed(self, seed: int) -> "Generator":
         """Start the stream anew at `seed`; return the generator."""

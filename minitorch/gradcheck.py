@@ -8,6 +8,8 @@ terms that are added up, so that neither a flipped sign of a tiny gradient nor c
 Source: HIPS autograd's test_util, and for the step h Press et al., Numerical Recipes, 5.7.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -27,6 +29,7 @@ def gradcheck(
     inputs: Any,
     *,
     eps: float = 1e-6,
+    atol: float = 0.0,
     rtol: float = 1e-6,
     order: int = 1,
     seed: int = 0,
@@ -38,6 +41,7 @@ def gradcheck(
         function: takes the inputs; returns a tensor or several.
         inputs: a tensor or several; float64 those that require a gradient.
         eps: relative step of the finite difference.
+        atol: absolute error allowed besides that of rounding, which is always allowed for.
         rtol: relative error allowed.
         order: 2 checks the gradients of the gradients as well.
         seed: of the random projections.
@@ -56,9 +60,9 @@ def gradcheck(
     rng = np.random.default_rng(seed)
     try:
         for _ in range(TIMES):
-            _compare(function, points, varied, rng, eps, rtol)
+            _compare(function, points, varied, rng, eps, (atol, rtol))
             if order > 1:
-                _second(function, points, varied, rng, eps, rtol, order)
+                _second(function, points, varied, rng, eps, (atol, rtol), order)
     except GradcheckError:
         if raise_exception:
             raise
@@ -83,7 +87,7 @@ def _compare(
     varied: Sequence[int],
     rng: np.random.Generator,
     eps: float,
-    rtol: float,
+    tolerance: tuple[float, float],
 ) -> None:
     """Raise unless uᵀJv by backward is uᵀJv by differences."""
     with enable_grad():
@@ -106,7 +110,8 @@ def _compare(
     analytic = sum(float(term.sum()) for term in terms)
     scale = sum(float(np.abs(term).sum()) for term in terms)
     numeric, noise = _difference(function, points, steps, [u.numpy() for u in weights], eps)
-    allowed = rtol * max(scale, abs(numeric)) + noise
+    atol, rtol = tolerance
+    allowed = atol + rtol * max(scale, abs(numeric)) + noise
     if not (abs(analytic - numeric) <= allowed < float("inf")):
         raise GradcheckError(
             f"gradcheck: the gradient disagrees with finite differences: got {analytic:.12g}, "
@@ -148,7 +153,7 @@ def _second(
     varied: Sequence[int],
     rng: np.random.Generator,
     eps: float,
-    rtol: float,
+    tolerance: tuple[float, float],
     order: int,
 ) -> None:
     """Check the function that gives the gradient, as a function of inputs and weights."""
@@ -166,4 +171,6 @@ def _second(
         shares = grad(ys, [args[i] for i in varied], us, create_graph=True, allow_unused=True)
         return tuple(share for share in shares if share is not None)
 
-    gradcheck(slope, (*points, *weights), eps=eps, rtol=rtol * 10, order=order - 1)
+    atol, rtol = tolerance
+    both = (*points, *weights)
+    gradcheck(slope, both, eps=eps, atol=atol, rtol=rtol * 10, order=order - 1)

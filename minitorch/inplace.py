@@ -1,8 +1,10 @@
 """In-place updates of tensors: `x += y`, `x.add_(y)`, `x[i] = y`.
 
-They are for values that carry no history: parameters under `no_grad`, buffers, counters. While
-recording, `x += y` on a result makes a new tensor, as it does for any Python number; on a leaf that
-requires a gradient, and in methods such as `add_`, it is an error.
+Under `no_grad`, and on values without history, they only write. An update of a recorded result, or
+by one, is recorded itself (`rebase`). A leaf that requires a gradient cannot be updated while
+recording: its gradient would be that of numbers which are gone.
+
+May import: arrays, clock, eager, errors, op, ops, rebase, recording.
 """
 
 from typing import Any
@@ -14,8 +16,10 @@ from .clock import clock
 from .eager import quiet
 from .errors import DTypeError, GradientError, ShapeError
 from .ops import binary, pointwise
+from .ops.assigning import assigned, replaced
 from .ops.indexing import filled, split_index
 from .ops.methods import Methods
+from .rebase import check_own_memory, owns_memory, past_of, rebase
 from .recording import no_grad, recording
 
 
@@ -26,24 +30,37 @@ class InPlace(Methods):
 
     array: Any
     requires_grad: bool
+    op: Any
     device: Any
     to: Any
     item: Any
 
-    def _may_write(self, name: str, *sources: Any) -> None:
-        if not recording.on:
-            return
-        if self.requires_grad:
-            kind = "a leaf that requires a gradient" if self.op is None else "a recorded result"
+    def _refuse_leaf(self, name: str) -> None:
+        if recording.on and self.requires_grad and self.op is None:
             raise GradientError(
-                f"{name}: cannot overwrite {kind} while recording. "
+                f"{name}: cannot overwrite a leaf that requires a gradient while recording. "
                 "Update it under no_grad(), or compute a new tensor."
             )
-        if any(getattr(source, "requires_grad", False) for source in sources):
-            raise GradientError(
-                f"{name}: the new numbers require a gradient, which an in-place update would lose. "
-                "Compute a new tensor (torch.where, index_put), or detach the numbers."
-            )
+
+    def _records(self, name: str, *sources: Any) -> bool:
+        """Tell whether an update by `sources` is to be recorded.
+
+        Raises:
+            GradientError: a leaf that requires a gradient would be overwritten.
+        """
+        self._refuse_leaf(name)
+        if not recording.on:
+            return False
+        return self.requires_grad or any(getattr(s, "requires_grad", False) for s in sources)
+
+    def _recorded(self, name: str, function: Any, *others: Any, **options: Any) -> Any:
+        """Update by `function(self, *others)` and take its place in the graph."""
+        check_own_memory(self, name)
+        past, before = past_of(self, copy=name not in _BLIND)
+        result = function(before, *(before if o is self else o for o in others), **options)
+        self._write(name, result.array)
+        rebase(self, past, result)
+        return self
 
     def _write(self, name: str, array: Any) -> Any:
         """Put the numbers of `array` into this tensor's own memory."""
@@ -65,7 +82,8 @@ class InPlace(Methods):
         raise NotImplementedError
 
     def _updated(self, name: str, function: Any, *others: Any, **options: Any) -> Any:
-        self._may_write(name, *others)
+        if self._records(name, *others, *options.values()):
+            return self._recorded(name, function, *others, **options)
         with no_grad():
             return self._write(name, function(self, *others, **options).array)
 
@@ -87,7 +105,9 @@ class InPlace(Methods):
 
     def _arithmetic(self, name: str, other: Any, ufunc: Any, alpha: float = 1) -> Any:
         """Do one of the four operations in place: by the ufunc where that says the same."""
-        self._may_write(name, other)
+        if self._records(name, other):
+            scaled = other if alpha == 1 else other * alpha
+            return self._recorded(name, _FUNCTIONS[name], scaled)
         own = self._settled()
         array = other.array if isinstance(other, InPlace) else other
         plain = type(array) in (float, int)
@@ -97,41 +117,30 @@ class InPlace(Methods):
             quiet.run(_into, ufunc, own, array if alpha == 1 else array * alpha)
             clock.tick(own)
             return self
-        table = {
-            "add_": binary.add,
-            "sub_": binary.sub,
-            "mul_": binary.mul,
-            "div_": binary.true_divide,
-        }
-        return self._updated(name, table[name], other if alpha == 1 else other * alpha)
+        return self._updated(name, _FUNCTIONS[name], other if alpha == 1 else other * alpha)
 
-    def _signed(self, name: str, function: Any, other: Any) -> Any:
-        tracked = recording.on and (self.requires_grad or getattr(other, "requires_grad", False))
-        if tracked and self.op is None and self.requires_grad:
-            self._may_write(name)
-        if tracked:
-            return function(self, other)
-        return None
+    def _signed(self, name: str, other: Any) -> Any:
+        """Do `x += y`; on a view while recording it makes a new tensor, as x[i] += y needs."""
+        if self._records(name, other) and not owns_memory(self):
+            return _FUNCTIONS[name](self, other)
+        return self._arithmetic(name, other, _UFUNCS[name])
 
     def __iadd__(self, other: Any) -> Any:  # type: ignore[misc]
-        new = self._signed("+=", binary.add, other)
-        return self.add_(other) if new is None else new
+        return self._signed("add_", other)
 
     def __isub__(self, other: Any) -> Any:  # type: ignore[misc]
-        new = self._signed("-=", binary.sub, other)
-        return self.sub_(other) if new is None else new
+        return self._signed("sub_", other)
 
     def __imul__(self, other: Any) -> Any:  # type: ignore[misc]
-        new = self._signed("*=", binary.mul, other)
-        return self.mul_(other) if new is None else new
+        return self._signed("mul_", other)
 
     def __itruediv__(self, other: Any) -> Any:  # type: ignore[misc]
-        new = self._signed("/=", binary.true_divide, other)
-        return self.div_(other) if new is None else new
+        return self._signed("div_", other)
 
     def copy_(self, source: Any) -> Any:
         """Overwrite with the numbers of `source`, broadcast and converted."""
-        self._may_write("copy_", source)
+        if self._records("copy_", source):
+            return self._recorded("copy_", replaced, source)
         own = self._settled()
         array = source.to(self.device).array if isinstance(source, InPlace) else np.asarray(source)
         if not _broadcasts(array.shape, own.shape):
@@ -149,7 +158,8 @@ class InPlace(Methods):
 
     def fill_(self, value: Any) -> Any:
         """Overwrite with one number."""
-        self._may_write("fill_", value)
+        if self._records("fill_", value):
+            return self._recorded("fill_", replaced, value)
         own = self._settled()
         own[...] = value.item() if isinstance(value, InPlace) else value
         clock.tick(own)
@@ -172,7 +182,9 @@ class InPlace(Methods):
         return self._updated("lerp_", pointwise.lerp, end, weight)
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        self._may_write("x[index] = value", value)
+        if self._records(_ASSIGN, value):
+            self._recorded(_ASSIGN, assigned, index, value)
+            return
         own = self._settled()
         pattern, arrays = split_index(index)
         where = filled(pattern, tuple(a.array if isinstance(a, InPlace) else a for a in arrays))
@@ -186,6 +198,23 @@ class InPlace(Methods):
             kind = IndexError if isinstance(error, IndexError) else ShapeError
             raise kind(f"x[index] = value: does not fit: {error}") from error
         clock.tick(own)
+
+
+_FUNCTIONS = {
+    "add_": binary.add,
+    "sub_": binary.sub,
+    "mul_": binary.mul,
+    "div_": binary.true_divide,
+}
+_UFUNCS = {
+    "add_": np.add,
+    "sub_": np.subtract,
+    "mul_": np.multiply,
+    "div_": np.true_divide,
+}
+_ASSIGN = "x[index] = value"
+_BLIND = frozenset(["add_", "sub_", "copy_", "fill_", "masked_fill_", _ASSIGN])
+"""Updates whose gradient does not read what was overwritten."""
 
 
 def _into(ufunc: Any, own: Any, array: Any) -> None:

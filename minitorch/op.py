@@ -97,6 +97,9 @@ class Op:
     reads_output: bool = True
     """What `gradient` reads the numbers of, not only the shape: must not be overwritten before."""
 
+    reads_across: bool = False
+    """The gradient of an input reads only the other inputs, as that of a product does."""
+
     pure: bool = True
     """Equal inputs give equal results: false for random numbers and for effects."""
 

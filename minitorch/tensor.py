@@ -8,6 +8,7 @@ in `exchange`.
 May import: errors, shapes, arrays, op, ops, autodiff, clock, hooks, eager, exchange.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -48,6 +49,7 @@ class Tensor(Exchange):
         "hooks",
         "inputs",
         "op",
+        "past",
         "requires_grad",
     )
 
@@ -57,6 +59,8 @@ class Tensor(Exchange):
     op: Op | None
     inputs: tuple["Tensor", ...]
     hooks: Hooks | None
+    past: "tuple[tuple[int, Tensor], ...]"
+    """What this tensor was before each recorded in-place update; not set before the first."""
     _grad: "Tensor | None"
     _stamp: int
 
@@ -112,7 +116,7 @@ class Tensor(Exchange):
             raise better from error
         made: Tensor = _blank(Tensor)
         made.array = result
-        if needs and recording.on:
+        if needs and recording.on and _is_floating(result):
             made.requires_grad, made.op, made.inputs = True, op, inputs
         else:
             made.requires_grad, made.op, made.inputs = False, None, ()
@@ -291,6 +295,8 @@ class Tensor(Exchange):
         if op is None or self._stamp == FREED:
             return
         needed = [*self.inputs] if op.reads_inputs else []
+        if op.reads_across and sum(self.wants) == 1:
+            needed = [value for value in needed if not value.requires_grad]
         needed += [self] if op.reads_output else []
         for value in needed:
             if clock.last(value.array) > self._stamp:
@@ -361,6 +367,16 @@ def is_tensor(value: Any) -> bool:
     return isinstance(value, Tensor)
 
 
+def is_floating_point(value: Tensor) -> bool:
+    """Tell whether `value` has a floating dtype."""
+    return value.dtype.kind == "f"
+
+
+def numel(value: Tensor) -> int:
+    """Return the number of elements of `value`."""
+    return math.prod(value.shape)
+
+
 def plain(data: Any) -> Any:
     """Return `data` with tensors, also inside lists, replaced by their arrays."""
     if isinstance(data, Tensor):
@@ -368,6 +384,12 @@ def plain(data: Any) -> Any:
     if isinstance(data, list | tuple):
         return [plain(item) for item in data]
     return data
+
+
+def _is_floating(array: Array) -> bool:
+    """Tell whether gradients flow through `array`: not through integers nor truth values."""
+    dtype = array.dtype
+    return bool(dtype.kind == "f" if type(array) in HOST_TYPES else dtype.is_floating_point)
 
 
 def _call(function: Any, *inputs: Any) -> Any:

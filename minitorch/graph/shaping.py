@@ -11,7 +11,7 @@ import numpy as np
 from ..arrays import Array, DType, as_dtype, get_default_dtype, int32, native_dtype
 from ..errors import GraphError
 from ..op import Op, Spec
-from ..ops import elementwise, joining, matrices, movement
+from ..ops import elementwise, joining, matrices, movement, reordering
 from ..ops.broadcasting import expand_to
 from ..shapes import known
 from .gradients import Identity, StopGradient
@@ -113,7 +113,7 @@ def slice(input_: Any, begin: Sequence[int], size: Sequence[int], name: str | No
 
 def tile(input: Any, multiples: Sequence[int], name: str | None = None) -> Node:
     """The input repeated that many times along each axis."""
-    return rename(movement.tile(convert(input), tuple(multiples)), name)
+    return rename(reordering.tile(convert(input), tuple(multiples)), name)
 
 
 def pad(

@@ -152,29 +152,17 @@ class _InstanceNorm(_RunningNorm):
         self._check(x)
         single = x.ndim == min(self.ranks)
         x = x.unsqueeze(0) if single else x
-        own = self.track_running_stats and not self.training
-        if self.track_running_stats and self.training:
-            self._follow(x.detach())
         result: Tensor = F.instance_norm(
             x,
-            self.running_mean if own else None,
-            self.running_var if own else None,
+            self.running_mean,
+            self.running_var,
             self.weight,
             self.bias,
-            not own,
+            self.training or not self.track_running_stats,
             self.momentum or 0.0,
             self.eps,
         )
         return result.squeeze(0) if single else result
-
-    def _follow(self, x: Tensor) -> None:
-        """Move the running statistics towards the means, over samples, of this batch's."""
-        over, momentum = tuple(range(2, x.ndim)), self.momentum or 0.0
-        for running, found in (
-            (self.running_mean, x.mean(over)),
-            (self.running_var, x.var(over)),
-        ):
-            running.mul_(1.0 - momentum).add_(found.mean(0), alpha=momentum)
 
 
 class InstanceNorm1d(_InstanceNorm):

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from ..arrays import as_dtype
-from ..errors import ArgumentError, DTypeError, ShapeError
+from ..errors import ArgumentError, AxisError, DTypeError, ShapeError
 from ..op import apply
 from .binary import where
 from .conv import each
@@ -83,6 +83,19 @@ def _shared_heads(x: Any, times: int) -> Any:
     return reshape(wide, (*lead, heads * times, length, size))
 
 
+def _check_rows(input: Any, count: Any) -> None:
+    """Raise unless the numbers that are known now name rows of a table of `count`."""
+    array = getattr(input, "array", None)
+    if array is None or count is None or not math.prod(array.shape):
+        return
+    low, high = int(array.min()), int(array.max())
+    if low < 0 or high >= count:
+        raise AxisError(
+            f"embedding: got number {low if low < 0 else high} for a table of {count} rows, "
+            f"expected 0 to {count - 1}. Check the vocabulary's size."
+        )
+
+
 def embedding(
     input: Any,
     weight: Any,
@@ -96,6 +109,7 @@ def embedding(
 
     Raises:
         DTypeError: the input is not of integers.
+        AxisError: a number below 0, or of no row.
         ArgumentError: `max_norm` or `scale_grad_by_freq`, which are not supported.
     """
     if as_dtype(input.dtype).kind not in "iu":
@@ -104,6 +118,7 @@ def embedding(
         raise ShapeError(f"embedding: got weight {tuple(weight.shape)}, expected (count, size).")
     if max_norm is not None or scale_grad_by_freq:
         raise ArgumentError("embedding: max_norm and scale_grad_by_freq are not supported.")
+    _check_rows(input, weight.shape[0])
     rows = apply(Take((ARRAY,)), weight, input)
     if padding_idx is None:
         return rows

@@ -57,7 +57,7 @@ mul = binary(
     lambda g, a, b, y: g * b,
     lambda g, a, b, y: g * a,
     "a · b.",
-    reads="x",
+    reads="o",
 )
 true_divide = binary(
     "div",

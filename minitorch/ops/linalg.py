@@ -39,6 +39,7 @@ class MatMul(Op):
     on_arrays = True
     promotes = "common"
     reads_output = False
+    reads_across = True
     name = "matmul"
 
     def compute(self, xp: Any, a: Any, b: Any) -> Any:

@@ -21,6 +21,7 @@ from . import (
     ordering,
     pointwise,
     reduction,
+    reordering,
     statistics,
 )
 
@@ -87,15 +88,15 @@ class Methods(Value):
     expand_as = movement.expand_as
     squeeze = movement.squeeze
     unsqueeze = movement.unsqueeze
-    flip = movement.flip
-    fliplr = movement.fliplr
-    flipud = movement.flipud
-    roll = movement.roll
-    rot90 = movement.rot90
+    flip = reordering.flip
+    fliplr = reordering.fliplr
+    flipud = reordering.flipud
+    roll = reordering.roll
+    rot90 = reordering.rot90
     movedim = movement.movedim
     unflatten = movement.unflatten
-    repeat = movement.repeat
-    tile = movement.tile
+    repeat = reordering.repeat
+    tile = reordering.tile
     ravel = movement.ravel
     contiguous = movement.contiguous
     broadcast_to = movement.broadcast_to

@@ -195,6 +195,8 @@ def batch_norm(
     Source: Ioffe & Szegedy, arXiv:1502.03167, 2015.
     """
     rank = len(x.shape)
+    if tuple(x.shape) == (0,):  # no channel and no value: torch gives it back
+        return x * 1
     if rank < 2:
         raise ShapeError(f"batch_norm: got shape {tuple(x.shape)}, expected (batch, channel, ...).")
     scale, shift = _per_channel(weight, rank), _per_channel(bias, rank)
@@ -224,9 +226,11 @@ def _follow(
     values = x.detach()
     centre = mean(values, over, True)
     away = values - centre
-    spread = mean(away * away, over) * (n / (n - 1))
-    running_mean.mul_(1 - momentum).add_(reshape(centre, -1), alpha=momentum)
-    running_var.mul_(1 - momentum).add_(spread, alpha=momentum)
+    spread = mean(away * away, over, True) * (n / (n - 1))
+    for running, found in ((running_mean, centre), (running_var, spread)):
+        if 0 not in over:  # one of each sample
+            found = mean(found, 0, True)
+        running.mul_(1 - momentum).add_(reshape(found, -1), alpha=momentum)
 
 
 def group_norm(
@@ -260,7 +264,13 @@ def instance_norm(
     momentum: float = 0.1,
     eps: float = 1e-5,
 ) -> Any:
-    """Return `x` standardized, each channel of each sample alone, scaled and shifted."""
+    """Return `x` standardized, each channel of each sample alone, scaled and shifted.
+
+    Running statistics, when given, move in place towards the means over samples by `momentum`.
+    Without `use_input_stats` they take the place of the input's own.
+
+    Source: Ulyanov, Vedaldi & Lempitsky, arXiv:1607.08022, 2016.
+    """
     rank = len(x.shape)
     if not use_input_stats:
         return batch_norm(x, running_mean, running_var, weight, bias, False, momentum, eps)
@@ -268,7 +278,10 @@ def instance_norm(
         raise ShapeError(
             f"instance_norm: got shape {tuple(x.shape)}, expected more than one value a channel."
         )
-    y = apply(Standardize(tuple(range(2, rank)), eps), x)
+    over = tuple(range(2, rank))
+    if running_mean is not None:
+        _follow(x, over, running_mean, running_var, momentum, math.prod(x.shape[2:]))
+    y = apply(Standardize(over, eps), x)
     return _affine(y, _per_channel(weight, rank), _per_channel(bias, rank))
 
 

@@ -16,8 +16,9 @@ from .binary import logaddexp, maximum, minimum
 from .casting import cast_to
 from .gathering import take_along_dim
 from .indexing import narrow
-from .movement import flip, remove_axes, reshape
+from .movement import remove_axes, reshape
 from .reduction import amax, amin
+from .reordering import flip
 from .statistics import scan
 
 

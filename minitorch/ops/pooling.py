@@ -11,12 +11,13 @@ from ..arrays import native_device_of
 from ..errors import ArgumentError, ShapeError
 from ..op import Op, Spec, apply
 from .conv import each
+from .elementwise import abs, sign
 from .indexing import getitem
 from .matrices import pad as padded
 from .matrices import unfold as windows_along
 from .ordering import ValuesAndIndices
+from .pointwise import pow
 from .reduction import sum
-from .statistics import vector_norm
 
 # ── the largest of each window ──────────────────────────────────────────────────────────────────
 
@@ -355,7 +356,11 @@ def avg_pool3d(
 def lp_pool2d(
     input: Any, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
 ) -> Any:
-    """Return the p-norm of each window of (N, C, height, width)."""
+    """Return (Σ xᵖ)^(1/p) over each window of (N, C, height, width), of the sum's absolute value.
+
+    For an even p that is the window's p-norm. A sum below 0 keeps its sign, as in torch, whose
+    definition this is: then only an odd root of it is a number.
+    """
     size, step, _ = _pooling("lp_pool2d", input, 2, kernel_size, stride, 0)
-    wide = windows_along(windows_along(input, -2, size[0], step[0]), -2, size[1], step[1])
-    return vector_norm(wide, norm_type, (-2, -1))
+    powers = avg_pool2d(pow(input, norm_type), size, step, 0, ceil_mode)
+    return pow(sign(powers) * abs(powers) * (size[0] * size[1]), 1.0 / norm_type)

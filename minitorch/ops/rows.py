@@ -42,7 +42,8 @@ class Elementwise(Op):
         self._name, self.partials, self.dtype = name, partials, dtype
         self.compute = compute  # type: ignore[method-assign]  # a row's own arithmetic
         self.promotes, self.fixed = promotes, fixed
-        self.reads_inputs, self.reads_output = "x" in reads, "y" in reads
+        self.reads_inputs, self.reads_output = bool(set("xo") & set(reads)), "y" in reads
+        self.reads_across = "o" in reads
 
     @property
     def name(self) -> str:

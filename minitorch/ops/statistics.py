@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..arrays import as_dtype
-from ..errors import ArgumentError
+from ..errors import ArgumentError, GraphError
 from ..op import apply
 from ..shapes import axes, axis
 from .binary import where
@@ -28,6 +28,8 @@ def prod(x: Any, dim: int | None = None, keepdim: bool = False, *, dtype: Any = 
     x = cast_to(x, dtype or ("int64" if as_dtype(x.dtype).kind != "f" else x.dtype))
     d = 0 if dim is None else axis(dim, len(x.shape), "prod")
     flat = reshape(x, -1) if dim is None or not x.shape else x
+    if flat.shape[d] is None:
+        raise GraphError(f"prod: axis {d} of {tuple(x.shape)} has no known size. Give it one.")
     while (size := flat.shape[d]) > 1:
         half = size // 2
         pairs = narrow(flat, d, 0, half) * narrow(flat, d, half, half)

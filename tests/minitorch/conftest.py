@@ -35,3 +35,11 @@ def torch_arrays() -> Iterator[None]:
     minitorch.arrays.use_library("cpu", "torch")
     yield
     minitorch.arrays.use_library("cpu", "numpy")
+
+
+@pytest.fixture
+def on_cuda(agreement: ModuleType) -> Iterator[None]:
+    """Minitorch's side of the agreement on a CUDA device."""
+    agreement.PLACE = "cuda"
+    yield
+    agreement.PLACE = "cpu"

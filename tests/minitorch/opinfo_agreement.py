@@ -17,6 +17,8 @@ import torch
 import minitorch
 import minitorch.nn.functional
 
+PLACE = "cpu"
+"""The device of minitorch's side; torch's stays on the CPU."""
 RTOL, ATOL = 1e-7, 1e-9
 """float64 leaves 1e-16; sums of a few hundred terms and cancellation cost the rest."""
 
@@ -69,7 +71,7 @@ def find(name: str) -> Callable[..., Any] | None:
 def to_ours(value: Any) -> Any:
     """Return a sample's argument with torch's tensors and dtypes as minitorch's."""
     if isinstance(value, torch.Tensor):
-        made = minitorch.tensor(value.detach().numpy().copy())
+        made = minitorch.tensor(value.detach().numpy().copy(), device=PLACE)
         return made.requires_grad_(value.requires_grad)
     if isinstance(value, torch.dtype):
         return getattr(minitorch, str(value).removeprefix("torch."))
@@ -183,7 +185,7 @@ def _judge_gradients(
         torch, [theirs[i] for i in which], their_x, list(map(torch.tensor, draws)), True
     )
     score.gradients += 1
-    weights = [minitorch.tensor(d) for d in draws]
+    weights = [minitorch.tensor(d, device=PLACE) for d in draws]
     try:
         ys = [ours[i] for i in which]
         plain = _grads(minitorch, ys, our_x, weights, False)
@@ -215,7 +217,7 @@ def _judge_second(
     score.seconds += 1
     try:
         pairs = [
-            (our_g[i], minitorch.tensor(d))
+            (our_g[i], minitorch.tensor(d, device=PLACE))
             for i, d in zip(which, draws, strict=True)
             if our_g[i].requires_grad
         ]
@@ -247,8 +249,11 @@ def summary(sample: Any) -> str:
     return f"{short(sample.input)}, {short(sample.args)}{keywords}"[:160]
 
 
-def run(op: Any, limit: int | None = None) -> Score | None:
-    """Return the score of one OpInfo on its samples (evenly thinned to `limit`), None: not ours."""
+def run(op: Any, limit: int | None = None, share: int = 1) -> Score | None:
+    """Return the score of one OpInfo on its samples, None: not ours.
+
+    Of the samples one of `share` is judged, and those thinned evenly to `limit`.
+    """
     if op.name in RANDOM | NOT_OPERATORS or (op.name, op.variant_test_name) in OTHER_VARIANTS:
         return None
     function = ARGUMENT_ORDER.get(op.name) or find(op.name)
@@ -258,7 +263,7 @@ def run(op: Any, limit: int | None = None) -> Score | None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         samples = list(op.sample_inputs("cpu", torch.float64, requires_grad=op.supports_autograd))
-    step = max(1, math.ceil(len(samples) / limit)) if limit else 1
+    step = max(1, math.ceil(len(samples) / limit)) if limit else share
     score = Score()
     for sample in samples[::step]:
         if sample.kwargs.get("dropout_p"):
@@ -283,16 +288,17 @@ def lenient(name: str, message: str) -> bool:
     return any(part in name and re.search(pattern, message) for part, pattern in LENIENT)
 
 
-def table(ops: Any, limit: int | None = None) -> tuple[set[str], Score]:
+def table(ops: Any, limit: int | None = None, share: int = 1) -> tuple[set[str], Score]:
     """Return the names that take part and the sum of their scores, and print what disagrees."""
     total, names = Score(), set()
     for op in ops:
-        score = run(op, limit)
+        score = run(op, limit, share)
         if score is None:
             continue
         names.add(op.name)
         for field in ("samples", "value", "gradients", "gradient", "seconds", "second"):
             setattr(total, field, getattr(total, field) + getattr(score, field))
+        total.failures += [f"{op.name}: {failure}" for failure in score.failures]
         if score.failures:
             print(f"{op.name} {op.variant_test_name}: {len(score.failures)} of {score.samples}")
             print(f"    {score.failures[0][:200]}")

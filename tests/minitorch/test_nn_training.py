@@ -70,6 +70,28 @@ def test_the_loss_curve_equals_pytorchs(name: str, options: dict[str, Any]) -> N
         assert loss.item() == pytest.approx(want.item(), rel=1e-7)
 
 
+@pytest.mark.gpu
+def test_training_on_cuda_follows_the_curve_of_the_cpu() -> None:
+    def curve(place: str) -> list[float]:
+        model, _ = twins()
+        model.load_state_dict(start)
+        model.to(place)
+        optimizer = optim.AdamW(model.parameters(), lr=0.01)
+        losses = []
+        for step in range(10):
+            rows = slice(32 * step, 32 * step + 32)
+            loss = F.cross_entropy(model(x[rows].double().to(place)), y[rows].to(place))
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+        return losses
+
+    x, y = digits().tensors
+    start = twins()[0].state_dict()
+    assert curve("cuda") == pytest.approx(curve("cpu"), rel=1e-6)
+
+
 def test_a_small_network_reads_digits_better_than_95_percent() -> None:
     mt.manual_seed(0)
     model = nn.Sequential(

@@ -1,0 +1,18 @@
+"""Torch's names for differentiation."""
+
+from ..autodiff import grad
+from ..derivatives import backward
+from ..gradcheck import gradcheck, gradgradcheck
+from ..recording import enable_grad, no_grad, set_grad_enabled
+from . import functional
+
+__all__ = [
+    "backward",
+    "enable_grad",
+    "functional",
+    "grad",
+    "gradcheck",
+    "gradgradcheck",
+    "no_grad",
+    "set_grad_enabled",
+]

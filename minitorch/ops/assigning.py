@@ -1,0 +1,102 @@
+"""`x[index] = value` as an operator: a copy of x with numbers put in.
+
+May import: errors, arrays, op, shapes, ops.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from ..arrays import as_dtype, cast, copied, dtype_of, native_device_of
+from ..errors import AxisError, ShapeError
+from ..op import Op, Spec, apply
+from .broadcasting import expand_to, sum_to
+from .casting import cast_to
+from .indexing import Slice, Take, filled, split_index
+from .movement import reshape
+
+
+class Assign(Op):
+    """The first input with the second at an index; further inputs are the index's arrays."""
+
+    on_arrays = True
+    reads_inputs = reads_output = False
+    name = "setitem"
+
+    def __init__(self, pattern: tuple[Any, ...]) -> None:
+        self.pattern = pattern
+
+    def compute(self, xp: Any, *arrays: Any) -> Any:
+        """Return a copy with the values put in, broadcast."""
+        out = copied(arrays[0]) if hasattr(arrays[0], "shape") else arrays[0]
+        if isinstance(out, np.generic):
+            out = np.array(out)
+        out[filled(self.pattern, arrays[2:])] = cast(arrays[1], dtype_of(out))
+        return out
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the spec of what is assigned into."""
+        return specs[0]
+
+    def gradient(self, out_grad: Any, node: Any) -> Any:
+        """What was overwritten gets none; the values get that of their places."""
+        _, value, *indices = node.inputs
+        nothing = zeros_0d(out_grad)
+        rest = apply(Assign(self.pattern), out_grad, nothing, *indices)
+        taken = apply(Take(self.pattern), out_grad, *indices) if indices else None
+        placed = apply(Slice(self.pattern), out_grad) if taken is None else taken
+        return (rest, _shaped_as(placed, value), *(None for _ in indices))
+
+
+def zeros_0d(like: Any) -> Any:
+    """Return a 0-d zero of the kind, dtype and device of `like`."""
+    return apply(Zero(), like)
+
+
+class Zero(Op):
+    """The number 0 of the input's dtype, beside it."""
+
+    on_arrays = True
+    reads_inputs = reads_output = False
+
+    def compute(self, xp: Any, x: Any) -> Any:
+        """Return a 0-d zero."""
+        return xp.zeros((), dtype=x.dtype, **native_device_of(x))
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the spec of a number."""
+        return Spec((), specs[0].dtype)
+
+    def gradient(self, out_grad: Any, node: Any) -> Any:
+        """Zero whatever the input is."""
+        return (None,)
+
+
+def _shaped_as(grad: Any, value: Any) -> Any:
+    """Return the gradient of values that may carry leading axes of size 1."""
+    lead = len(value.shape) - len(grad.shape)
+    if lead > 0:
+        grad = reshape(grad, (1,) * lead + tuple(grad.shape))
+    return cast_to(sum_to(grad, value), value.dtype)
+
+
+def assigned(x: Any, index: Any, value: Any) -> Any:
+    """Return `x` with `value` at `index`.
+
+    Raises:
+        ShapeError, AxisError: the value does not fit, the index is out of range.
+    """
+    pattern, arrays = split_index(index)
+    if isinstance(value, bool | int | float | list):
+        value = np.asarray(value, dtype=as_dtype(x.dtype))
+    try:
+        return apply(Assign(pattern), x, value, *arrays)
+    except (ShapeError, AxisError) as error:
+        raise type(error)(f"x[index] = value: does not fit: {error}") from error
+
+
+def replaced(x: Any, value: Any) -> Any:
+    """Return `value` broadcast to the shape of `x`, in its dtype."""
+    if not hasattr(value, "shape") or isinstance(value, np.ndarray):
+        return assigned(x, ..., value)
+    return assigned(x, ..., expand_to(value, x))

@@ -1,0 +1,122 @@
+"""Elements put in another order or repeated: flip, roll, rot90, repeat, tile.
+
+May import: errors, op, shapes, movement.
+"""
+
+import builtins
+from collections.abc import Sequence
+from typing import Any
+
+from ..errors import ShapeError
+from ..op import Spec, apply
+from ..shapes import axes, axis
+from .movement import Movement, expand, listed, reshape, sizes, transpose
+
+
+class Flip(Movement):
+    """The elements in reverse order along axes."""
+
+    def __init__(self, dims: tuple[int, ...]) -> None:
+        self.dims = dims
+
+    def compute(self, xp: Any, x: Any) -> Any:
+        """Return the reversed array."""
+        return xp.flip(x, axis=self.dims)
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the spec unchanged."""
+        return specs[0]
+
+    def gradient(self, out_grad: Any, node: Any) -> Any:
+        """Return the gradient reversed."""
+        return (apply(self, out_grad),)
+
+
+class Roll(Movement):
+    """The elements moved along axes; what leaves at one end enters at the other."""
+
+    def __init__(self, shifts: tuple[int, ...], dims: tuple[int, ...]) -> None:
+        self.shifts, self.dims = shifts, dims
+
+    def compute(self, xp: Any, x: Any) -> Any:
+        """Return the rolled array."""
+        return xp.roll(x, self.shifts, axis=self.dims)
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the spec unchanged."""
+        return specs[0]
+
+    def gradient(self, out_grad: Any, node: Any) -> Any:
+        """Return the gradient rolled back."""
+        return (apply(Roll(tuple(-shift for shift in self.shifts), self.dims), out_grad),)
+
+
+def flip(x: Any, *dims: Any, **named: Any) -> Any:
+    """Return `x` with the elements along `dims` in reverse order."""
+    return apply(Flip(axes(listed("flip", "dims", dims, named), len(x.shape), "flip")), x)
+
+
+def fliplr(x: Any) -> Any:
+    """Return `x` reversed along axis 1."""
+    if len(x.shape) < 2:
+        raise ShapeError(f"fliplr: got shape {tuple(x.shape)}, expected at least 2 axes.")
+    return flip(x, 1)
+
+
+def flipud(x: Any) -> Any:
+    """Return `x` reversed along axis 0."""
+    if not x.shape:
+        raise ShapeError("flipud: got a 0-d value, expected at least 1 axis.")
+    return flip(x, 0)
+
+
+def roll(x: Any, shifts: Any, dims: Any = ()) -> Any:
+    """Return `x` moved by `shifts` along `dims`, or, without those, as one vector."""
+    moves = sizes((shifts,))
+    places = sizes((dims,)) if dims != () else ()
+    if not places:
+        return reshape(apply(Roll(moves, (0,)), reshape(x, -1)), tuple(x.shape))
+    if len(moves) != len(places):
+        raise ShapeError(
+            f"roll: got {len(moves)} shifts for {len(places)} axes, expected one each."
+        )
+    return apply(Roll(moves, tuple(axis(d, len(x.shape), "roll") for d in places)), x)
+
+
+def rot90(x: Any, k: int = 1, dims: Sequence[int] = (0, 1)) -> Any:
+    """Return `x` turned by 90 degrees `k` times, from the first of `dims` towards the second."""
+    if len(dims) != 2 or len(x.shape) < 2:
+        raise ShapeError(
+            f"rot90: got axes {tuple(dims)} of {len(x.shape)}, expected 2 of at least 2."
+        )
+    a, b = (axis(d, len(x.shape), "rot90") for d in dims)
+    if a == b:
+        raise ShapeError(f"rot90: got the axis {a} twice, expected two different ones.")
+    turns = k % 4
+    if turns == 1:
+        return transpose(flip(x, b), a, b)
+    if turns == 2:
+        return flip(x, a, b)
+    return flip(transpose(x, a, b), b) if turns == 3 else apply(Flip(()), x)
+
+
+def repeat(x: Any, *times: Any, **named: Any) -> Any:
+    """Return copies of `x` side by side, `times` along each axis; new axes come first."""
+    counts = listed("repeat", "repeats", times, named)
+    lead = len(counts) - len(x.shape)
+    if lead < 0 or builtins.any(n < 0 for n in counts):
+        raise ShapeError(
+            f"repeat: got {counts} for shape {tuple(x.shape)}, expected a count of 0 or more for "
+            "each axis at least."
+        )
+    shape = (1,) * lead + tuple(x.shape)
+    pairs = [n for pair in zip((1,) * len(shape), shape, strict=True) for n in pair]
+    wide = [n for pair in zip(counts, shape, strict=True) for n in pair]
+    full = tuple(a * b for a, b in zip(counts, shape, strict=True))
+    return reshape(expand(reshape(x, pairs), wide), full)
+
+
+def tile(x: Any, *times: Any, **named: Any) -> Any:
+    """Return copies of `x` side by side; counts that are missing are 1."""
+    counts = listed("tile", "dims", times, named)
+    return repeat(x, (1,) * (len(x.shape) - len(counts)) + counts)

@@ -1,0 +1,236 @@
+"""In-place updates of results, recorded: numbers and gradients as PyTorch has them."""
+
+import gc
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import minitorch
+from minitorch.errors import GradientError, ModifiedInPlace, ShapeError
+
+Program = Callable[[Any, Any], Any]
+
+
+def chain(lib: Any, x: Any) -> Any:
+    y = x * 2
+    y += 1
+    y.mul_(x)
+    y[0] = 5.0
+    return y
+
+
+def columns(lib: Any, x: Any) -> Any:
+    out = lib.zeros(3, 3, dtype=lib.float64)
+    for i in range(3):
+        out[:, i] = x * (i + 1)
+    return out * out
+
+
+def used_before(lib: Any, x: Any) -> Any:
+    y = x * 2
+    w = y + 1
+    y.add_(x)
+    return w * x + y * y
+
+
+def masks_and_repeated_places(lib: Any, x: Any) -> Any:
+    out = lib.zeros(4, dtype=lib.float64)
+    out[lib.tensor([0, 2, 0])] = x
+    out[out > 2] = 0
+    return out
+
+
+def a_buffer(lib: Any, x: Any) -> Any:
+    out = lib.zeros(2, 3, dtype=lib.float64)
+    out.copy_(x)
+    out += x
+    out.div_(x + 1)
+    out.sub_(x, alpha=2)
+    return out.pow(2)
+
+
+def filled_by_an_element(lib: Any, x: Any) -> Any:
+    y = x * 2
+    y.fill_(x[0])
+    return y
+
+
+def with_itself(lib: Any, x: Any) -> Any:
+    y = x * 2
+    y += y
+    return y
+
+
+def a_running_sum(lib: Any, x: Any) -> Any:
+    total = lib.tensor(0.0, dtype=lib.float64)
+    for i in range(3):
+        total += x[i] * x[i]
+    return total
+
+
+def rows_of_a_buffer(lib: Any, x: Any) -> Any:
+    out = lib.zeros(2, 3, dtype=lib.float64)
+    out[0] += x
+    out[1, :2] = x[:2]
+    return out * out
+
+
+def a_reshaped_result(lib: Any, x: Any) -> Any:
+    h = (x * x).reshape(3, 1)
+    h += 1
+    return h
+
+
+def into_float32(lib: Any, x: Any) -> Any:
+    out = lib.zeros(3)
+    out += x
+    out[0] = x[1]
+    return out
+
+
+def methods(lib: Any, x: Any) -> Any:
+    y = ((x * 0.3).exp_() * 1).sigmoid_()
+    y = (y * 1).masked_fill_(lib.tensor([True, False, False]), 2.0)
+    y = (y * 1).relu_().sqrt()
+    y = (y * 1).clamp_(0.5, 1.2)
+    return (y * 1).scatter_add_(0, lib.tensor([1, 1, 0]), x)
+
+
+def a_residual_block(lib: Any, x: Any) -> Any:
+    h = x * 1
+    for _ in range(3):
+        h += (h * 0.5).tanh()
+    return h
+
+
+PROGRAMS = [
+    chain,
+    columns,
+    used_before,
+    masks_and_repeated_places,
+    a_buffer,
+    filled_by_an_element,
+    with_itself,
+    a_running_sum,
+    rows_of_a_buffer,
+    a_reshaped_result,
+    into_float32,
+    methods,
+    a_residual_block,
+]
+
+
+def run(lib: Any, program: Program) -> tuple[Any, ...]:
+    grad = torch.autograd.grad if lib is torch else minitorch.grad
+    x = lib.tensor(np.array([1.0, 2.0, 3.0]), requires_grad=True)
+    y = program(lib, x)
+    (first,) = grad((y * y).sum(), [x], create_graph=True)
+    (second,) = grad((first * first).sum(), [x])
+    return tuple(v.detach().numpy() for v in (y, first, second))
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_program_with_updates_has_pytorchs_numbers_and_gradients(program: Program) -> None:
+    for ours, theirs in zip(run(minitorch, program), run(torch, program), strict=True):
+        assert ours.dtype == theirs.dtype
+        np.testing.assert_allclose(ours, theirs, rtol=1e-6 if ours.dtype == "float32" else 1e-12)
+
+
+@pytest.mark.parametrize("program", [chain, columns, a_buffer])
+def test_the_same_over_torch_arrays(program: Program, torch_arrays: None) -> None:
+    for ours, theirs in zip(run(minitorch, program), run(torch, program), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-12)
+
+
+def leaf(*values: float) -> Any:
+    return minitorch.tensor(values, requires_grad=True)
+
+
+def test_a_result_that_backward_reads_cannot_be_updated_and_the_error_names_its_operator() -> None:
+    y = leaf(1.0, 2.0).exp()
+    y.add_(1)
+    with pytest.raises(ModifiedInPlace, match="result of exp"):
+        y.sum().backward()
+
+
+def test_a_view_taken_before_an_update_is_not_used_after_it() -> None:
+    y = leaf(1.0, 2.0, 3.0) * 2
+    view = y[:2]
+    y.mul_(3)
+    with pytest.raises(ModifiedInPlace, match="Take the view after"):
+        (view.sum() + y.sum()).backward()
+
+
+def test_a_view_that_was_used_before_the_update_is_fine() -> None:
+    x = leaf(1.0, 2.0, 3.0)
+    y = x * 2
+    y[1:] += y[:-1]
+    y.sum().backward()
+    assert x.grad.tolist() == [4.0, 4.0, 2.0]
+
+
+def test_a_view_cannot_be_updated_while_recording() -> None:
+    x, out = leaf(1.0, 2.0), minitorch.zeros(2, 2)
+    with pytest.raises(GradientError, match="view"):
+        out[0].add_(x)
+    with pytest.raises(GradientError, match="view"):
+        out[0][1] = x[0]
+
+
+def test_an_update_that_does_not_fit_leaves_the_tensor_as_it_was() -> None:
+    x = leaf(1.0, 2.0, 3.0)
+    y = x * 1
+    for update in (lambda: y.add_(minitorch.ones(2)), lambda: y.__setitem__(0, x)):
+        with pytest.raises(ShapeError):
+            update()
+    y.sum().backward()
+    assert y.tolist() == [1.0, 2.0, 3.0]
+    assert x.grad.tolist() == [1.0, 1.0, 1.0]
+
+
+def test_a_hook_sees_the_gradient_of_what_the_tensor_was() -> None:
+    x = leaf(1.0)
+    y = x * 2
+    seen: list[float] = []
+    y.register_hook(lambda grad: seen.append(grad.item()))
+    y.mul_(5)
+    y.backward()
+    assert seen == [5.0]
+
+
+def test_updates_under_no_grad_are_not_recorded() -> None:
+    x = leaf(1.0, 2.0)
+    y = x * 3
+    with minitorch.no_grad():
+        y += 1
+        y[0] = 9.0
+    assert y.grad_fn.name == "mul"
+
+
+def test_a_dropped_graph_with_updates_is_freed_without_the_collector() -> None:
+    gc.disable()
+    try:
+        y = leaf(1.0, 2.0) * 2
+        y += 1
+        y[0] = 3.0
+        y.sum().backward()
+        gone = weakref.ref(y)
+        del y
+        assert gone() is None
+    finally:
+        gc.enable()
+
+
+def test_random_updates_follow_the_seed_and_their_limits() -> None:
+    minitorch.manual_seed(3)
+    first = minitorch.zeros(1000).uniform_(2.0, 3.0)
+    minitorch.manual_seed(3)
+    assert minitorch.zeros(1000).uniform_(2.0, 3.0).tolist() == first.tolist()
+    assert 2.0 <= first.min().item() <= first.max().item() < 3.0
+    normal = minitorch.zeros(10_000).normal_(5.0, 0.5)
+    assert normal.mean().item() == pytest.approx(5.0, abs=0.03)
+    assert normal.std().item() == pytest.approx(0.5, rel=0.05)
