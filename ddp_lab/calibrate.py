@@ -155,7 +155,15 @@ def measure(
 
     A sample is the median over rounds of the time from when the last rank began until the last
     was done.
+
+    Raises:
+        InvalidArgument: fewer than one round, or no such transport or world size.
     """
+    if rounds < 1:
+        raise InvalidArgument(
+            f"calibrate: no such number of rounds: got {rounds}, expected 1 or more. "
+            "A dozen give a steady median."
+        )
     known = [key for key in plan if _has_form(key, world_size)]
     jobs = [(*key, max(4, n - n % 4)) for key in known for n in sizes]
     by_rank = launch(_time_jobs, world_size, jobs, rounds, transport=transport)

@@ -22,7 +22,11 @@ def main(arguments: list[str] | None = None) -> int:
             known.error(f"unrecognized arguments: {' '.join(rest)}")
         from ddp_lab.calibrate import calibrate
 
-        print(calibrate(options.transport, options.rounds).table())
+        try:
+            print(calibrate(options.transport, options.rounds).table())
+        except DdpLabError as error:
+            print(error, file=sys.stderr)
+            return 1
         return 0
     script = Path(options.script)
     if not script.is_file():

@@ -34,19 +34,36 @@ LARGEST_TEXT = 1 << 20  # of a header or description: more is not one of ours
 CONNECT_S = 60.0
 RETRY_S = 0.05
 GOODBYE = -1  # the channel of a rank's last frame
+DRAIN_S = 2.0  # a child of a dead peer may keep its connection open
 GOODBYE_S = 1.0  # for a peer that takes nothing any more
 
 Address = tuple[str, int]
 
 
+class TcpWorld(ThreadWorld):
+    """One rank's lines; the board may know of a peer's end before its last message is here."""
+
+    def __init__(self, size: int, board: Board) -> None:
+        super().__init__(size, board)
+        self.drained: set[int] = set()  # peers of which everything has been read
+        self._seen_gone: dict[int, float] = {}
+
+    def may_still_come(self, src: int) -> bool:
+        """Return whether the connection to `src` may still hold messages."""
+        since = self._seen_gone.setdefault(src, time.monotonic())
+        return src not in self.drained and time.monotonic() < since + DRAIN_S
+
+
 class TcpTransport(ThreadTransport):
     """One rank's sockets."""
+
+    _world: TcpWorld
 
     def __init__(
         self, rank: int, links: dict[int, socket.socket], board: Board | None = None
     ) -> None:
         size = len(links) + 1
-        super().__init__(ThreadWorld(size, board or LocalBoard(size)), rank)
+        super().__init__(TcpWorld(size, board or LocalBoard(size)), rank)
         self._links = links
         self._locks = {peer: threading.Lock() for peer in links}
         self._closed = False
@@ -100,6 +117,7 @@ class TcpTransport(ThreadTransport):
 
     def _leave(self, peer: int, why: str) -> None:
         """Note that `peer` is gone; once this rank is gone itself, that says nothing."""
+        self._world.drained.add(peer)
         if not self._closed:
             self.board.end(peer, FAILED if why else RETURNED, why)
 

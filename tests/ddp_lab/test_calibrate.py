@@ -93,3 +93,8 @@ def test_an_option_that_calibrate_does_not_know_is_refused(capsys) -> None:
     with pytest.raises(SystemExit):
         cli.main(["calibrate", "--transprot", "tcp"])
     assert "unrecognized arguments: --transprot tcp" in capsys.readouterr().err
+
+
+def test_no_rounds_are_refused(capsys) -> None:
+    assert cli.main(["calibrate", "--rounds", "0"]) == 1
+    assert "no such number of rounds: got 0" in capsys.readouterr().err

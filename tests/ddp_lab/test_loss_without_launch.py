@@ -8,11 +8,13 @@ import sys
 import textwrap
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import ddp_lab
-from ddp_lab.transport.board import FAILED, RETURNED, inspect
+from ddp_lab.transport.board import FAILED, RETURNED, Entry, MemoryBoard, inspect
 from ddp_lab.transport.local_board import LocalBoard
+from ddp_lab.transport.tcp import TcpTransport
 
 TCP = """
     import os, signal, sys
@@ -113,6 +115,40 @@ def test_the_first_to_fail_is_named_with_those_that_followed() -> None:
         inspect(board, 0, 2)
     with pytest.raises(ddp_lab.RankLost, match="rank 3 has returned: "):
         inspect(board, 0, 3)
+
+
+class Hasty(MemoryBoard):
+    """A board that says that rank 1 has returned just before its last message is sent."""
+
+    def __init__(self, send) -> None:
+        super().__init__(2)
+        self.end(1, RETURNED)
+        self._send = send
+
+    def read(self, rank: int) -> Entry:
+        self._send()
+        return super().read(rank)
+
+
+def test_the_last_message_of_a_rank_that_returned_still_arrives() -> None:
+    for sends, closes in ((True, True), (True, False), (False, True)):
+        mine, theirs = socket.socketpair()
+        sender = TcpTransport(1, {0: theirs})
+
+        def last_words(sender=sender, sends=sends, closes=closes, once=[]):  # noqa: B006
+            if sends and not once:
+                once.append(sender.isend(np.arange(3), 0))
+            if closes:
+                sender.close()
+
+        receiver = TcpTransport(0, {1: mine}, Hasty(last_words))
+        if sends:
+            assert receiver.irecv(1).wait().tolist() == [0, 1, 2]
+        else:
+            with pytest.raises(ddp_lab.RankLost, match="rank 1 has returned"):
+                receiver.irecv(1).wait()
+        receiver.close()
+        sender.close()
 
 
 def test_a_launched_rank_that_is_killed_leaves_the_others_a_name() -> None:
