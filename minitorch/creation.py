@@ -20,6 +20,18 @@ def from_numpy(array: Any) -> Tensor:
     return Tensor._new(array)
 
 
+def _shape(name: str, size: tuple[Any, ...]) -> tuple[int, ...]:
+    """Return the sizes of a new tensor.
+
+    Raises:
+        ArgumentError: a negative one.
+    """
+    shape = sizes(size)
+    if any(n < 0 for n in shape):
+        raise ArgumentError(f"{name}: got size {shape}, expected no negative size.")
+    return shape
+
+
 def full(
     size: Any,
     fill_value: Any,
@@ -33,9 +45,7 @@ def full(
     xp = _arrays.namespace_on(place)
     wanted = _arrays.scalar_dtype(fill_value) if dtype is None else as_dtype(dtype)
     place_of = {} if xp is np else {"device": native_device(place)}
-    shape = sizes((size,))
-    if any(n < 0 for n in shape):
-        raise ArgumentError(f"full: got size {shape}, expected no negative size.")
+    shape = _shape("full", (size,))
     made = Tensor._new(xp.full(shape, fill_value, dtype=native_dtype(xp, wanted), **place_of))
     return made.requires_grad_() if requires_grad else made
 
@@ -167,7 +177,7 @@ def rand(
 ) -> Tensor:
     """Return numbers evenly spread in [0, 1)."""
     wanted = as_dtype(dtype or _arrays.get_default_dtype())
-    return _drawn(Uniform(sizes(size), wanted, generator=generator), device, requires_grad)
+    return _drawn(Uniform(_shape("rand", size), wanted, generator=generator), device, requires_grad)
 
 
 def randn(
@@ -179,7 +189,7 @@ def randn(
 ) -> Tensor:
     """Return numbers of the normal distribution with mean 0 and variance 1."""
     wanted = as_dtype(dtype or _arrays.get_default_dtype())
-    return _drawn(Normal(sizes(size), wanted, generator=generator), device, requires_grad)
+    return _drawn(Normal(_shape("randn", size), wanted, generator=generator), device, requires_grad)
 
 
 def randint(
@@ -197,7 +207,9 @@ def randint(
     if high <= low:
         raise ArgumentError(f"randint: got {low} to {high}, expected a range with a number in it.")
     source = generator or default_generator(_arrays.device(device))
-    return Tensor._new(source.integers(low, high, sizes((size,)), as_dtype(dtype or "int64")))
+    return Tensor._new(
+        source.integers(low, high, _shape("randint", (size,)), as_dtype(dtype or "int64"))
+    )
 
 
 def randperm(n: int, *, generator: Generator | None = None, device: Any = "cpu") -> Tensor:

@@ -86,6 +86,24 @@ class ModuleList(Module):
     def __iter__(self) -> Iterator[Any]:
         return iter(list(self._modules.values()))
 
+    def __add__(self, other: Iterable[Module]) -> ModuleList:
+        return ModuleList([*self, *other])
+
+    def __iadd__(self, other: Iterable[Module]) -> ModuleList:
+        return self.extend(other)
+
+    def __delitem__(self, index: int) -> None:
+        rest = list(self)
+        del rest[index]
+        self._modules.clear()
+        self.extend(rest)
+
+    def pop(self, index: int) -> Module:
+        """Take out and return a module."""
+        module: Module = self[index]
+        del self[index]
+        return module
+
 
 class ModuleDict(Module):
     """A dict of modules whose parameters are found; it has no forward of its own."""

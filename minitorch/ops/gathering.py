@@ -23,6 +23,7 @@ def _grid(xp: Any, index: Any, dim: int) -> tuple[Any, ...]:
     """Return the full coordinates that `index` along `dim` stands for."""
     rank = len(index.shape)
     place = {} if xp is np else {"device": index.device}
+    index = cast(index, int64)  # torch takes uint8 for a mask
     lines = []
     for i, size in enumerate(index.shape):
         shape = [1] * rank
@@ -361,6 +362,8 @@ def one_hot(index: Any, num_classes: int = -1) -> Any:
     Raises:
         AxisError: a class below 0, or not below `num_classes`.
     """
+    if hasattr(index, "array") and numel(tuple(index.shape)) and int(index.min().item()) < 0:
+        raise AxisError(f"one_hot: got class {int(index.min().item())}, expected 0 or more.")
     if num_classes < 0:
         num_classes = int(index.max().item()) + 1
     elif hasattr(index, "array") and numel(tuple(index.shape)):

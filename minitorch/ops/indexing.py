@@ -21,6 +21,7 @@ ARRAY = "array"
 class Slice(Op):
     """Basic indexing: a view."""
 
+    name = "index"
     on_arrays = True
     reads_inputs = reads_output = False
 
@@ -105,6 +106,7 @@ class Place(Op):
 class Take(Op):
     """Advanced indexing: x[pattern], with arrays of indices, the further inputs, in the pattern."""
 
+    name = "index"
     on_arrays = True
     reads_output = False
 

@@ -101,8 +101,18 @@ def binary_cross_entropy(
     reduce: Any = None,
     reduction: str = "mean",
 ) -> Any:
-    """Return -(t ln p + (1 - t) ln(1 - p)), each logarithm -100 at least."""
+    """Return -(t ln p + (1 - t) ln(1 - p)), each logarithm -100 at least.
+
+    Raises:
+        ArgumentError: an input that is no probability.
+    """
     _same_shape("binary_cross_entropy", input, target)
+    array = getattr(input, "array", None)
+    if array is not None and not ((array >= 0) & (array <= 1)).all():
+        raise ArgumentError(
+            f"binary_cross_entropy: got inputs from {float(array.min()):.4g} to "
+            f"{float(array.max()):.4g}, expected 0 to 1. Use binary_cross_entropy_with_logits."
+        )
     yes, no = clamp_min(log(input), -100.0), clamp_min(log1p(-input), -100.0)
     loss = (target - 1.0) * no - target * yes
     return reduced(loss if weight is None else loss * weight, reduction)

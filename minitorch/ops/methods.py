@@ -51,13 +51,17 @@ class Methods(Value):
     __xor__ = __rxor__ = logic.bitwise_xor
     __lshift__ = logic.bitwise_left_shift
     __rshift__ = logic.bitwise_right_shift
-    __eq__ = logic.eq  # elementwise, as in torch
-    __ne__ = logic.ne
     __lt__ = logic.lt
     __le__ = logic.le
     __gt__ = logic.gt
     __ge__ = logic.ge
     __getitem__ = indexing.getitem
+
+    def __eq__(self, other: Any) -> Any:  # elementwise, as in torch; nothing equals None
+        return NotImplemented if other is None or isinstance(other, str) else logic.eq(self, other)
+
+    def __ne__(self, other: Any) -> Any:
+        return NotImplemented if other is None or isinstance(other, str) else logic.ne(self, other)
 
     def __rsub__(self, other: Any) -> Any:
         return self._apply(binary.sub.op, (other, self))

@@ -199,6 +199,7 @@ def batch_norm(
         return x * 1
     if rank < 2:
         raise ShapeError(f"batch_norm: got shape {tuple(x.shape)}, expected (batch, channel, ...).")
+    _check_channels("batch_norm", x, running_mean, running_var, weight, bias)
     scale, shift = _per_channel(weight, rank), _per_channel(bias, rank)
     if not training:
         if running_mean is None or running_var is None:
@@ -217,6 +218,17 @@ def batch_norm(
     if running_mean is not None:
         _follow(x, over, running_mean, running_var, momentum, count)
     return _affine(apply(Standardize(over, eps), x), scale, shift)
+
+
+def _check_channels(name: str, x: Any, *vectors: Any) -> None:
+    """Raise unless each vector that is given has one number for each channel, axis 1 of `x`."""
+    count = x.shape[1]
+    for vector in vectors:
+        if vector is not None and None not in (count, *vector.shape) and vector.shape != (count,):
+            raise ShapeError(
+                f"{name}: got shape {tuple(x.shape)}, which has {count} channels on axis 1, and a "
+                f"vector of shape {tuple(vector.shape)}, expected ({count},). Check num_features."
+            )
 
 
 def _follow(
@@ -249,6 +261,7 @@ def group_norm(
             f"group_norm: got shape {tuple(x.shape)} for {num_groups} groups, expected a multiple "
             "of it on axis 1."
         )
+    _check_channels("group_norm", x, weight, bias)
     grouped = reshape(x, x.shape[0], num_groups, math.prod(x.shape[1:]) // num_groups)
     y = reshape(apply(Standardize((2,), eps), grouped), tuple(x.shape))
     return _affine(y, _per_channel(weight, rank), _per_channel(bias, rank))
@@ -278,6 +291,7 @@ def instance_norm(
         raise ShapeError(
             f"instance_norm: got shape {tuple(x.shape)}, expected more than one value a channel."
         )
+    _check_channels("instance_norm", x, running_mean, running_var, weight, bias)
     over = tuple(range(2, rank))
     if running_mean is not None:
         _follow(x, over, running_mean, running_var, momentum, math.prod(x.shape[2:]))

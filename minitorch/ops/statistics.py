@@ -167,7 +167,8 @@ def vector_norm(
             return size
         return (amax if ord > 0 else amin)(size, over, keepdim)
     if ord == 0:
-        return sum(cast_to(ne(x, 0), x.dtype), over, keepdim)
+        steps = cast_to(ne(x, 0), x.dtype) + zeros_like(x)  # whose gradient is 0, not missing
+        return sum(steps, over, keepdim)
     if ord == 1:
         return sum(size, over, keepdim)
     zero = size == 0

@@ -8,7 +8,7 @@ import torch
 
 import minitorch
 from minitorch import nn
-from minitorch.errors import AxisError, DeviceError, GradientError
+from minitorch.errors import ArgumentError, AxisError, DeviceError, GradientError, ShapeError
 from minitorch.nn import functional as F
 
 
@@ -112,3 +112,40 @@ def test_lp_pool_of_negative_numbers_is_torchs(p: float) -> None:
     ours = F.lp_pool2d(minitorch.tensor(x), p, 2, ceil_mode=True).numpy()
     theirs = torch.nn.functional.lp_pool2d(torch.tensor(x), p, 2, ceil_mode=True).numpy()
     np.testing.assert_allclose(ours, theirs, rtol=1e-12)
+
+
+def test_a_norm_of_another_number_of_channels_says_so_and_moves_nothing() -> None:
+    norm = nn.BatchNorm2d(4)
+    with pytest.raises(ShapeError, match=r"batch_norm: got shape .* 3 channels on axis 1"):
+        norm(minitorch.ones(2, 3, 2, 2))
+    assert norm.running_var.tolist() == [1.0] * 4
+
+
+@pytest.mark.parametrize("name", ["relu", "leaky_relu", "elu", "silu", "hardtanh", "selu", "mish"])
+def test_an_activation_overwrites_its_input_when_told(name: str) -> None:
+    x = minitorch.tensor([-1.0, 2.0], requires_grad=True)
+    y = x * 1
+    result = getattr(F, name)(y, inplace=True)
+    assert result is y
+    assert y.tolist() == getattr(F, name)(x).tolist()
+    y.sum().backward()
+    (want,) = minitorch.grad(getattr(F, name)(x).sum(), x)
+    assert x.grad is not None
+    assert x.grad.tolist() == want.tolist()
+
+
+def test_nothing_equals_none() -> None:
+    x = minitorch.ones(2)
+    assert (x == None) is False  # noqa: E711  (what is tested)
+    assert (x != None) is True  # noqa: E711
+    assert None not in [x]
+
+
+def test_what_cannot_be_a_class_a_probability_or_a_size_is_an_error() -> None:
+    with pytest.raises(AxisError, match="one_hot: got class -2"):
+        F.one_hot(minitorch.tensor([0, -2]))
+    with pytest.raises(ArgumentError, match="expected 0 to 1"):
+        F.binary_cross_entropy(minitorch.tensor([1.5]), minitorch.ones(1))
+    for make in (minitorch.randn, minitorch.rand, minitorch.zeros):
+        with pytest.raises(ArgumentError, match="no negative size"):
+            make(2, -1)

@@ -1,29 +1,17 @@
 """Torch's `nn.functional`: the operators of a network, by name; each is defined in `ops`."""
 
 from ...ops.activation import (
-    celu,
-    elu,
     gelu,
     glu,
     hardshrink,
-    hardsigmoid,
-    hardswish,
-    hardtanh,
-    leaky_relu,
     logsigmoid,
-    mish,
     prelu,
-    relu,
-    relu6,
-    selu,
     sigmoid,
-    silu,
     softplus,
     softshrink,
     softsign,
     tanh,
     tanhshrink,
-    threshold,
 )
 from ...ops.adaptive import (
     adaptive_avg_pool1d,
@@ -85,6 +73,20 @@ from ...ops.pooling import (
 )
 from ...ops.random import dropout
 from ...ops.resizing import interpolate, pixel_shuffle, pixel_unshuffle
+from .overwriting import (
+    celu,
+    elu,
+    hardsigmoid,
+    hardswish,
+    hardtanh,
+    leaky_relu,
+    mish,
+    relu,
+    relu6,
+    selu,
+    silu,
+    threshold,
+)
 
 __all__ = [
     "adaptive_avg_pool1d",
