@@ -10,8 +10,8 @@ The sweep is the same for every kind of value; what differs is the `rule` it cal
     on_values   gradient rules build new values: tensors that record, or nodes of a graph
     on_arrays   rules of the library run on plain arrays, at NumPy's cost: nothing is recorded
 
-May import: errors, shapes, arrays, op, ops, rebase. Sources: Griewank & Walther, Evaluating Derivatives,
-2nd ed., ch. 3 and 4; the table of gradients is HIPS autograd's.
+May import: errors, shapes, arrays, op, ops, rebase. Sources: Griewank & Walther, Evaluating
+Derivatives, 2nd ed., ch. 3 and 4; the table of gradients is HIPS autograd's.
 """
 
 import math
