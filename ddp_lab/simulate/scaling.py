@@ -102,12 +102,12 @@ class Case:
         return point
 
 
-# Horovod: Sergeev & Del Balso, arXiv:1802.05799, 2018; 512 Pascal GPUs, 25 Gb/s RoCE; it fuses up
-# to 64 MiB. Compute of 64 pictures from the images a second of one P100 in TensorFlow's benchmarks
+# Horovod: Sergeev & Del Balso, arXiv:1802.05799, 2018; 512 Pascal GPUs, 25 Gb/s RoCE. Fusion up to
+# 64 MiB is assumed. Compute of 64 pictures from the images a second of one P100 in TensorFlow's benchmarks
 # of 2017: 142, 154 (VGG-16); ResNet-101 interpolated between ResNet-50 (219) and ResNet-152 (91.8)
 # by their multiplications.
-# Li et al., PyTorch Distributed, VLDB 2020, section 5.1: 32 GPUs, NCCL, 100 Gb/s between servers.
-# Compute is assumed: 32 pictures at 360 a second, and 0.4 s for BERT.
+# Li et al., PyTorch Distributed, VLDB 2020: 32 GPUs, NCCL. Assumed: 100 Gb/s between servers, and
+# compute, 32 pictures at 360 a second, and 0.4 s for BERT.
 CASES = (
     Case("efficiency", 0.90, INCEPTION_V3, 64 / 142, ROCE_25, 512, 64 * MIB),
     Case("efficiency", 0.90, RESNET_101, 64 / 129, ROCE_25, 512, 64 * MIB),
