@@ -103,9 +103,9 @@ class Case:
 
 
 # Horovod: Sergeev & Del Balso, arXiv:1802.05799, 2018; 512 Pascal GPUs, 25 Gb/s RoCE. Fusion up to
-# 64 MiB is assumed. Compute of 64 pictures from the images a second of one P100 in TensorFlow's benchmarks
-# of 2017: 142, 154 (VGG-16); ResNet-101 interpolated between ResNet-50 (219) and ResNet-152 (91.8)
-# by their multiplications.
+# 64 MiB is assumed. Compute of 64 pictures from the images a second of one P100 in TensorFlow's
+# benchmarks of May 2017: 142, 154 (VGG-16); ResNet-101 interpolated between ResNet-50 (219) and
+# ResNet-152 (91.8) by their multiplications.
 # Li et al., PyTorch Distributed, VLDB 2020: 32 GPUs, NCCL. Assumed: 100 Gb/s between servers, and
 # compute, 32 pictures at 360 a second, and 0.4 s for BERT.
 CASES = (
