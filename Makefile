@@ -4,7 +4,7 @@ PYTHON ?= python3
 export PYTHON
 BIN := .venv/bin
 
-.PHONY: help start test check fix bench demos test-gpu bench-gpu setup clean
+.PHONY: help start test test-wide check fix bench demos test-gpu bench-gpu setup clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -17,6 +17,9 @@ start: setup ## JupyterLab on the labs and the course server, until Ctrl-C
 
 test: setup ## every test
 	@$(BIN)/python -m pytest
+
+test-wide: setup ## every test, and in full what a sample stands for otherwise
+	@WIDE=1 MINITORCH_WIDE=1 $(BIN)/python -m pytest
 
 check: setup ## style, types, allowed imports, stale notebooks
 	@$(BIN)/ruff check .

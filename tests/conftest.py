@@ -16,7 +16,11 @@ NO_GPU = "no CUDA device"
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not os.environ.get("WIDE"):
+        wide = [item for item in items if item.get_closest_marker("wide")]
+        config.hook.pytest_deselected(items=wide)
+        items[:] = [item for item in items if not item.get_closest_marker("wide")]
     for item in items:
         for mark, (command, reason) in NEEDS.items():
             if item.get_closest_marker(mark) and not shutil.which(command):

@@ -50,7 +50,7 @@ def test_a_sample_of_torchs_tests_passes(tmp_path: Path) -> None:
     assert {name: text for name, text in found.items() if text != "passed"} == {}
 
 
-@pytest.mark.slow
+@pytest.mark.wide
 @pytest.mark.timeout(1200)
 def test_all_that_torchs_class_passes_ours_passes_but_three(tmp_path: Path) -> None:
     theirs, ours = outcomes(tmp_path, "--native"), outcomes(tmp_path)
