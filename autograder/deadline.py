@@ -25,15 +25,24 @@ def deadline(seconds: float | None) -> Iterator[None]:
         yield
         return
 
+    late: list[TimeoutError] = []
+
     def overrun(number: int, frame: FrameType | None) -> None:
         if not _waits_for_learner(frame):
-            raise TimeoutError(f"it did not end within {seconds:.3g} s")
+            late.append(TimeoutError(f"it did not end within {seconds:.3g} s"))
+            raise late[0]
 
     began = time.monotonic()
     before = signal.signal(signal.SIGALRM, overrun)
     outer, interval = signal.setitimer(signal.ITIMER_REAL, seconds, AGAIN_S)
     try:
         yield
+        if late:  # raised where Python lets nothing out, as in a finalizer
+            raise late[0]
+    except SystemError as error:
+        if not late:
+            raise
+        raise late[0] from error  # what the compiler makes of an exception in its middle
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)

@@ -102,3 +102,23 @@ def test_a_judge_in_a_check_that_never_ends_goes_with_its_owner(
     judge.stdin.close()
     assert judge.wait(60) == 1
     judge.stdout.close()
+
+
+def test_an_interrupted_compiler_counts_as_late() -> None:
+    with pytest.raises(TimeoutError, match="did not end"), deadline(1e-3):
+        while True:
+            compile("x = 1\n" * 9_000, "<cell>", "exec")
+
+
+def test_an_exception_that_a_finalizer_swallows_is_raised_at_the_end() -> None:
+    with pytest.raises(TimeoutError, match="did not end"), deadline(1e-3):
+        try:
+            while True:
+                pass
+        except TimeoutError:
+            pass
+
+
+def test_a_system_error_of_the_body_itself_passes() -> None:
+    with pytest.raises(SystemError, match="its own"), deadline(60):
+        raise SystemError("its own")
