@@ -469,17 +469,18 @@ def the_same_bytes_in_more_messages(student, rng):
 def a_piece_is_passed_on_before_the_next_is_awaited(student, rng):
     """each piece is sent on before the next one is waited for"""
 
-    def microscope(world_size, pieces):
+    def microscope(x, arrivals, pieces, world_size):
         import numpy
 
-        log = []
+        log, arrived = [], []
 
         class Arrival:
             header = b""
 
             def wait(self, timeout_s=None):
                 log.append("received")
-                return numpy.ones(2)
+                arrived.append(arrivals[min(len(arrived), len(arrivals) - 1)].copy())
+                return arrived[-1]
 
             def test(self):
                 return True
@@ -497,11 +498,11 @@ def a_piece_is_passed_on_before_the_next_is_awaited(student, rng):
             rank, size = 0, world_size
 
             def isend(self, x, dst):
-                log.append("sent")
+                self.send(x, dst)
                 return Sent()
 
             def send(self, x, dst):
-                log.append("sent")
+                log.append(numpy.array(x, float).reshape(-1))
 
             def irecv(self, buffer=None, src=None):
                 return Arrival()
@@ -513,21 +514,42 @@ def a_piece_is_passed_on_before_the_next_is_awaited(student, rng):
                 self.send(x, dst)
                 return self.recv(src)
 
-        pipelined_ring(OneRank(), numpy.ones(2 * world_size * pieces), "sum", pieces)
+        pipelined_ring(OneRank(), x, "sum", pieces)
         return log
 
     n, pieces = int(rng.integers(3, 6)), int(rng.integers(3, 6))
-    log = student.probe(microscope, world_size=n, pieces=pieces)
-    total, sent, received = 2 * (n - 1) * pieces, 0, 0
+    total, received, sent = 2 * (n - 1) * pieces, 0, []
+    own, arrivals = rng.normal(size=(n * pieces, 2)), rng.normal(size=(total, 2))
+    log = student.probe(
+        microscope, x=own.reshape(-1), arrivals=arrivals, pieces=pieces, world_size=n
+    )
     for event in log:
-        sent += event == "sent"
-        if event == "received":
-            if sent < min(total, pieces + received):
+        if not isinstance(event, str):
+            sent.append(event)
+        else:
+            if len(sent) < min(total, pieces + received):
                 raise Feedback(
                     f"pipelined_ring over {n} ranks in {pieces} pieces: rank 0 waits for piece "
-                    f"{received + 1} and has sent only {sent} of the {pieces + received} that it "
-                    "could have. What can be done with a piece as soon as it is there?"
+                    f"{received + 1} and has sent only {len(sent)} of the {pieces + received} that "
+                    "it could have. What can be done with a piece as soon as it is there?"
                 )
             received += 1
     if received != total:
         raise Feedback(f"pipelined_ring received {received} pieces, expected {total}.")
+    passed_on(sent, own, arrivals, pieces)
+
+
+def passed_on(sent, own, arrivals, pieces):
+    """Raise Feedback unless each piece sent is one of rank 0's own, or made of the one that came.
+
+    The first `pieces` are rank 0's; after them the k-th is what came k pieces before it, with one
+    of rank 0's own added in the first half of the way.
+    """
+    for k, piece in enumerate(sent):
+        came = arrivals[k - pieces] if k >= pieces else np.zeros(2)
+        known = own if k < pieces else np.vstack([np.zeros((1, 2)), own])
+        if np.shape(piece) != (2,) or not np.isclose(piece - came, known).all(axis=1).any():
+            raise Feedback(
+                f"pipelined_ring: piece {k + 1} that rank 0 sends is not made of what it had. "
+                "Which piece has just come, and what is added to it?"
+            )
