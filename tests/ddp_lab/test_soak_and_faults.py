@@ -97,26 +97,32 @@ def calls_of(comm) -> list:
     ]
 
 
+def soak(comm, kept_floats: int) -> tuple[int, float]:
+    """Return the descriptors and the bytes a collective that this rank has gained in many.
+
+    It keeps an array of `kept_floats` for each of them, as a leak would.
+    """
+    calls, kept = itertools.cycle(calls_of(comm)), []
+    for call in itertools.islice(calls, COUNT // 10):
+        call()
+    fds, pages = resources()
+    for call in itertools.islice(calls, COUNT):
+        call()
+        if kept_floats:
+            kept.append(np.ones(kept_floats, np.float32))
+    later_fds, later_pages = resources()
+    return later_fds - fds, (later_pages - pages) * 4096 / COUNT
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("transport", ["shm", "tcp"])
 def test_ten_thousand_collectives_leak_nothing(transport: str) -> None:
-    def rank(comm):
-        calls = itertools.cycle(calls_of(comm))
-        for call in itertools.islice(calls, COUNT // 10):
-            call()
-        fds, pages = resources()
-        for call in itertools.islice(calls, COUNT):
-            call()
-        later_fds, later_pages = resources()
-        return later_fds - fds, (later_pages - pages) * 4096 / COUNT
-
-    for fds, bytes_a_collective in ddp_lab.launch(rank, 2, transport=transport):
+    for fds, bytes_a_collective in ddp_lab.launch(soak, 2, 0, transport=transport):
         assert fds == 0
         assert bytes_a_collective < 64  # the smallest thing that could leak each time is larger
 
 
-def test_the_soak_would_notice_a_leak_of_a_small_array() -> None:
-    before, kept = resources(), []
-    for _ in range(COUNT):
-        kept.append(np.ones(64, np.float32))
-    assert (resources()[1] - before[1]) * 4096 / len(kept) > 64
+@pytest.mark.slow
+def test_the_soak_notices_a_leak_of_a_small_array() -> None:
+    for _, bytes_a_collective in ddp_lab.launch(soak, 2, 64, transport="shm"):
+        assert bytes_a_collective > 64
