@@ -86,10 +86,10 @@ C10D = """
     rank = int(os.environ["RANK"])
     dist.init_process_group("gloo", init_method=f"file://{sys.argv[1]}", rank=rank, world_size=2)
     comm = ddp_lab.Communicator(C10dTransport())
-    comm.barrier()
-    if rank == 1:
-        os.kill(os.getpid(), signal.SIGKILL)
-    try:
+    try:  # rank 0 may still be in the barrier when rank 1 dies
+        comm.barrier()
+        if rank == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
         while True:
             comm.all_reduce(np.zeros(4), algorithm="ring")
     except ddp_lab.RankLost as error:
