@@ -8,7 +8,7 @@ import ast
 import builtins
 import traceback
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from autograder.errors import (
 )
 from autograder.printable import printable
 from autograder.records import MIB, CheckResult, Limits, Outcome
+from autograder.requirements import verify_requirements
 from autograder.student import Student
 from autograder.timing import not_slower
 
@@ -80,13 +81,17 @@ class Lab:
 
 @dataclass(frozen=True)
 class Check:
-    """One check of one question. `title` is its docstring: the property in words."""
+    """One check of one question. `title` is its docstring: the property in words.
+
+    `requires` names the check of the same question without which this one earns nothing.
+    """
 
     function: CheckFunction
     question: str
     weight: float
     hidden: bool
     timeout_s: float | None
+    requires: str = ""
 
     @property
     def name(self) -> str:
@@ -117,24 +122,34 @@ class Checks:
 
 
 def check(
-    question: str, *, weight: float = 1.0, hidden: bool = False, timeout_s: float | None = None
+    question: str,
+    *,
+    weight: float = 1.0,
+    hidden: bool = False,
+    timeout_s: float | None = None,
+    requires: str = "",
 ) -> Callable[[CheckFunction], Check]:
     """Return a decorator that makes a function of (student, rng) a check of `question`.
 
     `weight` is its share of the question's points among the question's checks. A hidden check
     runs in grading only, and is not in what learners are given. `timeout_s` is the wall time of
-    all that it asks of the learner's code together.
+    all that it asks of the learner's code together. `requires` names another check of the same
+    question: while that one is not correct, this one earns nothing.
     """
     if weight < 0:
         raise LabError(f"check of {question}: weight: got {weight}, expected 0 or more.")
-    return lambda function: Check(function, question, float(weight), hidden, timeout_s)
+    if not isinstance(requires, str):
+        expected = f"the name of a check as text, {getattr(requires, 'name', 'name')!r}"
+        raise LabError(f"check of {question}: requires: got {requires!r}, expected {expected}.")
+    return lambda function: Check(function, question, float(weight), hidden, timeout_s, requires)
 
 
 def load_checks(path: Path) -> Checks:
     """Return the checks in the file `path`, which is run for that.
 
     Raises:
-        LabError: there is no such file, it raises, or two checks have one name.
+        LabError: there is no such file, it raises, two checks have one name, or one requires a
+            check that is not of its question or that requires it in turn.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -149,13 +164,20 @@ def load_checks(path: Path) -> Checks:
     except (Exception, SystemExit) as error:
         problem = f"{type(error).__name__}: {printable(str(error)) or 'no message'}"
         raise LabError(f"checks: {_place(error, path)} does not run: {problem}.") from error
-    names = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
-    twice = sorted({n for n in names if names.count(n) > 1 and isinstance(space.get(n), Check)})
-    if twice:
-        raise LabError(f"checks: {path}: two checks are called {', '.join(twice)}. Rename one.")
     settings = [value for value in space.values() if isinstance(value, Lab)]
     found = tuple(value for value in space.values() if isinstance(value, Check))
+    twice = _named_twice(tree, found)
+    if twice:
+        raise LabError(f"checks: {path}: two checks are called {', '.join(twice)}. Rename one.")
+    verify_requirements(found)
     return Checks(found, settings[-1] if settings else Lab(), learner_names(tree))
+
+
+def _named_twice(tree: ast.Module, found: Sequence[Check]) -> list[str]:
+    """Return the names that two checks have, one of which may have taken the other's place."""
+    names = [check.name for check in found]
+    written = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
+    return sorted({n for n in names if names.count(n) > 1 or written.count(n) > 1})
 
 
 def _place(error: BaseException, path: Path) -> str:

@@ -26,6 +26,7 @@ from autograder.records import (
     Submission,
 )
 from autograder.regions import PLACEHOLDER, learner_text, solution_text
+from autograder.requirements import settled
 from autograder.slicing import Analysed, definitions, needed, same_code, statements_of
 from autograder.student import WorkerStudent
 from autograder.submission import manual_answers, read
@@ -138,8 +139,10 @@ class Grader:
             student.allow(self.limits.wall_s)
             failures = student.load(needed(statements, self._roots(tasks)))
             in_turn = turns(tasks, ends, self.limits.call_s)
-            results = {task: self._check(task, student, seed, left) for task, left in in_turn}
+            found = {t.check.name: self._check(t, student, seed, left) for t, left in in_turn}
             kind = student.kind
+        worth = settled(found, [task.check for task in tasks])
+        results = {task: worth[task.check.name] for task in tasks}
         notes = list(dict.fromkeys(_stopped(failure) for failure in failures))
         return results, notes[:MAX_NOTES], kind
 

@@ -62,16 +62,20 @@ def export_notebook(lab: Lab) -> str:
 def assert_check(name: str, namespace: dict[str, Any], directory: str = ".") -> None:
     """Raise AssertionError with what the check `name` of `directory`/checks.py says, if it fails.
 
-    For the test cells of exported notebooks.
+    For the test cells of exported notebooks. What the check requires is run with it.
     """
     import secrets
 
     from autograder.checks import run_check
     from autograder.local import LocalStudent
     from autograder.records import Outcome
+    from autograder.requirements import required, settled
 
-    known = {check.name: check for check in load_checks(Path(directory) / CHECKS).checks}
-    found = run_check(known[name], LocalStudent(namespace), secrets.randbits(63))
+    checks = load_checks(Path(directory) / CHECKS).checks
+    wanted = {name, *required(checks, name)}
+    student, seed = LocalStudent(namespace), secrets.randbits(63)
+    results = {c.name: run_check(c, student, seed) for c in checks if c.name in wanted}
+    found = settled(results, checks)[name]
     if found.outcome is not Outcome.CORRECT:
         raise AssertionError(found.output or str(found.outcome))
 

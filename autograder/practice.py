@@ -6,7 +6,7 @@ what came of them and which hints were shown. `notebook_ui` says it in words, `p
 
 import difflib
 import secrets
-from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,6 +18,7 @@ from autograder.grade import CHECKS, Task, tasks_of
 from autograder.local import LocalStudent
 from autograder.manifest import MANIFEST, load_released
 from autograder.records import CheckResult, Lab, Outcome, Question
+from autograder.requirements import settled
 from autograder.slicing import definitions, same_code, statements_of
 from autograder.source import SOURCE
 
@@ -105,7 +106,7 @@ class Practice:
 
     def check(self, question: Question) -> Found:
         """Run the public checks of `question` on what the learner has now."""
-        results = tuple(self._run(question)) if self.attempted(question) else ()
+        results = self._run(question) if self.attempted(question) else ()
         kept = [r for r in results if r.outcome is not Outcome.NOT_ATTEMPTED]
         if not kept:
             found = Found(question.name, Outcome.NOT_ATTEMPTED)
@@ -116,11 +117,11 @@ class Practice:
         self.found[question.name] = found
         return found
 
-    def _run(self, question: Question) -> Iterator[CheckResult]:
+    def _run(self, question: Question) -> tuple[CheckResult, ...]:
         seed = secrets.randbits(63)
-        for task in self.tasks:
-            if task.question.name == question.name:
-                yield run_check(task.check, self._student, seed, task.max_score)
+        own = [task for task in self.tasks if task.question.name == question.name]
+        found = {t.check.name: run_check(t.check, self._student, seed, t.max_score) for t in own}
+        return tuple(settled(found, [task.check for task in own]).values())
 
     def attempted(self, question: Question) -> bool:
         """Return whether the learner has written anything of an answer."""
