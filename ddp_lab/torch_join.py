@@ -1,9 +1,16 @@
-"""How the ranks of a torch process group find each other: through torch's store."""
+"""How the ranks of a torch process group find each other: through torch's store.
+
+A store outlives ranks: torchrun keeps its own over restarts, with all that dead ranks have written
+there. So the ranks first agree on a name for this meeting, which nobody has used before, and keep
+everything else under it.
+"""
 
 import contextlib
 import os
 import socket
 import time
+import uuid
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +22,105 @@ from ddp_lab.transport.tcp import connect, listen
 
 ARENA_BYTES = 2 << 30  # of addresses: groups are many, and most are small
 ATTACH_S = 60.0
+LOOK_S = 0.001  # between two looks at the store
 
 
 def join(store: Any, rank: int, size: int, timeout_s: float) -> Transport:
-    """Share memory if all ranks are on one machine, else use TCP."""
-    store.set(f"ddp_lab/machine/{rank}", _machine())
-    machines = {store.get(f"ddp_lab/machine/{peer}") for peer in range(size)}
+    """Share memory if all ranks are on one machine, else use TCP.
+
+    Raises:
+        RankTimeout: not all ranks came within `timeout_s`.
+    """
+    room = Room(store, meet(store, rank, size, timeout_s))
+    room.set(f"machine/{rank}", _machine())
+    machines = {room.get(f"machine/{peer}") for peer in range(size)}
     if len(machines) == 1 and Path("/proc/self/fd").is_dir():
-        return ShmTransport(_shared_segment(store, rank, size), rank)
-    return _join_by_tcp(store, rank, size, timeout_s)
+        return ShmTransport(_shared_segment(room, rank, size), rank)
+    return _join_by_tcp(room, rank, size, timeout_s)
+
+
+def join_torchrun(timeout_s: float) -> Transport:
+    """Return the transport of this process, one of those that torchrun has started.
+
+    Raises:
+        RankTimeout: not all ranks came within `timeout_s`.
+    """
+    from torch._C._distributed_c10d import PrefixStore
+    from torch.distributed.rendezvous import rendezvous
+
+    store, rank, size = next(rendezvous("env://"))
+    return join(PrefixStore("ddp_lab", store), rank, size, timeout_s)
+
+
+class Room:
+    """The part of a store that belongs to one meeting."""
+
+    def __init__(self, store: Any, name: str) -> None:
+        self._store = store
+        self._name = name
+
+    def set(self, key: str, value: str) -> None:
+        """Write a value for all to read."""
+        self._store.set(f"{self._name}/{key}", value)
+
+    def get(self, key: str) -> bytes:
+        """Return a value, once somebody has written it."""
+        value: bytes = self._store.get(f"{self._name}/{key}")
+        return value
+
+    def add(self, key: str, amount: int) -> int:
+        """Add to a counter and return its value."""
+        count: int = self._store.add(f"{self._name}/{key}", amount)
+        return count
+
+
+def meet(store: Any, rank: int, size: int, timeout_s: float) -> str:
+    """Return a name that the ranks which are here now have agreed on, and none before them.
+
+    Each rank asks with a word of its own, made up now; rank 0 answers to that word. A word that a
+    dead rank has left is answered too, but nobody acts on it, and rank 0 looks again.
+
+    Raises:
+        RankTimeout: not all ranks came in time; names those that did not.
+    """
+    word = uuid.uuid4().hex
+    give_up = time.monotonic() + timeout_s
+    if rank == 0:
+        _answer_all(store, word, size, give_up)
+        return word
+    store.set(f"ask/{rank}", word)
+    _until(give_up, lambda: store.check([f"answer/{word}"]), lambda: "rank 0")
+    name: str = store.get(f"answer/{word}").decode()
+    store.set(f"{name}/here/{rank}", "1")
+    return name
+
+
+def _answer_all(store: Any, name: str, size: int, give_up: float) -> None:
+    missing = set(range(1, size))
+    answered: set[str] = set()
+
+    def all_here() -> bool:
+        for peer in sorted(missing):
+            if store.check([f"{name}/here/{peer}"]):
+                missing.discard(peer)
+            elif store.check([f"ask/{peer}"]):
+                word = store.get(f"ask/{peer}").decode()
+                if word not in answered:
+                    answered.add(word)
+                    store.set(f"answer/{word}", name)
+        return not missing
+
+    _until(give_up, all_here, lambda: "ranks " + ", ".join(map(str, sorted(missing))))
+
+
+def _until(give_up: float, done: Callable[[], bool], missing: Callable[[], str]) -> None:
+    while not done():
+        if time.monotonic() > give_up:
+            raise RankTimeout(
+                f"join: not all ranks came: {missing()} did not. See that all are started with "
+                "the same store and the same number of ranks."
+            )
+        time.sleep(LOOK_S)
 
 
 def _machine() -> str:
@@ -35,31 +132,29 @@ def _machine() -> str:
     return "/".join(names)
 
 
-def _shared_segment(store: Any, rank: int, size: int) -> Segment:
+def _shared_segment(room: Room, rank: int, size: int) -> Segment:
     """Return rank 0's segment, opened through its descriptor."""
     if rank == 0:
         segment = Segment.create(size, ARENA_BYTES)
         place = f"{os.getpid()} {segment.fd} {segment.layout.arena_bytes}"
-        store.set("ddp_lab/segment", place)
+        room.set("segment", place)
     else:
-        pid, fd, arena_bytes = map(int, store.get("ddp_lab/segment").split())
+        pid, fd, arena_bytes = map(int, room.get("segment").split())
         descriptor = os.open(f"/proc/{pid}/fd/{fd}", os.O_RDWR | os.O_CLOEXEC)
         segment = Segment(descriptor, size, arena_bytes)
-    store.add("ddp_lab/attached", 1)
-    give_up = time.monotonic() + ATTACH_S
-    while store.add("ddp_lab/attached", 0) < size:  # rank 0 must not close before all have it
-        if time.monotonic() > give_up:
-            raise RankTimeout("init_process_group: not all ranks came to share memory.")
-        time.sleep(0.001)
+    room.add("attached", 1)
+    _until(  # rank 0 must not close before all have it
+        time.monotonic() + ATTACH_S, lambda: room.add("attached", 0) >= size, lambda: "some"
+    )
     segment.close()
     return segment
 
 
-def _join_by_tcp(store: Any, rank: int, size: int, timeout_s: float) -> Transport:
+def _join_by_tcp(room: Room, rank: int, size: int, timeout_s: float) -> Transport:
     listener = None
     if rank == 0:
         listener = listen(("", 0))
         host = os.environ.get("MASTER_ADDR") or socket.gethostname()
-        store.set("ddp_lab/address", f"{host} {listener.getsockname()[1]}")
-    host, port = store.get("ddp_lab/address").decode().split()
+        room.set("address", f"{host} {listener.getsockname()[1]}")
+    host, port = room.get("address").decode().split()
     return connect(rank, size, (host, int(port)), listener, timeout_s=timeout_s)

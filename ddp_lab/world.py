@@ -20,9 +20,10 @@ def give(comm: Communicator) -> None:
 def init(timeout_s: float = 60.0) -> Communicator:
     """Return this process's communicator; the same one at every call.
 
-    Under `python -m ddp_lab run` and `%%ranks` it is the one of that run. Under torchrun, or with
-    RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set by hand on several machines, ranks are joined
-    by TCP. Otherwise it is a world of one rank.
+    Under `python -m ddp_lab run` and `%%ranks` it is the one of that run. Under torchrun ranks
+    find each other through its store, after a restart too, and share memory where all are on one
+    machine. With RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set by hand they are joined by
+    TCP. Otherwise it is a world of one rank.
 
     Raises:
         InvalidArgument: some of these variables are missing or no numbers.
@@ -51,6 +52,8 @@ def _from_environment(timeout_s: float) -> Transport:
             f"init: no such rank: got RANK={rank}, expected 0 to {size - 1}. "
             "Give each process its own RANK."
         )
-    # torchrun's own store listens on MASTER_PORT; the next port but one is ours.
-    ours = port + 2 if "TORCHELASTIC_RUN_ID" in os.environ else port
-    return connect(rank, size, (values["MASTER_ADDR"] or "127.0.0.1", ours), timeout_s=timeout_s)
+    if "TORCHELASTIC_RUN_ID" in os.environ:
+        from ddp_lab.torch_join import join_torchrun
+
+        return join_torchrun(timeout_s)
+    return connect(rank, size, (values["MASTER_ADDR"] or "127.0.0.1", port), timeout_s=timeout_s)

@@ -2,6 +2,7 @@
 
 from ddp_lab.data_parallel.breakdown import Breakdown, measure
 from ddp_lab.data_parallel.bucketing import BucketPlan, Caps, ParamSpec, assign, reverse_plan
+from ddp_lab.data_parallel.checkpoint import Checkpoint
 from ddp_lab.data_parallel.communicator_group import CommunicatorGroup
 from ddp_lab.data_parallel.ddp import DistributedDataParallel
 from ddp_lab.data_parallel.errors import (
@@ -27,6 +28,7 @@ __all__ = [
     "BucketPlan",
     "Bucketed",
     "Caps",
+    "Checkpoint",
     "CommunicatorGroup",
     "DataParallelError",
     "DistributedDataParallel",

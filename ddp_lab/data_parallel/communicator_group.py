@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ddp_lab.data_parallel.group import Work
+from ddp_lab.transport.base import NDArray
 
 Array = npt.NDArray[Any]
 
@@ -52,7 +53,7 @@ class CommunicatorGroup:
         """Overwrite `flat` with rank `root`'s."""
         flat[...] = self.communicator.broadcast(flat, root)
 
-    def counters(self, values: Sequence[int]) -> Array:
+    def counters(self, values: Sequence[int] | NDArray) -> Array:
         """Return integers as an array that `all_reduce` takes."""
         return np.array(values, dtype=np.int64)
 

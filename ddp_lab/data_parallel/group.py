@@ -15,6 +15,9 @@ import numpy as np
 
 from ddp_lab.data_parallel.bucketing import ParamSpec
 from ddp_lab.data_parallel.errors import ModelMismatch
+from ddp_lab.transport.base import NDArray
+
+WORD = 8  # bytes of the integers that groups reduce
 
 
 class Work(Protocol):
@@ -50,7 +53,7 @@ class Group(Protocol):
         """Overwrite `flat` on every rank with rank `root`'s; blocks."""
         ...
 
-    def counters(self, values: Sequence[int]) -> Any:
+    def counters(self, values: Sequence[int] | NDArray) -> Any:
         """Return `values` as an int64 array that `all_reduce` takes."""
         ...
 
@@ -68,18 +71,34 @@ def last_rank(group: Group, candidate: bool) -> int:
     return rank
 
 
-def exchange(group: Group, text: str) -> list[str]:
-    """Return every rank's `text`, by rank, with all-reduces alone.
+def gather_bytes(group: Group, data: bytes) -> list[bytes]:
+    """Return every rank's bytes, by rank, with all-reduces alone.
 
-    Each rank fills a row of its own in a matrix of zeros; the sum holds all rows.
+    Each rank fills a row of its own in a matrix of zeros, eight bytes a number; the sum holds all
+    rows.
     """
-    data = text.encode()
-    (longest,) = reduce_counts(group, [len(data)], "max")
-    rows = [0] * (group.size * longest)
-    start = group.rank * longest
-    rows[start : start + len(data)] = data
-    summed = np.array(reduce_counts(group, rows)).reshape(group.size, longest)
-    return [bytes(row.astype(np.uint8)).rstrip(b"\0").decode() for row in summed]
+    lengths = [0] * group.size
+    lengths[group.rank] = len(data)
+    lengths = reduce_counts(group, lengths)
+    words = -(-max(lengths) // WORD)
+    rows = np.zeros((group.size, words), np.int64)
+    padded = data.ljust(words * WORD, b"\0")
+    rows[group.rank] = np.frombuffer(padded, np.int64)
+    flat = group.counters(rows.reshape(-1))
+    group.all_reduce(flat).wait()
+    summed = np.asarray(flat.tolist(), np.int64).reshape(group.size, words)
+    return [row.tobytes()[:n] for row, n in zip(summed, lengths, strict=True)]
+
+
+def exchange(group: Group, text: str) -> list[str]:
+    """Return every rank's `text`, by rank."""
+    return [data.decode() for data in gather_bytes(group, text.encode())]
+
+
+def agree(group: Group, data: bytes) -> bool:
+    """Return whether all ranks have the same bytes, as far as a hash tells; all get one answer."""
+    digest = _digest(data)
+    return reduce_counts(group, digest, "min") == reduce_counts(group, digest, "max")
 
 
 def verify_same_model(group: Group, specs: Sequence[ParamSpec]) -> None:
@@ -91,16 +110,15 @@ def verify_same_model(group: Group, specs: Sequence[ParamSpec]) -> None:
         ModelMismatch: on every rank, naming the first parameter in which two ranks differ.
     """
     mine = [[s.name, list(s.shape), str(s.kind)] for s in specs]
-    digest = _digest(json.dumps([entry[1:] for entry in mine]))
-    if reduce_counts(group, digest, "min") == reduce_counts(group, digest, "max"):
+    if agree(group, json.dumps([entry[1:] for entry in mine]).encode()):
         return
     everyone = [json.loads(text) for text in exchange(group, json.dumps(mine))]
     raise ModelMismatch.between(everyone)
 
 
-def _digest(text: str) -> list[int]:
-    """Return a hash of `text` that is the same in every process."""
+def _digest(data: bytes) -> list[int]:
+    """Return a hash of `data` that is the same in every process."""
     from hashlib import blake2b
 
-    raw = blake2b(text.encode(), digest_size=16).digest()
+    raw = blake2b(data, digest_size=16).digest()
     return [int.from_bytes(raw[i : i + 4], "big") for i in range(0, 16, 4)]

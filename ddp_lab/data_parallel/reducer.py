@@ -121,7 +121,7 @@ class Reducer:
         """Go on over this group, from a clean start: nothing begun, no order observed."""
         self.group = group
         self.divisor: Callable[[], float] = lambda: group.size
-        self.rebuilt = False
+        self.rebuilt_order: list[int] | None = None  # of gradients, once it was observed
         self.expecting = False  # hooks do nothing outside of a synchronised step (no_sync)
         self.use_map = UseMap(len(self.specs), group)
 
@@ -137,6 +137,11 @@ class Reducer:
             self.buckets.append(Bucket(number, params, flat, views, is_last))
         self.order = LaunchOrder(plan.buckets)
         self._works: list[tuple[Bucket, Work]] = []
+
+    @property
+    def rebuilt(self) -> bool:
+        """Whether the buckets follow an observed order."""
+        return self.rebuilt_order is not None
 
     # Before the forward pass
 
@@ -174,9 +179,17 @@ class Reducer:
             return False
         order = self.group.counters(observed)
         self.group.broadcast(order, 0)
-        self._lay_out(assign(self.specs, self.limits, order.tolist()))
-        self.rebuilt = True
+        self.restore_order(order.tolist())
         return True
+
+    def restore_order(self, order: list[int] | None) -> None:
+        """Lay the buckets out in this order of gradients; None leaves them as they are.
+
+        Every rank calls it with the same order, between iterations.
+        """
+        if order is not None:
+            self._lay_out(assign(self.specs, self.limits, order))
+            self.rebuilt_order = order
 
     # After the forward pass
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ddp_lab.data_parallel.group import Group, Work
+from ddp_lab.transport.base import NDArray
 
 
 class RoundRobin:
@@ -86,6 +87,6 @@ class RoundRobinGroup:
         """Overwrite `flat` with rank `root`'s."""
         self.groups[0].broadcast(flat, root)
 
-    def counters(self, values: Sequence[int]) -> Any:
+    def counters(self, values: Sequence[int] | NDArray) -> Any:
         """Return `values` as an int64 array that `all_reduce` takes."""
         return self.groups[0].counters(values)

@@ -13,6 +13,7 @@ from torch import Tensor
 from ddp_lab.data_parallel.communicator_group import CommunicatorGroup, is_communicator
 from ddp_lab.data_parallel.group import Group, Work
 from ddp_lab.data_parallel.round_robin import RoundRobin, RoundRobinGroup
+from ddp_lab.transport.base import NDArray
 
 OPS = {"sum": dist.ReduceOp.SUM, "min": dist.ReduceOp.MIN, "max": dist.ReduceOp.MAX}
 
@@ -47,7 +48,7 @@ class C10dGroup:
         """Overwrite `flat` with that of the group's rank `root`."""
         dist.broadcast(flat, group=self.process_group, group_src=root)
 
-    def counters(self, values: Sequence[int]) -> Tensor:
+    def counters(self, values: Sequence[int] | NDArray) -> Tensor:
         """Return integers as a tensor on the device of the parameters."""
         return torch.tensor(values, dtype=torch.int64, device=self.device)
 
@@ -93,7 +94,7 @@ class TorchCommunicatorGroup:
         """Overwrite `flat` with rank `root`'s."""
         flat.copy_(self.arrays.communicator.broadcast(flat.detach(), root))
 
-    def counters(self, values: Sequence[int]) -> Tensor:
+    def counters(self, values: Sequence[int] | NDArray) -> Tensor:
         """Return integers as a tensor."""
         return torch.tensor(values, dtype=torch.int64)
 
