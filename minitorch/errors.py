@@ -12,7 +12,8 @@
     │   ├── ModifiedInPlace a value needed by backward was overwritten
     │   └── GradcheckError  a rule disagrees with finite differences (AssertionError)
     ├── DeviceError         no such device, or two of them (RuntimeError)
-    └── GraphError          a dataflow graph that cannot be built or run (ValueError, RuntimeError)
+    ├── GraphError          a dataflow graph that cannot be built or run (ValueError, RuntimeError)
+    └── CompileError        a kernel that cannot be generated or compiled (RuntimeError)
 
 Messages read `{operation}: {what is wrong}: got X, expected Y. {Next step.}`.
 Shape, axis, dtype and argument errors are both `ValueError` (`IndexError`, `TypeError`), which is
@@ -71,3 +72,7 @@ class DeviceError(MinitorchError, RuntimeError):
 
 class GraphError(MinitorchError, ValueError, RuntimeError):
     """A dataflow graph that cannot be built or run."""
+
+
+class CompileError(MinitorchError, RuntimeError):
+    """Code that cannot be generated, or no compiler to turn it into a function."""
