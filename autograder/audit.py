@@ -1,7 +1,8 @@
 """Do a lab's checks catch wrong answers? The solution is broken in many ways, and each is tried.
 
 A mutant is killed when any check of the lab no longer calls its answer correct. The survivors are
-mistakes that a learner could make for full marks.
+mistakes that a learner could make for full marks. And answers that do nothing are given to each
+question, of which none may earn anything.
 """
 
 import time
@@ -16,6 +17,7 @@ from autograder.mutation import Mutant, mutants_of
 from autograder.records import Cell, Lab, Outcome
 from autograder.regions import parts_of, solution_text
 from autograder.trials import Trial, Trials, Variant
+from autograder.trivial import trivial_answers
 
 SEED = 1
 SLOWER = 10  # a mutant that needs so many times the solution's time hangs
@@ -32,9 +34,10 @@ class Case:
 
 
 def audit(lab: Lab, *, jobs: int | None = None) -> dict[str, Any]:
-    """Return {"lab": name, "mutants": n, "killed": k, "survivors": [...]}.
+    """Return {"lab": name, "mutants": n, "killed": k, "survivors": [...], "paid": [...]}.
 
-    A survivor has `question`, `line` (in the answer), `change`, `before`, `after` and `diff`.
+    A survivor has `question`, `line` (in the answer), `change`, `before`, `after` and `diff`;
+    what was paid, see `paid_for_nothing`.
 
     Raises:
         LabError: the solution itself does not pass the checks.
@@ -52,7 +55,35 @@ def audit(lab: Lab, *, jobs: int | None = None) -> dict[str, Any]:
         "mutants": len(cases),
         "killed": len(cases) - len(alive),
         "survivors": [_told(case) for case in alive],
+        "paid": paid_for_nothing(lab, jobs=jobs),
     }
+
+
+def paid_for_nothing(lab: Lab, *, jobs: int | None = None) -> list[dict[str, str]]:
+    """Return which checks are passed by answers that do nothing; none of a lab that is right.
+
+    Each has `question`, `answer` (what it gives back) and `check`. One question at a time is
+    answered so, and all others by the solution.
+    """
+    checks = load_checks(lab.directory / CHECKS)
+    every = tuple(check.name for check in checks.checks)
+    timeout_s = _time_of_solution(lab, every)
+    found, variants = [], []
+    for index, cell, solved in _answers(lab):
+        name = cell.attributes["question"]
+        own = tuple(check.name for check in checks.of(name))
+        for answer in trivial_answers(solved[index], _solution_lines(cell, lab)):
+            found.append((name, answer.kind))
+            cells = (*solved[:index], answer.text, *solved[index + 1 :])
+            variants.append(Variant(cells, own, SEED))
+    with Trials(lab, jobs=jobs, timeout_s=timeout_s) as trials:
+        results = trials.run(variants)
+    return [
+        {"question": name, "answer": kind, "check": verdict.check}
+        for (name, kind), trial in zip(found, results, strict=True)
+        for verdict in trial.verdicts
+        if verdict.outcome is Outcome.CORRECT
+    ]
 
 
 def _survivors(
@@ -85,14 +116,19 @@ def _time_of_solution(lab: Lab, checks: tuple[str, ...]) -> float:
 
 
 def _cases(lab: Lab) -> Iterator[Case]:
+    for index, cell, solved in _answers(lab):
+        name = cell.attributes["question"]
+        for mutant in mutants_of(solved[index], _solution_lines(cell, lab)):
+            yield Case(name, mutant, (*solved[:index], mutant.text, *solved[index + 1 :]))
+
+
+def _answers(lab: Lab) -> Iterator[tuple[int, Cell, list[str]]]:
+    """Yield each cell that answers a question: its place, itself, and all cells solved."""
     code = [cell for cell in lab.cells if cell.kind == "code"]
     solved = [solution_text(cell, lab.directory) for cell in code]
     for index, cell in enumerate(code):
-        name = cell.attributes.get("question")
-        if name is None:
-            continue
-        for mutant in mutants_of(solved[index], _solution_lines(cell, lab)):
-            yield Case(name, mutant, (*solved[:index], mutant.text, *solved[index + 1 :]))
+        if "question" in cell.attributes:
+            yield index, cell, solved
 
 
 def _solution_lines(cell: Cell, lab: Lab) -> frozenset[int]:

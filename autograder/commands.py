@@ -138,6 +138,8 @@ def audit(arguments: argparse.Namespace) -> int:
     for survivor in found["survivors"]:
         print(f"survived: {survivor['question']}: {survivor['change']}")
         print("".join(f"    {line}\n" for line in survivor["diff"].splitlines()), end="")
+    for paid in found["paid"]:
+        print(f"paid for nothing: {paid['question']}: {paid['check']}: returns {paid['answer']}")
     print(f"{found['killed']} of {found['mutants']} mutants killed")
     return 0
 

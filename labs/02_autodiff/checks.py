@@ -48,7 +48,7 @@ def axes_of_size_one_are_kept(student, rng):
     compare_sums(student, rng, [((3, 2), (3, 1)), ((3, 2), (1, 2)), ((2, 3, 4), (2, 1, 4))], hint)
 
 
-@check("sum_to_shape")
+@check("sum_to_shape", requires="axes_in_front_are_summed_away")
 def equal_shapes_pass_unchanged(student, rng):
     """nothing is summed where nothing was broadcast"""
     hint = "No axis was copied here, so there is nothing to add up."
@@ -231,7 +231,7 @@ def random_graph(rng, size):
     return [[], [], [], *later]
 
 
-@check("topological_order")
+@check("topological_order", requires="all_values_are_there")
 def inputs_stand_before_their_users(student, rng):
     """every value stands after all of its inputs"""
     for size in (4, 8, 30):
@@ -458,7 +458,7 @@ def a_step_goes_against_the_gradient(student, rng):
     close(new, expected, called="sgd_step(parameters, grads, lr)", hint=hint)
 
 
-@check("sgd_step")
+@check("sgd_step", requires="a_step_goes_against_the_gradient")
 def new_parameters_are_leaves(student, rng):
     """the new parameters want gradients and have no history"""
     _, _, _, (_, wants, history, _) = one_step(student, rng)
@@ -474,7 +474,7 @@ def new_parameters_are_leaves(student, rng):
         )
 
 
-@check("sgd_step")
+@check("sgd_step", requires="a_step_goes_against_the_gradient")
 def old_parameters_stay(student, rng):
     """the parameters passed in are not modified"""
     arrays, _, _, (_, _, _, old) = one_step(student, rng)

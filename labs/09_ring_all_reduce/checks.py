@@ -107,7 +107,7 @@ def every_element_is_in_one_chunk(student, rng):
             )
 
 
-@check("chunk_bounds")
+@check("chunk_bounds", requires="every_element_is_in_one_chunk")
 def sizes_differ_by_at_most_one(student, rng):
     """the sizes of the chunks differ by at most one"""
     for elements, n in (*CUTS, (int(rng.integers(50, 500)), int(rng.integers(2, 20)))):
@@ -168,7 +168,7 @@ def one_chunk_a_step_to_the_right_neighbour(student, rng):
         sized(run, n, [(n - 1) * elements // n * 8] * n, "ring_reduce_scatter")
 
 
-@check("ring_reduce_scatter")
+@check("ring_reduce_scatter", requires="each_rank_ends_with_its_own_chunk_complete")
 def the_callers_array_is_left_alone(student, rng):
     """x is the same after the call"""
 

@@ -83,7 +83,7 @@ def gradients_become_the_average(student, rng):
             compare_with_mean("average_gradients", rank, got, grads)
 
 
-@check("average_gradients")
+@check("average_gradients", requires="gradients_become_the_average")
 def weights_are_left_alone(student, rng):
     """the parameters themselves keep their values"""
     run = student.ranks(given, 2, [(g, "average_gradients") for g in gradients(rng, 2)])
@@ -134,7 +134,7 @@ def grads_only(grads):
     return [(g,) for g in grads]
 
 
-@check("attach_hooks")
+@check("attach_hooks", requires="gradients_are_averaged_when_backward_returns")
 def the_hook_leaves_weights_alone(student, rng):
     """the parameters themselves keep their values"""
     run = student.ranks(backward_twice, 2, grads_only(gradients(rng, 2)))
@@ -164,7 +164,7 @@ def each_average_reaches_its_own_gradient(student, rng):
             compare_with_mean("flat_all_reduce", rank, got, grads)
 
 
-@check("flat_all_reduce")
+@check("flat_all_reduce", requires="each_average_reaches_its_own_gradient")
 def the_optimizers_weights_are_left_alone(student, rng):
     """the parameters themselves keep their values"""
     run = student.ranks(given, 2, [(g, "flat_all_reduce") for g in gradients(rng, 2)])
@@ -224,7 +224,7 @@ def every_gradient_is_in_one_bucket(student, rng):
             raise Feedback(f"{called}: a bucket is empty. It would be an all-reduce of nothing.")
 
 
-@check("assign_buckets")
+@check("assign_buckets", requires="every_gradient_is_in_one_bucket")
 def the_last_parameter_comes_first(student, rng):
     """parameters are taken in reverse, as backward finishes them"""
     for sizes, cap in cases(rng):
@@ -358,57 +358,89 @@ def ranks_may_finish_in_different_orders(student, rng):
                 )
 
 
-@check("Overlapped", weight=2)
+def under_the_microscope(comm, grads, marks, cap_bytes):
+    """Rank 0 reduces alone, and tells rank 1 in messages what it does when; rank 1 listens.
+
+    A launch sends what is reduced; `marks` are sent for waiting, and when a gradient is done with.
+    """
+    import numpy
+    import torch
+
+    done, waited, end = marks[:-2], marks[-2], marks[-1]
+
+    class Carried:
+        def __init__(self, x):
+            self.x = x
+
+        def wait(self, timeout_s=None):
+            comm.send(waited, 1)
+            return self.x
+
+        def test(self):
+            return False
+
+    class OneRank:
+        rank, size = 0, 1
+
+        def all_reduce(self, x, op="sum", algorithm="auto", async_op=False, **kwargs):
+            comm.send(numpy.asarray(x.detach().reshape(-1), dtype=numpy.float32), 1)
+            work = Carried(x.clone())
+            return work if async_op else work.wait()
+
+    if comm.rank == 0:
+        params = [torch.nn.Parameter(torch.zeros(4)) for _ in grads]
+        reducer = Overlapped(OneRank(), params, cap_bytes)
+        for index in reversed(range(len(grads))):
+            params[index].grad = torch.from_numpy(grads[index].copy())
+            reducer.on_gradient(index)
+            comm.send(done[index], 1)
+        reducer.finish()
+        comm.send(end, 1)
+        return
+    while not numpy.array_equal(comm.recv(0), end):
+        pass
+
+
+def heard(run, known):
+    """Return by name what rank 0 sent, in order; `known` has the array of each name."""
+    found = []
+    for m in run.messages:
+        name = [
+            name
+            for name, array in known.items()
+            if np.shape(m.array) == array.shape and np.array_equal(m.array, array)
+        ]
+        found += name or ["something else"]
+    return found
+
+
+@check("Overlapped", weight=2, requires="every_gradient_becomes_the_average")
 def backward_goes_on_while_buckets_travel(student, rng):
     """a bucket is launched as soon as it may go, and nothing is waited for before finish"""
-
-    def under_the_microscope(cap_bytes):
-        import torch
-
-        log = []
-
-        class Carried:
-            def __init__(self, x):
-                self.x = x
-
-            def wait(self, timeout_s=None):
-                log.append("waited")
-                return self.x
-
-            def test(self):
-                return False
-
-        class OneRank:
-            rank, size = 0, 1
-
-            def all_reduce(self, x, op="sum", algorithm="auto", async_op=False, **kwargs):
-                log.append("launched" if async_op else "waited")
-                return Carried(x.clone()) if async_op else x.clone()
-
-        params = [torch.nn.Parameter(torch.zeros(4)) for _ in range(3)]
-        reducer = Overlapped(OneRank(), params, cap_bytes)
-        for index in (2, 1, 0):
-            params[index].grad = torch.ones(4)
-            reducer.on_gradient(index)
-            log.append(f"gradient {index}")
-        reducer.finish()
-        return log
-
-    log = student.probe(under_the_microscope, cap_bytes=16)
-    before = log[: log.index("gradient 0")] if "gradient 0" in log else log
-    if "waited" in before:
+    n = int(rng.integers(3, 6))
+    grads = list(rng.normal(size=(n, 4)).astype(np.float32))
+    marks = list(rng.normal(size=(n + 2, 3)).astype(np.float32))
+    inputs = (grads, marks, 16)
+    run = student.ranks(under_the_microscope, 2, [inputs, inputs])
+    known = {f"gradient {i}": mark for i, mark in enumerate(marks[:n])}
+    known |= {"waited": marks[n], "end": marks[n + 1]}
+    known |= {f"launched {i}": grad for i, grad in enumerate(grads)}
+    log = heard(run, known)
+    backward = log[: log.index("gradient 0")] if "gradient 0" in log else log
+    if "waited" in backward:
         raise Feedback(
             "Overlapped: on_gradient waited for an all-reduce. Backward stands still meanwhile, and "
             "nothing is hidden. Which argument of all_reduce returns at once?"
         )
-    if before.count("launched") < 3 or "launched" not in log[: log.index("gradient 2")]:
+    due = [step for i in reversed(range(n)) for step in (f"launched {i}", f"gradient {i}")]
+    if log[: 2 * n] != due:
         raise Feedback(
-            f"Overlapped: three buckets were full one after the other, and this happened: {log}. "
+            f"Overlapped: {n} buckets were full one after the other, and this happened: {log}. "
             "When could the first have been launched?"
         )
 
 
-@check("Overlapped")
+@check("Overlapped", requires="every_gradient_becomes_the_average")
 def one_all_reduce_a_bucket(student, rng):
     """each bucket is one all-reduce, in the order of the buckets"""
     grads = gradients(rng, 2)
@@ -424,65 +456,111 @@ def one_all_reduce_a_bucket(student, rng):
 # ---- 5. no_sync
 
 
-def flags(how):
-    """Return what sync was at each point of a use of no_sync."""
+def piling_up(comm, values, plan):
+    """Rank 0 adds values up, and sends rank 1 the sum whenever `sync` is on; rank 1 listens.
+
+    `plan` is what rank 0 does: ["add", i], ["block", [...]], or ["fail", [...]], a block that
+    ends in an exception.
+    """
+    import numpy
 
     class Books:
         sync = True
+        total = numpy.zeros(values.shape[1])
 
-    books, seen = Books(), []
-    if how == "plain":
-        with no_sync(books):
-            seen.append(books.sync)
-        seen.append(books.sync)
-    if how == "nested":
-        with no_sync(books):
-            with no_sync(books):
-                seen.append(books.sync)
-            seen.append(books.sync)
-        seen.append(books.sync)
-    if how == "exception":
-        try:
-            with no_sync(books):
-                raise KeyError("in the middle")
-        except KeyError:
-            seen.append("passed on")
-        seen.append(books.sync)
-    return seen
+    books = Books()
+
+    def follow(steps):
+        for what, which in steps:
+            if what == "add":
+                books.total = books.total + values[which]
+                if books.sync:
+                    comm.send(books.total, 1)
+                    books.total = numpy.zeros(values.shape[1])
+            elif what == "block":
+                with no_sync(books):
+                    follow(which)
+            else:
+                try:
+                    with no_sync(books):
+                        follow(which)
+                        raise KeyError("in the middle")
+                except KeyError:
+                    comm.send(values[-1], 1)
+
+    if comm.rank == 0:
+        follow(plan)
+        comm.send(numpy.zeros(0), 1)
+    else:
+        while len(comm.recv(0)):
+            pass
+
+
+def sums_sent(student, rng, plan):
+    """Follow `plan` with some values; return which of them were in each sum that was sent."""
+    values = rng.normal(size=(12, 3))
+    run = student.ranks(piling_up, 2, [(values, plan), (values, plan)])
+    return [parts_of(m.array, values) for m in run.messages if np.shape(m.array) == (3,)]
+
+
+def parts_of(total, values):
+    """Return which of the first values in a row add up to `total`: [first, last], or None."""
+    for first in range(len(values)):
+        for last in range(first, len(values)):
+            if np.allclose(values[first : last + 1].sum(axis=0), total):
+                return [first, last]
+    return None
+
+
+def adds(first, count):
+    return [["add", first + i] for i in range(count)]
 
 
 @check("no_sync")
 def sync_is_off_inside_and_on_after(student, rng):
-    """sync is False in the block and True after it"""
-    seen = student.probe(flags, how="plain")
-    if seen != [False, True]:
-        raise Feedback(
-            f"no_sync: sync was {seen[0]} inside the block and {seen[1]} after it. "
-            "What should it be in each place?"
-        )
+    """sync is off in the block and on after it"""
+    before, inside = (int(k) for k in rng.integers(2, 5, size=2))
+    first, last = before, before + inside
+    plan = [*adds(0, before), ["block", adds(before, inside)], *adds(last, 2)]
+    sent = sums_sent(student, rng, plan)
+    alone = [[i, i] for i in range(before)]
+    if sent == [*alone, [first, last], [last + 1, last + 1]]:
+        return
+    off = not any(part and part[0] == part[1] == first for part in sent)
+    on = any(part and part[1] >= last for part in sent)
+    raise Feedback(
+        f"no_sync: sync was {'off' if off else 'on'} inside the block and "
+        f"{'on' if on else 'off'} after it. What should it be in each place?"
+    )
 
 
-@check("no_sync")
+@check("no_sync", requires="sync_is_off_inside_and_on_after")
 def an_exception_switches_sync_on_again(student, rng):
     """an exception in the block leaves sync as it was before, and is passed on"""
-    seen = student.probe(flags, how="exception")
-    if "passed on" not in seen:
+    inside = int(rng.integers(2, 5))
+    passed_on = [11, 11]  # what is sent where the exception arrives
+    sent = sums_sent(student, rng, [["fail", adds(0, inside)], *adds(inside, 2)])
+    if passed_on not in sent:
         raise Feedback("no_sync swallowed an exception that was raised in its block.")
-    if seen[-1] is not True:
+    if sent != [passed_on, [0, inside], [inside + 1, inside + 1]]:
         raise Feedback(
             "no_sync: after an exception in the block sync stays off, and from then on nothing is "
             "averaged, without a word. Which statement runs on every way out?"
         )
 
 
-@check("no_sync")
+@check("no_sync", requires="sync_is_off_inside_and_on_after")
 def a_block_in_a_block_stays_off(student, rng):
     """after an inner block sync is what it was before that block"""
-    seen = student.probe(flags, how="nested")
-    if seen != [False, False, True]:
+    inner, outer = (int(k) for k in rng.integers(2, 5, size=2))
+    last = inner + outer
+    plan = [["block", [["block", adds(0, inner)], *adds(inner, outer)]], *adds(last, 2)]
+    sent = sums_sent(student, rng, plan)
+    if sent != [[0, last], [last + 1, last + 1]]:
+        after = "off" if all(part and part[1] >= last for part in sent) else "on"
         raise Feedback(
-            f"no_sync inside no_sync: sync was {seen[0]} in both, {seen[1]} after the inner block "
-            f"and {seen[2]} after the outer. What was it *before* the inner block?"
+            f"no_sync inside no_sync: sync was {after} after the inner block, with the outer one "
+            "still open. What was it *before* the inner block?"
         )
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from autograder.audit import paid_for_nothing
 from autograder.checks import load_checks
 from autograder.notebook import solution_notebook
 from autograder.records import Lab
@@ -27,6 +28,12 @@ def test_the_notebook_beside_the_source_is_fresh(lab: Lab) -> None:
 def test_starter_solution_and_wrong_answers_are_told_apart(lab: Lab) -> None:
     """The starter scores nothing, the solution all, and each mistake is caught with its words."""
     assert list(contradictions(lab, load_checks(lab.directory / CHECKS))) == []
+
+
+def test_an_answer_that_does_nothing_earns_nothing(lab: Lab) -> None:
+    """None, NaN, zeros, constants, the input as it came, chance: each question answered so."""
+    paid = [f"{p['check']} of {p['question']}: {p['answer']}" for p in paid_for_nothing(lab)]
+    assert paid == [], "these checks pay: let them wait with requires= (docs/writing_labs.md)"
 
 
 def test_every_checked_question_has_three_wrong_answers_and_hints(lab: Lab) -> None:

@@ -1,0 +1,110 @@
+"""Answers that do nothing: NaN, zeros, the argument as it came, None, a constant, chance.
+
+Whoever writes no line of the answer can write one of these, so none of them may earn a point. A
+trivial answer keeps the signature of the solution and replaces the body of each function, and the
+value of each variable, that learners have to write.
+"""
+
+import ast
+import copy
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+# of what a function gives back; {array} is its first argument that has a shape
+RETURNS = {
+    "None": "None",
+    "NaN": "{array} * float('nan')",
+    "zeros": "{array} * 0.0",
+    "one": "1",
+    "True": "True",
+    "False": "False",
+    "an empty list": "[]",
+    "an input unchanged": "{array}",
+    "the first argument": "{first}",
+    "chance": "{array} * 0.0 + __import__('random').gauss(0.0, 1.0)",
+}
+VALUES = ("None", "float('nan')", "0", "1", "-1", "True", "False", "''", "[]")
+
+
+@dataclass(frozen=True)
+class TrivialAnswer:
+    """The text of an answer's cell with nothing behind it; `kind` says what it gives back."""
+
+    kind: str
+    text: str
+
+
+def trivial_answers(text: str, lines: frozenset[int]) -> Iterator[TrivialAnswer]:
+    """Yield `text`, a solution, with what stands on `lines` (1-based) answered trivially.
+
+    A variable whose solution is one of the trivial values, such as the answer to a question of
+    yes or no, is not given that one. Code that does not parse has none.
+    """
+    try:
+        tree = ast.parse(text)
+    except SyntaxError:
+        return
+    seen = {ast.unparse(tree)}
+    kinds = [*RETURNS.items(), *((f"the value {value}", value) for value in VALUES)]
+    for kind, value in kinds:
+        found = copy.deepcopy(tree)
+        replace = _functions if kind in RETURNS else _variables
+        replace(found, value, lines)
+        answer = ast.unparse(ast.fix_missing_locations(found))
+        if answer not in seen:
+            seen.add(answer)
+            yield TrivialAnswer(kind, answer)
+
+
+def _functions(tree: ast.Module, value: str, lines: frozenset[int]) -> None:
+    """Give the functions and methods on `lines` a body that returns `value`."""
+    for node in tree.body:
+        method = isinstance(node, ast.ClassDef)
+        for inner in node.body if isinstance(node, ast.ClassDef) else [node]:
+            if isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef) and _on(inner, lines):
+                inner.body = _body(inner, value, method=method)
+
+
+def _variables(tree: ast.Module, value: str, lines: frozenset[int]) -> None:
+    """Assign `value` to the variables on `lines`, unless that is what the solution assigns."""
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and _on(node, lines) and not _same(node.value, value):
+            node.value = ast.parse(value, mode="eval").body
+
+
+def _on(node: ast.stmt, lines: frozenset[int]) -> bool:
+    return any(line in lines for line in range(node.lineno, (node.end_lineno or node.lineno) + 1))
+
+
+def _body(
+    function: ast.FunctionDef | ast.AsyncFunctionDef, value: str, *, method: bool
+) -> list[ast.stmt]:
+    given = function.args
+    names = [a.arg for a in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
+    if method and names and not _is_static(function):
+        names = names[1:]
+    if function.name == "__init__":
+        return [ast.Pass()]
+    listed = ", ".join(names + ([f"*{given.vararg.arg}"] if given.vararg else []))
+    array = f"next((a for a in [{listed}] if hasattr(a, 'shape')), 0.0)"
+    text = value.format(array=array, first=names[0] if names else "None")
+    yields = any(isinstance(node, ast.Yield | ast.YieldFrom) for node in ast.walk(function))
+    return ast.parse(f"yield {text}" if yields else f"return {text}", mode="exec").body
+
+
+def _is_static(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    return any(ast.unparse(d) == "staticmethod" for d in function.decorator_list)
+
+
+def _same(node: ast.expr, value: str) -> bool:
+    """Return whether an expression of numbers, texts and their operators has this value."""
+    plain = (ast.Constant, ast.UnaryOp, ast.BinOp, ast.List, ast.Tuple, ast.operator, ast.unaryop)
+    if not all(isinstance(part, (*plain, ast.expr_context)) for part in ast.walk(node)):
+        return False
+    if any(isinstance(part, ast.Pow | ast.LShift) for part in ast.walk(node)):
+        return False
+    try:
+        found = eval(compile(ast.Expression(node), "<answer>", "eval"), {})
+    except (ArithmeticError, TypeError, ValueError):
+        return False
+    return bool(found == eval(value))
