@@ -1,0 +1,99 @@
+"""From LLVM IR to a function that can be called: llvmlite's compiler, one target machine an engine.
+
+Engines live as long as the function made from them, and are never shared: two modules behind one
+target machine have crashed. Compiling takes some ten milliseconds a kernel.
+
+May import: errors; llvmlite, inside functions.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import importlib
+import importlib.util
+import threading
+from typing import Any
+
+from ..errors import CompileError
+
+SIGNATURE = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
+_lock = threading.Lock()  # LLVM's contexts are not made for several threads
+
+
+@functools.cache
+def available() -> bool:
+    """Tell whether kernels can be compiled here: whether llvmlite is installed."""
+    return importlib.util.find_spec("llvmlite") is not None
+
+
+@functools.cache
+def _llvm() -> Any:
+    """Return llvmlite's binding, its native target ready."""
+    try:
+        llvm = importlib.import_module("llvmlite.binding")
+    except ImportError as error:
+        raise CompileError(
+            "compile: llvmlite is not installed. Install the extra `compile`; NumPy computes "
+            "everything without it."
+        ) from error
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    return llvm
+
+
+class Function:
+    """A compiled function `void(i64 lo, i64 hi, ptr table)`. Calls run without the GIL.
+
+    Raises:
+        CompileError: llvmlite is missing, or the text is not LLVM IR; says where.
+    """
+
+    def __init__(self, text: str, name: str = "kernel") -> None:
+        llvm = _llvm()
+        with _lock:
+            self._machine = target_machine()
+            module = _parsed(llvm, text)
+            _optimise(llvm, module, self._machine)
+            self._engine = llvm.create_mcjit_compiler(module, self._machine)
+            self._engine.finalize_object()
+            self.call = SIGNATURE(self._engine.get_function_address(name))
+
+    def __call__(self, lo: int, hi: int, table: Any) -> None:
+        """Run the work from `lo` to `hi`; the table says where the operands are."""
+        self.call(lo, hi, table)
+
+
+def target_machine() -> Any:
+    """Return a new target machine for this processor with all it can do."""
+    llvm = _llvm()
+    target = llvm.Target.from_default_triple()
+    return target.create_target_machine(
+        cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten(), opt=3
+    )
+
+
+def assembly(text: str) -> str:
+    """Return the machine code of a module as assembly, for reading."""
+    llvm = _llvm()
+    with _lock:
+        machine = target_machine()
+        module = _parsed(llvm, text)
+        _optimise(llvm, module, machine)
+        return str(machine.emit_assembly(module))
+
+
+def _parsed(llvm: Any, text: str) -> Any:
+    try:
+        module = llvm.parse_assembly(text)
+        module.verify()
+    except RuntimeError as error:
+        raise CompileError(f"compile: not LLVM IR: {error}. This is a mistake here.") from error
+    return module
+
+
+def _optimise(llvm: Any, module: Any, machine: Any) -> None:
+    """Run LLVM's own passes; the vectors are explicit, so a level of 2 is enough."""
+    options = llvm.create_pipeline_tuning_options(speed_level=2)
+    builder = llvm.create_pass_builder(machine, options)
+    builder.getModulePassManager().run(module, builder)

@@ -1,0 +1,219 @@
+"""Kernel: a program compiled for the layouts it meets, called with NumPy arrays.
+
+A kernel is specialised to how its operands lie, not to their sizes; `kernel(program)` gives equal
+programs the same one, so a structure is compiled once in a process.
+
+May import: program, loops, engine, strides; allocator, errors, shapes.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .. import allocator
+from ..errors import DTypeError, ShapeError
+from ..shapes import broadcast
+from . import loops, rows
+from .engine import Function
+from .program import Program
+from .strides import Nest, in_rows, kind, merged, stretched
+
+SHARE = 2**16  # elements: a thread with fewer costs more than it brings
+_Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class _Call:
+    """What a kernel does for operands of one set of shapes and strides.
+
+    Attributes:
+        numbers: the table, addresses missing.
+        places: where in the table the address of each operand goes, the result's last.
+        total: the bound of the whole work: elements, or rows of a reduction.
+    """
+
+    function: Function
+    numbers: tuple[int, ...]
+    places: tuple[int, ...]
+    shape: tuple[int, ...]
+    total: int
+    table: Any
+
+
+class Kernel:
+    """A compiled program. Call it with arrays that broadcast against each other."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.dtype = np.dtype(program.dtype)
+        gives = "float" if program.reduction else rows.gives(program.steps[-1].row)
+        self.result_dtype = self.dtype if gives == "float" else np.dtype(bool)
+        self._dtypes = [self.dtype if k == "float" else np.dtype(bool) for k in program.inputs]
+        self._functions: dict[loops.Layout, Function] = {}
+        self._calls: dict[Any, _Call] = {}
+
+    def __call__(self, *arrays: Any, out: _Array | None = None, axes: int | None = None) -> _Array:
+        """Return the result in a new array, or in `out`, which may be one of the inputs.
+
+        Args:
+            arrays: one for each input of the program, of its dtype; any strides.
+            out: contiguous, of the result's shape and dtype.
+            axes: of a reduction, how many of the last axes it folds; all unless given.
+        Raises:
+            DTypeError, ShapeError: an input or `out` does not fit.
+        """
+        given = [np.asarray(a) for a in arrays]
+        key = (tuple([(a.shape, a.strides) for a in given]), axes)
+        call = self._calls.get(key)
+        if call is None:
+            call = self._calls[key] = self._prepared(given, axes)
+        for i, a in enumerate(given):
+            if a.dtype != self._dtypes[i]:
+                raise self._wrong_dtype(i, a)
+            if not a.flags.aligned:
+                return self(*[np.array(b) for b in given], out=out, axes=axes)
+        if out is None:
+            out = _empty(call.shape, self.result_dtype)
+        elif out.shape != call.shape or out.dtype != self.result_dtype or not _in_rows(out):
+            raise ShapeError(
+                f"kernel: out does not fit: got {out.dtype} {out.shape}, expected contiguous "
+                f"{self.result_dtype} {call.shape}."
+            )
+        if call.total and out.size:
+            _run(call, [*given, out])
+        return out
+
+    def layouts(self) -> list[loops.Layout]:
+        """Return the layouts compiled so far."""
+        return list(self._functions)
+
+    def _prepared(self, arrays: list[_Array], over: int | None) -> _Call:
+        if len(arrays) != len(self.program.inputs):
+            raise ShapeError(
+                f"kernel: got {len(arrays)} arrays, expected {len(self.program.inputs)}."
+            )
+        shape = tuple(int(n or 0) for n in broadcast(*(a.shape for a in arrays), op="kernel"))
+        axes = (len(shape) if over is None else over) if self.program.reduction else 0
+        strides = [stretched(a.shape, a.strides, shape) for a in arrays]
+        kept = shape[: len(shape) - axes] if axes else shape
+        result = in_rows(kept, self.result_dtype.itemsize)
+        nest = merged(Nest(shape, (*strides, (*result, *([0] * axes)))))
+        if self.program.reduction:
+            nest = self._split(shape, axes, (*strides, result))
+        layout = loops.Layout(self._kinds(nest), len(nest.sizes) - 1)
+        function = self._functions.get(layout)
+        if function is None:
+            function = Function(loops.kernel(self.program, layout))
+            self._functions[layout] = function
+        numbers, places = _table(nest)
+        total = math.prod(nest.sizes[:-1]) if self.program.reduction else math.prod(nest.sizes)
+        return _Call(function, numbers, places, kept, total, ctypes.c_int64 * len(numbers))
+
+    def _split(self, shape: tuple[int, ...], axes: int, strides: Any) -> Nest:
+        """Return the nest of a reduction: the kept axes merged, and the folded ones as the row."""
+        at = len(shape) - axes
+        inner = merged(Nest(shape[at:], tuple(s[at:] for s in strides[:-1])))
+        if len(inner.sizes) > 1:
+            raise ShapeError(
+                f"kernel: the last {axes} axes of {shape} are not one run of elements. Copy the "
+                "operands to contiguous memory first."
+            )
+        outer = merged(Nest(shape[:at], tuple(s[:at] for s in strides)))
+        joined = [(*o, *i) for o, i in zip(outer.strides, [*inner.strides, (0,)], strict=True)]
+        return Nest((*outer.sizes, *inner.sizes), tuple(joined))
+
+    def _kinds(self, nest: Nest) -> str:
+        sizes = [d.itemsize for d in (*self._dtypes, self.result_dtype)]
+        if nest.sizes[-1] == 1 and not self.program.reduction:  # one element: a result in rows
+            return "b" * (len(sizes) - 1) + "c"
+        return "".join(kind(s[-1], n) for s, n in zip(nest.strides, sizes, strict=True))
+
+    def _wrong_dtype(self, place: int, array: _Array) -> DTypeError:
+        return DTypeError(
+            f"kernel: input {place} has another dtype: got {array.dtype}, expected "
+            f"{self._dtypes[place]}. Cast it first."
+        )
+
+
+def _table(nest: Nest) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the integers of a kernel's table, with 0 for addresses, and where those go."""
+    numbers = [nest.sizes[-1], *nest.sizes[:-1]]
+    places = []
+    for strides in nest.strides:
+        places.append(len(numbers))
+        numbers += [0, *strides]
+    return tuple(numbers), tuple(places)
+
+
+def _empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> _Array:
+    """Return new memory; large results lie in cached blocks, which costs no page faults."""
+    if math.prod(shape) * dtype.itemsize > allocator.LARGE:
+        return allocator.cpu.empty(shape, dtype)
+    return np.empty(shape, dtype)
+
+
+def _in_rows(array: _Array) -> bool:
+    return bool(array.flags.c_contiguous and array.flags.writeable and array.flags.aligned)
+
+
+def _run(call: _Call, arrays: list[_Array]) -> None:
+    table = call.table(*call.numbers)
+    for place, array in zip(call.places, arrays, strict=True):
+        table[place] = array.ctypes.data
+    threads = _pool.threads
+    elements = call.total * (call.numbers[0] if call.total < call.numbers[0] else 1)
+    if threads == 1 or elements < 2 * SHARE or call.total < threads:
+        call.function(0, call.total, table)
+        return
+    step = -(-call.total // threads)
+    step = -(-step // 16) * 16 if call.total >= 2 * SHARE else step  # whole vectors
+    bounds = [(lo, min(lo + step, call.total)) for lo in range(0, call.total, step)]
+    waiting = [_pool.submit(call.function, lo, hi, table) for lo, hi in bounds]
+    for work in waiting:
+        work.result()
+
+
+class _Pool:
+    """The threads that share a kernel's work: one, which is the caller, unless told."""
+
+    def __init__(self) -> None:
+        self.threads = 1
+        self._executor: ThreadPoolExecutor | None = None
+
+    def resize(self, threads: int) -> None:
+        if self._executor is not None:
+            self._executor.shutdown()
+        self.threads = threads
+        self._executor = ThreadPoolExecutor(threads, "kernel") if threads > 1 else None
+
+    def submit(self, *task: Any) -> Any:
+        assert self._executor is not None  # resized above one thread
+        return self._executor.submit(*task)
+
+
+_pool = _Pool()
+_kernels: dict[Program, Kernel] = {}
+
+
+def kernel(program: Program) -> Kernel:
+    """Return the kernel of a program, the same for equal programs; nothing is compiled yet."""
+    found = _kernels.get(program)
+    return _kernels.setdefault(program, Kernel(program)) if found is None else found
+
+
+def set_num_threads(threads: int) -> None:
+    """Let kernels on large arrays share their work among this many threads."""
+    if threads < 1:
+        raise ShapeError(f"set_num_threads: got {threads}, expected 1 or more.")
+    _pool.resize(threads)
+
+
+def get_num_threads() -> int:
+    """Return how many threads share a kernel's work."""
+    return _pool.threads

@@ -1,0 +1,92 @@
+"""The vector functions against wider arithmetic, over the whole range of numbers."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from minitorch.compile import Program, Step, kernel
+from minitorch.compile import functions as written
+
+SAMPLES = 60_000
+LIMITS = {  # units in the last place, as the module's docstring promises
+    "exp": (1.1, 1.1),
+    "expm1": (2.0, 2.0),
+    "log": (1.0, 1.0),
+    "log1p": (2.0, 2.0),
+    "sigmoid": (3.0, 3.0),
+    "tanh": (3.0, 3.0),
+    "erf": (7.0, 5.0),
+}
+
+
+def _sigmoid(x: Any) -> Any:
+    small = np.exp(-np.abs(x))
+    return np.where(x >= 0, 1, small) / (1 + small)
+
+
+EXACT: dict[str, Callable[[Any], Any]] = {
+    "exp": np.exp,
+    "expm1": np.expm1,
+    "log": np.log,
+    "log1p": np.log1p,
+    "sigmoid": _sigmoid,
+    "tanh": np.tanh,
+    "erf": np.vectorize(math.erf, otypes=[float]),
+}
+
+
+def numbers(dtype: str) -> Any:
+    """Bit patterns of every kind, the ranges where something happens, and the edges."""
+    rng = np.random.default_rng(0)
+    whole = np.uint32 if dtype == "float32" else np.uint64
+    anything = rng.integers(0, np.iinfo(whole).max, SAMPLES, whole, endpoint=True).view(dtype)
+    reach = 110 if dtype == "float32" else 760
+    ranges = [rng.uniform(-r, r, SAMPLES).astype(dtype) for r in (1e-3, 0.5, 2, 20, reach)]
+    near_one = (1 + rng.uniform(-0.5, 1, SAMPLES)).astype(dtype)
+    info = np.finfo(dtype)
+    edges = [0.0, 1.0, np.inf, np.nan, info.tiny, info.smallest_subnormal, info.max, info.eps]
+    return np.concatenate(
+        [anything, *ranges, near_one, np.array(edges, dtype), -np.array(edges, dtype)]
+    )
+
+
+def worst(name: str, dtype: str, got: Any, x: Any) -> float:
+    """The largest error in units in the last place; infinite where NaN or infinity is wrong."""
+    wide = np.float64 if dtype == "float32" or name == "erf" else np.longdouble
+    with np.errstate(all="ignore"):
+        exact = EXACT[name](x.astype(wide))
+        want = exact.astype(dtype)
+        same = (got == want) | (np.isnan(got) & np.isnan(want))
+        error = np.abs(got.astype(wide) - exact) / np.abs(np.spacing(want)).astype(wide)
+    error = np.where(np.isfinite(want) & np.isfinite(got), error, np.inf)
+    return float(np.where(same, 0, error).max())
+
+
+def computed(name: str, dtype: str, x: Any) -> Any:
+    return kernel(Program(dtype, ("float",), (Step(name, (0,)),)))(x)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", LIMITS)
+def test_a_function_is_as_exact_as_promised_for_every_number(name: str, dtype: str) -> None:
+    x = numbers(dtype)
+    with np.errstate(all="ignore"):
+        got = computed(name, dtype, x)
+    assert worst(name, dtype, got, x) <= LIMITS[name][dtype == "float64"]
+
+
+@pytest.mark.parametrize("name", ["expm1", "log1p", "tanh", "erf"])
+def test_minus_zero_stays_minus_zero(name: str) -> None:
+    got = computed(name, "float32", np.array([-0.0, 0.0], np.float32))
+    np.testing.assert_array_equal(np.signbit(got), [True, False])
+
+
+def test_a_series_that_is_one_term_short_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(written.EXP_TERMS, True, written.EXP_TERMS[True] - 2)
+    x = numbers("float32")
+    short = Program("float32", ("float",), (Step("exp", (0,)), Step("positive", (-1,))))
+    with np.errstate(all="ignore"):
+        assert worst("exp", "float32", kernel(short)(x), x) > LIMITS["exp"][0]

@@ -1,0 +1,214 @@
+"""Kernels against NumPy: every row, every layout, reductions, threads, and what they refuse."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from minitorch import compile as code
+from minitorch.compile import Program, Step, kernel
+from minitorch.compile.loops import Layout
+from minitorch.compile.strides import Nest, in_rows, merged, stretched
+from minitorch.errors import ArgumentError, CompileError, DTypeError, ShapeError
+from minitorch.ops.rows import ROWS
+
+AWKWARD = [0.0, -0.0, 1.0, -1.0, 2.5, -2.5, 0.5, np.inf, -np.inf, np.nan, 1e-40, 3e38, 17.0]
+
+
+def program(row: str, dtype: str = "float32") -> Program:
+    places = {"where": 3}.get(row, 2 if row in ROWS and len(_partials(row)) == 2 else 1)
+    return Program(
+        dtype, tuple(code.takes(row, i) for i in range(places)), (Step(row, tuple(range(places))),)
+    )
+
+
+def _partials(row: str) -> Any:
+    two = {"add", "sub", "mul", "div", "maximum", "minimum", "relu_grad", "eq", "ne", "lt", "le",
+           "gt", "ge", "logical_and", "logical_or", "logical_xor"}  # fmt: skip
+    return (0, 0) if row in two else (0,)
+
+
+COMPARED = sorted(set(code.ROWS) & set(ROWS))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("row", COMPARED)
+def test_a_row_agrees_with_numpy_on_awkward_numbers(row: str, dtype: str) -> None:
+    task = program(row, dtype)
+    a, b = (np.array(g.reshape(-1)) for g in np.meshgrid(AWKWARD, AWKWARD))
+    pool = [a.astype(dtype), b.astype(dtype)]
+    if row == "where":
+        inputs = [a > 0, *pool]
+    else:
+        inputs = [
+            x > 0 if kind == "bool" else x for x, kind in zip(pool, task.inputs, strict=False)
+        ]
+    with np.errstate(all="ignore"):
+        want = ROWS[row].compute(np, *inputs)
+        got = kernel(task)(*inputs)
+    assert got.dtype == want.dtype
+    np.testing.assert_allclose(got, want, rtol=1e-6 if dtype == "float32" else 1e-14, atol=1e-38)
+
+
+def fused(dtype: str = "float64") -> Program:
+    """relu(x·w + b)·s + tanh(y)"""
+    steps = (
+        Step("mul", (0, 1)), Step("add", (-1, 2)), Step("relu", (-2,)), Step("mul", (-3, 3)),
+        Step("tanh", (4,)), Step("add", (-4, -5)),
+    )  # fmt: skip
+    return Program(dtype, ("float",) * 5, steps)
+
+
+def expected(x: Any, w: Any, b: Any, s: Any, y: Any) -> Any:
+    return np.maximum(x * w + b, 0) * s + np.tanh(y)
+
+
+SHAPES = [
+    [(7, 33)] * 5,
+    [(7, 33), (33,), (33,), (), (7, 1)],
+    [(7, 33), (7, 1), (1, 33), (1,), (7, 33)],
+    [(2, 3, 4, 5), (3, 1, 5), (4, 1), (2, 1, 1, 1), ()],
+    [()] * 5,
+    [(1,)] * 5,
+    [(0, 4), (4,), (), (1, 1), (0, 1)],
+    [(15,)] * 5,
+    [(16,)] * 5,
+    [(17,)] * 5,
+    [(3, 1)] * 5,
+]
+
+
+@pytest.mark.parametrize("shapes", SHAPES, ids=str)
+def test_operands_broadcast_as_in_numpy(shapes: Any) -> None:
+    rng = np.random.default_rng(0)
+    inputs = [rng.normal(size=shape) for shape in shapes]
+    got = kernel(fused())(*inputs)
+    want = expected(*inputs)
+    assert got.shape == want.shape
+    np.testing.assert_allclose(got, want, rtol=1e-13)
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda a: a.T,
+        lambda a: a[::-1, ::2],
+        lambda a: a[:, 3:20:5],
+        lambda a: np.broadcast_to(a[:1], a.shape),
+        lambda a: np.asfortranarray(a),
+        lambda a: np.frombuffer(b"\0" + a.tobytes(), np.uint8)[1:].view(a.dtype).reshape(a.shape),
+    ],
+)
+def test_operands_may_lie_in_any_way(view: Any) -> None:
+    rng = np.random.default_rng(1)
+    x = view(rng.normal(size=(20, 20)))
+    others = [rng.normal(size=x.shape) for _ in range(3)]
+    inputs = [x, *others, x]
+    np.testing.assert_allclose(kernel(fused())(*inputs), expected(*inputs), rtol=1e-13)
+
+
+def test_a_result_may_take_the_place_of_an_input() -> None:
+    rng = np.random.default_rng(2)
+    inputs = [rng.normal(size=(9, 37)) for _ in range(5)]
+    want = expected(*inputs)
+    got = kernel(fused())(*inputs, out=inputs[0])
+    assert got is inputs[0]
+    np.testing.assert_allclose(got, want, rtol=1e-13)
+
+
+@pytest.fixture
+def two_threads() -> Iterator[None]:
+    code.set_num_threads(2)
+    yield
+    code.set_num_threads(1)
+
+
+@pytest.mark.parametrize("shape", [(300_001,), (701, 499)])
+def test_threads_share_the_work_and_change_no_bit(two_threads: None, shape: Any) -> None:
+    rng = np.random.default_rng(3)
+    inputs = [rng.normal(size=s) for s in (shape, shape[-1:], (), shape, shape)]
+    shared = kernel(fused())(*inputs)
+    code.set_num_threads(1)
+    np.testing.assert_array_equal(shared, kernel(fused())(*inputs))
+
+
+REDUCE = {"sum": np.sum, "amax": np.max, "amin": np.min}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("reduction", REDUCE)
+@pytest.mark.parametrize(
+    ("shape", "axes"), [((5, 37), 1), ((5, 37), 2), ((3, 4, 40), 2), ((6, 16), 1), ((2, 3, 1), 1)]
+)
+def test_a_reduction_folds_the_last_axes(reduction: str, dtype: str, shape: Any, axes: int) -> None:
+    x = np.random.default_rng(4).normal(size=shape).astype(dtype)
+    y = np.random.default_rng(5).normal(size=shape[-1:]).astype(dtype)
+    task = Program(dtype, ("float", "float"), (Step("mul", (0, 1)),), reduction)
+    over = tuple(range(len(shape) - axes, len(shape)))
+    if axes == 1:
+        got, want = kernel(task)(x, y, axes=axes), REDUCE[reduction](x * y, axis=over)
+    else:
+        got, want = kernel(task)(x, x, axes=axes), REDUCE[reduction](x * x, axis=over)
+    assert got.dtype == want.dtype
+    np.testing.assert_allclose(got, want, rtol=1e-6 if dtype == "float32" else 1e-13, atol=1e-6)
+
+
+@pytest.mark.parametrize("reduction", ["sum", "amax", "amin"])
+def test_a_reduction_lets_nan_win(reduction: str) -> None:
+    x = np.zeros((3, 40), np.float32)
+    x[1, 39], x[2, 0] = np.nan, np.inf
+    task = Program("float32", ("float",), (Step("neg", (0,)),), reduction)
+    with np.errstate(all="ignore"):
+        np.testing.assert_array_equal(kernel(task)(x, axes=1), REDUCE[reduction](-x, axis=1))
+
+
+def test_a_long_sum_of_singles_is_as_exact_as_a_double_allows() -> None:
+    x = np.full(1_000_003, 0.1, np.float32)
+    task = Program("float32", ("float",), (Step("positive", (0,)),), "sum")
+    assert kernel(task)(x) == np.float32(x.astype(np.float64).sum())
+
+
+def test_equal_programs_share_a_kernel_and_sizes_share_its_code() -> None:
+    assert kernel(fused()) is kernel(fused())
+    task = Program("float64", ("float",), (Step("neg", (0,)), Step("neg", (-1,))))
+    for size in (5, 17, 1000):
+        kernel(task)(np.ones(size))
+    assert kernel(task).layouts() == [Layout("cc", 0)]
+    kernel(task)(np.ones((4, 40))[:, ::2])
+    assert len(kernel(task).layouts()) == 2
+
+
+def test_what_does_not_fit_is_refused_by_name() -> None:
+    task = kernel(program("add"))
+    x = np.ones(3, np.float32)
+    with pytest.raises(DTypeError, match="input 1 has another dtype: got float64"):
+        task(x, np.ones(3))
+    with pytest.raises(ShapeError, match="got 1 arrays, expected 2"):
+        task(x)
+    with pytest.raises(ShapeError, match=r"\(3,\).*\(4,\)"):
+        task(x, np.ones(4, np.float32))
+    with pytest.raises(ShapeError, match="out does not fit"):
+        task(x, x, out=np.ones((2, 3), np.float32)[0, ::1][None])
+    with pytest.raises(ArgumentError, match=r"step 0 \(add\) has operands \(0, 3\)"):
+        Program("float32", ("float",), (Step("add", (0, 3)),))
+    with pytest.raises(ArgumentError, match="float16"):
+        Program("float16", ("float",), (Step("neg", (0,)),))
+    with pytest.raises(CompileError, match="not LLVM IR"):
+        code.Function("define void @kernel( {")
+
+
+def test_neighbouring_axes_become_one_where_all_operands_agree() -> None:
+    shape = (4, 5, 6)
+    whole, row = in_rows(shape, 8), stretched((6,), (8,), shape)
+    assert merged(Nest(shape, (whole, whole))) == Nest((120,), ((8,), (8,)))
+    assert merged(Nest(shape, (whole, row))) == Nest((20, 6), ((48, 8), (0, 8)))
+    assert merged(Nest((1, 1), ((8, 8),))) == Nest((1,), ((0,),))
+
+
+def test_the_loop_is_made_of_vectors() -> None:
+    from minitorch.compile.loops import kernel as text
+
+    ir = text(fused("float32"), Layout("cccccc", 0))
+    assert "<16 x float>" in ir
+    assert "fmuladd" not in ir  # sums and products of the program are never contracted
