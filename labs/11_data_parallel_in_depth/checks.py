@@ -1,0 +1,829 @@
+"""Checks of lab 11. Models and gradients are drawn anew; in grading the judge is the network."""
+
+import numpy as np
+
+from autograder.checks import Feedback, Lab, check, close
+from autograder.errors import StudentError
+
+LAB = Lab(wall_s=180.0, call_s=20.0, memory_mib=2048, preload=("numpy", "torch", "ddp_lab"))
+
+SHAPES = ((3, 4), (4,), (2, 3), (2,))
+
+
+def drawn(rng, n, shapes=SHAPES):
+    """Return one list of float32 arrays a rank."""
+    return [[rng.normal(size=s).astype(np.float32) for s in shapes] for _ in range(n)]
+
+
+def collectives(run):
+    """Return (operation, elements) of each collective, in order, as the headers tell."""
+    found = {}
+    for m in run.messages:
+        fields = m.header.split(b"\0")[0].split(b"|")
+        if len(fields) > 4:
+            size = [int(part) for part in fields[4].strip(b"()").split(b",") if part.strip()]
+            found[fields[0]] = (fields[1].decode(), int(np.prod(size)))
+    return [found[key] for key in sorted(found, key=lambda order: int(order.rpartition(b".")[2]))]
+
+
+def same(got, expected, rtol=1e-4, atol=1e-5):
+    return np.shape(got) == np.shape(expected) and np.allclose(got, expected, rtol, atol)
+
+
+# ---- 1. synchronize
+
+
+def prepared(comm, values, drop=False):
+    """Make a model of these values, synchronize it, and return what is in it, or the error."""
+    import torch
+
+    layers = [torch.nn.Linear(3, 2), torch.nn.BatchNorm1d(2)]
+    if drop:
+        layers = layers[:1]
+    model = torch.nn.Sequential(*layers)
+    for tensor, value in zip(model.state_dict().values(), values):
+        tensor.copy_(torch.from_numpy(value))
+    error = None
+    try:
+        synchronize(comm, model)
+    except ValueError as raised:
+        error = type(raised).__name__
+    return error, [t.numpy().copy() for t in model.state_dict().values()]
+
+
+NAMES = ("0.weight", "0.bias", "1.weight", "1.bias")
+BUFFERS = ("1.running_mean", "1.running_var", "1.num_batches_tracked")
+
+
+def states(rng, n):
+    """Return the values of a small model, one list a rank: parameters, then buffers."""
+    shapes = ((2, 3), (2,), (2,), (2,), (2,), (2,))
+    counts = rng.permutation(100)
+    return [
+        [*(rng.normal(size=s).astype(np.float32) for s in shapes), np.array(counts[rank])]
+        for rank in range(n)
+    ]
+
+
+def compare_states(student, rng, which):
+    for n in (2, 3):
+        given = states(rng, n)
+        run = student.ranks(prepared, n, [(values,) for values in given])
+        for rank, (error, got) in enumerate(run.results):
+            if error:
+                raise Feedback(
+                    f"synchronize: {n} ranks have models of the same layout, and rank {rank} "
+                    "raised ValueError. Which fingerprints does it compare?"
+                )
+            for name, value, first, own in zip(
+                NAMES + BUFFERS, got, given[0], given[rank], strict=True
+            ):
+                if name not in which or same(value, first):
+                    continue
+                what = "something else"
+                if same(value, own):
+                    what = "still its own"
+                elif any(same(value, values[0]) for values in given):
+                    what = "another rank's"
+                raise Feedback(
+                    f"synchronize: afterwards {name} of rank {rank} of {n} should be rank 0's; "
+                    f"it is {what}. Which tensors make up the state of a model?"
+                )
+
+
+@check("synchronize", weight=2)
+def parameters_become_rank_0s(student, rng):
+    """every rank has rank 0's parameters"""
+    compare_states(student, rng, NAMES)
+
+
+@check("synchronize")
+def buffers_become_rank_0s(student, rng):
+    """every rank has rank 0's buffers"""
+    compare_states(student, rng, BUFFERS)
+
+
+@check("synchronize", weight=2, requires="parameters_become_rank_0s")
+def different_models_are_an_error_everywhere(student, rng):
+    """ranks whose models differ all raise ValueError, and nothing has changed"""
+    odd = int(rng.integers(0, 3))
+    given = states(rng, 3)
+    run = student.ranks(prepared, 3, [(given[r], r == odd) for r in range(3)])
+    quiet = [rank for rank, (error, _) in enumerate(run.results) if error is None]
+    if quiet:
+        raise Feedback(
+            f"synchronize: the model of rank {odd} has fewer layers than those of the other two; "
+            f"ranks {quiet} did not raise ValueError. Who would wait for whom now?"
+        )
+    for rank, (_, got) in enumerate(run.results):
+        if not all(same(a, b) for a, b in zip(got, given[rank])):
+            raise Feedback(
+                "synchronize: models differ, and some tensors have been overwritten "
+                "before that was noticed."
+            )
+
+
+# ---- 2. agreed_order, rebuild
+
+
+@check("agreed_order")
+def everybody_has_rank_0s_order(student, rng):
+    """the order that rank 0 saw is returned on every rank, as a list of ints"""
+    for n in (2, 3):
+        orders = [[int(i) for i in rng.permutation(9)] for _ in range(n)]
+        run = student.ranks(ordered, n, [(order,) for order in orders])
+        for rank, (got, kind) in enumerate(run.results):
+            called = f"agreed_order: rank 0 saw {orders[0]}, rank {rank} of {n} saw {orders[rank]}"
+            if got == orders[rank] and got != orders[0]:
+                raise Feedback(f"{called}, and it has its own. How would the ranks agree on that?")
+            if got != orders[0]:
+                raise Feedback(f"{called}, and was returned {got}. It should be rank 0's.")
+            if kind != "list of int":
+                raise Feedback(f"{called}: the right numbers, but a {kind}, not a list of ints.")
+
+
+def ordered(comm, ready):
+    got = agreed_order(comm, ready)
+    inner = {type(x).__name__ for x in got}
+    return [int(i) for i in got], f"{type(got).__name__} of {' '.join(sorted(inner))}"
+
+
+def buckets_of(n_bytes, order, first, cap):
+    buckets, filled = [], 0
+    for index in order:
+        if not buckets or filled >= (first if len(buckets) == 1 else cap):
+            buckets.append([])
+            filled = 0
+        buckets[-1].append(index)
+        filled += n_bytes[index]
+    return buckets
+
+
+def rebuild_cases(rng):
+    yield [4, 4, 4, 4, 4], [2, 0, 1, 4, 3], 4, 8
+    yield [10, 1000, 10], [1, 2, 0], 5, 100
+    yield [1] * 6, [5, 4, 3, 2, 1, 0], 2, 3
+    yield [8, 8], [0, 1], 1000, 1000
+    yield [3], [0], 1, 1
+    yield [], [], 1, 10
+    for _ in range(6):
+        n = int(rng.integers(5, 25))
+        sizes = [int(b) for b in rng.integers(1, 50, size=n)]
+        order = [int(i) for i in rng.permutation(n)]
+        yield sizes, order, int(rng.integers(1, 60)), int(rng.integers(60, 150))
+
+
+@check("rebuild")
+def buckets_follow_the_order(student, rng):
+    """put end to end, the buckets are the order that was given"""
+    for sizes, order, first, cap in rebuild_cases(rng):
+        got = student.call("rebuild", sizes, order, first, cap)
+        called = f"rebuild({sizes}, {order}, {first}, {cap}) gave {got}"
+        flat = [i for bucket in got for i in bucket]
+        if sorted(flat) != sorted(order):
+            raise Feedback(f"{called}: each index belongs into one bucket, once.")
+        if flat != order:
+            raise Feedback(f"{called}. In which order do the gradients get ready?")
+        if not all(got):
+            raise Feedback(f"{called}: a bucket is empty. It would be an all-reduce of nothing.")
+
+
+@check("rebuild", weight=2)
+def the_first_bucket_has_a_cap_of_its_own(student, rng):
+    """the first bucket is closed at first_bytes, the others at cap_bytes"""
+    for sizes, order, first, cap in rebuild_cases(rng):
+        got = student.call("rebuild", sizes, order, first, cap)
+        right = buckets_of(sizes, order, first, cap)
+        if got == right:
+            continue
+        called = f"rebuild({sizes}, {order}, {first}, {cap}) gave {got}"
+        hint = "Add up the bytes of each bucket, and ask when it should have been closed."
+        if got == buckets_of(sizes, order, cap, cap):
+            hint = "The first bucket was filled up to the cap of the others."
+        elif got == buckets_of(sizes, order, first, first):
+            hint = "All buckets were closed at the small cap. For which is it meant?"
+        elif got and right and got[0] != right[0] and len(got[0]) < len(right[0]):
+            hint = "The first bucket was closed before it held first_bytes."
+        raise Feedback(f"{called}. {hint}")
+
+
+# ---- 3. used_parameters, average_used
+
+
+def walk(plan, depth):
+    """Build a graph by `plan` over six parameters; ask which are used."""
+    import torch
+
+    params = [torch.nn.Parameter(torch.ones(2)) for _ in range(6)]
+    frozen = torch.ones(2)
+    value = frozen
+    for how, index in plan:
+        if how == "add":
+            value = value + params[index]
+        elif how == "twice":
+            value = (value + value) * params[index]
+        elif how == "cut":
+            value = value + params[index].detach()
+        elif how == "zero":
+            value = value + 0.0 * params[index]
+    for _ in range(depth):
+        value = value + 1.0
+    return [bool(b) for b in used_parameters(value.sum(), params)]
+
+
+def plans(rng):
+    """Yield (plan, which of six are used)."""
+    for _ in range(5):
+        plan, used = [("add", int(rng.integers(0, 6)))], [False] * 6
+        for index in rng.permutation(6)[: int(rng.integers(2, 6))]:
+            plan.append((str(rng.choice(["add", "twice", "cut", "zero"])), int(index)))
+        for how, index in plan:
+            used[index] = used[index] or how != "cut"
+        yield plan, used
+
+
+@check("used_parameters", weight=3)
+def what_backward_reaches_is_used(student, rng):
+    """a parameter is used if the graph of the loss leads to it, and only then"""
+    for plan, used in plans(rng):
+        got = student.probe(walk, plan=plan, depth=0)
+        if got == used:
+            continue
+        called = f"used_parameters: a loss made by {plan} of six parameters gave {got}"
+        if len(got) != 6:
+            raise Feedback(f"{called}. One bool a parameter, in the order of params.")
+        wrong = next(i for i in range(6) if got[i] != used[i])
+        hint = f"Parameter {wrong} can be reached from the loss."
+        if got[wrong]:
+            hint = f"Nothing leads from the loss to parameter {wrong}: `cut` detaches it."
+            if all(got):
+                hint = "Parameters with equal numbers in them are not the same parameter."
+        raise Feedback(f"{called}. {hint}")
+
+
+@check("used_parameters", requires="what_backward_reaches_is_used")
+def a_deep_graph_can_be_walked(student, rng):
+    """a graph of 20,000 operations is walked like a short one"""
+    index = int(rng.integers(0, 6))
+    try:
+        got = student.probe(walk, plan=[("add", index)], depth=20_000)
+    except StudentError as error:
+        if error.type_name != "RecursionError":
+            raise
+        raise Feedback(
+            "used_parameters: RecursionError on a graph of 20,000 operations in a row. "
+            "Keep the nodes that are still to be visited in a list of your own."
+        ) from error
+    if got != [i == index for i in range(6)]:
+        raise Feedback("used_parameters: after 20,000 operations in a row the answer is wrong.")
+
+
+def diamonds(order, most):
+    """Walk a graph of nodes that count how often they are asked; return (answer, most asked)."""
+    asked = [0] * (len(order) + 1)
+
+    class AskedTooOften(Exception):
+        pass
+
+    class AccumulateGrad:
+        next_functions = ()
+
+        def __init__(self, variable):
+            self.variable = variable
+
+    class MulBackward0:
+        def __init__(self, number, before, leaf):
+            self.number, self.before = number, [(before, 0), (before, 0), (leaf, 0)]
+
+        @property
+        def next_functions(self):
+            asked[self.number] += 1
+            if asked[self.number] > most:
+                raise AskedTooOften
+            return tuple(self.before)
+
+    class Loss:
+        pass
+
+    leaves = [AccumulateGrad(object()) for _ in range(3)]
+    loss = Loss()
+    loss.grad_fn = leaves[order[0]]
+    for number, index in enumerate(order):
+        loss.grad_fn = MulBackward0(number, loss.grad_fn, leaves[index])
+    try:
+        got = used_parameters(loss, [leaf.variable for leaf in leaves])
+    except AskedTooOften:
+        got = []
+    return [bool(b) for b in got], max(asked)
+
+
+@check("used_parameters", requires="what_backward_reaches_is_used")
+def every_node_is_visited_once(student, rng):
+    """a node that many paths lead to is looked into once, not once a path"""
+    for most in (2, 3):
+        order = [int(i) for i in rng.choice(rng.permutation(3)[:most], size=60)]
+        got, asked = student.probe(diamonds, order=order, most=8)
+        if asked > 8:
+            raise Feedback(
+                "used_parameters: sixty doublings in a row are 62 nodes and 2**60 paths; one node "
+                f"was asked for its next_functions {asked} times. How does a walk know a node again?"
+            )
+        if got != [i in order for i in range(3)]:
+            raise Feedback("used_parameters: sixty doublings in a row: the answer is wrong.")
+
+
+def with_unused(comm, grads, used):
+    """Average gradients where they are used; stale ones lie in the others."""
+    import torch
+
+    params = [torch.nn.Parameter(torch.full(g.shape, 7.0)) for g in grads]
+    for param, grad in zip(params, grads):
+        param.grad = None if np.isnan(grad).any() else torch.from_numpy(grad.copy())
+    average_used(comm, params, used)
+    return [None if p.grad is None else p.grad.numpy() for p in params]
+
+
+def used_case(rng, n):
+    """Return (gradients, used), by rank: one parameter used by all, some, one, and none."""
+    grads = drawn(rng, n)
+    used = [[True, rank == n - 1, bool(rank % 2 == 0), False] for rank in range(n)]
+    for rank in range(n):  # unused: None, or left over from an earlier step
+        for i in range(4):
+            if not used[rank][i] and rng.random() < 0.5:
+                grads[rank][i] = np.full_like(grads[rank][i], np.nan)
+    grads[0][1] = rng.normal(size=SHAPES[1]).astype(np.float32)  # stale, at least here
+    return grads, used
+
+
+def run_used(student, rng, n):
+    grads, used = used_case(rng, n)
+    return grads, used, student.ranks(with_unused, n, list(zip(grads, used, strict=True)))
+
+
+@check("average_used", weight=3)
+def a_rank_without_a_gradient_counts_as_zero(student, rng):
+    """what some rank used is averaged over all ranks, with zeros for those that did not"""
+    for n in (2, 3):
+        grads, used, run = run_used(student, rng, n)
+        for i in range(3):
+            parts = [
+                grads[r][i] if used[r][i] else np.zeros(SHAPES[i], np.float32) for r in range(n)
+            ]
+            who = [r for r in range(n) if used[r][i]]
+            for rank, got in enumerate(run.results):
+                if got[i] is not None and same(got[i], sum(parts) / n):
+                    continue
+                hint = "Average the gradients of the ranks by hand."
+                stale = [grads[r][i] for r in range(n) if not np.isnan(grads[r][i]).any()]
+                if got[i] is None:
+                    hint = "It has no gradient there. It will not take the step of the others."
+                elif same(got[i], sum(parts) / len(who)) and len(who) < n:
+                    hint = "That is the average over those who used it; here all ranks count."
+                elif same(got[i], sum(parts)):
+                    hint = "That is the sum over the ranks."
+                elif same(got[i], sum(stale) / n):
+                    hint = "A gradient that was left over from an earlier step is in it."
+                raise Feedback(
+                    f"average_used: {n} ranks, of which {who} used parameter {i}: rank {rank}'s "
+                    f"gradient of it is not right. {hint}"
+                )
+
+
+@check("average_used", requires="a_rank_without_a_gradient_counts_as_zero")
+def what_nobody_used_stays_as_it_was(student, rng):
+    """a parameter that no rank used keeps its gradient, or its None"""
+    grads, _, run = run_used(student, rng, 2)
+    for rank, got in enumerate(run.results):
+        before = None if np.isnan(grads[rank][3]).any() else grads[rank][3]
+        if (got[3] is None) != (before is None) or (
+            before is not None and not same(got[3], before)
+        ):
+            raise Feedback(
+                f"average_used: no rank used parameter 3. On rank {rank} its .grad was "
+                f"{'None' if before is None else 'left over from an earlier step'}, "
+                "and is something else now."
+            )
+
+
+@check("average_used", requires="a_rank_without_a_gradient_counts_as_zero")
+def what_nobody_used_is_not_sent(student, rng):
+    """one small all-reduce of the counts, and one for each parameter that some rank used"""
+    _, _, run = run_used(student, rng, 2)
+    sizes = sorted(size for _, size in collectives(run))
+    expected = sorted([len(SHAPES), *(int(np.prod(s)) for s in SHAPES[:3])])
+    if sizes != expected:
+        raise Feedback(
+            f"average_used: three of four parameters were used by some rank; collectives of "
+            f"{sizes} elements, expected {expected}. What need not be sent?"
+        )
+
+
+# ---- 4. average_uneven
+
+
+def uneven(comm, grads, has_batch):
+    import torch
+
+    params = [torch.nn.Parameter(torch.full(g.shape, 7.0)) for g in grads]
+    for param, grad in zip(params, grads):
+        param.grad = torch.from_numpy(grad.copy())
+    active = average_uneven(comm, params, has_batch)
+    return int(active), [p.grad.numpy() for p in params]
+
+
+def run_uneven(student, rng, have):
+    grads = drawn(rng, len(have))
+    return grads, student.ranks(uneven, len(have), list(zip(grads, have, strict=True)))
+
+
+HAVE = ([True, True], [True, False], [False, True, True], [False, False, True])
+
+
+@check("average_uneven", weight=3)
+def the_average_is_over_those_with_a_batch(student, rng):
+    """every rank gets the average over the ranks that have a batch"""
+    for have in HAVE:
+        grads, run = run_uneven(student, rng, have)
+        n, active = len(have), sum(have)
+        for i in range(len(SHAPES)):
+            total = sum(grads[r][i] for r in range(n) if have[r])
+            for rank, (_, got) in enumerate(run.results):
+                if same(got[i], total / active):
+                    continue
+                hint = "Average the gradients of those with a batch by hand."
+                if same(got[i], total / n):
+                    hint = "It was divided by the number of all ranks."
+                elif same(got[i], total):
+                    hint = "That is a sum."
+                elif same(got[i], sum(grads[r][i] for r in range(n)) / active):
+                    hint = "The old gradients of a rank without a batch are in it."
+                elif same(got[i], grads[rank][i]):
+                    hint = "It is still what it was. A shadow takes the same step as the others."
+                raise Feedback(
+                    f"average_uneven: has_batch is {have}; gradient {i} of rank {rank} is not the "
+                    f"average over those with a batch. {hint}"
+                )
+
+
+@check("average_uneven", requires="the_average_is_over_those_with_a_batch")
+def the_number_of_active_ranks_is_returned(student, rng):
+    """every rank is told how many have a batch"""
+    for have in (*HAVE, [False, False]):
+        _, run = run_uneven(student, rng, have)
+        got = [active for active, _ in run.results]
+        if got != [sum(have)] * len(have):
+            raise Feedback(
+                f"average_uneven: has_batch is {have}, and the ranks were returned {got}. "
+                "When does each of them stop?"
+            )
+
+
+@check("average_uneven", requires="the_average_is_over_those_with_a_batch")
+def when_nobody_has_a_batch_nothing_changes(student, rng):
+    """with no batch left one number is all-reduced, and every gradient stays"""
+    grads, run = run_uneven(student, rng, [False, False])
+    for rank, (_, got) in enumerate(run.results):
+        if not all(same(a, b) for a, b in zip(got, grads[rank], strict=True)):
+            raise Feedback(
+                "average_uneven: no rank has a batch, and gradients changed. An average over "
+                "nobody is a division by what?"
+            )
+    if [size for _, size in collectives(run)] != [1]:
+        raise Feedback(
+            f"average_uneven: no rank has a batch; collectives of "
+            f"{[size for _, size in collectives(run)]} elements. The counting alone is enough."
+        )
+
+
+# ---- 5. fp16_average, top_k_average, low_rank_average
+
+
+def half(comm, flat):
+    import torch
+
+    given = torch.from_numpy(flat.copy())
+    got = fp16_average(comm, given)
+    return got.numpy(), str(got.dtype), given.numpy()
+
+
+@check("fp16_average", weight=2)
+def averages_within_half_precision(student, rng):
+    """the average, to about three digits, as float32, also where a sum would overflow"""
+    for n in (2, 3):
+        flats = [rng.normal(size=40).astype(np.float32) for _ in range(n)]
+        for flat in flats:
+            flat[:5] = rng.uniform(45_000, 60_000, size=5)
+        run = student.ranks(half, n, [(flat,) for flat in flats])
+        expected = np.mean(flats, axis=0)
+        for rank, (got, dtype, _) in enumerate(run.results):
+            called = f"fp16_average on {n} ranks"
+            if np.isinf(got).any():
+                raise Feedback(
+                    f"{called}: numbers of about 50,000 came back infinite. float16 ends at "
+                    "65,504: what is larger than that on the way?"
+                )
+            if dtype != "torch.float32":
+                raise Feedback(f"{called}: returned {dtype}. The optimizer wants float32.")
+            close(got, expected, rtol=3e-3, atol=3e-3, called=f"{called}, rank {rank}")
+
+
+@check("fp16_average", requires="averages_within_half_precision")
+def half_the_bytes_are_sent(student, rng):
+    """two bytes a number travel"""
+    flats = [rng.normal(size=500).astype(np.float32) for _ in range(2)]
+    run = student.ranks(half, 2, [(flat,) for flat in flats])
+    sent, plain = run.bytes_sent(1), 500 * 4
+    if sent > 0.55 * plain:
+        raise Feedback(
+            f"fp16_average: rank 1 sent {sent} bytes of 500 numbers. In which dtype did they travel?"
+        )
+    if sent == 0:
+        raise Feedback("fp16_average: rank 1 sent nothing.")
+
+
+def sparse(comm, flats, memory, k):
+    """Run a few steps; return each average, the memory after it, and the input."""
+    import torch
+
+    left_out, steps = torch.from_numpy(memory.copy()), []
+    for flat in flats:
+        given = torch.from_numpy(flat.copy())
+        got = top_k_average(comm, given, left_out, k)
+        steps.append((got.numpy(), left_out.numpy().copy(), given.numpy()))
+    return steps
+
+
+def largest(flats, memories, k):
+    """Return the average and the new memories that top-k gives."""
+    total, after = np.zeros_like(flats[0]), []
+    for flat, memory in zip(flats, memories, strict=True):
+        said = memory + flat
+        at = np.argsort(-np.abs(said))[:k]
+        total[at] += said[at]
+        said[at] = 0
+        after.append(said)
+    return total / len(flats), after
+
+
+def run_sparse(student, rng, n, elements=60, k=7, steps=3):
+    """Return (inputs by rank, memories by rank, run); some positions are picked by all."""
+    flats = [[rng.normal(size=elements).astype(np.float32) for _ in range(steps)] for _ in range(n)]
+    shared = rng.integers(0, elements)
+    for rank in range(n):
+        flats[rank][0][shared] = 9 + rank
+    memories = [rng.normal(size=elements).astype(np.float32) for _ in range(n)]
+    return (
+        flats,
+        memories,
+        student.ranks(sparse, n, [(f, m, k) for f, m in zip(flats, memories, strict=True)]),
+    )
+
+
+@check("top_k_average", weight=3)
+def the_largest_entries_are_averaged(student, rng):
+    """the average of what the ranks sent: the k largest of memory plus gradient on each"""
+    for n, k in ((2, 7), (3, 5), (1, 3)):
+        flats, memories, run = run_sparse(student, rng, n, k=k)
+        first = [flat[0] for flat in flats]
+        expected, _ = largest(first, memories, k)
+        for rank, steps in enumerate(run.results):
+            got = steps[0][0]
+            if same(got, expected):
+                continue
+            called = f"top_k_average with k = {k} on {n} ranks"
+            hint = "Pick by hand on a gradient of five numbers, and compare."
+            if same(got, n * expected):
+                hint = "That is the sum over the ranks."
+            elif same(got, largest(first, [0 * m for m in memories], k)[0]):
+                hint = "What was left out in earlier steps is not in it."
+            elif np.shape(got) != np.shape(expected):
+                hint = f"It has the shape {np.shape(got)}, the gradient {np.shape(expected)}."
+            elif (got != 0).sum() < (expected != 0).sum():
+                hint = "Some entries are missing. Largest means: far from zero on either side."
+            elif same(got != 0, expected != 0):
+                hint = "The positions are right. Did two ranks send the same position?"
+            raise Feedback(f"{called}: rank {rank}'s first average is wrong. {hint}")
+
+
+@check("top_k_average", weight=2, requires="the_largest_entries_are_averaged")
+def nothing_is_lost_only_late(student, rng):
+    """what is not sent stays in left_out, what is sent leaves it, over several steps"""
+    flats, memories, run = run_sparse(student, rng, 2)
+    for step in range(3):
+        expected, memories = largest([flat[step] for flat in flats], memories, 7)
+        for rank, steps in enumerate(run.results):
+            got, left_out, _ = steps[step]
+            if not same(left_out, memories[rank]):
+                hint = "Its sum with what was sent should be memory plus gradient."
+                if same(left_out, 0 * left_out):
+                    hint = "It is empty: whatever is small is forgotten."
+                elif (left_out == 0).sum() == 0:
+                    hint = "What has been sent is still in it, and will be said again."
+                raise Feedback(
+                    f"top_k_average: after step {step + 1}, left_out of rank {rank} is wrong. {hint}"
+                )
+            if not same(got, expected):
+                raise Feedback(f"top_k_average: the average of step {step + 1} is wrong.")
+
+
+@check("top_k_average", requires="the_largest_entries_are_averaged")
+def the_gradient_is_left_alone(student, rng):
+    """`flat` is not modified"""
+    flats, _, run = run_sparse(student, rng, 2)
+    for rank, steps in enumerate(run.results):
+        if not all(same(given, flat) for (_, _, given), flat in zip(steps, flats[rank])):
+            raise Feedback("top_k_average changed `flat`. It should change left_out only.")
+
+
+@check("top_k_average", requires="the_largest_entries_are_averaged")
+def only_k_entries_travel(student, rng):
+    """a rank sends its k values and k positions, in 8 bytes an entry"""
+    _, _, run = run_sparse(student, rng, 2, elements=2000, k=20, steps=1)
+    sent = run.bytes_sent(1)
+    if sent > 8 * 20:
+        raise Feedback(
+            f"top_k_average: rank 1 of 2 sent {sent} bytes for k = 20 of 2,000 entries. "
+            "A value has 4 bytes; how many has a position, and which dtype has so many?"
+        )
+
+
+def thin(comm, matrices, q, memory):
+    """Run a few steps; return each average, q and the memory after it, and the input."""
+    import torch
+
+    left_out, q, steps = torch.from_numpy(memory.copy()), torch.from_numpy(q.copy()), []
+    for matrix in matrices:
+        given = torch.from_numpy(matrix.copy())
+        got, q = low_rank_average(comm, given, q, left_out)
+        steps.append((got.numpy(), q.numpy().copy(), left_out.numpy().copy(), given.numpy()))
+    return steps
+
+
+def power_step(matrices, q, memories):
+    """Return the average, q and memories of one step of PowerSGD, in float64."""
+    full = [m.astype(np.float64) + e for m, e in zip(matrices, memories, strict=True)]
+    p = np.linalg.qr(sum(f @ q for f in full))[0]
+    own = [f.T @ p for f in full]
+    mean = sum(own) / len(full)
+    return p @ mean.T, mean, [f - p @ o.T for f, o in zip(full, own, strict=True)]
+
+
+def run_thin(student, rng, n, r, steps=3, shape=(8, 6)):
+    matrices = [[rng.normal(size=shape) for _ in range(steps)] for _ in range(n)]
+    memories = [rng.normal(size=shape) for _ in range(n)]
+    q = rng.normal(size=(shape[1], r))
+    run = student.ranks(thin, n, [(m, q, e) for m, e in zip(matrices, memories, strict=True)])
+    return matrices, memories, q, run
+
+
+@check("low_rank_average", weight=3)
+def the_average_is_a_power_step(student, rng):
+    """the average is P Q^T of one step of power iteration from the given q"""
+    for n, r in ((2, 1), (3, 2), (1, 2)):
+        matrices, memories, q, run = run_thin(student, rng, n, r, steps=1)
+        first = [m[0] for m in matrices]
+        expected = power_step(first, q, memories)[0]
+        for rank, steps in enumerate(run.results):
+            got = steps[0][0]
+            if same(got, expected):
+                continue
+            hint = "Follow the three lines with matrices of 2 by 2."
+            if same(got, n * expected) and n > 1:
+                hint = "It is the sum over the ranks. Which of the two all-reduces is an average?"
+            elif same(got, power_step(first, q, [0 * e for e in memories])[0]):
+                hint = "What was left out before is not in it."
+            elif np.shape(got) != np.shape(expected):
+                hint = f"It has the shape {np.shape(got)}, the gradient {np.shape(expected)}."
+            raise Feedback(
+                f"low_rank_average: {n} ranks, r = {r}: rank {rank}'s average is wrong. {hint}"
+            )
+
+
+@check("low_rank_average", weight=2, requires="the_average_is_a_power_step")
+def memory_and_q_go_on_to_the_next_step(student, rng):
+    """left_out keeps what was not sent, q is the next step's start, over several steps"""
+    matrices, memories, q, run = run_thin(student, rng, 2, 2)
+    for step in range(3):
+        expected, q, memories = power_step([m[step] for m in matrices], q, memories)
+        for rank, steps in enumerate(run.results):
+            got, _, left_out, _ = steps[step]
+            if not same(left_out, memories[rank]):
+                hint = "Full, less P times this rank's own factor."
+                if same(left_out, memories[1 - rank]):
+                    hint = "It is another rank's."
+                raise Feedback(
+                    f"low_rank_average: after step {step + 1}, left_out of rank {rank} is not "
+                    f"what this rank has left unsaid. {hint}"
+                )
+            if not same(got, expected):
+                raise Feedback(
+                    f"low_rank_average: the average of step {step + 1} is wrong, though those "
+                    "before were right. Which q does a step hand to the next?"
+                )
+
+
+@check("low_rank_average", requires="the_average_is_a_power_step")
+def the_matrix_is_left_alone(student, rng):
+    """`matrix` is not modified"""
+    matrices, _, _, run = run_thin(student, rng, 2, 1)
+    for rank, steps in enumerate(run.results):
+        if not all(same(step[3], m) for step, m in zip(steps, matrices[rank])):
+            raise Feedback("low_rank_average changed `matrix`. It should change left_out only.")
+
+
+@check("low_rank_average", requires="the_average_is_a_power_step")
+def only_the_factors_travel(student, rng):
+    """two all-reduces, of (m, r) and of (n, r)"""
+    _, _, _, run = run_thin(student, rng, 2, 2, steps=1, shape=(9, 7))
+    sizes = [size for _, size in collectives(run)]
+    if sizes != [9 * 2, 7 * 2]:
+        raise Feedback(
+            f"low_rank_average: a gradient of (9, 7), r = 2: collectives of {sizes} elements, "
+            f"expected {[9 * 2, 7 * 2]}. Which matrices have to be sent?"
+        )
+
+
+# ---- 6. RoundRobin
+
+
+def in_turn(factors, values, ops):
+    """Return what the all-reduces gave on groups that multiply by a factor of their own."""
+
+    class Later:
+        def __init__(self, value):
+            self.value = value
+
+        def result(self):
+            return self.value
+
+        wait = result
+
+    class Group:
+        rank, size = 3, 5
+
+        def __init__(self, factor):
+            self.factor = factor
+
+        def all_reduce(self, x, op="sum", async_op=False):
+            value = x * self.factor + (0.5 if op == "max" else 0.0)
+            return Later(value) if async_op else value
+
+    groups = RoundRobin([Group(f) for f in factors])
+    got = []
+    for value, (op, later) in zip(values, ops):
+        result = groups.all_reduce(np.array(value), op, async_op=later)
+        got.append((isinstance(result, Later), float(getattr(result, "value", result))))
+    return got, (groups.rank, groups.size)
+
+
+def run_turns(student, rng):
+    count = int(rng.integers(2, 5))
+    factors = [float(f) for f in rng.permutation(50)[:count] + 2]
+    values = [float(v) for v in rng.uniform(1, 9, size=9)]
+    ops = [(str(rng.choice(["sum", "max"])), bool(rng.integers(0, 2))) for _ in values]
+    ops[0], ops[1] = ("sum", True), ("max", False)
+    return (
+        count,
+        factors,
+        values,
+        ops,
+        student.probe(in_turn, factors=factors, values=values, ops=ops),
+    )
+
+
+@check("RoundRobin", weight=2)
+def the_groups_take_turns(student, rng):
+    """the k-th all-reduce is carried by group k modulo their number"""
+    for _ in range(2):
+        count, factors, values, ops, (got, _) = run_turns(student, rng)
+        for k, ((_, result), value, (op, _)) in enumerate(zip(got, values, ops, strict=True)):
+            plain = result - (0.5 if op == "max" else 0.0)
+            by = [g for g, factor in enumerate(factors) if abs(plain - value * factor) < 1e-6]
+            if by != [k % count]:
+                who = f"group {by[0]}" if by else "no group, or with another op"
+                raise Feedback(
+                    f"RoundRobin over {count} groups: all-reduce {k} was carried by {who}. "
+                    "Whose turn was it? Count from 0."
+                )
+
+
+@check("RoundRobin", requires="the_groups_take_turns")
+def an_asynchronous_call_stays_one(student, rng):
+    """async_op is handed on to the group"""
+    *_, ops, (got, _) = run_turns(student, rng)
+    for (later, _), (_, asked) in zip(got, ops, strict=True):
+        if later != asked:
+            raise Feedback(
+                f"RoundRobin: all_reduce with async_op={asked} returned "
+                f"{'a handle' if later else 'a result'}. What is gained if each is waited for?"
+            )
+
+
+@check("RoundRobin", requires="the_groups_take_turns")
+def it_has_the_groups_rank_and_size(student, rng):
+    """rank and size are those of the groups"""
+    *_, (_, place) = run_turns(student, rng)
+    if tuple(place) != (3, 5):
+        raise Feedback(
+            f"RoundRobin: over groups of rank 3 of 5 it says rank {place[0]} of {place[1]}."
+        )

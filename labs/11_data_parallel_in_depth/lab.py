@@ -1,0 +1,927 @@
+# %% [markdown]
+# # Data-parallel training in depth
+#
+# Lab 10 averaged gradients on ranks that behave: equal models, equal graphs, equally many batches. This lab breaks each of these on purpose, reads the diagnosis, and mends it. Then it sends less: half-precision, the largest entries only, two thin factors instead of a matrix.
+#
+# **You build** what makes a data-parallel wrapper safe to hand to strangers: the constructor's check and broadcast, buckets in an order that was seen, parameters that are skipped, inputs that run out, three kinds of compression, groups that take turns.
+# **You need** lab 10, and the singular value decomposition by name.
+# **It takes** about 120 minutes.
+
+# %% tags="setup"
+import os
+import platform
+from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import version
+from pathlib import Path
+from threading import Lock
+from time import perf_counter, sleep
+from zlib import crc32
+
+import matplotlib.pyplot as plt
+import numpy as np
+import torch
+from sklearn.datasets import load_digits
+
+from autograder import lab
+from ddp_lab import DistributedDataParallel, launch
+from ddp_lab.errors import DdpLabError
+
+# %% tags="setup"
+q = lab("data_parallel_in_depth")
+style = Path("../style.mplstyle")
+plt.style.use([style] if style.exists() else [])
+for name in ("numpy", "torch", "mlsys-labs"):
+    print(name, version(name))
+print(
+    "Python", platform.python_version(), "on", platform.machine(), "with", os.cpu_count(), "cores"
+)
+print(
+    "CUDA", torch.version.cuda if torch.cuda.is_available() else "none: everything runs on the CPU"
+)
+
+# %% [markdown]
+# The running example: scikit-learn's digits, and a small network with a batch normalization, whose running mean is a **buffer**: state that no gradient reaches.
+
+
+# %%
+IMAGES, LABELS = load_digits(return_X_y=True)
+IMAGES = IMAGES / 16
+loss_of = torch.nn.functional.cross_entropy
+
+
+def make_model(seed=0):
+    """Return a network of two linear layers with a batch normalization between them."""
+    torch.manual_seed(seed)
+    return torch.nn.Sequential(
+        torch.nn.Linear(64, 64), torch.nn.BatchNorm1d(64), torch.nn.ReLU(), torch.nn.Linear(64, 10)
+    )
+
+
+def batch(step, size=128):
+    """Return the images and labels of one batch: (size, 64) in 0..1, and (size,)."""
+    at = np.arange(step * size, (step + 1) * size) % len(LABELS)
+    return torch.tensor(IMAGES[at], dtype=torch.float32), torch.tensor(LABELS[at])
+
+
+# %%
+def compare(what, predicted, measured):
+    """Print one line: what, predicted, measured, ratio."""
+    if predicted is ...:
+        print(f"{what:<44} measured {measured:>9,.4g}   (no prediction yet)")
+    else:
+        ratio = f"{measured / predicted:.3f}" if predicted else "-"
+        print(f"{what:<44} predicted {predicted:>9,.4g}  measured {measured:>9,.4g}  ratio {ratio}")
+
+
+def diagnosis(fn, ranks=2):
+    """Run `fn` on ranks that are going to fail, and print what is said about it."""
+    try:
+        launch(fn, ranks, timeout_s=20)
+        print("Nobody complained.")
+    except DdpLabError as error:
+        said = str(error).splitlines()
+        print("\n".join(line for line in said if line.startswith(("launch:", "  then rank"))))
+
+
+# %% [markdown]
+# ## 1. Ranks that start apart
+#
+# A colleague forgot the seed: every rank makes its own first weights. From then on the gradients are averaged properly, and everybody takes the same steps.
+
+
+# %%
+def average(comm, params):
+    """Replace each gradient by its average over the ranks."""
+    for param in params:
+        param.grad = comm.all_reduce(param.grad) / comm.size
+
+
+def train(comm, steps, prepare=None, seeds=(0, 0)):
+    """Return the losses, and this rank's weights and buffers before and after."""
+    torch.set_num_threads(1)
+    model = make_model(seeds[comm.rank])
+    if prepare:
+        prepare(comm, model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    states = [{k: v.clone() for k, v in model.state_dict().items()}]
+    losses = []
+    for step in range(steps):
+        x, y = batch(step)
+        loss = loss_of(model(x[comm.rank :: comm.size]), y[comm.rank :: comm.size])
+        optimizer.zero_grad()
+        loss.backward()
+        average(comm, list(model.parameters()))
+        optimizer.step()
+        losses.append(loss.item())
+    states.append(model.state_dict())
+    return losses, states
+
+
+# %%
+def distance(ranks, when, name="0.weight"):
+    """Return how far apart the two ranks' tensors of that name are, before (0) or after (1)."""
+    (_, one), (_, other) = ranks
+    return torch.linalg.norm((one[when][name] - other[when][name]).double()).item()
+
+
+apart = launch(train, 2, 40, None, (1, 2))
+print(f"distance of the first layers before training: {distance(apart, 0):.3f}")
+
+# %% [markdown]
+# **Predict.** After 40 steps, by what factor has this distance changed? (Plain gradient descent; the averaged gradient is the same on both ranks.)
+
+# %%
+### BEGIN STARTER
+# predicted_factor = ...
+### END STARTER
+### BEGIN SOLUTION
+predicted_factor = 1.0  # the same step on both leaves their difference as it was
+### END SOLUTION
+
+# %%
+compare("distance after / before", predicted_factor, distance(apart, 1) / distance(apart, 0))
+
+# %% [markdown]
+# Averaging gradients never repairs a difference; it preserves it, and no loss curve says so. Averages of gradients that were taken at two different points are not the gradient of anything.
+#
+# **Idea.** The constructor does two things before the first step. It **checks** that all ranks have the same names, shapes and dtypes, by comparing a short fingerprint, and if not, *every* rank raises. Then rank 0's values overwrite everybody's: **parameters and buffers**, `model.state_dict()`.
+
+
+# %%
+def fingerprint(model):
+    """Return one number, (1,) int64, that is the same for the same names, shapes and dtypes."""
+    layout = [(name, tuple(t.shape), str(t.dtype)) for name, t in model.state_dict().items()]
+    return torch.tensor([crc32(repr(layout).encode())])
+
+
+# %% question="synchronize" points="6" hint1="comm.all_gather(fingerprint(model)) has everybody's number, in the order of ranks." hint2="Each rank sees the same numbers, so each can come to the same decision: are they all equal?" hint3="The tensors of model.state_dict() share memory with the model: t.copy_(comm.broadcast(t, root=0)) changes the model."
+def synchronize(comm, model):
+    """Give every rank's model rank 0's parameters and buffers, in place.
+
+    Raises:
+        ValueError: on every rank, when fingerprints differ; then nothing has been changed.
+    """
+    ### BEGIN SOLUTION
+    prints = comm.all_gather(fingerprint(model))
+    if (prints != prints[0]).any():
+        raise ValueError(f"synchronize: ranks have different models: fingerprints {prints}.")
+    for tensor in model.state_dict().values():
+        tensor.copy_(comm.broadcast(tensor, root=0))
+    ### END SOLUTION
+
+
+# %% tags="check"
+q.check("synchronize")
+
+# %%
+together = launch(train, 2, 40, synchronize, (1, 2))
+for name in ("0.weight", "1.running_mean"):
+    print(f"{name:<15} apart: before {distance(together, 0, name):.3f}", end="")
+    print(f", after training {distance(together, 1, name):.3f}")
+
+# %% [markdown]
+# **Reflect.** The weights stay together, and the running means do not: they started equal and have drifted apart. What did each rank compute them from? What would happen if the ranks' models were saved now?
+#
+# *The real system.* DDP's constructor [verifies and broadcasts](https://github.com/pytorch/pytorch/blob/main/torch/distributed/utils.py); and since buffers drift, it broadcasts rank 0's again before each forward pass unless `broadcast_buffers=False`. `SyncBatchNorm` goes further and computes the statistics over all ranks.
+
+# %% [markdown]
+# ## 2. Ranks that disagree about the order
+#
+# A model with two branches, and code that decides which comes first: a dict that was filled in another order will do. Here each gradient is all-reduced the moment it is ready, as the hooks of lab 10 did. Rank 0 has the gradients `a` = 1, `b` = 10, and rank 1 `a` = 3, `b` = 30.
+
+
+# %%
+def two_branches(comm, shape_of_b=(4,)):
+    """Average gradients as they get ready; rank 1 runs its branches the other way round."""
+    a, b = (torch.nn.Parameter(torch.zeros(shape)) for shape in ((4,), shape_of_b))
+    for param in (a, b):
+        param.register_post_accumulate_grad_hook(lambda param: average(comm, [param]))
+    scale = 3.0 if comm.rank else 1.0
+    loss = 0.0
+    for param, factor in ((a, scale), (b, 10 * scale))[:: 1 if comm.rank else -1]:
+        loss = loss + (factor * param).sum()
+    loss.backward()
+    return a.grad[0].item(), b.grad[0].item()
+
+
+# %% [markdown]
+# **Predict.** The right averages are `a` = 2 and `b` = 20. Autograd runs the branch first that was built last: rank 0 has `a` ready first, rank 1 has `b`. What will be in `a.grad` on rank 0?
+
+# %%
+### BEGIN STARTER
+# predicted_a = ...
+### END STARTER
+### BEGIN SOLUTION
+predicted_a = (1 + 30) / 2  # its first all-reduce meets rank 1's first, which is b
+### END SOLUTION
+
+# %%
+wrong_averages = launch(two_branches, 2)
+print("(a, b) on each rank:", *wrong_averages)
+compare("a.grad on rank 0", predicted_a, wrong_averages[0][0])
+diagnosis(lambda comm: two_branches(comm, shape_of_b=(2, 2)))
+
+# %% [markdown]
+# With equal shapes nobody complained. With different ones the headers of the messages gave it away. gloo has no such headers; it would have added what met.
+#
+# **Idea.** So the order must be *agreed*, not observed. Lab 10 took the reverse of registration, which is a guess. After the first step there is something better: the order in which gradients **were** ready. Each rank may have seen another, so rank 0's counts. Everybody fills new buckets in it: this is DDP's **rebuild**. The first bucket has a smaller cap, so that the wire starts early.
+
+
+# %% question="agreed_order" points="3" hint1="A broadcast carries an array: np.array(ready), of dtype int64." hint2="Whose order arrives depends on root."
+def agreed_order(comm, ready):
+    """Return rank 0's `ready`, as a list of ints: the same list on every rank.
+
+    Args:
+        ready: parameter indices in the order in which this rank saw their gradients.
+    """
+    ### BEGIN SOLUTION
+    return comm.broadcast(np.array(ready, dtype=np.int64), root=0).tolist()
+    ### END SOLUTION
+
+
+# %% tags="check"
+q.check("agreed_order")
+
+
+# %% question="rebuild" points="5" hint1="As assign_buckets in lab 10, but going through `order`, and with a cap that depends on how many buckets are closed already." hint2="Which cap is it for the first bucket, and which for all others?"
+def rebuild(n_bytes, order, first_bytes, cap_bytes):
+    """Return buckets, lists of parameter indices, filled in the given order.
+
+    The first bucket is closed once it holds `first_bytes` or more, each later one once it holds
+    `cap_bytes` or more; the last may hold less.
+
+    Args:
+        n_bytes: the size of each parameter's gradient, by parameter index.
+        order: parameter indices, each once.
+    """
+    ### BEGIN SOLUTION
+    buckets, full = [], True
+    for index in order:
+        if full:
+            buckets.append([])
+        buckets[-1].append(index)
+        cap = first_bytes if len(buckets) == 1 else cap_bytes
+        full = sum(n_bytes[i] for i in buckets[-1]) >= cap
+    return buckets
+    ### END SOLUTION
+
+
+# %% tags="check"
+q.check("rebuild")
+
+# %% [markdown]
+# **Measure.** A model of twelve layers whose author registered them from the output to the input. The gradients are timed in one backward pass; a bucket may be launched when its last gradient is there *and* the buckets before it have been launched.
+
+
+# %%
+class Backwards(torch.nn.Module):
+    """Twelve layers, registered last to first."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.ModuleList(torch.nn.Linear(256, 256) for _ in range(12))
+
+    def forward(self, x):
+        for layer in reversed(self.layers):
+            x = torch.relu(layer(x))
+        return x.sum()
+
+
+def observe(model, x):
+    """Return when each gradient was ready, in fractions of the backward pass, by parameter."""
+    params = list(model.parameters())
+    at = [0.0] * len(params)
+
+    def watch(index):
+        def note(_):
+            at[index] = perf_counter()
+
+        return note
+
+    hooks = [p.register_post_accumulate_grad_hook(watch(i)) for i, p in enumerate(params)]
+    loss = model(x)
+    began = perf_counter()
+    loss.backward()
+    took = perf_counter() - began
+    for hook in hooks:
+        hook.remove()
+    return [(t - began) / took for t in at]
+
+
+# %%
+def launches(buckets, at):
+    """Return when each bucket is launched, given when each gradient is ready."""
+    return np.maximum.accumulate([max(at[i] for i in bucket) for bucket in buckets])
+
+
+model, x = Backwards(), torch.randn(64, 256)
+n_bytes = [p.numel() * p.itemsize for p in model.parameters()]
+for _ in range(3):  # the first passes are slower
+    at = observe(model, x)
+seen = [int(i) for i in np.argsort(at)]
+layer = 256 * 256 * 4
+guess = rebuild(n_bytes, list(range(len(n_bytes)))[::-1], layer, 3 * layer)
+after = rebuild(n_bytes, seen, layer, 3 * layer)
+
+# %%
+fig, ax = plt.subplots()
+for row, (name, buckets) in enumerate((("reverse of registration", guess), ("rebuilt", after))):
+    times = launches(buckets, at)
+    ax.barh([row] * len(times), 1.02 - times, 0.5, times, color=f"C{row}", alpha=0.25)
+    ax.plot(times, [row] * len(times), "|", markersize=22, color=f"C{row}")
+    print(f"{name:<24} first bucket launched at {times[0]:4.0%} of backward, last {times[-1]:4.0%}")
+ax.set_yticks((0, 1), ("reverse of\nregistration", "rebuilt"))
+ax.set(xlabel="launch of each bucket, as a fraction of backward", xlim=(0, 1.02))
+ax.set_title("An order that was seen leaves time to hide in")
+plt.show()
+
+# %% [markdown]
+# **Reflect.** The rebuilt buckets follow what *one* rank saw in *one* step. If another rank's order differs a little in each step, is anything wrong? Is anything slow?
+#
+# *The real system.* [The reducer](https://github.com/pytorch/pytorch/blob/main/torch/csrc/distributed/c10d/reducer.cpp) rebuilds once, after the first step, and only if `find_unused_parameters` is off; the first cap is 1 MiB, the others 25 MiB.
+
+# %% [markdown]
+# ## 3. Layers that are skipped
+#
+# Stochastic depth, mixtures of experts, an `if` in `forward`: a parameter that takes no part has no gradient, its hook never fires, and whoever waits for it waits for ever. Here rank 1 skips a layer.
+
+
+# %%
+def skips(comm):
+    """Average by a loop over the gradients that are there; rank 1 has one less."""
+    layers = [torch.nn.Linear(8, 8, bias=False) for _ in range(3)]
+    x = torch.ones(1, 8)
+    for index, layer in enumerate(layers):
+        if not (comm.rank == 1 and index == 1):
+            x = layer(x)
+    x.sum().backward()
+    for layer in layers:
+        if layer.weight.grad is not None:
+            layer.weight.grad = comm.all_reduce(layer.weight.grad)
+
+
+diagnosis(skips)
+
+# %% [markdown]
+# **Read** the message: which rank is reported, what is it doing, and which rank is the one that behaved differently? And the gradients before it: what did rank 0's second all-reduce meet?
+#
+# **Idea.** Which parameters will get a gradient is known *before* backward: those that can be reached from the loss. Autograd's graph can be walked: `t.grad_fn` made the tensor `t`; `node.next_functions` are pairs `(node, index)` of what it was made from, with `None` for what needs no gradient; and at the leaves sits an `AccumulateGrad` node whose `.variable` is the parameter.
+#
+# **Predict.** For `y = x; y = y + y` thirty times: how many *nodes* has the graph, and how many *paths* lead through it? Write down the number of nodes (with the leaf).
+
+# %%
+### BEGIN STARTER
+# predicted_nodes = ...
+### END STARTER
+### BEGIN SOLUTION
+predicted_nodes = 31  # thirty additions and the leaf; 2**30 paths
+### END SOLUTION
+
+
+# %% question="used_parameters" points="6" hint1="Keep a list of nodes still to visit, and a set of nodes seen. Start with loss.grad_fn." hint2="A node with the attribute variable is a leaf. Compare with `is`, or by id(): == compares the numbers in it." hint3="A network is deeper than Python's recursion limit, and has more paths than nodes. Does your walk return to a node that it knows?"
+def used_parameters(loss, params):
+    """Return for each of `params` whether backward from `loss` will reach it: a list of bools."""
+    ### BEGIN SOLUTION
+    waiting, seen, leaves = [loss.grad_fn], {None}, set()
+    while waiting:
+        node = waiting.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if hasattr(node, "variable"):
+            leaves.add(id(node.variable))
+        waiting.extend(before for before, _ in node.next_functions)
+    return [id(param) in leaves for param in params]
+    ### END SOLUTION
+
+
+# %% tags="check"
+q.check("used_parameters")
+
+# %%
+y = leaf = torch.ones(3, requires_grad=True)
+for _ in range(30):
+    y = y + y
+known, waiting = set(), [y.grad_fn]
+while waiting:
+    node = waiting.pop()
+    if node is not None and node not in known:
+        known.add(node)
+        waiting.extend(before for before, _ in node.next_functions)
+compare("nodes", predicted_nodes, len(known))
+print("the leaf is reached:", used_parameters(y.sum(), [leaf, torch.ones(3, requires_grad=True)]))
+
+# %% [markdown]
+# **Idea.** Knowing one's own is not enough: if *any* rank used a parameter, all must take part in its all-reduce, with zeros if need be. So the ranks first add up who used what: one more, small, all-reduce. And a parameter that *nobody* used keeps what it has; for an optimizer with momentum, no gradient and a gradient of zero are two different things.
+
+
+# %% question="average_used" points="7" hint1="The number of ranks that used each parameter is the sum of np.array(used, dtype=np.int64) over the ranks." hint2="Whether a parameter is sent must depend only on what all ranks know: the counts." hint3="A rank that did not use it contributes torch.zeros_like(param), whatever lies in .grad from an earlier step. The average is over all ranks."
+def average_used(comm, params, used):
+    """Average the gradients of all parameters that some rank used; over all ranks.
+
+    Args:
+        used: for each parameter, whether this rank has a gradient for it. Where it has not,
+            it contributes zeros, and `.grad` is None or left over from an earlier step.
+            A parameter that no rank used is not sent, and keeps its `.grad`.
+    """
+    ### BEGIN SOLUTION
+    counts = comm.all_reduce(np.array(used, dtype=np.int64))
+    for param, here, count in zip(params, used, counts):
+        if count:
+            grad = param.grad if here else torch.zeros_like(param)
+            param.grad = comm.all_reduce(grad) / comm.size
+    ### END SOLUTION
+
+
+# %% tags="check"
+q.check("average_used")
+
+# %% [markdown]
+# **Measure.** Layer dropping looks like a way to send less. Each rank drops each layer with probability $p$, by its own coin or by one that all ranks share. A bucket need not be sent only if *every* rank dropped *every* layer in it: with $n$ coins and $k$ layers a bucket that is $p^{\,nk}$.
+
+
+# %%
+def saved(layers, per_bucket, coins, p, steps=4000, seed=0):
+    """Return the fraction of buckets that nobody needed, over many steps."""
+    dropped = np.random.default_rng(seed).random((steps, coins, layers)) < p
+    nobody = dropped.all(axis=1)
+    return nobody.reshape(steps, layers // per_bucket, per_bucket).all(axis=2).mean()
+
+
+sizes_k, p = (1, 2, 3, 4, 6), 0.5
+fig, ax = plt.subplots()
+for coins, marker in ((1, "o"), (2, "s"), (4, "^")):
+    measured = [saved(24, k, coins, p) for k in sizes_k]
+    label = "one coin for all" if coins == 1 else f"{coins} ranks, a coin each"
+    (line,) = ax.plot(sizes_k, measured, marker, label=label)
+    ax.plot(sizes_k, [p ** (coins * k) for k in sizes_k], color=line.get_color(), linewidth=1)
+    compare(f"{label}, 3 layers a bucket", p ** (coins * 3), measured[2])
+ax.set(xlabel="layers a bucket", ylabel="communication saved")
+ax.set_title("Half of the layers dropped; lines are $p^{nk}$")
+ax.legend()
+plt.show()
+
+# %% [markdown]
+# **Reflect.** Half of the computation is gone. With twelve layers a bucket and eight ranks, how much of the communication is? What would have to change for it to follow?
+#
+# *The real system.* That walk is `find_unused_parameters=True`, and [its price](https://pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html) is a traversal and an all-reduce in each step; so it is off unless asked for, and the error when it would have been needed names the parameters.
+
+# %% [markdown]
+# ## 4. Inputs that run out
+#
+# 1,797 digits do not divide evenly. Rank 0 has five batches and rank 1 three.
+
+
+# %%
+def runs_out(comm):
+    """Train until this rank has no more batches."""
+    for _ in range(3 if comm.rank else 5):
+        grad = torch.ones(8)
+        comm.all_reduce(grad)
+
+
+diagnosis(runs_out)
+
+# %% [markdown]
+# **Idea.** Ranks do not stop by themselves; they stop together. Before each step they add up how many have a batch. While any has, all take part: a rank without one is a **shadow**, which answers every all-reduce with zeros. And the average is over those who have something to say.
+#
+# **Predict.** With five and three batches: how often does rank 1 take part in the counting?
+
+# %%
+### BEGIN STARTER
+# predicted_counts = ...
+### END STARTER
+### BEGIN SOLUTION
+predicted_counts = 6  # five steps, and once more to learn that nobody has a batch left
+### END SOLUTION
+
+
+# %% question="average_uneven" points="6" hint1="The number of ranks with a batch: the sum of np.array([int(has_batch)]) over the ranks." hint2="While that is more than 0, everybody all-reduces every gradient: its own, or zeros." hint3="Divide by the number of ranks that had a batch. With nobody left, send nothing and leave .grad alone."
+def average_uneven(comm, params, has_batch):
+    """Average gradients over the ranks that have a batch; return how many those are.
+
+    A rank without one contributes zeros and has the average all the same. When no rank has a
+    batch, nothing more is sent and no gradient changes.
+    """
+    ### BEGIN SOLUTION
+    active = int(comm.all_reduce(np.array([int(has_batch)]))[0])
+    for param in params if active else ():
+        grad = param.grad if has_batch else torch.zeros_like(param)
+        param.grad = comm.all_reduce(grad) / active
+    return active
+    ### END SOLUTION
+
+
+# %% tags="check"
+q.check("average_uneven")
+
+
+# %%
+def train_uneven(comm):
+    """Train until no rank has a batch; return the rounds, and the weights at the end."""
+    model = make_model()
+    params, batches, rounds = list(model.parameters()), 3 if comm.rank else 5, 0
+    while True:
+        has_batch = rounds < batches
+        if has_batch:
+            model.zero_grad()
+            x, y = batch(2 * rounds + comm.rank)
+            loss_of(model(x), y).backward()
+        rounds += 1
+        if average_uneven(comm, params, has_batch) == 0:
+            return rounds, torch.nn.utils.parameters_to_vector(params).detach()
+        with torch.no_grad():
+            for param in params:
+                param -= 0.1 * param.grad
+
+
+uneven = launch(train_uneven, 2)
+compare("rounds of rank 1", predicted_counts, uneven[1][0])
+print("weights are the same:", torch.equal(uneven[0][1], uneven[1][1]))
+
+# %% [markdown]
+# **Reflect.** torch's `join` divides by the *initial* number of ranks unless told otherwise. What does that do to the steps at the end of an epoch, compared to yours? Which of the two gives every example of the epoch the same weight?
+#
+# *The real system.* [`Join`](https://pytorch.org/docs/stable/distributed.algorithms.join.html) is a context manager around the training loop; shadows mirror the collectives of the forward and the backward pass. It costs an all-reduce and a wait in every step.
+
+# %% [markdown]
+# ## 5. Fewer bytes
+#
+# All that was hiding. What cannot be hidden must be made smaller. Three ways, each from a flat gradient of 32-bit floats.
+#
+# **Idea 1, half-precision.** Send 16-bit floats: half the bytes, 11 bits of mantissa, and nothing above 65,504. A sum of several ranks overflows sooner than its average.
+
+
+# %% question="fp16_average" points="4" hint1="tensor.half() and tensor.float() convert." hint2="Three ranks with 40,000 each: what is the sum in half-precision, and what the average? Divide early."
+def fp16_average(comm, flat):
+    """Return the average of `flat` over the ranks as float32, sent as float16.
+
+    An average that float16 can hold must not overflow on the way.
+    """
+    ### BEGIN SOLUTION
+    return comm.all_reduce((flat / comm.size).half()).float()
+    ### END SOLUTION
+
+
+# %% tags="check"
+q.check("fp16_average")
+
+# %% [markdown]
+# **Idea 2, the largest entries.** Send the $k$ entries that are largest in absolute value, with their positions. All others are not lost: they are kept in a **memory** and added to the next gradient, until they are large enough. Without that **error feedback** small entries would never count. (Stich, Cordonnier, Jaggi, *Sparsified SGD with Memory*, NeurIPS 2018.)
+#
+# Every rank picks other positions, so the ranks cannot add; they gather.
+#
+# **Predict.** A gradient of $N$ = 100,000 floats, $k$ = 1,000, two ranks. A rank sends a value of 4 bytes and a position of 4 bytes for each entry that it picks. What fraction is that of the bytes that it sends in a ring all-reduce of the whole gradient?
+
+# %%
+### BEGIN STARTER
+# predicted_fraction = ...
+### END STARTER
+### BEGIN SOLUTION
+predicted_fraction = 1000 * 8 / (100_000 * 4)  # a ring of two sends 2 (n-1)/n N = N floats
+### END SOLUTION
+
+
+# %% question="top_k_average" points="7" hint1="First add flat to left_out, in place: that is what this rank would like to say. What it says is taken out of it." hint2="left_out.abs().topk(k).indices are the positions. comm.all_gather(positions.int()) has a row for each rank." hint3="Two ranks may pick the same position. total[positions] += values counts it once; total.index_add_(0, positions, values) counts each."
+def top_k_average(comm, flat, left_out, k):
+    """Return an average of which each rank has sent only its `k` largest entries.
+
+    Args:
+        flat: this rank's gradient, (N,) float32; not modified.
+        left_out: this rank's memory, (N,) float32, of what it has not sent so far. Modified:
+            afterwards it is memory plus gradient, less what was sent.
+    """
+    ### BEGIN SOLUTION
+    left_out += flat
+    picked = left_out.abs().topk(k).indices
+    values = left_out[picked]
+    left_out[picked] = 0.0
+    positions = comm.all_gather(picked.int()).reshape(-1)
+    total = torch.zeros_like(flat)
+    total.index_add_(0, positions, comm.all_gather(values).reshape(-1))
+    return total / comm.size
+    ### END SOLUTION
+
+
+# %% tags="check"
+q.check("top_k_average")
+
+
+# %%
+def sparse_bytes(comm, k):
+    gradient = torch.randn(100_000, generator=torch.Generator().manual_seed(comm.rank))
+    if k:
+        return top_k_average(comm, gradient, torch.zeros_like(gradient), k)
+    return comm.all_reduce(gradient, algorithm="ring")
+
+
+sent = [launch(sparse_bytes, 2, k, record=True).traffic[0].bytes_sent for k in (1000, 0)]
+compare("bytes, 1,000 of 100,000 entries / all", predicted_fraction, sent[0] / sent[1])
+
+# %% [markdown]
+# **Idea 3, low rank.** A gradient $M$ of shape $(m, n)$ is close to a product of two thin matrices, $P Q^\top$ with $r$ columns each. One step of **power iteration** finds good ones, and every part of it is linear, so the ranks can simply add. (Vogels, Karimireddy, Jaggi, *PowerSGD*, NeurIPS 2019.)
+#
+# 1. $P \leftarrow \sum M Q$, with $Q$ from the last step, and orthonormalise its columns: `torch.linalg.qr(P).Q`;
+# 2. $Q \leftarrow \text{average of } M^\top P$;
+# 3. the average gradient is about $P Q^\top$; what this rank's own $M$ had beyond $P (M^\top P)^\top$ goes into the memory.
+
+
+# %% question="low_rank_average" points="8" hint1="Start from full = matrix + left_out; it takes matrix's place in all three lines." hint2="P is the same on all ranks once it has been all-reduced. The sum will do, since its columns get length 1 anyway." hint3="Keep this rank's own full.T @ P for the memory, before it is averaged. left_out.copy_(...) changes the memory in place."
+def low_rank_average(comm, matrix, q, left_out):
+    """Return (an average gradient of low rank, the q for the next step); the same on all ranks.
+
+    Args:
+        matrix: this rank's gradient, (m, n); not modified.
+        q: (n, r), the same on all ranks.
+        left_out: this rank's memory, (m, n). Modified: afterwards it is memory plus gradient,
+            less this rank's own share of what was sent.
+    """
+    ### BEGIN SOLUTION
+    full = matrix + left_out
+    p = torch.linalg.qr(comm.all_reduce(full @ q)).Q
+    own = full.T @ p
+    left_out.copy_(full - p @ own.T)
+    q = comm.all_reduce(own) / comm.size
+    return p @ q.T, q
+    ### END SOLUTION
+
+
+# %% tags="check"
+q.check("low_rank_average")
+
+# %% [markdown]
+# **Measure.** The same training with each; 1 % of the entries, and rank 1. "Forgets" is top-k with its memory wiped after each step.
+
+
+# %%
+class Compressor:
+    """One way of averaging the gradients of a model, with the memory that it needs."""
+
+    def __init__(self, kind, params):
+        self.kind, self.params = kind, list(params)
+        self.left_out = [torch.zeros_like(p) for p in self.params]
+        generator = torch.Generator().manual_seed(0)
+        self.q = [torch.randn(p.shape[-1], 1, generator=generator) for p in self.params]
+
+    def average(self, comm, index, grad):
+        """Return the average of one gradient over the ranks."""
+        memory = self.left_out[index]
+        if self.kind == "fp16":
+            return fp16_average(comm, grad)
+        if self.kind in ("top 1 %", "forgets"):
+            if self.kind == "forgets":
+                memory.zero_()
+            k = max(1, grad.numel() // 100)
+            return top_k_average(comm, grad.reshape(-1), memory.view(-1), k).view(grad.shape)
+        if self.kind == "rank 1" and grad.dim() == 2:
+            average, self.q[index] = low_rank_average(comm, grad, self.q[index], memory)
+            return average
+        return comm.all_reduce(grad, algorithm="ring") / comm.size
+
+
+# %%
+def train_compressed(comm, kind, steps):
+    """Return this rank's losses, and the seconds spent in averaging."""
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.ReLU(), torch.nn.Linear(128, 10))
+    compressor, losses, seconds = Compressor(kind, model.parameters()), [], 0.0
+    for step in range(steps):
+        x, y = batch(step)
+        loss = loss_of(model(x[comm.rank :: comm.size]), y[comm.rank :: comm.size])
+        model.zero_grad()
+        loss.backward()
+        began = perf_counter()
+        with torch.no_grad():
+            for index, param in enumerate(compressor.params):
+                param -= 0.3 * compressor.average(comm, index, param.grad)
+        seconds += perf_counter() - began
+        losses.append(loss.item())
+    return losses, seconds
+
+
+# %%
+KINDS, STEPS = ("plain", "fp16", "top 1 %", "forgets", "rank 1"), 200
+runs = {kind: launch(train_compressed, 2, kind, STEPS) for kind in KINDS}
+sent = {
+    kind: launch(train_compressed, 2, kind, 1, record=True).traffic[0].bytes_sent for kind in KINDS
+}
+fig, ax = plt.subplots()
+for kind, line in zip(KINDS, ("-", "--", "-", ":", "-.")):
+    losses = np.mean([losses for losses, _ in runs[kind]], axis=0)
+    ax.semilogy(np.convolve(losses, np.ones(14) / 14, "valid"), line, label=kind)
+    print(
+        f"{kind:<8} bytes {sent[kind] / sent['plain']:6.1%}   last losses {losses[-14:].mean():.3f}"
+    )
+ax.set(xlabel="training step", ylabel="loss, mean of 14 steps", title="Digits, two ranks")
+ax.legend()
+plt.show()
+
+# %% [markdown]
+# Compression costs time on the cores and saves time on the wire. It pays on wires slower than *bytes saved per second of extra work*. A single rank has the work and no wire; so here is that bandwidth, for this model on this machine.
+
+# %%
+work = {kind: launch(train_compressed, 1, kind, STEPS)[0][1] / STEPS for kind in KINDS}
+for kind in ("fp16", "top 1 %", "rank 1"):
+    extra = max(work[kind] - work["plain"], 1e-9)
+    bandwidth = (sent["plain"] - sent[kind]) / extra / 1e6
+    print(
+        f"{kind:<8} work {work[kind] / work['plain']:4.1f} x plain, pays below {bandwidth:7.1f} MB/s"
+    )
+
+# %% [markdown]
+# **Reflect.** Which method would you take on a network of 1 Gbit/s, which on NVLink? Top-k's messages are gathered: how do the bytes that a rank *receives* grow with the number of ranks, compared to low rank's, which are all-reduced?
+#
+# *The real system.* These are [comm hooks](https://github.com/pytorch/pytorch/tree/main/torch/distributed/algorithms/ddp_comm_hooks): `model.register_comm_hook(state, hook)`. PowerSGD starts after some plain steps, since the first gradients are the least like the later ones.
+
+# %% [markdown]
+# ## 6. Groups that take turns
+#
+# One group runs its collectives one after the other. While one of them waits for an answer, the link is idle. `Wire` lends this machine such a network: every group pays $\alpha$ for the answer by itself, but all share one link, which carries one bucket at a time in $\beta$ a bucket.
+
+
+# %%
+class Wire:
+    """A group over a slow network: a latency of its own, on a link that it shares."""
+
+    def __init__(self, comm, link, alpha, beta):
+        self.comm, self.link, self.alpha, self.beta = comm, link, alpha, beta
+        self.rank, self.size = comm.rank, comm.size
+        self.thread = ThreadPoolExecutor(1)
+
+    def all_reduce(self, x, op="sum", async_op=False):
+        work = self.thread.submit(self.carry, x, op)
+        return work if async_op else work.result()
+
+    def carry(self, x, op):
+        result = self.comm.all_reduce(x, op)
+        sleep(self.alpha)
+        with self.link:
+            sleep(self.beta)
+        return result
+
+
+# %% [markdown]
+# **Idea.** With $g$ groups over the same ranks, bucket $i$ goes to group $i \bmod g$. Each group has $m/g$ of the $m$ buckets, and the link all of them: the time is about
+#
+# $$\max\Big(\frac{m}{g}(\alpha+\beta),\; \alpha + m\beta\Big).$$
+#
+# **Predict.** Eight buckets, $\alpha$ = 8 and $\beta$ = 2 milliseconds. With two groups instead of one, how many times as fast?
+
+# %%
+### BEGIN STARTER
+# predicted_speedup = ...
+### END STARTER
+### BEGIN SOLUTION
+predicted_speedup = (8 * 10) / max(4 * 10, 8 + 8 * 2)
+### END SOLUTION
+
+
+# %% question="RoundRobin" points="4" hint1="Remember how many all-reduces there were." hint2="Every rank makes the same calls in the same order; so counting is enough for all to agree."
+class RoundRobin:
+    """Several groups as one: the k-th all-reduce goes to group k modulo their number.
+
+    Has `rank` and `size`, and `all_reduce(x, op="sum", async_op=False)` as the groups have it.
+    """
+
+    def __init__(self, groups):
+        ### BEGIN SOLUTION
+        self.groups, self.calls = list(groups), 0
+        self.rank, self.size = self.groups[0].rank, self.groups[0].size
+        ### END SOLUTION
+
+    def all_reduce(self, x, op="sum", async_op=False):
+        ### BEGIN SOLUTION
+        group = self.groups[self.calls % len(self.groups)]
+        self.calls += 1
+        return group.all_reduce(x, op, async_op=async_op)
+        ### END SOLUTION
+
+
+# %% tags="check"
+q.check("RoundRobin")
+
+
+# %%
+def timed(comm, counts, buckets=8, alpha=0.008, beta=0.002):
+    """Return the seconds of one round of all-reduces for each number of groups."""
+    seconds = []
+    for count in counts:
+        link = Lock()
+        groups = RoundRobin([Wire(comm.split(0), link, alpha, beta) for _ in range(count)])
+        comm.barrier()
+        began = perf_counter()
+        works = [groups.all_reduce(np.ones(1000), async_op=True) for _ in range(buckets)]
+        for work in works:
+            work.result()
+        seconds.append(perf_counter() - began)
+    return seconds
+
+
+COUNTS = (1, 2, 4)
+seconds = np.median([launch(timed, 2, COUNTS)[0] for _ in range(3)], axis=0)
+formula = np.array([max(8 / g * 10, 8 + 8 * 2) for g in COUNTS])
+compare("speed-up of two groups", predicted_speedup, seconds[0] / seconds[1])
+
+# %%
+fig, ax = plt.subplots()
+ax.plot(COUNTS, formula[0] / formula, label="predicted")
+ax.plot(COUNTS, seconds[0] / seconds, "o", label="measured")
+ax.set(xlabel="number of groups", ylabel="times as fast as one group", xticks=COUNTS)
+ax.set_title("More groups, until the link is busy")
+ax.legend()
+plt.show()
+
+# %% [markdown]
+# **Reflect.** Four groups do not give four times the speed. Which of the two terms of the formula holds them back, and what happens to the gain on a network whose latency is a tenth?
+#
+# *The real system.* Li et al. ([section 5.4](https://arxiv.org/abs/2006.15704)) measured one, three and five such groups: what they gain depends on the model and the backend. NCCL's own [channels](https://github.com/NVIDIA/nccl/blob/master/src/include/comm.h) do something similar inside one group.
+
+# %% [markdown]
+# ## 7. All of it
+#
+# Your pieces inside a real wrapper: `ddp_lab.DistributedDataParallel` calls a **comm hook** with each bucket, and expects a future of the bucket's average. `comm.split(0)` is a second group over the same ranks, so that your messages do not mix with the wrapper's own.
+#
+# **Predict.** Accuracy on all digits after 150 steps with plain averages is about 0.95. What is it with 1 % of the entries?
+
+# %%
+### BEGIN STARTER
+# predicted_accuracy = ...
+### END STARTER
+### BEGIN SOLUTION
+predicted_accuracy = 0.94
+### END SOLUTION
+
+
+# %%
+def your_hook(state, bucket):
+    """Average one bucket by the learner's top-k, with a memory a bucket."""
+    comm, share, memory = state
+    flat = bucket.buffer()
+    left_out = memory.setdefault(bucket.index(), torch.zeros_like(flat))
+    future = torch.futures.Future()
+    future.set_result(top_k_average(comm, flat, left_out, max(1, int(share * flat.numel()))))
+    return future
+
+
+def train_wrapped(comm, share, steps):
+    """Return the accuracy on all digits."""
+    torch.set_num_threads(1)
+    model = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.ReLU(), torch.nn.Linear(128, 10))
+    synchronize(comm, model)
+    ddp = DistributedDataParallel(model, process_group=comm)
+    ddp.register_comm_hook((comm.split(0), share, {}), your_hook)
+    optimizer = torch.optim.SGD(ddp.parameters(), lr=0.3)
+    for step in range(steps):
+        x, y = batch(step)
+        optimizer.zero_grad()
+        loss_of(ddp(x[comm.rank :: comm.size]), y[comm.rank :: comm.size]).backward()
+        optimizer.step()
+    images = torch.tensor(IMAGES, dtype=torch.float32)
+    return (model(images).argmax(1).numpy() == LABELS).mean()
+
+
+# %%
+shares = (1.0, 0.1, 0.01, 0.002)
+accuracy = [launch(train_wrapped, 2, share, 150)[0] for share in shares]
+compare("accuracy with 1 % of the entries", predicted_accuracy, accuracy[2])
+fig, ax = plt.subplots()
+ax.semilogx(shares, accuracy, "o-")
+ax.set(
+    xlabel="share of the entries that is sent",
+    ylabel="accuracy",
+    ylim=(0.8, 1.0),
+    title="150 steps on digits",
+)
+plt.show()
+
+# %% [markdown]
+# **Reflect.** The memory holds what has not been said. Does a model that is saved and trained further have to save it too?
+#
+# *The real system.* [`PowerSGDState`](https://github.com/pytorch/pytorch/blob/main/torch/distributed/algorithms/ddp_comm_hooks/powerSGD_hook.py) is pickled with its memories for that reason.
+
+# %% [markdown] question="layer_dropping" points="6" manual="true" rubric="2: why a fixed parameter-to-bucket map sends a bucket as soon as one rank used one of its parameters, and that coins of ranks differ; 1: uses the measured or predicted numbers (p to the power nk); 1: a shared coin (equal seed) alone does not suffice, because buckets mix layers; 1: a proposal that would save (a bucket a layer or bucket boundaries at what is dropped together, plus a shared coin or an agreed mask; or a map built anew each step); 1: the price of that proposal (latency of small buckets, an agreement each step, loss of randomness between ranks)"
+# ## Discuss
+#
+# A team trains a deep network with layer dropping: each step computes only about half of the layers. Computation halves; the time of a step hardly changes. From your measurements: explain why, propose what to change so that communication falls too, and say what your proposal costs. Half a page.
+#
+# ### BEGIN SOLUTION
+# Parameters are assigned to buckets once, by size. A bucket has to be sent if any rank used any parameter in it. Each rank drops by its own coin, so a layer is dropped by everybody with probability p to the n; and a bucket of k layers is free only with p to the nk: in our figure 12.5 % with one coin and three layers, 1.6 % with two ranks, practically nothing with four. The wire was the bottleneck, so the step stays as long as it was.
+#
+# First all ranks must use the same coin (the same seed for the dropping): then the exponent n is gone. That alone saves p to the k, still little for large buckets. Second, the boundaries of buckets must follow what is dropped together: a bucket a layer, or a bucket a group of layers that share a coin. Then half of the buckets need not be sent.
+#
+# The price: small buckets pay more latencies; the ranks must agree on the mask before backward (by the shared seed for nothing, otherwise by an all-reduce of the map of used parameters); and ranks that all drop the same layers see less variety in a step than ranks with coins of their own, which may cost accuracy.
+# ### END SOLUTION
+
+# %% [markdown] question="reading_note" points="6" manual="true" rubric="1 point for each heading answered in the writer's own words and correctly: overview; problem and challenges (bursts of gradients after backward, limited bandwidth between GPU machines); methods and contributions (wait-free backpropagation; hybrid communication that sends a fully connected layer as factors when that is smaller; bulk-synchronous consistency); evaluation and discussion (names a figure and its conditions); trade-offs; an open question that the paper does not answer"
+# ## Reading note
+#
+# Hao Zhang et al., [*Poseidon: An Efficient Communication Architecture for Distributed Deep Learning on GPU Clusters*](https://arxiv.org/abs/1706.03292), USENIX ATC 2017. One page:
+# overview · problem and challenges · methods and contributions · evaluation and discussion · trade-offs · open questions.
+#
+# ### BEGIN SOLUTION
+# **Overview.** A communication layer for data-parallel training on clusters of GPU machines, put under Caffe and TensorFlow. **Problem and challenges.** GPUs finish a step so fast that sending all gradients at its end leaves them idle; commodity Ethernet is the bottleneck, most of all for the large fully connected layers. **Methods and contributions.** Wait-free backpropagation sends a layer's gradient while the layers below it are still computing. Hybrid communication chooses for each layer between a parameter server and sending sufficient factors: the gradient of a fully connected layer over a batch of K examples is a sum of K outer products, so two thin matrices say the same exactly, and are smaller when K is. A consistency manager keeps training synchronous. **Evaluation and discussion.** Near-linear scaling of several image networks to 32 single-GPU machines, also on 10 Gbit Ethernet, where the unmodified frameworks fell far behind for networks with large fully connected layers. **Trade-offs.** Factors go to all peers, so their cost grows with the number of workers squared and with the batch; the choice must be made anew for each layer and cluster. **Open questions.** Larger batches make factors useless; how do lossy low-rank methods compare, and how does it carry over to networks of attention layers?
+# ### END SOLUTION
+
+# %%
+q.status()

@@ -1,0 +1,341 @@
+# Wrong answers that the checks of lab 11 must catch, each with a message of its own.
+
+
+# %% wrong="parameters_only" question="synchronize" check="buffers_become_rank_0s" says="Which tensors make up the state of a model?"
+def synchronize(comm, model):
+    prints = comm.all_gather(fingerprint(model))
+    if (prints != prints[0]).any():
+        raise ValueError("different models")
+    for param in model.parameters():
+        param.data.copy_(comm.broadcast(param.data, root=0))
+
+
+# %% wrong="checks_nothing" question="synchronize" check="different_models_are_an_error_everywhere" says="rank"
+def synchronize(comm, model):
+    for tensor in model.state_dict().values():
+        tensor.copy_(comm.broadcast(tensor, root=0))
+
+
+# %% wrong="only_the_odd_one_raises" question="synchronize" check="different_models_are_an_error_everywhere" says="Who would wait for whom now?"
+def synchronize(comm, model):
+    mine = fingerprint(model)
+    if (comm.broadcast(mine, root=0) != mine).any():
+        raise ValueError("not rank 0's model")
+    if comm.rank == 0:
+        return
+
+
+# %% wrong="result_is_lost" question="synchronize" check="parameters_become_rank_0s" says="still its own"
+def synchronize(comm, model):
+    prints = comm.all_gather(fingerprint(model))
+    if (prints != prints[0]).any():
+        raise ValueError("different models")
+    for tensor in model.state_dict().values():
+        tensor = comm.broadcast(tensor, root=0)
+
+
+# %% wrong="own_order" question="agreed_order" check="everybody_has_rank_0s_order" says="it has its own"
+def agreed_order(comm, ready):
+    return list(ready)
+
+
+# %% wrong="last_ranks_order" question="agreed_order" check="everybody_has_rank_0s_order" says="rank 0's"
+def agreed_order(comm, ready):
+    return comm.broadcast(np.array(ready, dtype=np.int64), root=comm.size - 1).tolist()
+
+
+# %% wrong="an_array" question="agreed_order" check="everybody_has_rank_0s_order" says="not a list of ints"
+def agreed_order(comm, ready):
+    return comm.broadcast(np.array(ready, dtype=np.int64), root=0)
+
+
+# %% wrong="in_index_order" question="rebuild" check="buckets_follow_the_order" says="In which order do the gradients get ready?"
+def rebuild(n_bytes, order, first_bytes, cap_bytes):
+    buckets, full = [], True
+    for index in sorted(order):
+        if full:
+            buckets.append([])
+        buckets[-1].append(index)
+        cap = first_bytes if len(buckets) == 1 else cap_bytes
+        full = sum(n_bytes[i] for i in buckets[-1]) >= cap
+    return buckets
+
+
+# %% wrong="one_cap" question="rebuild" check="the_first_bucket_has_a_cap_of_its_own" says="up to the cap of the others"
+def rebuild(n_bytes, order, first_bytes, cap_bytes):
+    buckets, full = [], True
+    for index in order:
+        if full:
+            buckets.append([])
+        buckets[-1].append(index)
+        full = sum(n_bytes[i] for i in buckets[-1]) >= cap_bytes
+    return buckets
+
+
+# %% wrong="small_cap_for_all" question="rebuild" check="the_first_bucket_has_a_cap_of_its_own" says="For which is it meant?"
+def rebuild(n_bytes, order, first_bytes, cap_bytes):
+    buckets, full = [], True
+    for index in order:
+        if full:
+            buckets.append([])
+        buckets[-1].append(index)
+        full = sum(n_bytes[i] for i in buckets[-1]) >= first_bytes
+    return buckets
+
+
+# %% wrong="gradients_tell" question="used_parameters" check="what_backward_reaches_is_used" says="can be reached"
+def used_parameters(loss, params):
+    return [param.grad is not None for param in params]
+
+
+# %% wrong="recursion" question="used_parameters" check="a_deep_graph_can_be_walked" says="RecursionError"
+def used_parameters(loss, params):
+    seen, leaves = set(), set()
+
+    def visit(node):
+        if node is None or node in seen:
+            return
+        seen.add(node)
+        if hasattr(node, "variable"):
+            leaves.add(id(node.variable))
+        for before, _ in node.next_functions:
+            visit(before)
+
+    visit(loss.grad_fn)
+    return [id(param) in leaves for param in params]
+
+
+# %% wrong="every_path" question="used_parameters" check="every_node_is_visited_once" says="How does a walk know a node again?"
+def used_parameters(loss, params):
+    waiting, leaves = [loss.grad_fn], set()
+    while waiting:
+        node = waiting.pop()
+        if node is None:
+            continue
+        if hasattr(node, "variable"):
+            leaves.add(id(node.variable))
+        waiting.extend(before for before, _ in node.next_functions)
+    return [id(param) in leaves for param in params]
+
+
+# %% wrong="equal_numbers" question="used_parameters" check="what_backward_reaches_is_used" says="are not the same parameter"
+def used_parameters(loss, params):
+    waiting, seen, leaves = [loss.grad_fn], {None}, []
+    while waiting:
+        node = waiting.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if hasattr(node, "variable"):
+            leaves.append(node.variable)
+        waiting.extend(before for before, _ in node.next_functions)
+    return [any(torch.equal(param, leaf) for leaf in leaves) for param in params]
+
+
+# %% wrong="over_those_who_used_it" question="average_used" check="a_rank_without_a_gradient_counts_as_zero" says="here all ranks count"
+def average_used(comm, params, used):
+    counts = comm.all_reduce(np.array(used, dtype=np.int64))
+    for param, here, count in zip(params, used, counts):
+        if count:
+            grad = param.grad if here else torch.zeros_like(param)
+            param.grad = comm.all_reduce(grad) / int(count)
+
+
+# %% wrong="stale_gradients" question="average_used" check="a_rank_without_a_gradient_counts_as_zero" says="left over from an earlier step"
+def average_used(comm, params, used):
+    counts = comm.all_reduce(np.array(used, dtype=np.int64))
+    for param, count in zip(params, counts):
+        if count:
+            grad = torch.zeros_like(param) if param.grad is None else param.grad
+            param.grad = comm.all_reduce(grad) / comm.size
+
+
+# %% wrong="sends_everything" question="average_used" check="what_nobody_used_stays_as_it_was" says="is something else now"
+def average_used(comm, params, used):
+    comm.all_reduce(np.array(used, dtype=np.int64))
+    for param, here in zip(params, used):
+        grad = param.grad if here else torch.zeros_like(param)
+        param.grad = comm.all_reduce(grad) / comm.size
+
+
+# %% wrong="own_knowledge_only" question="average_used" check="a_rank_without_a_gradient_counts_as_zero" says="ranks disagree"
+def average_used(comm, params, used):
+    for param, here in zip(params, used):
+        if here:
+            param.grad = comm.all_reduce(param.grad) / comm.size
+
+
+# %% wrong="divides_by_all" question="average_uneven" check="the_average_is_over_those_with_a_batch" says="number of all ranks"
+def average_uneven(comm, params, has_batch):
+    active = int(comm.all_reduce(np.array([int(has_batch)]))[0])
+    for param in params if active else ():
+        grad = param.grad if has_batch else torch.zeros_like(param)
+        param.grad = comm.all_reduce(grad) / comm.size
+    return active
+
+
+# %% wrong="shadows_repeat_themselves" question="average_uneven" check="the_average_is_over_those_with_a_batch" says="old gradients"
+def average_uneven(comm, params, has_batch):
+    active = int(comm.all_reduce(np.array([int(has_batch)]))[0])
+    for param in params if active else ():
+        param.grad = comm.all_reduce(param.grad) / active
+    return active
+
+
+# %% wrong="averages_over_nobody" question="average_uneven" check="when_nobody_has_a_batch_nothing_changes" says="An average over nobody"
+def average_uneven(comm, params, has_batch):
+    active = int(comm.all_reduce(np.array([int(has_batch)]))[0])
+    for param in params:
+        grad = param.grad if has_batch else torch.zeros_like(param)
+        param.grad = comm.all_reduce(grad) / max(active, 1)
+    return active
+
+
+# %% wrong="returns_its_own" question="average_uneven" check="the_number_of_active_ranks_is_returned" says="When does each of them stop?"
+def average_uneven(comm, params, has_batch):
+    active = int(comm.all_reduce(np.array([int(has_batch)]))[0])
+    for param in params if active else ():
+        grad = param.grad if has_batch else torch.zeros_like(param)
+        param.grad = comm.all_reduce(grad) / active
+    return int(has_batch)
+
+
+# %% wrong="divides_too_late" question="fp16_average" check="averages_within_half_precision" says="came back infinite"
+def fp16_average(comm, flat):
+    return comm.all_reduce(flat.half()).float() / comm.size
+
+
+# %% wrong="stays_small" question="fp16_average" check="averages_within_half_precision" says="wants float32"
+def fp16_average(comm, flat):
+    return comm.all_reduce((flat / comm.size).half())
+
+
+# %% wrong="rounds_but_sends_all" question="fp16_average" check="half_the_bytes_are_sent" says="In which dtype did they travel?"
+def fp16_average(comm, flat):
+    return comm.all_reduce((flat / comm.size).half().float())
+
+
+# %% wrong="no_memory" question="top_k_average" check="the_largest_entries_are_averaged" says="left out in earlier steps"
+def top_k_average(comm, flat, left_out, k):
+    picked = flat.abs().topk(k).indices
+    positions = comm.all_gather(picked.int()).reshape(-1)
+    total = torch.zeros_like(flat)
+    total.index_add_(0, positions, comm.all_gather(flat[picked]).reshape(-1))
+    return total / comm.size
+
+
+# %% wrong="counts_a_position_once" question="top_k_average" check="the_largest_entries_are_averaged" says="the same position"
+def top_k_average(comm, flat, left_out, k):
+    left_out += flat
+    picked = left_out.abs().topk(k).indices
+    values = left_out[picked]
+    left_out[picked] = 0.0
+    positions = comm.all_gather(picked.int()).reshape(-1).long()
+    total = torch.zeros_like(flat)
+    total[positions] += comm.all_gather(values).reshape(-1)
+    return total / comm.size
+
+
+# %% wrong="largest_not_by_size" question="top_k_average" check="the_largest_entries_are_averaged" says="first average is wrong"
+def top_k_average(comm, flat, left_out, k):
+    left_out += flat
+    picked = left_out.topk(k).indices
+    values = left_out[picked]
+    left_out[picked] = 0.0
+    positions = comm.all_gather(picked.int()).reshape(-1)
+    total = torch.zeros_like(flat)
+    total.index_add_(0, positions, comm.all_gather(values).reshape(-1))
+    return total / comm.size
+
+
+# %% wrong="says_it_again" question="top_k_average" check="nothing_is_lost_only_late" says="will be said again"
+def top_k_average(comm, flat, left_out, k):
+    left_out += flat
+    picked = left_out.abs().topk(k).indices
+    positions = comm.all_gather(picked.int()).reshape(-1)
+    total = torch.zeros_like(flat)
+    total.index_add_(0, positions, comm.all_gather(left_out[picked]).reshape(-1))
+    return total / comm.size
+
+
+# %% wrong="long_positions" question="top_k_average" check="only_k_entries_travel" says="how many has a position"
+def top_k_average(comm, flat, left_out, k):
+    left_out += flat
+    picked = left_out.abs().topk(k).indices
+    values = left_out[picked]
+    left_out[picked] = 0.0
+    positions = comm.all_gather(picked).reshape(-1)
+    total = torch.zeros_like(flat)
+    total.index_add_(0, positions, comm.all_gather(values).reshape(-1))
+    return total / comm.size
+
+
+# %% wrong="no_orthonormal_columns" question="low_rank_average" check="the_average_is_a_power_step" says="average is wrong"
+def low_rank_average(comm, matrix, q, left_out):
+    full = matrix + left_out
+    p = comm.all_reduce(full @ q)
+    own = full.T @ p
+    left_out.copy_(full - p @ own.T)
+    q = comm.all_reduce(own) / comm.size
+    return p @ q.T, q
+
+
+# %% wrong="sum_of_q" question="low_rank_average" check="the_average_is_a_power_step" says="Which of the two all-reduces is an average?"
+def low_rank_average(comm, matrix, q, left_out):
+    full = matrix + left_out
+    p = torch.linalg.qr(comm.all_reduce(full @ q)).Q
+    own = full.T @ p
+    left_out.copy_(full - p @ own.T)
+    q = comm.all_reduce(own)
+    return p @ q.T, q
+
+
+# %% wrong="no_error_feedback" question="low_rank_average" check="the_average_is_a_power_step" says="What was left out before"
+def low_rank_average(comm, matrix, q, left_out):
+    p = torch.linalg.qr(comm.all_reduce(matrix @ q)).Q
+    own = matrix.T @ p
+    q = comm.all_reduce(own) / comm.size
+    return p @ q.T, q
+
+
+# %% wrong="memory_of_the_average" question="low_rank_average" check="memory_and_q_go_on_to_the_next_step" says="this rank has left unsaid"
+def low_rank_average(comm, matrix, q, left_out):
+    full = matrix + left_out
+    p = torch.linalg.qr(comm.all_reduce(full @ q)).Q
+    q = comm.all_reduce(full.T @ p) / comm.size
+    left_out.copy_(full - p @ q.T)
+    return p @ q.T, q
+
+
+# %% wrong="always_the_first" question="RoundRobin" check="the_groups_take_turns" says="Whose turn was it?"
+class RoundRobin:
+    def __init__(self, groups):
+        self.groups = list(groups)
+        self.rank, self.size = self.groups[0].rank, self.groups[0].size
+
+    def all_reduce(self, x, op="sum", async_op=False):
+        return self.groups[0].all_reduce(x, op, async_op=async_op)
+
+
+# %% wrong="starts_with_the_second" question="RoundRobin" check="the_groups_take_turns" says="Count from 0"
+class RoundRobin:
+    def __init__(self, groups):
+        self.groups, self.calls = list(groups), 0
+        self.rank, self.size = self.groups[0].rank, self.groups[0].size
+
+    def all_reduce(self, x, op="sum", async_op=False):
+        self.calls += 1
+        group = self.groups[self.calls % len(self.groups)]
+        return group.all_reduce(x, op, async_op=async_op)
+
+
+# %% wrong="waits_for_each" question="RoundRobin" check="an_asynchronous_call_stays_one" says="What is gained"
+class RoundRobin:
+    def __init__(self, groups):
+        self.groups, self.calls = list(groups), 0
+        self.rank, self.size = self.groups[0].rank, self.groups[0].size
+
+    def all_reduce(self, x, op="sum", async_op=False):
+        group = self.groups[self.calls % len(self.groups)]
+        self.calls += 1
+        return group.all_reduce(x, op)
