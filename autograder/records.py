@@ -121,7 +121,10 @@ class Limits:
 
 @dataclass(frozen=True)
 class Message:
-    """One message between two ranks as the judge saw it pass; `order` counts over all ranks."""
+    """One message between two ranks as the judge saw it pass; `order` counts over all ranks.
+
+    `n_bytes` are those of the array, and of a header that the communicator would not have written.
+    """
 
     src: int
     dst: int
@@ -139,7 +142,7 @@ class RanksRun:
     messages: tuple[Message, ...]
 
     def bytes_sent(self, rank: int) -> int:
-        """Return the array bytes that `rank` sent, headers not counted."""
+        """Return the bytes that `rank` sent: its arrays', as `Message.n_bytes` counts them."""
         return sum(m.n_bytes for m in self.messages if m.src == rank)
 
     def messages_sent(self, rank: int) -> int:

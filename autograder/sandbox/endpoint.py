@@ -21,7 +21,7 @@ from autograder.sandbox import wire
 
 QUIET_S = 0.05  # a rank that has waited so long says so; most never do
 PATIENCE_S = 5.0  # a wait that ends sooner may be meant to end, and is no deadlock
-MAX_HEADER_BYTES = 512  # three times what collectives write; the judge counts array bytes only
+MAX_HEADER_BYTES = 512  # three times what collectives write; others are counted (headers.py)
 
 
 class Sent:

@@ -20,6 +20,7 @@ from autograder.errors import LimitReached, NotAttempted, StudentError
 from autograder.records import Failure, Limits, RanksRun, Statement
 from autograder.sandbox import hold, network, supply, watch
 from autograder.sandbox.channel import MAX_TEXT, NOTHING, pump, unpack
+from autograder.sandbox.headers import Headers
 from autograder.sandbox.process import Process, gone
 from autograder.sandbox.supply import Supply
 from autograder.sandbox.wire import WireError
@@ -121,10 +122,16 @@ class RemoteStudent:
                 request = (rank, world_size, name, text, args, communicator)
                 started[rank].channel.queue((rank + 1, "rank", request))
             self._ends = min(self._ends + time.monotonic() - began, self._last)
-            return network.run(started, self.limits, self._ends)
+            headers = Headers(self._texts_on_ranks(name, text), communicator)
+            return network.run(started, self.limits, self._ends, headers)
         finally:
             for process in started:
                 self._retire(process)
+
+    def _texts_on_ranks(self, name: str, text: str) -> dict[str, str]:
+        """Return what runs on a rank, by the file name that its lines have there."""
+        found = {f"<cell {s.cell}, line {s.line}>": s.text for s in self._loaded}
+        return found | ({f"<probe {name}>": text} if text else {})
 
     def source(self, name: str, /) -> str | None:
         """Return the text of the statement that last defined `name`, or None."""

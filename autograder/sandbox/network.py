@@ -15,6 +15,7 @@ from autograder.records import MIB, Limits, Message, RanksRun
 from autograder.sandbox import watch
 from autograder.sandbox.channel import NOTHING, pump, unpack
 from autograder.sandbox.endpoint import MAX_HEADER_BYTES
+from autograder.sandbox.headers import Headers
 from autograder.sandbox.process import Process, gone
 from autograder.sandbox.wire import WireError
 
@@ -26,15 +27,17 @@ LOADING = ("ok", "raised")  # what loading a statement is answered with
 SILENCE_S = 2.0
 
 
-def run(ranks: Sequence[Process], limits: Limits, ends: float) -> RanksRun:
+def run(ranks: Sequence[Process], limits: Limits, ends: float, headers: Headers) -> RanksRun:
     """Carry messages between `ranks` until each has answered its request (its rank + 1).
+
+    `headers` says what a message's header costs.
 
     Raises:
         StudentError: what the first rank that failed raised, or "Deadlock".
         NotAttempted: a rank found nothing to run.
         LimitReached: a rank died, or all together passed a limit; the caller ends them.
     """
-    switch = Switch(ranks)
+    switch = Switch(ranks, headers)
     looked = time.monotonic()
     while switch.running():
         now = time.monotonic()
@@ -53,8 +56,9 @@ def run(ranks: Sequence[Process], limits: Limits, ends: float) -> RanksRun:
 class Switch:
     """What is known of each rank, and the record of what passed."""
 
-    def __init__(self, ranks: Sequence[Process]) -> None:
+    def __init__(self, ranks: Sequence[Process], headers: Headers) -> None:
         self.ranks = ranks
+        self._headers = headers
         self.results: list[Any] = [NOTHING] * len(ranks)
         self.messages: list[Message] = []
         self._bytes = 0
@@ -110,7 +114,8 @@ class Switch:
             most = f"{MAX_MESSAGES} messages or {MAX_TRAFFIC_BYTES // MIB} MiB"
             raise LimitReached("output", f"ranks sent each other more than {most}")
         order = len(self.messages)
-        self.messages.append(Message(src, dst, array.nbytes, header, array, order))
+        n_bytes = array.nbytes + self._headers.cost(header)
+        self.messages.append(Message(src, dst, n_bytes, header, array, order))
         self._passed_on[dst] += 1
         if self.results[dst] is NOTHING:
             self.ranks[dst].channel.queue((src, channel, header, array))
