@@ -29,6 +29,8 @@ class Switch(Op):
     """The first input where the second, a boolean, is `branch`; dead otherwise."""
 
     pure = False  # no pass may compute it once, or anything that depends on it
+    ordered = False
+    may_kill = True
     reads_inputs = reads_output = False
 
     def __init__(self, branch: bool) -> None:
@@ -47,13 +49,15 @@ class Switch(Op):
         """The gradient from this branch, or zeros when the value went the other way."""
         data, pred = node.inputs
         other = build(Switch(not self.branch), (zeros_like(data), pred))
-        return build(Merge(), (other, out_grad)), None
+        return build(Merge(), (other, out_grad), kind=type(out_grad)), None
 
 
 class Merge(Op):
     """The input that is alive; of several the first, of none dead."""
 
     pure = False
+    ordered = False
+    merges = True
     reads_inputs = reads_output = False
 
     def compute(self, xp: Any, *arrays: Array) -> Array:
@@ -83,6 +87,8 @@ class MergeIndex(Op):
     """The place of the input that Merge takes."""
 
     pure = False
+    ordered = False
+    merges = True
     reads_inputs = reads_output = False
 
     def compute(self, xp: Any, *arrays: Array) -> Array:

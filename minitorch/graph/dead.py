@@ -25,10 +25,24 @@ def endangered(order: Sequence[Node], fed: Collection[Node]) -> set[Node]:
     for node in order:
         if node in fed:
             continue
-        before = (*node.inputs, *node.control_inputs)
-        if type(node.op).__name__ == "Switch" or any(source in found for source in before):
+        before = node.inputs if merges(node) else deadly(node)
+        if getattr(node.op, "may_kill", False) or any(source in found for source in before):
             found.add(node)
     return found
+
+
+def merges(node: Node) -> bool:
+    """Tell whether `node` lives as soon as one of its inputs does."""
+    return bool(getattr(node.op, "merges", False))
+
+
+def deadly(node: Node) -> tuple[Node, ...]:
+    """Return the nodes whose death is the death of `node`: all before it; none where it merges."""
+    if merges(node):
+        return ()
+    spared = getattr(node.op, "fires_on_dead", ())
+    inputs = tuple(source for i, source in enumerate(node.inputs) if i not in spared)
+    return (*inputs, *node.control_inputs)
 
 
 def alive(value: Any, node: Node) -> Any:

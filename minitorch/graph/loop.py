@@ -1,9 +1,10 @@
 """`while_loop`: a body that is run as often as a condition says, known only at run time.
 
 The loop is one node. Condition and body are graphs of their own over placeholders for the loop's
-variables; what they use from outside is captured as further inputs. Its gradient is a loop again,
-backwards over the values that were kept of each round, so a trip count that depends on data is as
-good as a fixed one.
+variables; what they use from outside is captured as further inputs. Its outcome is a bundle of
+arrays, from which `Output` takes one and `History` the list of what a node of the body was in each
+round. Its gradient is a loop again (`loop_gradient`); `lower` takes it apart into the operators
+that a token executor runs.
 
 Source: Yu et al., Dynamic Control Flow in Large-Scale Machine Learning, EuroSys 2018.
 """
@@ -14,93 +15,136 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from ..arrays import Array, float32, namespace
+from ..arrays import as_dtype, float32
 from ..errors import GraphError
 from ..op import Spec
+from ..ops.logic import logical_and
 from .control import as_predicate
-from .gradients import gradients
+from .dead import DEAD
+from .history import EMPTY, NOWHERE, Opacity, Opaque, Past, Slot, kind_of
 from .node import Constant, Node, Placeholder, UnknownShape, as_shape, build, convert
+from .order import needed
 from .scope import get_default_graph
-from .state import State, StateOp, Variable, rename
+from .state import State, Variable, label
 from .step import Step
 
-
-class Values:
-    """What a loop hands on: arrays by place; two of them add up place by place."""
-
-    def __init__(
-        self, arrays: dict[int, Array], rounds: list[tuple[Array, ...]] | None = None
-    ) -> None:
-        self.arrays = arrays
-        self.rounds = rounds
-
-    def __add__(self, other: Values) -> Values:
-        total = dict(self.arrays)
-        for i, array in other.arrays.items():
-            total[i] = total[i] + array if i in total else array
-        return Values(total)
+KEPT_APART = 10
+"""Rounds of one loop that may be under way at once, TensorFlow's number."""
 
 
-class While(StateOp):
+class Outcome:
+    """What a loop hands on, or the gradients that arrive there: values by slot."""
+
+    def __init__(self, values: dict[Slot, Any]) -> None:
+        self.values = values
+
+    def __add__(self, other: Outcome) -> Outcome:
+        total = dict(self.values)
+        for slot, value in other.values.items():
+            total[slot] = total[slot] + value if slot in total else value
+        return Outcome(total)
+
+
+class While(Opacity):
     """The loop itself; inputs are the first values, then what is captured.
 
     Attributes:
         variables: the placeholders of the loop's variables.
+        test, body: whether there is another round; the variables' next values.
         captured: the outer nodes that condition and body use.
-        records: keep the values of every round, for the gradient.
+        saved: nodes of the body whose values in each round somebody may ask for.
+        parallel_iterations: rounds that a token executor may have under way at once.
     """
 
     name = "while"
 
     def __init__(
-        self, test: Node, body: Sequence[Node], variables: Sequence[Node], limit: int | None
+        self,
+        test: Node,
+        body: Sequence[Node],
+        variables: Sequence[Node],
+        parallel_iterations: int = KEPT_APART,
     ) -> None:
-        self.variables = tuple(variables)
-        self.body = tuple(body)
-        self.limit = limit
+        self.variables, self.test, self.body = tuple(variables), test, tuple(body)
+        self.parallel_iterations = parallel_iterations
         self.captured = outer_nodes([test, *body], variables)
-        self.records = False
-        feeds = (*self.variables, *self.captured)
-        self._test, self._round = Step([test], feeds), Step(self.body, feeds)
+        self.saved: list[Node] = []
+        self._places: dict[Node, int] = {}
+        inside = needed([test, *body], {*variables, *self.captured})
+        self.writes = tuple({v: None for n in inside for v in getattr(n.op, "writes", ())})
+        self.ordered = any(is_ordered(node) for node in inside)
+        self._steps: dict[tuple[int, ...], tuple[Step, Step]] = {}
 
-    def run(self, state: State, *arrays: Array) -> Any:
-        """Return the last values, with those of every round when they are recorded."""
+    def place_of(self, node: Node) -> int:
+        """Return the number under which `History` has the rounds of a node of the body."""
+        if node not in self._places:
+            self._places[node] = len(self.saved)
+            self.saved.append(node)
+        return self._places[node]
+
+    def run(self, state: State, *arrays: Any) -> Any:
+        """Return the last values."""
+        return self.keeping(())(state, *arrays)
+
+    def runner(self, asked: Sequence[Node]) -> Callable[..., Any]:
+        """Return `run` that also keeps the rounds of what is asked for by a `History`."""
+        return self.keeping(sorted({n.op.place for n in asked if isinstance(n.op, History)}))
+
+    def keeping(self, places: Sequence[int]) -> Callable[..., Outcome]:
+        """Return `run` that also keeps the rounds of these nodes of `saved`."""
+        test, once = self.steps(tuple(places))
         count = len(self.variables)
-        values, captured = tuple(arrays[:count]), arrays[count:]
-        rounds: list[tuple[Array, ...]] = []
-        done = 0
-        while (self.limit is None or done < self.limit) and self._test(state, (*values, *captured))[
-            0
-        ]:
-            if self.records:
-                rounds.append(values)
-            values = self._round(state, (*values, *captured))
-            done += 1
-        return Values(dict(enumerate(values)), rounds)
 
-    def infer(self, *specs: Spec) -> Spec:
-        """Return the spec of a scalar: the arrays are taken out by `Output`."""
-        return Spec((), float32)
+        def run(state: State, *arrays: Any) -> Outcome:
+            values, captured = tuple(arrays[:count]), arrays[count:]
+            pasts = [EMPTY] * len(places)
+            while test(state, (*values, *captured))[0]:
+                found = once(state, (*values, *captured))
+                values = found[:count]
+                pasts = [Past(_kept(v), p) for v, p in zip(found[count:], pasts, strict=True)]
+            last = {("out", i): value for i, value in enumerate(values)}
+            return Outcome({**last, **{("past", k): p for k, p in zip(places, pasts, strict=True)}})
+
+        return run
+
+    def steps(self, places: tuple[int, ...]) -> tuple[Step, Step]:
+        """Return the condition and one round, which also gives these nodes of `saved`."""
+        if places not in self._steps:
+            feeds = (*self.variables, *self.captured)
+            saved = [self.saved[k] for k in places]
+            self._steps[places] = (
+                Step([self.test], feeds, inner=1),
+                Step([*self.body, *saved], feeds, inner=len(self.body)),
+            )
+        return self._steps[places]
 
     def gradient(self, out_grad: Any, node: Any) -> Any:
-        """Run the rounds backwards."""
-        self.records = True
-        back = build(WhileGrad(self), (out_grad, node, *node.inputs))
-        return tuple(
-            build(Output(i, source), (back,)) if source.dtype.kind == "f" else None
-            for i, source in enumerate(node.inputs)
-        )
+        """A loop backwards over the rounds."""
+        from .loop_gradient import backward
+
+        return backward(self, out_grad, node)
 
 
-class Output(StateOp):
-    """One of the arrays that a loop hands on."""
+def _kept(value: Any) -> Any:
+    return None if value is DEAD else value
 
-    def __init__(self, place: int, like: Node) -> None:
-        self.place, self.shape, self.dtype = place, like.shape, like.dtype
 
-    def run(self, state: State, *arrays: Array) -> Array:
-        """Return the array."""
-        return arrays[0].arrays[self.place]
+def is_ordered(node: Node) -> bool:
+    """Tell whether it matters when a node runs: it has an effect, or sees those of others."""
+    if isinstance(node, Variable):
+        return True
+    return node.op is not None and getattr(node.op, "ordered", not node.op.pure)
+
+
+class Output(Opacity):
+    """One value of a loop's outcome, or of the gradients that arrive there."""
+
+    def __init__(self, slot: Slot, like: Node) -> None:
+        self.slot, self.shape, self.dtype = slot, like.shape, like.dtype
+
+    def run(self, state: State, *arrays: Any) -> Any:
+        """Return the value."""
+        return arrays[0].values[self.slot]
 
     def infer(self, *specs: Spec) -> Spec:
         """Return the spec of the loop's variable."""
@@ -108,63 +152,35 @@ class Output(StateOp):
 
     def gradient(self, out_grad: Any, node: Any) -> Any:
         """Hand the gradient in at this place."""
-        return build(Pack(self.place), (out_grad,))
+        return build(Pack(self.slot), (out_grad,), kind=Opaque)
 
 
-class Pack(StateOp):
-    """A gradient with the place where it belongs; several add up."""
+class History(Output):
+    """The list of what a node of the body was in each round."""
 
-    def __init__(self, place: int) -> None:
-        self.place = place
-
-    def run(self, state: State, *arrays: Array) -> Any:
-        """Return the array by its place."""
-        return Values({self.place: arrays[0]})
-
-    def infer(self, *specs: Spec) -> Spec:
-        """Return the spec of a loop."""
-        return Spec((), float32)
+    def __init__(self, place: int, like: Node) -> None:
+        self.slot: Slot = ("past", place)
+        self.place, self.shape = place, ()
+        self.dtype = float32 if like.dtype.kind == "f" else as_dtype(bool)
 
 
-class WhileGrad(StateOp):
-    """The rounds of a loop backwards; inputs are the gradients, the loop, and the loop's inputs."""
+class Pack(Opacity):
+    """A gradient with the place where it belongs."""
 
-    name = "while_grad"
+    def __init__(self, slot: Slot) -> None:
+        self.slot, self.places = slot, NOWHERE | {slot}
 
-    def __init__(self, loop: While) -> None:
-        floats = [v for v in loop.variables if v.dtype.kind == "f"]
-        captured = [c for c in loop.captured if c.dtype.kind == "f"]
-        self.places = [i for i, v in enumerate(loop.variables) if v.dtype.kind == "f"]
-        self.count = len(loop.variables)
-        self.captured = [self.count + i for i, c in enumerate(loop.captured) if c.dtype.kind == "f"]
-        with apart():
-            arriving = [Placeholder(v.dtype, v.shape, "arriving") for v in floats]
-            ends = [loop.body[i] for i in self.places]
-            found = gradients(ends, [*floats, *captured], list(arriving)) if ends else []
-        self.has = [grad is not None for grad in found]
-        feeds = (*arriving, *loop.variables, *loop.captured)
-        self._round = Step([grad for grad in found if grad is not None], feeds)
+    def run(self, state: State, *arrays: Any) -> Any:
+        """Return the value by its place."""
+        return Outcome({self.slot: arrays[0]})
 
-    def run(self, state: State, *arrays: Array) -> Any:
-        """Return the gradient of every floating input of the loop, by place."""
-        given, loop, *inputs = arrays
-        captured = inputs[self.count :]
-        flowing = [given.arrays.get(i, _zeros(loop.arrays[i])) for i in self.places]
-        total = {i: _zeros(inputs[i]) for i in self.captured}
-        for values in reversed(loop.rounds):
-            found = iter(self._round(state, (*flowing, *values, *captured)))
-            grads = [next(found) if has else None for has in self.has]
-            flowing = [
-                _zeros(values[i]) if grad is None else grad
-                for i, grad in zip(self.places, grads, strict=False)
-            ]
-            for i, grad in zip(self.captured, grads[len(self.places) :], strict=True):
-                total[i] = total[i] if grad is None else total[i] + grad
-        return Values({**dict(zip(self.places, flowing, strict=True)), **total})
+    def gradient(self, out_grad: Any, node: Any) -> Any:
+        """Take it out again."""
+        (value,) = node.inputs
+        return build(Output(self.slot, value), (out_grad,), kind=kind_of(value))
 
-    def infer(self, *specs: Spec) -> Spec:
-        """Return the spec of a loop."""
-        return Spec((), float32)
+
+# ── building ────────────────────────────────────────────────────────────────────────────────────
 
 
 def while_loop(
@@ -172,11 +188,11 @@ def while_loop(
     body: Callable[..., Any],
     loop_vars: Sequence[Any],
     shape_invariants: Sequence[Any] | None = None,
-    parallel_iterations: int = 10,
+    parallel_iterations: int = KEPT_APART,
     back_prop: bool = True,
     swap_memory: bool = False,
     name: str | None = None,
-    maximum_iterations: int | None = None,
+    maximum_iterations: Any = None,
 ) -> Any:
     """Return the loop's variables after `body` has been run as long as `cond` holds.
 
@@ -185,14 +201,74 @@ def while_loop(
         body: (*variables) -> the variables' next values, of the same dtypes and shapes.
         loop_vars: the first values.
         shape_invariants: a shape for each variable, None for each size that a round may change.
-        parallel_iterations, back_prop, swap_memory: taken for TensorFlow's sake; no effect.
-        maximum_iterations: stop after so many rounds.
+        parallel_iterations: rounds that a token executor may have under way at once.
+        back_prop: False makes the results constants for gradients.
+        swap_memory: taken for TensorFlow's sake; no effect.
+        maximum_iterations: stop after so many rounds, a number or a node.
     Returns: a list or tuple as `loop_vars` is; the node itself when there is one variable.
     Raises:
-        GraphError: the body gives another number, dtype or shape of values.
+        GraphError: there is no variable; the body gives another number, dtype or shape of values.
+
+    Gradients of any order flow through it, also where the number of rounds depends on data.
     """
+    if not isinstance(loop_vars, list | tuple) or not loop_vars:
+        raise GraphError(
+            f"while_loop: got loop_vars {loop_vars!r}, expected a list or tuple of one or more. "
+            "A loop without a variable never ends."
+        )
+    if parallel_iterations < 1:
+        raise GraphError(
+            f"while_loop: got parallel_iterations {parallel_iterations}, expected 1 or more."
+        )
+    kind = tuple if isinstance(loop_vars, tuple) else list
+    if maximum_iterations is not None:
+        cond, body, loop_vars = _limited(cond, body, loop_vars, maximum_iterations)
+        shape_invariants = None if shape_invariants is None else [(), *shape_invariants]
     first = [convert(value) for value in loop_vars]
-    shapes = [v.shape for v in first] if shape_invariants is None else list(shape_invariants)
+    loop = _traced(cond, body, first, shape_invariants, parallel_iterations)
+    outputs = loop_outputs(loop, first, name)
+    if not back_prop:
+        outputs = [_stopped(node) for node in outputs]
+    outputs = outputs[1:] if maximum_iterations is not None else outputs
+    if len(outputs) == 1:
+        return outputs[0]
+    return kind(outputs)
+
+
+def loop_outputs(loop: While, first: Sequence[Node], name: str | None = None) -> list[Node]:
+    """Return the results of a loop that starts from `first`."""
+    node = build(loop, (*first, *loop.captured), kind=Opaque)
+    if name is not None:
+        label(node, name)
+    return [
+        build(Output(("out", i), v), (node,), kind=kind_of(v)) for i, v in enumerate(loop.variables)
+    ]
+
+
+def _limited(cond: Any, body: Any, loop_vars: Sequence[Any], limit: Any) -> Any:
+    """Return the three with a counter in front that ends the loop at `limit`."""
+    most = convert(limit)
+
+    def still(count: Node, *variables: Node) -> Any:
+        return logical_and(count < most, as_predicate("while_loop", cond(*variables)))
+
+    def counted(count: Node, *variables: Node) -> Any:
+        found = body(*variables)
+        return (count + 1, *(found if isinstance(found, list | tuple) else [found]))
+
+    return still, counted, [Constant(0, most.dtype), *loop_vars]
+
+
+def _traced(
+    cond: Any, body: Any, first: Sequence[Node], invariants: Any, parallel_iterations: int
+) -> While:
+    """Return the loop whose condition and body the two functions build."""
+    shapes = [v.shape for v in first] if invariants is None else list(invariants)
+    if len(shapes) != len(first):
+        raise GraphError(
+            f"while_loop: got {len(shapes)} shape_invariants, expected {len(first)}, one for each "
+            "variable."
+        )
     with apart():
         variables = [
             Placeholder(
@@ -204,12 +280,7 @@ def while_loop(
         found = body(*variables)
         after = [convert(v) for v in (found if isinstance(found, list | tuple) else [found])]
     _check(variables, after)
-    loop = While(test, after, variables, maximum_iterations)
-    node = rename(build(loop, (*first, *loop.captured)), name)
-    outputs = [build(Output(i, v), (node,)) for i, v in enumerate(variables)]
-    if len(outputs) == 1:
-        return outputs[0]
-    return tuple(outputs) if isinstance(loop_vars, tuple) else outputs
+    return While(test, after, variables, parallel_iterations)
 
 
 def _check(variables: Sequence[Node], after: Sequence[Node]) -> None:
@@ -267,5 +338,7 @@ def apart() -> Iterator[None]:
         graph.control, graph.branches = held
 
 
-def _zeros(array: Array) -> Array:
-    return namespace(array).zeros_like(array)
+def _stopped(node: Node) -> Node:
+    from .gradients import StopGradient
+
+    return build(StopGradient(), (node,))

@@ -222,6 +222,12 @@ class Placeholder(Node):
         super().__init__(None, (), as_shape(shape), as_dtype(dtype), name)
         self.default: Node | None = None
 
+    def with_inputs(self, inputs: tuple[Node, ...], control: tuple[Node, ...]) -> Node:
+        """Return the same placeholder with another default."""
+        copy = super().with_inputs(inputs, control)
+        copy.default = inputs[0] if inputs else None  # type: ignore[attr-defined]
+        return copy
+
 
 def placeholder(dtype: Any, shape: Any = None, name: str = "Placeholder") -> Placeholder:
     """Return a value that each run is given by `feed_dict`; sizes that vary are None."""
@@ -252,6 +258,12 @@ class Constant(Node):
             array = _filled(array, tuple(shape), name)
         super().__init__(None, (), array.shape, array.dtype, name)
         self.value = array
+
+    def with_inputs(self, inputs: tuple[Node, ...], control: tuple[Node, ...]) -> Node:
+        """Return the same constant, to be run after other nodes."""
+        copy = super().with_inputs(inputs, control)
+        copy.value = self.value  # type: ignore[attr-defined]
+        return copy
 
 
 def constant_array(value: Any, dtype: Any = None) -> np.ndarray[Any, Any]:
@@ -315,8 +327,11 @@ def convert(value: Any, dtype: DType | None = None) -> Node:
     return Constant(value, dtype)
 
 
-def build(op: Op, inputs: Sequence[Any]) -> Node:
+def build(op: Op, inputs: Sequence[Any], kind: type[Node] = Node) -> Node:
     """Return a new node for `op` of `inputs`, with its static shape and dtype.
+
+    Args:
+        kind: the class of the node; most are plain.
 
     Raises:
         ShapeError, DTypeError, ...: what `op.infer` raises, with the line that built the node.
@@ -332,7 +347,7 @@ def build(op: Op, inputs: Sequence[Any]) -> Node:
             spec = op.infer(*[Spec(tuple(n.shape), n.dtype) for n in nodes])
     except MinitorchError as error:
         raise located(error, call_site()) from None
-    return Node(op, nodes, spec.shape, spec.dtype, op.name)
+    return kind(op, nodes, spec.shape, spec.dtype, op.name)
 
 
 def located(
@@ -342,6 +357,7 @@ def located(
     what = f"node {name!r} built at" if name else "built at"
     new = type(error)(f"{error} ({what} {place[0]}:{place[1]})")
     new.__dict__.update(error.__dict__)
+    new.__dict__.update(built_at=place, node_name=name)
     return new
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from ..arrays import Array, asarray, to_numpy
 from ..arrays import device as device_called
 from ..errors import GraphError
+from .history import Opaque
 from .late import ByShape, needs_shapes
 from .node import Node, UnknownShape
 from .optimize import optimize
@@ -75,6 +76,12 @@ class Session:
         self._steps.clear()
 
     def _plan(self, leaves: list[Node], feeds: tuple[Node, ...]) -> Step | ByShape:
+        for node in leaves:
+            if isinstance(node, Opaque):
+                raise GraphError(
+                    f"run: cannot fetch {node.name!r}: it is a loop, not a value (built at "
+                    f"{node.location}). Fetch what while_loop returned."
+                )
         if needs_shapes(leaves, feeds):
             return ByShape(leaves, feeds, self._step)
         return self._step(leaves, feeds)

@@ -7,7 +7,7 @@ runs it after every node that reads the old value. A read that must see a write 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -41,11 +41,19 @@ class State:
 
 
 class StateOp(Op):
-    """An operator that reads or writes the session's memory: `run` instead of `compute`."""
+    """An operator that reads or writes the session's memory: `run` instead of `compute`.
+
+    Attributes:
+        writes: the variables that it sets.
+        ordered: when it runs matters: it has an effect, or sees those of others.
+        hands_on: its result may share memory with an input.
+    """
 
     pure = False
     reads_inputs = reads_output = False
     writes: tuple[Variable, ...] = ()
+    ordered = True
+    hands_on = False
 
     def run(self, state: State, *arrays: Array) -> Array:
         """Return the result for these arrays; may change `state`."""
@@ -54,6 +62,10 @@ class StateOp(Op):
     def run_in_place(self, state: State, *arrays: Array) -> Array:
         """As `run`, where the plan has proved that nobody needs the variable's old array."""
         return self.run(state, *arrays)
+
+    def runner(self, asked: Sequence[Node]) -> Callable[..., Any]:
+        """Return `run` for a plan in which the nodes `asked` use the result."""
+        return self.run
 
     def compute(self, xp: Any, *arrays: Array) -> Array:
         """Raise: the operator means something only inside a session."""
@@ -314,6 +326,8 @@ def label(node: Node, name: str) -> Node:
 
 class NoOp(StateOp):
     """Nothing; what runs before it is the point. Fetching it gives None."""
+
+    ordered = False
 
     def run(self, state: State, *arrays: Array) -> Array:
         """Return nothing."""

@@ -21,8 +21,8 @@ from ..ops.linalg import MatMul
 from ..ops.movement import Reshape
 from ..ops.reduction import Sum
 from ..ops.rows import Elementwise
-from .control import Merge, MergeIndex
-from .dead import DEAD, alive, endangered
+from .dead import DEAD, alive, deadly, endangered
+from .history import Opaque
 from .node import Constant, Node, Placeholder, located
 from .order import last_uses, schedule, sources
 from .passes.fuse import Fused
@@ -34,12 +34,21 @@ FRESH = frozenset({MatMul, Sum})  # and every row of `ops.rows`
 
 
 class Step:
-    """The compiled run of `fetches` from `feeds`; call it with a session's state and the arrays."""
+    """The compiled run of `fetches` from `feeds`; call it with a session's state and the arrays.
+
+    Args:
+        inner: for a part of a larger run, a loop's round: so many of the fetches must be alive.
+            What it gives stays within that run, so nothing is copied, and it overwrites nothing.
+    """
 
     def __init__(
-        self, fetches: Sequence[Node], feeds: Sequence[Node], device: Device = CPU
+        self,
+        fetches: Sequence[Node],
+        feeds: Sequence[Node],
+        device: Device = CPU,
+        inner: int | None = None,
     ) -> None:
-        self.fetches, self.feeds, self.device = fetches, feeds, device
+        self.fetches, self.feeds, self.device, self.inner = fetches, feeds, device, inner
         self.order = schedule(fetches, set(feeds))
         self.place = {node: i for i, node in enumerate(self.order)}
         fed = set(feeds)
@@ -60,6 +69,8 @@ class Step:
             GraphError, ShapeError, ...: what went wrong, with the node and the line that built it.
         """
         try:
+            if self.inner is not None:
+                return self.function(state, state.values, arrays)
             with np.errstate(all="ignore"):
                 return self.function(state, state.values, arrays)
         except Exception as error:
@@ -72,7 +83,7 @@ class Step:
         looking at that array.
         """
         writes = getattr(node.op, "writes", ())
-        if not writes:
+        if not writes or self.inner is not None or node.op.hands_on:
             return False
         looking = views(writes, self.order, fed)
         later = self.order[self.place[node] :]
@@ -85,6 +96,7 @@ class Step:
         slot = {node: f"v{i}" for i, node in enumerate(self.order)}
         self.shared = views([n for n in self.order if n in fed or n.op is None], self.order, fed)
         self.endangered = endangered(self.order, fed)
+        self.asked = _asked(self.order)
         free = last_uses(self.order, fed, set(self.fetches))
         into = "".join(f"{slot.get(node, '_')}, " for node in self.feeds)
         lines = ["def step(state, values, feeds):", f"    [{into}] = feeds"]
@@ -94,7 +106,9 @@ class Step:
             gone = ", ".join(slot[n] for n in free[i])
             lines.append(f"    {line}" + (f"; del {gone}" if gone else ""))
         names["own"], names["copy"] = _own, _copy
-        result = "".join(f"{self._fetched(node, slot, names)}, " for node in self.fetches)
+        result = "".join(
+            f"{self._fetched(i, node, slot, names)}, " for i, node in enumerate(self.fetches)
+        )
         lines.append(f"    return ({result})")
         return "\n".join(lines), names
 
@@ -120,7 +134,8 @@ class Step:
             return f"{target} = None"
         arguments = "".join(f", {slot[source]}" for source in node.inputs)
         if isinstance(node.op, StateOp):
-            names[key] = node.op.run_in_place if node in self.in_place else node.op.run
+            runner = node.op.runner(self.asked.get(node, ()))
+            names[key] = node.op.run_in_place if node in self.in_place else runner
             return f"{target} = {key}(state{arguments})"
         names[key] = node.op.compute
         call = f"{key}(xp{arguments})"
@@ -133,13 +148,9 @@ class Step:
 
     def _guarded(self, node: Node, line: str, slot: dict[Node, str], names: dict[str, Any]) -> str:
         """Return the statement with the test, where needed, that nothing before it was dead."""
-        if (
-            node not in self.endangered
-            or node.op is None
-            or isinstance(node.op, Merge | MergeIndex)
-        ):
+        if node not in self.endangered or node.op is None:
             return line
-        before = dict.fromkeys((*node.inputs, *node.control_inputs))
+        before = dict.fromkeys(deadly(node))
         tests = [f"{slot[n]} is DEAD" for n in before if n in self.endangered]
         if not tests:
             return line
@@ -147,14 +158,16 @@ class Step:
         target, _, value = line.partition(" = ")
         return f"{target} = DEAD if {' or '.join(tests)} else ({value})"
 
-    def _fetched(self, node: Node, slot: dict[Node, str], names: dict[str, Any]) -> str:
+    def _fetched(self, i: int, node: Node, slot: dict[Node, str], names: dict[str, Any]) -> str:
         """Return the expression for a fetched value: a copy if others may hold its array."""
         value = slot[node]
         if isinstance(node.op, NoOp):
             return "None"
-        if node in self.endangered:
+        if node in self.endangered and (self.inner is None or i < self.inner):
             names["alive"], names[f"n{value}"] = alive, node
             value = f"alive({value}, n{value})"
+        if self.inner is not None:
+            return value
         shared = node in self.shared or isinstance(node.op, StateOp)
         return f"{'copy' if shared else 'own'}({value})"
 
@@ -174,10 +187,21 @@ class Step:
         return explain(node, arrays, error)
 
 
+def _asked(order: Sequence[Node]) -> dict[Node, list[Node]]:
+    """Return, for each node whose value is no array, the nodes that use it."""
+    found: dict[Node, list[Node]] = {}
+    for node in order:
+        for source in node.inputs:
+            if isinstance(source, Opaque):
+                found.setdefault(source, []).append(node)
+    return found
+
+
 def explain(node: Node, arrays: Sequence[Array], error: Exception) -> Exception:
     """Return what was wrong when `node` failed on `arrays`: its operator's complaint, located."""
     if isinstance(error, MinitorchError):
-        return located(error, node.built_at, node.name)
+        known = getattr(error, "node_name", None)  # from a round of a loop inside
+        return error if known else located(error, node.built_at, node.name)
     if isinstance(node.op, Op) and all(hasattr(a, "dtype") for a in arrays):
         try:
             node.op.infer(*[Spec(tuple(a.shape), dtype_of(a)) for a in arrays])
@@ -197,7 +221,7 @@ def views(of: Collection[Node], order: Sequence[Node], fed: Collection[Node]) ->
     for node in order:
         if node in fed:
             continue
-        if isinstance(node.op, StateOp):
+        if isinstance(node.op, StateOp) and not node.op.hands_on:
             touched = (node.op.variable,) if isinstance(node.op, Read) else node.op.writes
             if any(variable in found for variable in touched):
                 found.add(node)

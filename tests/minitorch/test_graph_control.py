@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import minitorch.graph as tf
 from minitorch.errors import GraphError
@@ -287,3 +288,108 @@ def test_sizes_may_vary_where_the_invariant_says_so() -> None:
     )
     with tf.Session() as session:
         assert session.run(y).shape == (16,)
+
+
+def test_gradients_of_higher_order_through_loops_and_branches_are_pytorchs() -> None:
+    x, w = tf.placeholder(tf.float64, ()), tf.Variable(np.float64(1.5))
+
+    def branchy(v: Any) -> Any:
+        return tf.cond(v > 10.0, lambda: v * w * w + 1.0, lambda: tf.exp(v * 0.1) * w + v)
+
+    def nested(i: Any, v: Any) -> Any:
+        inner = tf.while_loop(
+            lambda j, u: j < i, lambda j, u: (j + 1, u * x * tf.sin(u)), [tf.constant(0), v]
+        )
+        return i + 1, inner[1] + x
+
+    first = tf.while_loop(lambda v: v < 50.0, branchy, [x])
+    second = tf.while_loop(lambda i, v: i < 4, nested, [0, x * w])[1]
+    derived = [first * first, second]
+    for y in (first * first, second):
+        by = tf.gradients(y, [x, w])
+        again = tf.gradients(by[0], [x, w])
+        derived += [*by, *again, *tf.gradients(again[0], [x])]
+    with tf.Session() as session:
+        session.run(tf.initialize_all_variables())
+        for at in (0.5, 3.0):
+            got = session.run(derived, {x: at})
+            np.testing.assert_allclose(got, higher_orders(at, 1.5), rtol=1e-10)
+
+
+def higher_orders(at: float, weight: float) -> list[float]:
+    """The same by PyTorch: values, then for each its first, second and third derivatives."""
+    x, w = (torch.tensor(v, dtype=torch.float64, requires_grad=True) for v in (at, weight))
+    v, u = x, x * w
+    while v < 50.0:
+        v = v * w * w + 1.0 if v > 10.0 else torch.exp(v * 0.1) * w + v
+    for i in range(4):
+        for _ in range(i):
+            u = u * x * torch.sin(u)
+        u = u + x
+
+    def grad(y: Any, *xs: Any) -> Any:
+        return torch.autograd.grad(y, xs, create_graph=True, materialize_grads=True)
+
+    derived = [v * v, u]
+    for y in (v * v, u):
+        by = grad(y, x, w)
+        again = grad(by[0], x, w)
+        derived += [*by, *again, *grad(again[0], x)]
+    return [value.item() for value in derived]
+
+
+def test_gradients_of_a_loop_see_the_random_numbers_and_effects_of_the_forward_rounds() -> None:
+    drawn, count = tf.Variable(np.ones(3)), tf.Variable(0.0)
+
+    def body(i: Any, y: Any) -> Any:
+        with tf.control_dependencies([tf.assign_add(count, 1.0)]):
+            noise = tf.random_uniform((3,), 1.0, 2.0, dtype=tf.float64)
+        return i + 1, y * noise
+
+    _, y = tf.while_loop(lambda i, y: i < 5, body, [0, drawn])
+    (by,) = tf.gradients(y, [drawn])
+    with tf.Session() as session:
+        session.run(tf.initialize_all_variables())
+        value, grad = session.run([y, by])
+        assert session.run(count) == 5.0
+    np.testing.assert_allclose(grad, value, rtol=1e-12)  # y is drawn times the noise
+
+
+def test_a_loop_that_writes_a_variable_leaves_the_value_read_before_it_alone() -> None:
+    w = tf.Variable(np.zeros(2, np.float32))
+
+    def body(i: Any) -> Any:
+        with tf.control_dependencies([tf.assign_add(w, tf.ones((2,)))]):
+            return tf.identity(i + 1)
+
+    rounds = tf.while_loop(lambda i: i < 3, body, [tf.constant(0)])
+    with tf.Session() as session:
+        session.run(tf.initialize_all_variables())
+        assert session.run([w + 0.0, rounds])[0].tolist() == [0.0, 0.0]
+        assert session.run([w, rounds])[0].tolist() == [3.0, 3.0]
+
+
+def test_a_long_loop_has_a_gradient() -> None:
+    x = tf.placeholder(tf.float64, ())
+    y = tf.while_loop(lambda i, v: i < 20_000, lambda i, v: (i + 1, v * 1.0001), [0, x])[1]
+    with tf.Session() as session:
+        got = session.run(tf.gradients(y, [x])[0], {x: 1.0})
+    np.testing.assert_allclose(got, 1.0001**20_000, rtol=1e-9)
+
+
+def test_a_loop_needs_a_variable_and_can_be_kept_out_of_gradients() -> None:
+    x = tf.placeholder(tf.float32, ())
+    with pytest.raises(GraphError, match="one or more"):
+        tf.while_loop(lambda: True, list, [])
+    with pytest.raises(GraphError, match="parallel_iterations 0"):
+        tf.while_loop(lambda v: v < 1.0, lambda v: v + 1.0, [x], parallel_iterations=0)
+    y = tf.while_loop(lambda v: v < 9.0, lambda v: v * 2.0, [x], back_prop=False)
+    assert tf.gradients(y, [x]) == [None]
+
+
+def test_rounds_can_be_limited_by_a_node() -> None:
+    n = tf.placeholder(tf.int32, ())
+    y = tf.while_loop(lambda v: v < 99.0, lambda v: v * 2.0, (tf.constant(1.0),), None, 1,
+                      maximum_iterations=n)  # fmt: skip
+    with tf.Session() as session:
+        assert [session.run(y, {n: k}) for k in (0, 3, 50)] == [1.0, 8.0, 128.0]
