@@ -3,6 +3,9 @@
 `import minitorch.graph as tf` runs code written for TensorFlow 1's graphs.
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from minitorch.arrays import bool_ as bool
 from minitorch.arrays import (
     float16,
@@ -17,7 +20,7 @@ from minitorch.arrays import (
 from minitorch.errors import GraphError
 from minitorch.graph import nn, train
 from minitorch.graph.compiled import compile
-from minitorch.graph.control import cond, merge, switch
+from minitorch.graph.control import merge, switch
 from minitorch.graph.elementwise import (
     abs,
     acos,
@@ -82,7 +85,6 @@ from minitorch.graph.elementwise import (
     where,
 )
 from minitorch.graph.gradients import gradients
-from minitorch.graph.loop import while_loop
 from minitorch.graph.math import (
     argmax,
     argmin,
@@ -167,11 +169,26 @@ from minitorch.graph.state import (
     trainable_variables,
 )
 
+if TYPE_CHECKING:
+    from minitorch.tracing import cond, jit, trace, while_loop
+
 all_variables = global_variables
 global_variables_initializer = initialize_all_variables
 variables_initializer = initialize_variables
 Tensor = Node
 Operation = Node
+
+# From the layer above, which knows tensors as well as nodes; handed on when first asked for.
+_LATER = ("cond", "jit", "trace", "while_loop")
+
+
+def __getattr__(name: str) -> Any:
+    """Return one of the names that are handed on late."""
+    if name not in _LATER:
+        raise AttributeError(f"module 'minitorch.graph' has no attribute {name!r}")
+    found = globals()[name] = getattr(import_module("minitorch.tracing"), name)
+    return found
+
 
 __all__ = [
     "Constant",
@@ -248,6 +265,7 @@ __all__ = [
     "is_finite",
     "is_inf",
     "is_nan",
+    "jit",
     "less",
     "less_equal",
     "linspace",
@@ -325,6 +343,7 @@ __all__ = [
     "to_float",
     "to_int32",
     "to_int64",
+    "trace",
     "train",
     "trainable_variables",
     "transpose",

@@ -1,0 +1,92 @@
+"""`cond` and `while_loop` for every kind of value: nodes, traced tensors, and tensors at once.
+
+Code written with them means the same traced and eager, which is what lets a traced function branch
+and loop on numbers that only a run can tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from minitorch.graph import control as graph_control
+from minitorch.graph import loop as graph_loop
+from minitorch.tensor import Tensor
+from minitorch.tracing.symbol import Symbol
+from minitorch.tracing.tracer import current, is_tracing
+
+
+def cond(
+    pred: Any,
+    true_fn: Callable[[], Any],
+    false_fn: Callable[[], Any],
+    name: str | None = None,
+) -> Any:
+    """Return what `true_fn` gives where `pred` holds, else what `false_fn` gives.
+
+    Nodes and traced tensors: both functions are called now, to build, and a run computes one side
+    only. Tensors: only the chosen function is called.
+
+    Raises:
+        GraphError: the predicate is not one boolean, or the sides differ in structure or type.
+    """
+    if is_tracing() and isinstance(pred, Tensor):
+        found = graph_control.cond(_lower(pred), _building(true_fn), _building(false_fn), name)
+        return _lift(found)
+    if isinstance(pred, Tensor | bool):
+        return true_fn() if pred else false_fn()
+    return graph_control.cond(pred, true_fn, false_fn, name)
+
+
+def while_loop(
+    cond: Callable[..., Any],
+    body: Callable[..., Any],
+    loop_vars: Sequence[Any],
+    *args: Any,
+    **kwargs: Any,
+) -> Any:
+    """Return the variables after `body` has been run as long as `cond` holds.
+
+    Nodes: as TensorFlow's; see `minitorch.graph.loop.while_loop` for the further arguments.
+    Traced tensors: the same, written with tensors. Tensors: a Python loop, at once.
+    """
+    values = list(loop_vars)
+    if not any(isinstance(value, Tensor) for value in values):
+        return graph_loop.while_loop(cond, body, loop_vars, *args, **kwargs)
+    if is_tracing():
+        lowered = [_lower(v) if isinstance(v, Tensor) else v for v in values]
+        start = tuple(lowered) if isinstance(loop_vars, tuple) else lowered
+        return _lift(
+            graph_loop.while_loop(_building(cond), _building(body), start, *args, **kwargs)
+        )
+    limit = kwargs.get("maximum_iterations")
+    while (limit is None or limit > 0) and cond(*values):
+        found = body(*values)
+        values = list(found) if isinstance(found, list | tuple) else [found]
+        limit = None if limit is None else limit - 1
+    if len(values) == 1:
+        return values[0]
+    return tuple(values) if isinstance(loop_vars, tuple) else values
+
+
+def _building(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of nodes that calls one of traced tensors."""
+
+    def on_nodes(*nodes: Any) -> Any:
+        return _lower(function(*[_lift(node) for node in nodes]))
+
+    return on_nodes
+
+
+def _lower(value: Any) -> Any:
+    """Return nodes for the tensors in a value or a list of them."""
+    if isinstance(value, list | tuple):
+        return type(value)([_lower(item) for item in value])
+    return current().node_of(value) if isinstance(value, Tensor) else value
+
+
+def _lift(value: Any) -> Any:
+    """Return traced tensors for the nodes in a value or a list of them."""
+    if isinstance(value, list | tuple):
+        return type(value)([_lift(item) for item in value])
+    return Symbol.of(value, current(), value.dtype.kind == "f")

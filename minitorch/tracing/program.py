@@ -1,0 +1,283 @@
+"""A graph as a function of tensors through which gradients pass.
+
+Going back is a graph too: built once, from the gradients of the outputs and those values of the way
+forward that it needs, which the way forward returns besides its outputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from minitorch.arrays import Array, Device, namespace_on
+from minitorch.autodiff import ancestors
+from minitorch.generator import default_generator
+from minitorch.graph.gradients import Identity, StopGradient, gradients
+from minitorch.graph.node import Constant, Node, Placeholder
+from minitorch.graph.order import needed, schedule
+from minitorch.graph.scope import Graph
+from minitorch.graph.session import Session
+from minitorch.op import Op
+from minitorch.ops.random import Drawn, DropMask
+from minitorch.recording import recording
+from minitorch.tensor import Tensor
+
+
+class Program:
+    """Outputs as a function of feeds.
+
+    Args:
+        feeds: nodes that each call gives values for.
+        outputs: nodes to compute.
+        optimize: rewrite the graph before it runs.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        feeds: Sequence[Node],
+        outputs: Sequence[Node],
+        graph: Graph,
+        device: Device,
+        optimize: bool = False,
+    ) -> None:
+        self.name, self.feeds, self.outputs = name, tuple(feeds), tuple(outputs)
+        self.graph, self.device, self.optimize = graph, device, optimize
+        self.session = Session(graph, optimize=optimize, device=device)
+        self._ways_back: dict[tuple[bool, ...], WayBack] = {}
+
+    def run(self, fetches: Sequence[Node], feeds: Sequence[Node], arrays: Sequence[Array]) -> Any:
+        """Return the arrays of `fetches`, each with its memory to itself."""
+        found = self.session.run(list(fetches), dict(zip(feeds, arrays, strict=True)))
+        seen: set[int] = set()
+        for i, array in enumerate(found):
+            if id(array) in seen and isinstance(array, np.ndarray):
+                found[i] = array.copy()
+            seen.add(id(array))
+        return found
+
+    def __call__(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """Return the outputs as tensors that remember where they came from."""
+        arrays = [tensor.array for tensor in tensors]
+        if recording.on:
+            wants = tuple([
+                tensor.requires_grad and moves
+                for tensor, moves in zip(tensors, self.moving, strict=True)
+            ])  # fmt: skip
+            if any(wants):
+                return self.way_back(wants).forward(tensors, arrays)
+        return [Tensor._new(a) for a in self.run(self.outputs, self.feeds, arrays)]
+
+    @cached_property
+    def moving(self) -> tuple[bool, ...]:
+        """For each feed, whether an output has a gradient with respect to it."""
+        ends = [node for node in self.outputs if node.dtype.kind == "f"]
+        between = ancestors(self.feeds, ends)
+        return tuple(node.dtype.kind == "f" and node in between for node in self.feeds)
+
+    @cached_property
+    def drawn(self) -> tuple[Node, ...]:
+        """The nodes that draw random numbers."""
+        nodes = needed(self.outputs, set(self.feeds))
+        return tuple(node for node in nodes if isinstance(node.op, Drawn | DropMask))
+
+    def way_back(self, wants: tuple[bool, ...]) -> WayBack:
+        """Return the gradients with respect to the wanted feeds."""
+        found = self._ways_back.get(wants)
+        if found is None:
+            found = self._ways_back[wants] = WayBack(self, wants)
+        return found
+
+
+class WayBack:
+    """The gradient of a program with respect to some of its feeds.
+
+    Attributes:
+        ends: places of the outputs that have a gradient.
+        seeds: a placeholder for the gradient of each.
+        grads: for each wanted feed, the node of its gradient.
+        saved: the values of the way forward that the way back starts from.
+    """
+
+    def __init__(self, program: Program, wants: tuple[bool, ...]) -> None:
+        self.program = program
+        self.sources = [i for i, want in enumerate(wants) if want]
+        xs = [program.feeds[i] for i in self.sources]
+        reached = with_gradient(xs, program.outputs)
+        self.ends = [i for i, y in enumerate(program.outputs) if y in reached]
+        ys = [program.outputs[i] for i in self.ends]
+        with program.graph.as_default():
+            self.seeds = [Placeholder(y.dtype, y.shape, "seed") for y in ys]
+            found = gradients(ys, xs, list(self.seeds)) if ys else [None] * len(xs)
+        self.grads = [grad for grad in found if grad is not None]
+        self.has = [grad is not None for grad in found]
+        self.recomputes = has_control(program)
+        self.saved = () if self.recomputes else self._frontier()
+
+    def _frontier(self) -> tuple[Node, ...]:
+        """Return the nodes of the way forward that the way back reads."""
+        program = self.program
+        fed = set(program.feeds)
+        forward = set(needed(program.outputs, fed))
+        found = needed(self.grads, forward | set(self.seeds))
+        own = [n for n in found if n in forward and n not in fed and not isinstance(n, Constant)]
+        return tuple(dict.fromkeys([*own, *program.drawn]))
+
+    def forward(self, tensors: Sequence[Tensor], arrays: Sequence[Array]) -> list[Tensor]:
+        """Return the outputs as tensors whose `op` runs the way back."""
+        program = self.program
+        before = default_generator(program.device).get_state() if self.replays else None
+        found = program.run((*program.outputs, *self.saved), program.feeds, arrays)
+        count = len(program.outputs)
+        call = Call(self, tuple(tensors), tuple(found[count:]), before)
+        sources = tuple([tensors[i] for i in self.sources])
+        results = [Tensor._new(array) for array in found[:count]]
+        if len(self.ends) == 1:
+            _attach(results[self.ends[0]], call, sources)
+        elif self.ends:
+            hub = Tensor._new(np.zeros(()))
+            _attach(hub, call, sources)
+            for place, i in enumerate(self.ends):
+                _attach(results[i], Output(place), (hub,))
+        return results
+
+    @property
+    def replays(self) -> bool:
+        """Whether the way back draws again what the way forward drew."""
+        return self.recomputes and bool(self.program.drawn)
+
+    @cached_property
+    def again(self) -> Program:
+        """The way back from the feeds alone, through which gradients pass in turn."""
+        program = self.program
+        drawn = () if self.recomputes else program.drawn
+        return Program(
+            f"gradient of {program.name}", (*program.feeds, *self.seeds, *drawn), self.grads,
+            program.graph, program.device, program.optimize,
+        )  # fmt: skip
+
+    def arrays(self, call: Call, seeds: Sequence[Array]) -> list[Array]:
+        """Return the gradients for plain arrays."""
+        feeds = (*self.program.feeds, *self.seeds, *self.saved)
+        given = [*(tensor.array for tensor in call.tensors), *seeds, *call.saved]
+        if not self.replays:
+            return list(self.program.run(self.grads, feeds, given))
+        generator = default_generator(self.program.device)
+        now = generator.get_state()
+        generator.set_state(call.before)
+        try:
+            return list(self.program.run(self.grads, feeds, given))
+        finally:
+            generator.set_state(now)
+
+    def tensors(self, call: Call, seeds: Sequence[Tensor]) -> list[Tensor]:
+        """Return the gradients for tensors, recorded."""
+        drawn = [] if self.recomputes else self._drawn_in(call)
+        return self.again([*call.tensors, *seeds, *drawn])
+
+    def _drawn_in(self, call: Call) -> list[Tensor]:
+        saved = dict(zip(self.saved, call.saved, strict=True))
+        return [Tensor._new(saved[node]) for node in self.program.drawn]
+
+
+def with_gradient(sources: Sequence[Node], ends: Sequence[Node]) -> set[Node]:
+    """Return the nodes that would require a gradient, were they tensors and if `sources` do."""
+    found = set(sources)
+    for node in schedule(ends, found):
+        if any(source in found for source in node.inputs) and not _stops(node):
+            found.add(node)
+    return found
+
+
+def _stops(node: Node) -> bool:
+    if isinstance(node.op, StopGradient) and not isinstance(node.op, Identity):
+        return True
+    return node.op is not None and node.op.pure and node.dtype.kind != "f"
+
+
+def has_control(program: Program) -> bool:
+    """Tell whether some values may be dead or are no arrays, so that they cannot be handed over."""
+    nodes = needed(program.outputs, set(program.feeds))
+    return any(
+        node.op is not None and not node.op.pure and not isinstance(node.op, Drawn | DropMask)
+        for node in nodes
+    )
+
+
+def _attach(result: Tensor, op: Op, inputs: tuple[Tensor, ...]) -> None:
+    result.requires_grad, result.op, result.inputs = True, op, inputs
+
+
+@dataclass
+class Arriving:
+    """The gradients of a program's outputs, by place, as they come in."""
+
+    by_place: dict[int, Any]
+
+    hooks = None
+
+    def __add__(self, other: Arriving) -> Arriving:
+        total = dict(self.by_place)
+        for place, grad in other.by_place.items():
+            total[place] = total[place] + grad if place in total else grad
+        return Arriving(total)
+
+
+class Output(Op):
+    """One output of a program that has several."""
+
+    on_arrays = True
+    reads_inputs = reads_output = False
+
+    def __init__(self, place: int) -> None:
+        self.place = place
+
+    def gradient(self, out_grad: Any, node: Any) -> Any:
+        """Hand the gradient in at this place."""
+        return (Arriving({self.place: out_grad}),)
+
+
+class Call(Op):
+    """One call of a program: its tensors, and what the way back needs."""
+
+    on_arrays = True
+    reads_output = False
+
+    def __init__(
+        self, way: WayBack, tensors: tuple[Tensor, ...], saved: tuple[Array, ...], before: Any
+    ) -> None:
+        self.way, self.tensors, self.saved, self.before = way, tensors, saved, before
+
+    @property
+    def name(self) -> str:
+        """The traced function's name."""
+        return self.way.program.name
+
+    def attributes(self) -> dict[str, Any]:
+        """Return nothing: what it holds is numbers."""
+        return {}
+
+    def gradient(self, out_grad: Any, node: Any) -> Any:
+        """Run the way back."""
+        way = self.way
+        arriving = out_grad.by_place if isinstance(out_grad, Arriving) else {0: out_grad}
+        if any(isinstance(grad, Tensor) for grad in arriving.values()):
+            seeds = [_seed(arriving.get(i), y) for i, y in enumerate(way.seeds)]
+            found = iter(way.tensors(self, seeds))
+        else:
+            xp = namespace_on(way.program.device)
+            zeros = [arriving.get(i) for i in range(len(way.seeds))]
+            seeds = [
+                xp.zeros(tuple(y.shape), dtype=y.dtype) if grad is None else grad
+                for grad, y in zip(zeros, way.seeds, strict=True)
+            ]
+            found = iter(way.arrays(self, seeds))
+        return tuple([next(found) if has else None for has in way.has])
+
+
+def _seed(grad: Tensor | None, like: Node) -> Tensor:
+    return Tensor._new(np.zeros(tuple(like.shape), like.dtype)) if grad is None else grad

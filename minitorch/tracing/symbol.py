@@ -1,0 +1,233 @@
+"""Symbol: what a traced function gets instead of a tensor. It has a type but no numbers.
+
+It is a tensor for everything that asks for shapes, dtypes and operators, so any code written for
+tensors runs on it; every operator adds a node to a graph. What asks for its numbers is refused,
+with the line that asked and with what to write instead.
+"""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from minitorch.clock import clock
+from minitorch.errors import GraphError
+from minitorch.graph.gradients import StopGradient
+from minitorch.graph.node import Node, build
+from minitorch.graph.scope import call_site
+from minitorch.inplace import _FUNCTIONS as SIGNS
+from minitorch.op import Op
+from minitorch.ops.assigning import assigned, replaced
+from minitorch.ops.casting import cast_to
+from minitorch.tensor import Tensor
+
+if TYPE_CHECKING:
+    from minitorch.tracing.tracer import Tracer
+
+BRANCH = (
+    "Use minitorch.graph.cond for a branch, minitorch.graph.while_loop for a loop, or "
+    "minitorch.where to choose element by element."
+)
+COUNT = (
+    "Use minitorch.graph.while_loop for a trip count that depends on data, or pass a Python number."
+)
+OUTSIDE = "Return it and read it outside, or compute with operators of the library."
+
+
+class NoNumbers(GraphError, AttributeError):
+    """There is no array yet: `getattr(value, "array", None)` finds none, as for a graph's node."""
+
+
+class Symbol(Tensor):
+    """A tensor while its function is being traced.
+
+    Attributes:
+        node: the graph's node that stands for its value; an in-place update replaces it.
+        tracer: the trace that it belongs to.
+    """
+
+    __slots__ = ("node", "tracer")
+
+    node: Node
+    tracer: Tracer
+
+    @classmethod
+    def of(cls, node: Node, tracer: Tracer, requires_grad: bool = False) -> Symbol:
+        """Return a symbol for a node."""
+        made: Symbol = object.__new__(cls)
+        made.node, made.tracer = node, tracer
+        made.requires_grad, made.op, made.inputs = requires_grad, None, ()
+        made._grad, made._stamp, made.hooks = None, clock.now, None
+        return made
+
+    def _apply(self, op: Op, inputs: tuple[Any, ...]) -> Any:
+        return self.tracer.apply(op, inputs)
+
+    # ── what is known of it ─────────────────────────────────────────────────────────────────────
+
+    @property
+    def shape(self) -> Any:
+        """The sizes of the axes; None for one that only a run can tell."""
+        return tuple(self.node.shape)
+
+    @property
+    def dtype(self) -> Any:
+        """The dtype."""
+        return self.node.dtype
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self.node.shape)
+
+    @property
+    def device(self) -> Any:
+        """The device of the example inputs."""
+        return self.tracer.device
+
+    def detach(self) -> Symbol:
+        """Return the same value, through which no gradient passes."""
+        return Symbol.of(build(StopGradient(), (self.node,)), self.tracer)
+
+    @property
+    def data(self) -> Any:
+        """The same value, through which no gradient passes."""
+        return self.detach()
+
+    @data.setter
+    def data(self, value: Any) -> None:
+        self._refuse("`.data` is set", "a traced tensor", "Use copy_, or return the new value.")
+
+    def is_contiguous(self) -> bool:
+        """Return True: where the elements lie is decided when it runs."""
+        return True
+
+    def __len__(self) -> int:
+        if not self.ndim:
+            raise TypeError("len: a 0-d tensor has no length.")
+        size = self.shape[0]
+        if size is None:
+            self._refuse("the length depends on data", "a size known before the run", COUNT)
+        return int(size)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter([self[i] for i in range(len(self))])
+
+    def __repr__(self) -> str:
+        return f"traced({self.node.name!r}, shape={self.shape}, dtype={self.dtype})"
+
+    def _check_unmodified(self) -> None:
+        """Nothing is overwritten: an update in place makes a new node."""
+
+    # ── updates in place: the symbol moves on to a new node ─────────────────────────────────────
+
+    def _moved(self, name: str, value: Any) -> Symbol:
+        """Become `value`, broadcast and converted to what this symbol is."""
+        new = cast_to(value, self.dtype)
+        if tuple(new.shape) != tuple(self.shape):
+            self._refuse(
+                f"{name} would change its shape", f"{self.shape}", f"The result has {new.shape}."
+            )
+        self.node = new.node
+        self.requires_grad, self.op, self.inputs = new.requires_grad, new.op, new.inputs
+        return self
+
+    def _past(self) -> Symbol:
+        """Return what this symbol is now, as a symbol that will not move on."""
+        past = Symbol.of(self.node, self.tracer, self.requires_grad)
+        past.op, past.inputs = self.op, self.inputs
+        return past
+
+    def _updated(self, name: str, function: Any, *others: Any, **options: Any) -> Any:
+        self.tracer.check_no_view(self, name)
+        past = self._past()
+        rest = tuple(past if other is self else other for other in others)
+        return self._moved(name, function(past, *rest, **options))
+
+    def _arithmetic(self, name: str, other: Any, ufunc: Any, alpha: float = 1) -> Any:
+        return self._updated(name, SIGNS[name], other if alpha == 1 else other * alpha)
+
+    def _signed(self, name: str, other: Any) -> Any:
+        return (
+            SIGNS[name](self, other)
+            if self.tracer.is_view(self)
+            else self._updated(name, SIGNS[name], other)
+        )
+
+    def copy_(self, source: Any) -> Any:
+        """Become `source`, broadcast and converted."""
+        return self._updated("copy_", replaced, source)
+
+    def fill_(self, value: Any) -> Any:
+        """Become one number everywhere."""
+        return self._updated("fill_", replaced, value)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self._updated("x[index] = value", assigned, index, value)
+
+    def _drawn(self, name: str, numbers: Any, scale: float, shift: float) -> Any:
+        self._refuse(f"{name} draws numbers", "an operator", "Use functional.dropout, or an input.")
+
+    # ── what only a run can tell ────────────────────────────────────────────────────────────────
+
+    @property
+    def array(self) -> Any:
+        """Refused: there are no numbers yet."""
+        raise NoNumbers(self._why("its numbers are asked for", "no use of numbers", OUTSIDE))
+
+    @array.setter
+    def array(self, value: Any) -> None:
+        self._refuse("its memory is replaced", "an operator", OUTSIDE)
+
+    def __bool__(self) -> bool:
+        self._refuse("it decides an `if`, `while`, `and` or `or`", "a Python bool", BRANCH)
+
+    def __index__(self) -> int:
+        self._refuse("it counts or indexes as a Python integer", "a Python int", COUNT)
+
+    def __int__(self) -> int:
+        self._refuse("it becomes a Python integer", "a Python int", COUNT)
+
+    def __float__(self) -> float:
+        self._refuse("it becomes a Python number", "a Python float", OUTSIDE)
+
+    def __contains__(self, element: Any) -> bool:
+        self._refuse("`in` looks for an element", "a Python bool", BRANCH)
+
+    def __format__(self, spec: str) -> str:
+        return repr(self)
+
+    def item(self) -> Any:
+        """Refused: there is no number yet."""
+        self._refuse("item() asks for its number", "no use of numbers", f"{OUTSIDE} {BRANCH}")
+
+    def tolist(self) -> Any:
+        """Refused: there are no numbers yet."""
+        self._refuse("tolist() asks for its numbers", "no use of numbers", f"{OUTSIDE} {BRANCH}")
+
+    def numpy(self, *, force: bool = False) -> Any:
+        """Refused: there are no numbers yet."""
+        self._refuse("numpy() asks for its numbers", "no use of numbers", OUTSIDE)
+
+    def backward(self, *_: Any, **__: Any) -> None:
+        """Refused: a graph has no `.grad` to add to."""
+        self._refuse(
+            "backward() is called on it",
+            "a function that returns the loss",
+            "Call backward on what the compiled function returns, or use minitorch.grad(..., "
+            "create_graph=True) inside.",
+        )
+
+    def _refuse(self, what: str, expected: str, instead: str) -> NoReturn:
+        raise GraphError(self._why(what, expected, instead))
+
+    def _why(self, what: str, expected: str, instead: str) -> str:
+        file, line = call_site()
+        text = linecache.getline(file, line).strip()
+        code = f" (`{text}`)" if text else ""
+        return (
+            f"{self.tracer.operation}: {file}:{line}{code}: a value is not known while tracing, "
+            f"and {what}: got {self.node.name!r}, {self.dtype} {self.shape}, expected {expected}. "
+            f"{instead}"
+        )

@@ -1,0 +1,262 @@
+"""The tracer: while it is on, operators on symbols and on what requires a gradient become nodes.
+
+Tensors have no switch for this, so that eager code pays nothing for it: the first trace to begin in
+the process puts its own `Tensor._apply` in place, the last to end takes it away. It asks a variable
+of the thread, so other threads compute as ever.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import weakref
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+import numpy as np
+
+from minitorch.arrays import CPU, Device, DType, get_default_dtype, result_type, to_numpy
+from minitorch.clock import clock
+from minitorch.errors import DeviceError, DTypeError, GraphError
+from minitorch.graph.gradients import StopGradient
+from minitorch.graph.node import Constant, Node, Placeholder, build
+from minitorch.graph.scope import Graph, call_site, get_default_graph
+from minitorch.graph.state import Variable
+from minitorch.op import Op
+from minitorch.ops.broadcasting import ExpandTo
+from minitorch.ops.casting import Cast, Move
+from minitorch.ops.indexing import Slice
+from minitorch.ops.movement import InsertAxes, Permute, RemoveAxes, Reshape
+from minitorch.recording import recorded, recording
+from minitorch.tensor import Tensor
+from minitorch.tracing.symbol import Symbol
+
+VIEWS = (ExpandTo, InsertAxes, Permute, RemoveAxes, Reshape, Slice)
+_before = count(-1, -1)
+
+
+@dataclass(frozen=True)
+class Outside:
+    """A tensor that a trace read as it was: when it changes, the trace is out of date."""
+
+    tensor: Tensor
+    array: Any
+    stamp: int
+
+    def changed(self) -> bool:
+        """Tell whether the tensor has other numbers by now."""
+        return self.tensor.array is not self.array or clock.last(self.array) > self.stamp
+
+
+@dataclass
+class Tracer:
+    """What one trace collects.
+
+    Attributes:
+        operation: what messages begin with.
+        device: where the example inputs are.
+        variables: make parameters graph variables, rather than placeholders fed at each run.
+        names: what to call captured tensors, by id.
+        captured: the tensors used from outside, and the nodes that stand for them.
+    """
+
+    operation: str = "trace"
+    device: Device = CPU
+    variables: bool = False
+    names: dict[int, str] = field(default_factory=dict)
+    graph: Graph = field(default_factory=Graph)
+    captured: dict[int, tuple[Tensor, Node]] = field(default_factory=dict)
+    read: dict[int, Tensor] = field(default_factory=dict)
+    views: dict[Node, list[weakref.ref[Symbol]]] = field(default_factory=dict)
+
+    def argument(self, tensor: Tensor, name: str) -> Symbol:
+        """Return the symbol for an argument of the traced function."""
+        node = Placeholder(tensor.dtype, tensor.shape, name)
+        return Symbol.of(node, self, tensor.requires_grad)
+
+    def apply(self, op: Op, inputs: tuple[Any, ...]) -> Any:
+        """Return the symbol for `op` of these inputs."""
+        if _local.stack[-1:] != [self]:
+            raise GraphError(
+                f"{op.name}: a traced value is used outside its trace (at {place()})."
+                " Return it from the traced function, rather than keeping it elsewhere."
+            )
+        values = self._prepared(op, inputs)
+        node = build(op, [self.node_of(value) for value in values])
+        needs = node.dtype.kind == "f" and any(v.requires_grad for v in values)
+        if needs and not recording.on:
+            node, needs = build(StopGradient(), (node,)), False
+        made = Symbol.of(node, self, needs)
+        if needs:
+            made.op, made.inputs = op, values
+        if isinstance(op, VIEWS):
+            self.views.setdefault(self.node_of(values[0]), []).append(weakref.ref(made))
+        return made
+
+    def node_of(self, value: Any) -> Node:
+        """Return the node for a symbol, or for a tensor from outside."""
+        if isinstance(value, Symbol):
+            return value.node
+        found = self.captured.get(id(value))
+        if found is None:
+            with at_the_start():
+                node = self._capture(value)
+                node.id = next(_before)  # a loop's body takes what is older than it from outside
+            found = self.captured[id(value)] = (value, node)
+        return found[1]
+
+    def _capture(self, tensor: Tensor) -> Node:
+        name = self.names.get(id(tensor), "captured")
+        if self.variables and tensor.requires_grad:
+            return Variable(to_numpy(tensor.array), name=name, dtype=tensor.dtype)
+        return Placeholder(tensor.dtype, tensor.shape, name)
+
+    def concerns(self, inputs: Sequence[Any]) -> bool:
+        """Tell whether an operator on these is part of the graph; else it is a constant's."""
+        for value in inputs:
+            if isinstance(value, Symbol) or getattr(value, "requires_grad", False):
+                return True
+        for value in inputs:
+            if isinstance(value, Tensor):
+                self.read[id(value)] = value
+        return False
+
+    def is_view(self, symbol: Symbol) -> bool:
+        """Tell whether other symbols see an update of this one in PyTorch's reading."""
+        return isinstance(symbol.node.op, VIEWS)
+
+    def check_no_view(self, symbol: Symbol, name: str) -> None:
+        """Raise if an update in place would have to show in another tensor."""
+        if self.is_view(symbol) or any(
+            ref() is not None for ref in self.views.get(symbol.node, ())
+        ):
+            raise GraphError(
+                f"{name}: cannot trace an update of a view, or of what has one (at {place()}). "
+                "Assign through the whole tensor, as in x[i, j] = value, or update a clone()."
+            )
+
+    # Inputs as eager operators take them: numbers and arrays wrapped, dtypes promoted
+
+    def _prepared(self, op: Op, inputs: tuple[Any, ...]) -> tuple[Tensor, ...]:
+        if isinstance(op, Move) and op.device != self.device:
+            raise DeviceError(
+                f"{self.operation}: got a move to {op.device}, expected all on {self.device}."
+            )
+        own, loose = inputs[: op.fixed], inputs[op.fixed :]
+        if not op.promotes:
+            return tuple([self._wrapped(op, value) for value in inputs])
+        dtype = result_type([self._operand(op, value) for value in loose])
+        if op.promotes == "float" and dtype.kind != "f":
+            dtype = get_default_dtype()
+        return (
+            *(self._wrapped(op, value) for value in own),
+            *(self._wrapped(op, value, dtype) for value in loose),
+        )
+
+    def _operand(self, op: Op, value: Any) -> Any:
+        if isinstance(value, bool | int | float):
+            return value
+        tensor = self._wrapped(op, value)
+        return tensor.dtype, tensor.ndim
+
+    def _wrapped(self, op: Op, value: Any, dtype: DType | None = None) -> Tensor:
+        if isinstance(value, Tensor):
+            return value if dtype in (None, value.dtype) else self.apply(Cast(dtype), (value,))
+        if isinstance(value, Node):
+            return self._wrapped(op, Symbol.of(value, self), dtype)
+        if isinstance(value, bool | int | float):
+            wanted = result_type([value]) if dtype is None else dtype
+            return Symbol.of(Constant(np.asarray(value, wanted)), self)
+        if isinstance(value, np.ndarray | np.generic | list | tuple):
+            array = np.asarray(value)
+            return Symbol.of(Constant(array, dtype or array.dtype), self)
+        raise DTypeError(
+            f"{op.name}: got an input of type {type(value).__name__}, expected a tensor or a "
+            "number. Wrap it with minitorch.tensor."
+        )
+
+    # What is left when the function has returned
+
+    def outside(self) -> list[Outside]:
+        """Return the tensors that were read as they were and that somebody else holds too."""
+        stamp, found = clock.now, []
+        for key in list(self.read):
+            tensor = self.read.pop(key)
+            if sys.getrefcount(tensor) > ALONE:
+                found.append(Outside(tensor, tensor.array, stamp))
+        return found
+
+
+ALONE = 2  # references to an object that only one local variable holds: it, and the argument
+
+
+# ── on and off ──────────────────────────────────────────────────────────────────────────────────
+
+
+class _Local(threading.local):
+    def __init__(self) -> None:
+        self.stack: list[Tracer] = []
+
+
+_local = _Local()
+_lock = threading.Lock()
+_running = 0
+_eager = Tensor._apply
+
+
+def is_tracing() -> bool:
+    """Tell whether this thread is inside a traced function."""
+    return bool(_local.stack)
+
+
+def current() -> Tracer:
+    """Return the innermost trace of this thread."""
+    return _local.stack[-1]
+
+
+def _apply(self: Tensor, op: Op, inputs: tuple[Any, ...]) -> Any:
+    stack = _local.stack
+    if stack and stack[-1].concerns(inputs):
+        return stack[-1].apply(op, inputs)
+    return _eager(self, op, inputs)
+
+
+@contextmanager
+def tracing(tracer: Tracer) -> Iterator[None]:
+    """Have `tracer` take note of this thread's operators until the end of the context."""
+    _count(1)
+    _local.stack.append(tracer)
+    try:
+        with tracer.graph.as_default(), recorded(True):
+            yield
+    finally:
+        _local.stack.remove(tracer)
+        _count(-1)
+
+
+def _count(change: int) -> None:
+    global _running
+    with _lock:
+        _running += change
+        Tensor._apply = _apply if _running else _eager  # type: ignore[method-assign]  # see the top
+
+
+def place() -> str:
+    """Return `file:line` of the user's code."""
+    file, line = call_site()
+    return f"{file}:{line}"
+
+
+@contextmanager
+def at_the_start() -> Iterator[None]:
+    """Build nodes as if before everything else: outside branches and loops that are being built."""
+    graph = get_default_graph()
+    held = graph.control, graph.branches
+    graph.control, graph.branches = [()], []
+    try:
+        yield
+    finally:
+        graph.control, graph.branches = held
