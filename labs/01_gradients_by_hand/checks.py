@@ -1,0 +1,594 @@
+"""Checks of lab 01. Expected values are NumPy's own solvers and closed forms, in float64.
+
+Inputs are drawn anew. What runs beside the learner's code is in the functions that `probe` sends.
+"""
+
+from itertools import pairwise
+
+import numpy as np
+
+from autograder.checks import Feedback, Lab, check, close
+
+LAB = Lab(preload=("numpy",))
+
+
+def points(rng, n=12, d=4):
+    """Return data whose columns are neither equally long nor at right angles."""
+    x = rng.normal(size=(n, d)) * rng.uniform(0.5, 3.0, size=d)
+    x[:, 0] += 0.5 * x[:, -1]
+    return x, rng.normal(size=n) * 2.0 + 1.0
+
+
+# ---- 1. The formula
+
+
+@check("closed_form", weight=2)
+def the_formula_finds_the_minimum(student, rng):
+    """no other weights have a smaller mean squared error"""
+    for n, d in ((12, 4), (30, 1), (5, 5)):
+        x, y = points(rng, n, d)
+        got = student.call("closed_form", x, y)
+        expected = np.linalg.lstsq(x, y, rcond=None)[0]
+        hint = "At the minimum x^T (x w - y) is zero. Is it, for your w?"
+        close(got, expected, called=f"closed_form(x, y), x {x.shape}", hint=hint)
+
+
+@check("closed_form", hidden=True)
+def a_constant_column_is_a_column(student, rng):
+    """a line with an intercept far from zero"""
+    t = rng.uniform(10.0, 20.0, size=40)
+    start, slope = rng.normal(size=2) * 100.0
+    x = np.stack([np.ones(40), t], axis=1)
+    got = student.call("closed_form", x, start + slope * t)
+    close(got, [start, slope], called="closed_form of an exact line", hint="Try points on a line.")
+
+
+# ---- 2. Descent
+
+
+@check("mse_gradient", weight=2)
+def the_gradient_of_the_mean_squared_error(student, rng):
+    """the gradient is that of the mean squared error"""
+    for n, d in ((12, 4), (7, 1), (4, 4)):
+        x, y = points(rng, n, d)
+        w = rng.normal(size=d)
+        got = student.call("mse_gradient", x, y, w)
+        expected = 2 * x.T @ (x @ w - y) / n
+        called = f"mse_gradient(x, y, w), x {x.shape}"
+        if np.shape(got) == (d,) and n != d:
+            tell_the_factor(called, got, expected, n)
+        close(got, expected, called=called, hint="Errors first, then each column of x with them.")
+
+
+def tell_the_factor(called, got, expected, n):
+    """Raise Feedback where the gradient is right but for a factor that has a reason."""
+    reasons = {
+        float(n): "The loss is a mean over the points: is your gradient that of a sum?",
+        0.5: "What does the square contribute when it is differentiated?",
+        n / 2: "What became of the 2, and of the mean?",
+        -1.0: "Which way does the error point: prediction minus truth, or the other way round?",
+    }
+    for factor, hint in reasons.items():
+        if np.allclose(got, factor * expected, rtol=1e-6):
+            raise Feedback(f"{called} is {factor:g} times what it should be.", hint=hint)
+
+
+@check("mse_gradient", hidden=True, requires="the_gradient_of_the_mean_squared_error")
+def no_slope_at_the_minimum(student, rng):
+    """at the weights of the closed form the gradient is zero"""
+    x, y = points(rng, 30, 5)
+    got = student.call("mse_gradient", x, y, np.linalg.lstsq(x, y, rcond=None)[0])
+    close(got, np.zeros(5), called="mse_gradient at the minimum", hint="Try w_best.", atol=1e-9)
+
+
+def walk(slopes, start, lr, steps):
+    """Return (path, start afterwards) of descent in a bowl with these slopes."""
+    import numpy as np
+
+    w = start.copy()
+    path = descend(lambda w: slopes * w, w, lr, steps)
+    return np.array(path), w
+
+
+def a_walk(student, rng, steps=6):
+    slopes, start = rng.uniform(0.5, 2.0, size=3), rng.normal(size=3)
+    lr = float(rng.uniform(0.1, 0.4))
+    got, after = student.probe(walk, slopes=slopes, start=start, lr=lr, steps=steps)
+    factors = (1 - lr * slopes) ** np.arange(steps + 1)[:, None]
+    return got, after, start, start * factors
+
+
+@check("descend", weight=3)
+def each_step_goes_against_the_gradient(student, rng):
+    """the path is the start, then each step by lr times the gradient at its place, downhill"""
+    got, _, start, expected = a_walk(student, rng)
+    if got.shape != expected.shape:
+        raise Feedback(
+            f"descend with 6 steps and 3 weights returned shape {got.shape}, expected (7, 3).",
+            hint="The start is a row as well.",
+        )
+    if len({row.tobytes() for row in got}) == 1:
+        raise Feedback(
+            "descend returned a path with the same place in every row.",
+            hint="Is each row an array of its own, or is one array in the list many times?",
+        )
+    close(got[0], start, called="first row of the path", hint="The walk begins at w.")
+    hint = "Each step asks for the gradient where it stands, and goes against it."
+    close(got, expected, called="path of descend in a bowl", hint=hint)
+
+
+@check("descend", requires="each_step_goes_against_the_gradient")
+def the_start_is_not_modified(student, rng):
+    """the array passed in as w is the same afterwards"""
+    _, after, start, _ = a_walk(student, rng)
+    close(after, start, called="w after descend", hint="Make a new array for each step.")
+
+
+@check("descend", hidden=True, requires="each_step_goes_against_the_gradient")
+def no_steps_are_a_path_too(student, rng):
+    """zero steps give the start alone"""
+    got, _, start, _ = a_walk(student, rng, steps=0)
+    close(got, start[None], called="descend with 0 steps", hint="Try steps=0.")
+
+
+@check("largest_lr", weight=2)
+def the_edge_is_where_the_steepest_direction_stops_shrinking(student, rng):
+    """it is two over the largest eigenvalue of the Hessian"""
+    for n, d in ((12, 4), (9, 1), (40, 6)):
+        x, _ = points(rng, n, d)
+        top = np.linalg.svd(x, compute_uv=False)[0] ** 2 / n  # half the Hessian's eigenvalue
+        got, called = student.call("largest_lr", x), f"largest_lr(x), x {x.shape}"
+        if np.shape(got) == () and np.isclose(float(got), 0.5 / top):
+            raise Feedback(
+                f"{called} is half of what it should be.",
+                hint="At 1/lambda the steepest direction is at the minimum in one step. "
+                "The edge comes later: what is the factor there?",
+            )
+        hint = "Which factor multiplies the distance along the steepest direction of 2/n x^T x?"
+        close(got, 1.0 / top, called=called, hint=hint)
+
+
+@check(
+    "largest_lr", hidden=True, requires="the_edge_is_where_the_steepest_direction_stops_shrinking"
+)
+def more_of_the_same_points_change_nothing(student, rng):
+    """repeating all points leaves it as it is, since the loss is a mean"""
+    x, _ = points(rng)
+    got = [student.call("largest_lr", np.tile(x, (times, 1))) for times in (1, 3)]
+    hint = "Try the same points, each of them three times."
+    close(got[1], got[0], called="largest_lr of every point three times", hint=hint)
+
+
+# ---- 3. The numerical gradient
+
+
+def counted(point, coefficients, step):
+    """Return (gradient, evaluations, point afterwards) of cubes and the square of a sum."""
+    calls = [0]
+
+    def f(p):
+        calls[0] += 1
+        return float((coefficients * p**3).sum() + p.sum() ** 2)
+
+    place = point.copy()
+    grad = numerical_gradient(f, place, step) if step else numerical_gradient(f, place)
+    return grad, calls[0], place
+
+
+def cubes(student, rng, shape, step):
+    """Central differences of c w^3 are 3 c w^2 + c step^2, those of a square exact."""
+    point, c = rng.normal(size=shape), rng.uniform(0.5, 2.0, size=shape)
+    grad, calls, after = student.probe(counted, point=point, coefficients=c, step=step)
+    return point, c, grad, calls, after, 3 * c * point**2 + 2 * point.sum() + c * step**2
+
+
+@check("numerical_gradient", weight=3)
+def differences_are_central(student, rng):
+    """each element is (f(up) - f(down)) / (2 step)"""
+    for shape in ((4,), (2, 3)):
+        point, c, grad, _, _, expected = cubes(student, rng, shape, 0.1)
+        forward = expected + 3 * c * point * 0.1 + 0.1
+        if np.shape(grad) == shape and np.allclose(grad, forward):
+            raise Feedback(
+                f"numerical_gradient at shape {shape} is a forward difference.",
+                hint="Where does f have to be evaluated so that the error is like step squared?",
+            )
+        called = f"numerical_gradient of a sum of cubes, shape {shape}, step 0.1"
+        hint = "One element at a time, by one step up and one step down: how far apart is that?"
+        close(grad, expected, called=called, hint=hint)
+
+
+@check("numerical_gradient")
+def the_default_step_is_small(student, rng):
+    """without a step given, about ten digits are right"""
+    _, _, grad, _, _, expected = cubes(student, rng, (5,), 0.0)
+    hint = "The signature says how small the step is when none is given."
+    called = "numerical_gradient without a step"
+    close(grad, expected, called=called, hint=hint, rtol=1e-7, atol=1e-7)
+
+
+@check("numerical_gradient", requires="differences_are_central")
+def the_point_stays_where_it_is(student, rng):
+    """the point is the same afterwards, to the last bit"""
+    point, _, _, _, after, _ = cubes(student, rng, (2, 3), 0.3)
+    if not np.array_equal(point, after):
+        raise Feedback(
+            "numerical_gradient left the point moved.",
+            hint="(p + step) - step is not always p. Keep the element, or work on a copy.",
+        )
+
+
+@check("numerical_gradient", hidden=True, requires="differences_are_central")
+def two_evaluations_an_element(student, rng):
+    """any shape works, a single number too, with two evaluations an element"""
+    hint = "Try a point of shape () and one with three axes, and count the calls of f."
+    for shape in ((), (2, 1, 3)):
+        point, _, grad, calls, _, expected = cubes(student, rng, shape, 0.1)
+        close(grad, expected, called=f"numerical_gradient, shape {shape}", hint=hint)
+        if calls != 2 * point.size:
+            raise Feedback(f"numerical_gradient asked for f {calls} times.", hint=hint)
+
+
+def agreement(student, a, b, *tolerance):
+    """Return what `agree` says, as a bool; anything else than a truth value is wrong."""
+    got = student.call("agree", a, b, *tolerance)
+    if not isinstance(got, bool | np.bool_):
+        raise Feedback(f"agree returned {got!r}, expected True or False.")
+    return bool(got)
+
+
+def must_agree(student, a, b, what, hint, *tolerance):
+    if not agreement(student, a, b, *tolerance):
+        raise Feedback(f"agree says False for {what}.", hint=hint)
+
+
+def must_differ(student, a, b, what, hint, *tolerance):
+    if agreement(student, a, b, *tolerance):
+        raise Feedback(f"agree says True for {what}.", hint=hint)
+
+
+@check("agree", weight=2)
+def equal_gradients_agree(student, rng):
+    """gradients that differ by rounding agree, large or small, and zeros agree; others do not"""
+    hint = "Relatively: the difference counts in proportion to the gradients themselves."
+    a, b = rng.normal(size=(2, 3, 4))
+    must_differ(student, a, b, "two gradients that have nothing in common", hint)
+    for size in (1e-8, 1.0, 1e8):
+        a = size * rng.normal(size=(3, 4))
+        b = a * (1 + 1e-8 * rng.normal(size=(3, 4)))
+        must_agree(student, a, b, f"two gradients of size {size:g}, equal to 8 digits", hint)
+    zeros = np.zeros((2, 3))
+    must_agree(student, zeros, zeros, "zeros and zeros", "Then nothing may be divided by a length.")
+
+
+@check("agree", weight=2, requires="equal_gradients_agree")
+def wrong_gradients_do_not(student, rng):
+    """a wrong sign, a factor and zeros are told apart at any size"""
+    hint = "Near a minimum gradients are small. What is 'close to each other' worth then?"
+    for size in (1e-8, 1.0, 1e8):
+        a = size * rng.normal(size=(3, 4))
+        for factor, what in ((-1.0, "a wrong sign"), (1.0005, "a factor 1.0005"), (0.0, "zeros")):
+            must_differ(student, a, factor * a, f"{what}, size {size:g}", hint)
+            must_differ(student, factor * a, a, f"{what} on the left, size {size:g}", hint)
+
+
+@check("agree", requires="equal_gradients_agree")
+def the_tolerance_is_the_length_of_the_difference(student, rng):
+    """the border lies where the formula says"""
+    a = rng.normal(size=50)
+    across = rng.normal(size=50)
+    across *= np.linalg.norm(a) / np.linalg.norm(across)
+    hint = "Length of the difference, against tolerance times the longer of the two."
+    for tolerance in (1e-6, 1e-3):
+        given = () if tolerance == 1e-6 else (tolerance,)
+        near, far = a + 0.98 * tolerance * across, a + 1.02 * tolerance * across
+        must_agree(student, a, near, f"a difference of 0.98 tolerances ({tolerance})", hint, *given)
+        must_differ(student, a, far, f"a difference of 1.02 tolerances ({tolerance})", hint, *given)
+    must_agree(student, a, 2.0 * a, "a and 2 a with a tolerance of 0.51", hint, 0.51)
+    must_agree(student, 2.0 * a, a, "2 a and a with a tolerance of 0.51", hint, 0.51)
+    must_differ(student, a, 2.0 * a, "a and 2 a with a tolerance of 0.49", hint, 0.49)
+
+
+@check("agree", requires="equal_gradients_agree")
+def nan_never_agrees(student, rng):
+    """a gradient with a NaN in it agrees with nothing"""
+    a = rng.normal(size=6)
+    broken = a.copy()
+    broken[2] = np.nan
+    hint = "What does a comparison with NaN give, and which way round do you ask?"
+    must_differ(student, broken, a, "a gradient with a NaN", hint)
+    must_differ(student, a, broken, "a NaN in the numerical gradient", hint)
+    must_differ(student, broken, broken, "NaN in both", hint)
+
+
+@check("agree", requires="equal_gradients_agree")
+def another_shape_never_agrees(student, rng):
+    """arrays of different shapes do not agree, whatever broadcasting makes of them"""
+    hint = "a - b may broadcast. Look at the shapes before the numbers."
+    ones = np.ones(3)
+    must_differ(student, ones, np.ones((3, 1)), "shapes (3,) and (3, 1)", hint)
+    must_differ(student, np.ones((2, 3)), ones, "shapes (2, 3) and (3,)", hint)
+    must_differ(student, np.array(1.0), np.ones(1), "shapes () and (1,)", hint)
+
+
+# ---- 4. Two layers
+
+
+def softmax(logits):
+    exp = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return exp / exp.sum(axis=1, keepdims=True)
+
+
+def some_logits(rng, n=6, c=4, size=2.0):
+    return size * rng.normal(size=(n, c)), rng.integers(0, c, size=n)
+
+
+def loss_and_gradient(student, logits, labels):
+    got = student.call("cross_entropy", logits, labels)
+    if not isinstance(got, list | tuple) or len(got) != 2:
+        raise Feedback("cross_entropy did not return a pair (loss, gradient).")
+    return got
+
+
+@check("cross_entropy", weight=2)
+def the_loss_is_the_mean_negative_log_probability(student, rng):
+    """the loss is the mean of -log softmax at the label"""
+    for n, c in ((6, 4), (1, 10), (5, 5)):
+        logits, labels = some_logits(rng, n, c)
+        loss, _ = loss_and_gradient(student, logits, labels)
+        expected = -np.log(softmax(logits)[np.arange(n), labels]).mean()
+        hint = "Softmax over the classes of each picture, then the label's, then the mean."
+        close(loss, expected, called=f"loss of logits {logits.shape}", hint=hint)
+
+
+@check("cross_entropy", weight=2)
+def the_gradient_is_probability_minus_one_hot(student, rng):
+    """the gradient is that of this loss"""
+    for n, c in ((6, 4), (5, 5)):
+        logits, labels = some_logits(rng, n, c)
+        _, grad = loss_and_gradient(student, logits, labels)
+        expected = (softmax(logits) - np.eye(c)[labels]) / n
+        called = f"gradient by logits {logits.shape}"
+        if np.shape(grad) == expected.shape and np.allclose(grad, n * expected):
+            raise Feedback(f"{called} is {n} times too long.", hint="The loss is a mean over rows.")
+        close(
+            grad, expected, called=called, hint="p, less 1 at the label; over the number of rows."
+        )
+
+
+@check("cross_entropy", requires="the_loss_is_the_mean_negative_log_probability")
+def large_logits_do_no_harm(student, rng):
+    """logits of a thousand give finite numbers"""
+    logits, labels = some_logits(rng, size=1.0)
+    for shift in (1000.0, -1000.0):
+        loss, grad = loss_and_gradient(student, logits + shift, labels)
+        hint = "exp overflows above 709. What can be taken from a row without changing softmax?"
+        if not (np.all(np.isfinite(loss)) and np.all(np.isfinite(grad))):
+            raise Feedback(f"cross_entropy of logits around {shift:g} is not finite.", hint=hint)
+        expected = -np.log(softmax(logits)[np.arange(len(labels)), labels]).mean()
+        close(loss, expected, called=f"loss of logits around {shift:g}", hint=hint, rtol=1e-6)
+
+
+@check("cross_entropy", hidden=True, requires="the_loss_is_the_mean_negative_log_probability")
+def a_hopeless_picture_has_a_finite_loss(student, rng):
+    """a label two thousand below the largest logit has a loss of two thousand"""
+    logits = np.array([[1000.0, -1000.0], [1000.0, -1000.0]])
+    loss, grad = loss_and_gradient(student, logits, np.array([1, 0]))
+    close(loss, 1000.0, called="loss", hint="Is there a logarithm of zero?")
+    close(grad, [[0.5, -0.5], [0.0, 0.0]], called="gradient", hint="Is there a logarithm of zero?")
+
+
+@check("cross_entropy", requires="the_gradient_is_probability_minus_one_hot")
+def the_logits_are_not_modified(student, rng):
+    """the logits are the same afterwards"""
+    logits, labels = some_logits(rng)
+    after = student.probe(logits_after, logits=logits, labels=labels)
+    close(
+        after, logits, called="logits after cross_entropy", hint="Which of your steps is in place?"
+    )
+
+
+def logits_after(logits, labels):
+    given = logits.copy()
+    cross_entropy(given, labels)
+    return given
+
+
+def two_layers(rng, n=5, d=4, h=6, c=3):
+    """Return (params, x, hidden, out_grad, the four gradients) of a random two-layer net."""
+    w1, b1, w2, b2 = (rng.normal(size=s) for s in ((d, h), (h,), (h, c), (c,)))
+    x, out_grad = rng.normal(size=(n, d)), rng.normal(size=(n, c))
+    before = x @ w1 + b1
+    hidden = np.maximum(before, 0.0)
+    inner = np.where(before > 0, out_grad @ w2.T, 0.0)
+    expected = [x.T @ inner, inner.sum(axis=0), hidden.T @ out_grad, out_grad.sum(axis=0)]
+    return [w1, b1, w2, b2], x, hidden, out_grad, expected
+
+
+def gradients(student, rng, *sizes):
+    params, x, hidden, out_grad, expected = two_layers(rng, *sizes)
+    got = student.call("backward", params, x, hidden, out_grad)
+    if not isinstance(got, list | tuple) or len(got) != 4:
+        raise Feedback("backward did not return the four gradients [w1, b1, w2, b2].")
+    return got, expected
+
+
+@check("backward", weight=2)
+def the_second_layer_has_its_gradients(student, rng):
+    """w2 and b2 get their gradients"""
+    for sizes in ((5, 4, 6, 3), (4, 4, 4, 4)):
+        got, expected = gradients(student, rng, *sizes)
+        hint = "Of (N, H) and (N, C) there is one product of shape (H, C)."
+        close(got[2], expected[2], called=f"gradient of w2, (N, D, H, C) = {sizes}", hint=hint)
+        hint = "b2 was added to all rows: each row sends it a share."
+        close(got[3], expected[3], called=f"gradient of b2, (N, D, H, C) = {sizes}", hint=hint)
+
+
+@check("backward", weight=3)
+def the_first_layer_has_its_gradients(student, rng):
+    """w1 and b1 get their gradients, through w2 and the ReLU"""
+    for sizes in ((5, 4, 6, 3), (4, 4, 4, 4)):
+        params, x, hidden, out_grad, expected = two_layers(rng, *sizes)
+        got = student.call("backward", params, x, hidden, out_grad)
+        called = f"gradient of w1, (N, D, H, C) = {sizes}"
+        unmasked = x.T @ (out_grad @ params[2].T)
+        if np.shape(got[0]) == unmasked.shape and np.allclose(got[0], unmasked):
+            raise Feedback(
+                f"{called} lets everything through the ReLU.",
+                hint="Where hidden is zero, a small change of its input changes nothing.",
+            )
+        hint = "The adjoint of hidden is out_grad w2^T, closed where the ReLU was closed."
+        close(got[0], expected[0], called=called, hint=hint)
+        hint = "b1 was added to all rows: each row sends it a share."
+        close(got[1], expected[1], called=f"gradient of b1, (N, D, H, C) = {sizes}", hint=hint)
+
+
+@check("backward", hidden=True)
+def a_single_picture_has_gradients_too(student, rng):
+    """one picture, one pixel, one class: every axis of length one"""
+    for sizes in ((1, 3, 2, 4), (3, 1, 1, 1)):
+        got, expected = gradients(student, rng, *sizes)
+        close(got, expected, called=f"backward, (N, D, H, C) = {sizes}", hint="Try one picture.")
+
+
+# ---- 5. Training
+
+
+def pieces(n, size, seed):
+    import numpy as np
+
+    return [np.array(piece) for piece in minibatches(n, size, np.random.default_rng(seed))]
+
+
+@check("minibatches", weight=2)
+def every_picture_is_in_one_minibatch(student, rng):
+    """every index is in exactly one piece, and only the last is shorter"""
+    for n, size in ((20, 6), (12, 4), (5, 8), (1, 1)):
+        got = student.probe(pieces, n=n, size=size, seed=int(rng.integers(1000)))
+        found = sorted(int(i) for piece in got for i in np.ravel(piece))
+        if found != list(range(n)):
+            raise Feedback(
+                f"minibatches({n}, {size}, rng): {n} pictures, but the pieces hold "
+                f"{len(found)} indices, {len(set(found))} different ones.",
+                hint="The last piece may be shorter, and no picture may be in two.",
+            )
+        lengths, full = [len(piece) for piece in got], n // size
+        expected = [size] * full + ([n % size] if n % size else [])
+        hint = "Pieces of `size`; what is left over is the last one."
+        close(lengths, expected, called=f"lengths of minibatches({n}, {size}, rng)", hint=hint)
+
+
+@check("minibatches", requires="every_picture_is_in_one_minibatch")
+def the_order_is_random(student, rng):
+    """the order is drawn from the generator: another state, another order"""
+    seed = int(rng.integers(1000))
+    first, again, other = (
+        np.concatenate(student.probe(pieces, n=64, size=8, seed=s)) for s in (seed, seed, seed + 1)
+    )
+    hint = "Pictures come sorted, or in their file's order. rng knows how to shuffle."
+    if not np.array_equal(first, again):
+        raise Feedback("minibatches: the same generator gave two orders.", hint="Use rng alone.")
+    if np.array_equal(first, other) or np.array_equal(first, np.arange(64)):
+        raise Feedback("minibatches: the order does not come from the generator.", hint=hint)
+
+
+def stepped(params, grads, lr):
+    """Return (params afterwards, grads afterwards): the very arrays that were passed."""
+    given, slopes = [p.copy() for p in params], [g.copy() for g in grads]
+    sgd_step(given, slopes, lr)
+    return given, slopes
+
+
+def one_step(student, rng):
+    shapes = ((2, 3), (3,), ())
+    params, grads = ([np.array(rng.normal(size=s)) for s in shapes] for _ in range(2))
+    lr = float(rng.uniform(0.1, 0.9))
+    return params, grads, lr, student.probe(stepped, params=params, grads=grads, lr=lr)
+
+
+@check("sgd_step", weight=2)
+def a_step_goes_downhill_in_place(student, rng):
+    """each parameter moves by lr times its gradient, downhill, in its own memory"""
+    params, grads, lr, (after, _) = one_step(student, rng)
+    if all(np.array_equal(a, p) for a, p in zip(after, params, strict=True)):
+        raise Feedback(
+            "After sgd_step the arrays that were passed in are what they were.",
+            hint="p = p - ... gives a new array a name. Who else knows that name?",
+        )
+    expected = [p - lr * g for p, g in zip(params, grads, strict=True)]
+    close(
+        after, expected, called="params after sgd_step", hint="Against the gradient, by lr of it."
+    )
+
+
+@check("sgd_step", requires="a_step_goes_downhill_in_place")
+def the_gradients_are_left_alone(student, rng):
+    """the gradients are the same afterwards"""
+    _, grads, _, (_, after) = one_step(student, rng)
+    close(after, grads, called="grads after sgd_step", hint="Which of your steps is in place?")
+
+
+# ---- 6. Any depth
+
+
+def deep_network(rng, sizes, skip):
+    """Return (params, notes, out_grad), the notes as `deep_forward` would write them."""
+    params, notes, x = [], [], rng.normal(size=(5, sizes[0]))
+    for depth, (n_in, n_out) in enumerate(pairwise(sizes)):
+        w, b = rng.normal(size=(n_in, n_out)), rng.normal(size=n_out)
+        z = x @ w + b
+        last = depth == len(sizes) - 2
+        is_open = np.ones_like(z, dtype=bool) if last else z > 0
+        way_round = skip if depth and not last else 0.0
+        params += [w, b]
+        notes.append((x, is_open, way_round))
+        x = z * is_open + (way_round * x if way_round else 0.0)
+    return params, notes, rng.normal(size=x.shape)
+
+
+def deep_gradients(params, notes, out_grad):
+    """The same numbers another way: the Jacobian of each layer, one picture at a time."""
+    grads = [np.zeros_like(p) for p in params]
+    for picture, start in enumerate(out_grad):
+        adjoint = start
+        for layer in reversed(range(len(notes))):
+            w, (x, is_open, skip) = params[2 * layer], notes[layer]
+            gate = np.diag(is_open[picture].astype(float))
+            grads[2 * layer] += np.outer(x[picture], gate @ adjoint)
+            grads[2 * layer + 1] += gate @ adjoint
+            jacobian = gate @ w.T + (skip * np.eye(len(adjoint)) if skip else 0.0)
+            adjoint = jacobian.T @ adjoint
+    return grads
+
+
+def compare_deep(student, rng, sizes, skip, hint):
+    params, notes, out_grad = deep_network(rng, sizes, skip)
+    got = student.call("deep_backward", params, notes, out_grad)
+    expected = deep_gradients(params, notes, out_grad)
+    called = f"deep_backward, sizes {list(sizes)}, skip {skip:g}"
+    if not isinstance(got, list | tuple) or len(got) != len(params):
+        raise Feedback(f"{called}: expected {len(params)} gradients in a list.", hint=hint)
+    for i, (g, e) in reversed(list(enumerate(zip(got, expected, strict=True)))):
+        close(g, e, called=f"{called}: gradient {i}", hint=hint)
+
+
+@check("deep_backward", weight=2)
+def layers_without_skips(student, rng):
+    """any number of plain layers"""
+    hint = "Last layer first; the gradients are in the order of params: w, b, w, b."
+    for sizes in ((4, 5, 3), (3, 4, 4, 2), (2, 3)):
+        compare_deep(student, rng, sizes, 0.0, hint)
+
+
+@check("deep_backward", weight=3)
+def both_users_of_a_value_send_their_share(student, rng):
+    """with skips the two adjoints add up"""
+    hint = "The input of a layer with a skip went two ways. What comes back on each of them?"
+    for skip in (1.0, 0.5):
+        compare_deep(student, rng, (3, 4, 4, 2), skip, hint)
+
+
+@check("deep_backward", hidden=True)
+def a_deep_network_with_skips(student, rng):
+    """eight layers with skips, and square ones at both ends"""
+    compare_deep(student, rng, (4, 4, 4, 4, 4, 4, 4, 4, 4), -0.7, "What comes back on each way?")
