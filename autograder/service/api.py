@@ -17,6 +17,7 @@ from autograder.service.course import Course
 from autograder.service.errors import Refused
 from autograder.service.limits import Turns, too_large
 from autograder.service.roster import Person
+from autograder.service.settings import MIB
 from autograder.submission import read
 
 
@@ -157,7 +158,16 @@ def _readable(notebook: bytes) -> None:
 def _store(
     course: Course, request: Request, person: Person, full: str, notebook: bytes
 ) -> dict[str, Any]:
-    """Write a submission down; when this returns, it will be graded whatever happens."""
+    """Write a submission down; when this returns, it will be graded whatever happens.
+
+    Raises:
+        Refused: 413, this person's notebooks take up what they may.
+    """
+    kept, most = course.ledger.kept_bytes(person), course.settings.kept_bytes
+    if kept + len(notebook) > most:
+        problem = f"your submissions take up {kept / MIB:.1f} of {most / MIB:g} MiB here"
+        clear = "Clear the outputs (Kernel, Restart Kernel and Clear Outputs) and submit again"
+        raise Refused(413, f"submit: {problem}. {clear}, or ask your instructor for room.")
     number = course.ledger.add(person, full, notebook)
     course.wake()
     url = f"{request.base_url}submissions/{number}"

@@ -1,8 +1,10 @@
 """Submissions and their queue: stored, grading, then graded or failed; never lost, never twice.
 
-A worker *claims* the oldest waiting submission for a limited time (a lease) and renews the claim
-while it works. A claim whose time ran out belongs to a server that is gone, and is taken again.
-Only the holder of the claim can finish it, so a worker that comes back late changes nothing.
+A worker *claims* a waiting submission for a limited time (a lease) and renews the claim while it
+works: the oldest one of whoever has waited longest for a grade, so that a learner who submits sixty
+at once keeps nobody waiting. A claim whose time ran out belongs to a server that is gone, and is
+taken again. Only the holder of the claim can finish it, so a worker that comes back late changes
+nothing.
 """
 
 import hashlib
@@ -78,6 +80,15 @@ _ENTRY = (
 )
 
 
+def _served(now: float) -> sa.ColumnElement[float]:
+    """Return when the person of a submission was served last: now if one is graded, 0 if never."""
+    theirs = submissions.alias("theirs")
+    graded_now = (theirs.c.state == GRADING) & (theirs.c.lease_until >= now)
+    when = sa.case((graded_now, now), else_=sa.func.coalesce(theirs.c.finished_at, 0.0))
+    last = sa.select(sa.func.max(when)).where(theirs.c.person_id == submissions.c.person_id)
+    return last.correlate(submissions).scalar_subquery()
+
+
 def _is_id(number: int) -> bool:
     return 0 < number <= _LARGEST_ID
 
@@ -103,6 +114,13 @@ class Ledger:
             key = connection.execute(submissions.insert().values(row)).inserted_primary_key
         assert key is not None
         return int(key[0])
+
+    def kept_bytes(self, person: Person) -> int:
+        """Return the size of all notebooks that are kept of a person."""
+        size = sa.func.coalesce(sa.func.sum(sa.func.length(submissions.c.notebook)), 0)
+        with self._engine.connect() as connection:
+            query = sa.select(size).where(submissions.c.person_id == person.id)
+            return int(connection.scalar(query) or 0)
 
     def get(self, submission_id: int) -> Entry | None:
         """Return the submission of that id, or None."""
@@ -137,19 +155,22 @@ class Ledger:
             return connection.scalar(sa.select(column).where(submissions.c.id == submission_id))
 
     def claim(self, owner: str, lease_s: float) -> Claim | None:
-        """Take the oldest submission that waits, or whose lease ran out; None if there is none."""
+        """Take the next submission that waits, or whose lease ran out; None if there is none.
+
+        The next is the oldest of the person who was served least recently.
+        """
         now = self._clock()
         orphaned = (submissions.c.state == GRADING) & (submissions.c.lease_until < now)
-        oldest = (
+        next_one = (
             sa.select(submissions.c.id)
             .where((submissions.c.state == STORED) | orphaned)
-            .order_by(submissions.c.id)
+            .order_by(_served(now), submissions.c.id)
             .limit(1)
             .with_for_update(skip_locked=True)  # PostgreSQL; SQLite has one writer anyway
         )
         take = (
             submissions.update()
-            .where(submissions.c.id == oldest.scalar_subquery())
+            .where(submissions.c.id == next_one.scalar_subquery())
             .values(
                 state=GRADING,
                 lease_owner=owner,

@@ -1,9 +1,9 @@
 """The pages for people. No script at all: forms, links, and a page that refreshes itself.
 
 A browser is logged in by a token in a form, or by a link with a code that works once (the
-notebook makes one). The link answers with a page that leads on by itself instead of a redirect,
-because a browser that came from another site does not send a `SameSite=Strict` cookie along a
-redirect, and does from a page of ours.
+notebook makes one). The link itself changes nothing: it answers with a page that says whom it would
+log in, and the button there sends the code. So no other site can log a visitor in as somebody else
+by leading them here.
 """
 
 import json
@@ -100,12 +100,23 @@ def _login_routes(pages: APIRouter, course: Course) -> None:
         return answer
 
     @pages.get("/enter")
-    def enter(request: Request, code: str = "", next: str = "/") -> Response:
-        person = course.roster.spend(code, "code")
-        message = "You are logged in." if person else "This link has been used already."
-        answer = page("onward", next=auth.own_path(next), message=message)
-        if person is not None:
-            auth.log_in(request, answer, person, course.roster, lives_s=lives_s)
+    def asked(request: Request, code: str = "", next: str = "/") -> Response:
+        person, here = course.roster.owner(code, "code"), auth.visitor(request, course.roster)
+        target = auth.own_path(next)
+        if person is None or (here is not None and here.id == person.id):
+            message = "You are logged in." if here else "This link has been used already."
+            return page("onward", next=target, message=message)
+        return page("enter", next=target, code=code, whom=person.name, here=here)
+
+    @pages.post("/enter")
+    def enter(request: Request, code: str = Form(""), next: str = Form("/")) -> Response:
+        auth.same_origin(request)
+        person, target = course.roster.spend(code, "code"), auth.own_path(next)
+        if person is None:
+            message = "This link has been used already."
+            return page("onward", 401, next=target, message=message)
+        answer = RedirectResponse(target, 303)
+        auth.log_in(request, answer, person, course.roster, lives_s=lives_s)
         return answer
 
     @pages.post("/logout")

@@ -22,6 +22,7 @@ class Settings:
     unsandboxed: bool = False  # grade even where there is no sandbox
     judge_s: float = 900.0  # a lab's own limit ends a submission long before; this, a stuck judge
     upload_bytes: int = 16 * MIB  # a notebook full of plots is 2 to 5 MiB
+    kept_bytes: int = 1024 * MIB  # of one learner's notebooks: hundreds, full of plots
     upload_s: float = 60.0  # 16 MiB over a slow home line
     headers_s: float = 15.0  # a browser sends them in one packet
     burst: int = 60  # submissions that one learner may make at once ...

@@ -204,6 +204,17 @@ def test_the_uploads_of_one_learner_take_turns_and_do_not_hold_up_another() -> N
     assert order.index("c begins") < order.index("a ends")
 
 
+def test_a_learners_notebooks_are_kept_up_to_a_bound(start: Callable[..., Any]) -> None:
+    with start(kept_bytes=2 * len(RIGHT)) as running:
+        ada, bob = running.enroll("Ada"), running.enroll("Bob")
+        for _ in range(2):
+            ada.submit("01_first", RIGHT)
+        with pytest.raises(ServerError, match="Clear the outputs") as refused:
+            ada.submit("01_first", RIGHT)
+        assert refused.value.status == 413
+        assert bob.submit("01_first", RIGHT)["state"] == "stored"
+
+
 def test_too_large_in_chunks_is_413(start: Callable[..., Any]) -> None:
     with start(upload_bytes=200_000) as running:
         body = form("zz", lab=b"first", notebook=b"x" * 2_000_000)

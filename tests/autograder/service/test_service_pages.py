@@ -3,7 +3,7 @@
 import json
 from html import unescape
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
 
@@ -55,11 +55,36 @@ def test_a_link_logs_in_once(running: Any, browser: Any) -> None:
     number = graded(running, learner := running.enroll("Ada"))
     link = learner.page(f"/submissions/{number}").removeprefix(learner.server)
     answer = browser.get(link)
-    assert answer.status == 200 and f"/submissions/{number}" in answer.text
+    assert answer.status == 200 and "Continue as Ada" in answer.text
+    code = parse_qs(urlsplit(link).query)["code"][0]
+    form = {"code": code, "next": f"/submissions/{number}"}
+    assert browser.ask("POST", "/enter", form).getheader("Location") == f"/submissions/{number}"
     assert browser.get(f"/submissions/{number}").status == 200
     stranger = type(browser)(learner.server)
     assert "used already" in stranger.get(link).text
+    assert stranger.ask("POST", "/enter", form).status == 401
     assert not stranger.cookie
+
+
+def test_a_link_alone_logs_nobody_in_as_somebody_else(running: Any, browser: Any) -> None:
+    """Such as one to the account of whoever put it on a page of theirs."""
+    ada, mallory = running.enroll("Ada"), running.enroll("Mallory")
+    link = mallory.page("/submissions").removeprefix(mallory.server)
+    browser.log_in(ada.token)
+    asked = browser.get(link).text
+    assert "Log in as Mallory?" in asked and "Ada is logged in now" in asked
+    assert "Ada" in browser.get("/submissions").text
+    code = parse_qs(urlsplit(link).query)["code"][0]
+    sent = browser.ask("POST", "/enter", {"code": code}, Origin="http://evil.example")
+    assert sent.status == 403
+    assert "Ada" in browser.get("/submissions").text
+
+
+def test_a_link_for_whom_is_logged_in_already_leads_on(running: Any, browser: Any) -> None:
+    ada = running.enroll("Ada")
+    browser.log_in(ada.token)
+    link = ada.page("/submissions").removeprefix(ada.server)
+    assert 'url=/submissions"' in browser.get(link).text
 
 
 @pytest.mark.parametrize(
@@ -80,7 +105,7 @@ def test_no_login_leads_to_another_site(running: Any, browser: Any, target: str)
     "headers",
     [{"Origin": "http://evil.example"}, {"Origin": "http://["}, {"Sec_Fetch_Site": "cross-site"}],
 )
-@pytest.mark.parametrize("path", ["/login", "/logout", "/submissions/1/regrade"])
+@pytest.mark.parametrize("path", ["/login", "/enter", "/logout", "/submissions/1/regrade"])
 def test_a_form_of_another_site_is_refused(
     browser: Any, path: str, headers: dict[str, str]
 ) -> None:

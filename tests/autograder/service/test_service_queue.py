@@ -51,6 +51,38 @@ def queue_over(ledger: Ledger, grader: Any, owner: str = "node/1", **more: Any) 
     return Queue(ledger, lambda: grader, owner=owner, full_marks=lambda lab: 4.0, **more)
 
 
+def test_who_submits_sixty_at_once_keeps_nobody_waiting(
+    ledger: Ledger, ada: Person, store: Store, clock: Clock
+) -> None:
+    flood = [ledger.add(ada, "lab", b"{}") for _ in range(60)]
+    bob, eve = (store.roster.add(name, LEARNER) for name in ("Bob", "Eve"))
+    first = ledger.claim("a", 100)
+    assert first and first.id == flood[0]
+    others = [ledger.add(person, "lab", b"{}") for person in (bob, bob, eve)]
+    clock.now += 1
+    ledger.finish(first.id, "a", score=1.0, max_score=4.0, report="{}")
+    order = []
+    for _ in range(6):
+        clock.now += 1
+        claim = ledger.claim("a", 100)
+        assert claim
+        ledger.finish(claim.id, "a", score=1.0, max_score=4.0, report="{}")
+        order.append(claim.id)
+    bobs, bobs_second, eves = others
+    assert order == [bobs, eves, flood[1], bobs_second, flood[2], flood[3]]
+
+
+def test_a_lease_that_ran_out_does_not_put_its_person_last(
+    ledger: Ledger, ada: Person, store: Store, clock: Clock
+) -> None:
+    number = ledger.add(ada, "lab", b"{}")
+    assert ledger.claim("gone", 10)
+    clock.now += 20
+    ledger.add(store.roster.add("Bob", LEARNER), "lab", b"{}")
+    claim = ledger.claim("next", 10)
+    assert claim and claim.id == number
+
+
 def test_the_oldest_is_claimed_first_and_once(ledger: Ledger, ada: Person) -> None:
     numbers = [ledger.add(ada, "lab", b"{}") for _ in range(3)]
     claims = [ledger.claim("a", 10), ledger.claim("b", 10), ledger.claim("a", 10)]
