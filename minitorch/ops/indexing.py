@@ -5,13 +5,14 @@ when it holds tensors of indices or masks, which are inputs of the operator. The
 element back where it came from: `Place`, `PlaceAdd` (an element taken twice gets both gradients).
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from ..arrays import add_at, native_device_of
 from ..errors import AxisError, DTypeError
-from ..op import Op, Spec, Value, apply
+from ..op import Op, Spec, Value, apply, infer_by_trial
 from ..shapes import Shape, axis, known
 
 ARRAY = "array"
@@ -117,6 +118,17 @@ class Take(Op):
         """Return a new array of the elements picked."""
         return x[filled(self.pattern, indices)]
 
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the shape of what is picked; how many elements a mask picks is not known."""
+        trial = infer_by_trial(self, specs)
+        if all(spec.dtype.kind != "b" or not spec.shape for spec in specs[1:]):
+            return trial
+        if 0 in specs[0].shape:  # no position to try
+            return Spec((None,) * len(trial.shape), trial.dtype)
+        first, second = (_picked(specs, self.pattern, guess) for guess in (2, 3))
+        sizes = (a if a == b else None for a, b in zip(first, second, strict=True))
+        return Spec(tuple(sizes), trial.dtype)
+
     def gradient(self, out_grad: Any, node: Any) -> Any:
         """Add the gradient of each pick to the element picked."""
         x, *indices = node.inputs
@@ -125,6 +137,26 @@ class Take(Op):
         else:
             grad = apply(PlaceAdd(self.pattern, None), out_grad, *indices, x)
         return (grad, *(None for _ in indices))
+
+
+def _picked(specs: Sequence[Spec], pattern: tuple[Any, ...], guess: int) -> tuple[int, ...]:
+    """Return the shape of x[pattern] if every size that is not known, or counted, is `guess`."""
+    indices = iter(specs[1:])
+    full: list[Any] = []
+    for item in pattern:
+        spec = next(indices) if item is ARRAY or item == ARRAY else None
+        if spec is None:
+            full.append(item)
+        elif spec.dtype.kind == "b":  # a mask counts as one list of positions for each of its axes
+            full += [np.zeros(guess, np.int64)] * len(spec.shape)
+        else:
+            full.append(np.zeros(_guessed(spec.shape, guess), np.int64))
+    sizes = _guessed(specs[0].shape, guess)
+    return tuple(np.broadcast_to(np.zeros(()), sizes)[tuple(full)].shape)
+
+
+def _guessed(shape: Shape, guess: int) -> tuple[int, ...]:
+    return tuple(guess if n is None else n for n in shape)
 
 
 class PlaceAdd(Op):

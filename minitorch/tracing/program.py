@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from minitorch.arrays import Array, Device, namespace_on
+from minitorch.arrays import Array, Device, DType, asarray
 from minitorch.autodiff import ancestors
 from minitorch.generator import default_generator
 from minitorch.graph.gradients import Identity, StopGradient, gradients
@@ -133,7 +133,8 @@ class WayBack:
         before = default_generator(program.device).get_state() if self.replays else None
         found = program.run((*program.outputs, *self.saved), program.feeds, arrays)
         count = len(program.outputs)
-        call = Call(self, tuple(tensors), tuple(found[count:]), before)
+        shapes = tuple([tuple(found[i].shape) for i in self.ends])
+        call = Call(self, tuple(tensors), tuple(found[count:]), shapes, before)
         sources = tuple([tensors[i] for i in self.sources])
         results = [Tensor._new(array) for array in found[:count]]
         if len(self.ends) == 1:
@@ -248,9 +249,15 @@ class Call(Op):
     reads_output = False
 
     def __init__(
-        self, way: WayBack, tensors: tuple[Tensor, ...], saved: tuple[Array, ...], before: Any
+        self,
+        way: WayBack,
+        tensors: tuple[Tensor, ...],
+        saved: tuple[Array, ...],
+        shapes: tuple[tuple[int, ...], ...],
+        before: Any,
     ) -> None:
         self.way, self.tensors, self.saved, self.before = way, tensors, saved, before
+        self.shapes = shapes  # of the outputs that have a gradient
 
     @property
     def name(self) -> str:
@@ -265,19 +272,21 @@ class Call(Op):
         """Run the way back."""
         way = self.way
         arriving = out_grad.by_place if isinstance(out_grad, Arriving) else {0: out_grad}
+        dtypes = [seed.dtype for seed in way.seeds]
         if any(isinstance(grad, Tensor) for grad in arriving.values()):
-            seeds = [_seed(arriving.get(i), y) for i, y in enumerate(way.seeds)]
+            seeds = [
+                arriving[i] if i in arriving else Tensor._new(self._zeros(shape, dtype))
+                for i, (shape, dtype) in enumerate(zip(self.shapes, dtypes, strict=True))
+            ]
             found = iter(way.tensors(self, seeds))
         else:
-            xp = namespace_on(way.program.device)
-            zeros = [arriving.get(i) for i in range(len(way.seeds))]
-            seeds = [
-                xp.zeros(tuple(y.shape), dtype=y.dtype) if grad is None else grad
-                for grad, y in zip(zeros, way.seeds, strict=True)
+            arrays = [
+                arriving[i] if i in arriving else self._zeros(shape, dtype)
+                for i, (shape, dtype) in enumerate(zip(self.shapes, dtypes, strict=True))
             ]
-            found = iter(way.arrays(self, seeds))
+            found = iter(way.arrays(self, arrays))
         return tuple([next(found) if has else None for has in way.has])
 
-
-def _seed(grad: Tensor | None, like: Node) -> Tensor:
-    return Tensor._new(np.zeros(tuple(like.shape), like.dtype)) if grad is None else grad
+    def _zeros(self, shape: tuple[int, ...], dtype: DType) -> Array:
+        """Return the gradient of an output that nobody used."""
+        return asarray(np.zeros(shape, dtype), None, self.way.program.device)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch.testing._internal.common_methods_invocations import op_db
 
 import minitorch as mt
 import minitorch.graph as tf
@@ -315,6 +316,41 @@ def test_a_learners_operator_is_traced_with_its_gradient() -> None:
     assert x.grad.numpy().tolist() == [3, 12]
     with pytest.raises(NoGradientRule, match="Blind"):
         jit(lambda x: Blind()(x).sum())(x).backward()
+
+
+NEED_NUMBERS = {
+    "allclose", "equal",  # give a Python bool
+    "linspace", "tensor_split",  # some samples say by a tensor how many
+    "nn.functional.adaptive_max_pool1d", "nn.functional.adaptive_max_pool2d",  # with places
+}  # fmt: skip
+
+
+def test_every_operator_agrees_with_torch_when_it_is_traced(agreement: Any) -> None:
+    """One sample of each: value, gradient and second gradient."""
+    score = agreement.Score()
+    left_out = agreement.RANDOM | agreement.NOT_OPERATORS | NEED_NUMBERS
+    for op in op_db:
+        function = agreement.ARGUMENT_ORDER.get(op.name) or agreement.find(op.name)
+        variant = (op.name, op.variant_test_name)
+        if function is None or op.name in left_out or variant in agreement.OTHER_VARIANTS:
+            continue
+        if torch.float64 in op.dtypes:
+            grads = op.supports_autograd
+            sample = next(iter(op.sample_inputs("cpu", torch.float64, requires_grad=grads)))
+            agreement.judge(op, jit(function, optimize=False), sample, score)
+    assert score.value == score.samples >= 250, score.failures
+    assert (score.gradient, score.second) == (score.gradients, score.seconds), score.failures
+
+
+def test_the_number_of_elements_that_a_mask_picks_may_vary() -> None:
+    compiled = jit(lambda x: (x[x > 0] * 2, x.masked_select(x < 0).sum()))
+    for numbers in ([1.0, -2.0, 3.0], [-1.0, -2.0, 3.0]):
+        x = mt.tensor(numbers, requires_grad=True)
+        picked, rest = compiled(x)
+        agrees(picked, x[x > 0] * 2)
+        (picked.sum() + rest).backward()
+        assert x.grad.tolist() == [2.0 if n > 0 else 1.0 for n in numbers]
+    assert len(compiled.traces) == 1
 
 
 # ── control flow ────────────────────────────────────────────────────────────────────────────────
