@@ -140,11 +140,11 @@ class Grader:
             failures = student.load(needed(statements, self._roots(tasks)))
             in_turn = turns(tasks, ends, self.limits.call_s)
             found = {t.check.name: self._check(t, student, seed, left) for t, left in in_turn}
-            kind = student.kind
+            kind, said = student.kind, student.notes
         worth = settled(found, [task.check for task in tasks])
         results = {task: worth[task.check.name] for task in tasks}
         notes = list(dict.fromkeys(_stopped(failure) for failure in failures))
-        return results, notes[:MAX_NOTES], kind
+        return results, [*notes[:MAX_NOTES], *said], kind
 
     def _check(self, task: Task, student: WorkerStudent, seed: int, left: float) -> CheckResult:
         if left <= 0:

@@ -35,6 +35,7 @@ class LocalStudent:
     """
 
     kind = "unsandboxed"
+    notes: Sequence[str] = ()
 
     def __init__(
         self,

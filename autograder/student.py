@@ -101,6 +101,11 @@ class WorkerStudent(Student, Protocol):
         """What the learner's code runs in: "bubblewrap", ..., or "unsandboxed"."""
         ...
 
+    @property
+    def notes(self) -> Sequence[str]:
+        """What the report should say of how the code was run; usually nothing."""
+        ...
+
     def load(self, statements: Sequence[Statement]) -> Sequence[Failure]:
         """Run each statement on its own, in order, and return those that failed.
 

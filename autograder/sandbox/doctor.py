@@ -167,8 +167,11 @@ def _inside() -> Iterator[Finding]:
     try:
         with Sandbox(Limits(), source=supply) as student:
             facts = student.probe(look_around)
+            with student.pinned(min(os.sched_getaffinity(0))):
+                held = not student.notes
         warm = not supply.reasons
         yield Finding("warm start", warm, "a worker in about 10 ms", _cold(supply), needed=False)
+        yield _pinning(held)
         yield from judge(facts)
     except AutograderError as error:
         yield Finding(
@@ -176,6 +179,12 @@ def _inside() -> Iterator[Finding]:
         )
     finally:
         supply.close()
+
+
+def _pinning(held: bool) -> Finding:
+    says = "timed questions run on one core" if held else "timed questions run on any core"
+    better = "Their ratios scatter more. Give the judge CAP_SYS_NICE, or grade as an ordinary user."
+    return Finding("core", held, says, better, needed=False)
 
 
 def _cold(supply: Supply) -> str:

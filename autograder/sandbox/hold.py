@@ -16,15 +16,16 @@ SWEEPS = 20  # a process that forks while it is being stopped leaves one more fo
 
 
 @contextlib.contextmanager
-def pinned(pid: int, core: int) -> Iterator[None]:
+def pinned(pid: int, core: int) -> Iterator[bool]:
     """Keep `pid` and all below it, their threads and what they start, on `core`.
 
-    Where this user may not say so (root without CAP_SYS_NICE) they go where the system puts them.
+    Yields False where this user may not say so (root without CAP_SYS_NICE): then they go where the
+    system puts them.
     """
     free = os.sched_getaffinity(0)
-    _move(pid, {core})
+    held = _move(pid, {core})
     try:
-        yield
+        yield held
     finally:
         _move(pid, free)
 
@@ -45,11 +46,24 @@ def stopped(pid: int) -> Iterator[None]:
         _signal(held, signal.SIGCONT)
 
 
-def _move(pid: int, cores: set[int]) -> None:
+def _move(pid: int, cores: set[int]) -> bool:
+    """Return whether every thread that is still there could be moved."""
+    moved = True
     for process in descendants(pid):
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
             for thread in Path(f"/proc/{process}/task").iterdir():
-                os.sched_setaffinity(int(thread.name), cores)
+                moved = _set(int(thread.name), cores) and moved
+    return moved
+
+
+def _set(thread: int, cores: set[int]) -> bool:
+    try:
+        os.sched_setaffinity(thread, cores)
+    except ProcessLookupError:
+        return True  # it is gone
+    except OSError:
+        return False
+    return True
 
 
 def _signal(pids: list[int], number: int) -> None:

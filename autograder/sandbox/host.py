@@ -9,9 +9,10 @@ The judge holds the clock, and what it knows of the learner's names it knows its
 statements failed, and their texts. From the worker it takes plain data and text.
 """
 
+import contextlib
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any
@@ -26,6 +27,10 @@ from autograder.sandbox.supply import Supply
 from autograder.sandbox.wire import WireError
 from autograder.student import COMMUNICATOR, missing, rank_arguments, shipped
 
+NOT_PINNED = (
+    "Timed questions ran on whichever core the system chose, not on one: see `autograder doctor`."
+)
+
 
 class RemoteStudent:
     """A `WorkerStudent` whose code runs in a worker of its own, restarted after a limit."""
@@ -34,6 +39,7 @@ class RemoteStudent:
         self, limits: Limits, preload: tuple[str, ...] = ("numpy",), source: Supply | None = None
     ) -> None:
         self.limits = limits
+        self.notes: list[str] = []  # for the report: what could not be done as it should be
         self.output = b""  # what workers that have ended printed, cut at `output_bytes`
         self._preload = preload
         self._supply = source or supply.shared()
@@ -143,7 +149,14 @@ class RemoteStudent:
 
     def pinned(self, core: int) -> AbstractContextManager[None]:
         """Keep the learner's code on one core. See `Student.pinned`."""
-        return hold.pinned(self._ready().pid, core)
+        return self._pinned(core)
+
+    @contextlib.contextmanager
+    def _pinned(self, core: int) -> Iterator[None]:
+        with hold.pinned(self._ready().pid, core) as held:
+            if not held and NOT_PINNED not in self.notes:
+                self.notes.append(NOT_PINNED)
+            yield
 
     def stopped(self) -> AbstractContextManager[None]:
         """Let nothing of the learner's run. See `Student.stopped`."""

@@ -98,6 +98,25 @@ def test_a_reference_in_the_sandbox_runs_apart_from_the_learners_code() -> None:
         assert other.probe(alone) == []
 
 
+@pytest.mark.sandbox
+def test_a_core_that_cannot_be_had_is_said_in_the_report(sample_lab, notebook) -> None:
+    """As where root may not place other users' processes; here there is no such core."""
+    from autograder.grade import Grader
+    from autograder.report import to_text
+    from autograder.sandbox.host import NOT_PINNED
+
+    def timed(student, rng):
+        for _ in range(2):
+            with student.pinned(4095):
+                student.call("scale", 1.0, 2.0)
+
+    grader = Grader(sample_lab)
+    object.__setattr__(grader.tasks[0].check, "function", timed)
+    report = grader.grade(notebook([("code", "def scale(x, factor):\n    return x * factor")]))
+    assert report.notes == (NOT_PINNED,)
+    assert "autograder doctor" in to_text(report)
+
+
 SPINNER = """
 import os, threading
 if os.fork() == 0:
