@@ -21,6 +21,7 @@ from ddp_lab.data_parallel.ladder import (
 )
 from ddp_lab.data_parallel.round_robin import RoundRobin
 from ddp_lab.data_parallel.sampler import DistributedSampler
+from ddp_lab.data_parallel.sync_batch_norm import convert_sync_batchnorm
 
 __all__ = [
     "LADDER",
@@ -43,6 +44,7 @@ __all__ = [
     "RoundRobin",
     "UnusedParameters",
     "assign",
+    "convert_sync_batchnorm",
     "measure",
     "reverse_plan",
 ]

@@ -4,20 +4,22 @@ May import: NumPy, and the modules of this folder that do without torch.
 """
 
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ddp_lab.data_parallel.bucketing import Caps, reverse_plan
 from ddp_lab.data_parallel.communicator_group import CommunicatorGroup, is_communicator
 from ddp_lab.data_parallel.ddp import DistributedDataParallel
 from ddp_lab.data_parallel.group import Group, last_rank, reduce_counts, verify_same_model
+from ddp_lab.data_parallel.hooked import CommHook, already_hooked, check_comm_hook
 from ddp_lab.data_parallel.join import UnevenInputs
 from ddp_lab.data_parallel.models import ArraySlots, Module, fill, trainable, unused_from, values
 from ddp_lab.data_parallel.reducer import Reducer
 from ddp_lab.data_parallel.round_robin import RoundRobin
+from ddp_lab.data_parallel.wrapper import Wrapper
 
 
-class ArrayDistributedDataParallel(DistributedDataParallel):
+class ArrayDistributedDataParallel(DistributedDataParallel, Wrapper):
     """`DistributedDataParallel` for any module with torch's interface and NumPy arrays behind.
 
         model = DistributedDataParallel(minitorch_module, process_group=comm)
@@ -115,6 +117,21 @@ class ArrayDistributedDataParallel(DistributedDataParallel):
             for buffer in buffers:
                 self._broadcast(buffer, root)
 
+    def register_comm_hook(self, state: object, hook: CommHook) -> None:
+        """Have `hook(state, bucket)` communicate each bucket in place of the all-reduce.
+
+        It returns a future of the flat average, a NumPy array; the bucket comes undivided. Those
+        of `comm_hooks` work here as for torch modules.
+
+        Raises:
+            TypeError, ValueError: not a hook, by its signature.
+            RuntimeError: a hook was registered before.
+        """
+        check_comm_hook(hook)
+        if self.reducer.comm_hook is not None:
+            raise already_hooked(hook, self.reducer.comm_hook[0].__qualname__)
+        self.reducer.comm_hook = hook, state
+
     def join(
         self,
         divide_by_initial_world_size: bool = True,
@@ -141,25 +158,6 @@ class ArrayDistributedDataParallel(DistributedDataParallel):
             reducer.expect_unused(reducer.unused)
         else:
             reducer.expect_unused(unused_from(output, self._params))
-
-    def parameters(self) -> Iterator[Any]:
-        """Yield the module's parameters."""
-        yield from self.module.parameters()
-
-    def named_parameters(self) -> Iterator[tuple[str, Any]]:
-        """Yield (name, parameter), names prefixed with `module.` as torch does."""
-        for name, param in self.module.named_parameters():
-            yield f"module.{name}", param
-
-    def train(self, mode: bool = True) -> "ArrayDistributedDataParallel":
-        """Put the module in training mode."""
-        self.module.train(mode)
-        return self
-
-    def eval(self) -> "ArrayDistributedDataParallel":
-        """Put the module in evaluation mode."""
-        self.module.eval()
-        return self
 
 
 def _hook(weak: "weakref.ref[Reducer]", index: int) -> Callable[[Any], None]:

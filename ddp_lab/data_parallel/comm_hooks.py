@@ -7,19 +7,19 @@ A hook is `hook(state, bucket)`; it returns a future whose value is the bucket's
     model.register_comm_hook(PowerSGDState(model.group, rank=2), power_sgd_hook)
 
 The first argument of every state is a `Group`, so the hooks here work over a Communicator as over
-torch.distributed; torch's own hooks work over torch.distributed alone.
+torch.distributed, and for modules of torch and minitorch alike: the buffers are tensors of the
+one, NumPy arrays for the other. torch's own hooks work for torch over torch.distributed alone.
 
-May import: torch, group.
+May import: the standard library, group, hook_kit.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
-
-import torch
-from torch import Tensor
+from math import prod
+from typing import Any, ClassVar
 
 from ddp_lab.data_parallel.group import Group, Work
+from ddp_lab.data_parallel.hook_kit import kit_for, own_array
 
 
 class Later:
@@ -28,16 +28,16 @@ class Later:
     Like torch's, it has `wait` and `then`; unlike torch's, `then` runs in the thread that waits.
     """
 
-    def __init__(self, work: Work, finish: Callable[[], Tensor]) -> None:
+    def __init__(self, work: Work, finish: Callable[[], Any]) -> None:
         self._work = work
         self._finish = finish
 
-    def wait(self) -> Tensor:
+    def wait(self) -> Any:
         """Return the value."""
         self._work.wait()
         return self._finish()
 
-    def then(self, callback: Callable[["Done"], Tensor]) -> "Later":
+    def then(self, callback: Callable[["Done"], Any]) -> "Later":
         """Return a future of `callback(done)`, where `done.value()` is this one's value."""
         return Later(self._work, lambda: callback(Done(self._finish())))
 
@@ -46,20 +46,35 @@ class Later:
 class Done:
     """A future that has its value; also what a hook returns that sends nothing."""
 
-    result: Tensor
+    result: Any
 
-    def wait(self) -> Tensor:
+    def wait(self) -> Any:
         """Return the value."""
         return self.result
 
-    def value(self) -> Tensor:
+    def value(self) -> Any:
         """Return the value."""
         return self.result
 
 
-def average(group: Group, flat: Tensor) -> Later:
+class HookState:
+    """What a hook remembers from bucket to bucket; a `Checkpoint` keeps it as `per_rank`."""
+
+    kept: ClassVar[tuple[str, ...]] = ()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what the hook remembers."""
+        return {name: getattr(self, name) for name in self.kept}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Remember what `state_dict` returned."""
+        for name in self.kept:
+            setattr(self, name, state[name])
+
+
+def average(group: Group, flat: Any) -> Later:
     """Start averaging `flat` in place."""
-    flat.div_(group.size)
+    kit_for(flat).divide(flat, group.size)
     return Later(group.all_reduce(flat), lambda: flat)
 
 
@@ -68,33 +83,39 @@ def allreduce_hook(state: Group, bucket: Any) -> Later:
     return average(state, bucket.buffer())
 
 
-def _in(dtype: torch.dtype, state: Group, bucket: Any) -> Later:
-    flat: Tensor = bucket.buffer()
-    small = flat.to(dtype)
-    return average(state, small).then(lambda done: flat.copy_(done.value()))
+def _in(dtype: str, state: Group, bucket: Any) -> Later:
+    flat = bucket.buffer()
+    kit = kit_for(flat)
+
+    def lengthen(done: Done) -> Any:
+        kit.put(flat, done.value())
+        return flat
+
+    return average(state, kit.shortened(flat, dtype)).then(lengthen)
 
 
 def fp16_compress_hook(state: Group, bucket: Any) -> Later:
     """Send half-precision numbers: half the bytes, 11 bits of mantissa, overflow above 65,504."""
-    return _in(torch.float16, state, bucket)
+    return _in("float16", state, bucket)
 
 
 def bf16_compress_hook(state: Group, bucket: Any) -> Later:
     """Send bfloat16: half the bytes, float32's range, 8 bits of mantissa."""
-    return _in(torch.bfloat16, state, bucket)
+    return _in("bfloat16", state, bucket)
 
 
 @dataclass
-class TopKState:
+class TopKState(HookState):
     """Top-k sparsification with error feedback: the `ratio` largest entries travel.
 
     What was left out is kept and added to the next gradient, so nothing is lost, only late.
     Source: Stich, Cordonnier & Jaggi, Sparsified SGD with Memory, NeurIPS 2018.
     """
 
+    kept = ("left_out",)
     group: Group
     ratio: float = 0.01
-    left_out: dict[int, Tensor] = field(default_factory=dict)
+    left_out: dict[int, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not 0 < self.ratio <= 1:
@@ -110,29 +131,29 @@ def top_k_hook(state: TopKState, bucket: Any) -> Later:
     Each rank fills a row of its own in a table of (position, value); the sum over ranks is an
     all-gather.
     """
-    group = state.group
-    flat: Tensor = bucket.buffer()
+    group, flat = state.group, bucket.buffer()
+    kit = kit_for(flat)
     error = state.left_out.get(bucket.index())
     if error is None or error.shape != flat.shape:
-        error = state.left_out[bucket.index()] = torch.zeros_like(flat)
+        error = state.left_out[bucket.index()] = kit.zeros_like(flat)
     error += flat
-    count = max(1, int(state.ratio * flat.numel()))
-    positions = error.abs().topk(count).indices
-    table = torch.zeros(group.size, 2, count, dtype=torch.float64)
-    table[group.rank, 0], table[group.rank, 1] = positions.double(), error[positions].double()
+    count = max(1, int(state.ratio * flat.shape[0]))
+    positions = kit.largest(error, count)
+    table = kit.zeros((group.size, 2, count), flat)
+    table[group.rank, 0], table[group.rank, 1] = positions, error[positions]
     error[positions] = 0.0
 
-    def unpack() -> Tensor:
-        flat.zero_()
-        where, what = table[:, 0].reshape(-1).long(), table[:, 1].reshape(-1)
-        flat.index_add_(0, where, what.to(flat.dtype)).div_(group.size)
+    def unpack() -> Any:
+        flat[...] = 0.0
+        kit.add_at(flat, table[:, 0].reshape(-1), table[:, 1].reshape(-1))
+        kit.divide(flat, group.size)
         return flat
 
-    return Later(group.all_reduce(table.view(-1)), unpack)
+    return Later(group.all_reduce(table.reshape(-1)), unpack)
 
 
 @dataclass
-class PowerSGDState:
+class PowerSGDState(HookState):
     """PowerSGD: each matrix travels as two thin factors, found by one step of power iteration.
 
     Args:
@@ -143,21 +164,21 @@ class PowerSGDState:
     Source: Vogels, Karimireddy & Jaggi, PowerSGD, NeurIPS 2019, algorithms 1 and 2.
     """
 
+    kept = ("iteration", "left_out", "factors")
     group: Group
     rank: int = 1
     start_iter: int = 2
     seed: int = 0
     iteration: int = 0
-    left_out: dict[int, list[Tensor]] = field(default_factory=dict)
-    factors: dict[int, list[Tensor]] = field(default_factory=dict)
+    left_out: dict[int, list[Any]] = field(default_factory=dict)
+    factors: dict[int, list[Any]] = field(default_factory=dict)
 
-    def worth_it(self, grad: Tensor) -> bool:
+    def worth_it(self, grad: Any) -> bool:
         """Whether two factors are smaller than the matrix itself."""
-        if grad.dim() < 2:
+        if len(grad.shape) < 2:
             return False
-        rows = grad.shape[0]
-        columns = grad.numel() // max(rows, 1)
-        return (rows + columns) * self.rank < rows * columns
+        rows, columns = grad.shape[0], prod(grad.shape[1:])
+        return bool((rows + columns) * self.rank < rows * columns)
 
 
 def power_sgd_hook(state: PowerSGDState, bucket: Any) -> "Done | Later":
@@ -173,63 +194,62 @@ def power_sgd_hook(state: PowerSGDState, bucket: Any) -> "Done | Later":
     matrices = [matrix + error for matrix, error in zip(matrices, left_out, strict=True)]
     p = [matrix @ factor for matrix, factor in zip(matrices, q, strict=True)]
     _average_together(state.group, p).wait()
-    p = [torch.linalg.qr(factor).Q for factor in p]
+    p = [kit_for(factor).orthonormal(factor) for factor in p]
     q = [matrix.T @ factor for matrix, factor in zip(matrices, p, strict=True)]
-    local = [factor.clone() for factor in q]
+    local = [factor + 0.0 for factor in q]
     _average_together(state.group, q).wait()
     for index, (grad, matrix) in enumerate(zip(large, matrices, strict=True)):
         left_out[index] = matrix - p[index] @ local[index].T
-        grad.copy_((p[index] @ q[index].T).view(grad.shape))
+        grad[...] = (p[index] @ q[index].T).reshape(grad.shape)
     state.factors[bucket.index()] = q
     rest.wait()
     return Done(bucket.buffer())
 
 
-def _memory(
-    state: PowerSGDState, index: int, matrices: list[Tensor]
-) -> tuple[list[Tensor], list[Tensor]]:
+def _memory(state: PowerSGDState, index: int, matrices: list[Any]) -> tuple[list[Any], list[Any]]:
     """Return a bucket's leftovers and its right factors, from last time or made anew."""
     known = state.left_out.get(index, [])
     if [m.shape for m in known] != [m.shape for m in matrices]:
-        generator = torch.Generator().manual_seed(state.seed + index)  # alike on every rank
-        state.left_out[index] = [torch.zeros_like(m) for m in matrices]
-        state.factors[index] = [
-            torch.randn(m.shape[1], state.rank, generator=generator).to(m) for m in matrices
+        state.left_out[index] = [kit_for(m).zeros_like(m) for m in matrices]
+        state.factors[index] = [  # alike on every rank
+            kit_for(m).normal((m.shape[1], state.rank), state.seed + index, m) for m in matrices
         ]
     return state.left_out[index], state.factors[index]
 
 
-def _average_together(group: Group, tensors: list[Tensor]) -> "Done | Later":
-    """Start averaging several tensors as one message, each in place."""
-    if not tensors:
-        return Done(torch.empty(0))
-    flat = torch.cat([t.reshape(-1) for t in tensors])
+def _average_together(group: Group, arrays: list[Any]) -> "Done | Later":
+    """Start averaging several arrays as one message, each in place."""
+    if not arrays:
+        return Done(None)
+    flat = kit_for(arrays[0]).joined(arrays)
 
-    def unpack() -> Tensor:
-        parts = torch.split(flat, [t.numel() for t in tensors])
-        for tensor, part in zip(tensors, parts, strict=True):
-            tensor.copy_(part.view(tensor.shape))
+    def unpack() -> Any:
+        start = 0
+        for array in arrays:
+            end = start + prod(array.shape)
+            array[...] = flat[start:end].reshape(array.shape)
+            start = end
         return flat
 
     return Later(average(group, flat), unpack)
 
 
 @dataclass
-class LocalSGDState:
+class LocalSGDState(HookState):
     """Local SGD: after `start_iter` iterations gradients stay at home.
 
     Call `average_parameters` every few steps instead.
     Source: Stich, Local SGD Converges Fast and Communicates Little, ICLR 2019.
     """
 
+    kept = ("iteration",)
     group: Group
     start_iter: int = 100
     iteration: int = 0
 
-    @torch.no_grad()
-    def average_parameters(self, params: Any) -> None:
+    def average_parameters(self, params: Iterable[Any]) -> None:
         """Replace parameters by their averages over the ranks."""
-        _average_together(self.group, [p.detach() for p in params]).wait()
+        _average_together(self.group, [own_array(param) for param in params]).wait()
 
 
 def local_sgd_hook(state: LocalSGDState, bucket: Any) -> "Done | Later":

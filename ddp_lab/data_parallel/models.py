@@ -3,7 +3,7 @@
 `Module` and `Parameter` are structural: nothing is imported, nothing registered. A torch
 `nn.Module` satisfies them, a `minitorch.nn.Module` too, and so does whatever a learner writes.
 
-May import: NumPy, bucketing, reducer.
+May import: NumPy, bucketing, hook_kit, reducer.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ddp_lab.data_parallel.bucketing import ParamSpec
+from ddp_lab.data_parallel.hook_kit import kit_for
 from ddp_lab.data_parallel.reducer import Bucket
 
 Array = npt.NDArray[Any]
@@ -165,6 +166,11 @@ class ArraySlots:
                 view[...] = 0
             else:
                 np.multiply(values(grad), view.dtype.type(scale), out=view)
+
+    def put(self, flat: Array, result: Any) -> None:
+        """Write what a communication hook gave into a bucket's buffer, unless it is that."""
+        if result is not flat:
+            kit_for(flat).put(flat, result)
 
     def deliver(self, bucket: Bucket) -> None:
         """Make what the views hold the parameters' gradients."""

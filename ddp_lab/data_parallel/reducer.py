@@ -9,7 +9,7 @@ it asks of `Group`. A training step goes
 
 and each bucket travels while backward goes on with the layers below.
 
-May import: bucketing, schedule, group, usage, errors.
+May import: bucketing, schedule, group, hooked, usage, errors.
 Source: Li et al., PyTorch Distributed, VLDB 2020, algorithm 1.
 """
 
@@ -21,6 +21,7 @@ from typing import Any, Protocol
 from ddp_lab.data_parallel.bucketing import BucketPlan, ParamSpec, assign, offsets
 from ddp_lab.data_parallel.errors import ReadyTwice, UnusedParameters
 from ddp_lab.data_parallel.group import Group, Work
+from ddp_lab.data_parallel.hooked import CommHook, GradBucket, HookWork
 from ddp_lab.data_parallel.schedule import LaunchOrder
 from ddp_lab.data_parallel.usage import StaticGraph, UseMap
 
@@ -40,6 +41,7 @@ class Slots(Protocol):
     """The gradients of a model, as arrays. `models.py` and `torch_slots.py` implement it."""
 
     specs: list[ParamSpec]
+    params: Any  # a sequence of the parameters themselves
     untouched: set[int]  # parameters that no rank used: `deliver` leaves them as they are
 
     def views(self, flat: Any, indices: Sequence[int], starts: Sequence[int]) -> list[Any]:
@@ -52,6 +54,10 @@ class Slots(Protocol):
 
     def gather(self, bucket: Bucket, scale: float) -> None:
         """Write gradient x `scale` into each view; zeros where there is no gradient."""
+        ...
+
+    def put(self, flat: Any, result: Any) -> None:
+        """Write what a communication hook gave into a bucket's buffer, unless it is that."""
         ...
 
     def deliver(self, bucket: Bucket) -> None:
@@ -108,6 +114,7 @@ class Reducer:
         self.limits = list(limits)
         self.find_unused = find_unused
         self.static: StaticGraph | None = None
+        self.comm_hook: tuple[CommHook, Any] | None = None  # and its state
         self.timeline = Timeline()
         self.iterations = 0
         self.buckets_reduced = 0  # in the last iteration
@@ -250,11 +257,15 @@ class Reducer:
 
     def _launch(self, bucket: Bucket) -> Work:
         """Fill one bucket and start its communication."""
-        self.slots.gather(bucket, 1.0 / self.divisor())
+        self.slots.gather(bucket, 1.0 if self.comm_hook else 1.0 / self.divisor())
         return self._send(bucket)
 
     def _send(self, bucket: Bucket) -> Work:
-        return self.group.all_reduce(bucket.flat)
+        if self.comm_hook is None:
+            return self.group.all_reduce(bucket.flat)
+        hook, state = self.comm_hook
+        future = hook(state, GradBucket(bucket, self.slots.params))
+        return HookWork(future, bucket.flat, self.slots.put)
 
     @property
     def _agrees_on_use(self) -> bool:

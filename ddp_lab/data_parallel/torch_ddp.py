@@ -4,7 +4,7 @@ May import: torch, and the modules of this folder.
 """
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -21,6 +21,7 @@ from ddp_lab.data_parallel.ddp import DistributedDataParallel
 from ddp_lab.data_parallel.ddp_log import DdpLog
 from ddp_lab.data_parallel.errors import DataParallelError
 from ddp_lab.data_parallel.group import verify_same_model
+from ddp_lab.data_parallel.hooked import CommHook, already_hooked, check_comm_hook
 from ddp_lab.data_parallel.join import UnevenInputs
 from ddp_lab.data_parallel.torch_buffers import BufferSync
 from ddp_lab.data_parallel.torch_groups import (
@@ -29,7 +30,7 @@ from ddp_lab.data_parallel.torch_groups import (
     group_for,
     is_over_c10d,
 )
-from ddp_lab.data_parallel.torch_hooks import check_comm_hook, fp16_sum_hook, sum_hook
+from ddp_lab.data_parallel.torch_hooks import BUCKETS, fp16_sum_hook, sum_hook
 from ddp_lab.data_parallel.torch_join import DdpJoinHook
 from ddp_lab.data_parallel.torch_options import (
     first_plan,
@@ -115,7 +116,7 @@ class TorchDistributedDataParallel(
                 stacklevel=2,
             )
         sync_at_start = self.configure_buffers(broadcast_buffers, forward_sync_buffers)
-        use_on_cpu(module)
+        use_on_cpu(module, None if is_over_c10d(self.group) else self.group)
         managed = torch_module.managed(module, self.parameters_to_ignore)
         if init_sync:
             verify_same_model(self.group, managed.specs)
@@ -213,7 +214,7 @@ class TorchDistributedDataParallel(
 
     # Communication hooks
 
-    def register_comm_hook(self, state: object, hook: Callable[[Any, Any], Any]) -> None:
+    def register_comm_hook(self, state: object, hook: CommHook) -> None:
         """Have `hook(state, bucket)` communicate each bucket in place of the all-reduce.
 
         It returns a future of the flat average; the bucket comes undivided. See `comm_hooks`.
@@ -223,15 +224,12 @@ class TorchDistributedDataParallel(
             RuntimeError: a hook was registered before, or backward has run already.
         """
         try:
-            check_comm_hook(hook)
+            check_comm_hook(hook, BUCKETS)
         except (TypeError, ValueError) as error:
             self.logger.note_error(error)
             raise
         if self.reducer.comm_hook is not None and self.mixed_precision is None:
-            raise RuntimeError(
-                "register_comm_hook: register_comm_hook can only be called once: got "
-                f"{hook.__qualname__}, there is {self.logger.hook_name}. Wrap the module anew."
-            )
+            raise already_hooked(hook, self.logger.hook_name)
         self.logger.hook_name = hook.__qualname__
         self.reducer.comm_hook = hook, state
 

@@ -1,49 +1,17 @@
-"""Communication hooks: what is accepted as one, and the two that torch has built in.
+"""Communication hooks: what torch accepts as one, and the two that it has built in.
 
-May import: torch, torch_reducer.
+May import: torch, hooked, torch_reducer.
 """
 
-import inspect
-from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch._C._distributed_c10d import GradBucket as C10dGradBucket
 
-from ddp_lab.data_parallel.torch_reducer import GradBucket, TorchReducer
+from ddp_lab.data_parallel.hooked import GradBucket
+from ddp_lab.data_parallel.torch_reducer import TorchReducer
 
-
-def check_comm_hook(hook: Callable[[Any, Any], Any]) -> None:
-    """Raise unless `hook` can be called as hook(state, bucket) and says nothing else.
-
-    Raises:
-        TypeError: it cannot be called.
-        ValueError: its annotations are of another type than a bucket, or a future of a tensor.
-    """
-    if not callable(hook):
-        raise TypeError(
-            f"register_comm_hook: Communication hook must be callable: got {type(hook).__name__}, "
-            "expected hook(state, bucket). Pass a function."
-        )
-    signature = inspect.signature(hook)
-    bucket = signature.parameters.get("bucket")
-    if bucket is not None and _is_wrong(bucket.annotation, (C10dGradBucket, GradBucket)):
-        raise ValueError(
-            "register_comm_hook: Communication hook: bucket annotation should be dist.GradBucket: "
-            f"got {bucket.annotation}. Correct or drop the annotation."
-        )
-    returned = signature.return_annotation
-    if _is_wrong(returned, ()) and not hasattr(returned, "wait"):
-        raise ValueError(
-            "register_comm_hook: Communication hook: return annotation should be "
-            f"torch.futures.Future[torch.Tensor]: got {returned}. Correct or drop the annotation."
-        )
-
-
-def _is_wrong(annotation: Any, right: tuple[type, ...]) -> bool:
-    """Whether an annotation names a class, and one that is not right; `Any` and text may be."""
-    anything = (inspect.Parameter.empty, Any)  # both are classes
-    return isinstance(annotation, type) and annotation not in (*anything, *right)
+BUCKETS = (C10dGradBucket, GradBucket)  # what a hook may say that its bucket is
 
 
 class Sent:

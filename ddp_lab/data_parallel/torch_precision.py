@@ -12,8 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ddp_lab.data_parallel.hooked import GradBucket
 from ddp_lab.data_parallel.torch_hooks import Sent
-from ddp_lab.data_parallel.torch_reducer import GradBucket, TorchReducer
+from ddp_lab.data_parallel.torch_reducer import TorchReducer
 
 
 def call_in_precision(

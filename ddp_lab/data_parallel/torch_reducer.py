@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ddp_lab.data_parallel.autograd_graph import accumulator, unused_from
 from ddp_lab.data_parallel.bucketing import BucketPlan
@@ -16,60 +16,6 @@ from ddp_lab.data_parallel.errors import DataParallelError
 from ddp_lab.data_parallel.group import Group, Work
 from ddp_lab.data_parallel.reducer import NOTHING_TO_DO, Bucket, Reducer
 from ddp_lab.data_parallel.torch_slots import TorchSlots
-
-Future = torch.futures.Future
-CommHook = Callable[[Any, Any], Any]
-
-
-class GradBucket:
-    """What a communication hook sees of a bucket: torch's interface."""
-
-    def __init__(self, bucket: Bucket, params: Sequence[nn.Parameter]) -> None:
-        self._bucket = bucket
-        self._params = params
-        self._buffer: Tensor = bucket.flat
-
-    def index(self) -> int:
-        """Return the bucket's number, in launch order."""
-        return self._bucket.index
-
-    def buffer(self) -> Tensor:
-        """Return the flat gradients, not yet divided by the number of ranks."""
-        return self._buffer
-
-    def set_buffer(self, tensor: Tensor) -> None:
-        """Replace the flat gradients by a tensor of the same shape."""
-        self._buffer = tensor
-
-    def gradients(self) -> list[Tensor]:
-        """Return one view of the buffer a parameter."""
-        return self._bucket.views
-
-    def parameters(self) -> list[nn.Parameter]:
-        """Return the parameters whose gradients these are."""
-        return [self._params[i] for i in self._bucket.params]
-
-    def is_last(self) -> bool:
-        """Return whether this is the last bucket of the iteration."""
-        return self._bucket.is_last
-
-
-class HookWork:
-    """A communication hook under way on a bucket."""
-
-    def __init__(self, future: Any, bucket: Bucket) -> None:
-        self._future = future
-        self._bucket = bucket
-
-    @torch.no_grad()
-    def wait(self) -> None:
-        """Wait for the hook's future; its tensor becomes the bucket's contents."""
-        result = self._future.wait()
-        if isinstance(result, list | tuple):
-            result = result[0]
-        flat = self._bucket.flat
-        if result.data_ptr() != flat.data_ptr() or result.dtype != flat.dtype:
-            flat.copy_(result.view(flat.shape))
 
 
 class TorchReducer(Reducer):
@@ -91,7 +37,6 @@ class TorchReducer(Reducer):
         find_unused: bool = False,
     ) -> None:
         super().__init__(slots, plan, group, limits, find_unused)
-        self.comm_hook: tuple[CommHook, Any] | None = None
         self.on_error: Callable[[Exception], None] = lambda error: None
         self.skip_unused = False
         self.steps_itself: list[Any] = []  # parameters whose optimizers run in backward
@@ -128,18 +73,9 @@ class TorchReducer(Reducer):
     def _launch(self, bucket: Bucket) -> Work:
         if self.skip_unused and set(bucket.params) <= set(self.unused):
             return NOTHING_TO_DO
-        if self.comm_hook is not None:
-            self.slots.gather(bucket, 1.0)
-            return self._send(bucket)
-        if self.group.size == 1 and not self.slots.as_views:
+        if self.group.size == 1 and not self.slots.as_views and self.comm_hook is None:
             return NOTHING_TO_DO  # and nothing to deliver: the gradient is its own average
         return super()._launch(bucket)
-
-    def _send(self, bucket: Bucket) -> Work:
-        if self.comm_hook is None:
-            return super()._send(bucket)
-        hook, state = self.comm_hook
-        return HookWork(hook(state, GradBucket(bucket, self.slots.params)), bucket)
 
     def finish(self) -> None:
         """Wait for all buckets, deliver them, and wait for what else the backward owes."""

@@ -72,6 +72,13 @@ class TorchSlots:
             bucket.flat.mul_(scale)
 
     @torch.no_grad()
+    def put(self, flat: Tensor, result: Any) -> None:
+        """Write what a communication hook gave into a bucket's buffer, unless it is that."""
+        values: Tensor = result[0] if isinstance(result, list | tuple) else result
+        if values.data_ptr() != flat.data_ptr() or values.dtype != flat.dtype:
+            flat.copy_(values.view(flat.shape))
+
+    @torch.no_grad()
     def deliver(self, bucket: Bucket) -> None:
         """Make what the views hold the parameters' gradients."""
         params = [self.params[index] for index in bucket.params]

@@ -1,6 +1,6 @@
 """SyncBatchNorm on the CPU, where torch has none: batch statistics over the ranks together.
 
-May import: torch.
+May import: torch, torch_groups.
 Source: Ioffe & Szegedy, Batch Normalization, ICML 2015, with sums taken over all ranks' batches.
 """
 
@@ -10,9 +10,18 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from ddp_lab.data_parallel.group import Group
+from ddp_lab.data_parallel.torch_groups import group_for
+
 
 class CpuSyncBatchNorm(nn.SyncBatchNorm):
-    """`torch.nn.SyncBatchNorm` with a forward for tensors on the CPU."""
+    """`torch.nn.SyncBatchNorm` with a forward for tensors on the CPU.
+
+    Its process group may also be a Communicator. Without one it normalises over torch's default
+    group, or over the Communicator of the DistributedDataParallel around it.
+    """
+
+    default_group: Group | None = None
 
     def forward(self, input: Tensor) -> Tensor:
         """Return `input`, (N, C, ...), normalised by the mean and variance of all ranks' inputs.
@@ -29,7 +38,7 @@ class CpuSyncBatchNorm(nn.SyncBatchNorm):
             return nn.functional.batch_norm(
                 input, mean, var, self.weight, self.bias, mean is None, eps=self.eps
             )
-        group = self.process_group or dist.group.WORLD
+        group = self._group(input.device)
         normalise: Any = _Normalise.apply
         normal, mean, var, count = normalise(input, self.eps, group)
         if self.running_mean is not None:
@@ -39,6 +48,11 @@ class CpuSyncBatchNorm(nn.SyncBatchNorm):
             normal = normal * self.weight.view(shape) + self.bias.view(shape)
         output: Tensor = normal.to(input.dtype)
         return output
+
+    def _group(self, device: torch.device) -> Group:
+        if self.process_group is None and self.default_group is not None:
+            return self.default_group
+        return group_for(self.process_group or dist.group.WORLD, device)
 
     @torch.no_grad()
     def _update_running(self, mean: Tensor, var: Tensor, count: Tensor) -> None:
@@ -67,11 +81,11 @@ class _Normalise(torch.autograd.Function):
         axes = [axis for axis in range(x.dim()) if axis != 1]
         shape = (1, -1, *[1] * (x.dim() - 2))
         sums = torch.cat([x_wide.sum(axes), x_wide.new_tensor([x.numel() / x.shape[1]])])
-        dist.all_reduce(sums, group=group)
+        group.all_reduce(sums).wait()
         mean, count = sums[:-1] / sums[-1], sums[-1]
         centred = x_wide - mean.view(shape)
         squares = (centred * centred).sum(axes)  # a second message, and no cancellation
-        dist.all_reduce(squares, group=group)
+        group.all_reduce(squares).wait()
         var = squares / count
         scale = (var + eps).rsqrt()
         normal = centred * scale.view(shape)
@@ -84,14 +98,19 @@ class _Normalise(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor, *_: Any) -> tuple[Tensor, None, None]:
         normal, scale, count = ctx.saved_tensors
         sums = torch.cat([grad.sum(ctx.axes), (grad * normal).sum(ctx.axes)])
-        dist.all_reduce(sums, group=ctx.group)
+        ctx.group.all_reduce(sums).wait()
         mean_grad, mean_product = (part.view(ctx.shape) for part in sums.div(count).chunk(2))
         grad_x = (grad - mean_grad - normal * mean_product) * scale.view(ctx.shape)
         return grad_x.to(ctx.dtype), None, None
 
 
-def use_on_cpu(module: nn.Module) -> None:
-    """Give torch's SyncBatchNorm layers in `module` a forward for the CPU, in place."""
+def use_on_cpu(module: nn.Module, group: Group | None = None) -> None:
+    """Give torch's SyncBatchNorm layers in `module` a forward for the CPU, in place.
+
+    Those without a process group of their own use `group`, if there is one.
+    """
     for layer in module.modules():
         if type(layer) is nn.SyncBatchNorm:
             layer.__class__ = CpuSyncBatchNorm
+        if isinstance(layer, CpuSyncBatchNorm) and group is not None:
+            layer.default_group = group

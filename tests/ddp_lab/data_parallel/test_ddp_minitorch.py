@@ -146,3 +146,59 @@ def test_device_ids_make_no_sense_here() -> None:
             DistributedDataParallel(nn.Linear(1, 1), [0], process_group=comm)
 
     ddp_lab.launch(run, 1, transport="threads")
+
+
+@pytest.mark.parametrize("set_to_none", [True, False])
+def test_no_sync_accumulates_and_the_next_backward_averages_the_sum(set_to_none: bool) -> None:
+    def run(comm: Any) -> list[float]:
+        model = DistributedDataParallel(nn.Linear(1, 1, bias=False), process_group=comm)
+        (weight,) = model.parameters()
+        seen = []
+        for _ in range(2):  # twice: the second time gradients lie in the buckets
+            model.zero_grad(set_to_none)
+            with model.no_sync():
+                model(minitorch.full((1, 1), 1.0 + comm.rank)).sum().backward()
+            assert weight.grad.item() == 1.0 + comm.rank
+            model(minitorch.full((1, 1), 10.0 * comm.rank)).sum().backward()
+            seen.append(weight.grad.item())
+        return seen
+
+    assert list(ddp_lab.launch(run, 2, transport="threads")) == [[6.5, 6.5]] * 2
+
+
+def test_who_runs_out_of_inputs_shadows_the_others() -> None:
+    def run(comm: Any) -> tuple[list[float], float]:
+        module = nn.Linear(1, 1, bias=False)
+        model = DistributedDataParallel(module, process_group=comm)
+        seen = []
+        with model.join():
+            for _ in range(1 + 2 * comm.rank):
+                model.zero_grad()
+                model(minitorch.full((1, 1), 2.0 + 2 * comm.rank)).sum().backward()
+                seen.append(module.weight.grad.item())
+                module.weight.detach().numpy()[...] -= seen[-1]
+        return seen, module.weight.item()
+
+    (short, at_one), (long, at_other) = ddp_lab.launch(run, 2, transport="threads")
+    assert (short, long) == ([3.0], [3.0, 2.0, 2.0])
+    assert at_one == at_other
+
+
+def test_the_state_has_torchs_names_and_loads_back() -> None:
+    def run(comm: Any) -> list[str]:
+        model = DistributedDataParallel(nn.Linear(2, 1), process_group=comm)
+        model.module.register_buffer("count", minitorch.zeros(1))
+        saved = {
+            name: minitorch.tensor(value.numpy() + 1) for name, value in model.state_dict().items()
+        }
+        model.load_state_dict(saved)
+        assert model.eval().training is False
+        for name, value in model.state_dict().items():
+            np.testing.assert_array_equal(value.detach().numpy(), saved[name].numpy())
+        assert [name for name, _ in model.named_buffers()] == ["module.count"]
+        with pytest.raises(KeyError, match=r"got 'weight', expected names that begin"):
+            model.load_state_dict(model.module.state_dict())
+        return list(saved)
+
+    names = ["module.weight", "module.bias", "module.count"]
+    assert list(ddp_lab.launch(run, 2, transport="threads")) == [names] * 2
