@@ -113,6 +113,7 @@ from minitorch.graph.nn import one_hot
 from minitorch.graph.node import Constant, Node, placeholder, placeholder_with_default
 from minitorch.graph.optimize import count_nodes, explain, optimize
 from minitorch.graph.plan import memory_plan
+from minitorch.graph.profiling import profile
 from minitorch.graph.random import (
     random_normal,
     random_uniform,
@@ -299,6 +300,7 @@ __all__ = [
     "placeholder",
     "placeholder_with_default",
     "pow",
+    "profile",
     "random_normal",
     "random_uniform",
     "range",
