@@ -6,6 +6,8 @@ if it says so (`dask worker ADDR --resources GPU=1`); it grades one submission a
 """
 
 import functools
+import json
+import queue
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,22 +15,20 @@ from pathlib import Path
 from typing import Any
 
 from autograder.errors import AutograderError, SubmissionError
-from autograder.farm import Farm, Graded
+from autograder.farm import DEFAULT_WALL_S, GRACE_S, WORKER, Farm, Graded
 from autograder.farm_worker import write
-from autograder.grade import CHECKS, Grader
+from autograder.grade import CHECKS
+from autograder.line_process import LineProcess, ProcessEnded
 from autograder.paths import Item, content_of
 from autograder.printable import printable
-from autograder.records import Report
-from autograder.report import to_gradescope
-from autograder.source import SOURCE, load_lab
+from autograder.report import from_gradescope, to_gradescope
+from autograder.source import SOURCE
 
 RETRIES = 3  # times that a submission may lose its worker
 CONNECT_S = "10s"
 GPU = "GPU"  # the resource that a worker with one has
 
 Files = tuple[tuple[str, str], ...]
-
-_DIRECTORIES: list["tempfile.TemporaryDirectory[str]"] = []  # removed when the worker ends
 
 
 @dataclass
@@ -54,10 +54,13 @@ class ClusterFarm(Farm):
                 options["resources"] = {GPU: 1}
             waiting = {}
             for item in items:
-                data, problem = _content(item)
-                arguments = (files, self.lab.name, data, problem, item.label, self.timeout_s)
-                future = client.submit(graded, *arguments, **options)
-                waiting[future] = item
+                try:
+                    data = content_of(item.path)
+                except SubmissionError as error:
+                    yield self._unread(item, str(error))
+                    continue
+                arguments = (files, self.lab.name, data, item.label, self.timeout_s, self.gpu)
+                waiting[client.submit(graded, *arguments, **options)] = item
             for future in distributed.as_completed(list(waiting)):
                 yield self._written(waiting[future], future)
 
@@ -72,47 +75,76 @@ class ClusterFarm(Farm):
     def _written(self, item: Item, future: Any) -> Graded:
         """Write the reports of a submission that is done, or was lost with its workers."""
         try:
-            found = future.result()
+            answer = future.result()
         except AutograderError:
             raise
         except Exception as error:  # whatever a worker died of
             return self._lost(item, f"{type(error).__name__}: {printable(str(error), 300)}")
-        report = Report.from_dict(found)
+        if "lost" in answer:
+            return self._lost(item, printable(answer["lost"], 300))
+        report = from_gradescope(answer["report"])
         write(report, self.out, item.stem, staff=self.staff)
-        broken = [f"{r.question}: {r.name}: {r.detail}" for r in report.results if r.broken]
-        return Graded(item, to_gradescope(report, staff=self.staff), broken)
+        return Graded(item, to_gradescope(report, staff=self.staff), answer["broken"])
 
 
 def graded(
-    files: Files, name: str, data: bytes, problem: str, submission: str, timeout_s: float | None
+    files: Files, name: str, data: bytes, submission: str, timeout_s: float | None, gpu: bool
 ) -> dict[str, Any]:
-    """Return the report on one submission as plain data; runs on a worker."""
-    grader = _grader(files, name, timeout_s)
-    if problem:
-        return grader.unreadable(problem, submission).to_dict()
-    return grader.grade(data, submission=submission).to_dict()
+    """Return the answer of a judge about one submission; runs in a thread of a worker.
+
+    The judge is a process of its own, as on one machine: what hangs or kills it, a check among
+    them, costs this submission ("lost") and not the worker.
+
+    Raises:
+        AutograderError: this worker cannot grade the lab at all.
+    """
+    idle = _judges(files, name, timeout_s, gpu)
+    try:
+        judge = idle.get_nowait()
+    except queue.Empty:
+        judge = _started(files, name, timeout_s, gpu)
+    with tempfile.TemporaryDirectory(prefix="autograder-") as folder:
+        path = Path(folder) / "submission"
+        path.write_bytes(data)
+        request = {"path": str(path), "name": submission, "stem": "report"}
+        try:
+            answer = judge.ask(request, (timeout_s or DEFAULT_WALL_S) + GRACE_S)
+        except ProcessEnded as error:
+            judge.close()
+            return {"lost": str(error)}
+    idle.put(judge)
+    if "fatal" in answer:
+        raise AutograderError(answer["fatal"])
+    return answer
 
 
 @functools.lru_cache(maxsize=8)
-def _grader(files: Files, name: str, timeout_s: float | None) -> Grader:
-    """Return a grader for a lab that came as text; it stays for the next submission."""
-    kept = tempfile.TemporaryDirectory(prefix="autograder-")
-    _DIRECTORIES.append(kept)
-    directory = Path(kept.name) / name
+def _judges(
+    files: Files, name: str, timeout_s: float | None, gpu: bool
+) -> "queue.SimpleQueue[LineProcess]":
+    """Return this worker's judges of a lab that have nothing to do now."""
+    return queue.SimpleQueue()
+
+
+def _started(files: Files, name: str, timeout_s: float | None, gpu: bool) -> LineProcess:
+    """Return a judge for a lab that came as text; it ends with the worker, as its input closes."""
+    directory = Path(tempfile.mkdtemp(dir=_folder().name)) / name
     directory.mkdir()
     for file, text in files:
         (directory / file).write_text(text, encoding="utf-8")
-    grader = Grader(load_lab(directory))
-    if timeout_s is not None:
-        grader.allow(timeout_s)
-    return grader
+    options = {"out": str(directory), "timeout_s": timeout_s, "staff": True, "gpu": gpu}
+    judge = LineProcess(WORKER, [str(directory), json.dumps(options)])
+    _STARTED.append(judge)
+    return judge
 
 
-def _content(item: Item) -> tuple[bytes, str]:
-    try:
-        return content_of(item.path), ""
-    except SubmissionError as error:
-        return b"", str(error)
+_STARTED: list[LineProcess] = []
+
+
+@functools.lru_cache(maxsize=1)
+def _folder() -> "tempfile.TemporaryDirectory[str]":
+    """Return a folder of this worker's that is removed when it ends."""
+    return tempfile.TemporaryDirectory(prefix="autograder-")
 
 
 def _distributed() -> Any:

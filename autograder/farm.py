@@ -102,10 +102,14 @@ class Farm:
 
     def _lost(self, item: Item, why: str) -> Graded:
         """Return the report on a submission that the judge did not survive."""
+        reason = f"grading ended before it was done: {why}. Staff must look at this one."
+        return self._unread(item, reason)
+
+    def _unread(self, item: Item, reason: str) -> Graded:
+        """Return the report on a submission of which nothing could be graded."""
         from autograder.grade import Grader
         from autograder.report import to_gradescope
 
-        reason = f"grading ended before it was done: {why}. Staff must look at this one."
         report: Report = Grader(self.lab).unreadable(reason, item.label)
         write(report, self.out, item.stem, staff=self.staff)
         return Graded(item, to_gradescope(report, staff=self.staff))

@@ -1,8 +1,8 @@
 """The judge of a farm: grades one file after another and writes their reports.
 
 `python -m autograder.farm_worker LAB OPTIONS`, where OPTIONS is JSON: `out`, `timeout_s`,
-`staff`. Reads a line `{"path": ..., "name": ..., "stem": ...}`, answers with the report as a
-line. It ends when its input closes, if need be in the middle of a check, because then its owner is
+`staff`, and `gpu` where submissions may use one. Reads a line
+`{"path": ..., "name": ..., "stem": ...}`, answers with the report as a line. It ends when its input closes, if need be in the middle of a check, because then its owner is
 gone; the sandboxes end with it.
 """
 
@@ -59,7 +59,7 @@ def _read(requests: "queue.SimpleQueue[str | None]") -> None:
 
 def _grader(directory: Path, options: Mapping[str, Any]) -> Grader | str:
     try:
-        grader = Grader(load_lab(directory))
+        grader = Grader(load_lab(directory), gpu=options.get("gpu", False))
     except AutograderError as error:
         return str(error)
     if options["timeout_s"] is not None:

@@ -64,18 +64,24 @@ def grade(
 class Grader:
     """A lab made ready to grade submissions with.
 
-    `open_student` gives a fresh student for each; by default a sandboxed one.
+    `open_student` gives a fresh student for each; by default a sandboxed one, which sees this
+    machine's GPUs if `gpu`.
     """
 
     def __init__(
-        self, lab: Lab, *, open_student: OpenStudent | None = None, limits: Limits | None = None
+        self,
+        lab: Lab,
+        *,
+        open_student: OpenStudent | None = None,
+        limits: Limits | None = None,
+        gpu: bool = False,
     ) -> None:
         self.lab = lab
         self.checks = load_checks(lab.directory / CHECKS)
         self.tasks = tuple(tasks_of(lab, self.checks))
         self.limits = limits or self.checks.settings.limits()
         self.read_s = READ_S
-        self._open = open_student or sandboxed(self.checks.settings.preload)
+        self._open = open_student or sandboxed(self.checks.settings.preload, gpu=gpu)
         self._given = definitions(statements_of([("code", text) for text in _given(lab)]))
         self._names = {q.name: _names(q) for q in lab.questions}
 
@@ -207,11 +213,12 @@ def solution_cells(lab: Lab) -> list[str]:
     return [solution_text(c, lab.directory) for c in lab.cells if c.kind == "code"]
 
 
-def sandboxed(preload: tuple[str, ...]) -> OpenStudent:
+def sandboxed(preload: tuple[str, ...], *, gpu: bool = False) -> OpenStudent:
     """Return what opens a fresh student in the sandbox, with these modules loaded."""
+    from autograder.sandbox import supply
     from autograder.sandbox.host import Sandbox
 
-    return lambda limits: Sandbox(limits, preload=preload)
+    return lambda limits: Sandbox(limits, preload=preload, source=supply.shared(gpu=gpu))
 
 
 def _names(question: Question) -> set[str]:

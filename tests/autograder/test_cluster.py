@@ -5,6 +5,7 @@ errors.
 """
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -30,7 +31,7 @@ async def give_gpu(dask_worker):
 def graders():
     from autograder import cluster
 
-    return len(cluster._DIRECTORIES)
+    return len(cluster._STARTED)
 
 if __name__ == "__main__":
     lab, notebook, out = map(Path, sys.argv[1:])
@@ -50,7 +51,11 @@ if __name__ == "__main__":
                 found["scores"].append(one.report["score"])
             made = client.run(graders)
             found["graders"] = [made[w.worker_address] for w in (first, second)]
-        farm.gpu = False
+        farm.gpu, farm.timeout_s = False, 3.0
+        hangs = ClusterFarm(load_lab(lab.with_name("hangs")), out, address=c.scheduler_address)
+        hangs.timeout_s, hangs.staff = 3.0, True
+        (one,) = hangs.grade([Item(notebook, "hangs")])
+        found["hangs"] = one.report["score"], list(one.broken)
         for one in farm.grade(items):
             if len(found["scores"]) == 2:
                 first.process.process.kill()
@@ -66,19 +71,25 @@ def test_a_cluster_grades_everything_though_a_worker_is_killed(
 ) -> None:
     """And where a GPU is asked for, on the workers that have one and on no other."""
     pytest.importorskip("distributed", reason="Dask is not installed: the extra `grade`")
+    hanging = shutil.copytree(sample_lab.directory, tmp_path / "hangs") / "checks.py"
+    lab = shutil.copytree(sample_lab.directory, tmp_path / sample_lab.name)
+    own = "    x = rng.normal(size=(4, 3))\n"
+    hanging.write_text(hanging.read_text().replace(own, f"    while True: pass\n{own}"))
     notebook, script, out = tmp_path / "lab.ipynb", tmp_path / "script.py", tmp_path / "out"
     notebook.write_text(solution_notebook(sample_lab))
     script.write_text(GRADE)
     out.mkdir()
-    command = [sys.executable, str(script), str(sample_lab.directory), str(notebook), str(out)]
+    command = [sys.executable, str(script), str(lab), str(notebook), str(out)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
     assert "none of the 2 workers" in found["refused"]
     assert found["graders"] == [0, 1]
+    score, broken = found["hangs"]
+    assert score == 8.0 and "rows_are_added" in broken[0]  # a check's fault is not the learner's
     assert found["scores"][:2] == [8.0, 8.0]
     assert sorted(found["scores"][2:]) == [0.0] + [8.0] * 8
-    assert len(list(out.glob("*.json"))) == len(list(out.glob("*.html"))) == 9
+    assert len(list(out.glob("*.json"))) == len(list(out.glob("*.html"))) == 10
 
 
 def test_a_gpu_is_asked_of_a_cluster(sample_directory, tmp_path, capsys) -> None:
