@@ -2,8 +2,9 @@
 
 `python -m autograder.farm_worker LAB OPTIONS`, where OPTIONS is JSON: `out`, `timeout_s`,
 `staff`, and `gpu` where submissions may use one. Reads a line
-`{"path": ..., "name": ..., "stem": ...}`, answers with the report as a line. It ends when its input closes, if need be in the middle of a check, because then its owner is
-gone; the sandboxes end with it.
+`{"path": ..., "name": ..., "stem": ...}`, answers with the report as a line. It ends when its
+input closes, if need be in the middle of a check, because then its owner is gone; the sandboxes
+end with it.
 """
 
 import contextlib
