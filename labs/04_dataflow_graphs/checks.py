@@ -1,0 +1,846 @@
+"""Checks of lab 04: recording, partial runs, symbolic gradients, state, optimizer, plan.
+
+Expected values are closed forms in NumPy on inputs drawn anew. What runs beside the learner's code
+is in the functions that `probe` sends; they build graphs of the learner's own nodes.
+"""
+
+import re
+
+import numpy as np
+
+from autograder.checks import Feedback, Lab, check, close
+from autograder.errors import StudentError
+
+LAB = Lab(preload=("numpy", "minitorch", "matplotlib.pyplot"))
+
+
+# 1. record
+
+
+def recorded(shapes, number):
+    """Record one operator on placeholders and a number; tell what came of it."""
+    from minitorch.op import Op, Spec
+
+    ran = []
+
+    class Weighted(Op):
+        name = "weighted"
+
+        def compute(self, xp, *arrays):
+            ran.append(len(arrays))
+            return np.zeros(2)
+
+        def infer(self, *specs):
+            shape = (len(specs), *specs[-1].shape[1:])
+            return Spec(shape, specs[0].dtype)
+
+    op = Weighted()
+    sources = [Placeholder(shape, f"p{i}") for i, shape in enumerate(shapes)]
+    inputs = [sources[0], number, *sources[1:]]
+    node = record(op, inputs)
+    if not isinstance(node, Node):
+        return {"kind": type(node).__name__, "ran": ran}
+    found = list(node.inputs)
+    at = [next((i for i, s in enumerate(inputs) if s is n), -1) for n in found]
+    constants = [np.array(n.value) for n in found if isinstance(n, Constant)]
+    return {
+        "kind": "node",
+        "op": node.op is op,
+        "order": at,
+        "nodes": all(isinstance(n, Node) for n in found),
+        "constants": constants,
+        "shape": [-1 if size is None else size for size in node.shape],
+        "dtype": str(node.dtype),
+        "name": node.name,
+        "ran": ran,
+    }
+
+
+def look_at(student, rng):
+    n = int(rng.integers(3, 9))
+    shapes = [(None, 2), (2, n), (4, n + 1)]
+    number = float(rng.normal())
+    return shapes, number, student.probe(recorded, shapes=shapes, number=number)
+
+
+def must_be_a_node(found):
+    if found["kind"] != "node":
+        raise Feedback(
+            f"record(op, inputs) returned something of type {found['kind']}, not a Node.",
+            hint="An operator on nodes makes another node.",
+        )
+
+
+@check("record", weight=2)
+def a_node_remembers_operator_and_inputs(student, rng):
+    """the node holds the operator, and its inputs in order, numbers as constants"""
+    _, number, found = look_at(student, rng)
+    must_be_a_node(found)
+    if not found["nodes"]:
+        raise Feedback(
+            "record(op, [p0, 1.5, p1]) has an input that is no node.",
+            hint="A plain number has no shape and no value of its own. What turns it into a node?",
+        )
+    if len(found["order"]) != 4:
+        raise Feedback(
+            f"record(op, [p0, {number:.3g}, p1, p2]) has {len(found['order'])} inputs.",
+            hint="Every input counts, and a number is one too.",
+        )
+    if not found["op"]:
+        raise Feedback("The node's op is not the operator that was recorded.")
+    if found["order"] != [0, -1, 2, 3]:
+        raise Feedback(
+            "record(op, [p0, 1.5, p1, p2]) has its inputs in another order, or copies of them.",
+            hint="`a - b` is not `b - a`, and a copy of a placeholder is another placeholder.",
+        )
+    close(found["constants"], [np.float32(number)], called="record: the constants among the inputs")
+
+
+@check("record", weight=2)
+def shape_and_dtype_are_inferred(student, rng):
+    """shape, dtype and name are those of the result"""
+    shapes, _, found = look_at(student, rng)
+    must_be_a_node(found)
+    close(
+        [found["shape"], found["dtype"], found["name"]],
+        [[4, *shapes[-1][1:]], "float32", "weighted"],
+        called="record: [shape, dtype, name]",
+        hint="The operator knows what its result looks like, not the inputs: op.infer, op.name.",
+    )
+
+
+@check("record", requires="a_node_remembers_operator_and_inputs")
+def nothing_is_computed(student, rng):
+    """recording computes nothing"""
+    _, _, found = look_at(student, rng)
+    if found["ran"]:
+        raise Feedback("record ran op.compute.", hint="A node has no value yet. Who asks for one?")
+
+
+def an_unfit_product(rows):
+    x, y = Placeholder((rows, 2), "x"), Placeholder((3, rows), "y")
+    try:
+        record((x @ x.T).op, [x, y])
+    except ValueError as error:
+        return type(error).__name__
+    return "nothing"
+
+
+@check("record", hidden=True, requires="shape_and_dtype_are_inferred")
+def a_wrong_shape_is_found_at_once(student, rng):
+    """an operator that does not fit raises when it is recorded"""
+    if student.probe(an_unfit_product, rows=int(rng.integers(4, 9))) == "nothing":
+        raise Feedback("A product of shapes that do not fit was recorded without a word.")
+
+
+# 2. needed, evaluate
+
+
+def order_of(parents, fetches, fed):
+    """Build a graph, node i from its parents; return `needed` as indices (-1: a stranger)."""
+    from minitorch.op import Op
+
+    nodes = []
+    for i, above in enumerate(parents):
+        op = Op() if above else None
+        nodes.append(Node(op, [nodes[p] for p in above], (), name=f"n{i}"))
+    place = {id(node): i for i, node in enumerate(nodes)}
+    found = needed([nodes[i] for i in fetches], {nodes[i]: None for i in fed})
+    return [place.get(id(node), -1) for node in found]
+
+
+def must_run(parents, fetches, fed):
+    found, waiting = set(), list(fetches)
+    while waiting:
+        node = waiting.pop()
+        if node not in found:
+            found.add(node)
+            waiting += [] if node in fed else parents[node]
+    return found
+
+
+def random_graph(rng, size):
+    """Parents of each node, one to three earlier ones; the first three nodes are sources."""
+    later = [
+        sorted({int(i) for i in rng.integers(max(0, n - 6), n, size=3)}) for n in range(3, size)
+    ]
+    return [[], [], [], *later]
+
+
+def some_graphs(rng):
+    """Yield (parents, fetches, fed) of random graphs."""
+    for size in (5, 9, 30):
+        parents = random_graph(rng, size)
+        yield parents, [int(rng.integers(1, size - 1)), size - 1], [int(rng.integers(3, size - 1))]
+
+
+@check("needed", weight=2)
+def what_the_fetches_depend_on_is_there(student, rng):
+    """every node that the fetches depend on is there, and no other"""
+    for parents, fetches, _ in some_graphs(rng):
+        order = student.probe(order_of, parents=parents, fetches=fetches, fed=[])
+        right = must_run(parents, fetches, [])
+        if set(order) != right:
+            raise Feedback(
+                f"needed: {len(right - set(order))} of {len(right)} nodes are missing, "
+                f"{len(set(order) - right)} do not belong (fetches {fetches}, nothing fed).",
+                hint="There may be several fetches. Each is needed, with all that leads to it.",
+            )
+
+
+@check("needed", requires="what_the_fetches_depend_on_is_there")
+def inputs_come_before_users_and_once(student, rng):
+    """inputs stand before their users, and each node once"""
+    for parents, fetches, _ in some_graphs(rng):
+        order = student.probe(order_of, parents=parents, fetches=fetches, fed=[])
+        if len(order) != len(set(order)):
+            raise Feedback(
+                f"needed: {len(order)} entries for {len(set(order))} nodes.",
+                hint="A node with two users is met twice. How do you know it again?",
+            )
+        place = {node: i for i, node in enumerate(order)}
+        for node in order:
+            if any(place[p] > place[node] for p in parents[node]):
+                raise Feedback(
+                    "needed: a node stands before one of its inputs.",
+                    hint="A node may be appended only when all of its inputs are in the list.",
+                )
+
+
+@check("needed", weight=2, requires="what_the_fetches_depend_on_is_there")
+def nothing_behind_a_fed_node(student, rng):
+    """a fed node is there, and what only it needs is not"""
+    for parents, fetches, fed in [*some_graphs(rng), ([[], [0], [1], [2]], [3], [2])]:
+        order = student.probe(order_of, parents=parents, fetches=fetches, fed=fed)
+        right = must_run(parents, fetches, fed)
+        if set(order) - right:
+            raise Feedback(
+                f"needed: nodes that only a fed node needs are there: {len(set(order) - right)}.",
+                hint="A fed node has its value already: who still asks for its inputs?",
+            )
+        if right - set(order):
+            raise Feedback(
+                f"needed: with a node fed, nodes are missing: {len(right - set(order))}.",
+                hint="The fed node itself stays: its users need its value. And what others need "
+                "besides it stays too.",
+            )
+
+
+@check("needed", hidden=True)
+def a_deep_graph_is_no_problem(student, rng):
+    """a chain of 20,000 nodes works, so nothing recurses"""
+    depth = 20_000
+    parents = [[]] + [[i] for i in range(depth)]
+    if student.probe(order_of, parents=parents, fetches=[depth], fed=[]) != list(range(depth + 1)):
+        raise Feedback("A chain of 20,000 nodes comes out in another order.")
+
+
+def evaluated(x, w, c, fed, twice):
+    """Evaluate tanh(x - w) * c + shared; return values by name, and what ran how often."""
+    from minitorch.op import Op
+
+    ran = {}
+
+    class Shift(Op):
+        def __init__(self, name, f):
+            self.label, self.f = name, f
+
+        def compute(self, xp, *arrays):
+            ran[self.label] = ran.get(self.label, 0) + 1
+            return self.f(*arrays)
+
+        def infer(self, *specs):
+            return specs[0]
+
+    p, v = Placeholder(x.shape, "p"), Variable(np.zeros(x.shape), "v")
+    difference = Shift("difference", lambda a, b: a - b)(p, v)
+    scaled = Shift("scaled", lambda a, b: a * b)(difference, c)
+    total = Shift("total", lambda a, b: a + b)(scaled, difference)
+    idle = Shift("idle", lambda a: a)(total)
+    named = {"p": p, "v": v, "difference": difference, "scaled": scaled, "total": total}
+    feeds = {p: w if fed == "v" else x}
+    if fed is not None:
+        feeds[named[fed]] = x
+    values = evaluate([total, scaled] if twice else [total], feeds, {v: w})
+    return {
+        "values": {name: values[node] for name, node in named.items() if node in values},
+        "ran": ran,
+        "idle": idle in values,
+    }
+
+
+def ask(student, rng, fed=None, twice=False):
+    x, w = rng.normal(size=(2, 2, 3)).astype(np.float32)
+    c = float(rng.uniform(1, 2))
+    found = student.probe(evaluated, x=x, w=w, c=c, fed=fed, twice=twice)
+    if not isinstance(found, dict):
+        raise Feedback("evaluate returned no dict.", hint="From node to array, for all that ran.")
+    return x, w, c, found
+
+
+@check("evaluate", weight=2)
+def values_are_those_of_the_operators(student, rng):
+    """placeholders, variables, constants and operators have their values"""
+    x, w, c, found = ask(student, rng)
+    d = x - w
+    right = {"p": x, "v": w, "difference": d, "scaled": d * c, "total": d * c + d}
+    close(
+        found["values"],
+        right,
+        called="evaluate([total], {p: x}, {v: w}), by name",
+        hint="Fed, constant, variable, or computed: each node's value comes from one of these. A "
+        "variable's is the state's, not its initial one.",
+    )
+
+
+@check("evaluate", requires="values_are_those_of_the_operators")
+def each_operator_runs_once(student, rng):
+    """what is needed runs once, though two use it, and nothing else runs"""
+    for twice in (False, True):
+        ran = ask(student, rng, twice=twice)[-1]["ran"]
+        if ran != {"difference": 1, "scaled": 1, "total": 1}:
+            raise Feedback(
+                f"evaluate of three operators, one of them used twice, ran {ran}.",
+                hint="needed() has every node once. Compute it once, and look it up afterwards.",
+            )
+
+
+@check("evaluate", weight=2, requires="values_are_those_of_the_operators")
+def a_fed_node_is_not_computed(student, rng):
+    """any node may be fed: it is not computed, nor is what lies behind it"""
+    x, w, c, found = ask(student, rng, fed="difference")
+    hint = "Ask whether a node is fed before you ask what kind of node it is."
+    close(
+        found["values"].get("total"), x * c + x, called="evaluate with an operator fed", hint=hint
+    )
+    if found["ran"] != {"scaled": 1, "total": 1}:
+        raise Feedback(
+            f"evaluate with the node `difference` fed ran {found['ran']}.",
+            hint=hint,
+        )
+    x, w, c, found = ask(student, rng, fed="v")
+    hint = "Any node may be fed, a variable too, and the feed wins over the state."
+    right = (w - x) * c + (w - x)
+    close(found["values"]["total"], right, called="evaluate with a variable fed", hint=hint)
+
+
+def without_a_value(fed):
+    """Evaluate with a placeholder or a variable that has no value; return what is said."""
+    p, v = Placeholder((2,), "the_batch"), Variable(np.zeros(2), "the_weight")
+    feeds = {p: np.ones(2, np.float32)} if fed else {}
+    state = {} if fed else {v: np.ones(2, np.float32)}
+    try:
+        evaluate([p + v], feeds, state)
+    except ValueError as error:
+        return str(error)
+    except Exception as error:
+        return f"{type(error).__name__} {error!r}"
+    return "nothing"
+
+
+@check("evaluate")
+def a_missing_value_is_named(student, rng):
+    """a placeholder that is not fed, or an uninitialised variable, is a ValueError that names it"""
+    for fed, name in ((False, "the_batch"), (True, "the_weight")):
+        said = student.probe(without_a_value, fed=fed)
+        if name not in said or said.startswith(("KeyError", "TypeError", "AttributeError")):
+            raise Feedback(
+                f"evaluate without a value for {name} said: {said[:80]}",
+                hint="raise ValueError, with node.name in the message: whoever reads it has a "
+                "graph of a thousand nodes.",
+            )
+
+
+# 3. gradients
+
+
+def slopes(which, arrays, again):
+    """Build one of the expressions below; return its gradients (of its gradients), evaluated."""
+    import minitorch as mt
+
+    sources = [Placeholder(a.shape, f"p{i}") for i, a in enumerate(arrays)]
+    feeds = dict(zip(sources, arrays))
+    if which == "shared":
+        (s,) = sources
+        loss = (s * s + s * s * s).sum()
+    elif which == "layer":
+        x, w, b = sources
+        loss = (mt.exp(x @ w + b) * (x @ w)).sum()
+    elif which == "unused":
+        loss = (sources[0] * 3.0).sum()
+    elif which == "itself":
+        loss = sources[0]
+    else:
+        (s,) = sources
+        a, b = s, s * 2.0
+        for _ in range(8):
+            a, b = a + b, a * 0.5 + b
+        loss = (a * b).sum()
+    found = gradients(loss, sources)
+    if again:
+        found = gradients(found[0].sum(), sources)
+    if not isinstance(found, list) or len(found) != len(sources):
+        return "no list"
+    kinds = [None if n is None else isinstance(n, Node) for n in found]
+    nodes = [n for n in found if isinstance(n, Node)]
+    values = evaluate(nodes, feeds, {})
+    return kinds, [values.get(n) if isinstance(n, Node) else None for n in found]
+
+
+def gradients_of(student, which, *arrays, again=False):
+    found = student.probe(slopes, which=which, arrays=list(arrays), again=again)
+    if found == "no list":
+        raise Feedback(
+            f"gradients(loss, wanted) with {len(arrays)} nodes gave no list of {len(arrays)}.",
+            hint="One item for each of `wanted`, in that order.",
+        )
+    kinds, values = found
+    if False in kinds:
+        raise Feedback(
+            "gradients returned something that is no node.",
+            hint="Nothing may run here: partial adjoints are made by operators, on nodes.",
+        )
+    return values
+
+
+@check("gradients", weight=2)
+def partial_adjoints_add_up(student, rng):
+    """a node used several times gets the sum of its partial adjoints"""
+    s = rng.normal(size=(3,)).astype(np.float32)
+    (got,) = gradients_of(student, "shared", s)
+    hint = "s * s is used twice. Does the second partial adjoint replace the first, or join it?"
+    close(got, 2 * s + 3 * s**2, called="gradients of s*s + s*s*s", hint=hint)
+
+
+@check("gradients", weight=2)
+def a_layer_has_its_gradients(student, rng):
+    """the running example's layer, bias and all"""
+    x, w, b = (rng.normal(size=s).astype(np.float32) for s in [(3, 2), (2, 2), (2,)])
+    dx, dw, db = gradients_of(student, "layer", x, w, b)
+    y = x @ w
+    e = np.exp(y + b)
+    hint = "Start from as_node(1.0). Then each operator's own gradient does the work."
+    close(db, (e * y).sum(axis=0), called="gradients: bias", hint=hint)
+    close(dw, x.T @ (e * y + e), called="gradients: weights", hint=hint)
+    close(dx, (e * y + e) @ w.T, called="gradients: batch", hint=hint)
+
+
+@check("gradients")
+def users_deliver_before_a_node_hands_on(student, rng):
+    """an adjoint is handed on only when it is complete"""
+    s = rng.uniform(0.5, 1.0, size=(2,)).astype(np.float32)
+    (got,) = gradients_of(student, "ladder", s)
+    a, b = 1.0, 2.0
+    for _ in range(8):
+        a, b = a + b, a * 0.5 + b
+    hint = "In which order do nodes get their turn? Who has to come before whom?"
+    close(got, 2 * a * b * s, called="gradients of a ladder", hint=hint)
+
+
+@check("gradients")
+def what_does_not_matter_has_none(student, rng):
+    """None for a node that the loss does not depend on, and 1 for the loss itself"""
+    s, t = rng.normal(size=(2,)).astype(np.float32), rng.normal(size=(3,)).astype(np.float32)
+    got = gradients_of(student, "unused", s, t)
+    hint = "No path, no gradient: adjoint.get(node) says so by itself."
+    close(got, [np.full(2, 3.0, np.float32), None], called="gradients(3 * s, [s, t])", hint=hint)
+    got = gradients_of(student, "itself", np.float32(2.0) * np.ones(()))
+    close(got, [np.float32(1.0)], called="gradients(s, [s])", hint="By how much does s grow?")
+
+
+@check("gradients", hidden=True)
+def gradients_have_gradients(student, rng):
+    """the nodes can be differentiated again"""
+    s = rng.normal(size=(3,)).astype(np.float32)
+    (got,) = gradients_of(student, "shared", s, again=True)
+    close(got, 2 + 6 * s, called="gradients of the gradient of s*s + s*s*s")
+
+
+# 4. Session
+
+
+def in_a_session(script, a, b):
+    """Run a script of runs in a session of two variables; return what each gave, and the end."""
+    one, two = Variable(a, "one"), Variable(b, "two")
+    feed = Placeholder((), "feed")
+    fetch = {
+        "exchange": [assign(one, two), assign(two, one)],
+        "turned": [assign(two, one), assign(one, two)],
+        "double": assign(one, one * 2.0),
+        "both": [one, assign(one, one * 2.0), one + two],
+        "sum": one + two,
+        "list": [one, two],
+        "fed": assign(one, feed + 1.0),
+        "aside": [assign(one, one * 2.0) * 0.0, two][1],
+        "group": group(assign(one, one * 2.0), assign(two, two * 3.0)),
+    }
+    session, other = Session(), Session()
+    for s in (session, other):
+        s.run(initialize(one, two))
+    try:
+        session.run(one)
+    except ValueError:
+        return "uninitialised"
+    gave = []
+    for word in script:
+        got = session.run(fetch[word], {feed: a} if word == "fed" else None)
+        many = isinstance(got, (list, tuple))
+        gave.append([np.array(g) for g in got] if many else np.array(got))
+    return gave, [session.run(one), session.run(two)], [other.run(one), other.run(two)]
+
+
+def a_session(student, script, a, b):
+    found = student.probe(in_a_session, script=script, a=a, b=b)
+    if found == "uninitialised":
+        raise Feedback(
+            "After session.run(a group of assignments) the variables have no value.",
+            hint="A group is fetched for what is behind it: an assignment counts wherever it was "
+            "needed, not only where it was fetched itself.",
+        )
+    return found
+
+
+def numbers(rng):
+    return (float(x) for x in rng.uniform(1, 5, size=2).round(3))
+
+
+@check("Session", weight=2)
+def a_run_gives_what_was_fetched(student, rng):
+    """a node gives an array, a list of nodes a list, with feeds and without"""
+    a, b = numbers(rng)
+    gave, _, _ = a_session(student, ["sum", "list", "fed"], a, b)
+    hint = "values[node] for each fetch, in order; a list only where a list was asked for."
+    close(gave[0], np.float32(a + b), called="session.run(one + two)", hint=hint)
+    close(gave[1], [np.float32(a), np.float32(b)], called="session.run([one, two])", hint=hint)
+    close(gave[2], np.float32(a + 1), called="session.run(an assign node, with a feed)", hint=hint)
+
+
+@check("Session", weight=2)
+def assignments_last(student, rng):
+    """what was assigned is there in the next run, and in this session alone"""
+    a, b = numbers(rng)
+    _, end, other = a_session(student, ["double", "double", "sum"], a, b)
+    hint = "Values of assign nodes go into self.state, under node.op.variable."
+    close(
+        end, [np.float32(4 * a), np.float32(b)], called="the state after doubling twice", hint=hint
+    )
+    hint = "Another session has a state of its own. Where is yours kept?"
+    close(other, [np.float32(a), np.float32(b)], called="the other session's state", hint=hint)
+    _, end, _ = a_session(student, ["group", "fed"], a, b)
+    hint = "A group is fetched for what is behind it: assignments count wherever they were needed."
+    close(end, [np.float32(a + 1), np.float32(3 * b)], called="after a group", hint=hint)
+
+
+@check("Session", weight=2, requires="assignments_last")
+def all_reads_come_before_all_writes(student, rng):
+    """every read of a run sees the state before the run"""
+    a, b = numbers(rng)
+    for word in ("exchange", "turned"):
+        _, end, _ = a_session(student, [word], a, b)
+        hint = "Does the second assignment see the first one's result? First compute all of it."
+        close(end, [np.float32(b), np.float32(a)], called=f"one and two, {word}d", hint=hint)
+    gave, _, _ = a_session(student, ["both"], a, b)
+    hint = "Beside its assignment, a variable still shows the value from before the run."
+    right = [np.float32(a), np.float32(2 * a), np.float32(a + b)]
+    close(gave[0], right, called="run([one, assign(one, 2 one), one + two])", hint=hint)
+
+
+@check("Session", requires="assignments_last")
+def what_is_not_fetched_writes_nothing(student, rng):
+    """an assignment that nothing fetched needs has no effect"""
+    a, b = numbers(rng)
+    _, end, _ = a_session(student, ["aside", "sum"], a, b)
+    hint = "Only nodes that ran may write. Which are in the values of this run?"
+    close(end, [np.float32(a), np.float32(b)], called="the state after fetching others", hint=hint)
+
+
+def a_buffer_that_is_used_again(value):
+    """Assign a fed array, then change that array; return the variable."""
+    import numpy as np
+
+    v, feed = Variable(np.zeros(2), "v"), Placeholder((2,), "feed")
+    session, buffer = Session(), np.full(2, value, np.float32)
+    session.run(assign(v, feed), {feed: buffer})
+    buffer[:] = -1.0
+    return session.run(v)
+
+
+@check("Session", hidden=True, weight=0.5, requires="assignments_last")
+def the_state_is_the_sessions_own(student, rng):
+    """a variable keeps its value when the array that was fed to it is changed"""
+    got = student.probe(a_buffer_that_is_used_again, value=3.0)
+    hint = (
+        "The caller may fill the same array anew for the next batch. Whose array is in the state?"
+    )
+    close(got, np.full(2, 3.0, np.float32), called="a variable assigned from a feed", hint=hint)
+
+
+# 5. minimize
+
+
+def descended(lr, momentum, targets, starts, steps):
+    """Minimise the squared distance of two variables to targets; return their values by step."""
+    variables = [Variable(s, f"v{i}") for i, s in enumerate(starts)]
+    loss = ((variables[0] - targets[0]) ** 2).sum() + (
+        variables[0].sum() * (variables[1] - targets[1]) ** 2
+    ).sum()
+    train = (
+        minimize(loss, variables, lr, momentum) if momentum >= 0 else minimize(loss, variables, lr)
+    )
+    session = Session()
+    session.run(initialize(loss, train))
+    path = []
+    for _ in range(steps):
+        session.run(train)
+        path.append([np.array(v) for v in session.run(variables)])
+    slots = [n for n in every_node(train) if isinstance(n, Variable)]
+    return path, len(slots)
+
+
+def by_hand(lr, momentum, targets, starts, steps):
+    a, b = (np.array(s, np.float64) for s in starts)
+    va, vb = np.zeros_like(a), np.zeros_like(b)
+    path = []
+    for _ in range(steps):
+        ga = 2 * (a - targets[0]) + ((b - targets[1]) ** 2).sum()
+        gb = 2 * a.sum() * (b - targets[1])
+        va, vb = momentum * va + ga, momentum * vb + gb
+        a, b = a - lr * va, b - lr * vb
+        path.append([a.astype(np.float32), b.astype(np.float32)])
+    return path
+
+
+def task(rng):
+    return {
+        "lr": float(rng.uniform(0.01, 0.03)),
+        "targets": [rng.normal(size=3).astype(np.float32), rng.normal(size=2).astype(np.float32)],
+        "starts": [rng.uniform(0.5, 1, size=3), rng.normal(size=2)],
+    }
+
+
+def compare_paths(student, rng, momentum, steps, hint):
+    given = task(rng)
+    path, slots = student.probe(descended, momentum=momentum, steps=steps, **given)
+    right = by_hand(momentum=0.9 if momentum < 0 else momentum, steps=steps, **given)
+    for step, (got, expected) in enumerate(zip(path, right, strict=True), 1):
+        called = f"the variables after {step} steps (lr {given['lr']:.3g}, momentum {momentum:.3g})"
+        close(got, expected, called=called, hint=hint, rtol=2e-4, atol=2e-6)
+    return slots
+
+
+@check("minimize", weight=2)
+def the_first_step_goes_downhill(student, rng):
+    """one step moves each variable by lr times its gradient, from the old values"""
+    hint = "After one step the velocity is the gradient. Against it, and lr times as far."
+    compare_paths(student, rng, 0.9, 1, hint)
+
+
+@check("minimize", weight=2)
+def the_velocity_is_remembered(student, rng):
+    """several steps follow w -= lr * v with v = momentum * v + g, v the new one"""
+    hint = "Which v moves w: the variable, which still has the old one, or the node for the new?"
+    compare_paths(student, rng, 0.7, 4, hint)
+
+
+@check("minimize")
+def without_momentum_it_is_plain_descent(student, rng):
+    """momentum 0 is gradient descent, and 0.9 is what one gets without asking"""
+    compare_paths(student, rng, 0.0, 3, "momentum * velocity + gradient: with momentum 0?")
+    compare_paths(student, rng, -1.0, 2, "The default of `momentum` is 0.9.")
+
+
+@check("minimize", hidden=True, requires="the_velocity_is_remembered")
+def each_variable_has_its_own_slot(student, rng):
+    """one slot a variable"""
+    slots = compare_paths(student, rng, 0.5, 2, "Each variable has a velocity of its own shape.")
+    if slots != 4:
+        raise Feedback(f"Two variables, and {slots - 2} slots instead of 2.")
+
+
+# 6. PrintOp
+
+
+def printed(x, out_grad, label):
+    """Put a PrintOp on the way; return what came, the gradient, and what was printed."""
+    import contextlib
+    import io
+
+    import minitorch as mt
+
+    p = Placeholder(x.shape, "p")
+    look = PrintOp(label)(p)
+    loss = (look * look * out_grad).sum()
+    (slope,) = gradients(loss, [p])
+    texts = []
+    for _ in range(2):
+        text = io.StringIO()
+        with contextlib.redirect_stdout(text):
+            values = evaluate([look, slope], {p: x}, {})
+        texts.append(text.getvalue())
+    t = mt.tensor(x, requires_grad=True)
+    with contextlib.redirect_stdout(io.StringIO()):
+        (eager,) = mt.grad((PrintOp(label)(t) * mt.tensor(out_grad)).sum(), [t])
+    return values[look], values[slope], eager.numpy(), texts
+
+
+def look_at_print(student, rng):
+    x, v = rng.normal(size=(2, 3)).astype(np.float32)
+    label = f"value {int(rng.integers(100, 999))}"
+    return x, v, label, student.probe(printed, x=x, out_grad=v, label=label)
+
+
+@check("PrintOp", weight=2)
+def the_value_passes_unchanged(student, rng):
+    """the result is the input"""
+    x, _, _, found = look_at_print(student, rng)
+    close(found[0], x, called="PrintOp(label)(x)", hint="Print, and then return what came in.")
+
+
+@check("PrintOp", weight=2)
+def the_adjoint_passes_unchanged(student, rng):
+    """the adjoint passes unchanged, on nodes and on tensors"""
+    x, v, _, found = look_at_print(student, rng)
+    hint = "The result is x itself. What arrives at it belongs to x, all of it."
+    close(found[2], v, called="the gradient through PrintOp, on tensors", hint=hint)
+    close(found[1], 2 * x * v, called="the gradient through PrintOp, on nodes", hint=hint)
+
+
+@check("PrintOp", weight=2, requires="the_value_passes_unchanged")
+def each_run_prints_label_and_value(student, rng):
+    """each run prints the label and the value"""
+    x, _, label, (_, _, _, texts) = look_at_print(student, rng)
+    for text in texts:
+        if label not in text:
+            raise Feedback(
+                "A run printed no label.", hint="print(self.label, ...) belongs into compute."
+            )
+        told = [float(n) for n in re.findall(r"-?\d+\.?\d*(?:e[+-]?\d+)?", text)]
+        if any(min(abs(n - value) for n in told) > 0.01 for value in x):
+            raise Feedback(
+                "A run did not print the value.", hint="compute has the array: print it."
+            )
+
+
+# 7. Plan
+
+
+def planned(x, w, b, new_w):
+    """Plan the running example with an assignment; run it on two states and two batches."""
+    import minitorch as mt
+
+    p, t = Placeholder((None, 2), "p"), Placeholder((None, 3), "t")
+    v, u = Variable(w, "v"), Variable(b, "u")
+    idle = Placeholder((), "idle")
+    h = mt.exp(p @ v - u)
+    loss = ((h * 0.5 - t) ** 2).sum()
+    moved = assign(v, v - 0.1 * h.sum())
+    plan = Plan([loss, moved, h, p], [idle, t, p])
+    state = {v: w, u: b}
+    first = [np.array(a) for a in plan(state, 0.0, x[1], x[0])]
+    middle = np.array(state[v])
+    state[v] = new_w
+    second = [np.array(a) for a in plan(state, 0.0, x[3], x[2])]
+    return first, middle, second, [i is None for i in plan.inputs]
+
+
+def planned_from_the_middle(x, w, b):
+    """Plan the same, given what exp is computed from; return the loss."""
+    import minitorch as mt
+
+    p, t = Placeholder((None, 2), "p"), Placeholder((None, 3), "t")
+    y = p @ Variable(w, "v") - Variable(b, "u")
+    loss = ((mt.exp(y) * 0.5 - t) ** 2).sum()
+    (got,) = Plan([loss], [y, t])({}, x[0] @ w - b, x[1])
+    return np.array(got)
+
+
+def by_numpy(x, t, w, b):
+    h = np.exp(x @ w - b)
+    return [((h * 0.5 - t) ** 2).sum(), w - np.float32(0.1) * h.sum(), h, x]
+
+
+def a_plan(student, rng):
+    x = [rng.normal(size=s).astype(np.float32) for s in [(4, 2), (4, 3), (2, 2), (2, 3)]]
+    w, new_w = rng.normal(size=(2, 2, 3)).astype(np.float32) * 0.5
+    b = rng.normal(size=3).astype(np.float32)
+    try:
+        found = student.probe(planned, x=x, w=w, b=b, new_w=new_w)
+    except StudentError as error:
+        raise Feedback(
+            f"A plan of the running example, or its run, raised {error}",
+            hint="Print the slots: does every feed, variable, constant and result go where the "
+            "steps look for it? The inputs come in the order of `inputs`, needed or not.",
+        ) from error
+    return x, w, new_w, b, found
+
+
+@check("Plan", weight=3)
+def a_plan_computes_the_fetches(student, rng):
+    """the fetches, in order, from the inputs given"""
+    x, w, _, b, found = a_plan(student, rng)
+    hint = (
+        "Slots of the inputs in the order of `inputs`, slots of the fetches in the order of those."
+    )
+    close(found[0], by_numpy(x[0], x[1], w, b), called="plan(state, ...)", hint=hint)
+
+
+@check("Plan", weight=2)
+def variables_are_read_in_each_run(student, rng):
+    """another run sees other inputs and the variables' present values"""
+    x, _, new_w, b, found = a_plan(student, rng)
+    hint = "What may be decided when the plan is made, and what must a run look up?"
+    close(found[2], by_numpy(x[2], x[3], new_w, b), called="the plan, a second time", hint=hint)
+
+
+@check("Plan", weight=2)
+def assignments_change_the_state(student, rng):
+    """an assignment that ran changes the state that was passed"""
+    x, w, _, b, found = a_plan(student, rng)
+    hint = (
+        "An operator whose op is an AssignOp is computed like any other, and noted in writes too."
+    )
+    close(found[1], by_numpy(x[0], x[1], w, b)[1], called="state[v] after the plan", hint=hint)
+
+
+@check("Plan", weight=2, requires="a_plan_computes_the_fetches")
+def a_fed_operator_needs_no_step(student, rng):
+    """any node may be an input, and it is not computed then; one that nothing needs has no slot"""
+    x, w, _, b, found = a_plan(student, rng)
+    hint = "What an input was computed from has no value here. Does your plan ask for it?"
+    called = "a plan with an operator's node among its inputs"
+    try:
+        got = student.probe(planned_from_the_middle, x=x, w=w, b=b)
+    except StudentError as error:
+        raise Feedback(f"{called} raised {error}", hint=hint) from error
+    close(got, by_numpy(x[0], x[1], w, b)[0], called=called, hint=hint)
+    if found[3] != [True, False, False]:
+        raise Feedback(
+            "plan.inputs should hold None for an input that no fetch needs, and slots otherwise.",
+            hint="slot.get(node) is None for a node that has none.",
+        )
+
+
+def a_planned_optimizer(target, by_plan, steps):
+    """Train by a plan or by a session; return the loss before and the variable after each step."""
+    v = Variable(np.zeros(2), "v")
+    loss = ((v - target) ** 2).sum()
+    train = minimize(loss, [v], 0.1)
+    session, path = Session(), []
+    session.run(initialize(train))
+    plan = Plan([train, loss], [])
+    for _ in range(steps):
+        gave = plan(session.state) if by_plan else session.run([train, loss])
+        path.append([np.array(gave[1]), np.array(session.run(v))])
+    return path
+
+
+@check("Plan", hidden=True, requires="assignments_change_the_state")
+def training_by_plan_equals_training_by_session(student, rng):
+    """your optimizer takes the same steps by plan and by session"""
+    target = rng.normal(size=2).astype(np.float32)
+    by_plan, by_session = (
+        student.probe(a_planned_optimizer, target=target, by_plan=by_plan, steps=4)
+        for by_plan in (True, False)
+    )
+    for step, (got, expected) in enumerate(zip(by_plan, by_session, strict=True), 1):
+        close(got, expected, called=f"loss and variable, step {step}", rtol=1e-5)
