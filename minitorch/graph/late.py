@@ -13,11 +13,11 @@ from typing import Any
 from ..arrays import Array, DType
 from ..errors import GraphError
 from ..op import Op
+from .executors import Run
 from .node import UNKNOWN, Node, Placeholder, UnknownShape
 from .order import needed, schedule
 from .passes.rewrite import like
 from .state import State
-from .step import Step
 
 
 class Late(Op):
@@ -47,10 +47,10 @@ class ByShape:
     """A step for each set of shapes that is fed; called as a `Step` is."""
 
     def __init__(
-        self, fetches: Sequence[Node], feeds: Sequence[Node], plan: Callable[..., Step]
+        self, fetches: Sequence[Node], feeds: Sequence[Node], plan: Callable[..., Run]
     ) -> None:
         self.fetches, self.feeds, self.plan = list(fetches), tuple(feeds), plan
-        self._steps: dict[tuple[Any, ...], Step] = {}
+        self._steps: dict[tuple[Any, ...], Run] = {}
 
     def __call__(self, state: State, arrays: Sequence[Array]) -> tuple[Array, ...]:
         """Return the fetched arrays for feeds of these shapes."""
@@ -60,7 +60,7 @@ class ByShape:
             step = self._steps[shapes] = self._build(shapes)
         return step(state, arrays)
 
-    def _build(self, shapes: Sequence[tuple[int, ...]]) -> Step:
+    def _build(self, shapes: Sequence[tuple[int, ...]]) -> Run:
         new: dict[Node, Node] = {}
         for node, shape in zip(self.feeds, shapes, strict=True):
             with like(node):

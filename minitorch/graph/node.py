@@ -24,6 +24,11 @@ from .scope import call_site, get_default_graph
 _ids = count()
 
 
+def fresh_id() -> int:
+    """Return a number higher than that of every node built so far."""
+    return next(_ids)
+
+
 class StaticShape(tuple[int | None, ...]):
     """What is known of a shape before the run; None for a size that is not. Also equals a list."""
 
@@ -136,7 +141,7 @@ class Node(Methods):
         self.name = graph.unique_name(name)
         self.control_inputs: tuple[Node, ...] = graph.control[-1]
         self.built_at = graph.site or call_site()
-        self.id = next(_ids)
+        self.id = fresh_id()
         self.wants_of: tuple[bool, ...] | None = None
         for branch in graph.branches:
             branch.inside.add(self)
@@ -150,7 +155,7 @@ class Node(Methods):
         copy.op, copy.inputs, copy.control_inputs = self.op, inputs, control
         copy.shape, copy.dtype = self.shape, self.dtype
         copy.graph, copy.name, copy.built_at = self.graph, self.name, self.built_at
-        copy.id, copy.wants_of = next(_ids), None
+        copy.id, copy.wants_of = fresh_id(), None
         return copy
 
     @property

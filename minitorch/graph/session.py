@@ -11,13 +11,13 @@ import numpy as np
 from ..arrays import Array, asarray, to_numpy
 from ..arrays import device as device_called
 from ..errors import GraphError
+from .executors import Run, executor_called
 from .history import Opaque
 from .late import ByShape, needs_shapes
 from .node import Node, UnknownShape
 from .optimize import optimize
 from .scope import Graph, get_default_graph
 from .state import State, Variable
-from .step import Step
 
 
 class Session:
@@ -27,17 +27,30 @@ class Session:
         graph: the graph whose names `run("loss")` looks up; the default one unless given.
         optimize: rewrite what is fetched before its first run (see `passes`).
         device: "cpu", or "cuda" where there is one.
+        executor: how it runs; all give the same values (see `executors`).
+            "compiled": as straight-line Python; the fastest.
+            "interpreter": node by node, a loop within.
+            "tokens": loops taken apart, as tokens that move; tells what happens.
+            "parallel": the same by several threads.
+        options: of the executor: `shuffle=` and `on_event=` of "tokens", `threads=` of "parallel".
     """
 
     def __init__(
-        self, graph: Graph | None = None, *, optimize: bool = False, device: Any = "cpu"
+        self,
+        graph: Graph | None = None,
+        *,
+        optimize: bool = False,
+        device: Any = "cpu",
+        executor: str = "compiled",
+        **options: Any,
     ) -> None:
         self.graph = get_default_graph() if graph is None else graph
         self.optimize = optimize
+        self._executor = executor_called(executor, options)
         self.device = device_called(device)
         self.state = State(self.device)
         self.closed = False
-        self._steps: dict[tuple[Any, ...], Step | ByShape] = {}
+        self._steps: dict[tuple[Any, ...], Run] = {}
 
     def run(self, fetches: Any, feed_dict: Mapping[Any, Any] | None = None) -> Any:
         """Return the values of `fetches`, in the same structure.
@@ -75,7 +88,7 @@ class Session:
         self.state = State(self.device)
         self._steps.clear()
 
-    def _plan(self, leaves: list[Node], feeds: tuple[Node, ...]) -> Step | ByShape:
+    def _plan(self, leaves: list[Node], feeds: tuple[Node, ...]) -> Run:
         for node in leaves:
             if isinstance(node, Opaque):
                 raise GraphError(
@@ -86,10 +99,10 @@ class Session:
             return ByShape(leaves, feeds, self._step)
         return self._step(leaves, feeds)
 
-    def _step(self, leaves: list[Node], feeds: tuple[Node, ...]) -> Step:
+    def _step(self, leaves: list[Node], feeds: tuple[Node, ...]) -> Run:
         if self.optimize:
             leaves = optimize(leaves, feeds)
-        return Step(leaves, feeds, self.device)
+        return self._executor(leaves, feeds, self.device)
 
     # Fetches
 

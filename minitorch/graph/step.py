@@ -54,7 +54,7 @@ class Step:
         fed = set(feeds)
         for node in self.order:
             if node not in fed:
-                _check_source(node)
+                check_source(node)
         self.in_place = {n for n in self.order if n not in fed and self._may_overwrite(n, fed)}
         self.source, names = self._emit(fed)
         code = compile(self.source, "<graph step>", "exec")
@@ -237,7 +237,8 @@ def is_fresh(op: Op | None) -> bool:
     return isinstance(op, Elementwise | Fused) or type(op) in FRESH
 
 
-def _check_source(node: Node) -> None:
+def check_source(node: Node) -> None:
+    """Raise unless `node` can do without a feed."""
     if isinstance(node, Placeholder) and node.default is None:
         raise GraphError(
             f"run: placeholder {node.name!r} was not fed: expected {node.dtype} of shape "
