@@ -1,0 +1,990 @@
+"""Checks of lab 08. The judge is the network: bytes, messages, order and peers are facts."""
+
+from itertools import product
+
+import numpy as np
+
+from autograder.checks import Feedback, Lab, check, close
+from autograder.errors import StudentError
+
+LAB = Lab(wall_s=120.0, preload=("numpy", "ddp_lab"))
+
+
+def arrays(rng, n, shape=(5,), dtype=np.float64):
+    """Return one array of whole numbers a rank; no two subsets of ranks have the same sum."""
+    count = int(np.prod(shape))
+    return [
+        (rng.permutation(count).reshape(shape) + 1 + (count + 1) * 50.0**rank).astype(dtype)
+        for rank in range(n)
+    ]
+
+
+def whose(values, inputs):
+    """Return the ranks whose inputs add up to `values`, or None."""
+    for mask in product((0, 1), repeat=len(inputs)):
+        picked = [x for bit, x in zip(mask, inputs, strict=True) if bit]
+        if picked and np.shape(values) == picked[0].shape and np.allclose(values, sum(picked)):
+            return [rank for rank, bit in enumerate(mask) if bit]
+    return None
+
+
+def rounds(messages):
+    """Return how many rounds the messages need: a rank sends one a round, after what it has heard.
+
+    `messages` are in order of sending. A rank that sends has received everything that was sent to
+    it before, which is the most that it can have known.
+    """
+    out, heard, into = {}, {}, {}
+    last = 0
+    for m in messages:
+        at = max(out.get(m.src, 0), heard.get(m.src, 0))
+        while at in into.setdefault(m.dst, set()):
+            at += 1
+        into[m.dst].add(at)
+        out[m.src] = at + 1
+        heard[m.dst] = max(heard.get(m.dst, 0), at + 1)
+        last = max(last, at + 1)
+    return last
+
+
+def same(got, expected):
+    return np.shape(got) == np.shape(expected) and np.allclose(got, expected)
+
+
+def sends(run, rank, messages, n_bytes, called):
+    """Raise Feedback unless `rank` sent so many messages and bytes."""
+    if run.messages_sent(rank) != messages:
+        raise Feedback(
+            f"{called}: rank {rank} sent {run.messages_sent(rank)} messages, expected {messages}. "
+            "Who has to talk to whom, and how often?"
+        )
+    if run.bytes_sent(rank) != n_bytes:
+        raise Feedback(
+            f"{called}: rank {rank} sent {run.bytes_sent(rank)} bytes, expected {n_bytes}. "
+            "What does the receiver need of the array?"
+        )
+
+
+# ---- 1. read_exactly, message
+
+
+def trickle(data, most, n, broken):
+    """Read `n` bytes by the learner's function; runs beside it."""
+    at = [0]
+    calls = []
+
+    def read(k):
+        calls.append(k)
+        if at[0] >= len(data) and len(calls) > 200:
+            raise RuntimeError("read was called 200 times after the end of the stream")
+        piece = data[at[0] : at[0] + max(0, min(k, most, len(data) - at[0]))]
+        at[0] += len(piece)
+        return piece
+
+    try:
+        got = read_exactly(read, n)
+    except ConnectionError:
+        return "ConnectionError", at[0], calls
+    return bytes(got), at[0], calls
+
+
+@check("read_exactly", weight=2)
+def as_many_bytes_as_were_asked_for(student, rng):
+    """n bytes come back, in order, however few each read returns"""
+    for n, most in ((10, 3), (1, 1), (64, 64), (1000, 7), (0, 5)):
+        data = rng.bytes(n + 20)
+        got, _, _ = student.probe(trickle, data=data, most=most, n=n, broken=False)
+        called = f"read_exactly(read, {n}), where read gives {most} bytes at most,"
+        if got == "ConnectionError":
+            raise Feedback(f"{called} raised ConnectionError, but the stream had not ended.")
+        if len(got) != n:
+            raise Feedback(
+                f"{called} returned {len(got)} bytes. What does one call of read promise?"
+            )
+        if got != data[:n]:
+            raise Feedback(f"{called} returned {n} bytes, but not those of the stream in order.")
+
+
+@check("read_exactly", requires="as_many_bytes_as_were_asked_for")
+def nothing_beyond_is_read(student, rng):
+    """not a byte of the next message is asked for"""
+    data = rng.bytes(50)
+    _, taken, calls = student.probe(trickle, data=data, most=8, n=21, broken=False)
+    if taken != 21:
+        raise Feedback(
+            f"read_exactly(read, 21) took {taken} bytes out of the stream; its calls asked for "
+            f"{calls}. Whose are the bytes after the 21st?"
+        )
+
+
+@check("read_exactly", requires="as_many_bytes_as_were_asked_for")
+def the_end_of_the_stream_is_an_error(student, rng):
+    """a stream that ends too soon raises ConnectionError"""
+    for n_data in (0, 9):
+        try:
+            got, _, _ = student.probe(trickle, data=rng.bytes(n_data), most=4, n=12, broken=True)
+        except StudentError as error:
+            if "200 times" in str(error):
+                raise Feedback(
+                    f"read_exactly(read, 12) of a stream of {n_data} bytes goes on for ever. What "
+                    "does read return when the other end has closed, and what then?"
+                ) from error
+            raise
+        if got != "ConnectionError":
+            raise Feedback(
+                f"read_exactly(read, 12) of a stream that ends after {n_data} bytes returned "
+                f"{len(got)} bytes. The caller believes that they are 12: raise ConnectionError."
+            )
+
+
+def round_trip(messages, most):
+    """Send arrays one after another, and read them again; runs beside the learner's code."""
+    stream = bytearray()
+    marks = []
+    for x in messages:
+        send_array(stream.extend, x)
+        marks.append(len(stream))
+    at = [0]
+
+    def read(k):
+        piece = bytes(stream[at[0] : at[0] + min(k, most)])
+        at[0] += len(piece)
+        return piece
+
+    found = []
+    for _ in messages:
+        y = recv_array(read)
+        found.append([y, str(getattr(y, "dtype", None)), bool(y.flags.writeable), at[0]])
+    return found, marks, bytes(stream)
+
+
+def samples(rng):
+    """Return arrays of several kinds."""
+    return [
+        rng.normal(size=(2, 3)),
+        rng.normal(size=7).astype(np.float32),
+        rng.integers(-9, 9, size=(1, 2, 2)),
+        np.array(rng.normal()),
+        rng.integers(0, 255, size=int(rng.integers(300, 400))).astype(np.uint8),
+        np.zeros((0, 3)),
+    ]
+
+
+@check("message", weight=3)
+def an_array_arrives_as_it_was(student, rng):
+    """dtype, shape and elements arrive, message by message, however few bytes at a time"""
+    for most in (5, 10_000):
+        sent = samples(rng)
+        found, marks, _ = student.probe(round_trip, messages=sent, most=most)
+        for x, (y, dtype, _, at), mark in zip(sent, found, marks, strict=True):
+            what = f"an array of {x.dtype} and shape {x.shape}"
+            if dtype != str(x.dtype):
+                raise Feedback(f"{what} arrived as {dtype}. Does your header say the dtype?")
+            if np.shape(y) != x.shape:
+                raise Feedback(
+                    f"{what} arrived with shape {np.shape(y)}. Does your header say the shape?"
+                )
+            close(y, x, called=f"{what}, as it arrived,", hint="Are the bytes those of x?")
+            if at != mark:
+                raise Feedback(
+                    f"{what} was a message of {mark} bytes so far, but {at} were read. "
+                    "Where does a message end?"
+                )
+
+
+@check("message", requires="an_array_arrives_as_it_was")
+def strides_do_not_matter(student, rng):
+    """a transposed or sliced array arrives as what it shows, and can be written to"""
+
+    def turned(x):
+        stream = bytearray()
+        send_array(stream.extend, x.T)
+        send_array(stream.extend, x[::2])
+
+        def read(k):
+            piece = bytes(stream[:k])
+            del stream[:k]
+            return piece
+
+        a, b = recv_array(read), recv_array(read)
+        return a, b, bool(a.flags.writeable and b.flags.writeable)
+
+    x = rng.normal(size=(4, 3))
+    a, b, writeable = student.probe(turned, x=x)
+    close(a, x.T, called="x.T after a trip", hint="In which order do the bytes of x lie in memory?")
+    close(b, x[::2], called="x[::2] after a trip", hint="x[::2] is not all of x's memory.")
+    if not writeable:
+        raise Feedback(
+            "the array that recv_array returns cannot be written to: its memory belongs to the "
+            "bytes. Whose memory should it have?"
+        )
+
+
+@check("message", requires="an_array_arrives_as_it_was")
+def the_elements_travel_as_they_lie(student, rng):
+    """a message holds the array's own bytes and a header of at most 200"""
+    x = rng.normal(size=1000)
+    _, marks, stream = student.probe(round_trip, messages=[x], most=4096)
+    if x.tobytes() not in stream:
+        raise Feedback(
+            "the bytes of x are not in the message as they lie in memory: turning numbers into "
+            "text and back costs far more than sending them. What does x.tobytes() give?"
+        )
+    if marks[0] > x.nbytes + 200:
+        raise Feedback(
+            f"a message with {x.nbytes} bytes of elements is {marks[0]} bytes long. "
+            "Dtype and shape need less."
+        )
+
+
+@check("message", hidden=True, requires="an_array_arrives_as_it_was")
+def long_shapes_and_odd_dtypes_arrive(student, rng):
+    """many axes, long axes, complex numbers and booleans arrive too"""
+    sent = [
+        rng.normal(size=(1,) * 20 + (3,)),
+        rng.normal(size=(70_000,)).astype(np.float32),
+        rng.normal(size=(2, 2)) + 1j,
+        rng.normal(size=(3, 1)) > 0,
+    ]
+    found, _, _ = student.probe(round_trip, messages=sent, most=1 << 16)
+    for x, (y, dtype, _, _) in zip(sent, found, strict=True):
+        if dtype != str(x.dtype) or np.shape(y) != x.shape or not np.array_equal(x, y):
+            raise Feedback(
+                "an array of another shape or dtype did not arrive.",
+                hint="How many bytes does your header have room for? Which dtypes does it know?",
+            )
+
+
+# ---- 2. exchange
+
+
+def one_side(x, theirs, rank):
+    """Log what exchange does on one rank, against a partner that is not there."""
+    import numpy
+
+    log, held = [], []
+
+    class Sent:
+        def wait(self, timeout_s=None):
+            log.append("wait")
+            held.append(numpy.array(x))
+
+        def test(self):
+            return False
+
+    class OneRank:
+        size = 4
+
+        def __init__(self):
+            self.rank = rank
+
+        def send(self, y, dst):
+            log.append(f"send {dst}")
+            held.append(numpy.array(y))
+
+        def isend(self, y, dst):
+            log.append(f"isend {dst}")
+            held.append(numpy.array(y))
+            return Sent()
+
+        def recv(self, src):
+            log.append(f"recv {src}")
+            return theirs.copy()
+
+    return exchange(OneRank(), x, 2 if rank < 2 else 1), log, held[0] if held else None
+
+
+@check("exchange", weight=2)
+def each_has_the_others_array(student, rng):
+    """both ranks return what the other one passed"""
+    inputs = arrays(rng, 4)
+
+    def pairs(comm, x):
+        return exchange(comm, x, comm.rank ^ 1)
+
+    run = student.ranks(pairs, 4, inputs)
+    for rank, got in enumerate(run.results):
+        if not same(got, inputs[rank ^ 1]):
+            mine = " That is its own." if same(got, inputs[rank]) else ""
+            raise Feedback(
+                f"exchange between ranks {rank} and {rank ^ 1}: rank {rank} returned {got}.{mine} "
+                "What should it have afterwards?"
+            )
+        sends(run, rank, 1, inputs[rank].nbytes, "exchange")
+
+
+@check("exchange", weight=2, requires="each_has_the_others_array")
+def the_send_goes_on_while_receiving(student, rng):
+    """the send is started, not waited for, before the array is received"""
+    mine, theirs = arrays(rng, 2)
+    for rank in (0, 3):
+        _, log, _ = student.probe(one_side, x=mine, theirs=theirs, rank=rank)
+        steps = [event.split()[0] for event in log]
+        if steps[:1] == ["recv"]:
+            raise Feedback(
+                f"exchange: on rank {rank} the first thing that happens is a recv. If the partner "
+                "does the same, who ever sends?"
+            )
+        if "send" in steps:
+            raise Feedback(
+                f"exchange: rank {rank} calls send, which may return only when the partner "
+                "receives. What does isend do instead?"
+            )
+        if steps[:2] == ["isend", "wait"]:
+            raise Feedback(
+                "exchange: the send is started, and then waited for before anything is received: "
+                "that is a send again. When does it have to be over?"
+            )
+
+
+@check("exchange", requires="each_has_the_others_array")
+def the_send_is_over_at_the_end(student, rng):
+    """when exchange returns, its send is over and x may be changed"""
+    mine, theirs = arrays(rng, 2)
+    for rank in (0, 3):
+        got, log, sent = student.probe(one_side, x=mine, theirs=theirs, rank=rank)
+        close(got, theirs, called="exchange(comm, x, partner)", hint="Return what arrived.")
+        close(sent, mine, called="what exchange sent", hint="Send x.")
+        started = sum(event.startswith("isend") for event in log)
+        if started != log.count("wait"):
+            raise Feedback(
+                "exchange returns while its send may still be going on: the caller may change x, "
+                "and the partner would get a mixture. Who waits for the send?"
+            )
+
+
+# ---- 3. from_one, to_one
+
+
+SIZES = ((4, 0), (3, 2), (5, 1), (1, 0), (2, 1))
+
+
+@check("from_one", weight=2)
+def everybody_has_the_roots_array(student, rng):
+    """naive_broadcast returns the root's array on every rank, whichever rank is the root"""
+    for n, root in SIZES:
+        (x,) = arrays(rng, 1, (2, 3))
+        inputs = [(x if rank == root else None, root) for rank in range(n)]
+        run = student.ranks("naive_broadcast", n, inputs)
+        for rank, got in enumerate(run.results):
+            if not same(got, x):
+                raise Feedback(
+                    f"naive_broadcast over {n} ranks from root {root}: rank {rank} returned "
+                    f"{got}. Who has x at the beginning, and who needs it?"
+                )
+        for rank in range(n):
+            many = n - 1 if rank == root else 0
+            sends(run, rank, many, many * x.nbytes, f"naive_broadcast from root {root} of {n}")
+
+
+@check("from_one", weight=2)
+def everybody_has_its_own_part(student, rng):
+    """naive_scatter returns part r on rank r, and no part travels that is not needed there"""
+    for n, root in SIZES:
+        parts = arrays(rng, n, (3,))
+        inputs = [(parts if rank == root else None, root) for rank in range(n)]
+        run = student.ranks("naive_scatter", n, inputs)
+        for rank, got in enumerate(run.results):
+            if not same(got, parts[rank]):
+                found = [r for r, part in enumerate(parts) if same(got, part)]
+                what = f"part {found[0]}" if found else f"{got}"
+                raise Feedback(
+                    f"naive_scatter over {n} ranks from root {root}: rank {rank} returned {what}. "
+                    "Which part is meant for it?"
+                )
+        for rank in range(n):
+            many = n - 1 if rank == root else 0
+            sends(run, rank, many, many * parts[0].nbytes, f"naive_scatter from root {root} of {n}")
+
+
+@check("from_one", hidden=True)
+def parts_may_differ_in_shape(student, rng):
+    """scatter's parts may have different shapes and dtypes"""
+    parts = [rng.normal(size=k + 1).astype(("f4", "f8")[k % 2]) for k in range(4)]
+    run = student.ranks("naive_scatter", 4, [(parts if r == 3 else None, 3) for r in range(4)])
+    for got, part in zip(run.results, parts, strict=True):
+        if not same(got, part) or np.asarray(got).dtype != part.dtype:
+            raise Feedback("a part did not arrive as it was.", hint="Send parts[dst] itself.")
+
+
+@check("to_one", weight=2)
+def the_root_has_every_row(student, rng):
+    """naive_gather returns rank r's array as row r at the root, and None elsewhere"""
+    for n, root in SIZES:
+        inputs = arrays(rng, n, (2, 2))
+        run = student.ranks("naive_gather", n, [(x, root) for x in inputs])
+        for rank, got in enumerate(run.results):
+            if rank != root and got is not None:
+                raise Feedback(
+                    f"naive_gather at root {root} of {n}: rank {rank} returned something. "
+                    "Only the root has a result."
+                )
+        got = run.results[root]
+        if np.shape(got) != (n, 2, 2):
+            raise Feedback(
+                f"naive_gather at root {root} of {n}: the root returned shape {np.shape(got)}, "
+                f"expected {(n, 2, 2)}: one row a rank."
+            )
+        for rank, row in enumerate(got):
+            if not same(row, inputs[rank]):
+                found = [r for r, x in enumerate(inputs) if same(row, x)]
+                what = f"rank {found[0]}'s array" if found else "nobody's array"
+                raise Feedback(
+                    f"naive_gather at root {root} of {n}: row {rank} is {what}. "
+                    "In which order does the root put its own x and what arrives?"
+                )
+            many = 0 if rank == root else 1
+            sends(run, rank, many, many * inputs[0].nbytes, f"naive_gather at root {root} of {n}")
+
+
+@check("to_one", weight=2)
+def the_root_has_the_sum(student, rng):
+    """naive_reduce returns the sum over all ranks at the root, and None elsewhere"""
+    for n, root in SIZES:
+        inputs = arrays(rng, n)
+        run = student.ranks("naive_reduce", n, [(x, root) for x in inputs])
+        summed_at_the_root("naive_reduce", run, inputs, root)
+        for rank in range(n):
+            many = 0 if rank == root else 1
+            sends(run, rank, many, many * inputs[0].nbytes, f"naive_reduce at root {root} of {n}")
+
+
+def summed_at_the_root(name, run, inputs, root):
+    """Raise Feedback unless the root has the sum of all inputs, and nobody else anything."""
+    n = len(inputs)
+    for rank, got in enumerate(run.results):
+        if rank != root and got is not None:
+            raise Feedback(
+                f"{name} at root {root} of {n}: rank {rank} returned something. "
+                "Only the root has a result."
+            )
+    got = run.results[root]
+    if same(got, sum(inputs)):
+        return
+    ranks = whose(got, inputs)
+    if ranks is None:
+        said = f"returned {got}, which is no sum of the inputs of some ranks, each once"
+    else:
+        said = f"has the contributions of ranks {', '.join(map(str, ranks))} only"
+    raise Feedback(
+        f"{name} at root {root} of {n}: rank {root} {said}. Follow the digits of `tiny`: "
+        "who was lost, or counted twice?"
+    )
+
+
+@check("to_one")
+def any_operation_and_x_is_kept(student, rng):
+    """op may be any key of COMBINE, and x is the same after the call"""
+
+    def keep(comm, x, root, op):
+        before = x.copy()
+        return naive_reduce(comm, x, root, op), bool((x == before).all())
+
+    operations("naive_reduce", student, rng, keep, 3)
+
+
+def operations(name, student, rng, keep, n):
+    """Raise Feedback unless each operation is that of NumPy, and x is kept."""
+    inputs = [rng.uniform(0.5, 2.0, size=4) for _ in range(n)]
+    for op, combine in (("max", np.maximum), ("min", np.minimum), ("prod", np.multiply)):
+        run = student.ranks(keep, n, [(x, 1, op) for x in inputs])
+        if not all(kept for _, kept in run.results):
+            raise Feedback(
+                f"{name} changed an x that it was given. It belongs to the caller, who may need it "
+                "again. Which operations work in place?"
+            )
+        if not same(run.results[1][0], combine.reduce(inputs)):
+            raise Feedback(
+                f'{name}(comm, x, op="{op}") is not the "{op}" over the ranks. Where does op count?'
+            )
+
+
+# ---- 4. tree_broadcast, tree_reduce
+
+
+TREES = ((8, 0), (4, 1), (5, 3), (7, 6), (3, 0), (2, 1), (1, 0), (6, 2))
+
+
+@check("tree_broadcast", weight=3)
+def the_tree_reaches_everybody(student, rng):
+    """every rank returns the root's array, for any number of ranks and any root"""
+    for n, root in TREES:
+        (x,) = arrays(rng, 1, (4,))
+        run = student.ranks(
+            "tree_broadcast", n, [(x if rank == root else None, root) for rank in range(n)]
+        )
+        for rank, got in enumerate(run.results):
+            if not same(got, x):
+                raise Feedback(
+                    f"tree_broadcast over {n} ranks from root {root}: rank {rank} returned {got}. "
+                    "Who should have sent it to this place, and in which round?"
+                )
+        for rank in range(n):
+            received = sum(m.dst == rank for m in run.messages)
+            if received != (rank != root):
+                raise Feedback(
+                    f"tree_broadcast over {n} ranks from root {root}: rank {rank} received "
+                    f"{received} messages. The root receives none, each other rank exactly one."
+                )
+
+
+@check("tree_broadcast", weight=3, requires="the_tree_reaches_everybody")
+def it_takes_lg_n_rounds(student, rng):
+    """everybody has it after ceil(lg n) rounds"""
+    for n, root in TREES:
+        (x,) = arrays(rng, 1, (4,))
+        run = student.ranks(
+            "tree_broadcast", n, [(x if rank == root else None, root) for rank in range(n)]
+        )
+        least, took = (n - 1).bit_length(), rounds(run.messages)
+        if took > least:
+            raise Feedback(
+                f"tree_broadcast over {n} ranks from root {root} takes {took} rounds, {least} are "
+                "enough. In each round, do all ranks that have the array send it to somebody new?"
+            )
+
+
+@check("tree_broadcast", hidden=True, requires="the_tree_reaches_everybody")
+def the_whole_array_travels(student, rng):
+    """n - 1 messages of the whole array, of any shape and dtype"""
+    n, root = 6, int(rng.integers(6))
+    x = rng.integers(0, 99, size=(2, 1, 3)).astype(np.int32)
+    run = student.ranks("tree_broadcast", n, [(x if r == root else None, root) for r in range(n)])
+    for m in run.messages:
+        if m.array.shape != x.shape or m.array.dtype != x.dtype or not np.array_equal(m.array, x):
+            raise Feedback(
+                "a message of the tree was not the root's array.",
+                hint="Look at the messages in the player.",
+            )
+
+
+@check("tree_reduce", weight=3)
+def the_root_of_the_tree_has_the_sum(student, rng):
+    """the root returns the sum over all ranks, the others None, for any n and any root"""
+    for n, root in TREES:
+        inputs = arrays(rng, n)
+        run = student.ranks("tree_reduce", n, [(x, root) for x in inputs])
+        summed_at_the_root("tree_reduce", run, inputs, root)
+        for rank in range(n):
+            many = 0 if rank == root else 1
+            sends(run, rank, many, many * inputs[0].nbytes, f"tree_reduce at root {root} of {n}")
+
+
+@check("tree_reduce", weight=3, requires="the_root_of_the_tree_has_the_sum")
+def partial_sums_meet_in_pairs(student, rng):
+    """no rank receives more than ceil(lg n) messages, and partial sums meet level by level"""
+    for n, root in TREES:
+        inputs = arrays(rng, n)
+        run = student.ranks("tree_reduce", n, [(x, root) for x in inputs])
+        least, took = (n - 1).bit_length(), levels(run.messages, inputs)
+        if took > least:
+            raise Feedback(
+                f"tree_reduce at root {root} of {n} takes {took} rounds, {least} are enough. "
+                "How many messages does the busiest rank receive, and what could others add up "
+                "meanwhile?"
+            )
+
+
+def levels(messages, inputs):
+    """Return how many rounds a reduction needs, each rank receiving one message a round."""
+    done = {}
+
+    def ready(rank):
+        if rank not in done:
+            at = 0
+            for arrival in sorted(ready(m.src) for m in messages if m.dst == rank):
+                at = max(at, arrival) + 1
+            done[rank] = at
+        return done[rank]
+
+    return max(ready(rank) for rank in range(len(inputs)))
+
+
+@check("tree_reduce", requires="the_root_of_the_tree_has_the_sum")
+def any_operation_in_the_tree(student, rng):
+    """op may be any key of COMBINE, and x is the same after the call"""
+
+    def keep(comm, x, root, op):
+        before = x.copy()
+        return tree_reduce(comm, x, root, op), bool((x == before).all())
+
+    operations("tree_reduce", student, rng, keep, 4)
+
+
+# ---- 5. all_gather, reduce_scatter, barrier
+
+
+POWERS = (4, 2, 8, 1)
+
+
+@check("all_gather", weight=3)
+def every_rank_has_every_row(student, rng):
+    """every rank returns all arrays, row r being rank r's"""
+    for n in POWERS:
+        inputs = arrays(rng, n, (2,))
+        run = student.ranks("all_gather", n, inputs)
+        for rank, got in enumerate(run.results):
+            if np.shape(got) != (n, 2):
+                raise Feedback(
+                    f"all_gather of shape (2,) over {n} ranks: rank {rank} returned shape "
+                    f"{np.shape(got)}, expected {(n, 2)}: one row a rank."
+                )
+            order = [
+                next((str(r) for r, x in enumerate(inputs) if same(row, x)), "?") for row in got
+            ]
+            if order != [str(r) for r in range(n)]:
+                raise Feedback(
+                    f"all_gather over {n} ranks: rank {rank} has the rows of ranks "
+                    f"{', '.join(order)}, in this order. When two halves are joined, whose rows "
+                    "come first?"
+                )
+
+
+@check("all_gather", weight=3, requires="every_rank_has_every_row")
+def the_rows_double_each_round(student, rng):
+    """lg n messages a rank, to rank ^ 1, rank ^ 2, rank ^ 4, ..., with 1, 2, 4, ... rows"""
+    for n in (8, 4):
+        inputs = arrays(rng, n, (3,))
+        run = student.ranks("all_gather", n, inputs)
+        for rank in range(n):
+            sent = [m for m in run.messages if m.src == rank]
+            sends(run, rank, n.bit_length() - 1, (n - 1) * inputs[0].nbytes, f"all_gather over {n}")
+            for k, m in enumerate(sent):
+                if m.dst != rank ^ (1 << k) or m.n_bytes != inputs[0].nbytes << k:
+                    raise Feedback(
+                        f"all_gather over {n}: message {k + 1} of rank {rank} has {m.n_bytes} "
+                        f"bytes and goes to rank {m.dst}. With whom does rank {rank} meet in round "
+                        f"{k + 1}, and how many rows does it have by then?"
+                    )
+
+
+@check("all_gather", hidden=True, requires="every_rank_has_every_row")
+def shape_and_dtype_are_kept(student, rng):
+    """arrays of any shape and dtype are gathered, and x is kept"""
+
+    def keep(comm, x):
+        before = x.copy()
+        return all_gather(comm, x), bool((x == before).all())
+
+    for shape, dtype in (((), np.float32), ((2, 3), np.int64), ((0,), np.float64)):
+        inputs = [rng.integers(0, 99, size=shape).astype(dtype).reshape(shape) for _ in range(4)]
+        run = student.ranks(keep, 4, inputs)
+        for got, kept in run.results:
+            if not kept or not same(got, np.stack(inputs)) or np.asarray(got).dtype != dtype:
+                raise Feedback(
+                    "an all-gather of another shape or dtype went wrong.",
+                    hint="What do you do with x that needs it to have one axis?",
+                )
+
+
+@check("reduce_scatter", weight=3)
+def each_rank_has_its_row_of_the_sum(student, rng):
+    """rank r returns row r of the sum over all ranks"""
+    for n in POWERS:
+        inputs = arrays(rng, n, (n, 2))
+        run = student.ranks("reduce_scatter", n, inputs)
+        for rank, got in enumerate(run.results):
+            if not same(got, sum(inputs)[rank]):
+                raise Feedback(misplaced(n, rank, got, inputs))
+
+
+def misplaced(n, rank, got, inputs):
+    """Return what `got` is instead of row `rank` of the sum."""
+    called = f"reduce_scatter over {n} ranks: rank {rank} returned"
+    if np.shape(got) != (2,):
+        return f"{called} shape {np.shape(got)}, expected (2,): one row of x."
+    for row in sorted(range(n), key=lambda r: r != rank):
+        ranks = whose(got, [x[row] for x in inputs])
+        if ranks is not None and row != rank:
+            return f"{called} row {row}. Which half of the rows did it keep in each round?"
+        if ranks is not None:
+            names = ", ".join(map(str, ranks))
+            return (
+                f"{called} row {rank} with the contributions of ranks {names} only. What was "
+                "combined with what arrived, and in which rounds?"
+            )
+    return f"{called} something that is no sum of one row over some ranks."
+
+
+@check("reduce_scatter", weight=3, requires="each_rank_has_its_row_of_the_sum")
+def half_the_rows_are_given_away_each_round(student, rng):
+    """lg n messages a rank, to the farthest partner first, with n/2, n/4, ..., 1 rows"""
+    for n in (8, 4):
+        inputs = arrays(rng, n, (n, 2))
+        run = student.ranks("reduce_scatter", n, inputs)
+        row = inputs[0][0].nbytes
+        for rank in range(n):
+            sends(run, rank, n.bit_length() - 1, (n - 1) * row, f"reduce_scatter over {n}")
+            for k, m in enumerate(m for m in run.messages if m.src == rank):
+                distance = n >> (k + 1)
+                if m.dst != rank ^ distance or m.n_bytes != distance * row:
+                    raise Feedback(
+                        f"reduce_scatter over {n}: message {k + 1} of rank {rank} has "
+                        f"{m.n_bytes // row} rows and goes to rank {m.dst}. Which half does whom "
+                        "concern?"
+                    )
+
+
+@check("reduce_scatter", requires="each_rank_has_its_row_of_the_sum")
+def any_operation_in_halves(student, rng):
+    """op may be any key of COMBINE, and x is the same after the call"""
+
+    def keep(comm, x, op):
+        before = x.copy()
+        return reduce_scatter(comm, x, op), bool((x == before).all())
+
+    inputs = [rng.uniform(0.5, 2.0, size=(4, 3)) for _ in range(4)]
+    for op, combine in (("max", np.maximum), ("min", np.minimum), ("prod", np.multiply)):
+        run = student.ranks(keep, 4, [(x, op) for x in inputs])
+        for rank, (got, kept) in enumerate(run.results):
+            if not kept:
+                raise Feedback(
+                    "reduce_scatter changed an x that it was given. rows[:d] is a view: what works "
+                    "in place?"
+                )
+            if not same(got, combine.reduce(inputs)[rank]):
+                raise Feedback(
+                    f'reduce_scatter(comm, x, "{op}") is not the "{op}" over the ranks. '
+                    "Where does op count?"
+                )
+
+
+def gossip(comm, nothing):
+    """Return whose arrival this rank has heard of when its barrier ends, as bits."""
+    import numpy
+
+    class Gossip:
+        rank, size = comm.rank, comm.size
+        known = 1 << comm.rank
+
+        def send(self, x, dst):
+            comm.send(numpy.array([Gossip.known]), dst)
+
+        def isend(self, x, dst):
+            return comm.isend(numpy.array([Gossip.known]), dst)
+
+        def recv(self, src):
+            Gossip.known |= int(comm.recv(src)[0])
+            return numpy.empty(0)
+
+        def sendrecv(self, x, dst, src):
+            self.send(x, dst)
+            return self.recv(src)
+
+    barrier(Gossip())
+    return Gossip.known
+
+
+@check("barrier", weight=3)
+def nobody_leaves_before_all_have_come(student, rng):
+    """a rank that leaves has heard, directly or through others, that every rank has come"""
+    for n in (4, 2, 3, 5, 8, 7):
+        run = student.ranks(gossip, n, [0] * n)
+        for rank, known in enumerate(run.results):
+            missing = [str(r) for r in range(n) if not known >> r & 1]
+            if missing:
+                raise Feedback(
+                    f"barrier over {n} ranks: rank {rank} leaves and has not heard of rank "
+                    f"{', '.join(missing)}, not even through others. That rank may not have come "
+                    "yet. Whom does it hear from in each round, and what do those know?"
+                )
+
+
+@check("barrier", weight=2, requires="nobody_leaves_before_all_have_come")
+def lg_n_rounds_of_empty_messages(student, rng):
+    """ceil(lg n) messages a rank, without a byte of array"""
+
+    def plain(comm, nothing):
+        barrier(comm)
+
+    for n in (8, 5, 2, 1):
+        run = student.ranks(plain, n, [0] * n)
+        for rank in range(n):
+            least = (n - 1).bit_length()
+            if run.messages_sent(rank) > least:
+                raise Feedback(
+                    f"barrier over {n} ranks: rank {rank} sent {run.messages_sent(rank)} messages, "
+                    f"{least} are enough. By how much does the distance grow?"
+                )
+            if run.bytes_sent(rank):
+                raise Feedback(
+                    f"barrier over {n} ranks: rank {rank} sent {run.bytes_sent(rank)} bytes. The "
+                    "message itself is the news: what needs to be in it?"
+                )
+
+
+# ---- 6. broadcast_time, crossover_bytes
+
+
+ALGORITHMS = ("naive", "tree", "scatter_all_gather")
+
+
+@check("broadcast_time")
+def latencies_are_counted(student, rng):
+    """n-1, lg n, and n-1 + lg n messages follow each other"""
+    for n in (8, 2, 64):
+        lg = n.bit_length() - 1
+        alpha = float(rng.uniform(1e-6, 1e-3))
+        for name, due in zip(ALGORITHMS, (n - 1, lg, n - 1 + lg), strict=True):
+            got = float(student.call("broadcast_time", name, n, 0, alpha, 1e-9)) / alpha
+            if not abs(got - due) <= 1e-6:
+                raise Feedback(
+                    f'broadcast_time("{name}", {n}, 0, alpha, beta): empty messages take {got:g} '
+                    "latencies. How many messages follow each other, up to the last rank?"
+                )
+
+
+@check("broadcast_time")
+def bytes_on_the_way_are_counted(student, rng):
+    """n-1, lg n, and 2(n-1)/n times the array pass one after the other"""
+    for n in (8, 2, 64):
+        lg = n.bit_length() - 1
+        size = float(rng.integers(10**5, 10**6))
+        for name, due in zip(ALGORITHMS, (n - 1, lg, 2 * (n - 1) / n), strict=True):
+            got = float(student.call("broadcast_time", name, n, size, 0.0, 1e-9)) / size / 1e-9
+            hint = "How often does the whole array, or a share of it, pass on the way?"
+            if name == "scatter_all_gather" and abs(got - 2) <= 1e-6:
+                hint = "Nearly: does the root send its own share?"
+            elif name == "scatter_all_gather" and abs(got - (n - 1) / n) <= 1e-6:
+                hint = "That is one of its two halves."
+            if not abs(got - due) <= 1e-6:
+                raise Feedback(
+                    f'broadcast_time("{name}", {n}, n_bytes, 0, beta) is {got:.4g} times '
+                    f"n_bytes * beta. {hint}"
+                )
+
+
+def crossing(n, alpha, beta):
+    """Return the closed form."""
+    return (n - 1) * alpha / beta / (n.bit_length() - 1 - 2 * (n - 1) / n)
+
+
+@check("crossover_bytes", weight=2)
+def the_two_times_are_equal_there(student, rng):
+    """at this size the tree and scatter with all-gather take the same time"""
+    for n in (8, 4, 256):
+        alpha, beta = float(rng.uniform(1e-6, 1e-3)), float(rng.uniform(1e-10, 1e-8))
+        got = float(student.call("crossover_bytes", n, alpha, beta))
+        due = crossing(n, alpha, beta)
+        if not abs(got - due) <= 1e-6 * due:
+            lg = n.bit_length() - 1
+            tree = lg * (alpha + got * beta)
+            other = (n - 1 + lg) * alpha + 2 * (n - 1) / n * got * beta
+            raise Feedback(
+                f"crossover_bytes({n}, {alpha:.3g}, {beta:.3g}) gave {got:.6g}. There the tree "
+                f"takes {tree:.4g} s, scatter and all-gather {other:.4g} s: these should be equal."
+            )
+
+
+@check("crossover_bytes")
+def between_two_ranks_the_tree_never_loses(student, rng):
+    """for 2 ranks the answer is infinity"""
+    alpha, beta = float(rng.uniform(1e-6, 1e-3)), float(rng.uniform(1e-10, 1e-8))
+    try:
+        got = float(student.call("crossover_bytes", 2, alpha, beta))
+    except StudentError as error:
+        if error.type_name != "ZeroDivisionError":
+            raise
+        raise Feedback(
+            "crossover_bytes(2, alpha, beta) divides by zero: for 2 ranks both lines are equally "
+            "steep. Where do they meet, then?"
+        ) from error
+    if got != float("inf"):
+        raise Feedback(
+            f"crossover_bytes(2, alpha, beta) gave {got:g}. Write the two times for n = 2 side by "
+            "side: does the tree ever lose?"
+        )
+
+
+# ---- 7. sharded_step
+
+
+def trained(rng, n, size):
+    """Return parameters, a gradient and a momentum row for each rank, and what one step gives."""
+    params, grads = rng.normal(size=size), [rng.normal(size=size) for _ in range(n)]
+    momentum = rng.normal(size=size)
+    new_momentum = 0.9 * momentum + sum(grads) / n
+    return params, grads, momentum, params - 0.05 * new_momentum, new_momentum
+
+
+@check("sharded_step", weight=3)
+def the_step_is_that_of_one_process(student, rng):
+    """the new parameters are those of momentum with the mean of all gradients"""
+    for n, size in ((4, 12), (2, 6), (1, 5)):
+        params, grads, momentum, due, _ = trained(rng, n, size)
+        rows = momentum.reshape(n, -1)
+        run = student.ranks("sharded_step", n, [(params, grads[r], rows[r]) for r in range(n)])
+        for result in run.results:
+            got = result[0]
+            hint = "Follow one row: its gradient, its momentum, its parameters."
+            summed = params - 0.05 * (0.9 * momentum + sum(grads))
+            rows_of_own = [grad.reshape(n, -1)[r] for r, grad in enumerate(grads)]
+            own = params - 0.05 * (0.9 * momentum + np.concatenate(rows_of_own))
+            if n > 1 and same(got, summed):
+                hint = "Each gradient is a mean over its own share. What is the sum of n means?"
+            elif n > 1 and same(got, own):
+                hint = "That is a step with each rank's own gradient: what about the others'?"
+            elif n > 1 and same(got, 2 * params - due):
+                hint = "In which direction does the loss fall?"
+            close(got, due, called=f"the parameters after a step over {n} ranks", hint=hint)
+
+
+@check("sharded_step", weight=2)
+def each_rank_keeps_its_own_momentum(student, rng):
+    """the new momentum is that of this rank's row alone"""
+    n, size = 4, 12
+    params, grads, momentum, _, due = trained(rng, n, size)
+    rows = momentum.reshape(n, -1)
+    run = student.ranks("sharded_step", n, [(params, grads[r], rows[r]) for r in range(n)])
+    for rank, result in enumerate(run.results):
+        got = result[1]
+        if np.shape(got) != (size // n,):
+            raise Feedback(
+                f"sharded_step: the momentum of rank {rank} has shape {np.shape(got)}, expected "
+                f"{(size // n,)}. The point was not to keep all of it."
+            )
+        close(
+            got,
+            due.reshape(n, -1)[rank],
+            called=f"the momentum of rank {rank}",
+            hint="momentum = decay * momentum + mean gradient, for one row.",
+        )
+
+
+@check("sharded_step", weight=2, requires="the_step_is_that_of_one_process")
+def no_more_travels_than_rows(student, rng):
+    """each rank sends 2(n-1)/n of the parameters' bytes: gradients there, parameters back"""
+    n, size = 4, 16
+    params, grads, momentum, _, _ = trained(rng, n, size)
+    rows = momentum.reshape(n, -1)
+    run = student.ranks("sharded_step", n, [(params, grads[r], rows[r]) for r in range(n)])
+    for rank in range(n):
+        if run.bytes_sent(rank) > 2 * (n - 1) * size * 8 // n:
+            raise Feedback(
+                f"sharded_step: rank {rank} sent {run.bytes_sent(rank)} bytes for {size * 8} bytes "
+                "of parameters. Which rows of the gradients does a rank need, and which rows of "
+                "the parameters does it have to tell the others?"
+            )
+
+
+@check("sharded_step", hidden=True, requires="the_step_is_that_of_one_process")
+def rate_and_decay_count_and_nothing_is_changed(student, rng):
+    """lr and decay are used, and the arrays that were passed are kept"""
+
+    def keep(comm, params, grad, momentum):
+        before = params.copy(), grad.copy(), momentum.copy()
+        new, _ = sharded_step(comm, params, grad, momentum, lr=0.5, decay=0.25)
+        after = params, grad, momentum
+        return new, all(bool((a == b).all()) for a, b in zip(before, after))
+
+    n, size = 2, 8
+    params, grads, momentum, _, _ = trained(rng, n, size)
+    rows = momentum.reshape(n, -1)
+    run = student.ranks(keep, n, [(params, grads[r], rows[r]) for r in range(n)])
+    due = params - 0.5 * (0.25 * momentum + sum(grads) / n)
+    for got, kept in run.results:
+        if not kept or not same(got, due):
+            raise Feedback(
+                "with another lr and decay the step was wrong, or an argument was changed.",
+                hint="Are lr and decay used? Is anything updated in place?",
+            )

@@ -1,0 +1,1056 @@
+# %% [markdown]
+# # Collectives
+#
+# A training job is a crowd of programs, and all that one of them can do for another is to send it some bytes.
+# Between those bytes and a trained network stand eight operations that every rank calls together, the **collectives**: broadcast, scatter, gather, reduce, all-gather, reduce-scatter, all-reduce, barrier.
+# In this lab you build them from the bytes up, count what they send, predict what they cost, and at the end a network learns over them with an optimizer that is spread over the ranks.
+#
+# **Time**: about 115 minutes. **You need**: NumPy.
+#
+# Each section asks for a prediction before it measures. Write the number down first: a prediction that fails teaches more than one that was never made.
+
+# %% tags="setup"
+import json
+import os
+import platform
+import socket
+import threading
+import time
+from importlib.metadata import version
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+import ddp_lab
+from autograder import lab
+from ddp_lab import launch, simulate
+from ddp_lab.show import RingPlayer, watch
+
+# %% tags="setup"
+q = lab("collectives")
+style = Path("../style.mplstyle")
+plt.style.use([style] if style.exists() else [])
+CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+for name in ("numpy", "mlsys-labs"):
+    print(name, version(name))
+print("Python", platform.python_version(), "on", platform.machine(), "with", CORES, "cores")
+
+# %% [markdown]
+# Three things serve the whole lab.
+#
+# `tiny` is the running example: element $i$ of rank $r$ is $(i+1)\cdot 10^r$. So every partial sum tells where it comes from: in `3303` the digit of rank 1 is missing.
+#
+# `launch(fn, n)` runs `fn(comm)` on `n` ranks, each a process of its own. A rank knows `comm.rank` and `comm.size`, and can `comm.send(x, dst)` and `comm.recv(src)`.
+#
+# `compare` prints what you predicted, what was measured, and the ratio.
+
+# %%
+RANKS = 4
+tiny = [np.arange(1.0, 5.0) * 10**rank for rank in range(RANKS)]
+COMBINE = {"sum": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum}
+
+
+def compare(what, predicted, measured):
+    """Print one line: what, predicted, measured, ratio."""
+    if predicted is ...:
+        print(f"{what:<46} measured {measured:>11,.5g}   (no prediction yet)")
+    else:
+        ratio = measured / predicted if predicted else float(measured == predicted)
+        print(f"{what:<46} predicted {predicted:>11,.5g}  measured {measured:>11,.5g}", end="")
+        print(f"  ratio {ratio:.3f}")
+
+
+for rank, x in enumerate(tiny):
+    print(f"rank {rank}:", x)
+
+# %% [markdown]
+# ## 1. A message
+#
+# Between two processes there is a socket, and a socket knows nothing of arrays: bytes go in, bytes come out.
+# Below, rank 0 puts a million numbers into one, and rank 1 asks for exactly as many bytes as they have.
+
+
+# %%
+def connect(comm):
+    """Return {rank: socket} to every other rank; the ports go round by the library's gather."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    ports = comm.all_gather(np.array([listener.getsockname()[1]]))
+    wires = {}
+    for peer in range(comm.rank):
+        wires[peer] = socket.create_connection(("127.0.0.1", int(ports[peer, 0])))
+        wires[peer].sendall(bytes([comm.rank]))
+    for _ in range(comm.rank + 1, comm.size):
+        wire, _ = listener.accept()
+        wires[wire.recv(1)[0]] = wire
+    for wire in wires.values():
+        wire.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return wires
+
+
+# %% [markdown]
+# **Predict.** `wire.recv(8_000_000)` is called once, and 8,000,000 bytes are on their way. How many does it return?
+
+# %%
+### BEGIN STARTER
+# predicted_bytes = ...
+### END STARTER
+### BEGIN SOLUTION
+predicted_bytes = 8_000_000  # what everybody thinks the first time
+### END SOLUTION
+
+
+def first_try(comm):
+    """Rank 0 sends a million float64; rank 1 returns the bytes of its first recv, and of all."""
+    wire = connect(comm)[1 - comm.rank]
+    if comm.rank == 0:
+        return wire.sendall(np.arange(1e6).tobytes())
+    sizes = [len(wire.recv(8_000_000))]
+    while sum(sizes) < 8_000_000:
+        sizes.append(len(wire.recv(8_000_000)))
+    return sizes[0], len(sizes)
+
+
+# %%
+first, calls = launch(first_try, 2, timeout_s=30)[1]
+compare("bytes of one recv(8_000_000)", predicted_bytes, first)
+print("all of them took", calls, "calls")
+
+# %% [markdown]
+# `recv(n)` means *at most* `n`: what has arrived by now. Code that forgets this works in every test with small arrays.
+#
+# **Idea.** Bytes become messages by an agreement, a **protocol**. Before the bytes of an array go a few that say what follows: its dtype, its shape, and so the number of bytes. Who receives reads the **header** first, then exactly as many bytes as it says, in as many calls as it takes.
+#
+# First the reading. Where the other end has closed the socket, `read` returns `b""` for ever.
+
+
+# %% question="read_exactly" points="3" hint1="What does one call of read return when only some of the bytes have arrived?" hint2="A loop: how many bytes are still missing, and what is asked for next?" hint3="Never ask for more than is missing: the bytes after belong to the next message. And b\"\" will not become more by asking again."
+def read_exactly(read, n):
+    """Return the next `n` bytes.
+
+    Args:
+        read: `read(k)` returns at least one byte and at most k; b"" when the end is closed.
+
+    Raises:
+        ConnectionError: the stream ended before.
+    """
+    ### BEGIN SOLUTION
+    pieces, missing = [], n
+    while missing:
+        piece = read(missing)
+        if not piece:
+            raise ConnectionError(f"read: the stream ended: got {n - missing} of {n} bytes.")
+        pieces.append(piece)
+        missing -= len(piece)
+    return b"".join(pieces)
+    ### END SOLUTION
+
+
+# %% tags="check"
+q.check("read_exactly")
+
+# %% [markdown]
+# Now the message. The form of the header is yours; `json.dumps([x.dtype.str, x.shape]).encode()` is one way to put the facts into bytes, but `recv_array` has to know how long *that* is. (`pickle` would do it all in a line, and would run whatever code a stranger puts into the bytes.)
+
+
+# %% question="message" points="5" defines="send_array recv_array" hint1="The receiver first has to learn how long the header is. How many bytes do you give to that number, so that they are always as many?" hint2="(5).to_bytes(4, \"big\") makes four bytes of a number, int.from_bytes(b, \"big\") the number of bytes." hint3="x.tobytes() gives the elements in C order, whatever x's strides are. np.frombuffer(data, dtype).reshape(shape) is their inverse, but read-only: a copy is not."
+def send_array(write, x):
+    """Send `x` as one message: a header with dtype and shape, then the bytes of `x` in C order.
+
+    Args:
+        write: sends all of the bytes that it is given, as a socket's `sendall` does.
+        x: an array of numbers of any shape, () and (0, 3) among them.
+    """
+    ### BEGIN SOLUTION
+    header = json.dumps([x.dtype.str, x.shape]).encode()
+    write(len(header).to_bytes(4, "big") + header + x.tobytes())
+    ### END SOLUTION
+
+
+def recv_array(read):
+    """Return the array of the next message: same dtype, same shape, and it can be written to.
+
+    Nothing beyond the message is read. `read` is as in `read_exactly`.
+    """
+    ### BEGIN SOLUTION
+    header = read_exactly(read, int.from_bytes(read_exactly(read, 4), "big"))
+    dtype, shape = json.loads(header)
+    n_bytes = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+    return np.frombuffer(read_exactly(read, n_bytes), dtype).reshape(shape).copy()
+    ### END SOLUTION
+
+
+# %% tags="check"
+q.check("message")
+
+
+# %% [markdown]
+# **Try it.** From here on `Wired` is a communicator made of nothing but sockets and your two functions.
+
+
+# %%
+class Sending:
+    """A send that goes on in the background until `wait` returns."""
+
+    def __init__(self, send, x, dst):
+        self.thread = threading.Thread(target=send, args=(x, dst), daemon=True)
+        self.thread.start()
+
+    def wait(self):
+        self.thread.join()
+
+
+class Wired:
+    """A rank with a socket to every other one; counts the array bytes and messages it sends."""
+
+    def __init__(self, comm):
+        self.rank, self.size, self.wires = comm.rank, comm.size, connect(comm)
+        self.bytes_sent = self.messages_sent = 0
+
+    def send(self, x, dst):
+        self.bytes_sent, self.messages_sent = self.bytes_sent + x.nbytes, self.messages_sent + 1
+        send_array(self.wires[dst].sendall, x)
+
+    def isend(self, x, dst):
+        return Sending(self.send, x, dst)
+
+    def recv(self, src):
+        return recv_array(self.wires[src].recv)
+
+
+# %%
+def ping_pong(comm, sizes, repeats=15):
+    """Return the best seconds of one message of each size: half of a round trip."""
+    wired, best = Wired(comm), []
+    for n_bytes in sizes:
+        x, times = np.ones(n_bytes, np.uint8), []
+        for _ in range(repeats):
+            began = time.perf_counter()
+            if comm.rank == 0:
+                wired.send(x, 1)
+            x = wired.recv(1 - comm.rank)
+            if comm.rank == 1:
+                wired.send(x, 0)
+            times.append((time.perf_counter() - began) / 2)
+        best.append(min(times))
+    return best
+
+
+sizes = [2**k for k in range(3, 22, 3)]
+seconds = np.array(launch(ping_pong, 2, sizes)[0])
+alpha = seconds[0]
+beta = (seconds[-1] - alpha) / sizes[-1]
+print(f"a message costs as much as {alpha / beta:,.0f} bytes")
+
+# %% [markdown]
+# **Measure.** Two numbers describe a link: $\alpha$, the **latency** of a message, and $\beta$, the seconds of a byte. A message of $b$ bytes takes about $\alpha + b\beta$. The line goes through the first point and the last; those between were not asked. (Where they lie below it, the bytes fitted into a cache or a buffer.)
+
+# %%
+line = alpha + np.array(sizes) * beta
+fine = np.geomspace(sizes[0], sizes[-1], 60)
+fig, ax = plt.subplots()
+ax.loglog(sizes, seconds, "o", label="your messages, measured")
+ax.loglog(fine, alpha + fine * beta, color="C1", label=r"$\alpha + b\beta$")
+ax.axvline(alpha / beta, color="C4", linewidth=1)
+ax.text(alpha / beta * 1.2, seconds[0], r"$\alpha = b\beta$")
+ax.set(xlabel="message, bytes", ylabel="seconds", title="One message between two processes")
+ax.legend()
+plt.show()
+for i in (0, 2, 4, 5, 6):
+    compare(f"{sizes[i]:,} bytes, microseconds", line[i] * 1e6, seconds[i] * 1e6)
+
+# %% [markdown]
+# **Reflect.** Left of the grey line a message costs the same whatever is in it. If a rank has a thousand gradients of 100 bytes to send, what should it do, and what would that gain by your $\alpha$ and $\beta$?
+#
+# *The real system.* [gloo's TCP pair](https://github.com/pytorch/gloo/blob/main/gloo/transport/tcp/pair.cc) sends a fixed header with opcode, slot and length before each buffer, and its `read` keeps count of what is still missing, as yours does. NCCL sends no header at all: both sides have computed from the call what comes next, so a rank that calls something else is not told; it hangs, or adds up the wrong numbers.
+
+# %% [markdown]
+# ## 2. Who goes first?
+#
+# Two ranks want each other's array. Nothing could be simpler.
+
+
+# %%
+def both_receive_first(comm, x):
+    theirs = comm.recv(1 - comm.rank)
+    comm.send(x, 1 - comm.rank)
+    return theirs
+
+
+try:
+    launch(both_receive_first, 2, tiny[0], timeout_s=1)
+except ddp_lab.DdpLabError as error:
+    print(error)
+
+# %% [markdown]
+# Each waits for the other: a **deadlock**. So let both send first. The cell below does that over sockets with larger and larger arrays, and gives up after half a second without progress.
+#
+# **Predict.** Of the arrays of $10^2, 10^3, \dots, 10^8$ bytes, how many get through when both send first?
+
+# %%
+### BEGIN STARTER
+# predicted_through = ...
+### END STARTER
+### BEGIN SOLUTION
+predicted_through = 5  # a guess: the kernel buffers some megabytes a socket
+### END SOLUTION
+
+
+def both_send_first(comm, powers):
+    """Return the sizes that got through; ends at the first that hangs."""
+    wired, through = Wired(comm), []
+    other = 1 - comm.rank
+    wired.wires[other].settimeout(0.5)
+    for power in powers:
+        try:
+            wired.send(np.zeros(10**power, np.uint8), other)
+            wired.recv(other)
+        except OSError:  # a timeout here, or the other side has given up
+            break
+        through.append(10**power)
+    return through
+
+
+through = launch(both_send_first, 2, range(2, 9))[0]
+compare("sizes that got through, of 7", predicted_through, len(through))
+print("the largest:", f"{max(through):,} bytes")
+
+# %% [markdown]
+# **Idea.** `send` returns when the bytes are *somewhere*: small ones fit into the kernel's buffers, large ones have to wait until the other side reads. So this program works while arrays are small and hangs when the model grows. The standard of MPI calls such a program **unsafe**: whether it ends depends on buffers that nobody promised.
+#
+# One could let the lower rank send first and the higher receive first. That is safe, and it makes one direction of the link wait for the other. Better: **start** the send, receive meanwhile, and wait for the send at the end. `comm.isend(x, dst)` starts one and returns at once; its `wait()` returns when it is done.
+
+
+# %% question="exchange" points="3" hint1="Three things happen: a send begins, an array is received, the send is over. In which order can neither rank block the other?" hint2="work = comm.isend(...) begins the send. When do you have to call work.wait(), and when must you not yet?"
+def exchange(comm, x, partner):
+    """Return the array that `partner` passes to its own `exchange` with this rank.
+
+    Both directions travel at the same time, and it ends even if a send is over only when it has
+    been received. `x` may be changed as soon as this returns.
+    """
+    ### BEGIN SOLUTION
+    work = comm.isend(x, partner)
+    theirs = comm.recv(partner)
+    work.wait()
+    return theirs
+    ### END SOLUTION
+
+
+# %% tags="check"
+q.check("exchange")
+
+# %% [markdown]
+# **Try and measure.** `Slow` makes a slow network of a fast machine: each rank's way out is occupied for $\alpha + b\beta$ seconds a message, which it sleeps through. A sleeping rank needs no core, so eight of them on two cores behave like eight machines. Below one exchange of a megabyte: your way, and the lower rank first.
+
+
+# %%
+SLOW_ALPHA, SLOW_BETA = 5e-3, 5e-8  # 5 ms a message, 20 MB a second
+
+
+class Slow(Wired):
+    """A rank on a slow network, with your messages underneath."""
+
+    def send(self, x, dst):
+        time.sleep(SLOW_ALPHA + x.nbytes * SLOW_BETA)
+        super().send(x, dst)
+
+
+def lower_rank_first(comm, x, partner):
+    if comm.rank < partner:
+        comm.send(x, partner)
+    theirs = comm.recv(partner)
+    if comm.rank > partner:
+        comm.send(x, partner)
+    return theirs
+
+
+# %%
+def best_time(comm, run, repeats=3):
+    """Return the best seconds of `run()` on this rank, after a barrier each time."""
+    times = []
+    for _ in range(repeats):
+        comm.barrier()
+        began = time.perf_counter()
+        run()
+        times.append(time.perf_counter() - began)
+    return min(times)
+
+
+def two_ways(comm, x):
+    slow, other = Slow(comm), 1 - comm.rank
+    ways = exchange, lower_rank_first
+    return [best_time(comm, lambda way=way: way(slow, x, other)) for way in ways]
+
+
+yours, ordered = np.max(launch(two_ways, 2, np.zeros(10**6, np.uint8)), axis=0)
+compare("your exchange of 1 MB, ms", (SLOW_ALPHA + 1e6 * SLOW_BETA) * 1e3, yours * 1e3)
+compare("lower rank first / yours", 2, ordered / yours)
+
+# %% [markdown]
+# **Reflect.** With 1,000 ranks in a circle, each sends to the right and then receives from the left, with blocking sends of a large array. It hangs. Now rank 0 alone receives first. It ends: after how many messages one after the other?
+#
+# *The real system.* MPI has `MPI_Sendrecv` for just this. Its `MPI_Send` is free to return early, and libraries do so up to an **eager limit** (for TCP, Open MPI sets it in [`btl_tcp_component.c`](https://github.com/open-mpi/ompi/blob/main/opal/mca/btl/tcp/btl_tcp_component.c)): the deadlock of a program that both-sends-first appears only beyond it, in production.
+
+# %% [markdown]
+# ## 3. One, and all the others
+#
+# Rank 0 has read the weights from disk, and everybody needs them: **broadcast**. It has read the data, and everybody needs a share of it: **scatter**. The other way round: rank 0 wants what everybody has found, side by side, **gather**, or combined, **reduce**. Where rank 0 does the talking, any rank may: it is the **root**.
+#
+# The obvious programs have one loop: the root talks to each of the others in turn.
+#
+# **Predict.** With 8 ranks, an array of 8,000 bytes that is broadcast, one of 8,000 bytes that is scattered (1,000 for each), and 8,000 bytes on every rank that are reduced: how many bytes does the *root* send, or receive for reduce?
+
+# %%
+### BEGIN STARTER
+# root_bytes = {"broadcast": ..., "scatter": ..., "reduce": ...}
+### END STARTER
+### BEGIN SOLUTION
+root_bytes = {"broadcast": 7 * 8000, "scatter": 7 * 1000, "reduce": 7 * 8000}
+### END SOLUTION
+
+
+# %% question="from_one" points="4" defines="naive_broadcast naive_scatter" hint1="Every rank runs the same function. What does the root do, and what does each of the others do?" hint2="The root must not send to itself, and it may be any rank: range(comm.size) without root."
+def naive_broadcast(comm, x, root=0):
+    """Return the root's `x` on every rank; elsewhere x is None. Only the root sends."""
+    ### BEGIN SOLUTION
+    if comm.rank != root:
+        return comm.recv(root)
+    for dst in range(comm.size):
+        if dst != root:
+            comm.send(x, dst)
+    return x
+    ### END SOLUTION
+
+
+def naive_scatter(comm, parts, root=0):
+    """Return `parts[comm.rank]` of the root's list; elsewhere parts is None. Only the root sends."""
+    ### BEGIN SOLUTION
+    if comm.rank != root:
+        return comm.recv(root)
+    for dst in range(comm.size):
+        if dst != root:
+            comm.send(parts[dst], dst)
+    return parts[root]
+    ### END SOLUTION
+
+
+# %% tags="check"
+q.check("from_one")
+
+
+# %% question="to_one" points="5" defines="naive_gather naive_reduce" hint1="The root receives in the order of ranks. What does it put where its own x belongs?" hint2="What do the other ranks return? Look at the docstring." hint3="For reduce: start from a copy, or from the first array; COMBINE[op](a, b) gives a new one. x belongs to the caller."
+def naive_gather(comm, x, root=0):
+    """Return an array whose row r is rank r's `x` at the root, None elsewhere."""
+    ### BEGIN SOLUTION
+    if comm.rank != root:
+        return comm.send(x, root)
+    return np.stack([x if src == root else comm.recv(src) for src in range(comm.size)])
+    ### END SOLUTION
+
+
+def naive_reduce(comm, x, root=0, op="sum"):
+    """Return the reduction of `x` over all ranks at the root, None elsewhere; x is not changed.
+
+    `op` is a key of COMBINE: `COMBINE[op](a, b)` combines two arrays.
+    """
+    ### BEGIN SOLUTION
+    if comm.rank != root:
+        return comm.send(x, root)
+    total = x
+    for src in range(comm.size):
+        if src != root:
+            total = COMBINE[op](total, comm.recv(src))
+    return total
+    ### END SOLUTION
+
+
+# %% tags="check"
+q.check("to_one")
+
+# %% [markdown]
+# **Try it.** `picture` draws what you sent: a line for each rank, time to the right, an arrow a message. A rank sends and receives one message a round.
+
+
+# %%
+def picture(recordings):
+    """Draw the messages of each {title: recording}, round by round, side by side."""
+    stories = {title: seen.story().rounds for title, seen in recordings.items()}
+    _, axes = plt.subplots(1, len(stories), sharey=True, squeeze=False)
+    n = max(len(seen.inputs) for seen in recordings.values())
+    for ax, (title, rounds) in zip(axes[0], stories.items()):
+        for at, hops in enumerate(rounds):
+            for hop in hops:
+                arrow = {"arrowstyle": "-|>", "color": f"C{at % 6}", "linewidth": 1.6}
+                ax.annotate("", (at + 1, hop.dst), (at, hop.src), arrowprops=arrow)
+        ends = {"xlim": (-0.2, len(rounds) + 0.2), "xticks": range(len(rounds) + 1)}
+        ax.set(title=title, xlabel="round", **ends, yticks=range(n), ylim=(n - 0.5, -0.5))
+        ax.grid(axis="x", visible=False)
+    axes[0, 0].set_ylabel("rank")
+    plt.show()
+
+
+one = np.arange(1.0, 5.0)
+watched = {
+    "broadcast": watch(naive_broadcast, [one] * 8),
+    "gather": watch(naive_gather, [one] * 8),
+}
+picture(watched)
+print("reduce of tiny:", watch(naive_reduce, tiny).results[0])
+
+
+# %% [markdown]
+# **Measure.** `launch(..., record=True)` counts what every rank really sent.
+
+
+# %%
+def sent_by(fn, n):
+    """Return for each rank the (bytes, messages) that it sends in `fn(comm)`."""
+    run = launch(fn, n, record=True)
+    return [(rank.bytes_sent, rank.messages_sent) for rank in run.traffic]
+
+
+array, parts = np.ones(1000), [np.ones(125)] * 8
+sent = sent_by(lambda comm: naive_broadcast(comm, array), 8)
+compare("broadcast, bytes from the root", root_bytes["broadcast"], sent[0][0])
+sent = sent_by(lambda comm: naive_scatter(comm, parts), 8)
+compare("scatter, bytes from the root", root_bytes["scatter"], sent[0][0])
+sent = sent_by(lambda comm: naive_reduce(comm, array) is None, 8)
+compare("reduce, bytes to the root", root_bytes["reduce"], sum(b for b, _ in sent))
+
+# %% [markdown]
+# **Reflect.** In the picture of broadcast, how many ranks know the array after round 3, and what do they do with their knowledge? In scatter the root sends as many messages: why is there less to gain?
+#
+# *The real system.* For gather and scatter gloo does what you did ([`gather.cc`](https://github.com/pytorch/gloo/blob/main/gloo/gather.cc), [`scatter.cc`](https://github.com/pytorch/gloo/blob/main/gloo/scatter.cc)), but posts all its receives at once and takes them as they come; the root's link has to carry $(n-1)$ shares in any case. MapReduce's master is such a root, for control only: the data never goes through it.
+
+# %% [markdown]
+# ## 4. The tree
+#
+# Who has heard the news can tell it on. In round 1 the root tells one rank; in round 2 both tell one more; in round 3 there are four to tell four more.
+#
+# **Idea.** The **binomial tree**. Count ranks from the root: rank $r$'s place is $(r - \text{root}) \bmod n$. Let the distance $d$ be the largest power of two below $n$, then half of it, and so on to 1. In the round of distance $d$, a rank whose place is divisible by $2d$ has the array, and sends it to the rank $d$ places further on, if there is one.
+#
+#     distance 4   0 -> 4
+#     distance 2   0 -> 2   4 -> 6
+#     distance 1   0 -> 1   2 -> 3   4 -> 5   6 -> 7
+#
+# After $\lceil \log_2 n \rceil$ rounds everybody has it. Played backwards, with arrows turned round and every rank adding what it receives, it is **reduce**. (Thakur, Rabenseifner, Gropp, *IJHPCA* 19(1), 2005.)
+#
+# **Predict.** How many rounds does the tree need for 1,000 ranks, and how many messages are sent in all?
+
+# %%
+### BEGIN STARTER
+# predicted_rounds = ...
+# predicted_messages = ...
+### END STARTER
+### BEGIN SOLUTION
+predicted_rounds = 10
+predicted_messages = 999
+### END SOLUTION
+
+
+# %%
+def lg(n):
+    """Return ceil(log2 n): the rounds in which one that knows becomes n that know."""
+    return (n - 1).bit_length()
+
+
+print({n: lg(n) for n in (1, 2, 3, 4, 5, 8, 9)})
+
+
+# %% question="tree_broadcast" points="6" hint1="What is this rank's place, counted from the root? And which rank is at place p?" hint2="In the round of distance d: who sends, who receives, who does nothing? Places 0 and d, modulo 2d." hint3="n need not be a power of two. A rank whose partner's place would be n or more has nobody to send to."
+def tree_broadcast(comm, x, root=0):
+    """Return the root's `x` on every rank, after ceil(lg n) rounds; elsewhere x is None.
+
+    n - 1 messages in all; every rank but the root receives exactly one.
+    """
+    ### BEGIN SOLUTION
+    n, place = comm.size, (comm.rank - root) % comm.size
+    distance = 2 ** lg(n)
+    while distance > 1:
+        distance //= 2
+        if place % (2 * distance) == distance:
+            x = comm.recv((comm.rank - distance) % n)
+        elif place % (2 * distance) == 0 and place + distance < n:
+            comm.send(x, (comm.rank + distance) % n)
+    return x
+    ### END SOLUTION
+
+
+# %% tags="check"
+q.check("tree_broadcast")
+
+
+# %% question="tree_reduce" points="6" hint1="Play broadcast backwards: the distances 1, 2, 4, ..., and receiving where it sent." hint2="A rank that has sent its partial result is done. What does it return?" hint3="A rank of place p and distance d: if p is no multiple of 2d it sends to p - d and is done; else it receives from p + d, if there is such a rank, and combines."
+def tree_reduce(comm, x, root=0, op="sum"):
+    """Return the reduction of `x` over all ranks at the root, None elsewhere; x is not changed.
+
+    ceil(lg n) rounds; every rank but the root sends exactly one message.
+    """
+    ### BEGIN SOLUTION
+    n, place = comm.size, (comm.rank - root) % comm.size
+    distance = 1
+    while distance < n:
+        if place % (2 * distance):
+            return comm.send(x, (comm.rank - distance) % n)
+        if place + distance < n:
+            x = COMBINE[op](x, comm.recv((comm.rank + distance) % n))
+        distance *= 2
+    return x
+    ### END SOLUTION
+
+
+# %% tags="check"
+q.check("tree_reduce")
+
+# %% [markdown]
+# **Try it.** The same eight ranks as in section 3; then your reduce of `tiny` in the player, where each message says whose contributions are in it.
+
+# %%
+picture(
+    {
+        "naive": watch(naive_broadcast, [one] * 8),
+        "tree broadcast": watch(tree_broadcast, [one] * 8),
+        "tree reduce": watch(tree_reduce, [one] * 8),
+    }
+)
+seen = watch(tree_reduce, tiny)
+print(seen.results[0])
+RingPlayer(seen.story("Your reduce, a tree"))
+
+
+# %% [markdown]
+# **Measure.** Give your function a name, and `simulate.collective` runs it on as many ranks as you like: real messages, a virtual clock. With $\alpha = 1$ and $\beta = 0$ the clock counts rounds.
+
+
+# %%
+def my_tree(comm, x, *, root):
+    return tree_broadcast(comm, x, root)
+
+
+ddp_lab.register_algorithm("broadcast", "my_tree", my_tree)
+rounds = {n: simulate.collective("broadcast", "my_tree", 8, n, 1.0, 0.0) for n in (2, 4, 8, 64)}
+print("rounds by number of ranks:", {n: int(r) for n, r in rounds.items()})
+thousand = simulate.collective("broadcast", "my_tree", 8, 1000, 1.0, 0.0)
+compare("rounds, 1,000 ranks", predicted_rounds, thousand)
+sent = launch(lambda comm: tree_broadcast(comm, one), 1000, transport="threads", record=True)
+compare("messages, 1,000 ranks", predicted_messages, sum(r.messages_sent for r in sent.traffic))
+
+# %% [markdown]
+# **Reflect.** The tree sends as many messages as the loop, of the same size, and no rank sends fewer bytes in sum. What is it that became less? And which rank is now the busiest, and by how much?
+#
+# *The real system.* [gloo's broadcast](https://github.com/pytorch/gloo/blob/main/gloo/broadcast.cc) is this tree, growing from the near ranks to the far ones. Addition of floats is not associative: the tree adds in another order than the loop, so the two differ in the last bits. Which one is nearer to the true sum?
+
+# %% [markdown]
+# ## 5. Everybody at once
+#
+# In the tree half of the ranks only listen. **All-gather** wants every rank's array on every rank; **reduce-scatter** wants the sum, a row of it on each. Gather and then broadcast would do for the one, reduce and then scatter for the other. Let us see what that costs.
+
+
+# %%
+def boss_all_gather(comm, x):
+    """Gather at rank 0, then broadcast: right, but look at the bytes."""
+    return tree_broadcast(comm, naive_gather(comm, x))
+
+
+boss_sent = sent_by(lambda comm: boss_all_gather(comm, np.ones(125)), 8)
+print("bytes from each rank:", [b for b, _ in boss_sent])
+
+# %% [markdown]
+# **Idea.** Let the ranks meet in pairs, both talking: in the round of distance $d$ = 1, 2, 4, ... rank $r$ exchanges *all rows that it has so far* with rank $r \oplus d$ (`rank ^ d`: the rank whose number differs in that one bit). What each of them has doubles every round. This is **recursive doubling**, for $n$ a power of two.
+#
+# Reduce-scatter is its mirror, **recursive halving**: from distance $n/2$ down to 1, give your partner the half of the rows that is on *its* side, keep your own half, and combine it with what comes.
+#
+# **Predict.** With 8 ranks and 1,000 bytes on each: how many bytes does each rank send in an all-gather by recursive doubling?
+
+# %%
+### BEGIN STARTER
+# predicted_all_gather = ...
+### END STARTER
+### BEGIN SOLUTION
+predicted_all_gather = (1 + 2 + 4) * 1000
+### END SOLUTION
+
+
+# %% question="all_gather" points="6" hint1="Start with an array of one row, x[np.newaxis]. In each round exchange it whole with your partner." hint2="The two halves have to be joined in the order of ranks. Who has the lower rows, the lower rank or the higher?" hint3="np.concatenate([first, second]); the distances are 1, 2, 4, ... below n."
+def all_gather(comm, x):
+    """Return an array whose row r is rank r's `x`, on every rank; n is a power of two.
+
+    Recursive doubling: lg n rounds, with `exchange`; each rank sends (n-1) times x's bytes.
+    """
+    ### BEGIN SOLUTION
+    rows, distance = x[np.newaxis], 1
+    while distance < comm.size:
+        partner = comm.rank ^ distance
+        theirs = exchange(comm, rows, partner)
+        rows = np.concatenate([theirs, rows] if comm.rank & distance else [rows, theirs])
+        distance *= 2
+    return rows
+    ### END SOLUTION
+
+
+# %% tags="check"
+q.check("all_gather")
+
+
+# %% question="reduce_scatter" points="6" hint1="In the first round, with distance n/2: which rows does the partner's half of the ranks need at the end?" hint2="Rows that you hold always belong to 2d ranks in a row. Those of the lower d ranks are rows[:d]." hint3="Give one half, keep the other, and combine what you keep with what arrives. At the end one row is left."
+def reduce_scatter(comm, x, op="sum"):
+    """Return row `comm.rank` of the reduction of `x` over all ranks; n is a power of two.
+
+    Recursive halving: lg n rounds, with `exchange`; each rank sends (n-1)/n of x's bytes.
+
+    Args:
+        x: shape (n, ...); not changed.
+    """
+    ### BEGIN SOLUTION
+    rows, distance = x, comm.size // 2
+    while distance:
+        keep, give = rows[:distance], rows[distance:]
+        if comm.rank & distance:
+            keep, give = give, keep
+        rows = COMBINE[op](keep, exchange(comm, give, comm.rank ^ distance))
+        distance //= 2
+    return rows[0]
+    ### END SOLUTION
+
+
+# %% tags="check"
+q.check("reduce_scatter")
+
+# %% [markdown]
+# The last one moves no data. A **barrier** lets nobody out before everybody is in. In the round of distance $d$ = 1, 2, 4, ... each rank tells the rank $d$ places to the right that it is here, and waits for the one $d$ places to the left: an empty message that says "I am here, and so are all of whom I have heard". (Hensgen, Finkel, Manber, *Int. J. Parallel Program.* 17(1), 1988.)
+
+
+# %% question="barrier" points="4" hint1="After the first round, of whom does rank 0 know that they have arrived? And after the second?" hint2="np.empty(0) is an array without bytes. The right neighbour at distance d is (comm.rank + d) % comm.size." hint3="An empty message always fits the buffers, so all ranks may send first here."
+def barrier(comm):
+    """Return once every rank has called it: ceil(lg n) rounds of empty messages, any n."""
+    ### BEGIN SOLUTION
+    distance = 1
+    while distance < comm.size:
+        comm.send(np.empty(0), (comm.rank + distance) % comm.size)
+        comm.recv((comm.rank - distance) % comm.size)
+        distance *= 2
+    ### END SOLUTION
+
+
+# %% tags="check"
+q.check("barrier")
+
+# %% [markdown]
+# **Try it.** No rank is idle in any round; the slopes of the arrows double.
+
+# %%
+rows = [np.outer(np.arange(1.0, 5.0), [10.0**rank]) for rank in range(RANKS)]
+print("reduce-scatter:", [x.tolist() for x in watch(reduce_scatter, rows).results])
+picture(
+    {
+        "all-gather": watch(all_gather, [one] * 8),
+        "reduce-scatter": watch(reduce_scatter, [np.ones((8, 1))] * 8),
+        "barrier, 6 ranks": watch(lambda comm, x: barrier(comm), [one] * 6),
+    }
+)
+
+# %% [markdown]
+# **Measure.** The bytes of the busiest rank.
+
+# %%
+doubling = sent_by(lambda comm: all_gather(comm, np.ones(125)), 8)
+compare("all-gather, bytes of each rank", predicted_all_gather, doubling[0][0])
+compare("gather + broadcast, busiest / yours", 3 * 8 / 7, max(boss_sent)[0] / max(doubling)[0])
+halving = sent_by(lambda comm: reduce_scatter(comm, np.ones((8, 125))), 8)
+compare("reduce-scatter of 8,000 bytes, each rank", 7000, halving[3][0])
+print("messages of each rank:", doubling[3][1], "and", halving[3][1])
+
+# %% [markdown]
+# **Reflect.** Reduce-scatter and then all-gather make an all-reduce. How many messages and bytes does each rank send for an array of $N$ bytes? The ring of the next lab sends as many bytes and $2(n-1)$ messages. Why would anybody want the ring? (Look at how far the arrows reach.)
+#
+# *The real system.* gloo's [`barrier.cc`](https://github.com/pytorch/gloo/blob/main/gloo/barrier.cc) is this one. Sharded training (DeepSpeed's ZeRO, torch's [FSDP](https://github.com/pytorch/pytorch/tree/main/torch/distributed/fsdp)) lives on reduce-scatter and all-gather alone; all-reduce does not occur in it.
+
+# %% [markdown]
+# ## 6. When does the tree win?
+#
+# A broadcast of a *large* array by the tree: the root sends all of it $\log_2 n$ times, while others wait. There is a third way: **scatter** the array, a share for each rank, then **all-gather** the shares. Everybody helps, and nobody sends more than twice the array.
+
+
+# %%
+def scatter_all_gather(comm, x, root=0):
+    """Broadcast a 1-D array, whose length n divides, by your scatter and your all-gather."""
+    parts = None if x is None else np.split(x, comm.size)
+    return all_gather(comm, naive_scatter(comm, parts, root)).reshape(-1)
+
+
+# %% [markdown]
+# **Idea.** Follow one rank that finishes last, and add up the messages that have to happen one after the other, each $\alpha + b\beta$. A rank sends one message at a time. For $n$ a power of two and an array of $N$ bytes:
+#
+# - naive: the root sends $n-1$ messages of $N$ bytes;
+# - tree: the chain to the last rank has $\log_2 n$ of $N$ bytes;
+# - scatter and all-gather: $n-1$ messages of $N/n$ bytes, then $\log_2 n$ rounds in which $N/n, 2N/n, 4N/n, \dots$ bytes travel.
+#
+# **Predict.** Put these into formulas. For which $N$ does the tree lose to scatter and all-gather?
+
+
+# %% question="broadcast_time" points="5" hint1="How many messages follow each other, and how many bytes do they have together? Count both for each of the three." hint2="The rounds of the all-gather carry 1 + 2 + 4 + ... + n/2 shares. What is that sum?" hint3="lg(n) is the function of section 4. For scatter_all_gather: n - 1 + lg(n) messages, and two halves of (n - 1)/n of the array."
+def broadcast_time(algorithm, n, n_bytes, alpha, beta):
+    """Return the seconds of a broadcast of `n_bytes` over n ranks, n a power of two.
+
+    `algorithm` is "naive", "tree" or "scatter_all_gather".
+    """
+    ### BEGIN SOLUTION
+    messages = {"naive": n - 1, "tree": lg(n), "scatter_all_gather": n - 1 + lg(n)}
+    arrays = {"naive": n - 1, "tree": lg(n), "scatter_all_gather": 2 * (n - 1) / n}
+    return messages[algorithm] * alpha + arrays[algorithm] * n_bytes * beta
+    ### END SOLUTION
+
+
+# %% tags="check"
+q.check("broadcast_time")
+
+
+# %% question="crossover_bytes" points="4" hint1="Where are the two times equal? Both are straight lines in the number of bytes." hint2="The difference of the latencies, divided by the difference of the slopes." hint3="For n = 2 the slopes are the same, and the tree has the smaller latency: it never loses."
+def crossover_bytes(n, alpha, beta):
+    """Return the array's bytes from which scatter and all-gather beat the tree; inf for never."""
+    ### BEGIN SOLUTION
+    gain = lg(n) - 2 * (n - 1) / n
+    return (n - 1) * alpha / (gain * beta) if gain else float("inf")
+    ### END SOLUTION
+
+
+# %% tags="check"
+q.check("crossover_bytes")
+
+# %% [markdown]
+# **Measure** on the slow network, with eight ranks, all three in turn. The clock is this machine's, the messages are yours.
+
+# %%
+WAYS = {"naive": naive_broadcast, "tree": tree_broadcast, "scatter_all_gather": scatter_all_gather}
+
+
+def contest(comm, sizes):
+    """Return {name: [best seconds by size]} on the slow network."""
+    slow = Slow(comm)
+    best = {name: [] for name in WAYS}
+    for n_bytes in sizes:
+        x = np.zeros(n_bytes, np.uint8) if comm.rank == 0 else None
+        for name, way in WAYS.items():
+            best[name].append(best_time(comm, lambda way=way, x=x: way(slow, x)))
+    return best
+
+
+# %%
+sizes = [2**k for k in (10, 14, 17, 19, 20, 21)]
+ranks = launch(contest, 8, sizes)
+clock = {name: np.max([rank[name] for rank in ranks], axis=0) for name in WAYS}
+for name in WAYS:
+    for i in (0, 3, 5):
+        predicted = broadcast_time(name, 8, sizes[i], SLOW_ALPHA, SLOW_BETA)
+        compare(f"{name}, {sizes[i]:,} bytes, ms", predicted * 1e3, clock[name][i] * 1e3)
+here = crossover_bytes(8, SLOW_ALPHA, SLOW_BETA)
+print(f"your formula: the tree loses from {here:,.0f} bytes on")
+
+# %%
+fig, ax = plt.subplots()
+fine = np.geomspace(sizes[0], sizes[-1], 60)
+for i, (name, marker) in enumerate(zip(WAYS, "os^")):
+    line = [broadcast_time(name, 8, b, SLOW_ALPHA, SLOW_BETA) for b in fine]
+    ax.loglog(fine, line, color=f"C{i}", label=name)
+    ax.loglog(sizes, clock[name], marker, color=f"C{i}")
+ax.axvline(here, color="C4", linewidth=1)
+ax.text(here * 1.1, clock["tree"][0], "your crossover")
+ax.set(xlabel="array, bytes", ylabel="seconds", title="Broadcast to 8 ranks: lines predicted")
+ax.legend()
+plt.show()
+
+# %% [markdown]
+# And on networks that nobody here has: the same functions on the virtual clock, with up to 256 ranks and the constants of a fast network ($\alpha$ = 5 µs, 10 GB/s).
+
+
+# %%
+def my_scatter_all_gather(comm, x, *, root):
+    return scatter_all_gather(comm, x, root)
+
+
+ddp_lab.register_algorithm("broadcast", "my_scatter_all_gather", my_scatter_all_gather)
+FAST = 5e-6, 1e-10
+worlds = [4, 16, 64, 256]
+for n in worlds:
+    at = int(crossover_bytes(n, *FAST)) // n * n
+    tree, other = (simulate.collective("broadcast", f"my_{name}", at, n, *FAST)
+                   for name in ("tree", "scatter_all_gather"))  # fmt: skip
+    compare(f"{n} ranks, {at:,} bytes: tree / other", 1, tree / other)
+
+# %% [markdown]
+# **Reflect.** With more ranks the crossover moves to larger arrays. Which term of your formula does that, and what could be changed about the scatter to help? (Section 4 has the idea.)
+#
+# *The real system.* MPICH takes the tree for broadcasts of less than 12,288 bytes or fewer than 8 ranks, then scatter with recursive doubling, then scatter with a ring ([`bcast`](https://github.com/pmodels/mpich/tree/main/src/mpi/coll/bcast); the limits are settings). Thakur et al. found such limits by measuring. NCCL computes them from measured latencies and bandwidths, as your formula does: [`tuning`](https://github.com/NVIDIA/nccl/tree/master/src/graph).
+
+# %% [markdown]
+# ## 7. A network learns over your collectives
+#
+# Each rank trains on its own share of the data and has the whole model. But why should each of eight ranks keep the momentum of *every* parameter, and update every parameter, all of them alike? Let rank $r$ take care of row $r$ of the parameters:
+#
+# - **scatter** the data, **broadcast** the first weights;
+# - each step: **reduce-scatter** the gradients, update the own row, **all-gather** the rows;
+# - **reduce** the losses to rank 0 for the curve; a **barrier** before the first step, so that nobody's waiting is taken for work.
+#
+# This is how large models are trained (ZeRO, Rajbhandari et al., SC 2020): the state of the optimizer is $1/n$ on each rank, for the same bytes as an all-reduce.
+#
+# **Predict.** The network has 2,410 parameters of 4 bytes, which are padded to 2,412 so that 4 divides them. How many bytes does each of 4 ranks send in one step, for gradients and parameters? And how many numbers of momentum does it keep?
+
+# %%
+### BEGIN STARTER
+# predicted_step_bytes = ...
+# predicted_momentum = ...
+### END STARTER
+### BEGIN SOLUTION
+predicted_step_bytes = 2 * 3 * 2412 // 4 * 4
+predicted_momentum = 2412 // 4
+### END SOLUTION
+
+# %%
+SHAPES = [(64, 32), (32,), (32, 10), (10,)]
+SIZE = sum(int(np.prod(shape)) for shape in SHAPES)
+
+
+def network(flat, x):
+    """Return the hidden layer, the probabilities and the second weights of a 64-32-10 network."""
+    cuts = np.cumsum([int(np.prod(shape)) for shape in SHAPES])
+    w1, b1, w2, b2 = (p.reshape(s) for p, s in zip(np.split(flat[:SIZE], cuts[:-1]), SHAPES))
+    hidden = np.tanh(x @ w1 + b1)
+    logits = hidden @ w2 + b2
+    exp = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return hidden, exp / exp.sum(axis=1, keepdims=True), w2
+
+
+def loss_and_gradient(flat, x, y):
+    """Return the mean cross entropy and its gradient, by hand."""
+    hidden, prob, w2 = network(flat, x)
+    loss = -np.log(prob[np.arange(len(y)), y]).mean()
+    d_logits = (prob - np.eye(10, dtype=prob.dtype)[y]) / len(y)
+    d_hidden = d_logits @ w2.T * (1 - hidden**2)
+    grads = [x.T @ d_hidden, d_hidden.sum(axis=0), hidden.T @ d_logits, d_logits.sum(axis=0)]
+    grad = np.zeros_like(flat)
+    grad[:SIZE] = np.concatenate([g.reshape(-1) for g in grads])
+    return loss, grad
+
+
+# %% [markdown]
+# The step is yours once more: three lines that decide whether it is training.
+
+
+# %% question="sharded_step" points="5" hint1="What does reduce_scatter return when each rank gives it its gradient as n rows?" hint2="The batch of all ranks together is n times as large. The sum of n gradients, each a mean over its own share, is how many times the gradient of the whole?" hint3="Row comm.rank of the parameters is params.reshape(comm.size, -1)[comm.rank]. All-gather brings the new rows together."
+def sharded_step(comm, params, grad, momentum, lr=0.05, decay=0.9):
+    """Return (new parameters, new momentum) after one step; the parameters agree on all ranks.
+
+    With g the mean of all ranks' gradients: momentum = decay * momentum + g, then
+    params - lr * momentum. Each rank computes its own row alone.
+
+    Args:
+        params: shape (P,), the same on all ranks, n divides P; not changed.
+        grad: shape (P,), the gradient on this rank's share of the batch.
+        momentum: shape (P/n,), of row `comm.rank` of the parameters; not changed.
+    """
+    ### BEGIN SOLUTION
+    mine = reduce_scatter(comm, grad.reshape(comm.size, -1)) / comm.size
+    momentum = decay * momentum + mine
+    row = params.reshape(comm.size, -1)[comm.rank] - lr * momentum
+    return all_gather(comm, row).reshape(-1), momentum
+    ### END SOLUTION
+
+
+# %% tags="check"
+q.check("sharded_step")
+
+
+# %%
+def shares(array, n):
+    """Return every n-th row from row r on, for each rank r; None for None."""
+    return None if array is None else [array[r::n].copy() for r in range(n)]
+
+
+def train(comm, images=None, labels=None, start=None, epochs=6, batch=32):
+    """Return (losses at rank 0, parameters, bytes of a step, numbers of momentum)."""
+    x = naive_scatter(comm, shares(images, comm.size))
+    y = naive_scatter(comm, shares(labels, comm.size))
+    params = tree_broadcast(comm, start)
+    momentum = np.zeros(len(params) // comm.size, params.dtype)
+    share, losses, before = batch // comm.size, [], comm.bytes_sent
+    barrier(comm)
+    for _ in range(epochs):
+        for lo in range(0, len(x) - share + 1, share):
+            loss, grad = loss_and_gradient(params, x[lo : lo + share], y[lo : lo + share])
+            params, momentum = sharded_step(comm, params, grad, momentum)
+            total = tree_reduce(comm, np.array([loss]))
+            losses.append(None if total is None else float(total[0]) / comm.size)
+    return losses, params, (comm.bytes_sent - before) / len(losses), len(momentum)
+
+
+# %% [markdown]
+# **Try and measure.** Once in one process (a communicator of one rank has nothing to send), once on four ranks, over your own messages.
+
+# %%
+from sklearn.datasets import load_digits
+
+pixels, digits = load_digits(return_X_y=True)
+pixels = (pixels / 16).astype(np.float32)
+padded = -(-SIZE // RANKS) * RANKS
+first_params = np.zeros(padded, np.float32)
+first_params[:SIZE] = np.random.default_rng(0).normal(size=SIZE) / 8
+data = pixels[:1536], digits[:1536], first_params
+
+
+class Alone:
+    rank, size, bytes_sent = 0, 1, 0
+
+
+def on_a_rank(comm):
+    return train(Wired(comm), *(data if comm.rank == 0 else ()))
+
+
+ranks = launch(on_a_rank, RANKS, timeout_s=120)
+alone, alone_params, *_ = train(Alone(), *data)
+together, params, _, kept = ranks[0]
+
+# %%
+fig, ax = plt.subplots()
+ax.plot(alone, linewidth=5, alpha=0.35, linestyle="-", label="one process, the whole batch")
+ax.plot(together, color="C1", linestyle="-", label=f"{RANKS} ranks over your collectives")
+ax.set(xlabel="training step", ylabel="loss (cross-entropy, nats)", title="Digits", yscale="log")
+ax.legend()
+plt.show()
+guesses = network(params, pixels[1536:])[1].argmax(axis=1)
+print(f"right on {np.mean(guesses == digits[1536:]):.1%} of {len(guesses)} images never seen")
+print(f"largest difference of the losses: {np.abs(np.subtract(alone, together)).max():.1e}")
+compare("bytes of rank 1, one step (and its loss)", predicted_step_bytes, ranks[1][2])
+compare("numbers of momentum on a rank", predicted_momentum, kept)
+same = all(np.array_equal(params, other[1]) for other in ranks)
+print("the same parameters on all ranks, to the last bit:", same)
+
+# %% [markdown]
+# **Reflect.** All ranks have the same bits although no rank checked. Which of your functions guarantees it? Would it still hold if every rank ran `naive_reduce` for itself, adding in an order of its own?
+#
+# *The real system.* DeepSpeed's [`stage_1_and_2.py`](https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/stage_1_and_2.py) is this step with buckets, so that the reduce-scatter of the last layers runs while the first are still computing their gradients. That, and how much it hides, is lab 10.
+
+# %% [markdown] question="tree_wins" points="6" manual="true" rubric="2: gives both times with alpha and beta and says that the tree trades bytes for rounds: lg n latencies, but lg n times the whole array on the critical path; 1: names the crossover with a number of this lab (formula or figure) and its dependence on n and alpha/beta; 1: against the naive loop the tree never loses in the model, and says where they are equal (n of 2 or 3); 1: sees that for scatter and gather the tree saves messages only, since the root's bytes stay; 1: a case that the model does not see, such as a root with several links, ranks that arrive late, switches with multicast, or far and near neighbours"
+# ## Discuss
+#
+# When does the tree win? Half a page for somebody who has to choose the broadcast of a library: against the loop, against scatter and all-gather; for one number (the loss), for a gradient of a small network (10 KB), for the weights of a large one (1 GB); with 2, 8 and 1,000 ranks. Use your $\alpha$, your $\beta$ and a ratio that you measured. Then say what your model leaves out that could turn the choice round.
+#
+# ### BEGIN SOLUTION
+# The tree needs $\lceil \log_2 n \rceil (\alpha + N\beta)$, the loop $(n-1)(\alpha + N\beta)$: they are equal for 2 and 3 ranks, and from 4 on the tree wins for every size, by 7/3 with 8 ranks (the figure shows it) and by 100 with 1,000. Scatter and all-gather need $(n-1+\log_2 n)\alpha + 2\frac{n-1}{n}N\beta$: more messages, but the array travels less than twice instead of $\log_2 n$ times. So one number and 10 KB go by the tree wherever $\alpha/\beta$ is tens of kilobytes; with 8 ranks on the slow network the crossover lies at $7\alpha/(1.25\beta)$, half a megabyte, and the measured curves cross there. 1 GB goes by scatter and all-gather on 8 and on 1,000 ranks; on 2 ranks the tree never loses.
+#
+# Scatter and gather themselves gain only latency from a tree: all shares have to pass the root's link in any case.
+#
+# The model leaves out that ranks arrive at different times (a late rank holds up its whole subtree), that links differ (a tree should cross the slow ones once), that a root may have several links at once, and that the array can be cut into pieces which follow each other down the tree; then the bytes count about once and the depth only in latency.
+# ### END SOLUTION
+
+# %% [markdown] question="reading_note" points="6" manual="true" rubric="1 point for each heading answered in the writer's own words and correctly: overview; problem and challenges; methods and contributions (map, reduce, the shuffle by key, the master, re-execution, locality, backup tasks); evaluation (a figure with its conditions, such as the sort of a terabyte in 891 s, 1283 s without backup tasks, on about 1,800 machines); trade-offs against collectives; an open question that the paper does not answer"
+# ## Reading note
+#
+# Jeffrey Dean and Sanjay Ghemawat, [*MapReduce: Simplified Data Processing on Large Clusters*](https://research.google/pubs/mapreduce-simplified-data-processing-on-large-clusters/), OSDI 2004. It has a gather, a reduce and an all-to-all in it, and no rank ever waits for another in person. One page:
+# overview · problem and challenges · methods and contributions · evaluation and discussion · trade-offs · open questions.
+#
+# ### BEGIN SOLUTION
+# **Overview.** A programmer writes two functions, map and reduce, and a library runs them on thousands of machines. **Problem and challenges.** Hundreds of special programs at Google each solved distribution, failures and load balance again. **Methods and contributions.** Map tasks write pairs to local disk, cut by key into as many parts as there are reduce tasks; reduce tasks fetch their parts (an all-to-all, by pulling), sort and reduce them. A master hands out tasks, prefers machines that hold the data, runs lost ones again (the functions are deterministic, the outputs are renamed atomically), and near the end starts backup copies of the slowest. **Evaluation.** On about 1,800 machines a sort of $10^{10}$ records of 100 bytes takes 891 s, 1,283 s without backup tasks, 933 s when 200 workers are killed: 5 % more. **Trade-offs.** Everything between the phases goes through disks, and there is a barrier between map and reduce; in return a lost machine costs its tasks and not the job. A collective keeps data in memory and takes microseconds, and stops when one rank stops. **Open questions.** Jobs that iterate, as training does, pay for the disks at every step; Spark and parameter servers are answers to that.
+# ### END SOLUTION
+
+# %%
+q.status()
