@@ -44,6 +44,7 @@ OPTIONS: dict[str, frozenset[str]] = {
     "compiled": frozenset(),
     "interpreter": frozenset(),
     "tokens": frozenset(["shuffle", "on_event"]),
+    "parallel": frozenset(["threads", "on_event"]),
 }
 
 
@@ -56,6 +57,10 @@ def _class(name: str) -> Callable[..., Run]:
         from .interpreter import InterpretedStep
 
         return InterpretedStep
-    from .tokens import TokenStep
+    if name == "tokens":
+        from .tokens import TokenStep
 
-    return TokenStep
+        return TokenStep
+    from .parallel import ParallelStep
+
+    return ParallelStep

@@ -15,7 +15,7 @@ from minitorch.graph.optimize import flatten
 from minitorch.graph.program import Program as Tables
 from minitorch.graph.tokens import TokenEvent, TokenStep
 
-EXECUTORS = ("compiled", "interpreter", "tokens")
+EXECUTORS = ("compiled", "interpreter", "tokens", "parallel")
 
 
 @pytest.fixture(autouse=True)
