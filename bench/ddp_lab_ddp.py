@@ -14,13 +14,10 @@ import statistics
 import sys
 import tempfile
 import time
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import ddp_lab
-from ddp_lab.calibrate import calibrate
-from ddp_lab.cost import all_reduce_time
 
 WARMUP = 5
 SIZES_MB = [0.25, 1, 2, 4, 8, 32]
@@ -90,12 +87,14 @@ def run(world_size: int, widths: list[int], batch: int, steps: int) -> dict[str,
     }
 
 
-def sweep_on(comm: Any, all_reduce: Any, steps: int) -> Any:
-    """Return the sweep of this rank: predicted from its profile, and measured."""
+def sweep_on(comm: Any, steps: int) -> Any:
+    """Return what this rank predicts from its profile, and what it measured."""
     import torch
 
     from ddp_lab.data_parallel import Overlapped
-    from ddp_lab.data_parallel.sweep import Sweep, measure_sizes, predict, profile_backward
+    from ddp_lab.data_parallel.bucketing import MIB
+    from ddp_lab.data_parallel.link_profile import profile_link
+    from ddp_lab.data_parallel.sweep import measure_sizes, predict, profile_backward
 
     torch.set_num_threads(1)
     x = torch.randn(64, 512)
@@ -104,29 +103,28 @@ def sweep_on(comm: Any, all_reduce: Any, steps: int) -> Any:
         return model(x).square().mean()
 
     module = mlp([512] * 17)
+    link = profile_link(comm, [MIB // 4, MIB, 4 * MIB, 17 * MIB])
     comm.barrier()
-    predicted = predict(profile_backward(module, loss), SIZES_MB, all_reduce)
-    measured = measure_sizes(
+    profile = profile_backward(module, loss, steps)
+    predicted = predict(profile, SIZES_MB, link.all_reduce, link.contention, link.launch)
+    samples = measure_sizes(
         lambda size: Overlapped(copy.deepcopy(module), comm, size),
         loss,
         lambda model: torch.optim.SGD(model.parameters(), lr=1e-3),
         SIZES_MB,
         steps,
     )
-    return Sweep(predicted, measured)
+    return predicted, samples, link.contention
 
 
 def sweep(steps: int) -> None:
-    """Print the sweep of rank 0, by the cost model with this machine's constants."""
-    constants = calibrate("shm").constants
-    all_reduce = partial(
-        all_reduce_seconds, alpha=constants.alpha, beta=constants.beta, gamma=constants.gamma
-    )
-    print(ddp_lab.launch(sweep_on, 2, all_reduce, steps, timeout_s=600)[0].table())
+    """Print predicted and measured steps of the slower rank, and which sizes are as good."""
+    from ddp_lab.data_parallel.sweep import Sweep, slowest
 
-
-def all_reduce_seconds(n_bytes: float, alpha: float, beta: float, gamma: float) -> float:
-    return all_reduce_time("ring", n_bytes, 2, alpha, beta, gamma)
+    ranks = ddp_lab.launch(sweep_on, 2, steps, timeout_s=600)
+    predicted = {size: max(p[size] for p, _, _ in ranks) for size in SIZES_MB}
+    print(Sweep.of(predicted, slowest([samples for _, samples, _ in ranks])).table())
+    print(f"beside an all-reduce compute loses {ranks[0][2]:.0%} of its speed")
 
 
 def main() -> None:

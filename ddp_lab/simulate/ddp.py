@@ -1,5 +1,8 @@
 """One step of data-parallel training, predicted: buckets, overlap, and what stays exposed.
 
+Communication may cost compute something even where it is hidden: where a rank's own core moves the
+bytes, backward goes on more slowly meanwhile. `contention` is the share that is lost.
+
 May import: the standard library.
 Source: Li et al., PyTorch Distributed, VLDB 2020, section 3.2; the recurrence is the usual one of
 a single server (the link) that takes jobs (buckets) in order.
@@ -22,21 +25,31 @@ class BucketSpan:
 
 @dataclass(frozen=True)
 class DdpStep:
-    """A predicted step; seconds from the start of the forward pass."""
+    """A predicted step; seconds from the start of the forward pass.
+
+    `ready_at` is when each layer's gradient was ready. `forward` and `backward` are those of a
+    rank that no communication slows.
+    """
 
     forward: float
     backward: float
     buckets: tuple[BucketSpan, ...]
+    ready_at: tuple[float, ...] = ()
 
     @property
     def compute_time(self) -> float:
-        """Forward and backward."""
+        """Forward and backward, where nothing slows them."""
         return self.forward + self.backward
+
+    @property
+    def compute_ended_at(self) -> float:
+        """When the last gradient was ready; later than `compute_time` where compute was slowed."""
+        return self.ready_at[-1] if self.ready_at else self.compute_time
 
     @property
     def step_time(self) -> float:
         """When compute and communication are both over."""
-        return max([self.compute_time, *(bucket.ended_at for bucket in self.buckets)])
+        return max([self.compute_ended_at, *(bucket.ended_at for bucket in self.buckets)])
 
     @property
     def communication_time(self) -> float:
@@ -45,16 +58,17 @@ class DdpStep:
 
     @property
     def exposed_communication(self) -> float:
-        """What communication adds to the step."""
+        """What communication adds to the step, by what it takes and by what it slows."""
         return self.step_time - self.compute_time
 
     @property
     def hidden_communication(self) -> float:
         """Communication that runs beside compute."""
+        end = self.compute_ended_at
         return self.communication_time - sum(
-            bucket.ended_at - max(bucket.began_at, self.compute_time)
+            bucket.ended_at - max(bucket.began_at, end)
             for bucket in self.buckets
-            if bucket.ended_at > self.compute_time
+            if bucket.ended_at > end
         )
 
 
@@ -65,6 +79,8 @@ def ddp(
     bucket_bytes: float,
     all_reduce: Callable[[float], float],
     overlap: bool = True,
+    contention: float = 0.0,
+    launch: Callable[[float], float] | None = None,
 ) -> DdpStep:
     """Return the predicted step of one rank; all ranks are alike.
 
@@ -79,25 +95,70 @@ def ddp(
         n_bytes: bytes of each layer's gradients, in the same order.
         bucket_bytes: size at which a bucket is closed; 0 makes a bucket of every layer.
         all_reduce: seconds for that many bytes, such as `cost.all_reduce_time` with the rest bound.
+        contention: the share of its speed, 0 to 1, that compute loses while a bucket travels: 0
+            where other hardware moves the bytes, 1 where the rank's only core does.
+        launch: seconds of compute to fill and start a bucket of that many bytes; default none.
 
     Raises:
-        ValueError: lengths differ, or a time or size is negative or not a number.
+        ValueError: lengths differ, a time or size is negative or not a number, or contention is
+            more than 1.
     """
     forward_time = float(forward) if isinstance(forward, int | float) else float(sum(forward))
-    _check(forward_time, backward, n_bytes, bucket_bytes)
-    ready_at, now = [], forward_time
-    for seconds in backward:
-        now += seconds
-        ready_at.append(now)
-    buckets: list[BucketSpan] = []
-    link_free = 0.0
+    _check(forward_time, backward, n_bytes, bucket_bytes, contention)
+    core, link = _Core(forward_time, 1.0 - contention), _Link(all_reduce)
+    full: list[tuple[list[int], float, float]] = []
+    ready_at: list[float] = []
     for layers in _fill(n_bytes, bucket_bytes):
         total = sum(n_bytes[layer] for layer in layers)
-        ready = ready_at[layers[-1]]
-        began = max(ready if overlap else now, link_free)
-        link_free = began + (all_reduce(total) if total else 0.0)
-        buckets.append(BucketSpan(tuple(layers), total, ready, began, link_free))
-    return DdpStep(forward_time, now - forward_time, tuple(buckets))
+        ready_at += [core.work(backward[layer]) for layer in layers]
+        if launch is not None:
+            ready_at[-1] = core.work(launch(total))
+        full.append((layers, total, core.now))
+        if overlap:
+            core.slowed.append(link.send(*full[-1], core.now))
+    for bucket in [] if overlap else full:
+        link.send(*bucket, core.now)
+    return DdpStep(forward_time, float(sum(backward)), tuple(link.buckets), tuple(ready_at))
+
+
+class _Link:
+    """What averages one bucket at a time, in order."""
+
+    def __init__(self, all_reduce: Callable[[float], float]) -> None:
+        self.buckets: list[BucketSpan] = []
+        self._all_reduce = all_reduce
+        self._free_at = 0.0
+
+    def send(self, layers: Sequence[int], n_bytes: float, ready: float, at: float) -> BucketSpan:
+        """Average a bucket, from `at` on or from when the link is free."""
+        began = max(at, self._free_at)
+        self._free_at = began + (self._all_reduce(n_bytes) if n_bytes else 0.0)
+        bucket = BucketSpan(tuple(layers), n_bytes, ready, began, self._free_at)
+        self.buckets.append(bucket)
+        return bucket
+
+
+class _Core:
+    """What computes: at speed 1, and more slowly while one of these buckets travels."""
+
+    def __init__(self, now: float, speed_beside: float) -> None:
+        self.now = now
+        self.slowed: list[BucketSpan] = []  # in order of time
+        self._speed = speed_beside
+
+    def work(self, seconds: float) -> float:
+        """Do what takes so many seconds at speed 1; return when it is done."""
+        for bucket in self.slowed:
+            free = min(seconds, max(0.0, bucket.began_at - self.now))
+            self.now, seconds = self.now + free, seconds - free
+            left = bucket.ended_at - self.now
+            if seconds <= 0 or left <= 0:
+                continue
+            done = min(seconds, left * self._speed)
+            self.now = self.now + done / self._speed if done == seconds else bucket.ended_at
+            seconds -= done
+        self.now += seconds
+        return self.now
 
 
 def _fill(n_bytes: Sequence[float], bucket_bytes: float) -> list[list[int]]:
@@ -115,7 +176,11 @@ def _fill(n_bytes: Sequence[float], bucket_bytes: float) -> list[list[int]]:
 
 
 def _check(
-    forward: float, backward: Sequence[float], n_bytes: Sequence[float], bucket_bytes: float
+    forward: float,
+    backward: Sequence[float],
+    n_bytes: Sequence[float],
+    bucket_bytes: float,
+    contention: float,
 ) -> None:
     if len(backward) != len(n_bytes):
         raise ValueError(
@@ -127,6 +192,7 @@ def _check(
         "backward": backward,
         "n_bytes": n_bytes,
         "bucket_bytes": [bucket_bytes],
+        "contention": [contention],
     }
     for name, values in named.items():
         bad = next((v for v in values if not v >= 0), None)
@@ -134,3 +200,8 @@ def _check(
             raise ValueError(
                 f"ddp: {name} cannot be negative: got {bad}. Pass seconds or bytes, 0 or more."
             )
+    if contention > 1:
+        raise ValueError(
+            f"ddp: contention is a share of compute's speed: got {contention}, expected at most 1. "
+            "Pass 1 where compute stands still while a bucket travels."
+        )

@@ -87,3 +87,46 @@ def test_lengths_that_differ_are_refused() -> None:
 def test_a_negative_time_is_refused(bad: float) -> None:
     with pytest.raises(ValueError, match="backward cannot be negative"):
         ddp(1.0, [bad], [1], 1, all_reduce)
+
+
+def test_compute_that_is_slowed_beside_communication_by_hand() -> None:
+    # two layers of 2 s and 2 B, a bucket each: 3 s of all-reduce from 2 on, half speed beside it:
+    # by 5 the second layer has 1.5 of its 2 s, and is ready at 5.5; its bucket ends at 8.5
+    step = ddp(0.0, [2, 2], [2, 2], 2, all_reduce, contention=0.5)
+    assert step.ready_at == (2.0, 5.5)
+    assert [(b.began_at, b.ended_at) for b in step.buckets] == [(2.0, 5.0), (5.5, 8.5)]
+    assert (step.step_time, step.compute_time, step.exposed_communication) == (8.5, 4.0, 4.5)
+    assert step.hidden_communication == 3.0
+
+
+def test_where_the_only_core_moves_the_bytes_overlap_saves_nothing() -> None:
+    times, sizes = [2.0, 1.0, 3.0, 1.0], [4.0, 1.0, 2.0, 5.0]
+    for size in (0, 3, 100):
+        beside = ddp(1.0, times, sizes, size, all_reduce, contention=1.0).step_time
+        after = ddp(1.0, times, sizes, size, all_reduce, overlap=False).step_time
+        assert beside == pytest.approx(after)
+
+
+def test_filling_and_starting_a_bucket_is_work_of_compute() -> None:
+    step = ddp(0.0, [1, 1], [2, 2], 2, all_reduce, overlap=False, launch=lambda n: 0.1 * n)
+    assert step.ready_at == pytest.approx((1.2, 2.4))
+    assert step.step_time == pytest.approx(2.4 + 3 + 3)
+
+
+times = st.floats(0, 10)
+
+
+@given(st.lists(st.tuples(times, st.floats(0, 20)), max_size=8), st.floats(0, 30), st.floats(0, 1))
+def test_contention_only_costs_and_never_more_than_all_communication(
+    layers: list[tuple[float, float]], bucket: float, contention: float
+) -> None:
+    backward, n_bytes = [t for t, _ in layers], [n for _, n in layers]
+    free = ddp(1.0, backward, n_bytes, bucket, all_reduce).step_time
+    after = ddp(1.0, backward, n_bytes, bucket, all_reduce, overlap=False).step_time
+    slowed = ddp(1.0, backward, n_bytes, bucket, all_reduce, contention=contention).step_time
+    assert free - 1e-9 <= slowed <= after + 1e-9
+
+
+def test_contention_beyond_standing_still_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"got 1\.5, expected at most 1"):
+        ddp(0.0, [1], [1], 1, all_reduce, contention=1.5)

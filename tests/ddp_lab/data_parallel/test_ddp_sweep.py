@@ -10,6 +10,7 @@ from torch import nn
 import ddp_lab
 from ddp_lab.data_parallel import Overlapped
 from ddp_lab.data_parallel.bucketing import MIB
+from ddp_lab.data_parallel.link_profile import on_line, profile_link
 from ddp_lab.data_parallel.sweep import (
     BackwardProfile,
     Sweep,
@@ -17,6 +18,8 @@ from ddp_lab.data_parallel.sweep import (
     measure_sizes,
     predict,
     profile_backward,
+    slowest,
+    tied_with_best,
 )
 
 
@@ -38,7 +41,7 @@ def test_the_best_size_lies_between_one_bucket_and_one_a_gradient() -> None:
 
 
 def test_all_sizes_are_measured() -> None:
-    def run(comm: Any) -> dict[float, float]:
+    def run(comm: Any) -> dict[float, list[float]]:
         return measure_sizes(
             lambda size: Overlapped(nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8)), comm, size),
             lambda model: model(torch.ones(2, 8)).sum(),
@@ -47,9 +50,12 @@ def test_all_sizes_are_measured() -> None:
             iterations=3,
         )
 
-    for seconds in ddp_lab.launch(run, 2, transport="threads", timeout_s=60):
+    ranks = ddp_lab.launch(run, 2, transport="threads", timeout_s=60)
+    for seconds in ranks:
         assert list(seconds) == [0.0001, 1.0]
-        assert min(seconds.values()) > 0
+        assert [len(taken) for taken in seconds.values()] == [3, 3]
+        assert min(map(min, seconds.values())) > 0
+    assert slowest(ranks)[1.0] == [max(pair) for pair in zip(ranks[0][1.0], ranks[1][1.0])]  # noqa: B905
 
 
 def test_a_sweep_says_what_following_the_prediction_costs() -> None:
@@ -68,3 +74,44 @@ def test_the_picture_of_a_sweep_rings_both_optima() -> None:
     rings = [c for c in root.iter("{http://www.w3.org/2000/svg}circle") if c.get("r") == "8"]
     assert len({ring.get("cx") for ring in rings}) == 2
     assert "Best bucket size: measured 1 MiB, predicted 4 MiB." in svg
+
+
+def test_a_size_that_is_worse_in_nearly_every_round_is_not_tied() -> None:
+    drift = [float(k % 7) for k in range(20)]  # a busy machine: larger than any difference
+    samples = {
+        1.0: [10 + d for d in drift],
+        4.0: [10.1 + d for d in drift],
+        8.0: [10 + d + (0.1 if k % 2 else -0.1) for k, d in enumerate(drift)],
+    }
+    assert tied_with_best(samples) == [1.0, 8.0]
+    sweep = Sweep.of({1.0: 3.0, 4.0: 2.0, 8.0: 1.0}, samples)
+    assert sweep.table().splitlines()[1].endswith("*")
+    assert sweep.table().endswith("which these rounds cannot tell from the best")
+    assert "cannot tell" not in Sweep.of({1.0: 2.0, 4.0: 1.0, 8.0: 3.0}, samples).table()
+
+
+def test_where_overlap_saves_nothing_fewer_buckets_are_better() -> None:
+    profile = BackwardProfile(0.0, [1.0] * 16, [MIB] * 16, ["p"] * 16)
+    cost = lambda n: 0.5 + 0.3 * n / MIB  # noqa: E731
+    assert best(predict(profile, [1, 4, 16], cost)) == 1
+    seconds = predict(profile, [1, 4, 16], cost, contention=1.0)
+    assert best(seconds) == 16
+    more = predict(profile, [1, 4, 16], cost, contention=1.0, launch=lambda n: 0.1)
+    assert [more[s] - seconds[s] for s in (1, 4, 16)] == pytest.approx([1.6, 0.4, 0.1])
+
+
+def test_the_link_is_profiled_alike_on_all_ranks() -> None:
+    def run(comm: Any) -> Any:
+        return profile_link(comm, [64, 4096], rounds=3)
+
+    first, second = ddp_lab.launch(run, 2, timeout_s=60)
+    assert first == second
+    assert 0 <= first.contention <= 1
+    assert list(first.reduce_seconds) == list(first.launch_seconds) == [64, 4096]
+    assert min(*first.reduce_seconds.values(), *first.launch_seconds.values()) > 0
+
+
+def test_between_and_beyond_what_was_measured_costs_lie_on_a_line() -> None:
+    points = {10: 1.0, 20: 2.0, 40: 3.0}
+    assert [on_line(points, x) for x in (0, 10, 15, 30, 60)] == [0.0, 1.0, 1.5, 2.5, 4.0]
+    assert on_line({10: 1.0}, 99) == 1.0
