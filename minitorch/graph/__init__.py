@@ -84,6 +84,7 @@ from minitorch.graph.elementwise import (
     truediv,
     where,
 )
+from minitorch.graph.explain import explain
 from minitorch.graph.gradients import gradients
 from minitorch.graph.math import (
     argmax,
@@ -111,7 +112,7 @@ from minitorch.graph.math import (
 )
 from minitorch.graph.nn import one_hot
 from minitorch.graph.node import Constant, Node, placeholder, placeholder_with_default
-from minitorch.graph.optimize import count_nodes, explain, optimize
+from minitorch.graph.optimize import count_nodes, optimize
 from minitorch.graph.plan import memory_plan
 from minitorch.graph.profiling import profile
 from minitorch.graph.random import (
@@ -120,6 +121,7 @@ from minitorch.graph.random import (
     set_random_seed,
     truncated_normal,
 )
+from minitorch.graph.scan import foldl, foldr, map_fn, scan
 from minitorch.graph.scope import (
     Graph,
     control_dependencies,
@@ -246,6 +248,8 @@ __all__ = [
     "floor_div",
     "floordiv",
     "floormod",
+    "foldl",
+    "foldr",
     "gather",
     "get_default_graph",
     "get_default_session",
@@ -276,6 +280,7 @@ __all__ = [
     "logical_not",
     "logical_or",
     "logical_xor",
+    "map_fn",
     "matmul",
     "maximum",
     "memory_plan",
@@ -319,6 +324,7 @@ __all__ = [
     "reshape",
     "round",
     "rsqrt",
+    "scan",
     "select",
     "set_random_seed",
     "shape",

@@ -1,4 +1,4 @@
-"""`compile`: a node as a Python function of named arrays."""
+"""`compile`: a node as a Python function of named arrays, optimised and fused."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def compile(node: Any) -> Callable[..., Any]:
     Raises:
         GraphError: (when called) an argument is missing or unknown; lists the names.
     """
-    session = Session()
+    session = Session(optimize=True)
     leaves: list[Node] = []
     session._flatten(node, leaves)
     inputs = {n.name: n for n in needed(leaves, ()) if isinstance(n, Placeholder | Variable)}

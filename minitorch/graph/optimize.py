@@ -1,4 +1,4 @@
-"""`optimize`: the passes in order, each verified; and `explain`, what each of them did."""
+"""`optimize`: the passes in order, each verified after it has run."""
 
 from __future__ import annotations
 
@@ -10,25 +10,36 @@ from .node import Node
 from .order import needed
 from .passes.algebra import algebra
 from .passes.cse import cse
+from .passes.dead_code import dead_code
 from .passes.fold import fold
 from .passes.fuse import fuse
 from .passes.matmul_chain import matmul_chain
 from .passes.merge_matmuls import merge_matmuls
+from .passes.mixed_precision import mixed_precision
+from .passes.recompute import recompute
+from .passes.transposes import transposes
+from .structure import flatten
 from .verify import same_types, verify
 
 Pass = Callable[[Sequence[Node], Collection[Node]], list[Node]]
 
 PASSES: dict[str, Pass] = {
+    "dead_code": dead_code,
     "fold": fold,
     "algebra": algebra,
     "cse": cse,
+    "transposes": transposes,
     "matmul_chain": matmul_chain,
     "merge_matmuls": merge_matmuls,
     "fold again": fold,
     "fuse": fuse,
 }
-"""In this order: folding and algebra make subexpressions equal, merging makes constants to fold,
-and fusion comes last because what is fused no other pass looks into."""
+"""In this order: dead branches hide constants, folding and algebra make subexpressions equal,
+merging makes constants to fold, and fusion comes last because what is fused no other pass looks
+into."""
+
+ON_REQUEST: dict[str, Pass] = {"mixed_precision": mixed_precision, "recompute": recompute}
+"""Passes that trade something for something else, numbers or time, and so run only when named."""
 
 
 def optimize(fetches: Any, fed: Collection[Node] = (), passes: Sequence[str] | None = None) -> Any:
@@ -39,7 +50,7 @@ def optimize(fetches: Any, fed: Collection[Node] = (), passes: Sequence[str] | N
     Args:
         fetches: a node, or lists, tuples and dicts of nodes.
         fed: nodes that a run will feed; nothing above them matters.
-        passes: names of `PASSES` to run, all in order unless given.
+        passes: names of `PASSES` or `ON_REQUEST` to run; all `PASSES` in order unless given.
     Raises:
         GraphError: no such pass; or a pass broke a type, which is a mistake in the pass.
     """
@@ -52,11 +63,23 @@ def optimize(fetches: Any, fed: Collection[Node] = (), passes: Sequence[str] | N
 
 def run_pass(name: str, leaves: list[Node], fed: Collection[Node]) -> list[Node]:
     """Return the nodes after one pass, once they have been verified."""
-    if name not in PASSES:
-        raise GraphError(f"optimize: got pass {name!r}, expected one of {', '.join(PASSES)}.")
-    after = PASSES[name](leaves, fed)
+    found = PASSES.get(name) or ON_REQUEST.get(name)
+    if found is None:
+        have = ", ".join([*PASSES, *ON_REQUEST])
+        raise GraphError(f"optimize: got pass {name!r}, expected one of {have}.")
+    return verified(found(leaves, fed), leaves, fed, name)
+
+
+def verified(
+    after: list[Node], before: Sequence[Node], fed: Collection[Node], name: str
+) -> list[Node]:
+    """Return what a pass made of `before`, once its types have been checked.
+
+    Raises:
+        GraphError: a type is not what its operator infers, or a fetch changed its type.
+    """
     verify(after, fed, name)
-    same_types(leaves, after, name)
+    same_types(before, after, name)
     return after
 
 
@@ -65,34 +88,3 @@ def count_nodes(fetches: Any) -> int:
     leaves: list[Node] = []
     flatten(fetches, leaves)
     return len(needed(leaves, ()))
-
-
-def explain(fetches: Any) -> str:
-    """Return a table: the nodes left after each pass, and what could not be fused and why."""
-    leaves: list[Node] = []
-    flatten(fetches, leaves)
-    lines = [f"{'pass':<16}{'nodes':>7}", f"{'as built':<16}{count_nodes(leaves):>7}"]
-    reasons: list[str] = []
-    for name in PASSES:
-        if name == "fuse":
-            fuse(leaves, (), reasons)
-        leaves = run_pass(name, leaves, ())
-        lines.append(f"{name:<16}{count_nodes(leaves):>7}")
-    return "\n".join([*lines, *(f"not fused: {reason}" for reason in reasons)])
-
-
-def flatten(fetches: Any, leaves: list[Node]) -> Callable[[Callable[[], Any]], Any]:
-    """Add the nodes in `fetches` to `leaves`; return how to rebuild the structure from others."""
-    if isinstance(fetches, Node):
-        leaves.append(fetches)
-        return lambda take: take()
-    if isinstance(fetches, dict):
-        named = {key: flatten(item, leaves) for key, item in fetches.items()}
-        return lambda take: {key: part(take) for key, part in named.items()}
-    if isinstance(fetches, list | tuple):
-        parts = [flatten(item, leaves) for item in fetches]
-        if hasattr(fetches, "_fields"):
-            return lambda take: type(fetches)(*[part(take) for part in parts])
-        kind = list if isinstance(fetches, list) else tuple
-        return lambda take: kind([part(take) for part in parts])
-    raise GraphError(f"optimize: got {type(fetches).__name__}, expected nodes or lists of them.")

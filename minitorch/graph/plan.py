@@ -3,7 +3,7 @@
 A value lives from the node that computes it to the last node that uses it. Views have no memory of
 their own and keep their source alive. An elementwise result takes over the memory of an input that
 dies there. Each remaining buffer is placed, largest first, at the lowest offset where it meets no
-other that lives at the same time.
+other that lives at the same time. `arena` runs a graph by its plan.
 
 Source: greedy by size, Pisarchyk & Lee, Efficient Memory Management for Deep Neural Net Inference,
 2020.
@@ -11,7 +11,7 @@ Source: greedy by size, Pisarchyk & Lee, Efficient Memory Management for Deep Ne
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,10 +22,10 @@ from ..ops.rows import Elementwise
 from ..shapes import numel
 from .gradients import Identity, StopGradient
 from .node import Node, UnknownShape
-from .optimize import flatten
 from .order import schedule
-from .passes.fuse import Fused
+from .passes.fused import Fused, FusedReduction
 from .state import StateOp
+from .structure import flatten
 
 VIEWS = (ExpandTo, Identity, InsertAxes, Permute, RemoveAxes, Reshape, StopGradient)
 
@@ -50,35 +50,39 @@ class MemoryPlan:
         peak_bytes: the planned high-water mark: the size of the arena.
         buffers: where each stands and when.
         in_place: nodes whose result takes over an input's memory.
+        order: the nodes in the order in which they run; `first` and `last` count in it.
+        home: for each node, the node in whose memory its value is.
     """
 
     total_bytes: int
     peak_bytes: int
     buffers: tuple[Buffer, ...]
     in_place: tuple[Node, ...]
+    order: tuple[Node, ...]
+    home: dict[Node, Node]
 
 
-def memory_plan(fetches: Any) -> MemoryPlan:
+def memory_plan(fetches: Any, fed: Collection[Node] = ()) -> MemoryPlan:
     """Return the plan of a run of `fetches`, in the order in which a session runs it.
 
+    Args:
+        fed: nodes that the run is given; placeholders always are.
     Raises:
         GraphError: a size is not known before the run; names the node.
     """
     leaves: list[Node] = []
     flatten(fetches, leaves)
-    order = schedule(leaves, ())
-    home, in_place = _homes(order, leaves)
-    lives = _lives(order, leaves, home)
-    total = sum(_bytes(node) for node in order if _produces(node))
+    fed = set(fed)
+    order = schedule(leaves, fed)
+    planner = _Planner(order, leaves, fed)
+    planner.place_views()
+    in_place = planner.reuse()
+    lives = planner.lives()
+    total = sum(_bytes(node) for node in order if planner.produces(node))
     buffers = _place([Buffer(node, _bytes(node), *lives[node]) for node in lives])
     peak = max((b.offset + b.n_bytes for b in buffers), default=0)
-    return MemoryPlan(total, peak, tuple(buffers), tuple(in_place))
-
-
-def _produces(node: Node) -> bool:
-    """Tell whether a run allocates memory for this node's result."""
-    return (
-        node.op is not None and not isinstance(node.op, VIEWS) and not isinstance(node.op, StateOp)
+    return MemoryPlan(
+        total, peak, tuple(buffers), tuple(in_place), tuple(order), dict(planner.home)
     )
 
 
@@ -93,60 +97,100 @@ def _bytes(node: Node) -> int:
     return count * int(node.dtype.itemsize)
 
 
-def _homes(order: Sequence[Node], fetches: Sequence[Node]) -> tuple[dict[Node, Node], list[Node]]:
-    """Return whose memory each node's result is in, and the nodes that reuse an input's."""
-    last_use: dict[Node, int] = {}
-    home: dict[Node, Node] = {}
-    in_place: list[Node] = []
-    for i, node in enumerate(order):
-        for source in node.inputs:
-            last_use[source] = i
-    kept = set(fetches)
-    for i, node in enumerate(order):
-        home[node] = node
-        if isinstance(node.op, VIEWS):
-            home[node] = home.get(node.inputs[0], node.inputs[0])
-            last_use[home[node]] = max(last_use.get(home[node], i), last_use.get(node, i))
-            kept |= {home[node]} if node in kept else set()
-    for i, node in enumerate(order):
-        if isinstance(node.op, Elementwise | Fused):
-            for source in node.inputs:
-                owner = home[source]
-                if _free_at(owner, i, last_use, kept) and _bytes(owner) == _bytes(node):
-                    in_place.append(node)
-                    last_use[owner] = last_use.get(node, i)
-                    kept |= {owner} if node in kept else set()
-                    _move(home, node, owner)
-                    break
-    return home, in_place
+class _Planner:
+    """Whose memory each value is in, and until when it is needed.
+
+    Attributes:
+        home: for each node, the node that its memory was made for.
+        straight: nodes whose elements lie in memory in their own order.
+        last: for each home, the last step that uses it; one past the end for what is fetched.
+    """
+
+    def __init__(
+        self, order: Sequence[Node], fetches: Sequence[Node], fed: Collection[Node]
+    ) -> None:
+        self.order, self.fetches, self.fed = order, fetches, fed
+        self.home: dict[Node, Node] = {}
+        self.straight: set[Node] = set()
+        self.last: dict[Node, int] = {}
+        self._made: set[Node] = set()
+
+    def produces(self, node: Node) -> bool:
+        """Tell whether a run makes memory for this node's result."""
+        return node in self._made
+
+    def place_views(self) -> None:
+        """Find the home of every node, and the last use of every home."""
+        for node in self.order:
+            if self._is_view(node):
+                source = node.inputs[0]
+                self.home[node] = self.home.get(source, source)
+                if source in self.straight and self._keeps_order(node):
+                    self.straight.add(node)
+                continue
+            self.home[node] = node
+            self.straight.add(node)
+            if node.op is not None and node not in self.fed and not isinstance(node.op, StateOp):
+                self._made.add(node)
+        for i, node in enumerate(self.order):
+            self.last[self.home[node]] = max(self.last.get(self.home[node], 0), i)
+            for source in () if node in self.fed else node.inputs:
+                home = self.home.get(source, source)
+                self.last[home] = max(self.last.get(home, 0), i)
+        for node in self.fetches:
+            self.last[self.home[node]] = len(self.order)
+
+    def _is_view(self, node: Node) -> bool:
+        """Tell whether a result only looks into its input's memory.
+
+        A transpose can be looked at in place, but not under another shape: that is a copy.
+        """
+        if node in self.fed or not isinstance(node.op, VIEWS):
+            return False
+        return not isinstance(node.op, Reshape) or node.inputs[0] in self.straight
+
+    def _keeps_order(self, node: Node) -> bool:
+        if isinstance(node.op, Permute):
+            return tuple(node.op.dims) == tuple(range(len(node.op.dims)))
+        if isinstance(node.op, ExpandTo):
+            return node.shape == node.inputs[0].shape and None not in node.shape
+        return True
+
+    def reuse(self) -> list[Node]:
+        """Let elementwise results take over an input that dies there; return those nodes."""
+        found = []
+        for i, node in enumerate(self.order):
+            if not self.produces(node) or not _may_overwrite(node):
+                continue
+            owner = next((self.home[s] for s in node.inputs if self._dies(s, node, i)), None)
+            if owner is not None:
+                found.append(node)
+                self.last[owner] = self.last.pop(node)
+                for other, home in self.home.items():
+                    if home is node:
+                        self.home[other] = owner
+        return found
+
+    def _dies(self, source: Node, node: Node, i: int) -> bool:
+        """Tell whether `node`, at step i, may write over the memory of `source` as it reads it.
+
+        Every input in that memory must then lie there element for element as the result will.
+        """
+        owner = self.home.get(source, source)
+        if not self.produces(owner) or self.last[owner] != i or _bytes(owner) != _bytes(node):
+            return False
+        inside = [s for s in node.inputs if self.home.get(s, s) is owner]
+        return all(s in self.straight and _bytes(s) == _bytes(node) for s in inside)
+
+    def lives(self) -> dict[Node, tuple[int, int]]:
+        """Return the first and last step of every buffer."""
+        place = {node: i for i, node in enumerate(self.order)}
+        homes = dict.fromkeys(self.home[node] for node in self.order)
+        return {h: (place[h], self.last[h]) for h in homes if self.produces(h)}
 
 
-def _free_at(owner: Node, i: int, last_use: dict[Node, int], kept: set[Node]) -> bool:
-    return _produces(owner) and owner not in kept and last_use.get(owner, -1) == i
-
-
-def _move(home: dict[Node, Node], old: Node, new: Node) -> None:
-    for node, owner in home.items():
-        if owner is old:
-            home[node] = new
-
-
-def _lives(
-    order: Sequence[Node], fetches: Sequence[Node], home: dict[Node, Node]
-) -> dict[Node, tuple[int, int]]:
-    """Return the first and last step of every buffer."""
-    place = {node: i for i, node in enumerate(order)}
-    lives: dict[Node, tuple[int, int]] = {}
-    for i, node in enumerate(order):
-        for used in (node, *node.inputs):
-            owner = home[used]
-            if _produces(owner):
-                lives[owner] = (place[owner], max(i, lives.get(owner, (0, 0))[1]))
-    for node in fetches:
-        owner = home[node]
-        if owner in lives:
-            lives[owner] = (lives[owner][0], len(order))
-    return lives
+def _may_overwrite(node: Node) -> bool:
+    return isinstance(node.op, Elementwise | Fused) and not isinstance(node.op, FusedReduction)
 
 
 def _place(buffers: Sequence[Buffer]) -> list[Buffer]:

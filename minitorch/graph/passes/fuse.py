@@ -1,85 +1,32 @@
-"""Elementwise fusion: a tree of elementwise operators runs as one, block by block.
+"""Elementwise fusion: operators that treat each element alone become one operator.
 
-The blocks are small enough for every temporary to stay in the cache, so memory is read once and
-written once however many operators there are; and the tree is one Python function, so a small one
-costs one call. It is NumPy all the way: no code is generated but that function's few lines.
-
-A node joins the operator that uses it when it is elementwise, used only there, and of the same
-shape; `reasons` says for every elementwise edge that was not fused why not.
+Memory is then read once and written once however many operators there are. A node joins those that
+use it when all of them are in one group, it is elementwise and of the group's shape, and nobody
+else wants to see it. A group is computed by a kernel from the size on at which the machine's cost
+model says that a kernel pays, else by NumPy. `reasons` says for every elementwise edge that was not
+fused why not, and for every group without a kernel why.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from typing import Any
+from collections.abc import Collection, Sequence
 
-import numpy as np
-
-from ...arrays import Array
-from ...op import Op, Spec
+from ...arrays import DType
+from ...op import Op
+from ...ops.casting import Cast
 from ...ops.pointwise import Power
+from ...ops.reduction import Extreme, Mean, Reduction, Sum
 from ...ops.rows import Elementwise
+from ...shapes import numel
+from ..cost import machine
 from ..node import Node, UnknownShape
 from ..order import schedule
-from .rewrite import rebuilt, rewrite, simple, users_of
+from .fused import Fused, FusedReduction
+from .lowering import Parts, names_of, program_of
+from .rewrite import rebuilt, rewrite, simple
 
-BLOCK = 65_536  # elements: 256 KiB of float32, so a few temporaries fit a level-2 cache
-LARGE = 2**22  # elements: below this the whole arrays fit the last cache, and blocks gain nothing
-
-
-class Fused(Op):
-    """Several elementwise operators as one.
-
-    Attributes:
-        parts: the operators, inputs first; an integer operand is an input of the whole, a negative
-            one the result of part -1 - operand.
-    """
-
-    reads_output = False
-
-    def __init__(self, parts: Sequence[tuple[Op, tuple[int, ...]]]) -> None:
-        self.parts = tuple(parts)
-        self._function = _expression(self.parts)
-
-    @property
-    def name(self) -> str:
-        """The operators' names, last first."""
-        return "fused_" + "_".join(op.name for op, _ in reversed(self.parts))
-
-    def compute(self, xp: Any, *arrays: Array) -> Array:
-        """Return the last part's result; large NumPy arrays go block by block."""
-        blocks = _blocks(arrays) if xp is np else None
-        if blocks is None:
-            return self._function(xp, *arrays)
-        flat, shape, count = blocks
-        first = np.asarray(self._function(xp, *[a[:BLOCK] if a.ndim else a for a in flat]))
-        out = np.empty(count, first.dtype)
-        out[:BLOCK] = first
-        for start in range(BLOCK, count, BLOCK):
-            piece = slice(start, start + BLOCK)
-            out[piece] = self._function(xp, *[a[piece] if a.ndim else a for a in flat])
-        return out.reshape(shape)
-
-    def infer(self, *specs: Spec) -> Spec:
-        """Return what the parts infer, one after another."""
-        found: list[Spec] = []
-        for op, operands in self.parts:
-            found.append(op.infer(*[found[-1 - i] if i < 0 else specs[i] for i in operands]))
-        return found[-1]
-
-    def gradient(self, out_grad: Any, node: Any) -> Any:
-        """Differentiate the parts as they were, rebuilt over the same inputs."""
-        from ..gradients import gradients
-
-        values: list[Any] = []
-        for op, operands in self.parts:
-            sources = [values[-1 - i] if i < 0 else node.inputs[i] for i in operands]
-            values.append(op(*sources))
-        return tuple(gradients(values[-1], list(node.inputs), out_grad))
-
-    def attributes(self) -> dict[str, Any]:
-        """Return the parts."""
-        return {"parts": self.parts}
+LONGEST = 48  # operators in a group: beyond, registers run out and compiling takes long
+NEVER = 2**62
 
 
 def fuse(
@@ -87,102 +34,148 @@ def fuse(
     fed: Collection[Node] = (),
     reasons: list[str] | None = None,
 ) -> list[Node]:
-    """Return the fetches with trees of elementwise operators fused.
+    """Return the fetches with groups of elementwise operators fused.
 
     Args:
-        reasons: a list that gets a line for each elementwise edge that was left.
+        reasons: a list that gets a line for each elementwise edge that was left, and for each
+            group that NumPy computes.
     """
-    order = schedule(fetches, fed)
-    uses = users_of(order, fetches)
-    joins: set[Node] = set()
-    for node in order:
-        if not _fusible(node, fed):
-            continue
-        for source in node.inputs:
-            if _fusible(source, fed):
-                why = _why_not(source, node, uses)
-                if not why:
-                    joins.add(source)
-                elif reasons is not None:
-                    reasons.append(f"{source.name} -> {node.name}: {why}")
+    says = [] if reasons is None else reasons
+    root = _groups(fetches, fed, says)
+    size: dict[Node, int] = {}
+    for end in root.values():
+        size[end] = size.get(end, 0) + 1
 
     def rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
-        if node in joins or not any(source in joins for source in node.inputs):
+        if root.get(node) is not node or (size[node] == 1 and not isinstance(node.op, Reduction)):
             return None
-        parts: list[tuple[Op, tuple[int, ...]]] = []
-        leaves: list[Node] = []
-        _collect(node, inputs, joins, parts, leaves)
-        return rebuilt(Fused(parts), *leaves)
+        group = _Group(root, node)
+        group.collect(node, inputs)
+        return group.as_node(node, says) if group.parts else None
 
     return rewrite(fetches, rule, fed)
 
 
-def _collect(
-    node: Node,
-    inputs: Sequence[Node],
-    joins: Collection[Node],
-    parts: list[tuple[Op, tuple[int, ...]]],
-    leaves: list[Node],
-) -> int:
-    """Add `node` and what joins it to `parts`; return its number as an operand."""
-    operands = []
-    for old, new in zip(node.inputs, inputs, strict=True):
-        if old in joins:
-            operands.append(_collect(old, new.inputs, joins, parts, leaves))
+def _groups(fetches: Sequence[Node], fed: Collection[Node], reasons: list[str]) -> dict[Node, Node]:
+    """Return for each fusible node the last node of its group, which may be itself."""
+    order = schedule(fetches, fed)
+    users: dict[Node, list[Node]] = {node: [] for node in order}
+    kept = set(fetches)
+    for node in order:
+        for source in node.inputs:
+            users.setdefault(source, []).append(node)
+        kept.update(node.control_inputs)
+    root: dict[Node, Node] = {}
+    sizes: dict[Node, int] = {}
+    for node in reversed(order):
+        if node in fed or not (_elementwise(node) or _reduces(node)):
             continue
-        place = next((i for i, leaf in enumerate(leaves) if leaf is new), len(leaves))
-        if place == len(leaves):
-            leaves.append(new)
-        operands.append(place)
-    parts.append((node.op, tuple(operands)))
-    return -len(parts)
+        ends = list(dict.fromkeys(root[u] for u in users[node] if u in root))
+        why = (
+            "it is a reduction" if _reduces(node) else _why_not(node, users[node], ends, kept, root)
+        )
+        if not why and sizes[ends[0]] >= LONGEST:
+            why = f"the group has {LONGEST} operators already"
+        root[node] = node if why else ends[0]
+        sizes[root[node]] = sizes.get(root[node], 0) + 1
+        if why and ends and not _reduces(node):
+            reasons.append(f"{node.name} -> {users[node][0].name}: {why}")
+    return root
 
 
-def _fusible(node: Node, fed: Collection[Node]) -> bool:
-    return (
-        node not in fed
-        and simple(node)
-        and isinstance(node.op, Elementwise | Power)
-        and not isinstance(node.shape, UnknownShape)
-    )
+def _why_not(
+    node: Node,
+    users: Sequence[Node],
+    ends: Sequence[Node],
+    kept: Collection[Node],
+    root: dict[Node, Node],
+) -> str:
+    """Return why `node` is not computed inside its users' group; empty when it is."""
+    if node in kept:
+        return "it is fetched, or something waits for it"
+    if len(ends) != 1 or any(user not in root for user in users):
+        return f"used {len(users)} times, not all of them in one group"
+    inside = ends[0].inputs[0] if _reduces(ends[0]) else ends[0]
+    return "" if node.shape == inside.shape else f"shape {node.shape} is not {inside.shape}"
 
 
-def _why_not(source: Node, node: Node, uses: dict[Node, int]) -> str:
-    """Return why `source` is not computed inside `node`; empty when it is."""
-    if uses[source] != 1:
-        return f"used {uses[source]} times"
-    if tuple(source.shape) != tuple(node.shape):
-        return f"shape {tuple(source.shape)} is not {tuple(node.shape)}"
-    return ""
+def _elementwise(node: Node) -> bool:
+    op = node.op
+    if not simple(node):
+        return False
+    if isinstance(op, Cast):
+        return bool(node.inputs[0].dtype.kind == "b" and node.dtype.kind == "f")
+    return isinstance(op, Elementwise | Power)
 
 
-def _expression(parts: Sequence[tuple[Op, tuple[int, ...]]]) -> Callable[..., Array]:
-    """Return a Python function that computes the parts as one nested expression."""
-    names: dict[str, Any] = {f"f{i}": op.compute for i, (op, _) in enumerate(parts)}
-    texts: list[str] = []
-    count = 0
-    for i, (_, operands) in enumerate(parts):
-        arguments = ", ".join(texts[-1 - o] if o < 0 else f"x{o}" for o in operands)
-        count = max([count, *(o + 1 for o in operands)])
-        texts.append(f"f{i}(xp, {arguments})")
-    inputs = "".join(f", x{i}" for i in range(count))
-    exec(f"def function(xp{inputs}):\n    return {texts[-1]}", names)
-    function: Callable[..., Array] = names["function"]
-    return function
+def _reduces(node: Node) -> bool:
+    """Tell whether a node is a reduction that a kernel can do on its way."""
+    if not simple(node) or not isinstance(node.op, Sum | Mean | Extreme):
+        return False
+    x, dims = node.inputs[0], node.op.dims
+    if isinstance(x.shape, UnknownShape) or x.dtype.kind != "f":
+        return False
+    rank = len(x.shape)
+    return bool(dims) and sorted(dims) == list(range(rank - len(dims), rank))
 
 
-def _blocks(arrays: Sequence[Array]) -> tuple[list[Array], tuple[int, ...], int] | None:
-    """Return the arrays flat, their shape and size; None where blocks are not possible or wise."""
-    shape = max((a.shape for a in arrays), key=len, default=())
-    count = int(np.prod(shape, dtype=np.int64))
-    if count < LARGE:
-        return None
-    flat = []
-    for array in arrays:
-        if array.shape == shape and array.flags.c_contiguous:
-            flat.append(array.reshape(-1))
-        elif array.size == 1:
-            flat.append(array.reshape(()))
-        else:
-            return None
-    return flat, shape, count
+class _Group:
+    """The operators of one group as they are collected, inputs first."""
+
+    def __init__(self, root: dict[Node, Node], end: Node) -> None:
+        self.root, self.end = root, end
+        self.parts: list[tuple[Op, tuple[int, ...]]] = []
+        self.leaves: list[Node] = []
+        self.found: dict[Node, int] = {}
+
+    def collect(self, node: Node, inputs: Sequence[Node]) -> int:
+        """Add `node` and what belongs to its group; return its number as an operand."""
+        operands = tuple(
+            self._member(old, new) if self.root.get(old) is self.end else self._leaf(new)
+            for old, new in zip(node.inputs, inputs, strict=True)
+        )
+        if isinstance(node.op, Reduction):
+            return 0
+        assert node.op is not None  # a node of a group is an operator
+        self.parts.append((node.op, operands))
+        self.found[node] = -len(self.parts)
+        return self.found[node]
+
+    def _member(self, old: Node, new: Node) -> int:
+        return self.found[old] if old in self.found else self.collect(old, new.inputs)
+
+    def _leaf(self, node: Node) -> int:
+        place = next((i for i, leaf in enumerate(self.leaves) if leaf is node), len(self.leaves))
+        if place == len(self.leaves):
+            self.leaves.append(node)
+        return place
+
+    def as_node(self, node: Node, reasons: list[str]) -> Node | None:
+        """Return the node of the whole group."""
+        dtypes = [leaf.dtype for leaf in self.leaves]
+        least, why = from_size(self.parts, dtypes)
+        inside = node.inputs[0] if isinstance(node.op, Reduction) else node
+        count = None if isinstance(inside.shape, UnknownShape) else numel(tuple(inside.shape))
+        if count is not None and why == "" and count < least:
+            why = f"{count} elements, fewer than the {least} from which it pays"
+        if why:
+            reasons.append(f"{node.name}: no kernel: {why}")
+        if count is not None:
+            least = 0 if least <= count else NEVER
+        chosen = None if why or least == NEVER else least
+        if not isinstance(node.op, Reduction):
+            return rebuilt(Fused(self.parts, dtypes, chosen), *self.leaves)
+        return rebuilt(FusedReduction(self.parts, dtypes, node.op, chosen), *self.leaves)
+
+
+def from_size(parts: Parts, dtypes: Sequence[DType]) -> tuple[int, str]:
+    """Return the number of elements from which a kernel pays, and why there is none, or ""."""
+    program = program_of(parts, dtypes)
+    if isinstance(program, str):
+        return NEVER, program
+    rows, here = names_of(parts), machine()
+    gain = (here.numpy_s(rows, 10**6) - here.fused_s(rows, 10**6)) / 1e6
+    if not gain > 0:
+        return NEVER, "NumPy is as fast"
+    at_once = here.spread_s + here.kernel_call_s - here.numpy_s(rows, 0)
+    return max(int(at_once / gain) + 1, 1), ""

@@ -1,7 +1,8 @@
 """Products that share an input as one: x A and x B are slices of x [A B].
 
-Putting A and B side by side costs a copy of both. It pays when they are constants, whose copy is
-made once (0.87 to 1.27 times the speed); at run time it loses (0.33 to 0.99), so then it is left.
+One wide product can be faster than two narrow ones, but putting A and B side by side costs a copy
+of both, unless they are constants, whose copy is made once; and what uses a slice no longer reads
+memory in one run. So the machine's cost model decides, for each group by its sizes.
 
 Source: Jia et al., TASO, SOSP 2019, Figure 2.
 """
@@ -14,21 +15,28 @@ from itertools import takewhile
 import numpy as np
 
 from ...ops.indexing import narrow
+from ...ops.joining import Cat
 from ...ops.linalg import MatMul
+from ..cost import machine
 from ..node import Constant, Node
 from ..order import schedule
-from .rewrite import rewrite, simple
+from .matmul_chain import size_of
+from .rewrite import rebuilt, rewrite, simple
 
-WIDEST = 256  # columns: a wider product keeps the processor busy on its own
+GAIN = 0.95  # the one product must take this much less: a measurement is not more exact
 
 
-def merge_matmuls(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[Node]:
-    """Return the fetches with products of one input and several constants merged."""
-    groups: dict[Node, list[Node]] = {}
-    for node in schedule(fetches, fed):
-        if node not in fed and simple(node) and isinstance(node.op, MatMul) and _fits(node, fed):
-            groups.setdefault(node.inputs[0], []).append(node)
-    member = {node: group for group in groups.values() if len(group) > 1 for node in group}
+def merge_matmuls(
+    fetches: Sequence[Node], fed: Collection[Node] = (), reasons: list[str] | None = None
+) -> list[Node]:
+    """Return the fetches with products of one input merged where that pays.
+
+    Args:
+        reasons: a list that gets a line for each group that was left.
+    """
+    member = {
+        node: group for group in _groups(fetches, fed, reasons) for node in group if len(group) > 1
+    }
     merged: dict[Node, Node] = {}
 
     def rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
@@ -37,8 +45,7 @@ def merge_matmuls(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[N
             return None
         first = group[0]
         if first not in merged:
-            weights = np.concatenate([n.inputs[1].value for n in group], axis=1)
-            merged[first] = inputs[0] @ Constant(weights)
+            merged[first] = rebuilt(MatMul(), inputs[0], _side_by_side(group))
         before = takewhile(lambda other: other is not node, group)
         start = sum(int(other.shape[1]) for other in before)
         piece: Node = narrow(merged[first], 1, start, int(node.shape[1]))
@@ -47,11 +54,61 @@ def merge_matmuls(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[N
     return rewrite(fetches, rule, fed)
 
 
-def _fits(node: Node, fed: Collection[Node]) -> bool:
+def _groups(
+    fetches: Sequence[Node], fed: Collection[Node], reasons: list[str] | None
+) -> list[list[Node]]:
+    """Return the products of one input each that are faster as one."""
+    groups: dict[Node, list[Node]] = {}
+    for node in schedule(fetches, fed):
+        if node not in fed and simple(node) and isinstance(node.op, MatMul) and _fits(node):
+            groups.setdefault(node.inputs[0], []).append(node)
+    found = []
+    for group in groups.values():
+        if len(group) < 2:
+            continue
+        apart, together = costs(group, fed)
+        if together < GAIN * apart:
+            found.append(group)
+        elif reasons is not None:
+            names = ", ".join(node.name for node in group)
+            reasons.append(f"{names}: not merged: {together / apart:.2f} of the time")
+    return found
+
+
+def costs(group: Sequence[Node], fed: Collection[Node] = ()) -> tuple[float, float]:
+    """Return the predicted seconds of the products one by one, and as one with its slices."""
+    here, dtype = machine(), group[0].dtype
+    m, k = map(size_of, group[0].inputs[0].shape)
+    widths = [size_of(node.shape[1]) for node in group]
+    apart = sum(here.matmul_s(m, k, n, dtype) for n in widths)
+    together = here.matmul_s(m, k, sum(widths), dtype) + len(group) * here.view_s
+    if not _constant(group, fed):
+        together += here.join_s + here.byte_s * k * sum(widths) * dtype.itemsize
+    return apart, together
+
+
+def _constant(group: Sequence[Node], fed: Collection[Node]) -> bool:
+    weights = [node.inputs[1] for node in group]
+    return all(isinstance(weight, Constant) and weight not in fed for weight in weights)
+
+
+def _side_by_side(group: Sequence[Node]) -> Node:
+    weights = [node.inputs[1] for node in group]
+    if all(isinstance(weight, Constant) for weight in weights):
+        return Constant(np.concatenate([weight.value for weight in weights], axis=1))
+    return rebuilt(Cat(1), *weights)
+
+
+def _fits(node: Node) -> bool:
+    """Tell whether a product is of matrices, the second known, and so there before the first is.
+
+    What is put side by side must not depend on one of the products: constants, variables and feeds
+    cannot.
+    """
     x, weight = node.inputs
     return (
-        isinstance(weight, Constant)
-        and weight not in fed
+        weight.op is None
         and len(x.shape) == len(weight.shape) == 2
-        and int(weight.shape[1]) <= WIDEST
+        and None not in weight.shape
+        and x.dtype == weight.dtype
     )

@@ -10,7 +10,8 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 
 from ...op import Op
-from ..node import Node, build
+from ..gradients import Identity
+from ..node import Constant, Node, build
 from ..order import schedule
 from ..scope import control_dependencies
 from ..state import StateOp
@@ -20,21 +21,34 @@ Rule = Callable[[Node, tuple[Node, ...]], Node | None]
 
 
 def rewrite(fetches: Sequence[Node], rule: Rule, fed: Collection[Node] = ()) -> list[Node]:
-    """Return what stands for `fetches` after `rule` has been asked at every node below them."""
+    """Return what stands for `fetches` after `rule` has been asked at every node below them.
+
+    What stands for a node that waits for others waits for them too.
+    """
     new: dict[Node, Node] = {}
     for node in schedule(fetches, fed):
-        if node in fed or node.op is None:
+        if node in fed or not may_change(node):
             new[node] = node
             continue
         inputs = tuple(new.get(source, source) for source in node.inputs)
+        control = tuple(new.get(source, source) for source in node.control_inputs)
         with like(node):
-            found = rule(node, inputs)
-        if found is None:
-            control = tuple(new.get(source, source) for source in node.control_inputs)
-            same = _all_same(inputs, node.inputs) and _all_same(control, node.control_inputs)
-            found = node if same else node.with_inputs(inputs, control)
-        new[node] = found
+            found = None if node.op is None else rule(node, inputs)
+            if found is not None and control:
+                found = rebuilt(Identity(), found).with_inputs((found,), control)
+        new[node] = over(node, inputs, control) if found is None else found
     return [new[node] for node in fetches]
+
+
+def may_change(node: Node) -> bool:
+    """Tell whether another node may stand for this one: not where a run looks it up by itself."""
+    return node.op is not None or isinstance(node, Constant)
+
+
+def over(node: Node, inputs: tuple[Node, ...], control: tuple[Node, ...]) -> Node:
+    """Return the same node over other inputs; itself when they are the same."""
+    same = _all_same(inputs, node.inputs) and _all_same(control, node.control_inputs)
+    return node if same else node.with_inputs(inputs, control)
 
 
 def rebuilt(op: Op, *inputs: Node) -> Node:
@@ -77,4 +91,4 @@ def like(node: Node) -> Iterator[None]:
 
 
 def _all_same(a: Sequence[Node], b: Sequence[Node]) -> bool:
-    return all(x is y for x, y in zip(a, b, strict=True))
+    return len(a) == len(b) and all(x is y for x, y in zip(a, b, strict=True))

@@ -1,0 +1,143 @@
+"""`explain`: what each pass did, in nodes, bytes, predicted and measured time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from ..errors import MinitorchError
+from ..ops.linalg import Linear, MatMul
+from ..ops.pointwise import Power
+from ..ops.rows import Elementwise
+from ..shapes import numel
+from .cost import machine
+from .node import Constant, Node, Placeholder, UnknownShape
+from .optimize import PASSES, run_pass
+from .order import needed
+from .passes.fuse import fuse
+from .passes.fused import Fused
+from .passes.lowering import names_of
+from .passes.matmul_chain import UNKNOWN_SIZE, size_of
+from .passes.merge_matmuls import merge_matmuls
+from .plan import VIEWS, memory_plan
+from .state import StateOp, Variable
+from .structure import flatten
+
+RUNS = 9  # of which the median is the measured time
+
+
+def explain(fetches: Any, feed_dict: Mapping[Node, Any] | None = None) -> str:
+    """Return a table: nodes, bytes, predicted and measured time as built and after each pass.
+
+    Args:
+        fetches: a node, or lists, tuples and dicts of nodes.
+        feed_dict: what the measured runs are fed. What is left out gets random numbers, of size 64
+            where a size is not known.
+    Returns: the table, then what was not merged and not fused and why. Bytes are the planned peak;
+        "-" where a size or an input is not known.
+    """
+    leaves: list[Node] = []
+    flatten(fetches, leaves)
+    feeds = dict(feed_dict or {})
+    fed = set(feeds)
+    lines = [f"{'pass':<16}{'nodes':>7}{'bytes':>13}{'predicted':>13}{'measured':>13}"]
+    lines.append(_line("as built", leaves, feeds))
+    reasons: list[str] = []
+    for name in PASSES:
+        if name == "merge_matmuls":
+            merge_matmuls(leaves, fed, reasons)
+        if name == "fuse":
+            found: list[str] = []
+            fuse(leaves, fed, found)
+            reasons += [f"not fused: {reason}" for reason in found]
+        leaves = run_pass(name, leaves, fed)
+        lines.append(_line(name, leaves, feeds))
+    return "\n".join([*lines, *reasons])
+
+
+def _line(name: str, leaves: list[Node], feeds: dict[Node, Any]) -> str:
+    times = [predicted_s(leaves, set(feeds)), _measured_s(leaves, feeds)]
+    shown = "".join(f"{'-' if t is None else f'{t * 1e6:.1f} us':>13}" for t in times)
+    size = _peak_bytes(leaves, set(feeds))
+    nodes = len(needed(leaves, set(feeds)))
+    return f"{name:<16}{nodes:>7}{'-' if size is None else f'{size:,}':>13}{shown}"
+
+
+def _peak_bytes(leaves: list[Node], fed: set[Node]) -> int | None:
+    try:
+        return memory_plan(leaves, fed).peak_bytes
+    except MinitorchError:
+        return None  # a size is not known before the run
+
+
+def predicted_s(fetches: Sequence[Node], fed: set[Node]) -> float:
+    """Return the seconds that the machine's cost model gives a run of `fetches`."""
+    nodes = needed(fetches, fed)
+    return sum(node_s(node) for node in nodes if node not in fed and node.op is not None)
+
+
+def node_s(node: Node) -> float:
+    """Return the predicted seconds of one node; 64 stands for sizes that are not known."""
+    here, op, count = machine(), node.op, _count(node)
+    if isinstance(op, VIEWS):
+        return here.view_s
+    if isinstance(op, Fused):
+        rows, inside = names_of(op.parts), max(map(_count, node.inputs))
+        plain = here.numpy_s(rows, inside)
+        uses_kernel = op.least is not None and inside >= op.least
+        return here.fused_s(rows, inside) if uses_kernel else plain
+    if isinstance(op, MatMul | Linear) and not any(map(_unknown, (node, *node.inputs))):
+        x = node.inputs[0]
+        inner, columns = size_of(x.shape[-1]), size_of(node.shape[-1])
+        return here.matmul_s(count // max(columns, 1), inner, columns, node.dtype)
+    if isinstance(op, Elementwise | Power):
+        return here.numpy_s([op.name], count)
+    moved = sum(_count(n) * int(n.dtype.itemsize) for n in (node, *node.inputs))
+    return here.call_s + here.byte_s * moved
+
+
+def _unknown(node: Node) -> bool:
+    return isinstance(node.shape, UnknownShape)
+
+
+def _count(node: Node) -> int:
+    if _unknown(node):
+        return UNKNOWN_SIZE
+    return numel(tuple(size_of(n) for n in node.shape)) or 0
+
+
+def _measured_s(leaves: list[Node], feeds: dict[Node, Any]) -> float | None:
+    """Return the median seconds of a run in a session of its own; None where it cannot run.
+
+    Nodes that write are left out: there is no state that they could write to.
+    """
+    from .session import Session
+
+    values = dict(feeds)
+    for node in needed(leaves, set(feeds)):
+        if isinstance(node.op, StateOp):
+            return None
+        if node not in values and isinstance(node, Placeholder | Variable):
+            if _unknown(node):
+                return None
+            values[node] = _sample(node)
+    used = set(needed(leaves, set(values)))
+    values = {node: value for node, value in values.items() if node in used}
+    runnable = [node for node in leaves if not isinstance(node, Constant)]
+    with Session() as session:
+        times = []
+        for _ in range(RUNS + 1):
+            begin = perf_counter()
+            session.run(runnable, values)
+            times.append(perf_counter() - begin)
+    return sorted(times[1:])[RUNS // 2]
+
+
+def _sample(node: Node) -> Any:
+    shape = tuple(size_of(n) for n in node.shape)
+    if node.dtype.kind != "f":
+        return np.zeros(shape, node.dtype)
+    return np.random.default_rng(0).uniform(0.5, 1.0, shape).astype(node.dtype)

@@ -1,0 +1,156 @@
+"""Dead-code elimination: what is only waited for, and branches that are never taken.
+
+Nodes that no fetch needs were never in the run. What is left is subtler. A node that runs only
+because another waits for it, and has no effect, need not run: whoever waited for it waits for the
+effects above it instead. And a Switch whose predicate is a constant always sends its value one way,
+so the Merge below it has one input to choose from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+
+from ..control import Merge, MergeIndex, Switch
+from ..dead import deadly, endangered, merges
+from ..gradients import Identity
+from ..node import Constant, Node
+from ..order import schedule
+from .rewrite import may_change, over, rebuilt, rewrite
+
+
+def dead_code(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[Node]:
+    """Return the fetches without branches never taken, and without waiting for nothing."""
+    return _waits(_branches(fetches, fed), fed)
+
+
+def _branches(fetches: Sequence[Node], fed: Collection[Node]) -> list[Node]:
+    """Return the fetches with each Switch on a constant replaced by what it sends."""
+    order = schedule(fetches, fed)
+    never = _never(order, fed)
+    risky = _risky([node for node in order if node not in never], fed)
+
+    def rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
+        if node in never:
+            return None
+        if isinstance(node.op, Switch) and _constant(inputs[1], fed) is not None:
+            return _after(inputs[0], inputs[1]) if inputs[1].control_inputs else inputs[0]
+        if isinstance(node.op, Merge | MergeIndex):
+            left = [i for i, source in enumerate(node.inputs) if source not in never]
+            if len(left) == 1 or (left and node.inputs[left[0]] not in risky):
+                return _chosen(node, inputs, left[0])
+        return None
+
+    return rewrite(fetches, rule, fed)
+
+
+def _chosen(node: Node, inputs: Sequence[Node], place: int) -> Node | None:
+    """Return what a merge gives that always takes the input at `place`."""
+    if isinstance(node.op, Merge):
+        return inputs[place]
+    return _after(Constant(place, node.dtype), inputs[place])
+
+
+def _after(value: Node, before: Node) -> Node:
+    """Return `value` once `before` has run, dead when that is dead."""
+    return rebuilt(Identity(), value).with_inputs((value,), (before,))
+
+
+def _never(order: Sequence[Node], fed: Collection[Node]) -> set[Node]:
+    """Return the nodes that are dead in every run."""
+    found: set[Node] = set()
+    for node in order:
+        if node in fed:
+            continue
+        if isinstance(node.op, Switch):
+            pred = _constant(node.inputs[1], fed)
+            if pred is not None and pred is not node.op.branch:
+                found.add(node)
+        if merges(node):
+            dead = bool(node.inputs) and all(source in found for source in node.inputs)
+        else:
+            dead = any(source in found for source in deadly(node))
+        if dead:
+            found.add(node)
+    return found
+
+
+def _risky(order: Sequence[Node], fed: Collection[Node]) -> set[Node]:
+    """Return the nodes that can be dead in some run, knowing which way constants send."""
+    found: set[Node] = set()
+    for node in order:
+        if node in fed:
+            continue
+        kills = getattr(node.op, "may_kill", False)
+        if isinstance(node.op, Switch) and _constant(node.inputs[1], fed) is not None:
+            kills = False
+        if kills or any(s in found for s in (node.inputs if merges(node) else deadly(node))):
+            found.add(node)
+    return found
+
+
+def _constant(node: Node, fed: Collection[Node]) -> bool | None:
+    """Return the value of a predicate that is known now, else None."""
+    return None if not isinstance(node, Constant) or node in fed else bool(node.value)
+
+
+def _waits(fetches: Sequence[Node], fed: Collection[Node]) -> list[Node]:
+    """Return the fetches with nobody waiting for a node that would not run otherwise."""
+    order = schedule(fetches, fed)
+    risky = endangered(order, fed)
+    above: dict[Node, tuple[Node, ...]] = {}
+    for node in order:
+        if node in fed or _effective(node) or node in risky:
+            above[node] = (node,)
+        else:
+            above[node] = _joined(above.get(s, ()) for s in (*node.inputs, *node.control_inputs))
+    kept = _kept(fetches, fed, above)
+    if not any(
+        source not in kept for node in order if node in kept for source in node.control_inputs
+    ):
+        return list(fetches)
+    return _without(order, fetches, fed, kept, above)
+
+
+def _without(
+    order: Sequence[Node],
+    fetches: Sequence[Node],
+    fed: Collection[Node],
+    kept: Collection[Node],
+    above: dict[Node, tuple[Node, ...]],
+) -> list[Node]:
+    new: dict[Node, Node] = {}
+    for node in order:
+        if node not in kept:
+            continue
+        inputs = tuple(new.get(s, s) for s in node.inputs)
+        waits = _joined((s,) if s in kept else above[s] for s in node.control_inputs)
+        control = tuple(new.get(s, s) for s in waits)
+        fixed = node in fed or not may_change(node)
+        new[node] = node if fixed else over(node, inputs, control)
+    return [new[node] for node in fetches]
+
+
+def _kept(
+    fetches: Sequence[Node], fed: Collection[Node], above: dict[Node, tuple[Node, ...]]
+) -> set[Node]:
+    """Return the nodes that must run when waits go to what is above."""
+    found: set[Node] = set()
+    waiting = list(fetches)
+    while waiting:
+        node = waiting.pop()
+        if node in found:
+            continue
+        found.add(node)
+        if node not in fed:
+            waiting += node.inputs
+            waiting += _joined(above.get(s, (s,)) for s in node.control_inputs)
+    return found
+
+
+def _effective(node: Node) -> bool:
+    """Tell whether it matters when, or that, a node runs."""
+    return node.op is not None and bool(getattr(node.op, "ordered", not node.op.pure))
+
+
+def _joined(groups: Iterable[Sequence[Node]]) -> tuple[Node, ...]:
+    return tuple(dict.fromkeys(node for group in groups for node in group))

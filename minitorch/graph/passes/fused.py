@@ -1,0 +1,212 @@
+"""Several elementwise operators as one, and a reduction that takes their result as it comes.
+
+Two ways to compute them. With NumPy the operators are one Python function, and large arrays go
+through it block by block, so that every temporary stays in the cache. With a compiler they are one
+kernel, which reads each input once and writes nothing in between. The pass decides from how many
+elements on the kernel pays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ... import compile as code
+from ...arrays import Array, DType
+from ...op import Op, Spec
+from ...ops.reduction import Extreme, Mean, Reduction
+from .lowering import Parts, program_of
+
+BLOCK = 65_536  # elements: 256 KiB of float32, so a few temporaries fit a level-2 cache
+FOLDS: dict[str, Any] = {"sum": np.add.reduce, "amax": np.max, "amin": np.min}
+LARGE = 2**22  # elements: below this the whole arrays fit the last cache, and blocks gain nothing
+
+
+class Fused(Op):
+    """Several elementwise operators as one.
+
+    Attributes:
+        parts: the operators, inputs first; an integer operand is an input of the whole, a negative
+            one the result of part -1 - operand.
+        program: what a kernel computes, or the reason why there is none.
+        least: the number of elements from which the kernel computes; None for never.
+    """
+
+    reads_output = False
+
+    def __init__(
+        self, parts: Parts, dtypes: Sequence[DType] = (), least: int | None = None
+    ) -> None:
+        self.parts, self.dtypes = tuple(parts), tuple(dtypes)
+        self.program = program_of(self.parts, self.dtypes)
+        self.least = least if isinstance(self.program, code.Program) else None
+        self._function = _expression(self.parts)
+
+    @property
+    def name(self) -> str:
+        """The operators' names, last first."""
+        return "fused_" + "_".join(op.name for op, _ in reversed(self.parts))
+
+    def compute(self, xp: Any, *arrays: Array) -> Array:
+        """Return the last part's result."""
+        if xp is not np:
+            return self._function(xp, *arrays)
+        if self.least is not None and max([a.size for a in arrays]) >= self.least:
+            return code.kernel(self.program)(*arrays)  # type: ignore[arg-type]
+        return self.by_numpy(*arrays)
+
+    def by_numpy(self, *arrays: Array) -> Array:
+        """Return the result without a kernel; large arrays go block by block."""
+        blocks = _blocks(arrays)
+        if blocks is None:
+            return self._function(np, *arrays)
+        flat, shape, count = blocks
+        first = np.asarray(self._function(np, *[a[:BLOCK] if a.ndim else a for a in flat]))
+        out = np.empty(count, first.dtype)
+        out[:BLOCK] = first
+        for start in range(BLOCK, count, BLOCK):
+            piece = slice(start, start + BLOCK)
+            out[piece] = self._function(np, *[a[piece] if a.ndim else a for a in flat])
+        return out.reshape(shape)
+
+    def into(self, out: Array, *arrays: Array) -> None:
+        """Compute into `out`, which may be the memory of an input of the same shape and dtype."""
+        if self.least is not None and out.flags.c_contiguous:
+            code.kernel(self.program)(*arrays, out=out)  # type: ignore[arg-type]
+        else:
+            np.copyto(out, self._function(np, *arrays))
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return what the parts infer, one after another."""
+        found: list[Spec] = []
+        for op, operands in self.parts:
+            found.append(op.infer(*[found[-1 - i] if i < 0 else specs[i] for i in operands]))
+        return found[-1]
+
+    def unfused(self, *inputs: Any) -> Any:
+        """Return the parts as they were, over these nodes."""
+        values: list[Any] = []
+        for op, operands in self.parts:
+            values.append(op(*[values[-1 - i] if i < 0 else inputs[i] for i in operands]))
+        return values[-1]
+
+    def gradient(self, out_grad: Any, node: Any) -> Any:
+        """Differentiate the parts as they were, rebuilt over the same inputs."""
+        from ..gradients import gradients
+
+        return tuple(gradients(self.unfused(*node.inputs), list(node.inputs), out_grad))
+
+    def attributes(self) -> dict[str, Any]:
+        """Return the parts."""
+        return {"parts": self.parts}
+
+
+class FusedReduction(Fused):
+    """A reduction of fused operators, whose result before the reduction is never stored.
+
+    Attributes:
+        reduction: the operator on top: a sum, a mean or an extreme over the last axes.
+    """
+
+    def __init__(
+        self, parts: Parts, dtypes: Sequence[DType], reduction: Reduction, least: int | None
+    ) -> None:
+        super().__init__(parts, dtypes, least)
+        self.reduction = reduction
+        self.program = program_of(self.parts, self.dtypes, kernel_reduction(reduction))
+        self.least = least if isinstance(self.program, code.Program) else None
+
+    @property
+    def name(self) -> str:
+        """The reduction's name, then those of the parts, last first."""
+        return f"{self.reduction.name}_{super().name}"
+
+    def compute(self, xp: Any, *arrays: Array) -> Array:
+        """Return the reduction of the last part's result."""
+        if xp is np and self.least is not None and max(a.size for a in arrays) >= self.least:
+            return self._by_kernel(arrays)
+        inner = self._function(xp, *arrays) if xp is not np else self.by_numpy(*arrays)
+        return self.reduction.compute(xp, inner)
+
+    def _by_kernel(self, arrays: Sequence[Array]) -> Array:
+        """Let the kernel fold the last axis, or all of them where they lie in one run."""
+        dims, largest = self.reduction.dims, max(a.size for a in arrays)
+        in_one = all(a.size == 1 or (a.size == largest and a.flags.c_contiguous) for a in arrays)
+        at_once = len(dims) if in_one else 1
+        found = code.kernel(self.program)(*arrays, axes=at_once)  # type: ignore[arg-type]
+        if at_once < len(dims):
+            rest = tuple(range(found.ndim - len(dims) + 1, found.ndim))
+            found = np.asarray(FOLDS[kernel_reduction(self.reduction)](found, axis=rest))
+        if isinstance(self.reduction, Mean):
+            full = np.broadcast_shapes(*[a.shape for a in arrays])
+            found = found / found.dtype.type(np.prod([full[d] for d in dims]))
+        return (
+            found.reshape((*found.shape, *([1] * len(dims)))) if self.reduction.keepdim else found
+        )
+
+    def into(self, out: Array, *arrays: Array) -> None:
+        """Compute into `out`, which is none of the inputs."""
+        np.copyto(out, self.compute(np, *arrays))
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return what the reduction infers of the parts' result."""
+        return self.reduction.infer(super().infer(*specs))
+
+    def unfused(self, *inputs: Any) -> Any:
+        """Return the parts and the reduction as they were, over these nodes."""
+        return self.reduction(super().unfused(*inputs))
+
+    def attributes(self) -> dict[str, Any]:
+        """Return the parts and the reduction."""
+        return {"parts": self.parts, "reduction": self.reduction}
+
+
+def kernel_reduction(op: Reduction) -> str:
+    """Return the name under which kernels know a reduction."""
+    if isinstance(op, Extreme):
+        return "amax" if op.largest else "amin"
+    return "sum"
+
+
+def _expression(parts: Parts) -> Callable[..., Array]:
+    """Return a Python function that computes the parts: nested where used once, else by name."""
+    names: dict[str, Any] = {f"f{i}": op.compute for i, (op, _) in enumerate(parts)}
+    uses = [0] * len(parts)
+    for _, operands in parts:
+        for place in operands:
+            if place < 0:
+                uses[-1 - place] += 1
+    texts: list[str] = []
+    lines: list[str] = []
+    count = 0
+    for i, (_, operands) in enumerate(parts):
+        arguments = ", ".join(texts[-1 - o] if o < 0 else f"x{o}" for o in operands)
+        count = max([count, *(o + 1 for o in operands)])
+        text = f"f{i}(xp, {arguments})"
+        if uses[i] > 1:
+            lines.append(f"    t{i} = {text}\n")
+            text = f"t{i}"
+        texts.append(text)
+    inputs = "".join(f", x{i}" for i in range(count))
+    exec(f"def function(xp{inputs}):\n{''.join(lines)}    return {texts[-1]}", names)
+    function: Callable[..., Array] = names["function"]
+    return function
+
+
+def _blocks(arrays: Sequence[Array]) -> tuple[list[Array], tuple[int, ...], int] | None:
+    """Return the arrays flat, their shape and size; None where blocks are not possible or wise."""
+    shape = max((a.shape for a in arrays), key=len, default=())
+    count = int(np.prod(shape, dtype=np.int64))
+    if count < LARGE:
+        return None
+    flat = []
+    for array in arrays:
+        if array.shape == shape and array.flags.c_contiguous:
+            flat.append(array.reshape(-1))
+        elif array.size == 1:
+            flat.append(array.reshape(()))
+        else:
+            return None
+    return flat, shape, count

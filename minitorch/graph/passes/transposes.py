@@ -1,0 +1,123 @@
+"""Transpose elimination: transposes sink through operators until they meet, and cancel.
+
+    f(xᵀ, yᵀ) = f(x, y)ᵀ     (xᵀ)ᵀ = x     Aᵀ Bᵀ = (B A)ᵀ     (Aᵀ B)ᵀ = Bᵀ A
+    a sum over axes of a transpose is a sum over other axes of what was transposed
+
+A rule applies where it does not make more transposes than it takes away; the whole is kept only
+when fewer are left than before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from ...ops.linalg import MatMul
+from ...ops.movement import Permute
+from ...ops.pointwise import Power
+from ...ops.reduction import Extreme, Mean, Reduction, Sum
+from ...ops.rows import Elementwise
+from ..node import Node, UnknownShape
+from ..order import needed, schedule
+from .rewrite import rebuilt, rewrite, simple, users_of
+
+ROUNDS = 10  # each sinks every transpose by one operator at least
+
+
+def transposes(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[Node]:
+    """Return the fetches with fewer transposes, or as they were."""
+    before = best = list(fetches)
+    for _ in range(ROUNDS):
+        after = _sunk(before, fed)
+        if all(a is b for a, b in zip(after, before, strict=True)):
+            break
+        before = after
+        if _count(after, fed) < _count(best, fed):
+            best = after
+    return best
+
+
+def _count(fetches: Sequence[Node], fed: Collection[Node]) -> int:
+    return sum(isinstance(node.op, Permute) for node in needed(fetches, fed))
+
+
+def _sunk(fetches: Sequence[Node], fed: Collection[Node]) -> list[Node]:
+    uses = users_of(schedule(fetches, fed), fetches)
+
+    def rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
+        if not simple(node) or any(isinstance(s.shape, UnknownShape) for s in inputs):
+            return None
+        if any(source in fed for source in inputs):
+            return None
+        if isinstance(node.op, Permute):
+            return _of_permute(node.op.dims, inputs[0])
+        alone = sum(isinstance(old.op, Permute) and uses.get(old, 0) == 1 for old in node.inputs)
+        if isinstance(node.op, Elementwise | Power) and alone:
+            return _of_elementwise(node, inputs)
+        if isinstance(node.op, MatMul) and alone == 2:
+            return _of_product(inputs)
+        if isinstance(node.op, Sum | Mean | Extreme) and alone:
+            return _of_reduction(node.op, inputs[0])
+        return None
+
+    return rewrite(fetches, rule, fed)
+
+
+def _permuted(node: Node) -> tuple[int, ...] | None:
+    """Return the order of axes when a node is a transpose and nothing more."""
+    return node.op.dims if simple(node) and isinstance(node.op, Permute) else None
+
+
+def _of_permute(dims: tuple[int, ...], x: Node) -> Node | None:
+    """(xᵀ)ᵀ, the identity, and (Aᵀ B)ᵀ."""
+    if dims == tuple(range(len(dims))):
+        return x
+    inner = _permuted(x)
+    if inner is not None:
+        return rebuilt(Permute(tuple(inner[d] for d in dims)), x.inputs[0])
+    if not simple(x) or not isinstance(x.op, MatMul) or dims != _swap(len(dims)):
+        return None
+    a, b = x.inputs
+    left, right = (_permuted(s) == _swap(len(s.shape)) for s in (a, b))
+    if left == right or len(a.shape) != len(b.shape):
+        return None  # two are a transpose of a product; none would become two
+    swapped = rebuilt(Permute(dims), b) if left else b.inputs[0]
+    return rebuilt(MatMul(), swapped, a.inputs[0] if left else rebuilt(Permute(dims), a))
+
+
+def _swap(rank: int) -> tuple[int, ...]:
+    return (*range(rank - 2), rank - 1, rank - 2)
+
+
+def _of_elementwise(node: Node, inputs: Sequence[Node]) -> Node | None:
+    """f(xᵀ, yᵀ, number) = f(x, y, number)ᵀ."""
+    rank = len(node.shape)
+    orders = {_permuted(s) for s in inputs if len(s.shape)}
+    dims = orders.pop() if len(orders) == 1 else None
+    if dims is None or len(dims) != rank or node.op is None:
+        return None
+    inner = [s.inputs[0] if len(s.shape) else s for s in inputs]
+    return rebuilt(Permute(dims), rebuilt(node.op, *inner))
+
+
+def _of_product(inputs: Sequence[Node]) -> Node | None:
+    """Aᵀ Bᵀ = (B A)ᵀ, over the last two axes."""
+    a, b = inputs
+    if len(a.shape) != len(b.shape):
+        return None
+    swap = _swap(len(a.shape))
+    if _permuted(a) != swap or _permuted(b) != swap:
+        return None
+    return rebuilt(Permute(swap), rebuilt(MatMul(), b.inputs[0], a.inputs[0]))
+
+
+def _of_reduction(op: Reduction, x: Node) -> Node | None:
+    """The reduction of a transpose, where what is left has its axes in order."""
+    dims = _permuted(x)
+    if dims is None:
+        return None
+    over = tuple(sorted(dims[d] for d in op.dims))
+    left = [dims[i] for i in range(len(dims)) if i not in op.dims]
+    if op.keepdim or left != sorted(left):
+        return None
+    other = Extreme(over, False, op.largest) if isinstance(op, Extreme) else type(op)(over, False)
+    return rebuilt(other, x.inputs[0])

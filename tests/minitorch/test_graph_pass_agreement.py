@@ -1,0 +1,121 @@
+"""Two hundred random graphs agree before and after each pass; after a wrong pass they do not."""
+
+import importlib.util
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import minitorch.graph as tf
+from minitorch.errors import GraphError
+from minitorch.graph.cost import Fixed, use
+from minitorch.graph.node import Node
+from minitorch.graph.optimize import ON_REQUEST, PASSES, run_pass, verified
+from minitorch.graph.passes.rewrite import rebuilt, rewrite, simple
+from minitorch.ops import binary
+
+_spec = importlib.util.spec_from_file_location(
+    "random_graphs", Path(__file__).parent / "random_graphs.py"
+)
+assert _spec is not None
+assert _spec.loader is not None
+graphs = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(graphs)
+
+TOLERANCE = {"mixed_precision": 0.02}  # half precision has 11 bits, and errors grow with the depth
+
+
+@pytest.fixture(autouse=True)
+def _a_machine_that_is_the_same_everywhere() -> Iterator[None]:
+    with use(Fixed(kernels=False)):
+        yield
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_a_random_graph_agrees_before_and_after_each_pass(seed: int) -> None:
+    graph = graphs.RandomGraph(seed)
+    want = graph.run(graph.fetches)
+    leaves = list(graph.fetches)
+    for name in (*PASSES, "recompute"):
+        if name == "recompute" and _unsized(leaves):
+            continue
+        leaves = run_pass(name, leaves, set(graph.feeds))
+        assert graphs.largest_difference(graph.run(leaves), want) <= 1e-9, name
+
+
+def _unsized(leaves: list[Node]) -> bool:
+    try:
+        tf.memory_plan(leaves)
+    except GraphError:
+        return True
+    return False
+
+
+@pytest.mark.parametrize("seed", range(200, 240))
+def test_a_random_graph_agrees_roughly_in_mixed_precision(seed: int) -> None:
+    graph = graphs.RandomGraph(seed, np.float32)
+    want = graph.run(graph.fetches)
+    leaves = run_pass("mixed_precision", list(graph.fetches), set(graph.feeds))
+    got = graph.run(leaves)
+    assert [a.dtype for a in got] == [b.dtype for b in want]
+    near = np.array([graphs.largest_difference([a], [b]) for a, b in zip(got, want, strict=True)])
+    assert np.median(near) <= TOLERANCE["mixed_precision"]
+
+
+@pytest.mark.parametrize("seed", range(300, 312))
+def test_a_random_graph_agrees_when_kernels_compute_all_they_can(seed: int) -> None:
+    graph = graphs.RandomGraph(seed)
+    want = graph.run(graph.fetches)
+    with use(_Eager()):
+        leaves = run_pass("fuse", list(graph.fetches), set(graph.feeds))
+    assert graphs.largest_difference(graph.run(leaves), want) <= 1e-9
+
+
+class _Eager(Fixed):
+    """A machine on which a kernel costs nothing, so that every group becomes one."""
+
+    def _kernel(self, row: str) -> tuple[float, float, float]:
+        return 0.0, 0.0, 0.0
+
+
+def _wrong(fetches: Any, fed: Any = ()) -> list[Node]:
+    """A pass that takes a - b for b - a."""
+
+    def rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
+        if simple(node) and node.op is binary.sub.op and inputs[0].shape == inputs[1].shape:
+            return rebuilt(node.op, inputs[1], inputs[0])
+        return None
+
+    return rewrite(fetches, rule, fed)
+
+
+def test_a_wrong_pass_is_found_out_by_its_values_though_its_types_are_right() -> None:
+    found = 0
+    for seed in range(20):
+        graph = graphs.RandomGraph(seed)
+        want = graph.run(graph.fetches)
+        before = list(graph.fetches)
+        after = verified(_wrong(before), before, set(graph.feeds), "wrong")
+        found += graphs.largest_difference(graph.run(after), want) > 1e-9
+    assert found >= 5
+
+
+def test_the_graphs_hold_what_passes_must_survive() -> None:
+    kinds: set[str] = set()
+    for seed in range(60):
+        graph = graphs.RandomGraph(seed)
+        for node in _all(graph.fetches):
+            kinds.add(type(node.op).__name__ if node.op is not None else type(node).__name__)
+    assert kinds >= {"Switch", "Merge", "While", "Assign", "Read", "MatMul", "Permute", "Variable"}
+
+
+def _all(fetches: list[Node]) -> list[Node]:
+    from minitorch.graph.order import needed
+
+    return needed(fetches, ())
+
+
+def test_every_pass_is_tried() -> None:
+    assert set(ON_REQUEST) == {"recompute", "mixed_precision"}
