@@ -97,6 +97,11 @@ class OpaquePlaceholder(Opaque, Placeholder):
     __slots__ = ()
 
 
+def flowing(flows: bool) -> DType:
+    """Return the dtype of a list, which only says whether gradients flow through it."""
+    return float32 if flows else as_dtype(bool)
+
+
 class Opacity(StateOp):
     """Base of the operators on lists and bundles: no pass looks into them, none has an effect."""
 
@@ -110,7 +115,10 @@ class Opacity(StateOp):
 
 
 class Empty(Opacity):
-    """The empty list."""
+    """The empty list; `flows` says whether gradients are to flow through what will be kept."""
+
+    def __init__(self, flows: bool = True) -> None:
+        self.dtype = flowing(flows)
 
     def run(self, state: State, *arrays: Any) -> Any:
         """Return it."""
@@ -133,7 +141,7 @@ class Keep(Opacity):
 
     def infer(self, *specs: Spec) -> Spec:
         """Return the spec of a list through which gradients flow if they do through the value."""
-        return Spec((), float32 if specs[1].dtype.kind == "f" else as_dtype(bool))
+        return Spec((), flowing(specs[1].dtype.kind == "f"))
 
     def gradient(self, out_grad: Any, node: Any) -> Any:
         """What lies below belongs to the list, the top to the value."""

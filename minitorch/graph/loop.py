@@ -15,14 +15,22 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from ..arrays import as_dtype, float32
 from ..errors import GraphError
 from ..op import Spec
 from ..ops.logic import logical_and
 from .control import as_predicate
 from .dead import DEAD
-from .history import EMPTY, NOWHERE, Opacity, Opaque, Past, Slot, kind_of
-from .node import Constant, Node, Placeholder, UnknownShape, as_shape, build, convert
+from .history import EMPTY, NOWHERE, Opacity, Opaque, Past, Slot, flowing, kind_of, placeholder_like
+from .node import (
+    Constant,
+    Node,
+    Placeholder,
+    StaticShape,
+    UnknownShape,
+    as_shape,
+    build,
+    convert,
+)
 from .order import needed
 from .scope import get_default_graph
 from .state import State, Variable, label
@@ -161,7 +169,7 @@ class History(Output):
     def __init__(self, place: int, like: Node) -> None:
         self.slot: Slot = ("past", place)
         self.place, self.shape = place, ()
-        self.dtype = float32 if like.dtype.kind == "f" else as_dtype(bool)
+        self.dtype = flowing(like.dtype.kind == "f")
 
 
 class Pack(Opacity):
@@ -270,17 +278,34 @@ def _traced(
             "variable."
         )
     with apart():
-        variables = [
-            Placeholder(
-                v.dtype, as_shape(s) if not isinstance(s, UnknownShape) else None, "loop_var"
-            )
-            for v, s in zip(first, shapes, strict=True)
-        ]
+        variables = [_variable(v, s) for v, s in zip(first, shapes, strict=True)]
         test = as_predicate("while_loop", cond(*variables))
         found = body(*variables)
         after = [convert(v) for v in (found if isinstance(found, list | tuple) else [found])]
     _check(variables, after)
     return While(test, after, variables, parallel_iterations)
+
+
+def _variable(first: Node, shape: Any) -> Placeholder:
+    """Return the placeholder of a variable that starts from `first`, of the shape it keeps."""
+    variable = placeholder_like(first, "loop_var")
+    wanted = variable.shape if isinstance(shape, UnknownShape) else as_shape(shape)
+    if isinstance(wanted, UnknownShape) or isinstance(first.shape, UnknownShape):
+        variable.shape = wanted
+        return variable
+    if not _fits(first.shape, wanted):
+        raise GraphError(
+            f"while_loop: got a first value of shape {first.shape}, expected {wanted}, its "
+            f"shape_invariant (node {first.name!r} built at {first.location})."
+        )
+    variable.shape = StaticShape(wanted)
+    return variable
+
+
+def _fits(got: Sequence[int | None], want: Sequence[int | None]) -> bool:
+    return len(got) == len(want) and all(
+        w is None or w == g for g, w in zip(got, want, strict=True)
+    )
 
 
 def _check(variables: Sequence[Node], after: Sequence[Node]) -> None:
@@ -292,10 +317,7 @@ def _check(variables: Sequence[Node], after: Sequence[Node]) -> None:
     for i, (old, new) in enumerate(zip(variables, after, strict=True)):
         same = old.dtype == new.dtype
         if same and not isinstance(old.shape, UnknownShape):
-            same = not isinstance(new.shape, UnknownShape) and len(old.shape) == len(new.shape)
-            same = same and all(
-                a is None or a == b for a, b in zip(old.shape, new.shape, strict=True)
-            )
+            same = not isinstance(new.shape, UnknownShape) and _fits(new.shape, old.shape)
         if not same:
             raise GraphError(
                 f"while_loop: variable {i} changes from {old.dtype} {old.shape} to {new.dtype} "
@@ -341,4 +363,4 @@ def apart() -> Iterator[None]:
 def _stopped(node: Node) -> Node:
     from .gradients import StopGradient
 
-    return build(StopGradient(), (node,))
+    return build(StopGradient(), (node,), kind=kind_of(node))
