@@ -1,0 +1,697 @@
+"""Checks of lab 03: modules, a layer, optimizers, a network, a step, a write in a graph.
+
+Expected values are closed forms in NumPy, float64, on inputs drawn anew. What runs beside the
+learner's code is in the functions that `probe` sends.
+"""
+
+import numpy as np
+
+from autograder.checks import Feedback, Lab, check, close
+
+LAB = Lab(memory_mib=2048, preload=("numpy", "minitorch"))
+
+
+# ---- 1. Parameter and Module
+
+
+def about_a_parameter(values):
+    """Return (is a tensor, is a Parameter, wants a gradient, has a history, values, dtype)."""
+    import minitorch as mt
+
+    p = Parameter(values)
+    found = [isinstance(p, mt.Tensor), isinstance(p, Parameter), bool(p.requires_grad)]
+    return [*found, p.op is not None, p.detach().numpy(), str(p.detach().numpy().dtype)]
+
+
+@check("Module")
+def a_parameter_is_a_tensor_that_wants_a_gradient(student, rng):
+    """a Parameter is a float32 tensor with these values, which wants a gradient"""
+    values = rng.normal(size=(2, 3))
+    tensor, own, wants, history, got, dtype = student.probe(about_a_parameter, values=values)
+    if not (tensor and own):
+        raise Feedback("Parameter(values) is not an object of the class Parameter.")
+    if not wants or history:
+        raise Feedback(
+            "Parameter(values) is not a leaf that requires a gradient.",
+            hint="Every tensor can be told: requires_grad_().",
+        )
+    if dtype != "float32":
+        raise Feedback(f"Parameter(values) is {dtype}, expected float32.")
+    close(got, values, called="Parameter(values)")
+
+
+def tree(arrays):
+    """Build a module with one of each, and return [(name, values)] of two walks."""
+    import minitorch as mt
+
+    class Leaf(Module):
+        def __init__(self, weight, bias):
+            self.rate = 0.5
+            self.weight = Parameter(weight)
+            self.plain = mt.tensor(weight)
+            self.bias = Parameter(bias)
+
+    root = Module()
+    root.gain = Parameter(arrays[0])
+    root.first = Leaf(arrays[1], arrays[2])
+    root.nothing = None
+    root.blocks = [Leaf(arrays[3], arrays[4]), 3, Leaf(arrays[5], arrays[6])]
+    root.name = "root"
+    root.last = Parameter(arrays[7])
+    root.outer = Module()
+    root.outer.inner = Module()
+    root.outer.inner.deep = Parameter(arrays[8])
+    walks = [[(n, p.detach().numpy()) for n, p in root.named_parameters()] for _ in range(2)]
+    return [[n for n, _ in walks[0]], [v for _, v in walks[0]], [n for n, _ in walks[1]]]
+
+
+TREE = [
+    *("gain", "first.weight", "first.bias", "blocks.0.weight", "blocks.0.bias"),
+    *("blocks.2.weight", "blocks.2.bias", "last", "outer.inner.deep"),
+]
+
+
+@check("Module", weight=3)
+def every_parameter_is_found_by_its_path(student, rng):
+    """all parameters below a module are found, in order, with dotted names; nothing else is"""
+    arrays = [rng.normal(size=n) for n in rng.permutation(9) + 1]
+    names, values, again = student.probe(tree, arrays=arrays)
+    missing = [name for name in TREE if name not in names]
+    strange = [name for name in names if name not in TREE]
+    if missing or strange:
+        raise Feedback(
+            f"named_parameters: of {len(TREE)} names {len(missing)} are missing"
+            f"{': ' + ', '.join(missing[:3]) if missing else ''}; "
+            f"{len(strange)} do not belong{': ' + ', '.join(strange[:3]) if strange else ''}.",
+            hint="Parameters, modules, modules in lists; the name is the path, with dots.",
+        )
+    if names != TREE:
+        raise Feedback(
+            f"named_parameters: the order is {', '.join(names)}.",
+            hint="In the order in which the attributes were set, children where they stand.",
+        )
+    close(values, arrays, called="values of named_parameters")
+    if again != names:
+        raise Feedback(
+            f"named_parameters: a second walk found {len(again)} of {len(names)}.",
+            hint="What does the first walk leave behind? Each call begins anew.",
+        )
+
+
+def shared(values):
+    """Return the names that a module with shared parts yields, and how many distinct objects."""
+    layer = Module()
+    layer.weight = Parameter(values)
+    layer.bias = Parameter(values)
+    root = Module()
+    root.encoder = [layer, layer]
+    root.tied = layer.weight
+    root.decoder = Module()
+    root.decoder.layer = layer
+    root.decoder.own = Parameter(values)
+    found = list(root.named_parameters())
+    return [name for name, _ in found], len({id(p) for _, p in found})
+
+
+@check("Module", requires="every_parameter_is_found_by_its_path")
+def a_shared_parameter_comes_once(student, rng):
+    """a parameter that hangs in several places comes once, by its first name"""
+    names, distinct = student.probe(shared, values=rng.normal(size=3))
+    if len(names) != distinct:
+        raise Feedback(
+            f"named_parameters: {distinct} parameters, some in several places, came {len(names)} "
+            "times.",
+            hint="What would an optimizer do to a weight that it is given twice? Keep what you "
+            "have seen, and let the children know it.",
+        )
+    expected = ["encoder.0.weight", "encoder.0.bias", "decoder.own"]
+    hint = "The first path on which a parameter is met names it. Equal values are not one object."
+    close(names, expected, called="names with shared parts", hint=hint)
+
+
+def odd_trees(values):
+    """Return the names in a list of lists and in a tuple, and in a module of no parameters."""
+    root = Module()
+    root.rows = [[Parameter(values)], (Parameter(values), Module())]
+    root.rows[1][1].w = Parameter(values)
+    return [name for name, _ in root.named_parameters()], list(Module().named_parameters())
+
+
+@check("Module", hidden=True, requires="every_parameter_is_found_by_its_path")
+def lists_of_lists_and_empty_modules(student, rng):
+    """parameters in lists of lists are found; an empty module has none"""
+    names, none = student.probe(odd_trees, values=rng.normal(size=2))
+    hint = "`parts` opens lists of lists for you."
+    close(names, ["rows.0.0", "rows.1.0", "rows.1.1.w"], called="names in lists", hint=hint)
+    close(none, [], called="an empty module", hint=hint)
+
+
+# ---- 2. Linear
+
+
+def through_a_layer(weight, bias, x):
+    """Return what a layer with these weights gives for x."""
+    import numpy as np
+
+    import minitorch as mt
+
+    layer = Linear(weight.shape[1], weight.shape[0], np.random.default_rng(0))
+    with mt.no_grad():
+        layer.weight.copy_(mt.tensor(weight))
+        layer.bias.copy_(mt.tensor(bias))
+    return layer(mt.tensor(x)).detach().numpy()
+
+
+@check("Linear", weight=2)
+def the_layer_computes_x_w_transposed_plus_b(student, rng):
+    """the layer gives x W^T + b for any number of rows"""
+    for shape, n_out in (((5, 3), 4), ((4, 4), 4), ((2, 3, 6), 2)):
+        w, b, x = (
+            rng.normal(size=s).astype(np.float32) for s in ((n_out, shape[-1]), (n_out,), shape)
+        )
+        got = student.probe(through_a_layer, weight=w, bias=b, x=x)
+        hint = "(N, n_in) times what is (N, n_out)? weight is (n_out, n_in)."
+        close(got, x @ w.T + b, called=f"Linear on x {shape}", hint=hint)
+
+
+def fresh(n_in, n_out, seed):
+    """Return [(name, values)] of a new layer."""
+    import numpy as np
+
+    layer = Linear(n_in, n_out, np.random.default_rng(seed))
+    found = list(layer.named_parameters())
+    return [name for name, _ in found], [p.detach().numpy() for _, p in found]
+
+
+@check("Linear", requires="the_layer_computes_x_w_transposed_plus_b")
+def weight_and_bias_are_parameters(student, rng):
+    """weight and bias are found as parameters, in their shapes, the bias zero"""
+    names, values = student.probe(fresh, n_in=5, n_out=3, seed=0)
+    if sorted(names) != ["bias", "weight"]:
+        raise Feedback(
+            f"The parameters of Linear(5, 3, rng) are {names}, expected weight and bias.",
+            hint="An attribute of self that is a Parameter is found by your walk.",
+        )
+    found = dict(zip(names, values, strict=True))
+    if found["weight"].shape != (3, 5) or found["bias"].shape != (3,):
+        raise Feedback(
+            f"Linear(5, 3, rng) has weight {found['weight'].shape} and bias "
+            f"{found['bias'].shape}, expected (3, 5) and (3,)."
+        )
+    close(found["bias"], np.zeros(3), called="bias of a new layer", hint="It starts at zero.")
+
+
+@check("Linear", weight=2)
+def the_signal_keeps_its_size(student, rng):
+    """the weights have mean zero and the standard deviation of the formula"""
+    for n_in, n_out in ((200, 300), (300, 100)):
+        names, values = student.probe(fresh, n_in=n_in, n_out=n_out, seed=int(rng.integers(1000)))
+        weight = dict(zip(names, values, strict=True)).get("weight", np.zeros(1))
+        called, spread = f"Linear({n_in}, {n_out}, rng)", np.std(weight)
+        near = {
+            "that of the numbers of outputs. Whose sum is a pre-activation?": np.sqrt(2 / n_out),
+            "right for a layer without ReLU. What does ReLU do to the mean square?": n_in**-0.5,
+            "the variance that the formula asks for. Which root is missing?": 2 / n_in,
+            "that of the standard normal distribution. Which factor is missing?": 1.0,
+        }
+        for what, other in near.items():
+            if abs(spread / other - 1) < 0.02:
+                raise Feedback(f"{called}: the weights' standard deviation is {what}")
+        hint = "sigma_w is the root of 2/n, n the number of inputs."
+        called = f"{called}: standard deviation of the weights"
+        close(spread, np.sqrt(2 / n_in), called=called, hint=hint, rtol=0.02)
+        if abs(weight.mean()) > 5 * spread / np.sqrt(weight.size):
+            raise Feedback(f"Linear({n_in}, {n_out}, rng): the weights' mean is not zero.")
+
+
+@check("Linear", hidden=True, requires="the_signal_keeps_its_size")
+def weights_are_drawn_from_the_generator(student, rng):
+    """weights are normal numbers from `rng`: one state, one layer"""
+    seed = int(rng.integers(1000))
+    first, again, other = (
+        student.probe(fresh, n_in=100, n_out=100, seed=s)[1][0] for s in (seed, seed, seed + 1)
+    )
+    hint = "Two layers made with equal generators are equal; all randomness is rng.normal's."
+    if not np.array_equal(first, again) or np.array_equal(first, other):
+        raise Feedback("Linear does not draw from rng alone.", hint=hint)
+    beyond = np.mean(np.abs(first) > 2 * first.std())
+    if not 0.035 < beyond < 0.056:  # 0.0455 for a normal distribution, 0 for a uniform one
+        raise Feedback("The weights are not normally distributed.", hint=hint)
+
+
+# ---- 3. and 4. Optimizers
+
+
+def optimized(name, arrays, grads, settings, rates):
+    """Take a step for each item of `grads`; a None in it leaves its parameter without gradient.
+
+    Return (values after each step, same objects in the same memory, gradients as they were left).
+    """
+    import numpy as np
+
+    import minitorch as mt
+
+    params = [Parameter(a) for a in arrays]
+    before = [p.detach().numpy().ctypes.data for p in params]
+    optimizer = globals()[name]((p for p in params), **settings)
+    path, left = [], []
+    for given, rate in zip(grads, rates, strict=True):
+        for p, g in zip(params, given, strict=True):
+            p.grad = None if g is None else mt.tensor(np.array(g, np.float32))
+        optimizer.lr = rate if rate is not None else optimizer.lr
+        optimizer.step()
+        path.append([p.detach().numpy().copy() for p in params])
+        left.append([None if p.grad is None else p.grad.numpy().copy() for p in params])
+    return path, [p.detach().numpy().ctypes.data for p in params] == before, left
+
+
+SHAPES = ((2, 3), (4,), (1,))
+
+
+def drawn(rng, steps):
+    """Return (arrays, one list of gradients a step), float32."""
+    arrays = [rng.normal(size=s).astype(np.float32) for s in SHAPES]
+    grads = [[rng.normal(size=s).astype(np.float32) for s in SHAPES] for _ in range(steps)]
+    return arrays, grads
+
+
+def run(student, name, arrays, grads, rates=None, **settings):
+    rates = [None] * len(grads) if rates is None else rates
+    return student.probe(
+        optimized, name=name, arrays=arrays, grads=grads, settings=settings, rates=rates
+    )
+
+
+def moved(name, arrays, path):
+    """Raise Feedback where no parameter has ever changed."""
+    if all(np.array_equal(a, p) for a, p in zip(arrays, path[-1], strict=True)):
+        raise Feedback(
+            f"After {len(path)} calls of {name}.step() the parameters are what they were.",
+            hint="p = p - ... gives a new tensor an old name. Write into the one that is there.",
+        )
+
+
+def sgd(arrays, grads, rates, momentum, variant=""):
+    """The path of SGD in float64; `variant` names a mistake."""
+    w = [a.astype(np.float64) for a in arrays]
+    v = [np.zeros(a.shape) for a in arrays]
+    path = []
+    for given, lr in zip(grads, rates, strict=True):
+        for i, g in enumerate(given):
+            if g is not None:
+                old = v[i]
+                v[i] = momentum * v[i] + ((1 - momentum) if variant == "mean" else 1.0) * g
+                w[i] = w[i] - lr * (old if variant == "late" else v[i])
+        path.append([a.copy() for a in w])
+    return path
+
+
+SGD_MISTAKES = {
+    "mean": "The gradient comes into the velocity whole: v is a sum that forgets, not a mean.",
+    "late": "In which order: is the new velocity what moves the parameter?",
+}
+
+
+def tell_what_moved(called, path, arrays, grads, momentum, variants):
+    """Raise Feedback where the path is that of a mistake that has a name (lr is 0.3)."""
+    for variant in variants:
+        other = sgd(arrays, grads, [0.3] * len(grads), momentum, variant)
+        if np.allclose(path[1][0], other[1][0], rtol=1e-4, atol=1e-6):
+            raise Feedback(f"{called} is wrong after two steps.", hint=SGD_MISTAKES[variant])
+
+
+@check("SGD", weight=2)
+def a_step_goes_against_the_gradient(student, rng):
+    """without momentum each parameter moves by lr times its gradient, downhill"""
+    arrays, grads = drawn(rng, 3)
+    path, _, _ = run(student, "SGD", arrays, grads, lr=0.3)
+    moved("SGD", arrays, path)
+    tell_what_moved("SGD", path, arrays, grads, 0.0, ("late",))
+    hint = "Downhill, by lr of the gradient. Is anything left over from the step before?"
+    close(path, sgd(arrays, grads, [0.3] * 3, 0.0), called="SGD, parameters by step", hint=hint)
+
+
+@check("SGD", weight=2)
+def velocities_gather_gradients(student, rng):
+    """with momentum the velocity is momentum times itself, plus the gradient"""
+    arrays, grads = drawn(rng, 4)
+    path, _, _ = run(student, "SGD", arrays, grads, lr=0.3, momentum=0.8)
+    moved("SGD", arrays, path)
+    tell_what_moved("SGD with momentum 0.8", path, arrays, grads, 0.8, ("mean", "late"))
+    hint = "v <- momentum v + grad, one velocity a parameter, then w <- w - lr v."
+    expected = sgd(arrays, grads, [0.3] * 4, 0.8)
+    close(path, expected, called="SGD, momentum 0.8, parameters by step", hint=hint)
+
+
+@check("SGD", requires="a_step_goes_against_the_gradient")
+def parameters_stay_where_they_are(student, rng):
+    """the parameters are changed in their own memory"""
+    arrays, grads = drawn(rng, 2)
+    _, same, _ = run(student, "SGD", arrays, grads, lr=0.3, momentum=0.5)
+    if not same:
+        raise Feedback("After SGD.step() a parameter lies somewhere else.", hint="p -= ...")
+
+
+@check("SGD", requires="velocities_gather_gradients")
+def gradients_are_left_alone(student, rng):
+    """the gradients are the same afterwards, in the second step too"""
+    arrays, grads = drawn(rng, 3)
+    _, _, left = run(student, "SGD", arrays, grads, lr=0.3, momentum=0.5)
+    hint = "Is the velocity an array of its own, or is it the gradient under another name?"
+    close(left, grads, called="gradients after SGD.step()", hint=hint)
+
+
+@check("SGD", requires="velocities_gather_gradients")
+def without_a_gradient_nothing_moves(student, rng):
+    """a parameter whose grad is None stays, whatever its velocity"""
+    arrays, grads = drawn(rng, 3)
+    grads[0][2] = grads[1][0] = None
+    path, _, _ = run(student, "SGD", arrays, grads, lr=0.3, momentum=0.5)
+    hint = "A layer that took no part in the loss has no gradient: leave it out of the step."
+    expected = sgd(arrays, grads, [0.3] * 3, 0.5)
+    close(path, expected, called="SGD with gradients that are None", hint=hint)
+
+
+@check("SGD", hidden=True, requires="velocities_gather_gradients")
+def the_learning_rate_may_change(student, rng):
+    """a learning rate that is set between two steps counts from then on"""
+    arrays, grads = drawn(rng, 3)
+    rates = [0.3, 0.1, 0.7]
+    path, _, _ = run(student, "SGD", arrays, grads, rates, lr=9.0, momentum=0.9)
+    hint = "Schedules set optimizer.lr: read it in each step, and keep it out of the velocity."
+    close(path, sgd(arrays, grads, rates, 0.9), called="SGD with a schedule", hint=hint)
+
+
+def adam(arrays, grads, lr, betas, eps, variant=""):
+    """The path of Adam in float64; `variant` names a mistake."""
+    (b1, b2), count = betas, 0
+    w = [a.astype(np.float64) for a in arrays]
+    m, s = [np.zeros(a.shape) for a in arrays], [np.zeros(a.shape) for a in arrays]
+    path = []
+    for step, given in enumerate(grads, 1):
+        for i, g in enumerate(given):
+            count += 1
+            if g is None:
+                continue
+            t = {"counts": count, "behind": step - 1 or 1}.get(variant, step)
+            m[i] = b1 * m[i] + (1 - b1) * g
+            s[i] = b2 * s[i] + (1 - b2) * g.astype(np.float64) ** 2
+            up, below = m[i] / (1 - b1**t), s[i] / (1 - b2**t)
+            if variant == "uncorrected":
+                up, below = m[i], s[i]
+            root = np.sqrt(below + eps) if variant == "inside" else np.sqrt(below) + eps
+            w[i] = w[i] - lr * up / root
+        path.append([a.copy() for a in w])
+    return path
+
+
+ADAM = {"lr": 0.02, "betas": (0.8, 0.95), "eps": 0.05}
+
+
+@check("Adam", weight=4)
+def each_step_follows_the_formulas(student, rng):
+    """the parameters follow the formulas, step by step"""
+    arrays, grads = drawn(rng, 5)
+    path, _, _ = run(student, "Adam", arrays, grads, **ADAM)
+    moved("Adam", arrays, path)
+    variants = {
+        "uncorrected": "After one step a mean that began at zero holds only 1 - beta of anything.",
+        "inside": "Where does epsilon stand: under the root, or beside it?",
+        "counts": "t counts steps. How often does your t grow in one step with three parameters?",
+    }
+    for variant, hint in variants.items():
+        other = adam(arrays, grads, **ADAM, variant=variant)
+        if all(np.allclose(p, o, rtol=1e-5, atol=1e-6) for p, o in zip(path[1], other[1])):
+            raise Feedback("Adam is wrong in one of its first two steps.", hint=hint)
+    hint = "Two means, each corrected by its own 1 - beta^t; the root of the second below."
+    close(path, adam(arrays, grads, **ADAM), called="Adam, parameters by step", hint=hint)
+
+
+@check("Adam", requires="each_step_follows_the_formulas")
+def the_first_step_has_length_lr(student, rng):
+    """with the defaults the first step is lr long, whatever the gradient's size"""
+    arrays = [np.zeros(3, np.float32)]
+    grads = [[np.array([1e-3, -1.0, 1e3], np.float32)]]
+    path, _, _ = run(student, "Adam", arrays, grads)
+    hint = "In m over the root of s the size of the gradient cancels."
+    close(path[0][0], [-1e-3, 1e-3, -1e-3], called="Adam's first step", hint=hint, rtol=1e-3)
+
+
+@check("Adam", requires="each_step_follows_the_formulas")
+def adam_leaves_gradients_and_memory_alone(student, rng):
+    """gradients are the same afterwards, and parameters stay in their memory"""
+    arrays, grads = drawn(rng, 3)
+    _, same, left = run(student, "Adam", arrays, grads, **ADAM)
+    if not same:
+        raise Feedback("After Adam.step() a parameter lies somewhere else.", hint="p -= ...")
+    hint = "Which of your steps in place begins with the gradient itself?"
+    close(left, grads, called="gradients after Adam.step()", hint=hint)
+
+
+@check("Adam", hidden=True, requires="each_step_follows_the_formulas")
+def adam_leaves_out_what_has_no_gradient(student, rng):
+    """a parameter whose grad is None stays as it is"""
+    arrays, grads = drawn(rng, 3)
+    for given in grads:
+        given[1] = None
+    path, _, _ = run(student, "Adam", arrays, grads, **ADAM)
+    hint = "A layer that took no part in the loss has no gradient: leave it out."
+    close(path, adam(arrays, grads, **ADAM), called="Adam with gradients that are None", hint=hint)
+
+
+# ---- 5. The network and the step
+
+
+def through_the_network(x, seed):
+    """Return (names, weights, logits) of a new network."""
+    import numpy as np
+
+    import minitorch as mt
+
+    net = CNN(np.random.default_rng(seed))
+    named = list(net.named_parameters())
+    rng = np.random.default_rng(seed)
+    parts = [Conv2d(1, 8, 1, rng), Conv2d(8, 16, 2, rng), Linear(256, 10, rng)]
+    made = [p.detach().numpy() for part in parts for p in part.parameters()]
+    weights = [p.detach().numpy() for _, p in named]
+    return [n for n, _ in named], weights, net(mt.tensor(x)).detach().numpy(), made
+
+
+def convolved(x, w, b, stride):
+    """3 by 3 filters with a border of zeros, in float64."""
+    padded = np.pad(x.astype(np.float64), ((0, 0), (0, 0), (1, 1), (1, 1)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(2, 3))
+    windows = windows[:, :, ::stride, ::stride]
+    return np.einsum("nchwij,kcij->nkhw", windows, w) + b[:, None, None]
+
+
+LAYERS = [f"{layer}.{part}" for layer in ("conv1", "conv2", "out") for part in ("weight", "bias")]
+
+
+def network(student, rng, n):
+    x = rng.normal(size=(n, 1, 8, 8)).astype(np.float32)
+    names, weights, got, made = student.probe(
+        through_the_network, x=x, seed=int(rng.integers(1000))
+    )
+    if names != LAYERS:
+        raise Feedback(
+            f"The parameters of CNN are {', '.join(names)}.",
+            hint="Three attributes in this order: conv1, conv2, out.",
+        )
+    return x, weights, got, made
+
+
+@check("CNN", weight=2)
+def the_layers_have_their_sizes(student, rng):
+    """conv1, conv2 and out have the sizes of the drawing"""
+    _, weights, _, _ = network(student, rng, 2)
+    expected = [(8, 1, 3, 3), (8,), (16, 8, 3, 3), (16,), (10, 256), (10,)]
+    for name, w, shape in zip(LAYERS, weights, expected, strict=True):
+        if w.shape != shape:
+            raise Feedback(f"CNN: {name} has shape {w.shape}, expected {shape}.")
+
+
+@check("CNN", weight=3)
+def the_network_computes_what_is_drawn(student, rng):
+    """the logits are those of the drawing: convolution, ReLU, convolution, ReLU, linear"""
+    for n in (1, 3):
+        x, (w1, b1, w2, b2, w3, b3), got, _ = network(student, rng, n)
+        h1 = convolved(x, w1, b1, 1)
+        h2 = convolved(np.maximum(h1, 0), w2, b2, 2)
+        expected = np.maximum(h2, 0).reshape(n, -1) @ w3.T + b3
+        hint = "A ReLU behind each convolution, none behind the logits; stride 1, then 2."
+        close(got, expected, called=f"CNN on {n} pictures", hint=hint)
+
+
+@check("CNN", hidden=True, requires="the_network_computes_what_is_drawn")
+def layers_are_drawn_in_order(student, rng):
+    """the layers draw their weights from `rng` in order"""
+    _, weights, _, made = network(student, rng, 1)
+    hint = "conv1 first, then conv2, then out, all with the one rng."
+    close(weights, made, called="weights of CNN(rng)", hint=hint)
+
+
+def steps_of_training(w, batches, lr, stale):
+    """Train x @ w for a step a batch; return (losses, gradients that step saw, weights, calls)."""
+    import numpy as np
+
+    import minitorch as mt
+
+    weight = mt.tensor(w, requires_grad=True)
+    weight.grad = mt.tensor(stale)
+    seen, calls = [], []
+
+    class Recorder:
+        def zero_grad(self):
+            calls.append("zero_grad")
+            weight.grad = None
+
+        def step(self):
+            calls.append("step")
+            seen.append(np.zeros(w.shape) if weight.grad is None else weight.grad.numpy().copy())
+            with mt.no_grad():
+                weight.sub_(lr * mt.tensor(seen[-1].astype(w.dtype)))
+
+    losses = [
+        train_step(lambda x: x @ weight, Recorder(), mt.tensor(x), mt.tensor(y)) for x, y in batches
+    ]
+    plain = [float(loss) if isinstance(loss, float) else repr(type(loss)) for loss in losses]
+    return plain, seen, weight.detach().numpy(), calls
+
+
+def softmax_step(w, x, y):
+    """Return (loss, gradient by w) of cross entropy of x @ w."""
+    z = x @ w
+    p = np.exp(z - z.max(axis=1, keepdims=True))
+    p /= p.sum(axis=1, keepdims=True)
+    loss = -np.log(p[np.arange(len(y)), y]).mean()
+    p[np.arange(len(y)), y] -= 1
+    return loss, x.T @ p / len(y)
+
+
+def trained(student, rng):
+    """Return (what came out, expected losses, expected gradients, expected weights)."""
+    w, stale = rng.normal(size=(2, 4, 3))
+    batches = [(rng.normal(size=(5, 4)), rng.integers(0, 3, size=5)) for _ in range(3)]
+    got = student.probe(steps_of_training, w=w, batches=batches, lr=0.5, stale=stale)
+    losses, grads = [], []
+    for x, y in batches:
+        loss, grad = softmax_step(w, x, y)
+        losses.append(loss)
+        grads.append(grad)
+        w = w - 0.5 * grad
+    return got, losses, grads, w, stale
+
+
+@check("train_step", weight=3)
+def the_optimizer_sees_the_gradient_of_this_batch(student, rng):
+    """each step uses the gradient of its own batch, and of nothing before it"""
+    (_, seen, _, calls), _, grads, _, stale = trained(student, rng)
+    if calls.count("step") != 3:
+        raise Feedback(
+            f"Three calls of train_step made {calls.count('step')} steps of the optimizer.",
+            hint="Old gradients away, forward, loss, backward: what is left to do?",
+        )
+    if np.allclose(seen[0], 0.0):
+        raise Feedback(
+            "When the optimizer stepped there was no gradient.",
+            hint="Between which two lines do the gradients exist? What came after backward()?",
+        )
+    if np.allclose(seen[0], grads[0] + stale):
+        raise Feedback(
+            "The first step used gradients that were there before train_step was called.",
+            hint="backward() adds. What has to happen before it?",
+        )
+    hint = "One forward, one loss, one backward for each step; the loss is the mean over the batch."
+    close(seen, grads, called="gradients that the optimizer saw, by step", hint=hint)
+
+
+@check("train_step", weight=2)
+def the_loss_is_the_one_before_the_step(student, rng):
+    """the float returned is the loss of the batch before the step"""
+    (losses, _, _, _), expected, _, _, _ = trained(student, rng)
+    if any(isinstance(loss, str) for loss in losses):
+        raise Feedback(
+            f"train_step returned {losses[0]}, expected a float.",
+            hint="A tensor holds its graph, and a list of a thousand losses a thousand graphs.",
+        )
+    hint = "F.cross_entropy of the logits and the labels, as it was when backward ran."
+    close(losses, expected, called="losses of three steps", hint=hint)
+
+
+@check("train_step", hidden=True, requires="the_optimizer_sees_the_gradient_of_this_batch")
+def three_steps_end_where_they_should(student, rng):
+    """the weights after three steps are those of gradient descent"""
+    (_, _, got, _), _, _, w, _ = trained(student, rng)
+    close(got, w, called="weights after three steps", hint="One step a call.")
+
+
+# ---- 6. A write in a graph
+
+
+def in_a_graph(start, grads, lr, momentum, pull):
+    """Run the node once for each gradient; return (w, v) after each run.
+
+    With `pull` the gradient is w itself plus what is fed.
+    """
+    import numpy as np
+
+    import minitorch.graph as tf
+
+    with tf.Graph().as_default():
+        w = tf.Variable(start)
+        v = tf.Variable(np.zeros_like(start))
+        fed = tf.placeholder(tf.float64, start.shape)
+        node = momentum_in_graph(w, v, w + fed if pull else fed, lr, momentum)
+        with tf.Session() as session:
+            session.run(tf.initialize_all_variables())
+            found = []
+            for grad in grads:
+                session.run(node, {fed: grad})
+                found.append([np.array(a) for a in session.run([w, v])])
+    return found
+
+
+def momentum_path(start, grads, lr, momentum, pull=False, late=False):
+    w, v, found = start, np.zeros_like(start), []
+    for grad in grads:
+        old = v
+        v = momentum * v + (w + grad if pull else grad)
+        w = w - lr * (old if late else v)
+        found.append([w, v])
+    return found
+
+
+@check("momentum_in_graph", weight=3)
+def the_weight_moves_by_the_new_velocity(student, rng):
+    """each run writes the velocity, then moves the weight by it"""
+    start, grads = rng.normal(size=3), list(rng.normal(size=(4, 3)))
+    got = student.probe(in_a_graph, start=start, grads=grads, lr=0.2, momentum=0.7, pull=False)
+    if all(np.array_equal(w, start) for w, _ in got):
+        raise Feedback(
+            "After four runs of the node the weight is what it was.",
+            hint="A session runs what the fetched node depends on, and nothing else.",
+        )
+    late = momentum_path(start, grads, 0.2, 0.7, late=True)
+    if np.allclose([w for w, _ in got], [w for w, _ in late]):
+        raise Feedback(
+            "The weight moves by the velocity of the run before.",
+            hint="Which edge says that the read of v comes after its write?",
+        )
+    if all(not np.any(v) for _, v in got):
+        raise Feedback(
+            "After four runs of the node the velocity is still zero.",
+            hint="A value that was computed is not yet a value that was written.",
+        )
+    hint = "v <- momentum v + grad, w <- w - lr v, each once in a run."
+    expected = momentum_path(start, grads, 0.2, 0.7)
+    close(got, expected, called="[w, v] after each run", hint=hint)
+
+
+@check("momentum_in_graph", hidden=True, requires="the_weight_moves_by_the_new_velocity")
+def a_gradient_may_depend_on_the_weight(student, rng):
+    """a gradient that reads the weight reads the old one"""
+    start, grads = rng.normal(size=2), list(rng.normal(size=(4, 2)))
+    got = student.probe(in_a_graph, start=start, grads=grads, lr=0.1, momentum=0.9, pull=True)
+    expected = momentum_path(start, grads, 0.1, 0.9, pull=True)
+    close(got, expected, called="[w, v] after each run", hint="Try a gradient made from w.")

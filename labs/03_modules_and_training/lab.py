@@ -1,0 +1,1164 @@
+# %% [markdown]
+# # Lab 03: Modules and training
+#
+# **You build** what turns an autodiff into something people train with: modules that know their parameters, a layer that starts well, SGD and Adam that change weights where they lie. With them you train a convolutional network.
+# **You need** Lab 02 or a working idea of `backward()`; NumPy; a little PyTorch does no harm.
+# **It takes** about 110 minutes.
+#
+# `minitorch` gives you tensors and gradients, nothing more. From section 5 on, everything runs on *your* `Module`, `Linear` and `Adam`: the network, its training, and a race against PyTorch and against NumPy by hand. The last section asks what all this writing into memory would cost if the program were a static graph.
+#
+# Each section asks for a prediction before it measures. Write the number down first.
+
+# %% tags="setup"
+import os
+import platform
+import time
+import tracemalloc
+from importlib.metadata import version
+from pathlib import Path
+from statistics import median
+
+import matplotlib.pyplot as plt
+import numpy as np
+import torch
+from IPython.display import display
+
+import minitorch as mt
+import minitorch.graph as tf
+import minitorch.nn.functional as F
+from autograder import lab
+from minitorch.data import digits
+
+# %% tags="setup"
+q = lab("modules_and_training")
+style = Path("../style.mplstyle")
+plt.style.use([style] if style.exists() else [])
+torch.set_num_threads(1)  # the others use one thread for most of their work, too
+CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+CUDA = torch.cuda.is_available()
+for name in ("numpy", "torch", "mlsys-labs"):
+    print(name, version(name))
+print("Python", platform.python_version(), "on", platform.machine(), "with", CORES, "cores")
+print("CUDA", torch.cuda.get_device_name() if CUDA else "none: everything runs on the CPU")
+
+# %% [markdown]
+# The same tiny data all through the lab: three rows, two features, and what is wanted of them.
+
+# %%
+x = mt.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+wanted = mt.tensor([[1.0], [0.0], [2.0]])
+
+
+def compare(what, predicted, measured):
+    """Print a prediction beside what came out."""
+    if predicted is ...:
+        print(f"{what}: measured {measured:.4g}. Write your prediction down above, then run again.")
+    else:
+        ratio = measured / predicted
+        print(f"{what}: predicted {predicted:.4g}, measured {measured:.4g}, ratio {ratio:.3g}")
+
+
+def seconds(f, *args, repeats=11):
+    """Return the median time of `repeats` calls of f(*args)."""
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        f(*args)
+        times.append(time.perf_counter() - start)
+    return median(times)
+
+
+# %% [markdown]
+# ## 1. Where do the parameters live?
+#
+# In Lab 02 they lived in a list. Here is a network kept that way. Somebody has added a layer, and has thought of everything but the list.
+
+# %%
+rng = np.random.default_rng(0)
+w1, w2, w3 = (mt.tensor(rng.normal(size=s), requires_grad=True) for s in ((2, 4), (4, 4), (4, 1)))
+parameters = [w1, w3]
+before = [w.detach().numpy().copy() for w in (w1, w2, w3)]
+for step in range(201):
+    out = mt.relu(mt.relu(x.double() @ w1) @ w2) @ w3
+    loss = ((out - wanted.double()) ** 2).mean()
+    for w, grad in zip(parameters, mt.grad(loss, parameters)):
+        w.detach().numpy()[:] -= 0.003 * grad.numpy()
+    if step % 100 == 0:
+        print(f"step {step:3}: loss {loss.item():.4f}")
+for name, w, old in zip(("w1", "w2", "w3"), (w1, w2, w3), before):
+    print(f"{name} has moved by {np.abs(w.detach().numpy() - old).max():.3f}")
+
+# %% [markdown]
+# The loss falls, and nothing says that `w2` never learnt.
+#
+# **Idea.** Keep no list. A **module** is an object whose attributes are **parameters** and other modules: a tree. Walking the tree finds every parameter there is, and the path gives it a name:
+#
+#     net = Net()                net.first.weight    net.first.bias
+#     ├── first: Linear          net.blocks.0.weight ...
+#     ├── blocks: [Linear, ...]  net.gain
+#     └── gain: Parameter
+#
+# What makes a tensor a parameter is nothing but its class. And what if the tree is none: if the same layer hangs in two places? Then its weights are shared, and must be found **once**: an optimizer that is given them twice takes two steps.
+# *(Paszke et al. 2019, section 4.1: models are ordinary programs.)*
+#
+# **Predict.** A network of four linear layers, 64 to 32, 32 to 32, 32 to 32, 32 to 10, each with a bias; the two in the middle are *the same object*. How many numbers does it train?
+
+# %%
+### BEGIN STARTER
+# predicted_numbers = ...
+### END STARTER
+### BEGIN SOLUTION
+predicted_numbers = 64 * 32 + 32 + 32 * 32 + 32 + 32 * 10 + 10
+### END SOLUTION
+
+
+# %%
+def parts(name, value):
+    """Yield (name, value), or for a list or tuple its items as (name.0, item), (name.1, item)."""
+    if isinstance(value, list | tuple):
+        for i, item in enumerate(value):
+            yield from parts(f"{name}.{i}", item)
+    else:
+        yield name, value
+
+
+print(list(parts("gain", 2.5)), list(parts("blocks", ["a", "b"])))
+
+
+# %% question="Module" defines="Parameter Module" points="5" hint1="vars(self).items() are the attributes of a module, in the order in which they were set: (name, value). Put each through `parts`." hint2="Three kinds of value: a Parameter is yielded, a Module is walked with its name and a dot in front, anything else is passed over." hint3="To yield each parameter once, keep the id of those you have seen in a set, and hand the set down to the children. (Tensors compare elementwise with ==, so `in` a list will not do.)"
+class Parameter(mt.Tensor):
+    """A float32 tensor that wants a gradient, made of an array; modules look for this class."""
+
+    def __init__(self, values):
+        ### BEGIN SOLUTION
+        super().__init__(values)
+        self.requires_grad_()
+        ### END SOLUTION
+
+
+class Module:
+    """Base of layers and models: set parameters and modules as attributes, write `forward`."""
+
+    def __call__(self, *inputs):
+        return self.forward(*inputs)
+
+    def named_parameters(self, prefix="", seen=None):
+        """Yield (dotted name, Parameter) for all of this module and of those below it.
+
+        Attributes come in the order in which they were set; items of lists are named by index.
+        Each parameter comes once, by the first name under which it is met.
+        """
+        ### BEGIN SOLUTION
+        seen = set() if seen is None else seen
+        for attribute, value in vars(self).items():
+            for name, part in parts(prefix + attribute, value):
+                if isinstance(part, Module):
+                    yield from part.named_parameters(f"{name}.", seen)
+                elif isinstance(part, Parameter) and id(part) not in seen:
+                    seen.add(id(part))
+                    yield name, part
+        ### END SOLUTION
+
+    def parameters(self):
+        return (parameter for _, parameter in self.named_parameters())
+
+
+# %% [markdown]
+# **Try it** on a module that holds one of each.
+
+
+# %%
+class Scale(Module):
+    """Multiply by one number that is learnt."""
+
+    def __init__(self, start):
+        self.gain = Parameter([start])
+
+    def forward(self, x):
+        return x * self.gain
+
+
+class Several(Module):
+    """Several scales, one of them twice, and an attribute that is no parameter."""
+
+    def __init__(self):
+        self.rate = 0.5
+        self.first = Scale(2.0)
+        self.others = [Scale(3.0), self.first]
+
+    def forward(self, x):
+        for scale in (self.first, *self.others):
+            x = scale(x)
+        return x
+
+
+several = Several()
+print("3 rows, times 2, times 3, times 2:", several(x).detach().numpy().tolist())
+for name, parameter in several.named_parameters():
+    print(f"{name:16} {tuple(parameter.shape)}", parameter.detach().numpy())
+
+# %% tags="check"
+q.check("Module")
+
+# %% [markdown]
+# **Measure** your prediction, with modules of shapes alone.
+
+
+# %%
+class Shapes(Module):
+    """The parameters of a linear layer, and no arithmetic."""
+
+    def __init__(self, n_in, n_out):
+        self.weight = Parameter(np.zeros((n_out, n_in)))
+        self.bias = Parameter(np.zeros(n_out))
+
+
+tied = Module()
+middle = Shapes(32, 32)
+tied.layers = [Shapes(64, 32), middle, middle, Shapes(32, 10)]
+compare("numbers trained", predicted_numbers, sum(p.numel() for p in tied.parameters()))
+
+# %% [markdown]
+# **Reflect.** Your walk reads the attributes each time it is asked. What does that allow a user to do after the network was made, and what does it cost a network of a thousand layers at every step? Where would you keep the answer, and when would it be out of date?
+#
+# *What the real system does.* PyTorch's `Module` notes parameters as they are *set*: [`__setattr__`](https://github.com/pytorch/pytorch/blob/main/torch/nn/modules/module.py) sorts every attribute into one of three dictionaries. So it can say at once that `super().__init__()` was forgotten, and a list of modules is not seen at all: one has to write `ModuleList`.
+
+# %% [markdown]
+# ## 2. A layer that starts well
+#
+# Twenty layers of 64, weights drawn from the standard normal distribution. What comes out?
+
+# %%
+rng = np.random.default_rng(1)
+h = rng.normal(size=(256, 64))
+for depth in range(1, 21):
+    h = np.maximum(h @ rng.normal(size=(64, 64)), 0)
+    if depth in (1, 2, 10, 20):
+        print(f"after {depth:2} layers: root mean square {np.sqrt(np.mean(h**2)):.3g}")
+
+# %% [markdown]
+# **Idea.** An output is a sum of $n$ products, so its variance is $n \cdot \sigma_w^2 \cdot \overline{h^2}$. Half of the outputs are negative, and ReLU takes them away: of the mean square, one half is left. So from one layer to the next
+#
+# $$\overline{h'^2} = \tfrac12\, n\, \sigma_w^2\; \overline{h^2}.$$
+#
+# It stays what it is if $\sigma_w = \sqrt{2/n}$, where $n$ is the number of **inputs**.
+# *(He et al. 2015.)*
+#
+# **Predict.** With $\sigma_w = 1$ and $n = 64$: by which factor has the *root* mean square grown after 20 layers?
+
+# %%
+### BEGIN STARTER
+# predicted_growth = ...
+### END STARTER
+### BEGIN SOLUTION
+predicted_growth = (64 / 2) ** (20 / 2)
+### END SOLUTION
+
+
+# %% question="Linear" points="4" hint1="rng.normal(size=(n_out, n_in)) draws from the standard normal distribution. Which factor gives it the spread of the formula?" hint2="weight is (n_out, n_in), as in PyTorch; x is (N, n_in). Which product of x and the weight has shape (N, n_out)?" hint3="Both have to be a Parameter and an attribute of self, or no walk will find them. A bias starts at zero."
+class Linear(Module):
+    """x W^T + b, from (..., n_in) to (..., n_out), as `torch.nn.Linear` computes it.
+
+    Attributes: `weight`, (n_out, n_in), drawn with the NumPy generator `rng` from a normal
+    distribution with mean 0 and the standard deviation of the formula; `bias`, (n_out,), zeros.
+    """
+
+    def __init__(self, n_in, n_out, rng):
+        ### BEGIN SOLUTION
+        self.weight = Parameter(rng.normal(size=(n_out, n_in)) * np.sqrt(2 / n_in))
+        self.bias = Parameter(np.zeros(n_out))
+        ### END SOLUTION
+
+    def forward(self, x):
+        ### BEGIN SOLUTION
+        return x @ self.weight.T + self.bias
+        ### END SOLUTION
+
+
+# %% [markdown]
+# **Try it** on the three rows.
+
+# %%
+layer = Linear(2, 4, np.random.default_rng(0))
+print(layer(x).detach().numpy().round(3))
+print({name: tuple(p.shape) for name, p in layer.named_parameters()})
+
+# %% tags="check"
+q.check("Linear")
+
+
+# %% [markdown]
+# **Measure** three ways to start, layer by layer, with your `Linear`.
+
+
+# %%
+def sizes_of_signal(spread, depth=20, width=64):
+    """Return the root mean square after each layer; `spread` times the weights as you drew them."""
+    rng = np.random.default_rng(2)
+    h = mt.tensor(rng.normal(size=(256, width)).astype(np.float32))
+    found = [1.0]
+    with mt.no_grad():
+        for _ in range(depth):
+            layer = Linear(width, width, rng)
+            layer.weight *= spread
+            h = mt.relu(layer(h))
+            found.append((h * h).mean().item() ** 0.5)
+    return np.array(found)
+
+
+starts = {"1": np.sqrt(64 / 2), "sqrt(2/n)": 1.0, "sqrt(1/n)": np.sqrt(1 / 2)}
+fig, ax = plt.subplots()
+for name, spread in starts.items():
+    found = sizes_of_signal(spread)
+    (line,) = ax.semilogy(found, "o", ls="", label=f"weights of size {name}")
+    ax.semilogy(spread ** np.arange(21), color=line.get_color(), lw=1, ls=":")
+ax.semilogy([], [], color="C4", lw=1, ls=":", label="the formula")
+ax.set(xlabel="layer", ylabel="root mean square", title="How a signal travels through 20 layers")
+ax.legend(fontsize="small")
+plt.show()
+compare("growth with weights of size 1", predicted_growth, sizes_of_signal(starts["1"])[-1])
+
+# %% [markdown]
+# **Reflect.** Start all weights at zero instead, and nothing explodes. Why does the network never learn, not even slowly? Which gradients are zero, and which are equal?
+#
+# *What the real system does.* [`torch.nn.Linear`](https://github.com/pytorch/pytorch/blob/main/torch/nn/modules/linear.py) starts with `kaiming_uniform_(a=sqrt(5))`, which amounts to a standard deviation of $\sqrt{1/(3n)}$: smaller than yours, and kept for the sake of old results. Deep networks are started by hand, or normalised in every layer.
+
+# %% [markdown]
+# ## 3. Change the weights where they lie
+#
+# A step of descent, as one would write it at first. Watch the loss.
+
+# %%
+net = Linear(2, 1, np.random.default_rng(0))
+for step in range(3):
+    loss = ((net(x) - wanted) ** 2).mean()
+    print(f"step {step}: loss {loss.item():.4f}")
+    loss.backward()
+    for p in net.parameters():
+        p = p - 0.01 * p.grad
+
+# %% [markdown]
+# `p = p - ...` makes a new tensor and gives it the name `p`. The network never hears of it. Lab 02 got round this by handing new parameters back; with a tree of modules there is nobody to hand them to.
+#
+# **Idea.** The optimizer and the network hold **the same objects**, and the optimizer writes into their memory: `p -= ...`. Autodiff must not record that, so it happens under `mt.no_grad()`.
+#
+# And one more thing to hold: **momentum** keeps a running sum of gradients, the velocity, and moves along it:
+#
+# $$v \leftarrow \mu v + g, \qquad w \leftarrow w - \text{lr} \cdot v .$$
+#
+# Across a narrow valley the gradients change sign and cancel in $v$; along it they add up. With condition number $\kappa$, plain descent shrinks the error by $\frac{\kappa-1}{\kappa+1}$ a step at best, momentum by $\frac{\sqrt\kappa-1}{\sqrt\kappa+1}$.
+# *(Polyak 1964; Sutskever et al. 2013.)*
+#
+# **Predict.** A valley with $\kappa = 100$. How many times as many steps does plain descent need?
+
+# %%
+### BEGIN STARTER
+# predicted_fewer = ...
+### END STARTER
+### BEGIN SOLUTION
+predicted_fewer = np.sqrt(100)
+### END SOLUTION
+
+
+# %%
+class Optimizer:
+    """Holds parameters; a subclass writes `step`, which changes them in place."""
+
+    def __init__(self, parameters):
+        self.parameters = list(parameters)
+
+    def zero_grad(self):
+        """Forget the gradients: backward() adds to what is there."""
+        for p in self.parameters:
+            p.grad = None
+
+
+# %% question="SGD" points="5" hint1="Make one velocity for each parameter in __init__: mt.zeros_like(p.detach()) has its shape." hint2="with mt.no_grad(): go through parameters and velocities together; a parameter whose grad is None is left alone." hint3="v *= momentum, v += p.grad, p -= lr * v: three changes in place. If the velocity *is* the gradient (v = p.grad), then v *= ... changes the gradient as well."
+class SGD(Optimizer):
+    """w <- w - lr v, v <- momentum v + grad, in place; velocities start at zero."""
+
+    def __init__(self, parameters, lr, momentum=0.0):
+        super().__init__(parameters)
+        self.lr = lr
+        self.momentum = momentum
+        ### BEGIN SOLUTION
+        self.velocities = [mt.zeros_like(p.detach()) for p in self.parameters]
+        ### END SOLUTION
+
+    def step(self):
+        """Move every parameter that has a gradient; leave the gradients as they are."""
+        ### BEGIN SOLUTION
+        with mt.no_grad():
+            for p, v in zip(self.parameters, self.velocities):
+                if p.grad is not None:
+                    v *= self.momentum
+                    v += p.grad
+                    p -= self.lr * v
+        ### END SOLUTION
+
+
+# %% [markdown]
+# **Try it** where the loop above failed.
+
+# %%
+net = Linear(2, 1, np.random.default_rng(0))
+optimizer = SGD(net.parameters(), lr=0.01)
+for step in range(3):
+    optimizer.zero_grad()
+    loss = ((net(x) - wanted) ** 2).mean()
+    print(
+        f"step {step}: loss {loss.item():.4f}, weight at {net.weight.detach().numpy().ctypes.data:x}"
+    )
+    loss.backward()
+    optimizer.step()
+
+# %% tags="check"
+q.check("SGD")
+
+
+# %% [markdown]
+# **Measure** in the valley $\frac12(w_0^2 + 100\, w_1^2)$, each method with its best constants.
+
+
+# %%
+def walk(optimizer, w, curvature, steps):
+    """Return how far from the minimum at `goal` the parameter is after each step."""
+    found = []
+    for _ in range(steps):
+        optimizer.zero_grad()
+        (curvature * w * w).sum().backward()
+        optimizer.step()
+        found.append(np.linalg.norm(w.detach().numpy()))
+    return np.array(found)
+
+
+def valley(lr, momentum, steps=800):
+    w = Parameter([1.0, 1.0])
+    return walk(SGD([w], lr, momentum), w, mt.tensor([0.5, 50.0]), steps)
+
+
+kappa = 100
+root = np.sqrt(kappa)
+plain = valley(lr=2 / (1 + kappa), momentum=0.0)
+heavy = valley(lr=4 / (1 + root) ** 2, momentum=((root - 1) / (root + 1)) ** 2)
+needed = [np.argmax(way < 1e-6) for way in (plain, heavy)]
+compare("steps to a millionth, plain over momentum", predicted_fewer, needed[0] / needed[1])
+
+# %%
+steps = np.arange(1, 801)
+fig, ax = plt.subplots()
+ax.semilogy(steps, plain, label="plain")
+ax.semilogy(steps, heavy, label="momentum")
+ax.semilogy(
+    steps, ((kappa - 1) / (kappa + 1)) ** steps, color="C4", lw=1, ls=":", label="the models"
+)
+ax.semilogy(steps, ((root - 1) / (root + 1)) ** steps, color="C4", lw=1, ls=":")
+ax.set(xlabel="step", ylabel="distance to the minimum", ylim=(1e-7, 3), xlim=(0, 800))
+ax.set_title("A valley a hundred times steeper across than along")
+ax.legend()
+plt.show()
+
+# %% [markdown]
+# **Reflect.** Momentum's curve falls as steeply as its model, but later. What happens in the first steps, and why not in plain descent?
+#
+# Writing into memory that others hold is dangerous: a value that `backward` still needs may be gone. Try it: `y = w * w`, then `w -= 1` under `no_grad`, then `y.sum().backward()`. What does minitorch say, and how could it know?
+#
+# *What the real system does.* [`torch.optim.SGD`](https://github.com/pytorch/pytorch/blob/main/torch/optim/sgd.py) changes all parameters in one call (`_foreach_add_`), and every tensor carries a [version counter](https://github.com/pytorch/pytorch/blob/main/c10/core/TensorImpl.h): each write in place raises it, backward compares.
+
+# %% [markdown]
+# ## 4. A step of the right length
+#
+# One learning rate for all is a compromise. Five directions whose curvatures differ by a factor of ten each; all five should go from 0 to 1. The steepest allows a learning rate of 1, not more.
+
+# %%
+curvatures = mt.tensor([1.0, 1e-1, 1e-2, 1e-3, 1e-4])
+
+
+def towards_one(optimizer, w, steps):
+    """Return the parameter after each step of descent on sum of curvature/2 (w - 1)^2."""
+    path = []
+    for _ in range(steps):
+        optimizer.zero_grad()
+        (0.5 * curvatures * (w - 1.0) ** 2).sum().backward()
+        optimizer.step()
+        path.append(w.detach().numpy().copy())
+    return np.array(path)
+
+
+w = Parameter(np.zeros(5))
+sgd_path = towards_one(SGD([w], lr=1.0), w, 300)
+print("SGD after 300 steps:", sgd_path[-1].round(3))
+
+# %% [markdown]
+# **Idea.** **Adam** keeps two running means for each weight: $m$ of the gradient, and $s$ of its square. It moves by $m / \sqrt{s}$, in which the *size* of the gradient cancels and its direction remains:
+#
+# $$m \leftarrow \beta_1 m + (1 - \beta_1) g, \qquad s \leftarrow \beta_2 s + (1 - \beta_2) g^2,$$
+# $$w \leftarrow w - \text{lr} \cdot \frac{m / (1 - \beta_1^t)}{\sqrt{s / (1 - \beta_2^t)} + \epsilon}.$$
+#
+# Both means start at zero and are too small at first. After $t$ steps they hold only the share $1 - \beta^t$ of a mean; dividing by it is the **bias correction**. $\epsilon$ keeps the quotient finite.
+# *(Kingma & Ba 2015, algorithm 1.)*
+#
+# **Predict.** The learning rate is 0.05, and the gradient in the flattest direction 0.0001. How long is Adam's first step in that direction? And how many bytes does training with Adam hold for each float32 weight from one step to the next: weight, gradient, and what else?
+
+# %%
+### BEGIN STARTER
+# predicted_first_step = ...
+# predicted_bytes = ...
+### END STARTER
+### BEGIN SOLUTION
+predicted_first_step = 0.05
+predicted_bytes = 16
+### END SOLUTION
+
+
+# %% question="Adam" points="6" hint1="Keep a list of means, a list of squares and one count t of the steps. t is the same for all parameters." hint2="In place: m *= b1, m += (1 - b1) * g; the same for s with g * g. The corrected means are new tensors, made for this step alone." hint3="epsilon is added to the root, after it was taken. For the root of a tensor there is mt.sqrt."
+class Adam(Optimizer):
+    """Adam by the formulas above, in place."""
+
+    def __init__(self, parameters, lr=1e-3, betas=(0.9, 0.999), eps=1e-8):
+        super().__init__(parameters)
+        self.lr = lr
+        self.betas = betas
+        self.eps = eps
+        ### BEGIN SOLUTION
+        self.t = 0
+        self.means = [mt.zeros_like(p.detach()) for p in self.parameters]
+        self.squares = [mt.zeros_like(p.detach()) for p in self.parameters]
+        ### END SOLUTION
+
+    def step(self):
+        """Move every parameter that has a gradient; leave the gradients as they are."""
+        ### BEGIN SOLUTION
+        self.t += 1
+        b1, b2 = self.betas
+        with mt.no_grad():
+            for p, m, s in zip(self.parameters, self.means, self.squares):
+                if p.grad is not None:
+                    m *= b1
+                    m += (1 - b1) * p.grad
+                    s *= b2
+                    s += (1 - b2) * p.grad * p.grad
+                    root = mt.sqrt(s / (1 - b2**self.t)) + self.eps
+                    p -= self.lr / (1 - b1**self.t) * m / root
+        ### END SOLUTION
+
+
+# %% [markdown]
+# **Try it** on the five directions.
+
+# %%
+w = Parameter(np.zeros(5))
+adam = Adam([w], lr=0.05)
+adam_path = towards_one(adam, w, 300)
+print("Adam after   1 step: ", adam_path[0])
+print("Adam after 300 steps:", adam_path[-1].round(3))
+
+# %% tags="check"
+q.check("Adam")
+
+
+# %% [markdown]
+# **Measure** the first step, the bytes, and the way.
+
+
+# %%
+def bytes_held(thing):
+    """The bytes of all tensors and arrays that `thing` holds: in attributes, lists, dicts."""
+    if isinstance(thing, mt.Tensor | np.ndarray):
+        return thing.nbytes
+    if isinstance(thing, dict):
+        return sum(map(bytes_held, thing.values()))
+    if isinstance(thing, list | tuple):
+        return sum(map(bytes_held, thing))
+    return bytes_held(vars(thing)) if hasattr(thing, "__dict__") else 0
+
+
+big = Parameter(np.zeros(100_000))
+adam = Adam([big])
+big.sum().backward()
+adam.step()
+held = bytes_held(adam) + big.grad.nbytes
+compare("first step in the flattest direction", predicted_first_step, adam_path[0, -1])
+compare("bytes for each weight", predicted_bytes, held / big.numel())
+
+# %%
+fig, axes = plt.subplots(1, 2, sharey=True)
+for ax, path, title in zip(axes, (sgd_path, adam_path), ("SGD, lr 1", "Adam, lr 0.05")):
+    for k in range(5):
+        ax.plot(path[:, k], label=f"curvature 1e-{k}", color=f"C{k}")
+    ax.set(xlabel="step", title=title)
+axes[0].set_ylabel("weight, on its way to 1")
+axes[1].legend(fontsize="small")
+plt.show()
+
+# %% [markdown]
+# **Reflect.** All five of Adam's curves lie on top of each other. Why? And with the bytes that you measured: what does Adam hold for GPT-2's 1.5 billion weights, and which part of that would be needed to *use* the model?
+#
+# *What the real system does.* [`torch.optim.Adam`](https://github.com/pytorch/pytorch/blob/main/torch/optim/adam.py) is your loop in three versions: tensor by tensor, all tensors in a few calls (`foreach`), and one CUDA kernel (`fused=True`), because your step reads and writes each array several times. ZeRO splits the 8 bytes of means over the machines, and much more of them at low precision: Lab 13.
+
+# %% [markdown]
+# ## 5. A convolutional network, three times
+#
+# A linear layer sees 64 pixels and does not know which of them are neighbours. Watch what that costs when every picture is moved by one pixel.
+
+# %%
+images, labels = digits().tensors
+test_images, test_labels = digits(train=False).tensors
+
+
+def moved(pictures):
+    """The pictures one pixel to the right; what falls out comes in on the left."""
+    return mt.tensor(np.roll(pictures.numpy(), 1, axis=3))
+
+
+def accuracy(model, pictures=test_images):
+    with mt.no_grad():
+        found = model(pictures).numpy().argmax(axis=1)
+    return np.mean(found == test_labels.numpy())
+
+
+class Flat(Module):
+    """64-32-10, of your linear layers."""
+
+    def __init__(self, rng):
+        self.hidden = Linear(64, 32, rng)
+        self.out = Linear(32, 10, rng)
+
+    def forward(self, x):
+        return self.out(mt.relu(self.hidden(x.reshape(-1, 64))))
+
+
+flat = Flat(np.random.default_rng(0))
+adam = Adam(flat.parameters(), lr=0.01)
+for _ in range(100):
+    adam.zero_grad()
+    F.cross_entropy(flat(images), labels).backward()
+    adam.step()
+print(
+    f"two linear layers: {accuracy(flat):.1%}, moved by one pixel {accuracy(flat, moved(test_images)):.1%}"
+)
+
+# %% [markdown]
+# **Idea.** A **convolution** puts the same small filter on every place of the picture: 9 weights where a linear layer has 64, and what it learns in one place it knows everywhere. With $c$ channels in and $k$ filters of 3 by 3, it has $9ck$ weights and $k$ biases. A **stride** of 2 moves the filter two pixels at a time, and halves the picture.
+# *(LeCun et al. 1989.)*
+#
+#     (N, 1, 8, 8)  conv1: 8 filters, stride 1   (N, 8, 8, 8)   ReLU
+#                   conv2: 16 filters, stride 2  (N, 16, 4, 4)  ReLU
+#                   out: linear, 256 to 10       (N, 10)
+
+
+# %%
+class Conv2d(Module):
+    """Filters of 3 by 3, with a border of zeros: (N, n_in, H, W) to (N, n_out, H/s, W/s)."""
+
+    def __init__(self, n_in, n_out, stride, rng):
+        spread = np.sqrt(2 / (9 * n_in))
+        self.weight = Parameter(rng.normal(size=(n_out, n_in, 3, 3)) * spread)
+        self.bias = Parameter(np.zeros(n_out))
+        self.stride = stride
+
+    def forward(self, x):
+        return F.conv2d(x, self.weight, self.bias, stride=self.stride, padding=1)
+
+
+# %% [markdown]
+# **Predict.** How many numbers does this network train? And how long does one training step take on a batch of 64, as a multiple of PyTorch's: for your modules over minitorch, and for NumPy with gradients by hand?
+
+# %%
+### BEGIN STARTER
+# predicted_parameters = ...
+# predicted_slowdown = ...
+# predicted_numpy_slowdown = ...
+### END STARTER
+### BEGIN SOLUTION
+predicted_parameters = (9 * 8 + 8) + (9 * 8 * 16 + 16) + (256 * 10 + 10)
+predicted_slowdown = 1
+predicted_numpy_slowdown = 1
+### END SOLUTION
+
+
+# %% question="CNN" points="4" hint1="Three attributes, three parameters of which two are made by Conv2d(n_in, n_out, stride, rng)." hint2="A linear layer wants (N, 256). Which method turns (N, 16, 4, 4) into that, whatever N is?" hint3="ReLU stands behind each convolution, and not behind the last layer: mt.relu(...)."
+class CNN(Module):
+    """The network above, from (N, 1, 8, 8) to logits (N, 10).
+
+    Attributes: `conv1`, `conv2`, `out`, made in this order with `rng`.
+    """
+
+    def __init__(self, rng):
+        ### BEGIN SOLUTION
+        self.conv1 = Conv2d(1, 8, 1, rng)
+        self.conv2 = Conv2d(8, 16, 2, rng)
+        self.out = Linear(256, 10, rng)
+        ### END SOLUTION
+
+    def forward(self, x):
+        ### BEGIN SOLUTION
+        h = mt.relu(self.conv1(x))
+        h = mt.relu(self.conv2(h))
+        return self.out(h.reshape(-1, 256))
+        ### END SOLUTION
+
+
+# %% question="train_step" points="4" hint1="Five lines: forget old gradients, forward, loss, backward, step. In which order?" hint2="backward() adds to the gradients that are there. Somebody may have left some." hint3="F.cross_entropy(logits, labels) is the loss, and .item() its number."
+def train_step(model, optimizer, x, y):
+    """Take one step of training on a batch and return its loss before the step, a float.
+
+    Gradients left over from before do not count.
+
+    Args:
+        model: gives logits (N, C) for x.
+        optimizer: with `zero_grad()` and `step()`.
+        x: a tensor, the batch.
+        y: an integer tensor (N,), its labels.
+    """
+    ### BEGIN SOLUTION
+    optimizer.zero_grad()
+    loss = F.cross_entropy(model(x), y)
+    loss.backward()
+    optimizer.step()
+    return loss.item()
+    ### END SOLUTION
+
+
+# %% [markdown]
+# **Try it**: a few steps on eight pictures.
+
+# %%
+net = CNN(np.random.default_rng(0))
+adam = Adam(net.parameters(), lr=0.003)
+print([round(train_step(net, adam, images[:8], labels[:8]), 3) for _ in range(6)])
+compare("numbers to train", predicted_parameters, sum(p.numel() for p in net.parameters()))
+
+# %% tags="check"
+q.check("CNN")
+
+# %% tags="check"
+q.check("train_step")
+
+# %% [markdown]
+# Now train it: your modules, your optimizer, your step. The curve grows while it runs.
+
+
+# %%
+class LiveCurve:
+    """A figure of losses that is drawn again after each epoch, in the same place."""
+
+    def __init__(self, title):
+        self.fig, self.ax = plt.subplots()
+        self.ax.set(xlabel="step", ylabel="loss", yscale="log", title=title)
+        (self.line,) = self.ax.plot([], [], lw=1)
+        plt.close(self.fig)  # shown by the handle alone
+        self.handle = display(self.fig, display_id=True)
+
+    def show(self, losses):
+        self.line.set_data(range(len(losses)), losses)
+        self.ax.relim()
+        self.ax.autoscale_view()
+        self.handle.update(self.fig)
+
+
+def batches(epochs, size=64, seed=0):
+    """Yield (epoch, images, labels) of shuffled minibatches."""
+    rng = np.random.default_rng(seed)
+    for epoch in range(epochs):
+        order = rng.permutation(len(labels))
+        for start in range(0, len(order), size):
+            rows = order[start : start + size]
+            yield epoch, mt.tensor(images.numpy()[rows]), mt.tensor(labels.numpy()[rows])
+
+
+# %%
+def train(model, optimizer, epochs, curve=None):
+    losses, shown = [], 0
+    for epoch, x, y in batches(epochs):
+        losses.append(train_step(model, optimizer, x, y))
+        if curve is not None and epoch > shown:
+            curve.show(losses)
+            shown = epoch
+    return losses
+
+
+net = CNN(np.random.default_rng(0))
+curve = LiveCurve("Digits: your modules, your Adam")
+my_losses = train(net, Adam(net.parameters(), lr=0.003), epochs=12, curve=curve)
+curve.show(my_losses)
+print(
+    f"convolutions: {accuracy(net):.1%}, moved by one pixel {accuracy(net, moved(test_images)):.1%}"
+)
+
+# %% [markdown]
+# **Measure: the same network in PyTorch**, from the same weights, on the same batches, with PyTorch's Adam. If your parts are right, the two curves are one.
+
+
+# %%
+def torch_cnn(start, device="cpu"):
+    """The network in PyTorch, with the weights of `start`."""
+    layers = [torch.nn.Conv2d(1, 8, 3, padding=1), torch.nn.ReLU()]
+    layers += [torch.nn.Conv2d(8, 16, 3, stride=2, padding=1), torch.nn.ReLU()]
+    model = torch.nn.Sequential(*layers, torch.nn.Flatten(), torch.nn.Linear(256, 10))
+    with torch.no_grad():
+        for theirs, mine in zip(model.parameters(), start.parameters()):
+            theirs.copy_(torch.tensor(mine.detach().numpy()))
+    return model.to(device)
+
+
+def torch_step(model, optimizer, x, y):
+    optimizer.zero_grad()
+    loss = torch.nn.functional.cross_entropy(model(x), y)
+    loss.backward()
+    optimizer.step()
+    return loss.item()
+
+
+theirs = torch_cnn(CNN(np.random.default_rng(0)))
+their_adam = torch.optim.Adam(theirs.parameters(), lr=0.003)
+their_losses = [
+    torch_step(theirs, their_adam, torch.tensor(x.numpy()), torch.tensor(y.numpy()))
+    for _, x, y in batches(12)
+]
+apart = np.abs(np.subtract(my_losses, their_losses))
+print(
+    f"largest difference of the losses: {apart[:23].max():.1g} in the first epoch, {apart.max():.1g} in all"
+)
+
+# %% [markdown]
+# **And in NumPy, by hand**, as in Lab 01. A convolution is a matrix product once the picture has been cut into overlapping windows; its gradient puts the windows back, adding where they overlap.
+
+
+# %%
+def conv_forward(x, w, b, stride):
+    """Return (windows (N, H', W', 9 C), result (N, K, H', W'))."""
+    padded = np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)))
+    cut = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(2, 3))
+    cut = cut[:, :, ::stride, ::stride].transpose(0, 2, 3, 1, 4, 5)
+    windows = cut.reshape(*cut.shape[:3], -1)
+    return windows, (windows @ w.reshape(len(w), -1).T + b).transpose(0, 3, 1, 2)
+
+
+def conv_backward(x, w, stride, windows, out_grad):
+    """Return the gradients of x, w and b."""
+    g = out_grad.transpose(0, 2, 3, 1)
+    flat = g.reshape(-1, len(w))
+    dw = (flat.T @ windows.reshape(len(flat), -1)).reshape(w.shape)
+    pieces = (g @ w.reshape(len(w), -1)).reshape(*g.shape[:3], *w.shape[1:])
+    n, c, rows, columns = x.shape
+    dx = np.zeros((n, c, rows + 2, columns + 2), x.dtype)
+    for i in range(3):
+        for j in range(3):
+            part = pieces[..., i, j].transpose(0, 3, 1, 2)
+            dx[:, :, i : i + rows : stride, j : j + columns : stride] += part
+    return dx[:, :, 1:-1, 1:-1], dw, flat.sum(axis=0)
+
+
+# %%
+def gradients_by_hand(weights, x, y):
+    """Return (loss, gradients) of the network, every line derived on paper."""
+    w1, b1, w2, b2, w3, b3 = weights
+    windows1, z1 = conv_forward(x, w1, b1, 1)
+    h1 = np.maximum(z1, 0)
+    windows2, z2 = conv_forward(h1, w2, b2, 2)
+    h2 = np.maximum(z2, 0)
+    flat = h2.reshape(len(x), -1)
+    logits = flat @ w3.T + b3
+    shifted = logits - logits.max(axis=1, keepdims=True)
+    p = np.exp(shifted)
+    p /= p.sum(axis=1, keepdims=True)
+    loss = -np.log(p[np.arange(len(y)), y]).mean()
+    p[np.arange(len(y)), y] -= 1
+    g = p / len(y)
+    dh2 = (g @ w3).reshape(h2.shape) * (h2 > 0)
+    dh1, dw2, db2 = conv_backward(h1, w2, 2, windows2, dh2)
+    _, dw1, db1 = conv_backward(x, w1, 1, windows1, dh1 * (h1 > 0))
+    return loss, [dw1, db1, dw2, db2, g.T @ flat, g.sum(axis=0)]
+
+
+def step_by_hand(weights, state, x, y, lr=0.003):
+    """One step of Adam on arrays; `state` is [t, means, squares]."""
+    loss, grads = gradients_by_hand(weights, x, y)
+    state[0] += 1
+    for w, m, s, g in zip(weights, state[1], state[2], grads):
+        m += 0.1 * (g - m)
+        s += 0.001 * (g * g - s)
+        root = np.sqrt(s / (1 - 0.999 ** state[0])) + 1e-8
+        w -= lr / (1 - 0.9 ** state[0]) * m / root
+    return loss
+
+
+# %%
+start = CNN(np.random.default_rng(0))
+F.cross_entropy(start(images[:64]), labels[:64]).backward()
+weights = [p.detach().numpy().copy() for p in start.parameters()]
+_, by_hand = gradients_by_hand(weights, images.numpy()[:64], labels.numpy()[:64])
+for (name, p), g in zip(start.named_parameters(), by_hand):
+    difference = np.linalg.norm(p.grad.numpy() - g) / np.linalg.norm(g)
+    print(f"{name:13} by hand and by autodiff differ by {difference:.1g}")
+
+# %% [markdown]
+# **Measure the time of a step** for batches of 1 to 512, all ways in turns.
+
+
+# %%
+def runners(n):
+    """Return {name: a function that takes one training step on n pictures}."""
+    x, y = images[:n], labels[:n]
+    mine = CNN(np.random.default_rng(0))
+    adam = Adam(mine.parameters(), lr=0.003)
+    arrays = [p.detach().numpy().copy() for p in mine.parameters()]
+    state = [0, [0 * a for a in arrays], [0 * a for a in arrays]]
+    found = {
+        "your modules": lambda: train_step(mine, adam, x, y),
+        "NumPy by hand": lambda: step_by_hand(arrays, state, x.numpy(), y.numpy()),
+    }
+    for device in ("cpu", "cuda") if CUDA else ("cpu",):
+        model = torch_cnn(mine, device)
+        optimizer = torch.optim.Adam(model.parameters(), lr=0.003)
+        there = torch.tensor(x.numpy()).to(device), torch.tensor(y.numpy()).to(device)
+        name = "PyTorch" if device == "cpu" else "PyTorch, CUDA"
+        found[name] = lambda m=model, o=optimizer, there=there: torch_step(m, o, *there)
+    return found
+
+
+def race(n, turns):
+    """Return {name: median seconds of a step on n pictures}, the ways taking turns."""
+    ways = runners(n)
+    times = {name: [] for name in ways}
+    for _ in range(turns):
+        for name, step in ways.items():
+            start = time.perf_counter()
+            step()
+            times[name].append(time.perf_counter() - start)
+    return {name: median(found) for name, found in times.items()}
+
+
+# %%
+counts = [1, 4, 16, 64, 256, 512]
+raced = [race(n, turns=15) for n in counts]
+at_64 = raced[counts.index(64)]
+for name, predicted in [
+    ("your modules", predicted_slowdown),
+    ("NumPy by hand", predicted_numpy_slowdown),
+]:
+    compare(f"step on 64, {name} over PyTorch", predicted, at_64[name] / at_64["PyTorch"])
+
+fig, ax = plt.subplots()
+for name, marker in zip(raced[0], "osd^"):
+    took = np.array([times[name] for times in raced])
+    (line,) = ax.loglog(counts, took * 1e3, marker, ls="", label=name)
+    each, start_up = np.polyfit(counts, took, 1, w=1 / took)  # relative errors count
+    ax.loglog(
+        counts, (start_up + each * np.array(counts)) * 1e3, color=line.get_color(), lw=1, ls=":"
+    )
+    print(f"{name:14} {start_up * 1e3:6.2f} ms a step, and {each * 1e6:6.1f} us a picture")
+ax.loglog([], [], color="C4", lw=1, ls=":", label="a price a step plus one a picture")
+ax.set(
+    xlabel="pictures in the batch", ylabel="time of a step in ms", title="One network, three ways"
+)
+ax.legend(fontsize="small")
+plt.show()
+
+# %% [markdown]
+# **Reflect.** Each way has a price for a step and a price for a picture. What is the price of a step made of, in each of the three? Which of the two prices matters more if the network is ten times as wide, and who would then win? And before the race: the convolutions stand a move by one pixel better than the linear layers, but far from well. Which layer of `CNN` still knows the place?
+#
+# *What the real system does.* PyTorch does not cut windows: on the CPU it hands convolutions to [oneDNN](https://github.com/pytorch/pytorch/blob/main/aten/src/ATen/native/mkldnn/Conv.cpp), on NVIDIA cards to cuDNN. And Python goes ahead of the GPU: by the time a kernel runs, the next ones wait in its queue, so the price of a step disappears behind the arithmetic. That is figure 1 of the paper you are about to read.
+
+# %% [markdown]
+# ## 6. What an `assign` costs a graph
+#
+# In a static graph (`minitorch.graph`, with TensorFlow 1's names) weights are **variables**, and changing one is a node like any other: `assign`. Momentum, written down as the formulas stand. The gradient is 1 and the learning rate 1, so after three steps the weight should be at $-(1 + 1.5 + 1.75) = -4.25$.
+
+
+# %%
+def run_three(build):
+    """Run the node of `build(w, v, grad)` three times; return w after each."""
+    tf.reset_default_graph()
+    w, v = tf.Variable(np.zeros(1)), tf.Variable(np.zeros(1))
+    node = build(w, v, tf.constant(np.ones(1)))
+    with tf.Session() as session:
+        session.run(tf.initialize_all_variables())
+        found = []
+        for _ in range(3):
+            session.run(node)
+            found.append(float(session.run(w)[0]))
+    return found
+
+
+def as_the_formulas_stand(w, v, grad):
+    first = tf.assign(v, 0.5 * v + grad)
+    second = tf.assign_sub(w, 1.0 * v)
+    return tf.group(first, second)
+
+
+print("the weight after each step:", run_three(as_the_formulas_stand))
+
+# %% [markdown]
+# Always a step behind. The two lines stand one below the other, but in a graph that means nothing: the second reads `v`, the first writes `v`, and **no edge says which comes first**.
+#
+# **Idea.** In an imperative program the order of lines is the order of effects. A graph knows only edges. So whoever writes into memory in a graph has to say it in edges: use the *result of* `assign`, which is the new value, or put a read under `control_dependencies`.
+#
+# And the graph pays. What it was free to do with pure values (merge two equal nodes, drop one that nobody needs, reuse a buffer, run two branches at once) it must now forbid around each write, or prove harmless. A write may go into the old memory only if nobody later in the run, and nobody who fetches, can still be looking at it. Otherwise it needs **a copy**.
+# *(Abadi et al. 2016, section 3.1: variables are stateful operations.)*
+#
+# **Predict.** In one run, `w` is decreased by `lr * g`, **and** its old value is fetched. How many arrays of `w`'s size have to be made in that run? (Without the fetch `w` is overwritten where it lies, and nothing of its size is made at all.)
+
+# %%
+### BEGIN STARTER
+# predicted_arrays = ...
+### END STARTER
+### BEGIN SOLUTION
+predicted_arrays = 2  # the product, and a new array for the new value: the old one is taken
+### END SOLUTION
+
+
+# %% question="momentum_in_graph" points="4" hint1="tf.assign(v, ...) returns a node. What is the value of that node?" hint2="If w's update is made from that node instead of from v, there is an edge from the one to the other, and the order is settled." hint3="If w's update depends on v's, running the first runs both: one node to return."
+def momentum_in_graph(w, v, grad, lr, momentum):
+    """Return one node; each run of it does v <- momentum v + grad, then w <- w - lr v.
+
+    Args:
+        w, v: variables of one shape.
+        grad: a node of that shape.
+        lr, momentum: numbers.
+    """
+    ### BEGIN SOLUTION
+    new = tf.assign(v, momentum * v + grad)
+    return tf.assign_sub(w, lr * new)
+    ### END SOLUTION
+
+
+# %% [markdown]
+# **Try it** on the same three steps.
+
+# %%
+print(
+    run_three(lambda w, v, grad: momentum_in_graph(w, v, grad, 1.0, 0.5)),
+    "expected -1, -2.5, -4.25",
+)
+
+# %% tags="check"
+q.check("momentum_in_graph")
+
+
+# %% [markdown]
+# **Measure** one update of `w` in five ways, from ten weights to four million: in place by NumPy; as `assign`; as `assign_sub`; as the optimizer's own node, which knows the whole rule; and as `assign_sub` with the old value fetched.
+
+
+# %%
+def ways_to_write(size):
+    """Return {name: a function that updates w once}."""
+    array, grad = np.ones(size, np.float32), np.ones(size, np.float32)
+    tf.reset_default_graph()
+    w, g = tf.Variable(array.copy()), tf.Variable(grad, trainable=False)
+    subtract = tf.assign_sub(w, 0.01 * g)
+    nodes = {
+        "assign": tf.group(tf.assign(w, w - 0.01 * g)),
+        "assign_sub": tf.group(subtract),
+        "optimizer's node": tf.train.GradientDescentOptimizer(0.01).apply_gradients([(g, w)]),
+        "and the old value fetched": [tf.identity(w), tf.group(subtract)],
+    }
+    session = tf.Session()
+    session.run(tf.initialize_all_variables())
+
+    def in_place():
+        nonlocal array
+        array -= np.float32(0.01) * grad
+
+    runs = {name: (lambda node=node: session.run(node)) for name, node in nodes.items()}
+    return {"NumPy, in place": in_place, **runs}
+
+
+# %%
+def peak_arrays(run, size):
+    """Return how many arrays of `size` float32 were alive at once during a run, at most."""
+    run()  # the first run plans
+    tracemalloc.start()
+    run()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return peak / (4 * size)
+
+
+sizes = [10, 1_000, 30_000, 300_000, 4_000_000]
+took = {}
+for size in sizes:
+    for name, run in ways_to_write(size).items():
+        run()
+        took.setdefault(name, []).append(seconds(run, repeats=9 if size > 1e6 else 51))
+arrays = {name: peak_arrays(run, sizes[-1]) for name, run in ways_to_write(sizes[-1]).items()}
+
+# %%
+fig, ax = plt.subplots()
+for (name, found), marker in zip(took.items(), "osd^v"):
+    ratio = np.array(found) / took["NumPy, in place"]
+    ax.loglog(sizes, ratio, marker=marker, label=name)
+    print(f"{name:26} {ratio[0]:5.1f} to {ratio[-1]:4.1f} times NumPy, {arrays[name]:.2f} arrays")
+ax.set(xlabel="weights", ylabel="time over NumPy in place", title="One update of one variable")
+ax.set_yticks([1, 2, 4, 8], labels=["1", "2", "4", "8"])
+ax.legend(fontsize="small")
+plt.show()
+compare(
+    "arrays made with the old value fetched", predicted_arrays, arrays["and the old value fetched"]
+)
+
+# %% [markdown]
+# **And Adam.** Your `step` has about ten operations a parameter. As nodes it becomes a subgraph for each variable; as the optimizer's own node it is one.
+
+
+# %%
+def adam_of_nodes(w, g, lr=0.001):
+    """Adam for one variable, every operation a node."""
+    m, s, t = (
+        tf.Variable(np.zeros(n, np.float32), trainable=False) for n in (w.shape, w.shape, ())
+    )
+    t1 = tf.assign_add(t, np.float32(1))
+    m1 = tf.assign(m, 0.9 * m + 0.1 * g)
+    s1 = tf.assign(s, 0.999 * s + 0.001 * g * g)
+    root = tf.sqrt(s1 / (1.0 - tf.pow(np.float32(0.999), t1))) + 1e-8
+    return tf.group(tf.assign_sub(w, lr * (m1 / (1.0 - tf.pow(np.float32(0.9), t1))) / root))
+
+
+def adam_times(size):
+    """Return (nodes, seconds of a step) for Adam of nodes and Adam as one node."""
+    tf.reset_default_graph()
+    w = tf.Variable(np.ones(size, np.float32))
+    g = tf.Variable(np.ones(size, np.float32), trainable=False)
+    ways = [adam_of_nodes(w, g), tf.train.AdamOptimizer(0.001).apply_gradients([(g, w)])]
+    session = tf.Session()
+    session.run(tf.initialize_all_variables())
+    for way in ways:
+        session.run(way)
+    return [(tf.count_nodes([way]), seconds(session.run, way, repeats=31)) for way in ways]
+
+
+for size in (10, 1_000_000):
+    (many, slow), (few, fast) = adam_times(size)
+    print(f"{size:9,} weights: {many} nodes over {few}: {slow / fast:.2f} times as long")
+
+# %% [markdown]
+# **Reflect.** TensorFlow 1 gave its optimizers hand-written kernels (`ApplyAdam`) although every one of them can be composed of nodes. From your numbers: for which sizes did that pay, and what else did it save besides time?
+#
+# *What the real system does.* TensorFlow's [`resource variables`](https://github.com/tensorflow/tensorflow/blob/master/tensorflow/core/kernels/training_ops.cc) copy on write when somebody still reads; [JAX](https://github.com/jax-ml/jax) has no writes at all: a step is a function from old weights to new ones, and the compiler is *told* that it may reuse the old memory (`donate_argnums`). `torch.compile` **functionalises** a program, turning writes into new values, optimises it, and puts the writes back at the end.
+
+# %% [markdown]
+# ## Discussion
+#
+# These answers are read by a person.
+
+# %% [markdown] question="mutable_tensors" points="5" manual="true" rubric="1: order: in a graph nothing but edges orders a write and a read, with the step-behind example; 1: which rewrites a write forbids or makes conditional (merging equal reads, dropping, reordering, reusing buffers), with an example; 1: copies: when a write needs a new array, with the measured arrays and times; 1: what mutability gives the imperative style: one object shared by module and optimizer, memory of 16 bytes a weight and no more, and its price (version counters, a value that backward needs may be gone); 1: a judgement with a reason, e.g. functional steps with donated buffers."
+# Weights change in every step, and a static graph is at its best when nothing ever changes. What does an `assign` node cost a static graph? Argue with what you saw and measured in section 6: order, the rewrites that it forbids, the copies. Then the other side: what do tensors that can be written to buy an imperative library, and what does *it* pay for them? How would you let a compiler have both?
+# ### BEGIN SOLUTION
+# An `assign` is an effect among values, and a graph orders values only. Where the formulas stood one below the other, the weight was always one step behind, since no edge led from the write of `v` to its read. So the user has to write edges that say nothing about data, or the library must order every read against every write. Around a write the optimizer may no longer treat two reads of `w` as one value, nor move a read across it, nor drop it though nobody uses its result, nor hand `w`'s memory on. Overwriting is allowed only when it is proved that nobody can still look: then `assign_sub` makes nothing of the variable's size and is about as fast as NumPy. When the old value was fetched in the same run two arrays of its size had to be made instead of none, and it took several times as long. And each small effect is a node: Adam of nodes took a third longer for ten weights and about twice as long for a million, so a fused kernel is written by hand.
+# The imperative side: optimizer and network share one object, so a step needs no plumbing; weights, gradients and two means are all there is, 16 bytes a weight. It pays with aliasing: a write may destroy what backward needs, which costs a version counter on every tensor and an error at run time; and no compiler sees the step as a whole. A way to have both: write the step as a function from old weights to new ones, let the compiler optimise values, and let the caller promise that the old ones are dead, so that their memory is reused (donation), or turn writes into values automatically and put them back at the end.
+# ### END SOLUTION
+
+# %% [markdown] question="reading_note" points="5" manual="true" rubric="Overview in the learner's own words (1); problem and challenges: the four design principles and where they conflict, usability against speed (1); methods: models as programs and extensible autodiff; separate control and data flow, caching allocator, multiprocessing, reference counting; mutation made safe by versioning (1); evaluation read critically: what table 1 compares, within 17 % of the fastest, one machine, what it leaves out (1); trade-offs and one open question (1)."
+# **Reading note.** Paszke et al. 2019, "PyTorch: An Imperative Style, High-Performance Deep Learning Library", NeurIPS. One page: overview; problem and challenges; methods and contributions; evaluation and discussion; trade-offs; open questions. Read sections 4 and 5 with this lab at hand: which of your classes are in the paper, and what does it say about tensors that are written to? (If you wrote a note on this paper for Lab 02, extend it by these two sections.)
+# ### BEGIN SOLUTION
+# *Overview.* A library for deep learning in which models are ordinary Python programs that run at once, and which is nevertheless about as fast as those that compile graphs.
+# *Problem and challenges.* Be Pythonic, put researchers first, provide pragmatic performance, worse is better: the principles conflict where speed asks for a restricted language.
+# *Methods.* Layers are classes with parameters as attributes, optimizers are programs that update them: everything is a program (section 4.1). Autodiff by operator overloading that lets tensors be mutated: a version counter makes sure that what backward reads is what forward wrote, and otherwise raises, instead of copying on write, so that nobody loses speed without knowing it (4.3). In section 5: a C++ core; control flow in Python on the CPU with kernels queued on the GPU; a caching allocator tuned to CUDA streams; shared-memory multiprocessing; reference counting that frees memory at once.
+# *Evaluation.* Throughput on six models is within 17 % of the fastest framework on each; one machine, one GPU, 32-bit floats, and mostly the same cuDNN kernels underneath, so the comparison is one of overheads.
+# *Trade-offs.* No optimisation over the whole program; small models are bound by the interpreter; mutation is an error at run time where a copy would have worked.
+# *Open questions.* Can the program be captured and compiled without giving up the style, writes included?
+# ### END SOLUTION
+
+# %%
+q.status()

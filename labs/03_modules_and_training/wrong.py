@@ -1,0 +1,614 @@
+"""Named wrong answers to lab 03: each must fail its own check, with a message of its own."""
+
+import numpy as np
+
+import minitorch as mt
+import minitorch.graph as tf
+import minitorch.nn.functional as F
+
+
+# %% wrong="never_asks_for_a_gradient" question="Module" check="a_parameter_is_a_tensor_that_wants_a_gradient" says="not a leaf that requires a gradient"
+class Parameter(mt.Tensor):
+    def __init__(self, values):
+        super().__init__(values)
+
+
+class Module:
+    def __call__(self, *inputs):
+        return self.forward(*inputs)
+
+    def named_parameters(self, prefix="", seen=None):
+        seen = set() if seen is None else seen
+        for attribute, value in vars(self).items():
+            for name, part in parts(prefix + attribute, value):
+                if isinstance(part, Module):
+                    yield from part.named_parameters(f"{name}.", seen)
+                elif isinstance(part, Parameter) and id(part) not in seen:
+                    seen.add(id(part))
+                    yield name, part
+
+    def parameters(self):
+        return (parameter for _, parameter in self.named_parameters())
+
+
+# %% wrong="only_its_own" question="Module" check="every_parameter_is_found_by_its_path" says="are missing: first.weight"
+class Parameter(mt.Tensor):
+    def __init__(self, values):
+        super().__init__(values)
+        self.requires_grad_()
+
+
+class Module:
+    def __call__(self, *inputs):
+        return self.forward(*inputs)
+
+    def named_parameters(self, prefix="", seen=None):
+        for name, value in vars(self).items():
+            if isinstance(value, Parameter):
+                yield name, value
+
+    def parameters(self):
+        return (parameter for _, parameter in self.named_parameters())
+
+
+# %% wrong="forgets_the_path" question="Module" check="every_parameter_is_found_by_its_path" says="the name is the path"
+class Parameter(mt.Tensor):
+    def __init__(self, values):
+        super().__init__(values)
+        self.requires_grad_()
+
+
+class Module:
+    def __call__(self, *inputs):
+        return self.forward(*inputs)
+
+    def named_parameters(self, prefix="", seen=None):
+        seen = set() if seen is None else seen
+        for attribute, value in vars(self).items():
+            for name, part in parts(attribute, value):
+                if isinstance(part, Module):
+                    yield from part.named_parameters(f"{name}.", seen)
+                elif isinstance(part, Parameter) and id(part) not in seen:
+                    seen.add(id(part))
+                    yield name, part
+
+    def parameters(self):
+        return (parameter for _, parameter in self.named_parameters())
+
+
+# %% wrong="takes_every_tensor" question="Module" check="every_parameter_is_found_by_its_path" says="do not belong"
+class Parameter(mt.Tensor):
+    def __init__(self, values):
+        super().__init__(values)
+        self.requires_grad_()
+
+
+class Module:
+    def __call__(self, *inputs):
+        return self.forward(*inputs)
+
+    def named_parameters(self, prefix="", seen=None):
+        seen = set() if seen is None else seen
+        for attribute, value in vars(self).items():
+            for name, part in parts(prefix + attribute, value):
+                if isinstance(part, Module):
+                    yield from part.named_parameters(f"{name}.", seen)
+                elif isinstance(part, mt.Tensor) and id(part) not in seen:
+                    seen.add(id(part))
+                    yield name, part
+
+    def parameters(self):
+        return (parameter for _, parameter in self.named_parameters())
+
+
+# %% wrong="does_not_look_into_lists" question="Module" check="every_parameter_is_found_by_its_path" says="modules in lists"
+class Parameter(mt.Tensor):
+    def __init__(self, values):
+        super().__init__(values)
+        self.requires_grad_()
+
+
+class Module:
+    def __call__(self, *inputs):
+        return self.forward(*inputs)
+
+    def named_parameters(self, prefix="", seen=None):
+        seen = set() if seen is None else seen
+        for name, part in vars(self).items():
+            if isinstance(part, Module):
+                yield from part.named_parameters(f"{prefix}{name}.", seen)
+            elif isinstance(part, Parameter) and id(part) not in seen:
+                seen.add(id(part))
+                yield prefix + name, part
+
+    def parameters(self):
+        return (parameter for _, parameter in self.named_parameters())
+
+
+# %% wrong="yields_a_shared_one_twice" question="Module" check="a_shared_parameter_comes_once" says="given twice"
+class Parameter(mt.Tensor):
+    def __init__(self, values):
+        super().__init__(values)
+        self.requires_grad_()
+
+
+class Module:
+    def __call__(self, *inputs):
+        return self.forward(*inputs)
+
+    def named_parameters(self, prefix="", seen=None):
+        for attribute, value in vars(self).items():
+            for name, part in parts(prefix + attribute, value):
+                if isinstance(part, Module):
+                    yield from part.named_parameters(f"{name}.")
+                elif isinstance(part, Parameter):
+                    yield name, part
+
+    def parameters(self):
+        return (parameter for _, parameter in self.named_parameters())
+
+
+# %% wrong="remembers_for_ever" question="Module" check="every_parameter_is_found_by_its_path" says="a second walk found 0"
+class Parameter(mt.Tensor):
+    def __init__(self, values):
+        super().__init__(values)
+        self.requires_grad_()
+
+
+class Module:
+    def __call__(self, *inputs):
+        return self.forward(*inputs)
+
+    def named_parameters(self, prefix="", seen=set()):  # noqa: B006
+        for attribute, value in vars(self).items():
+            for name, part in parts(prefix + attribute, value):
+                if isinstance(part, Module):
+                    yield from part.named_parameters(f"{name}.", seen)
+                elif isinstance(part, Parameter) and id(part) not in seen:
+                    seen.add(id(part))
+                    yield name, part
+
+    def parameters(self):
+        return (parameter for _, parameter in self.named_parameters())
+
+
+# %% wrong="forgets_to_transpose" question="Linear" check="the_layer_computes_x_w_transposed_plus_b" says="Linear on x"
+class Linear(Module):
+    def __init__(self, n_in, n_out, rng):
+        self.weight = Parameter(rng.normal(size=(n_out, n_in)) * np.sqrt(2 / n_in))
+        self.bias = Parameter(np.zeros(n_out))
+
+    def forward(self, x):
+        return (x.reshape(-1, x.shape[-1]) @ self.weight.reshape(x.shape[-1], -1)) + self.bias
+
+
+# %% wrong="standard_normal" question="Linear" check="the_signal_keeps_its_size" says="Which factor is missing"
+class Linear(Module):
+    def __init__(self, n_in, n_out, rng):
+        self.weight = Parameter(rng.normal(size=(n_out, n_in)))
+        self.bias = Parameter(np.zeros(n_out))
+
+    def forward(self, x):
+        return x @ self.weight.T + self.bias
+
+
+# %% wrong="counts_the_outputs" question="Linear" check="the_signal_keeps_its_size" says="Whose sum"
+class Linear(Module):
+    def __init__(self, n_in, n_out, rng):
+        self.weight = Parameter(rng.normal(size=(n_out, n_in)) * np.sqrt(2 / n_out))
+        self.bias = Parameter(np.zeros(n_out))
+
+    def forward(self, x):
+        return x @ self.weight.T + self.bias
+
+
+# %% wrong="forgets_the_relu" question="Linear" check="the_signal_keeps_its_size" says="What does ReLU do"
+class Linear(Module):
+    def __init__(self, n_in, n_out, rng):
+        self.weight = Parameter(rng.normal(size=(n_out, n_in)) / np.sqrt(n_in))
+        self.bias = Parameter(np.zeros(n_out))
+
+    def forward(self, x):
+        return x @ self.weight.T + self.bias
+
+
+# %% wrong="takes_the_variance" question="Linear" check="the_signal_keeps_its_size" says="Which root"
+class Linear(Module):
+    def __init__(self, n_in, n_out, rng):
+        self.weight = Parameter(rng.normal(size=(n_out, n_in)) * 2 / n_in)
+        self.bias = Parameter(np.zeros(n_out))
+
+    def forward(self, x):
+        return x @ self.weight.T + self.bias
+
+
+# %% wrong="a_bias_that_nobody_finds" question="Linear" check="weight_and_bias_are_parameters" says="expected weight and bias"
+class Linear(Module):
+    def __init__(self, n_in, n_out, rng):
+        self.weight = Parameter(rng.normal(size=(n_out, n_in)) * np.sqrt(2 / n_in))
+        self.bias = mt.zeros(n_out)
+
+    def forward(self, x):
+        return x @ self.weight.T + self.bias
+
+
+# %% wrong="draws_for_itself" question="Linear" check="weights_are_drawn_from_the_generator" says="rng.normal"
+class Linear(Module):
+    def __init__(self, n_in, n_out, rng):
+        rng = np.random.default_rng()
+        self.weight = Parameter(rng.normal(size=(n_out, n_in)) * np.sqrt(2 / n_in))
+        self.bias = Parameter(np.zeros(n_out))
+
+    def forward(self, x):
+        return x @ self.weight.T + self.bias
+
+
+# %% wrong="new_tensors_with_old_names" question="SGD" check="a_step_goes_against_the_gradient" says="an old name"
+class SGD(Optimizer):
+    def __init__(self, parameters, lr, momentum=0.0):
+        super().__init__(parameters)
+        self.lr = lr
+        self.momentum = momentum
+        self.velocities = [mt.zeros_like(p.detach()) for p in self.parameters]
+
+    def step(self):
+        for p, v in zip(self.parameters, self.velocities):
+            v = self.momentum * v + p.grad
+            p = p - self.lr * v
+
+
+# %% wrong="the_velocity_is_the_gradient" question="SGD" check="gradients_are_left_alone" says="under another name"
+class SGD(Optimizer):
+    def __init__(self, parameters, lr, momentum=0.0):
+        super().__init__(parameters)
+        self.lr = lr
+        self.momentum = momentum
+        self.velocities = [None for p in self.parameters]
+
+    def step(self):
+        with mt.no_grad():
+            for i, p in enumerate(self.parameters):
+                if p.grad is None:
+                    continue
+                old = self.velocities[i]
+                self.velocities[i] = p.grad
+                if old is not None:
+                    self.velocities[i] += self.momentum * old
+                p -= self.lr * self.velocities[i]
+
+
+# %% wrong="no_momentum" question="SGD" check="velocities_gather_gradients" says="one velocity a parameter"
+class SGD(Optimizer):
+    def __init__(self, parameters, lr, momentum=0.0):
+        super().__init__(parameters)
+        self.lr = lr
+
+    def step(self):
+        with mt.no_grad():
+            for p in self.parameters:
+                if p.grad is not None:
+                    p -= self.lr * p.grad
+
+
+# %% wrong="a_mean_of_gradients" question="SGD" check="velocities_gather_gradients" says="not a mean"
+class SGD(Optimizer):
+    def __init__(self, parameters, lr, momentum=0.0):
+        super().__init__(parameters)
+        self.lr = lr
+        self.momentum = momentum
+        self.velocities = [mt.zeros_like(p.detach()) for p in self.parameters]
+
+    def step(self):
+        with mt.no_grad():
+            for p, v in zip(self.parameters, self.velocities):
+                if p.grad is not None:
+                    v *= self.momentum
+                    v += (1 - self.momentum) * p.grad
+                    p -= self.lr * v
+
+
+# %% wrong="moves_before_it_looks" question="SGD" check="velocities_gather_gradients" says="In which order"
+class SGD(Optimizer):
+    def __init__(self, parameters, lr, momentum=0.0):
+        super().__init__(parameters)
+        self.lr = lr
+        self.momentum = momentum
+        self.velocities = [mt.zeros_like(p.detach()) for p in self.parameters]
+
+    def step(self):
+        with mt.no_grad():
+            for p, v in zip(self.parameters, self.velocities):
+                if p.grad is not None:
+                    p -= self.lr * v
+                    v *= self.momentum
+                    v += p.grad
+
+
+# %% wrong="one_velocity_for_all" question="SGD" check="velocities_gather_gradients" says=""
+class SGD(Optimizer):
+    def __init__(self, parameters, lr, momentum=0.0):
+        super().__init__(parameters)
+        self.lr = lr
+        self.momentum = momentum
+        self.v = 0.0
+
+    def step(self):
+        with mt.no_grad():
+            for p in self.parameters:
+                if p.grad is not None:
+                    self.v = self.momentum * self.v + p.grad.mean().item()
+                    p -= self.lr * (p.grad + self.v - p.grad.mean().item())
+
+
+# %% wrong="rolls_on_without_a_gradient" question="SGD" check="without_a_gradient_nothing_moves" says="leave it out"
+class SGD(Optimizer):
+    def __init__(self, parameters, lr, momentum=0.0):
+        super().__init__(parameters)
+        self.lr = lr
+        self.momentum = momentum
+        self.velocities = [mt.zeros_like(p.detach()) for p in self.parameters]
+
+    def step(self):
+        with mt.no_grad():
+            for p, v in zip(self.parameters, self.velocities):
+                v *= self.momentum
+                if p.grad is not None:
+                    v += p.grad
+                p -= self.lr * v
+
+
+# %% wrong="the_rate_in_the_velocity" question="SGD" check="the_learning_rate_may_change" says="out of the velocity"
+class SGD(Optimizer):
+    def __init__(self, parameters, lr, momentum=0.0):
+        super().__init__(parameters)
+        self.lr = lr
+        self.momentum = momentum
+        self.velocities = [mt.zeros_like(p.detach()) for p in self.parameters]
+
+    def step(self):
+        with mt.no_grad():
+            for p, v in zip(self.parameters, self.velocities):
+                if p.grad is not None:
+                    v *= self.momentum
+                    v += self.lr * p.grad
+                    p -= v
+
+
+# %% wrong="no_bias_correction" question="Adam" check="each_step_follows_the_formulas" says="began at zero"
+class Adam(Optimizer):
+    def __init__(self, parameters, lr=1e-3, betas=(0.9, 0.999), eps=1e-8):
+        super().__init__(parameters)
+        self.lr, self.betas, self.eps = lr, betas, eps
+        self.means = [mt.zeros_like(p.detach()) for p in self.parameters]
+        self.squares = [mt.zeros_like(p.detach()) for p in self.parameters]
+
+    def step(self):
+        b1, b2 = self.betas
+        with mt.no_grad():
+            for p, m, s in zip(self.parameters, self.means, self.squares):
+                if p.grad is not None:
+                    m *= b1
+                    m += (1 - b1) * p.grad
+                    s *= b2
+                    s += (1 - b2) * p.grad * p.grad
+                    p -= self.lr * m / (mt.sqrt(s) + self.eps)
+
+
+# %% wrong="epsilon_under_the_root" question="Adam" check="each_step_follows_the_formulas" says="under the root"
+class Adam(Optimizer):
+    def __init__(self, parameters, lr=1e-3, betas=(0.9, 0.999), eps=1e-8):
+        super().__init__(parameters)
+        self.lr, self.betas, self.eps = lr, betas, eps
+        self.t = 0
+        self.means = [mt.zeros_like(p.detach()) for p in self.parameters]
+        self.squares = [mt.zeros_like(p.detach()) for p in self.parameters]
+
+    def step(self):
+        self.t += 1
+        b1, b2 = self.betas
+        with mt.no_grad():
+            for p, m, s in zip(self.parameters, self.means, self.squares):
+                if p.grad is not None:
+                    m *= b1
+                    m += (1 - b1) * p.grad
+                    s *= b2
+                    s += (1 - b2) * p.grad * p.grad
+                    root = mt.sqrt(s / (1 - b2**self.t) + self.eps)
+                    p -= self.lr / (1 - b1**self.t) * m / root
+
+
+# %% wrong="counts_parameters" question="Adam" check="each_step_follows_the_formulas" says="t counts steps"
+class Adam(Optimizer):
+    def __init__(self, parameters, lr=1e-3, betas=(0.9, 0.999), eps=1e-8):
+        super().__init__(parameters)
+        self.lr, self.betas, self.eps = lr, betas, eps
+        self.t = 0
+        self.means = [mt.zeros_like(p.detach()) for p in self.parameters]
+        self.squares = [mt.zeros_like(p.detach()) for p in self.parameters]
+
+    def step(self):
+        b1, b2 = self.betas
+        with mt.no_grad():
+            for p, m, s in zip(self.parameters, self.means, self.squares):
+                self.t += 1
+                if p.grad is not None:
+                    m *= b1
+                    m += (1 - b1) * p.grad
+                    s *= b2
+                    s += (1 - b2) * p.grad * p.grad
+                    root = mt.sqrt(s / (1 - b2**self.t)) + self.eps
+                    p -= self.lr / (1 - b1**self.t) * m / root
+
+
+# %% wrong="forgets_the_root" question="Adam" check="each_step_follows_the_formulas" says="the root of the second"
+class Adam(Optimizer):
+    def __init__(self, parameters, lr=1e-3, betas=(0.9, 0.999), eps=1e-8):
+        super().__init__(parameters)
+        self.lr, self.betas, self.eps = lr, betas, eps
+        self.t = 0
+        self.means = [mt.zeros_like(p.detach()) for p in self.parameters]
+        self.squares = [mt.zeros_like(p.detach()) for p in self.parameters]
+
+    def step(self):
+        self.t += 1
+        b1, b2 = self.betas
+        with mt.no_grad():
+            for p, m, s in zip(self.parameters, self.means, self.squares):
+                if p.grad is not None:
+                    m *= b1
+                    m += (1 - b1) * p.grad
+                    s *= b2
+                    s += (1 - b2) * p.grad * p.grad
+                    p -= self.lr / (1 - b1**self.t) * m / (s / (1 - b2**self.t) + self.eps)
+
+
+# %% wrong="squares_the_gradient_in_place" question="Adam" check="adam_leaves_gradients_and_memory_alone" says="begins with the gradient"
+class Adam(Optimizer):
+    def __init__(self, parameters, lr=1e-3, betas=(0.9, 0.999), eps=1e-8):
+        super().__init__(parameters)
+        self.lr, self.betas, self.eps = lr, betas, eps
+        self.t = 0
+        self.means = [mt.zeros_like(p.detach()) for p in self.parameters]
+        self.squares = [mt.zeros_like(p.detach()) for p in self.parameters]
+
+    def step(self):
+        self.t += 1
+        b1, b2 = self.betas
+        with mt.no_grad():
+            for p, m, s in zip(self.parameters, self.means, self.squares):
+                if p.grad is not None:
+                    m *= b1
+                    m += (1 - b1) * p.grad
+                    g = p.grad
+                    g *= g
+                    s *= b2
+                    s += (1 - b2) * g
+                    root = mt.sqrt(s / (1 - b2**self.t)) + self.eps
+                    p -= self.lr / (1 - b1**self.t) * m / root
+
+
+# %% wrong="no_relu_in_between" question="CNN" check="the_network_computes_what_is_drawn" says="A ReLU behind each"
+class CNN(Module):
+    def __init__(self, rng):
+        self.conv1 = Conv2d(1, 8, 1, rng)
+        self.conv2 = Conv2d(8, 16, 2, rng)
+        self.out = Linear(256, 10, rng)
+
+    def forward(self, x):
+        h = self.conv2(self.conv1(x))
+        return self.out(mt.relu(h).reshape(-1, 256))
+
+
+# %% wrong="relu_on_the_logits" question="CNN" check="the_network_computes_what_is_drawn" says="none behind the logits"
+class CNN(Module):
+    def __init__(self, rng):
+        self.conv1 = Conv2d(1, 8, 1, rng)
+        self.conv2 = Conv2d(8, 16, 2, rng)
+        self.out = Linear(256, 10, rng)
+
+    def forward(self, x):
+        h = mt.relu(self.conv1(x))
+        h = mt.relu(self.conv2(h))
+        return mt.relu(self.out(h.reshape(-1, 256)))
+
+
+# %% wrong="strides_the_other_way_round" question="CNN" check="the_network_computes_what_is_drawn" says="stride 1, then 2"
+class CNN(Module):
+    def __init__(self, rng):
+        self.conv1 = Conv2d(1, 8, 2, rng)
+        self.conv2 = Conv2d(8, 16, 1, rng)
+        self.out = Linear(256, 10, rng)
+
+    def forward(self, x):
+        h = mt.relu(self.conv1(x))
+        h = mt.relu(self.conv2(h))
+        return self.out(h.reshape(-1, 256))
+
+
+# %% wrong="eight_filters_twice" question="CNN" check="the_layers_have_their_sizes" says="conv2.weight has shape"
+class CNN(Module):
+    def __init__(self, rng):
+        self.conv1 = Conv2d(1, 8, 1, rng)
+        self.conv2 = Conv2d(8, 8, 2, rng)
+        self.out = Linear(128, 10, rng)
+
+    def forward(self, x):
+        h = mt.relu(self.conv1(x))
+        h = mt.relu(self.conv2(h))
+        return self.out(h.reshape(-1, 128))
+
+
+# %% wrong="never_forgets" question="train_step" check="the_optimizer_sees_the_gradient_of_this_batch" says="backward() adds"
+def train_step(model, optimizer, x, y):
+    loss = F.cross_entropy(model(x), y)
+    loss.backward()
+    optimizer.step()
+    return loss.item()
+
+
+# %% wrong="forgets_afterwards" question="train_step" check="the_optimizer_sees_the_gradient_of_this_batch" says="there before"
+def train_step(model, optimizer, x, y):
+    loss = F.cross_entropy(model(x), y)
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    return loss.item()
+
+
+# %% wrong="forgets_in_between" question="train_step" check="the_optimizer_sees_the_gradient_of_this_batch" says="there was no gradient"
+def train_step(model, optimizer, x, y):
+    loss = F.cross_entropy(model(x), y)
+    loss.backward()
+    optimizer.zero_grad()
+    optimizer.step()
+    return loss.item()
+
+
+# %% wrong="hands_the_graph_back" question="train_step" check="the_loss_is_the_one_before_the_step" says="a thousand graphs"
+def train_step(model, optimizer, x, y):
+    optimizer.zero_grad()
+    loss = F.cross_entropy(model(x), y)
+    loss.backward()
+    optimizer.step()
+    return loss
+
+
+# %% wrong="loss_after_the_step" question="train_step" check="the_loss_is_the_one_before_the_step" says="when backward ran"
+def train_step(model, optimizer, x, y):
+    optimizer.zero_grad()
+    F.cross_entropy(model(x), y).backward()
+    optimizer.step()
+    return F.cross_entropy(model(x), y).item()
+
+
+# %% wrong="never_steps" question="train_step" check="the_optimizer_sees_the_gradient_of_this_batch" says="0 steps"
+def train_step(model, optimizer, x, y):
+    optimizer.zero_grad()
+    loss = F.cross_entropy(model(x), y)
+    loss.backward()
+    return loss.item()
+
+
+# %% wrong="as_the_formulas_stand" question="momentum_in_graph" check="the_weight_moves_by_the_new_velocity" says="Which edge"
+def momentum_in_graph(w, v, grad, lr, momentum):
+    first = tf.assign(v, momentum * v + grad)
+    second = tf.assign_sub(w, lr * v)
+    return tf.group(first, second)
+
+
+# %% wrong="returns_the_first_half" question="momentum_in_graph" check="the_weight_moves_by_the_new_velocity" says="depends on, and nothing else"
+def momentum_in_graph(w, v, grad, lr, momentum):
+    new = tf.assign(v, momentum * v + grad)
+    tf.assign_sub(w, lr * new)
+    return new
+
+
+# %% wrong="computes_and_does_not_write" question="momentum_in_graph" check="the_weight_moves_by_the_new_velocity" says="still zero"
+def momentum_in_graph(w, v, grad, lr, momentum):
+    return tf.assign_sub(w, lr * (momentum * v + grad))
+
+
+# %% wrong="adds_instead" question="momentum_in_graph" check="the_weight_moves_by_the_new_velocity" says="each once in a run"
+def momentum_in_graph(w, v, grad, lr, momentum):
+    new = tf.assign_add(v, momentum * v + grad)
+    return tf.assign_sub(w, lr * new)
