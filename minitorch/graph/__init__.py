@@ -84,6 +84,7 @@ from minitorch.graph.elementwise import (
     truediv,
     where,
 )
+from minitorch.graph.explain import explain
 from minitorch.graph.gradients import gradients
 from minitorch.graph.math import (
     argmax,
@@ -111,7 +112,7 @@ from minitorch.graph.math import (
 )
 from minitorch.graph.nn import one_hot
 from minitorch.graph.node import Constant, Node, placeholder, placeholder_with_default
-from minitorch.graph.optimize import count_nodes, explain, optimize
+from minitorch.graph.optimize import count_nodes, optimize
 from minitorch.graph.plan import memory_plan
 from minitorch.graph.profiling import profile
 from minitorch.graph.random import (
