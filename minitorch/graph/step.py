@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ..allocator import Lease
 from ..arrays import CPU, Array, Device, asarray, dtype_of, namespace_on
 from ..errors import GraphError, MinitorchError
 from ..op import Op, Spec
@@ -261,5 +262,10 @@ def _copy(array: Array) -> Array:
 
 
 def _own(array: Array) -> Array:
-    """Return `array`, copied when it looks into memory that someone else holds."""
-    return array.copy() if isinstance(array, np.ndarray) and array.base is not None else array
+    """Return `array`, copied when it looks into memory that someone else holds.
+
+    A block of the allocator is held by the one array that was made in it.
+    """
+    if not isinstance(array, np.ndarray) or array.base is None or type(array.base) is Lease:
+        return array
+    return array.copy()
