@@ -52,6 +52,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_grade(commands)
     _add_audit(commands)
     _add_exchange(commands)
+    _add_learner(commands)
     doctor = commands.add_parser("doctor", help="say what this machine's sandbox can do")
     doctor.set_defaults(run=_doctor)
     add_commands(commands)
@@ -119,6 +120,26 @@ def _add_exchange(commands: "argparse._SubParsersAction[argparse.ArgumentParser]
         parser.add_argument("lab", metavar="LAB", type=Path)
         parser.add_argument("-o", "--out", metavar="FILE", type=Path, required=True)
         parser.set_defaults(run=_export, other=other)
+
+
+def _add_learner(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    progress = commands.add_parser("progress", help="how far you are in every lab, in one table")
+    reset = commands.add_parser("reset", help="begin a lab anew; your notebook is kept beside")
+    reset.add_argument("lab", metavar="LAB", help="its name, with or without its number")
+    words = "say which of your pieces a later lab uses, and where the course's own stand in"
+    catch_up = commands.add_parser("catch-up", help=words)
+    catch_up.add_argument("lab", metavar="LAB", nargs="?", help="default: every lab")
+    named = ((progress, "show_progress"), (reset, "reset"), (catch_up, "catch_up"))
+    for parser, function in named:
+        parser.add_argument("--work", metavar="DIR", type=_path, help="the folder of your labs")
+        parser.set_defaults(run=_learner, function=function)
+
+
+def _learner(arguments: argparse.Namespace) -> int:
+    status: int = getattr(importlib.import_module("autograder.learner"), arguments.function)(
+        arguments
+    )
+    return status
 
 
 def _import(arguments: argparse.Namespace) -> int:

@@ -11,7 +11,7 @@ from autograder.errors import AutograderError, ReleaseRefused, ReportError, Subm
 from autograder.farm import Farm, Graded, default_jobs, summary
 from autograder.paths import Item, content_of, followed, items_of
 from autograder.printable import printable
-from autograder.progress import Progress
+from autograder.progress_bar import Progress
 from autograder.records import Lab, Outcome
 from autograder.source import find_labs, load_lab
 

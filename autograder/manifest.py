@@ -1,10 +1,14 @@
-"""lab.json: what the notebook's panel and checks know of a lab; no solution, no rubric."""
+"""lab.json: what the notebook's panel and checks know of a lab, and the notebook as handed out.
+
+No solution, no rubric.
+"""
 
 import json
 from pathlib import Path
 from typing import Any
 
 from autograder.errors import LabError, UnknownLab
+from autograder.notebook import as_text, learner_notebook
 from autograder.records import Lab, Question
 from autograder.source import SOURCE, load_lab
 
@@ -24,7 +28,10 @@ def to_manifest(lab: Lab) -> str:
         }
         for q in lab.questions
     ]
-    content = {"name": lab.name, "title": lab.title, "questions": questions}
+    notebook = json.loads(learner_notebook(lab))
+    content = {
+        "name": lab.name, "title": lab.title, "questions": questions, "notebook": notebook,
+    }  # fmt: skip
     return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
 
 
@@ -48,6 +55,21 @@ def load_released(directory: Path | str) -> Lab:
         return Lab(content["name"], content["title"], directory, (), questions)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise LabError(f"lab: cannot read {path}: {error!r}. Release the lab again.") from error
+
+
+def handed_out(directory: Path) -> str:
+    """Return the notebook of a released directory as it was handed out.
+
+    Raises:
+        LabError: its lab.json has none, or cannot be read.
+    """
+    path = directory / MANIFEST
+    try:
+        notebook = json.loads(path.read_text(encoding="utf-8"))["notebook"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        problem = f"lab: {path} holds no notebook to begin anew with"
+        raise LabError(f"{problem}. Release the lab again.") from error
+    return as_text(notebook)
 
 
 def _question(data: dict[str, Any]) -> Question:

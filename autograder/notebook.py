@@ -39,6 +39,11 @@ def notebook_text(lab: Lab, cells: list[dict[str, Any]]) -> str:
         "nbformat": 4,
         "nbformat_minor": 5,
     }
+    return as_text(content)
+
+
+def as_text(content: dict[str, Any]) -> str:
+    """Return a notebook's JSON, the same text for the same content."""
     return json.dumps(content, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
 
 

@@ -145,6 +145,7 @@ class Notebook:
         if self.handed_in is not None and not self.handed_in.is_final:
             try:
                 refresh(self._connect(), self.handed_in)
+                self._note_sent(self.handed_in)
             except AutograderError as error:
                 self.said_last = str(error)
 
@@ -162,9 +163,18 @@ class Notebook:
                 return
             connection = self._connect()
             self.handed_in = handing_in.send(connection, self.practice.lab.name, path, data)
+            self._note_sent(self.handed_in)
             self.said_last = f"Submitted. The grade will be at {self.handed_in.url}"
         except AutograderError as error:
             self.said_last = f"Not submitted. {printable(str(error))}"
+
+    def _note_sent(self, sent: "HandedIn") -> None:
+        """Write the submission down, for the table over all labs."""
+        from autograder.journal import Sent
+
+        journal = self.practice.journal
+        journal.sent = Sent(sent.number, sent.state, sent.score, sent.max_score)
+        journal.save()
 
     def _asked(self, name: Any, verb: str) -> list[Question]:
         """Return the questions that are meant; none, and a word about it, where none is."""

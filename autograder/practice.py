@@ -15,6 +15,7 @@ from typing import Any
 from autograder.checks import load_checks, run_check
 from autograder.errors import UnknownLab
 from autograder.grade import CHECKS, Task, tasks_of
+from autograder.journal import Checked, Journal, digest
 from autograder.local import LocalStudent
 from autograder.manifest import MANIFEST, load_released
 from autograder.records import CheckResult, Lab, Outcome, Question
@@ -36,7 +37,7 @@ def find_lab(name: str, start: Path) -> Path:
     seen: dict[str, Path] = {}
     for folder in (start, *start.parents):
         for path in (folder, *_children(folder)):
-            if _is_lab(path):
+            if is_lab(path):
                 seen.setdefault(path.name, path)
                 if name in (path.name, _without_number(path.name)):
                     return path
@@ -53,7 +54,8 @@ def _children(folder: Path) -> list[Path]:
         return []
 
 
-def _is_lab(folder: Path) -> bool:
+def is_lab(folder: Path) -> bool:
+    """Return whether `folder` is a lab's, released or source."""
     try:
         return (folder / CHECKS).is_file() and any((folder / mark).is_file() for mark in _MARKS)
     except OSError:
@@ -90,6 +92,7 @@ class Practice:
         self.history = history
         self.found: dict[str, Found] = {}
         self.hints_shown: dict[str, int] = {}
+        self.journal = Journal.of(directory)
         self._texts: dict[str, dict[str, str]] = {}
         self._student = LocalStudent(namespace, sources=self.executed)
 
@@ -105,17 +108,28 @@ class Practice:
         return tuple(question for question in self.lab.questions if not question.manual)
 
     def check(self, question: Question) -> Found:
-        """Run the public checks of `question` on what the learner has now."""
+        """Run the public checks of `question` on what the learner has now, and note the result."""
+        found = self.judged(question)
+        self.found[question.name] = found
+        self._note(question, found)
+        return found
+
+    def judged(self, question: Question) -> Found:
+        """Return what the public checks of `question` find in what the learner has now."""
         results = self._run(question) if self.attempted(question) else ()
         kept = [r for r in results if r.outcome is not Outcome.NOT_ATTEMPTED]
         if not kept:
-            found = Found(question.name, Outcome.NOT_ATTEMPTED)
-        elif all(result.outcome is Outcome.CORRECT for result in results):
-            found = Found(question.name, Outcome.CORRECT, results)
-        else:
-            found = Found(question.name, Outcome.INCORRECT, tuple(kept))
-        self.found[question.name] = found
-        return found
+            return Found(question.name, Outcome.NOT_ATTEMPTED)
+        if all(result.outcome is Outcome.CORRECT for result in results):
+            return Found(question.name, Outcome.CORRECT, results)
+        return Found(question.name, Outcome.INCORRECT, tuple(kept))
+
+    def _note(self, question: Question, found: Found) -> None:
+        """Write down what was found, for the table over all labs."""
+        texts = {name: text for name in question.defines if (text := self.executed(name))}
+        answer = digest(question.defines, texts)
+        self.journal.checked[question.name] = Checked(str(found.outcome), answer)
+        self.journal.save()
 
     def _run(self, question: Question) -> tuple[CheckResult, ...]:
         seed = secrets.randbits(63)

@@ -128,7 +128,7 @@ def definitions(statements: Sequence[Analysed]) -> dict[str, str]:
 
 def same_code(text: str, other: str) -> bool:
     """Return whether two definitions have one syntax tree, docstrings aside."""
-    return text == other or ((tree := _shape(text)) is not None and tree == _shape(other))
+    return text == other or ((tree := shape(text)) is not None and tree == shape(other))
 
 
 def free_names(text: str) -> frozenset[str]:
@@ -136,7 +136,8 @@ def free_names(text: str) -> frozenset[str]:
     return frozenset(_all_reads(symtable.symtable(text, "<code>", "exec"))) - _BUILTINS
 
 
-def _shape(text: str) -> str | None:
+def shape(text: str) -> str | None:
+    """Return what is the same for two definitions that `same_code`, or None if it is no Python."""
     try:
         tree = ast.parse(text)
         for node in ast.walk(tree):

@@ -16,7 +16,7 @@ COURSE_AT, WORKER_AT = "/course", "/judge"
 # Where a worker mounts scratch space of its own; what stands there outside is seen elsewhere.
 SCRATCH, ELSEWHERE = ("/tmp", "/dev/shm"), "/elsewhere"
 WORKER_FILES = (
-    *("__init__", "errors", "records", "plain", "student", "local", "local_ranks"),
+    *("__init__", "errors", "records", "plain", "student", "local", "local_ranks", "pieces"),
     *("sandbox/__init__", "sandbox/wire", "sandbox/worker", "sandbox/endpoint"),
     *("sandbox/limits", "sandbox/zygote"),
 )

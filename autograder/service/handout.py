@@ -11,21 +11,28 @@ from pathlib import Path
 from autograder.checks import load_checks
 from autograder.errors import LabError
 from autograder.grade import CHECKS
-from autograder.manifest import MANIFEST, to_manifest
+from autograder.manifest import MANIFEST, handed_out, to_manifest
 from autograder.notebook import learner_notebook
 from autograder.public_checks import public_checks
 from autograder.release import ASSETS, NOTEBOOK, copy_shared
 from autograder.source import SOURCE, load_lab
 
+PAGE = "README.md"  # the way through the labs; JupyterLab opens on it
+
 
 def hand_out(labs: Iterable[Path], work: Path) -> list[str]:
-    """Bring `work` up to date with the labs; return a line for each that could not be had."""
+    """Bring `work` up to date with the labs; return a line for each that could not be had.
+
+    The page that stands beside the labs goes beside the notebooks.
+    """
     problems = []
     for lab in labs:
         try:
             _hand_out(lab, work / lab.name)
         except (LabError, OSError) as error:
             problems.append(f"start: {lab.name} is left out: {str(error).splitlines()[0]}")
+        if (lab.parent / PAGE).is_file():
+            shutil.copy(lab.parent / PAGE, work / PAGE)
     return problems
 
 
@@ -48,6 +55,10 @@ def _hand_out(directory: Path, target: Path) -> None:
 def _is_current(directory: Path, target: Path) -> bool:
     """Return whether everything is there and the manifest, written last, is the youngest."""
     if not all((target / name).is_file() for name in (NOTEBOOK, CHECKS, MANIFEST)):
+        return False
+    try:
+        handed_out(target)
+    except LabError:  # written before manifests had the notebook
         return False
     written = (target / MANIFEST).stat().st_mtime
     return all((directory / name).stat().st_mtime < written for name in (SOURCE, CHECKS))

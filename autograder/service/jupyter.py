@@ -25,7 +25,9 @@ _OVERRIDES = {
         "fetchNews": "false",
         "checkForUpdates": False,
         "doNotDisturbMode": True,
-    }
+    },
+    # The way through the labs is there to be read and its links to be followed, not to be edited.
+    "@jupyterlab/docmanager-extension:plugin": {"defaultViewers": {"markdown": "Markdown Preview"}},
 }
 
 
@@ -37,11 +39,13 @@ class Jupyter:
     port: int
     token: str
     log: Path
+    page: str = ""
 
     @property
     def url(self) -> str:
-        """The address that opens it in a browser, logged in."""
-        return f"http://{LOOPBACK}:{self.port}/lab?token={self.token}"
+        """The address that opens it in a browser, logged in, on `page` where there is one."""
+        tree = f"/tree/{self.page}" if self.page else ""
+        return f"http://{LOOPBACK}:{self.port}/lab{tree}?token={self.token}"
 
     def answers(self) -> bool:
         """Return whether it serves pages yet."""
@@ -71,8 +75,12 @@ class Jupyter:
             self.process.wait()
 
 
-def start_jupyter(work: Path, data: Path, port: int, environment: Mapping[str, str]) -> Jupyter:
+def start_jupyter(
+    work: Path, data: Path, port: int, environment: Mapping[str, str], page: str = ""
+) -> Jupyter:
     """Return a JupyterLab on `work`, starting up; its kernels have `environment` as well.
+
+    Its address shows `page` of `work`, if that is there.
 
     Raises:
         StartError: JupyterLab is not installed.
@@ -94,7 +102,7 @@ def start_jupyter(work: Path, data: Path, port: int, environment: Mapping[str, s
             start_new_session=True,  # Ctrl-C is ours; JupyterLab would ask whether we mean it
             preexec_fn=_end_with_parent if sys.platform == "linux" else None,
         )
-    return Jupyter(process, port, token, log)
+    return Jupyter(process, port, token, log, page if (work / page).is_file() else "")
 
 
 def _command(work: Path, settings: Path, port: int) -> list[str]:

@@ -1,8 +1,8 @@
 """The command `start`: one learner on their own machine, JupyterLab and a course server together.
 
-The labs are handed out into a working folder, the learner is enrolled, and the notebooks know the
-server's address and the learner's token, so that `q.submit()` just works. Whatever ends us, ends
-both.
+The labs are handed out into a working folder, beside the page that says the way through them, where
+JupyterLab opens; the learner is enrolled, and the notebooks know the server's address and the
+learner's token, so that `q.submit()` just works. Whatever ends us, ends both.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from pathlib import Path
 
 from autograder.service.auth import enroll
 from autograder.service.errors import Refused, StartError
-from autograder.service.handout import hand_out
+from autograder.service.handout import PAGE, hand_out
 from autograder.service.jupyter import Jupyter, start_jupyter
 from autograder.service.serve import log_to_stderr
 from autograder.service.server import Server, data_directory, listen, opened, write_secret
@@ -68,7 +68,7 @@ def start(asked: StartSettings) -> int:
             "AUTOGRADER_TOKEN_FILE": str(learner_token(server, data, asked.name)),
         }
         port = free_port(asked.lab_port, LAB_PORT)
-        with running(start_jupyter(work, data, port, environment)) as jupyter:
+        with running(start_jupyter(work, data, port, environment, PAGE)) as jupyter:
             watch = Watch(server, jupyter, data / LEARNER_TOKEN, browser=asked.browser)
             server.run(watch.begin)
             watch.join()

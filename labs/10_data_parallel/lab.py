@@ -24,7 +24,7 @@ import numpy as np
 import torch
 from sklearn.datasets import load_digits
 
-from autograder import lab
+from autograder import earlier, lab
 from ddp_lab import launch
 
 # %% tags="setup"
@@ -194,6 +194,33 @@ ax.plot(apart(averaged), label="gradients averaged")
 ax.set(xlabel="training step", ylabel="distance between replicas", title="Weights, Euclidean norm")
 ax.legend()
 plt.show()
+
+# %% [markdown]
+# Who carries the sums is nobody's business here: `comm.all_reduce` is any function that returns them. In lab 09 you wrote one. If its checks pass, `earlier` brings it here; if not, the course's own ring stands in, and nothing is lost.
+
+
+# %%
+def course_ring(comm, x, op="sum"):
+    return comm.all_reduce(x, op, algorithm="ring")
+
+
+ring = earlier("ring_all_reduce", "ring_all_reduce", reference=course_ring)
+
+
+class OverRing:
+    """`comm`, with all-reduces that go over `ring`."""
+
+    def __init__(self, comm):
+        self.comm, self.rank, self.size = comm, comm.rank, comm.size
+
+    def all_reduce(self, x, op="sum"):
+        return torch.from_numpy(ring(self.comm, x.numpy(), op))
+
+
+over_ring = launch(lambda comm: train(OverRing(comm), STEPS, "each"), RANKS)
+print("distance after 40 steps, over the ring:", apart(over_ring)[-1])
+apart_by = np.abs(over_ring[0][1][-1] - averaged[0][1][-1]).max()
+print(f"largest difference to the weights above: {apart_by:.1e}")
 
 # %% [markdown]
 # **Reflect.** The distance between the averaged replicas is exactly zero, and the difference to one process is not. What makes the first exact, and what spoils the second?

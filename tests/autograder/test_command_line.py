@@ -16,7 +16,7 @@ from autograder.errors import SubmissionError
 from autograder.farm import Farm
 from autograder.notebook import learner_notebook, solution_notebook
 from autograder.paths import Item, content_of, items_of
-from autograder.progress import CLEAR, Progress, bar
+from autograder.progress_bar import CLEAR, Progress, bar
 from autograder.records import Lab
 from autograder.source import load_lab
 

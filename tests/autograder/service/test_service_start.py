@@ -1,5 +1,6 @@
 """`autograder start`: labs handed out, a learner enrolled, two servers that end together."""
 
+import json
 import os
 import re
 import select
@@ -11,6 +12,7 @@ import sys
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -20,6 +22,7 @@ import pytest
 from autograder.service.client import Connection
 from autograder.service.errors import StartError
 from autograder.service.handout import hand_out
+from autograder.service.jupyter import Jupyter
 from autograder.service.start import free_port, learner_token
 
 SAMPLE = Path(__file__).parents[1] / "sample_labs" / "scale_and_sum"
@@ -39,6 +42,28 @@ def test_a_lab_is_handed_out_without_solutions_or_hidden_checks(lab: Path, tmp_p
     text = "".join(path.read_text() for path in (work / "01_scale").iterdir())
     assert "return x * factor" not in text and "a_negative_factor" not in text
     assert "Names the unit" not in text
+
+
+def test_the_page_beside_the_labs_goes_along_and_is_where_jupyter_opens(
+    lab: Path, tmp_path: Path
+) -> None:
+    hand_out([lab], tmp_path / "work")
+    bare = Jupyter(None, 80, "t", tmp_path)  # type: ignore[arg-type]
+    assert bare.url == "http://127.0.0.1:80/lab?token=t"
+    (lab.parent / "README.md").write_text("# The way through")
+    hand_out([lab], tmp_path / "work")
+    assert (tmp_path / "work" / "README.md").read_text() == "# The way through"
+    assert replace(bare, page="README.md").url == "http://127.0.0.1:80/lab/tree/README.md?token=t"
+
+
+def test_a_folder_handed_out_without_its_own_beginning_gets_it(lab: Path, tmp_path: Path) -> None:
+    hand_out([lab], tmp_path / "work")
+    manifest = tmp_path / "work" / "01_scale" / "lab.json"
+    content = json.loads(manifest.read_text())
+    before = content.pop("notebook")
+    manifest.write_text(json.dumps(content))
+    hand_out([lab], tmp_path / "work")
+    assert json.loads(manifest.read_text())["notebook"] == before
 
 
 def test_a_learners_notebook_is_never_written_again(lab: Path, tmp_path: Path) -> None:

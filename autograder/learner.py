@@ -1,0 +1,80 @@
+"""What the learner's commands do: progress, reset, catch-up; with arguments already parsed."""
+
+import argparse
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from autograder.errors import AutograderError, SubmissionError
+from autograder.fresh import reset as begin_anew
+from autograder.magics import plain_python
+from autograder.pieces import piece
+from autograder.practice import find_lab
+from autograder.standing import NOTEBOOK, labs_in, progress, work_folder
+from autograder.submission import read
+
+
+def show_progress(arguments: argparse.Namespace) -> int:
+    """Print the table over all labs."""
+    print(progress(arguments.work))
+    return 0
+
+
+def reset(arguments: argparse.Namespace) -> int:
+    """Begin a lab anew; the old notebook is kept beside."""
+    path, kept = begin_anew(_lab(arguments))
+    if kept is not None:
+        print(f"Your notebook is kept: {kept}")
+    print(f"A fresh one is in its place: {path}")
+    print("If it is open in JupyterLab: File, Reload Notebook from Disk; then restart the kernel.")
+    return 0
+
+
+def catch_up(arguments: argparse.Namespace) -> int:
+    """Say which pieces of earlier labs a lab uses, and whether they are the learner's."""
+    work = _work(arguments)
+    labs = [_lab(arguments)] if arguments.lab else labs_in(work)
+    for directory in labs:
+        print("\n".join(_pieces(directory, work)))
+    return 0
+
+
+def _pieces(directory: Path, work: Path) -> Iterator[str]:
+    wanted = list(dict.fromkeys(_asked(directory)))
+    if not wanted:
+        yield f"{directory.name}: uses nothing of an earlier lab. You can begin."
+    for lab, name in wanted:
+        try:
+            source = find_lab(lab, work)
+            _, why = piece(source, name)
+        except AutograderError as error:
+            why = str(error).rstrip(".")
+        whose = f"the course's own, for {why}" if why else "yours, its checks pass"
+        yield f"{directory.name}: {name} of lab {lab}: {whose}."
+
+
+def _asked(directory: Path) -> Iterator[tuple[str, str]]:
+    """Yield (lab, name) of each piece that a lab's notebook asks for by `earlier`."""
+    try:
+        cells = read((directory / NOTEBOOK).read_bytes()).cells
+    except (OSError, SubmissionError):
+        return
+    for text in (plain_python(text) for kind, text in cells if kind == "code"):
+        try:
+            calls = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)]
+        except SyntaxError:
+            continue
+        for call in calls:
+            texts = [a.value for a in call.args if isinstance(a, ast.Constant)]
+            if getattr(call.func, "id", "") == "earlier" and len(texts) == 2:
+                yield str(texts[0]), str(texts[1])
+
+
+def _work(arguments: argparse.Namespace) -> Path:
+    return work_folder(arguments.work or Path.cwd(), named=arguments.work is not None)
+
+
+def _lab(arguments: argparse.Namespace) -> Path:
+    """Return the folder of the lab that was named: a path, or a name with or without its number."""
+    named = Path(arguments.lab)
+    return named if named.is_dir() else find_lab(arguments.lab, _work(arguments))
