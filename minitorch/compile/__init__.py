@@ -1,7 +1,7 @@
 """Generated code: fused elementwise and reduction kernels, through LLVM where it is installed."""
 
 from minitorch.compile.engine import Function, assembly, available
-from minitorch.compile.kernel import Kernel, get_num_threads, kernel, set_num_threads
+from minitorch.compile.kernels import Kernel, get_num_threads, kernel, set_num_threads
 from minitorch.compile.program import Program, Step
 from minitorch.compile.rows import POWERS, ROWS, gives, takes
 
