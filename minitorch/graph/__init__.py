@@ -86,6 +86,19 @@ from minitorch.graph.elementwise import (
 )
 from minitorch.graph.explain import explain
 from minitorch.graph.gradients import gradients
+from minitorch.graph.initializers import (
+    Initializer,
+    constant_initializer,
+    glorot_normal_initializer,
+    glorot_uniform_initializer,
+    ones_initializer,
+    random_normal_initializer,
+    random_uniform_initializer,
+    truncated_normal_initializer,
+    uniform_unit_scaling_initializer,
+    variance_scaling_initializer,
+    zeros_initializer,
+)
 from minitorch.graph.math import (
     argmax,
     argmin,
@@ -171,6 +184,13 @@ from minitorch.graph.state import (
     no_op,
     trainable_variables,
 )
+from minitorch.graph.variable_scope import (
+    AUTO_REUSE,
+    VariableScope,
+    get_variable,
+    get_variable_scope,
+    variable_scope,
+)
 
 if TYPE_CHECKING:
     from minitorch.tracing import cond, jit, trace, while_loop
@@ -194,15 +214,18 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
+    "AUTO_REUSE",
     "Constant",
     "Graph",
     "GraphError",
+    "Initializer",
     "InteractiveSession",
     "Node",
     "Operation",
     "Session",
     "Tensor",
     "Variable",
+    "VariableScope",
     "abs",
     "acos",
     "add",
@@ -227,6 +250,7 @@ __all__ = [
     "concat",
     "cond",
     "constant",
+    "constant_initializer",
     "control_dependencies",
     "cos",
     "cosh",
@@ -253,9 +277,13 @@ __all__ = [
     "gather",
     "get_default_graph",
     "get_default_session",
+    "get_variable",
+    "get_variable_scope",
     "global_norm",
     "global_variables",
     "global_variables_initializer",
+    "glorot_normal_initializer",
+    "glorot_uniform_initializer",
     "gradients",
     "greater",
     "greater_equal",
@@ -298,6 +326,7 @@ __all__ = [
     "not_equal",
     "one_hot",
     "ones",
+    "ones_initializer",
     "ones_like",
     "optimize",
     "pack",
@@ -307,7 +336,9 @@ __all__ = [
     "pow",
     "profile",
     "random_normal",
+    "random_normal_initializer",
     "random_uniform",
+    "random_uniform_initializer",
     "range",
     "rank",
     "realdiv",
@@ -357,12 +388,17 @@ __all__ = [
     "transpose",
     "truediv",
     "truncated_normal",
+    "truncated_normal_initializer",
     "uint8",
+    "uniform_unit_scaling_initializer",
     "unpack",
     "unstack",
+    "variable_scope",
     "variables_initializer",
+    "variance_scaling_initializer",
     "where",
     "while_loop",
     "zeros",
+    "zeros_initializer",
     "zeros_like",
 ]

@@ -20,6 +20,7 @@ from ..ops.elementwise import zeros_like
 from ..ops.logic import eq
 from .dead import DEAD
 from .gradients import Identity
+from .history import Empty, Opaque, kind_of
 from .node import Node, build, convert
 from .scope import get_default_graph
 from .state import rename
@@ -48,7 +49,8 @@ class Switch(Op):
     def gradient(self, out_grad: Any, node: Any) -> Any:
         """The gradient from this branch, or zeros when the value went the other way."""
         data, pred = node.inputs
-        other = build(Switch(not self.branch), (zeros_like(data), pred))
+        zeros = build(Empty(), (), kind=Opaque) if isinstance(data, Opaque) else zeros_like(data)
+        other = build(Switch(not self.branch), (zeros, pred), kind=kind_of(data))
         return build(Merge(), (other, out_grad), kind=type(out_grad)), None
 
 
@@ -80,7 +82,9 @@ class Merge(Op):
     def gradient(self, out_grad: Any, node: Any) -> Any:
         """Send the gradient to the input that was alive."""
         which = build(MergeIndex(), node.inputs)
-        return tuple(build(Switch(True), (out_grad, eq(which, i))) for i in range(len(node.inputs)))
+        kind = kind_of(out_grad)
+        sides = range(len(node.inputs))
+        return tuple(build(Switch(True), (out_grad, eq(which, i)), kind=kind) for i in sides)
 
 
 class MergeIndex(Op):
@@ -159,7 +163,7 @@ class Branch:
         control = graph.control
         graph.branches, graph.control = around, [()]
         try:
-            return build(Switch(self.side), (node, self.pred))
+            return build(Switch(self.side), (node, self.pred), kind=kind_of(node))
         finally:
             graph.branches, graph.control = held, control
 
@@ -185,7 +189,8 @@ def cond(
         raise GraphError(
             f"cond: the sides differ in structure: true_fn gives {shape_yes}, false_fn {shape_no}."
         )
-    merged = [rename(build(Merge(), (a, b)), name) for a, b in zip(no, yes, strict=True)]
+    pairs = zip(no, yes, strict=True)
+    merged = [rename(build(Merge(), (a, b), kind=kind_of(a)), name) for a, b in pairs]
     if shape_yes is None:
         return merged[0]
     return tuple(merged) if shape_yes[0] == "tuple" else merged
@@ -201,7 +206,7 @@ def _build_side(pred: Node, fn: Callable[[], Any], side: bool) -> tuple[list[Nod
     try:
         found = fn()
         listed = list(found) if isinstance(found, list | tuple) else [found]
-        outputs = [build(Identity(), (convert(value),)) for value in listed]
+        outputs = [build(Identity(), (n,), kind=kind_of(n)) for n in map(convert, listed)]
     finally:
         graph.control.pop()
         graph.branches = graph.branches[:-1]

@@ -11,8 +11,7 @@ Source: Yu et al., Dynamic Control Flow in Large-Scale Machine Learning, EuroSys
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..errors import GraphError
@@ -32,7 +31,7 @@ from .node import (
     convert,
 )
 from .order import needed
-from .scope import get_default_graph
+from .scope import outside
 from .state import State, Variable, label
 from .step import Step
 
@@ -277,7 +276,7 @@ def _traced(
             f"while_loop: got {len(shapes)} shape_invariants, expected {len(first)}, one for each "
             "variable."
         )
-    with apart():
+    with outside():
         variables = [_variable(v, s) for v, s in zip(first, shapes, strict=True)]
         test = as_predicate("while_loop", cond(*variables))
         found = body(*variables)
@@ -329,7 +328,8 @@ def _check(variables: Sequence[Node], after: Sequence[Node]) -> None:
 def outer_nodes(fetches: Sequence[Node], variables: Sequence[Node]) -> tuple[Node, ...]:
     """Return what a loop's graphs use from outside: nodes built before the loop's variables.
 
-    Constants stay where they are, and so do variables that the loop itself writes.
+    A Variable is outside wherever it was built, but for one that the loop itself writes. Constants
+    stay where they are.
     """
     start = min((v.id for v in variables), default=0)
     found: dict[Node, None] = {}
@@ -339,25 +339,14 @@ def outer_nodes(fetches: Sequence[Node], variables: Sequence[Node]) -> tuple[Nod
         node = waiting.pop()
         if node in inside or node in found:
             continue
-        if node.id < start and not isinstance(node, Constant):
+        outer = node.id < start or isinstance(node, Variable)
+        if outer and not isinstance(node, Constant):
             found[node] = None
             continue
         inside[node] = None
         waiting += [*node.inputs, *node.control_inputs]
     written = {v for node in inside for v in getattr(node.op, "writes", ())}
     return tuple(node for node in found if not (isinstance(node, Variable) and node in written))
-
-
-@contextmanager
-def apart() -> Iterator[None]:
-    """Build nodes outside every control dependency and branch that is open."""
-    graph = get_default_graph()
-    held = graph.control, graph.branches
-    graph.control, graph.branches = [()], []
-    try:
-        yield
-    finally:
-        graph.control, graph.branches = held
 
 
 def _stopped(node: Node) -> Node:

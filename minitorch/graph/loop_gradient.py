@@ -28,9 +28,10 @@ from .history import (
     top,
     top_or_zeros,
 )
-from .loop import History, Output, While, apart, loop_outputs
+from .loop import History, Output, While, loop_outputs
 from .node import Constant, Node, Placeholder, build
 from .order import needed
+from .scope import outside
 from .shaping import zeros_like
 
 
@@ -78,7 +79,7 @@ def _round_back(loop: While, taken: frozenset[Slot]) -> RoundBack:
     outer = {count + j: c for j, c in enumerate(loop.captured) if _flows(c)}
     lists = sorted(k for kind, k in taken if kind == "past")
     variables = [loop.variables[i] for i in flowing]
-    with apart():
+    with outside():
         arriving = [placeholder_like(v, "arriving") for v in variables]
         pasts = {k: placeholder_like(loop.saved[k], "arriving") for k in lists}
         ends = [*(loop.body[i] for i in flowing), *(loop.saved[k] for k in lists)]
@@ -131,7 +132,7 @@ def _first(
 def _loop_back(loop: While, once: RoundBack, first: Sequence[Node], node: Node) -> While:
     """Return the backward loop: every list loses its top, every sum gains its share."""
     count = len(loop.variables)
-    with apart():
+    with outside():
         variables = [placeholder_like(value, "loop_var") for value in first]
         at = iter(variables)
         lists = [next(at) for _ in once.needs]

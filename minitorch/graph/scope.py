@@ -35,6 +35,8 @@ class Graph:
         self.pivots: set[int] = set()  # ids of the nodes that say that a branch is taken
         self.branches: list[Any] = []  # the sides of `cond` that are being built, outer first
         self.control: list[tuple[Node, ...]] = [()]
+        self.shelf: Any = None  # variables by name, see `variable_scope`
+        self.devices: list[Any] = []  # the `device` blocks that are open, outer first
 
     def unique_name(self, base: str) -> str:
         """Return `base` in the present scope, with _1, _2, ... from its second use on."""
@@ -125,6 +127,18 @@ def control_dependencies(control_inputs: Sequence[Node] | None) -> Iterator[None
         yield
     finally:
         graph.control.pop()
+
+
+@contextmanager
+def outside() -> Iterator[None]:
+    """Build nodes outside every control dependency and branch that is open."""
+    graph = get_default_graph()
+    held = graph.control, graph.branches
+    graph.control, graph.branches = [()], []
+    try:
+        yield
+    finally:
+        graph.control, graph.branches = held
 
 
 def _checked(control_inputs: Sequence[Any]) -> list[Node]:

@@ -16,7 +16,7 @@ from ..arrays import CPU, Array, Device, DType, as_dtype
 from ..errors import GraphError
 from ..op import Op, Spec
 from .node import UNKNOWN, Node, UnknownShape, as_shape, build, convert
-from .scope import control_dependencies, get_default_graph
+from .scope import control_dependencies, get_default_graph, outside
 
 
 class State:
@@ -114,7 +114,7 @@ class Variable(Node):
     ) -> None:
         if isinstance(initial_value, str):
             name, initial_value = initial_value, None
-        with control_dependencies(None):
+        with outside():
             start = _initial(initial_value, dtype)
             found = UNKNOWN if start is None else start.shape
             super().__init__(

@@ -26,7 +26,7 @@ from .dead import DEAD, alive, deadly, endangered
 from .history import Opaque
 from .node import Constant, Node, Placeholder, located
 from .order import last_uses, schedule, sources
-from .passes.fuse import Fused
+from .passes.fused import Fused
 from .state import NoOp, Read, State, StateOp, Variable
 
 HEADER_LINES = 2  # def, and the unpacking of feeds
