@@ -45,6 +45,7 @@ OPTIONS: dict[str, frozenset[str]] = {
     "interpreter": frozenset(),
     "tokens": frozenset(["shuffle", "on_event"]),
     "parallel": frozenset(["threads", "on_event"]),
+    "arena": frozenset(["poison"]),
 }
 
 
@@ -57,6 +58,10 @@ def _class(name: str) -> Callable[..., Run]:
         from .interpreter import InterpretedStep
 
         return InterpretedStep
+    if name == "arena":
+        from .arena import ArenaStep
+
+        return ArenaStep
     if name == "tokens":
         from .tokens import TokenStep
 

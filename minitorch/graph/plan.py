@@ -24,9 +24,12 @@ from .gradients import Identity, StopGradient
 from .node import Node, UnknownShape
 from .order import schedule
 from .passes.fused import Fused, FusedReduction
+from .random import Random
 from .state import StateOp
 from .structure import flatten
 
+ALIGNMENT = 16
+"""Bytes to which offsets are rounded: a multiple of every element's size."""
 VIEWS = (ExpandTo, Identity, InsertAxes, Permute, RemoveAxes, Reshape, StopGradient)
 
 
@@ -62,11 +65,14 @@ class MemoryPlan:
     home: dict[Node, Node]
 
 
-def memory_plan(fetches: Any, fed: Collection[Node] = ()) -> MemoryPlan:
+def memory_plan(
+    fetches: Any, fed: Collection[Node] = (), sizes: dict[Node, tuple[int, ...]] | None = None
+) -> MemoryPlan:
     """Return the plan of a run of `fetches`, in the order in which a session runs it.
 
     Args:
         fed: nodes that the run is given; placeholders always are.
+        sizes: shapes of nodes whose static shape does not say all.
     Raises:
         GraphError: a size is not known before the run; names the node.
     """
@@ -74,20 +80,23 @@ def memory_plan(fetches: Any, fed: Collection[Node] = ()) -> MemoryPlan:
     flatten(fetches, leaves)
     fed = set(fed)
     order = schedule(leaves, fed)
-    planner = _Planner(order, leaves, fed)
+    planner = _Planner(order, leaves, fed, sizes or {})
     planner.place_views()
     in_place = planner.reuse()
     lives = planner.lives()
-    total = sum(_bytes(node) for node in order if planner.produces(node))
-    buffers = _place([Buffer(node, _bytes(node), *lives[node]) for node in lives])
+    total = sum(planner.n_bytes(node) for node in order if planner.produces(node))
+    buffers = _place([Buffer(node, planner.n_bytes(node), *lives[node]) for node in lives])
     peak = max((b.offset + b.n_bytes for b in buffers), default=0)
     return MemoryPlan(
         total, peak, tuple(buffers), tuple(in_place), tuple(order), dict(planner.home)
     )
 
 
-def _bytes(node: Node) -> int:
-    count = None if isinstance(node.shape, UnknownShape) else numel(tuple(node.shape))
+def _bytes(node: Node, size: tuple[int, ...] | None) -> int:
+    if size is not None:
+        count = numel(size)
+    else:
+        count = None if isinstance(node.shape, UnknownShape) else numel(tuple(node.shape))
     if count is None:
         raise GraphError(
             f"memory_plan: the size of {node.name!r} is not known: got {node.shape}, expected "
@@ -107,13 +116,21 @@ class _Planner:
     """
 
     def __init__(
-        self, order: Sequence[Node], fetches: Sequence[Node], fed: Collection[Node]
+        self,
+        order: Sequence[Node],
+        fetches: Sequence[Node],
+        fed: Collection[Node],
+        sizes: dict[Node, tuple[int, ...]],
     ) -> None:
-        self.order, self.fetches, self.fed = order, fetches, fed
+        self.order, self.fetches, self.fed, self.sizes = order, fetches, fed, sizes
         self.home: dict[Node, Node] = {}
         self.straight: set[Node] = set()
         self.last: dict[Node, int] = {}
         self._made: set[Node] = set()
+
+    def n_bytes(self, node: Node) -> int:
+        """Return the size of a node's value."""
+        return _bytes(node, self.sizes.get(node))
 
     def produces(self, node: Node) -> bool:
         """Tell whether a run makes memory for this node's result."""
@@ -130,7 +147,7 @@ class _Planner:
                 continue
             self.home[node] = node
             self.straight.add(node)
-            if node.op is not None and node not in self.fed and not isinstance(node.op, StateOp):
+            if node not in self.fed and _makes_memory(node):
                 self._made.add(node)
         for i, node in enumerate(self.order):
             self.last[self.home[node]] = max(self.last.get(self.home[node], 0), i)
@@ -177,16 +194,22 @@ class _Planner:
         Every input in that memory must then lie there element for element as the result will.
         """
         owner = self.home.get(source, source)
-        if not self.produces(owner) or self.last[owner] != i or _bytes(owner) != _bytes(node):
+        wanted = self.n_bytes(node)
+        if not self.produces(owner) or self.last[owner] != i or self.n_bytes(owner) != wanted:
             return False
         inside = [s for s in node.inputs if self.home.get(s, s) is owner]
-        return all(s in self.straight and _bytes(s) == _bytes(node) for s in inside)
+        return all(s in self.straight and self.n_bytes(s) == wanted for s in inside)
 
     def lives(self) -> dict[Node, tuple[int, int]]:
         """Return the first and last step of every buffer."""
         place = {node: i for i, node in enumerate(self.order)}
         homes = dict.fromkeys(self.home[node] for node in self.order)
         return {h: (place[h], self.last[h]) for h in homes if self.produces(h)}
+
+
+def _makes_memory(node: Node) -> bool:
+    """Tell whether a result is new memory of the run: not what variables hold, nor a loop's."""
+    return node.op is not None and (not isinstance(node.op, StateOp) or isinstance(node.op, Random))
 
 
 def _may_overwrite(node: Node) -> bool:
@@ -206,6 +229,6 @@ def _place(buffers: Sequence[Buffer]) -> list[Buffer]:
         for start, end in beside:
             if offset + buffer.n_bytes <= start:
                 break
-            offset = max(offset, end)
+            offset = max(offset, -(-end // ALIGNMENT) * ALIGNMENT)
         placed.append(Buffer(buffer.node, buffer.n_bytes, buffer.first, buffer.last, offset))
     return placed
