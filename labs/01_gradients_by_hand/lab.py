@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Lab 01: Gradients by hand
 #
-# **You build** the oldest way to train: a line fitted by a formula and by descent, a check that tells a right gradient from a wrong one, and a network on handwritten digits whose every gradient you derive yourself.
-# **You need** NumPy, matrix products, the chain rule.
-# **It takes** about 100 minutes.
+# - **You build** the oldest way to train: a line fitted by a formula and by descent, a check that tells a right gradient from a wrong one, and a network on handwritten digits whose every gradient you derive yourself.
+# - **You need** NumPy, matrix products, the chain rule.
+# - **It takes** about 100 minutes.
 #
 # In 2012 AlexNet won by a margin that changed the field, and the gradient of each of its layers was derived on paper and typed in. You do the same, small, and find out three things: how one can be *sure* of a gradient, how little a falling loss proves, and why nobody works like this any more.
 #

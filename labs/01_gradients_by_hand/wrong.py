@@ -237,7 +237,7 @@ def cross_entropy(logits, labels):
     return loss, p / len(labels)
 
 
-# %% wrong="logarithm_of_zero" question="cross_entropy" check="a_hopeless_picture_has_a_finite_loss" says=""
+# %% wrong="logarithm_of_zero" question="cross_entropy" check="a_hopeless_picture_has_a_finite_loss" says="a logarithm of zero"
 def cross_entropy(logits, labels):
     rows = np.arange(len(labels))
     exp = np.exp(logits - logits.max(axis=1, keepdims=True))

@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Lab 03: Modules and training
 #
-# **You build** what turns an autodiff into something people train with: modules that know their parameters, a layer that starts well, SGD and Adam that change weights where they lie. With them you train a convolutional network.
-# **You need** Lab 02 or a working idea of `backward()`; NumPy; a little PyTorch does no harm.
-# **It takes** about 110 minutes.
+# - **You build** what turns an autodiff into something people train with: modules that know their parameters, a layer that starts well, SGD and Adam that change weights where they lie. With them you train a convolutional network.
+# - **You need** Lab 02 or a working idea of `backward()`; NumPy; a little PyTorch does no harm.
+# - **It takes** about 110 minutes.
 #
 # `minitorch` gives you tensors and gradients, nothing more. From section 5 on, everything runs on *your* `Module`, `Linear` and `Adam`: the network, its training, and a race against PyTorch and against NumPy by hand. The last section asks what all this writing into memory would cost if the program were a static graph.
 #
@@ -932,7 +932,7 @@ def race(n, turns):
 
 # %%
 counts = [1, 4, 16, 64, 256, 512]
-raced = [race(n, turns=15) for n in counts]
+raced = [race(n, turns=51 if n < 100 else 11) for n in counts]
 at_64 = raced[counts.index(64)]
 for name, predicted in [
     ("your modules", predicted_slowdown),

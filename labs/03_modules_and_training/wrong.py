@@ -324,7 +324,7 @@ class SGD(Optimizer):
                     v += p.grad
 
 
-# %% wrong="one_velocity_for_all" question="SGD" check="velocities_gather_gradients" says=""
+# %% wrong="one_velocity_for_all" question="SGD" check="velocities_gather_gradients" says="one velocity a parameter"
 class SGD(Optimizer):
     def __init__(self, parameters, lr, momentum=0.0):
         super().__init__(parameters)
