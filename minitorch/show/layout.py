@@ -46,7 +46,8 @@ def place(sizes: Mapping[Hashable, tuple[float, float]], edges: Sequence[Edge]) 
     left = min((xs[k] - all_sizes[k][0] / 2 for k in xs), default=0.0)
     points = {k: (xs[k] - left, ys[k]) for k in xs}
     width = max((points[k][0] + all_sizes[k][0] / 2 for k in points), default=0.0)
-    paths = [_path(chain, points, all_sizes) for chain in chains]
+    tall = [max(all_sizes[key][1] for key in row) for row in layers]
+    paths = [_path(chain, points, all_sizes, tall) for chain in chains]
     return Layout({k: points[k] for k in sizes}, paths, width, height)
 
 
@@ -187,11 +188,18 @@ def _path(
     chain: Sequence[Hashable],
     points: Mapping[Hashable, Point],
     sizes: Mapping[Hashable, tuple[float, float]],
+    tall: Sequence[float],
 ) -> list[Point]:
-    """Return the polyline of a chain, from the rim of the first box to the rim of the last."""
-    path = [points[key] for key in chain]
-    sign = 1.0 if path[0][1] <= path[-1][1] else -1.0
-    (x0, y0), (x1, y1) = path[0], path[-1]
-    path[0] = (x0, y0 + sign * sizes[chain[0]][1] / 2)
-    path[-1] = (x1, y1 - sign * sizes[chain[-1]][1] / 2)
-    return path
+    """Return the polyline of a chain, from the rim of the first box to the rim of the last.
+
+    It crosses a layer straight, from the layer's one edge to the other, so that it stays between
+    the boxes there.
+    """
+    (x0, y0), (x1, y1) = points[chain[0]], points[chain[-1]]
+    sign = 1.0 if y0 <= y1 else -1.0
+    path = [(x0, y0 + sign * sizes[chain[0]][1] / 2)]
+    for waypoint in chain[1:-1]:
+        x, y = points[waypoint]
+        half = sign * tall[waypoint[2]] / 2  # type: ignore[index]
+        path += [(x, y - half), (x, y + half)]
+    return [*path, (x1, y1 - sign * sizes[chain[-1]][1] / 2)]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -10,18 +11,30 @@ from minitorch.errors import ArgumentError
 from minitorch.op import Value
 from minitorch.show import trace
 from minitorch.show.drawing import Drawing
+from minitorch.show.notebook import bundle, has_kernel
+from minitorch.show.scene import Scene
 from minitorch.show.svg import render
 
 
 class Picture:
     """A drawing that a notebook shows as SVG and a terminal prints as text.
 
+    In a notebook with a kernel it is the player instead, with a tab for each of `scenes`.
+
     Attributes:
         drawing: the boxes and arrows.
     """
 
-    def __init__(self, drawing: Drawing) -> None:
+    def __init__(
+        self, drawing: Drawing, scenes: Callable[[], Sequence[Scene]] = lambda: ()
+    ) -> None:
         self.drawing = drawing
+        self._scenes = scenes
+
+    @cached_property
+    def scenes(self) -> tuple[Scene, ...]:
+        """What can be stepped through: the computation; of a node also tokens, memory, passes."""
+        return tuple(self._scenes())
 
     @property
     def svg(self) -> str:
@@ -37,22 +50,38 @@ class Picture:
         """Write the SVG to a file."""
         Path(path).write_text(self.svg, encoding="utf-8")
 
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        return {"image/svg+xml": self.svg, "text/plain": self.text}
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
+        plain = {"image/svg+xml": self.svg, "text/plain": self.text}
+        if not has_kernel() or not self.scenes:
+            return plain
+        data, metadata = bundle(self.scenes)
+        return {**data, **plain}, metadata
 
     def __repr__(self) -> str:
         return self.text
 
 
-def show(value: Any, *, names: Any = None, limit: int = 80) -> Picture:
+def show(
+    value: Any,
+    *,
+    names: Any = None,
+    limit: int = 80,
+    feed_dict: Mapping[Any, Any] | None = None,
+    session: Any = None,
+) -> Picture:
     """Return a picture of the operators behind `value`, with shapes, numbers and gradients.
+
+    In a notebook it can be stepped through, forward and backward; a node of a dataflow graph also
+    by tokens, with dead tokens and frames, by passes, and as a map of memory.
 
     Args:
         value: a tensor (before backward has freed its graph, or after one that retained it), a
             node of a dataflow graph, or a list of them.
         names: what to call leaves: a module, whose parameters have names, or a dict of values
             by name.
-        limit: draw at most so many boxes, those nearest to `value`.
+        limit: draw at most so many boxes, those nearest to `value`; a graph that has more cannot
+            be stepped through.
+        feed_dict, session: how to run a node, for its numbers and tokens.
     Raises:
         ArgumentError: not a tensor nor a node; or `limit` below 1.
     """
@@ -62,12 +91,26 @@ def show(value: Any, *, names: Any = None, limit: int = 80) -> Picture:
             raise ArgumentError(
                 f"show: got {type(root).__name__}, expected a tensor or a node of a graph."
             )
+    check_limit("show", limit)
+    called = names_by_id(names)
+    drawing = trace.draw(roots, called, limit)
+
+    def scenes() -> Sequence[Scene]:
+        from minitorch.show.explore import explore
+
+        return () if drawing.hidden else explore(roots, called, feed_dict, session)
+
+    return Picture(drawing, scenes)
+
+
+def check_limit(operation: str, limit: int) -> None:
+    """Raise unless there is something to draw."""
     if limit < 1:
-        raise ArgumentError(f"show: got limit {limit}, expected 1 or more.")
-    return Picture(trace.draw(roots, _names(names), limit))
+        raise ArgumentError(f"{operation}: got limit {limit}, expected 1 or more.")
 
 
-def _names(names: Any) -> dict[int, str]:
+def names_by_id(names: Any) -> dict[int, str]:
+    """Return what to call values, by their ids, from a module or a dict of values by name."""
     if names is None:
         return {}
     if hasattr(names, "named_parameters"):

@@ -76,18 +76,22 @@ def _box(box: Box, center: Point, size: tuple[float, float]) -> str:
 
 
 def _arrow(arrow: Arrow, path: Sequence[Point]) -> str:
-    """Return the arrow as one smooth curve: vertical where it meets a layer."""
+    dash = ' stroke-dasharray="4 3"' if arrow.dashed else ""
+    return (
+        f'<path d="{curve(path)}" fill="none" stroke="{GREY}" stroke-width="1.2"{dash} '
+        'marker-end="url(#tip)"/>'
+    )
+
+
+def curve(path: Sequence[Point]) -> str:
+    """Return a polyline as one smooth curve in SVG's words: vertical where it meets a layer."""
     (x, y), *rest = path
     d = [f"M{x:.1f} {y:.1f}"]
     for nx, ny in rest:
         middle = (y + ny) / 2
         d.append(f"C{x:.1f} {middle:.1f} {nx:.1f} {middle:.1f} {nx:.1f} {ny:.1f}")
         x, y = nx, ny
-    dash = ' stroke-dasharray="4 3"' if arrow.dashed else ""
-    return (
-        f'<path d="{"".join(d)}" fill="none" stroke="{GREY}" stroke-width="1.2"{dash} '
-        'marker-end="url(#tip)"/>'
-    )
+    return "".join(d)
 
 
 def _caption(drawing: Drawing) -> str:

@@ -1,0 +1,244 @@
+"""The autodiff stepper: a computation forward and backward, an operator a step, with values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from minitorch.show.diagram import Boxed, Line, Wire, draw, forever, lit
+from minitorch.show.numbers import brief, listing, plural
+from minitorch.show.recorded import Record, Visit, record
+from minitorch.show.scene import Canvas, Scene, Step, Travel, When, phases
+
+HINT = (
+    "A box is a value. Blue: its numbers are known. Orange: its gradient is complete. "
+    "Step with the arrow keys."
+)
+
+
+def step_through(
+    value: Any,
+    *,
+    names: Any = None,
+    feed_dict: Mapping[Any, Any] | None = None,
+    session: Any = None,
+    limit: int = 40,
+    title: str = "Forward, then backward",
+) -> Scene:
+    """Return how `value` was computed and differentiated, to be stepped through.
+
+    Args:
+        value: a tensor; a node of a dataflow graph, which is run; or a node of a graph of your
+            own: anything with `inputs`, and perhaps `op`, `name`, `value`, `grad`.
+        names: what to call leaves: a module, whose parameters have names, or a dict by name.
+        feed_dict, session: for a node of a dataflow graph: how to run it.
+        limit: show at most so many values, those nearest to `value`.
+    Raises:
+        ArgumentError: `value` is none of these, or `limit` is below 1.
+    """
+    from minitorch.show.picture import check_limit, names_by_id
+
+    check_limit("step_through", limit)
+    found = record(
+        value, names=names_by_id(names), limit=limit, feed_dict=feed_dict, session=session
+    )
+    return scene_of(found, title)
+
+
+def scene_of(found: Record, title: str = "Forward, then backward") -> Scene:
+    """Return the scene of a recorded computation."""
+    work = [i for i, op in enumerate(found.ops) if op]
+    computed = {i: k + 1 for k, i in enumerate(work)}
+    first_back = len(work) + 1
+    visited = {visit.place: first_back + k for k, visit in enumerate(found.visits)}
+    sums = _sums(found, first_back)
+    canvas = Canvas()
+    wires = _wires(found, computed, first_back)
+    boxes = [_box(found, i, computed, visited, sums) for i in range(len(found.names))]
+    drawn = draw(canvas, boxes, wires)
+    paths = {
+        (w.source, w.target, n): d for (w, n), d in zip(_numbered(wires), drawn.paths, strict=True)
+    }
+    steps = [
+        Step(_opening(found)),
+        *(_forward(found, i, k, work, paths) for i, k in computed.items()),
+    ]
+    steps += [_backward(found, v, k, paths) for k, v in enumerate(found.visits)]
+    if found.problem:
+        steps.append(Step("Backward stops here.", (found.problem,)))
+    return Scene(
+        title, HINT, "Forward and backward", _summary(found), drawn.width, drawn.height,
+        tuple(canvas.marks), tuple(steps), len(steps) - 1,
+    )  # fmt: skip
+
+
+# ── the picture ─────────────────────────────────────────────────────────────────────────────────
+
+Sums = dict[int, list[tuple[int, Any, int]]]
+"""For each value: (position, sum of the shares so far, how many they are)."""
+
+
+def _sums(found: Record, first_back: int) -> Sums:
+    sums: Sums = {}
+    for k, visit in enumerate(found.visits):
+        if visit.place not in sums:
+            sums[visit.place] = [
+                (first_back + k, visit.grad, max(found.uses.get(visit.place, 0), 1))
+            ]
+        for source, share in visit.shares:
+            before = sums.setdefault(source, [])
+            total = share if not before else before[-1][1] + share
+            before.append((first_back + k, total, len(before) + 1))
+    return sums
+
+
+def _box(
+    found: Record, i: int, computed: dict[int, int], visited: dict[int, int], sums: Sums
+) -> Boxed:
+    known = computed.get(i, 0)
+    head = found.names[i]
+    kind = " · ".join(part for part in (found.ops[i], found.types[i]) if part and part != head)
+    lines = [Line(head, "bold"), *([Line(kind, "small muted")] if kind else [])]
+    if found.numbers[i] is not None:
+        lines.append(Line(brief(found.numbers[i]), forever(known, "code value")))
+    row = len(lines)
+    lines += [
+        Line(_partial(total, count, found.uses.get(i, 0)), _during(at, later), row)
+        for at, later, total, count in _spans(sums.get(i, []))
+    ]
+    base = "box" if found.numbers[i] is None else "box value"
+    changes: list[tuple[int, str | None]] = [(0, base if not known else "box idle"), (known, base)]
+    if i in visited:
+        changes.append((visited[i], "box grad"))
+    rings = tuple(at for at in (known, visited.get(i, 0)) if at)
+    return Boxed(i, tuple(lines), phases(sorted(changes, key=lambda c: c[0])), rings,
+                 round=not found.ops[i])  # fmt: skip
+
+
+def _spans(entries: list[tuple[int, Any, int]]) -> list[tuple[int, int | None, Any, int]]:
+    """Return (from, until, sum, count); of several at one position the last."""
+    last: dict[int, tuple[Any, int]] = {at: (total, count) for at, total, count in entries}
+    starts = sorted(last)
+    return [
+        (at, starts[k + 1] if k + 1 < len(starts) else None, *last[at])
+        for k, at in enumerate(starts)
+    ]
+
+
+def _during(start: int, end: int | None) -> When:
+    return forever(start, "code grad") if end is None else ((start, end, "code grad"),)
+
+
+def _partial(total: Any, count: int, uses: int) -> str:
+    if uses > 1:
+        return f"grad {brief(total)}  ({count} of {uses})"
+    return f"grad {brief(total)}"
+
+
+def _numbered(wires: list[Wire]) -> list[tuple[Wire, int]]:
+    """Return the wires, each with its number among those between the same two boxes."""
+    seen: dict[Any, int] = {}
+    made = []
+    for wire in wires:
+        key = (wire.source, wire.target)
+        made.append((wire, seen.get(key, 0)))
+        seen[key] = seen.get(key, 0) + 1
+    return made
+
+
+def _wires(found: Record, computed: dict[int, int], first_back: int) -> list[Wire]:
+    back = {visit.place: (first_back + k, visit) for k, visit in enumerate(found.visits)}
+    wires = []
+    for i, sources in enumerate(found.inputs):
+        for source in sources:
+            moments = {computed[i]: "wire value"}
+            at, visit = back.get(i, (0, None))
+            if visit is not None and any(place == source for place, _ in visit.shares):
+                moments[at] = "wire grad"
+            wires.append(Wire(source, i, lit("wire", moments)))
+    return wires
+
+
+# ── the words ───────────────────────────────────────────────────────────────────────────────────
+
+
+def _opening(found: Record) -> str:
+    leaves = [name for name, op in zip(found.names, found.ops, strict=True) if not op]
+    some = listing(leaves[:4]) + (f" and {len(leaves) - 4} more" if len(leaves) > 4 else "")
+    return f"Before the first step: {some or 'nothing'} given, nothing computed."
+
+
+def _forward(found: Record, i: int, k: int, work: list[int], paths: dict[Any, str]) -> Step:
+    names = [found.names[s] for s in found.inputs[i]]
+    given = f" from {listing(names)}" if names else ""
+    result = found.numbers[i]
+    gives = f": {brief(result)}" if result is not None else ""
+    text = f"Forward {k} of {len(work)}: {_called(found, i)}{given}{gives}."
+    rows = [
+        f"{found.names[s]} = {brief(found.numbers[s], 90)}"
+        for s in dict.fromkeys(found.inputs[i])
+        if found.numbers[s] is not None
+    ]
+    return Step(text, tuple(rows), tuple(Travel(d) for d in _ways(found, i, paths)))
+
+
+def _called(found: Record, i: int) -> str:
+    name, op = found.names[i], found.ops[i]
+    return op if name == op or name.startswith(f"{op} ") else f"{name} by {op}"
+
+
+def _ways(found: Record, i: int, paths: dict[Any, str]) -> list[str]:
+    seen: dict[int, int] = {}
+    ways = []
+    for source in found.inputs[i]:
+        ways.append(paths[source, i, seen.get(source, 0)])
+        seen[source] = seen.get(source, 0) + 1
+    return ways
+
+
+def _backward(found: Record, visit: Visit, k: int, paths: dict[Any, str]) -> Step:
+    i, count = visit.place, len(found.visits)
+    name = found.names[i]
+    whole = f"the gradient of {name} is complete, {brief(visit.grad)}"
+    if i in found.roots:
+        whole = f"the gradient of {name} with respect to itself is {brief(visit.grad)}"
+    hands = ""
+    if visit.shares:
+        targets = list(dict.fromkeys(found.names[s] for s, _ in visit.shares))
+        hands = f"; {found.ops[i]} hands {'a share' if len(targets) == 1 else 'shares'} to "
+        hands += listing(targets)
+    rows = [_share(found, visit, n, k) for n in range(len(visit.shares))]
+    travels = []
+    seen: dict[int, int] = {}
+    for source, _ in visit.shares:
+        travels.append(Travel(paths[source, i, seen.get(source, 0)], "grad", back=True))
+        seen[source] = seen.get(source, 0) + 1
+    return Step(f"Backward {k + 1} of {count}: {whole}{hands}.", tuple(rows), tuple(travels))
+
+
+def _share(found: Record, visit: Visit, n: int, k: int) -> str:
+    """Say what the n-th share of the k-th visit is, and whether others are still to come."""
+    source, share = visit.shares[n]
+    uses = found.uses.get(source, 0)
+    text = f"{found.names[source]} gets {brief(share, 90)}"
+    if uses < 2:
+        return text
+    before = [s for earlier in found.visits[:k] for s, _ in earlier.shares]
+    so_far = [*before, *(s for s, _ in visit.shares[: n + 1])].count(source)
+    rest = "all are here: their sum is its gradient" if so_far == uses else "the sum waits for more"
+    return f"{text}; it was used {uses} times and has {plural(so_far, 'share')}: {rest}"
+
+
+def _summary(found: Record) -> str:
+    ops = sum(map(bool, found.ops))
+    text = (
+        f"A computation of {plural(ops, 'operator')} over {plural(len(found.ops) - ops, 'input')}"
+    )
+    if found.visits:
+        text += f", and the {plural(len(found.visits), 'step')} of its reverse sweep"
+    root = found.roots[0]
+    if found.numbers[root] is not None:
+        text += f". It gives {brief(found.numbers[root])}"
+    if found.hidden:
+        text += f". {plural(found.hidden, 'value')} farther away not shown"
+    return text + "."

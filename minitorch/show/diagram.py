@@ -1,0 +1,121 @@
+"""Boxes and arrows of a scene: `layout` says where, this makes the marks."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+
+from minitorch.show.layout import Point, place
+from minitorch.show.scene import ALWAYS, Canvas, When, always, phases
+from minitorch.show.svg import curve
+
+CHAR_W, LINE_H, PAD = 7.3, 16.0, 8.0  # a monospace glyph of 12 px, rounded up
+BOLD_W, SMALL_W = 7.9, 6.6  # of the proportional font, bold and small
+MARGIN = 12.0
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of text in a box: what it says, and when in which classes."""
+
+    text: str
+    when: When | str = ""
+    row: int = -1
+    """Which line of the box it is; the next one unless given. Lines of one row take turns."""
+
+
+@dataclass(frozen=True)
+class Boxed:
+    """A box of a diagram: its lines, its classes over time, and when it is ringed."""
+
+    key: Hashable
+    lines: tuple[Line, ...]
+    when: When | str = "box"
+    rings: tuple[int, ...] = ()
+    tip: str = ""
+    round: bool = False
+
+    @property
+    def rows(self) -> int:
+        """How many lines it has room for."""
+        count = 0
+        for line in self.lines:
+            count = max(count, (line.row if line.row >= 0 else count) + 1)
+        return count
+
+    @property
+    def size(self) -> tuple[float, float]:
+        """Width and height."""
+        widest = max((len(line.text) * _glyph(line) for line in self.lines), default=4 * CHAR_W)
+        return widest + 2 * PAD, self.rows * LINE_H + 10
+
+
+def _glyph(line: Line) -> float:
+    """Return the width of a letter of this line, rounded up."""
+    classes = line.when if isinstance(line.when, str) else line.when[0][2] if line.when else ""
+    return BOLD_W if "bold" in classes else SMALL_W if "small" in classes else CHAR_W
+
+
+@dataclass(frozen=True)
+class Wire:
+    """An arrow of a diagram, its classes over time beside "wire"."""
+
+    source: Hashable
+    target: Hashable
+    when: When | str = "wire"
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Where things ended up: the size of the diagram, a path for every wire, a box for each key."""
+
+    width: float
+    height: float
+    paths: tuple[str, ...]
+    centers: Mapping[Hashable, Point]
+
+
+def draw(
+    canvas: Canvas, boxes: Sequence[Boxed], wires: Sequence[Wire], x: float = 0.0, y: float = 0.0
+) -> Drawn:
+    """Add a diagram to a canvas with its upper left corner at (x, y)."""
+    sizes = {box.key: box.size for box in boxes}
+    layout = place(sizes, [(wire.source, wire.target) for wire in wires])
+    left, top = x + MARGIN, y + MARGIN
+    paths = []
+    for wire, points in zip(wires, layout.paths, strict=True):
+        paths.append(curve([(px + left, py + top) for px, py in points]))
+        canvas.path(paths[-1], wire.when, arrow=True)
+    for box in boxes:
+        cx, cy = layout.centers[box.key]
+        _box(canvas, box, cx + left, cy + top)
+    centers = {key: (px + left, py + top) for key, (px, py) in layout.centers.items()}
+    return Drawn(layout.width + 2 * MARGIN, layout.height + 2 * MARGIN, tuple(paths), centers)
+
+
+def _box(canvas: Canvas, box: Boxed, cx: float, cy: float) -> None:
+    width, height = box.size
+    left, top = cx - width / 2, cy - height / 2
+    canvas.rect(left, top, width, height, box.when, rx=10 if box.round else 4, tip=box.tip)
+    if box.rings:
+        when = tuple((at, at + 1, "ring") for at in box.rings)
+        canvas.rect(left - 3, top - 3, width + 6, height + 6, when, rx=12 if box.round else 6)
+    row = 0
+    for line in box.lines:
+        at = line.row if line.row >= 0 else row
+        row = max(row, at + 1)
+        when = tuple((a, b, f"{classes} middle") for a, b, classes in always(line.when))
+        canvas.text(cx, top + 5 + (at + 1) * LINE_H - 4, line.text, when)
+
+
+def lit(base: str, moments: Mapping[int, str]) -> When:
+    """Return `base` at all positions but `moments`, which have classes of their own."""
+    changes: list[tuple[int, str | None]] = [(0, base)]
+    for at in sorted(moments):
+        changes += [(at, moments[at]), (at + 1, base)]
+    return phases(changes)
+
+
+def forever(start: int, classes: str) -> When:
+    """Return classes from a position on."""
+    return ((start, ALWAYS, classes),)

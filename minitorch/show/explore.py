@@ -1,0 +1,51 @@
+"""All that can be stepped through about a value, for the player's tabs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from minitorch.errors import MinitorchError
+from minitorch.graph.node import Node
+from minitorch.show.autodiff_scene import scene_of
+from minitorch.show.memory_scene import map_memory
+from minitorch.show.pass_scene import compare_passes
+from minitorch.show.recorded import record
+from minitorch.show.scene import Scene
+from minitorch.show.token_scene import follow_tokens
+
+LIMIT = 80
+
+
+def explore(
+    roots: Sequence[Any],
+    names: Mapping[int, str],
+    feed_dict: Mapping[Any, Any] | None = None,
+    session: Any = None,
+) -> list[Scene]:
+    """Return the scenes of some values: what cannot be shown of them is left out.
+
+    A tensor is stepped forward and backward. A node of a dataflow graph is that, too, where it can
+    be run, and followed as tokens, through the passes, and in memory.
+
+    Args:
+        names: what to call values, by id.
+    """
+    options = {"names": names, "limit": LIMIT, "feed_dict": feed_dict, "session": session}
+    views: list[Callable[[], Scene]] = [lambda: scene_of(record(roots[0], **options))]
+    if isinstance(roots[0], Node):
+        nodes = list(roots)
+        views += [
+            lambda: follow_tokens(nodes, feed_dict, session, limit=LIMIT),
+            lambda: map_memory(nodes),
+            lambda: compare_passes(nodes, limit=LIMIT),
+        ]
+    return [scene for view in views if (scene := _possible(view)) is not None]
+
+
+def _possible(view: Callable[[], Scene]) -> Scene | None:
+    """Return a scene; None for a graph that lacks what it shows, a feed or a known size say."""
+    try:
+        return view()
+    except MinitorchError:
+        return None

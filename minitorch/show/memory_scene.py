@@ -1,0 +1,183 @@
+"""The memory plan: which buffer stands where in the arena and from when to when, as a map."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from minitorch.errors import GraphError
+from minitorch.graph.plan import Buffer, MemoryPlan, memory_plan
+from minitorch.show.numbers import in_bytes, listing, plural
+from minitorch.show.scene import ALWAYS, Canvas, Scene, Step, When
+
+LEFT, TOP, WIDTH, HEIGHT = 96.0, 26.0, 740.0, 300.0
+CURVE_TOP, CURVE = 44.0, 84.0  # the live bytes below the map, and the gap above them
+HINT = (
+    "Across: the nodes in the order in which they run. Up: bytes of the arena. A block is a "
+    "buffer, as long as it is needed; a later one may stand where an earlier one stood. Orange: "
+    "gradients."
+)
+
+
+def map_memory(fetches: Any, *, title: str = "The memory plan") -> Scene:
+    """Return the memory plan of a run of `fetches`, to be gone through node by node.
+
+    Raises:
+        GraphError: a size is not known before the run; names the node. Or nothing is computed.
+    """
+    plan = memory_plan(fetches)
+    if not plan.buffers:
+        raise GraphError("map_memory: got a graph that computes nothing, expected an operator.")
+    return scene_of(plan, title)
+
+
+def scene_of(plan: MemoryPlan, title: str) -> Scene:
+    """Return the scene of a plan."""
+    order = [node for node in plan.order if node.op is not None]
+    places = {node: i for i, node in enumerate(plan.order)}
+    times = [places[node] for node in order]
+    view = _View(plan, times)
+    canvas = Canvas()
+    view.axes(canvas)
+    for buffer in sorted(plan.buffers, key=lambda b: b.first):
+        view.block(canvas, buffer)
+    view.limits(canvas)
+    view.curve(canvas)
+    view.cursor(canvas)
+    steps = [Step(f"Before the run: an arena of {in_bytes(plan.peak_bytes)}, empty.")]
+    steps += [_step(plan, order[k], k, times[k], len(order)) for k in range(len(order))]
+    bottom = TOP + HEIGHT + CURVE_TOP + CURVE + 30
+    return Scene(
+        title, HINT, "Memory", _summary(plan), LEFT + WIDTH + 130, bottom,
+        tuple(canvas.marks), tuple(steps), len(steps) - 1,
+    )  # fmt: skip
+
+
+class _View:
+    """Where steps and bytes are on the canvas."""
+
+    def __init__(self, plan: MemoryPlan, times: list[int]) -> None:
+        self.plan, self.times = plan, times
+        self.slot = {time: k for k, time in enumerate(times)}
+        self.pitch = WIDTH / max(len(times), 1)
+        self.full = max(plan.peak_bytes, 1)
+
+    def column(self, time: int) -> int:
+        """Return the number of the computing step at or after a place in the order."""
+        found = next((k for k, at in enumerate(self.times) if at >= time), None)
+        return len(self.times) - 1 if found is None else found
+
+    def spans(self, buffer: Buffer) -> tuple[int, int]:
+        """Return the first and the last computing step in which a buffer lives."""
+        first = self.column(buffer.first)
+        ended = [k for k, at in enumerate(self.times) if at <= buffer.last]
+        return first, max(first, ended[-1] if ended else first)
+
+    def y(self, n_bytes: float) -> float:
+        """Return the height at which so many bytes of the arena end."""
+        return TOP + HEIGHT * (1 - n_bytes / self.full)
+
+    def axes(self, canvas: Canvas) -> None:
+        canvas.rect(LEFT, TOP, WIDTH, HEIGHT, "panel")
+        for share in (0.0, 0.25, 0.5, 0.75, 1.0):
+            at = self.y(share * self.full)
+            canvas.line(LEFT - 5, at, LEFT, at, "rule")
+            canvas.text(LEFT - 9, at + 4, in_bytes(round(share * self.full)), "small muted end")
+        canvas.text(LEFT, TOP - 10, "arena", "small muted")
+
+    def block(self, canvas: Canvas, buffer: Buffer) -> None:
+        first, last = self.spans(buffer)
+        name = buffer.node.name
+        kind = "grad " if "gradients" in name else ""
+        x, w = LEFT + first * self.pitch, (last - first + 1) * self.pitch
+        y = self.y(buffer.offset + buffer.n_bytes)
+        h = max(self.y(buffer.offset) - y, 1.0)
+        when: When = (
+            (0, first + 1, f"bar {kind}faded"),
+            (first + 1, last + 2, f"bar {kind}".strip()),
+            (last + 2, ALWAYS, f"bar {kind}faded"),
+        )
+        tip = f"{name}: {in_bytes(buffer.n_bytes)} at {buffer.offset}"
+        canvas.rect(x + 1, y + 0.5, max(w - 2, 2), max(h - 1, 1), when, rx=2, tip=tip)
+        label = name.removeprefix("gradients/")
+        if h >= 13 and w >= len(label) * 6.6 + 8:
+            words = kind.strip() or "value"
+            seen: When = tuple(
+                (a, b, "small over" if "faded" not in c else f"small {words}") for a, b, c in when
+            )
+            canvas.text(x + 6, y + h / 2 + 4, label, seen, tip)
+
+    def limits(self, canvas: Canvas) -> None:
+        top = self.y(self.plan.peak_bytes)
+        canvas.line(LEFT, top, LEFT + WIDTH + 8, top, "rule bad")
+        canvas.text(LEFT + WIDTH + 12, top + 4, "planned peak", "bad bold")
+        canvas.text(LEFT + WIDTH + 12, top + 20, in_bytes(self.plan.peak_bytes), "bad")
+        total, saved = (
+            self.plan.total_bytes,
+            1 - self.plan.peak_bytes / max(self.plan.total_bytes, 1),
+        )
+        for row, line in enumerate(["without a plan", in_bytes(total), f"saved {saved:.0%}"]):
+            canvas.text(
+                LEFT + WIDTH + 12, top + 52 + 16 * row, line, "muted" if row < 2 else "good"
+            )
+
+    def curve(self, canvas: Canvas) -> None:
+        base = TOP + HEIGHT + CURVE_TOP + CURVE
+        canvas.text(LEFT, base - CURVE - 10, "bytes of buffers that are alive", "small muted")
+        for k in range(len(self.times)):
+            live = self.live(k)
+            h = CURVE * live / self.full
+            when: When = (
+                (0, k + 1, "bar faded"),
+                (k + 1, k + 2, "bar"),
+                (k + 2, ALWAYS, "bar faded"),
+            )
+            tip = in_bytes(live)
+            canvas.rect(
+                LEFT + k * self.pitch + 1, base - h, max(self.pitch - 2, 1), h, when, tip=tip
+            )
+        canvas.line(LEFT, base, LEFT + WIDTH, base, "rule")
+        canvas.text(LEFT, base + 18, "first node", "small muted")
+        canvas.text(LEFT + WIDTH, base + 18, "last node", "small muted end")
+
+    def live(self, k: int) -> int:
+        """Return the bytes of the buffers that live in a computing step."""
+        return sum(
+            b.n_bytes for b in self.plan.buffers if self.spans(b)[0] <= k <= self.spans(b)[1]
+        )
+
+    def cursor(self, canvas: Canvas) -> None:
+        base = TOP + HEIGHT + CURVE_TOP + CURVE
+        for k in range(len(self.times)):
+            x = LEFT + (k + 0.5) * self.pitch
+            canvas.line(x, TOP - 6, x, base, ((k + 1, k + 2, "rule now"),))
+
+
+def _step(plan: MemoryPlan, node: Any, k: int, time: int, count: int) -> Step:
+    view = [b for b in plan.buffers if b.first <= time <= b.last]
+    live = sum(b.n_bytes for b in view)
+    own = next((b for b in plan.buffers if b.node is node), None)
+    home = plan.home.get(node, node)
+    if own is not None:
+        what = f"gets {in_bytes(own.n_bytes)} at byte {own.offset}"
+    elif any(node is other for other in plan.in_place):
+        what = f"takes over the memory of {home.name}"
+    elif home is not node:
+        what = f"looks into the memory of {home.name}"
+    else:
+        what = "needs no buffer"
+    text = (
+        f"Node {k + 1} of {count}: {node.name} {what}. "
+        f"{plural(len(view), 'buffer')} alive, {in_bytes(live)} of {in_bytes(plan.peak_bytes)}."
+    )
+    freed = [b.node.name for b in view if b.last == time]
+    born = [f"{b.node.name}: {in_bytes(b.n_bytes)} at byte {b.offset}" for b in view if b is own]
+    gone = [f"after it nobody needs {listing(freed)}"] if freed else []
+    return Step(text, (*born, *gone))
+
+
+def _summary(plan: MemoryPlan) -> str:
+    return (
+        f"A plan of {plural(len(plan.buffers), 'buffer')}: all results one after another are "
+        f"{in_bytes(plan.total_bytes)}, the arena is {in_bytes(plan.peak_bytes)}. "
+        f"{plural(len(plan.in_place), 'result')} overwrite an input that nobody needs any more."
+    )

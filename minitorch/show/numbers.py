@@ -1,0 +1,58 @@
+"""Arrays in few characters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+ROOM = 36  # characters that fit into a box
+
+
+def brief(array: Any, room: int = ROOM) -> str:
+    """Return the numbers where they fit into `room` characters, else their mean and spread."""
+    found = np.asarray(array)
+    if found.size == 0:
+        return f"empty {found.shape}"
+    if found.size <= room // 2:
+        text = _listed(found)
+        if len(text) <= room:
+            return text
+    flat = found.astype(np.float64)
+    return f"mean {_short(float(flat.mean()))} ± {_short(float(flat.std()))}"
+
+
+def _listed(array: Any) -> str:
+    if array.ndim == 0:
+        return _short(array[()])
+    return f"[{', '.join(_listed(part) for part in array)}]"
+
+
+def _short(number: Any) -> str:
+    if isinstance(number, bool | np.bool_):
+        return str(bool(number))
+    if isinstance(number, int | np.integer):
+        return str(int(number))
+    return f"{float(number):.3g}"
+
+
+def plural(count: int, what: str) -> str:
+    """Return "1 node", "2 nodes"."""
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
+def listing(names: list[str]) -> str:
+    """Return "a", "a and b", "a, b and c"."""
+    if len(names) < 2:
+        return "".join(names)
+    return f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def in_bytes(count: int) -> str:
+    """Return a number of bytes in the unit that suits it: "512 B", "1.5 KiB"."""
+    size, unit = float(count), "B"
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1000 or unit == "GiB":
+            break
+        size /= 1024
+    return f"{count} B" if unit == "B" else f"{size:.3g} {unit}"

@@ -1,0 +1,70 @@
+"""Scenes as one HTML file that plays from `file://`: no kernel, no request."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+
+from minitorch.show.poster import poster, scoped
+from minitorch.show.scene import Scene
+
+HERE = Path(__file__).parent
+
+PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta http-equiv="Content-Security-Policy"
+ content="default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'">
+<title>@TITLE@</title>
+<style>
+body { margin: 1em auto; max-width: 960px; padding: 0 0.5em; font: 16px/1.5 system-ui, sans-serif; }
+@CSS@
+</style>
+</head>
+<body>
+<main>
+@SUMMARY@
+<div id="player"></div>
+<noscript>@POSTER@</noscript>
+</main>
+<script type="module">
+@MODULE@
+// What the player asks of a notebook's model, without a notebook.
+const state = { scenes: @SCENES@, tab: 0, at: 0 };
+const model = {
+  get: (name) => state[name],
+  set: (name, value) => { state[name] = value; },
+  save_changes: () => {}, on: () => {}, off: () => {},
+};
+render({ model, el: document.getElementById("player") });
+</script>
+</body>
+</html>
+"""
+
+
+def page(scenes: Sequence[Scene]) -> str:
+    """Return the player with these scenes, one a tab, as the text of an HTML file."""
+    # `<` never appears in the data, so no string in it can end the script element.
+    data = json.dumps([scene.as_dict() for scene in scenes], ensure_ascii=True)
+    parts = {
+        "TITLE": escape(scenes[0].title),
+        "SUMMARY": "\n".join(f"<p>{escape(scene.summary)}</p>" for scene in scenes),
+        "CSS": css(),
+        "POSTER": "\n".join(poster(scene) for scene in scenes),
+        "MODULE": (HERE / "player.js").read_text(encoding="utf-8"),
+        "SCENES": data.replace("<", "\\u003c"),
+    }
+    # Split once and fill in: the text of a scene is never searched for placeholders.
+    return "".join(parts.get(text, text) for text in PAGE.split("@"))
+
+
+def css() -> str:
+    """Return the style of the player and of what it draws."""
+    player = (HERE / "player.css").read_text(encoding="utf-8")
+    return player + scoped((HERE / "scene.css").read_text(encoding="utf-8"), ".mt-player svg ")

@@ -1,0 +1,223 @@
+"""Graph passes: the graph before and after each, side by side, and how many nodes are left."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from minitorch.graph.node import Constant, Node, UnknownShape
+from minitorch.graph.optimize import PASSES, run_pass
+from minitorch.graph.order import schedule
+from minitorch.graph.structure import flatten
+from minitorch.show.diagram import Boxed, Drawn, Line, Wire, draw
+from minitorch.show.numbers import brief, listing, plural
+from minitorch.show.picture import check_limit
+from minitorch.show.scene import ALWAYS, Canvas, Mark, Scene, Step
+
+HINT = (
+    "Left: the graph before the pass; dashed red will be gone. Right: after it; green is new. "
+    "Above: how many nodes are left."
+)
+STRIP, BAR, PITCH, GAP = 132.0, 64.0, 93.0, 40.0
+
+
+@dataclass(frozen=True)
+class Stage:
+    """The graph after a pass ("as built" for the first)."""
+
+    name: str
+    nodes: tuple[Node, ...]
+
+
+def stages(fetches: Any, passes: Sequence[str] | None = None) -> list[Stage]:
+    """Return the graph as built and after each pass, as `optimize` runs them."""
+    leaves: list[Node] = []
+    flatten(fetches, leaves)
+    found = [Stage("as built", tuple(schedule(leaves, ())))]
+    for name in PASSES if passes is None else passes:
+        leaves = run_pass(name, leaves, set())
+        found.append(Stage(name, tuple(schedule(leaves, ()))))
+    return found
+
+
+def compare_passes(
+    fetches: Any,
+    *,
+    passes: Sequence[str] | None = None,
+    title: str = "Graph passes, before and after",
+    limit: int = 60,
+) -> Scene:
+    """Return what each pass of `optimize` does to the graph of `fetches`, pass by pass.
+
+    Args:
+        passes: names of passes, in order; those of `optimize` unless given.
+        limit: draw at most so many nodes of a graph, the last ones.
+    Raises:
+        GraphError: no such pass.
+        ArgumentError: `limit` is below 1.
+    """
+    check_limit("compare_passes", limit)
+    found = stages(fetches, passes)
+    strip = len(found) * PITCH + 20
+    pairs = [_pair(found, k, limit, strip) for k in range(len(found))]
+    width = max([strip, *(w for _, w, _ in pairs)])
+    height = STRIP + max(h for _, _, h in pairs)
+    canvas = Canvas()
+    _strip(canvas, found)
+    for marks, _, _ in pairs:
+        canvas.marks += marks
+    steps = [Step(f"As built: {plural(len(found[0].nodes), 'node')}.")]
+    steps += [_step(found[k - 1], found[k], k, len(found) - 1) for k in range(1, len(found))]
+    changed = [k for k in range(1, len(found)) if _changed(found[k - 1], found[k])]
+    still = max(changed, key=lambda k: len(found[k - 1].nodes) - len(found[k].nodes), default=0)
+    return Scene(
+        title, HINT, "Passes", _summary(found), width, height, tuple(canvas.marks), tuple(steps),
+        still,
+    )  # fmt: skip
+
+
+# ── the picture ─────────────────────────────────────────────────────────────────────────────────
+
+
+def _strip(canvas: Canvas, found: Sequence[Stage]) -> None:
+    """Add a bar for each stage: how many nodes its graph has."""
+    most = max(len(stage.nodes) for stage in found)
+    for k, stage in enumerate(found):
+        count, x = len(stage.nodes), 10 + k * PITCH
+        h = max(BAR * count / most, 2.0)
+        top = 22 + BAR - h
+        canvas.rect(
+            x + 14, top, PITCH - 40, h,
+            ((0, k, "bar faded"), (k, k + 1, "bar"), (k + 1, ALWAYS, "bar faded")), rx=2,
+        )  # fmt: skip
+        canvas.text(x + PITCH / 2 - 6, top - 5, str(count), "middle bold")
+        canvas.text(
+            x + PITCH / 2 - 6, 22 + BAR + 16, stage.name,
+            ((0, k, "small muted middle"), (k, k + 1, "small now bold middle"),
+             (k + 1, ALWAYS, "small muted middle")),
+        )  # fmt: skip
+
+
+def _pair(
+    found: Sequence[Stage], k: int, limit: int, room: float
+) -> tuple[list[Mark], float, float]:
+    """Return the marks of position k, seen only there, and their width and height."""
+    canvas = Canvas()
+    top = STRIP - 6
+    if k == 0:
+        size = _graph(Canvas(), found[0], set(), "", 0.0, top, limit).width
+        drawn = _graph(canvas, found[0], set(), "", max((room - size) / 2, 0.0), top, limit)
+        return _only_at(canvas, k), drawn.width, drawn.height
+    before, after = found[k - 1], found[k]
+    old, new = _identities(before), _identities(after)
+    canvas.text(12, top, f"before {after.name}", "bold")
+    left = _graph(canvas, before, old - new, "box bad", 0.0, top, limit)
+    x = max(left.width + GAP, room / 2)
+    canvas.text(x + 12, top, f"after {after.name}", "bold")
+    right = _graph(canvas, after, new - old, "box good", x, top, limit)
+    middle = x - GAP / 2
+    height = max(left.height, right.height)
+    canvas.line(middle, top - 8, middle, top + height - 8, "rule")
+    return _only_at(canvas, k), x + max(right.width, 130.0), height
+
+
+def _only_at(canvas: Canvas, k: int) -> list[Mark]:
+    return [
+        Mark(m.shape, m.attrs, ((k, k + 1, m.when[0][2]),), m.text, m.tip, m.arrow)
+        for m in canvas.marks
+    ]
+
+
+def _graph(
+    canvas: Canvas, stage: Stage, marked: set[str], kind: str, x: float, y: float, limit: int
+) -> Drawn:
+    nodes = stage.nodes[-limit:]
+    places = {node: i for i, node in enumerate(nodes)}
+    names = _names(stage)
+    boxes = [
+        Boxed(
+            places[node],
+            tuple(_lines(node)),
+            kind if names[node] in marked else ("box value" if node.op is None else "box"),
+            tip=f"{node.name}, built at {node.location}",
+            round=node.op is None,
+        )
+        for node in nodes
+    ]
+    wires = [
+        Wire(places[source], places[node], "wire")
+        for node in nodes
+        for source in node.inputs
+        if source in places and node.op is not None
+    ]
+    wires += [
+        Wire(places[source], places[node], "wire dashed")
+        for node in nodes
+        for source in node.control_inputs
+        if source in places
+    ]
+    return draw(canvas, boxes, wires, x, y + 4)
+
+
+def _lines(node: Node) -> list[Line]:
+    if isinstance(node, Constant):
+        return [Line(brief(node.value, 18), "code value")]
+    label = node.op.name if node.op is not None else node.name
+    unknown = isinstance(node.shape, UnknownShape)
+    return [Line(label, "bold"), Line("" if unknown else str(tuple(node.shape)), "small muted")]
+
+
+# ── what changed ────────────────────────────────────────────────────────────────────────────────
+
+
+def _names(stage: Stage) -> dict[Node, str]:
+    """Return what makes a node the same before and after: its name and its operator."""
+    return {node: f"{node.name}|{node.op.name if node.op else ''}" for node in stage.nodes}
+
+
+def _identities(stage: Stage) -> set[str]:
+    return set(_names(stage).values())
+
+
+def _changed(before: Stage, after: Stage) -> bool:
+    return _identities(before) != _identities(after)
+
+
+def _step(before: Stage, after: Stage, k: int, count: int) -> Step:
+    head = f"Pass {k} of {count}, {after.name}: "
+    if not _changed(before, after):
+        return Step(f"{head}nothing to do here; {plural(len(after.nodes), 'node')}.")
+    old, new = _names(before), _names(after)
+    gone = [_called(n) for n in before.nodes if old[n] not in set(new.values())]
+    made = [_called(n) for n in after.nodes if new[n] not in set(old.values())]
+    text = f"{head}{plural(len(before.nodes), 'node')} become {len(after.nodes)}."
+    rows = [f"gone: {_some(gone)}"] if gone else []
+    rows += [f"new: {_some(made)}"] if made else []
+    return Step(text, tuple(rows))
+
+
+def _called(node: Node) -> str:
+    if isinstance(node, Constant):
+        return f"the constant {brief(node.value, 18)}"
+    return (
+        node.name
+        if node.op is None or node.op.name == node.name
+        else (f"{node.name} ({node.op.name})")
+    )
+
+
+def _some(names: list[str], most: int = 8) -> str:
+    more = [f"{len(names) - most} more"] if len(names) > most else []
+    return listing(names[:most] + more)
+
+
+def _summary(found: Sequence[Stage]) -> str:
+    useful = [b.name for a, b in pairwise(found) if _changed(a, b)]
+    first, last = len(found[0].nodes), len(found[-1].nodes)
+    return (
+        f"{plural(len(found) - 1, 'pass') if len(found) == 2 else f'{len(found) - 1} passes'} over "
+        f"a graph of {plural(first, 'node')} leave {last}. "
+        f"{f'It is changed by {listing(useful)}' if useful else 'None changes anything'}."
+    )

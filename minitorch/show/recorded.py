@@ -1,0 +1,243 @@
+"""A computation as it was: every value in order, and what the reverse sweep did, step by step.
+
+Three kinds of graph give one record: tensors, which have their numbers; nodes of a dataflow graph,
+whose numbers a session computes; and any objects with `inputs`, a learner's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from minitorch.arrays import to_numpy
+from minitorch.autodiff import ancestors, count_uses, on_values
+from minitorch.errors import ArgumentError
+from minitorch.op import Value
+from minitorch.ops.elementwise import ones_like
+from minitorch.recording import no_grad
+from minitorch.show import trace
+
+
+@dataclass(frozen=True)
+class Visit:
+    """One value in the reverse sweep: its complete gradient, and the share of each input."""
+
+    place: int
+    grad: Any
+    shares: tuple[tuple[int, Any], ...]
+
+
+@dataclass
+class Record:
+    """A computation.
+
+    Attributes:
+        names, ops, types: of each value, inputs before users; ops are "" for leaves.
+        inputs: the places of each value's inputs.
+        numbers: its array, None where it has none.
+        visits: the reverse sweep, from the root down; empty where there is none.
+        uses: how many shares the gradient of each value is the sum of.
+        hidden: how many values were left out.
+        problem: what stopped the reverse sweep, "" for nothing.
+    """
+
+    names: list[str]
+    ops: list[str]
+    types: list[str]
+    inputs: list[tuple[int, ...]]
+    numbers: list[Any]
+    roots: list[int]
+    visits: list[Visit] = field(default_factory=list)
+    uses: dict[int, int] = field(default_factory=dict)
+    hidden: int = 0
+    problem: str = ""
+
+
+def record(
+    root: Any,
+    *,
+    names: Mapping[int, str],
+    limit: int,
+    feed_dict: Mapping[Any, Any] | None = None,
+    session: Any = None,
+) -> Record:
+    """Return the computation behind `root`.
+
+    Raises:
+        ArgumentError: `root` is neither a value nor has `inputs`.
+    """
+    if isinstance(root, Value):
+        is_node = not hasattr(root, "array")
+        kept, hidden = trace._nearest([root], limit)
+        order = trace._inputs_first(kept)
+        made = structure(order, [root], names, hidden)
+        return _run(made, order, root, feed_dict, session) if is_node else _eager(made, order, root)
+    if not hasattr(root, "inputs"):
+        raise ArgumentError(
+            f"step_through: got {type(root).__name__}, expected a tensor, a node of a graph, or an "
+            "object whose `inputs` are the objects that it was computed from."
+        )
+    from minitorch.show.recorded_own import record_own
+
+    return record_own(root, names, limit)
+
+
+def structure(
+    order: Sequence[Any], roots: Sequence[Any], names: Mapping[int, str], hidden: int
+) -> Record:
+    """Return a record of the structure alone: names, operators, types and inputs."""
+    place = {id(value): i for i, value in enumerate(order)}
+    sources = [tuple(place[id(s)] for s in _inputs(value) if id(s) in place) for value in order]
+    made = Record([], [], [], sources, [None] * len(order), [place[id(r)] for r in roots])
+    counts: dict[str, int] = {}
+    for value in order:
+        op = "" if value.op is None else str(getattr(value.op, "name", type(value.op).__name__))
+        given = names.get(id(value)) or getattr(value, "name", None)
+        base = str(given or op or "input")
+        counts[base] = counts.get(base, 0) + 1
+        made.names.append(base if given or counts[base] == 1 else f"{base} {counts[base]}")
+        made.ops.append(op)
+        made.types.append(trace._type(value) if hasattr(value, "dtype") else "")
+    made.hidden = hidden
+    return made
+
+
+def _inputs(value: Any) -> tuple[Any, ...]:
+    return tuple(value.inputs) if value.op is not None else ()
+
+
+# ── tensors ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def _eager(made: Record, order: Sequence[Any], root: Any) -> Record:
+    made.numbers = [to_numpy(value.array) for value in order]
+    if root.requires_grad:
+        seed = ones_like(root.detach())
+        uses = count_uses([root], lambda value: value.requires_grad)
+        with no_grad():
+            found = _sweep(made, order, root, seed, uses)
+        made.visits = [
+            Visit(v.place, _array(v.grad), tuple((i, _array(s)) for i, s in v.shares))
+            for v in found
+        ]
+    return made
+
+
+def _sweep(
+    made: Record, order: Sequence[Any], root: Any, seed: Any, uses: dict[Any, int]
+) -> list[Visit]:
+    """Return the visits of a reverse sweep, with gradients of the values' own kind.
+
+    It is the sweep of `autodiff` without its hooks, which must not hear of a picture. An operator
+    whose gradient fails ends it; the record says so.
+    """
+    place = {id(value): i for i, value in enumerate(order)}
+    made.uses = {place[id(v)]: count for v, count in uses.items() if id(v) in place}
+    waits, pending, ready = dict(uses), {root: seed}, [root]
+    found: list[Visit] = []
+    while ready:
+        value = ready.pop()
+        grad = pending.pop(value, None)
+        shares: Sequence[Any] = ()
+        if value.op is not None and grad is not None:
+            try:
+                shares = on_values(value, grad)
+            except Exception as error:  # a learner's rule may raise anything
+                made.problem = f"{type(error).__name__}: {error}"
+                return found
+        given = (
+            zip(value.inputs, shares, strict=False)
+            if shares
+            else ((source, None) for source in _inputs(value))
+        )
+        kept = []
+        for source, share in given:
+            if source not in waits:
+                continue
+            if share is not None:
+                pending[source] = pending[source] + share if source in pending else share
+                kept += [(place[id(source)], share)] if id(source) in place else []
+            waits[source] -= 1
+            ready += [] if waits[source] else [source]
+        if id(value) in place and grad is not None:
+            found.append(Visit(place[id(value)], grad, tuple(kept)))
+    return found
+
+
+def _array(value: Any) -> Any:
+    return to_numpy(value.array)
+
+
+# ── nodes, whose numbers a session computes ─────────────────────────────────────────────────────
+
+
+def _run(
+    made: Record,
+    order: Sequence[Any],
+    root: Any,
+    feed_dict: Mapping[Any, Any] | None,
+    session: Any,
+) -> Record:
+    if session is None and feed_dict is None and any(_needs_feed(node) for node in order):
+        return made
+    own, grads = _open(session, root), _symbolic(made, order, root)
+    wanted = [i for i, node in enumerate(order) if not getattr(node.op, "writes", ())]
+    flat = [g for visit in grads for g in (visit.grad, *(s for _, s in visit.shares))]
+    values = iter(own.run([*(order[i] for i in wanted), *flat], feed_dict))
+    for i in wanted:
+        made.numbers[i] = _as_array(next(values))
+    made.visits = [
+        Visit(
+            visit.place,
+            _as_array(next(values)),
+            tuple((i, _as_array(next(values))) for i, _ in visit.shares),
+        )
+        for visit in grads
+    ]
+    return made
+
+
+def _needs_feed(node: Any) -> bool:
+    from minitorch.graph.node import Placeholder
+
+    return isinstance(node, Placeholder) and node.default is None
+
+
+def _open(session: Any, root: Any) -> Any:
+    """Return a session of our own, so that what a picture runs changes no variable of anybody's."""
+    from minitorch.graph.session import Session
+    from minitorch.graph.state import initialize_variables
+
+    own = Session(root.graph)
+    if session is not None:
+        own.state.values = {v: np.copy(array) for v, array in session.state.values.items()}
+        return own
+    with root.graph.as_default():
+        own.run(initialize_variables(root.graph.variables))
+    return own
+
+
+def _symbolic(made: Record, order: Sequence[Any], root: Any) -> list[Visit]:
+    """Return the visits with nodes for gradients; none where the graph cannot be differentiated."""
+    if root.dtype.kind != "f":
+        return []
+    leaves = [n for n in order if n.op is None and n.dtype.kind == "f" and not _constant(n)]
+    between = ancestors(leaves, [root])
+    if root not in between:
+        return []
+    uses = count_uses([root], between.__contains__)
+    with root.graph.as_default():
+        return _sweep(made, order, root, ones_like(root), uses)
+
+
+def _constant(node: Any) -> bool:
+    from minitorch.graph.node import Constant
+
+    return isinstance(node, Constant)
+
+
+def _as_array(value: Any) -> Any:
+    return None if value is None or not hasattr(value, "dtype") else np.asarray(value)

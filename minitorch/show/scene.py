@@ -1,0 +1,175 @@
+"""A scene: a picture with steps, as plain data. The player plays it, the poster is one step of it.
+
+A mark is one SVG element with the positions at which it is seen, and the CSS classes that it has
+then. Position 0 is before the first step. Nothing here knows what the picture is about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+ALWAYS = 1 << 30
+"""A position after every scene's end."""
+
+When = tuple[tuple[int, int, str], ...]
+
+
+@dataclass(frozen=True)
+class Mark:
+    """An SVG element.
+
+    Attributes:
+        shape: "rect", "text", "path", "circle" or "line".
+        attrs: its geometry.
+        when: (from, to, classes): from the first position up to, not including, the second.
+        text: what a text says.
+        tip: what hovering says.
+        arrow: whether a path ends in an arrowhead.
+    """
+
+    shape: str
+    attrs: dict[str, float | str]
+    when: When
+    text: str = ""
+    tip: str = ""
+    arrow: bool = False
+
+
+@dataclass(frozen=True)
+class Travel:
+    """A dot that moves along a path: of a kind ("", "grad", "dead"), perhaps backwards."""
+
+    d: str
+    kind: str = ""
+    back: bool = False
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a position means: a sentence, some details, and what travels on the way to it."""
+
+    text: str
+    rows: tuple[str, ...] = ()
+    travels: tuple[Travel, ...] = ()
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A picture with steps.
+
+    In a notebook it shows itself as the player; where no widget can be, as a still picture.
+
+    Attributes:
+        title, hint: what it shows, and how to read it.
+        tab: its name among several scenes.
+        summary: all of it in two sentences, for those who cannot see it.
+        steps: at least one; the first is the position before anything has happened.
+        still: the position that the poster shows.
+    """
+
+    title: str
+    hint: str
+    tab: str
+    summary: str
+    width: float
+    height: float
+    marks: tuple[Mark, ...]
+    steps: tuple[Step, ...]
+    still: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the scene as what JSON can hold."""
+        return {
+            "title": self.title,
+            "hint": self.hint,
+            "tab": self.tab,
+            "width": round(self.width),
+            "height": round(self.height),
+            "marks": [_mark(mark) for mark in self.marks],
+            "steps": [_step(step) for step in self.steps],
+        }
+
+    def player(self) -> Any:
+        """Return the widget that plays it."""
+        from minitorch.show.widget import Player
+
+        return Player([self])
+
+    def save(self, path: str | Path) -> Path:
+        """Write it as an HTML page that plays without kernel or network."""
+        from minitorch.show.page import page
+
+        path = Path(path)
+        path.write_text(page([self]), encoding="utf-8")
+        return path
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
+        from minitorch.show.notebook import bundle
+
+        return bundle([self])
+
+    def __repr__(self) -> str:
+        return self.summary
+
+
+def _mark(mark: Mark) -> dict[str, Any]:
+    numbers = {
+        key: round(value, 1) if isinstance(value, float) else value
+        for key, value in mark.attrs.items()
+    }
+    made: dict[str, Any] = {"shape": mark.shape, "attrs": numbers, "when": [*mark.when]}
+    for key in ("text", "tip", "arrow"):
+        if getattr(mark, key):
+            made[key] = getattr(mark, key)
+    return made
+
+
+def _step(step: Step) -> dict[str, Any]:
+    travels = [{"d": t.d, "kind": t.kind, "back": t.back} for t in step.travels]
+    return {"text": step.text, "rows": list(step.rows), "travels": travels}
+
+
+@dataclass
+class Canvas:
+    """Collects marks. Places are in pixels from the upper left corner."""
+
+    marks: list[Mark] = field(default_factory=list)
+
+    def rect(
+        self, x: float, y: float, w: float, h: float, when: When | str, rx: float = 3, tip: str = ""
+    ) -> None:
+        """Add a rectangle."""
+        attrs: dict[str, float | str] = {"x": x, "y": y, "width": w, "height": h, "rx": rx}
+        self.marks.append(Mark("rect", attrs, always(when), tip=tip))
+
+    def text(self, x: float, y: float, text: str, when: When | str = "", tip: str = "") -> None:
+        """Add a line of text; its place is the start of its baseline unless a class says."""
+        self.marks.append(Mark("text", {"x": x, "y": y}, always(when), text, tip))
+
+    def path(self, d: str, when: When | str, arrow: bool = False) -> None:
+        """Add a path."""
+        self.marks.append(Mark("path", {"d": d}, always(when), arrow=arrow))
+
+    def line(self, x1: float, y1: float, x2: float, y2: float, when: When | str) -> None:
+        """Add a straight line."""
+        attrs: dict[str, float | str] = {"x1": x1, "y1": y1, "x2": x2, "y2": y2}
+        self.marks.append(Mark("line", attrs, always(when)))
+
+
+def always(when: When | str) -> When:
+    """Return classes that hold at every position as intervals; empty intervals are left out."""
+    spans = ((0, ALWAYS, when),) if isinstance(when, str) else when
+    return tuple(span for span in spans if span[0] < span[1])
+
+
+def phases(changes: Sequence[tuple[int, str | None]]) -> When:
+    """Return intervals from (position, classes from there on); None hides."""
+    found = []
+    for i, (start, classes) in enumerate(changes):
+        end = changes[i + 1][0] if i + 1 < len(changes) else ALWAYS
+        if classes is not None and start < end:
+            found.append((start, end, classes))
+    return tuple(found)

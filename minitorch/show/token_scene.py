@@ -1,0 +1,254 @@
+"""Tokens: a run of the token executor, operator by operator, with dead tokens, frames, iterations.
+
+The graph is the lowered one, where a loop is a ring of Enter, Merge, Switch, NextIteration and
+Exit. Constants are left out of the picture: they are written into the operators that use them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from minitorch.errors import ArgumentError
+from minitorch.graph.node import Node
+from minitorch.graph.session import Session
+from minitorch.graph.state import initialize_variables
+from minitorch.graph.structure import flatten
+from minitorch.graph.token_event import TokenEvent
+from minitorch.show.diagram import Boxed, Line, Wire, draw
+from minitorch.show.numbers import brief, plural
+from minitorch.show.picture import check_limit
+from minitorch.show.scene import ALWAYS, Canvas, Scene, Step, Travel, When, phases
+from minitorch.show.token_graph import Shown, Taken, Tokens, last, taken
+
+CONTROL = ("Switch", "Merge", "MergeIndex", "Enter", "Exit", "NextIteration", "LoopCond")
+HINT = (
+    "A dot is a token. Blue: alive, with its value. Hollow, dashed: dead, a value that was not "
+    "sent. On the right every token of the run, a row for each iteration of each loop."
+)
+LEDGER, SQUARE = 250.0, 14.0
+
+
+def follow_tokens(
+    fetches: Any,
+    feed_dict: Mapping[Any, Any] | None = None,
+    session: Session | None = None,
+    *,
+    limit: int = 80,
+    title: str = "Tokens on the move",
+) -> Scene:
+    """Return a run of `fetches` by the token executor, to be stepped through.
+
+    Args:
+        feed_dict: as `Session.run` takes it.
+        session: where variables have their values; it is not changed. Initial values unless given.
+        limit: the most operators to draw.
+    Raises:
+        GraphError: what `run` raises.
+        ArgumentError: `limit` is below 1, or the graph has more operators.
+    """
+    check_limit("follow_tokens", limit)
+    leaves: list[Node] = []
+    flatten(fetches, leaves)
+    events: list[TokenEvent] = []
+    own = Session(leaves[0].graph, executor="tokens", on_event=events.append)
+    _bring_variables(own, session)
+    events.clear()
+    own.run(leaves, feed_dict)
+    shown = Shown(leaves, [_key(own, key) for key in feed_dict or {}])
+    if len(shown.nodes) > limit:
+        raise ArgumentError(
+            f"follow_tokens: got a graph of {len(shown.nodes)} operators, expected at most "
+            f"{limit}. Fetch less of it, or raise limit."
+        )
+    return _scene(shown, [e for e in events if e.node_name in shown.place], title)
+
+
+def _key(session: Session, key: Any) -> Node:
+    return key if isinstance(key, Node) else session._named_feed(key)
+
+
+def _bring_variables(own: Session, session: Session | None) -> None:
+    if session is not None:
+        own.state.values = {v: np.copy(array) for v, array in session.state.values.items()}
+        return
+    with own.graph.as_default():
+        own.run(initialize_variables(own.graph.variables))
+
+
+# ── the picture ─────────────────────────────────────────────────────────────────────────────────
+
+
+def _scene(shown: Shown, events: Sequence[TokenEvent], title: str) -> Scene:
+    tokens: Tokens = [[] for _ in shown.nodes]
+    for k, event in enumerate(events):
+        tokens[shown.place[event.node_name]].append((k + 1, event))
+    canvas = Canvas()
+    wires = [
+        Wire(source, i, _wire(tokens[source], tokens[i]))
+        for i, sources in enumerate(shown.sources)
+        for source in sources
+    ]
+    boxes = [_box(shown, i, tokens[i]) for i in range(len(shown.nodes))]
+    drawn = draw(canvas, boxes, wires)
+    _ledger(canvas, events, drawn.width + 10)
+    paths = {(w.source, w.target): d for w, d in zip(wires, drawn.paths, strict=True)}
+    steps = [Step("Before the run: no token is there.")]
+    steps += [
+        _step(shown, event, k + 1, len(events), tokens, paths) for k, event in enumerate(events)
+    ]
+    return Scene(
+        title, HINT, "Tokens", _summary(events), drawn.width + LEDGER + 20,
+        max(drawn.height, _ledger_height(events)), tuple(canvas.marks), tuple(steps),
+        len(steps) - 1,
+    )  # fmt: skip
+
+
+def _box(shown: Shown, i: int, tokens: list[tuple[int, TokenEvent]]) -> Boxed:
+    node = shown.nodes[i]
+    op = node.op.name if node.op is not None else type(node).__name__
+    constants = f" with {', '.join(shown.constants[i])}" if shown.constants[i] else ""
+    head = op if op in CONTROL else node.name
+    kind = _short(node.name) if op in CONTROL else op
+    below = (("" if kind == head else kind) + constants).strip()
+    if op == "Switch":
+        below = f"if {bool(getattr(node.op, 'branch', True))}"
+    lines = [Line(head, "bold"), Line(below, "small muted")]
+    base = "box control" if op in CONTROL else "box"
+    changes: list[tuple[int, str | None]] = [(0, f"{base} idle")]
+    for n, (at, event) in enumerate(tokens):
+        later = tokens[n + 1][0] if n + 1 < len(tokens) else ALWAYS
+        classes = "code muted" if event.dead else "code value"
+        lines.append(Line(_token(event), ((at, later, classes),), 2))
+        changes.append((at, "box dead" if event.dead else "box value"))
+    rings = tuple(at for at, _ in tokens)
+    tip = f"{node.name}, {op}, built at {node.location}"
+    return Boxed(i, tuple(lines), phases(changes), rings, tip, round=node.op is None)
+
+
+def _short(name: str) -> str:
+    """Return the last parts of a name, which tell it from its neighbours."""
+    head, _, tail = name.rpartition("/")
+    return head if tail in ("Enter", "Merge", "Exit", "Next", "LoopCond") else name
+
+
+def _token(event: TokenEvent) -> str:
+    value = "dead" if event.dead else brief(event.value, 22) if event.value is not None else "done"
+    return f"{value} #{event.iteration}" if event.frame else value
+
+
+def _wire(source: list[tuple[int, TokenEvent]], target: list[tuple[int, TokenEvent]]) -> When:
+    """Light a wire in the step in which its token is taken."""
+    changes: list[tuple[int, str | None]] = [(0, "wire")]
+    for at, _ in target:
+        token = last(source, at)
+        if token is not None:
+            changes += [(at, "wire dead" if token.dead else "wire value"), (at + 1, "wire")]
+    merged = dict(changes)
+    return phases(sorted(merged.items()))
+
+
+# ── every token of the run, a row for each iteration ────────────────────────────────────────────
+
+
+def _rows(events: Sequence[TokenEvent]) -> dict[tuple[str, int], list[tuple[int, TokenEvent]]]:
+    rows: dict[tuple[str, int], list[tuple[int, TokenEvent]]] = {}
+    for k, event in enumerate(events):
+        rows.setdefault((event.frame, event.iteration), []).append((k + 1, event))
+    return dict(sorted(rows.items()))
+
+
+PER_LINE = int((LEDGER - 20) // SQUARE)
+
+
+def _lines_of(count: int) -> int:
+    return -(-count // PER_LINE)
+
+
+def _ledger_height(events: Sequence[TokenEvent]) -> float:
+    return 40.0 + sum(26 + SQUARE * _lines_of(len(row)) for row in _rows(events).values())
+
+
+def _ledger(canvas: Canvas, events: Sequence[TokenEvent], x: float) -> None:
+    y = 26.0
+    for (frame, iteration), row in _rows(events).items():
+        label = f"{frame}, iteration {iteration}" if frame else "outside all loops"
+        canvas.text(x, y, label, "bold")
+        y += 8
+        for n, (at, event) in enumerate(row):
+            left, top = x + (n % PER_LINE) * SQUARE, y + (n // PER_LINE) * SQUARE
+            kind = "box dead" if event.dead else "bar"
+            tip = f"{event.node_name}: {_token(event)}"
+            canvas.rect(left, top, SQUARE - 3, SQUARE - 3, ((at, ALWAYS, kind),), rx=2, tip=tip)
+            canvas.rect(left - 2, top - 2, SQUARE + 1, SQUARE + 1, ((at, at + 1, "ring"),), rx=3)
+        y += SQUARE * _lines_of(len(row)) + 18
+
+
+# ── the words ───────────────────────────────────────────────────────────────────────────────────
+
+
+def _step(
+    shown: Shown,
+    event: TokenEvent,
+    k: int,
+    count: int,
+    tokens: Tokens,
+    paths: Mapping[tuple[Any, Any], str],
+) -> Step:
+    i = shown.place[event.node_name]
+    took = taken(shown, i, k, tokens)
+    where = f" in {event.frame}, iteration {event.iteration}" if event.frame else ""
+    text = f"Token {k} of {count}{where}: {_called(event)} {_sends(event)}. {_why(event, took)}"
+    rows = [
+        f"{_sends(t.event).replace('sends', 'takes', 1)} from {shown.nodes[t.source].name}"
+        for t in took
+        if t.event.dead or t.event.value is not None
+    ]
+    travels = [Travel(paths[t.source, i], "dead" if t.event.dead else "") for t in took]
+    return Step(text.strip(), tuple(rows), tuple(travels))
+
+
+def _sends(event: TokenEvent) -> str:
+    if event.dead:
+        return "sends a dead token"
+    return "is done" if event.value is None else f"sends {brief(event.value, 60)}"
+
+
+def _called(event: TokenEvent) -> str:
+    return (
+        event.node_name
+        if event.op_name in event.node_name
+        else (f"{event.node_name} ({event.op_name})")
+    )
+
+
+def _why(event: TokenEvent, took: Sequence[Taken]) -> str:
+    """Return the rule at work, where there is one worth saying."""
+    dead_input = any(t.event.dead for t in took)
+    rules = {
+        "Switch": "It goes one way only: dead on this side." if event.dead else "",
+        "Merge": "Merge lives as soon as one input does." if not event.dead else
+                 "Merge is dead because all its inputs are.",
+        "Enter": "Enter brings a value into the loop's frame.",
+        "Exit": "Exit hands the value out of the frame." if not event.dead else
+                "Nothing leaves the loop yet.",
+        "NextIteration": "NextIteration carries it into the next round." if not event.dead else
+                         "A dead value ends here: there is no further round.",
+        "LoopCond": "Another round." if event.value is not None and bool(np.all(event.value)) else
+                    "No further round.",
+    }  # fmt: skip
+    if event.op_name in rules and not (event.op_name == "Switch" and dead_input):
+        return rules[event.op_name]
+    return "One input is dead, so nothing is computed." if event.dead and dead_input else ""
+
+
+def _summary(events: Sequence[TokenEvent]) -> str:
+    dead = sum(event.dead for event in events)
+    loops = {event.frame for event in events if event.frame}
+    rounds = {(event.frame, event.iteration) for event in events if event.frame}
+    text = f"A run of {plural(len(events), 'token')}, {dead} of them dead"
+    if loops:
+        text += f", in {plural(len(loops), 'loop')} of {plural(len(rounds), 'iteration')} begun"
+    return text + "."

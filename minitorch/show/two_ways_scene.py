@@ -1,0 +1,222 @@
+"""One model, two ways: imperative code and symbolic code side by side, a statement a step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from minitorch.arrays import to_numpy
+from minitorch.graph.node import Constant, Node
+from minitorch.show.diagram import CHAR_W, Boxed, Line, Wire, draw, forever
+from minitorch.show.listings import Statement, run_imperative, run_symbolic, sources
+from minitorch.show.numbers import brief, plural
+from minitorch.show.scene import Canvas, Scene, Step, phases
+
+HINT = (
+    "Left: each line computes at once. Right: a line only builds; nothing has a number until the "
+    "session runs. The same picture grows on both sides."
+)
+LINE, TOP, COLUMN, GAP = 17.0, 30.0, 430.0, 40.0
+
+
+def both_ways(imperative: str, symbolic: str, *, title: str = "Imperative and symbolic") -> Scene:
+    """Return two listings of the same model, run side by side.
+
+    Args:
+        imperative: code over `mt`, which is minitorch.
+        symbolic: code over `tf`, which is minitorch.graph; it should run a session.
+    """
+    left = run_imperative(imperative)
+    right = run_symbolic(symbolic)
+    return _scene(left, right, title)
+
+
+# ── the picture ─────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True)
+class _Moment:
+    """A position: the statement that each side has just run, and perhaps a node of the right."""
+
+    left: int
+    right: int
+    node: int = -1
+
+
+def _moments(left: list[Statement], right: list[Statement]) -> list[_Moment]:
+    """Return the positions after the first: in step while both have lines, then node by node."""
+    found: list[_Moment] = []
+    for k in range(max(len(left), len(right))):
+        at = _Moment(min(k, len(left) - 1), min(k, len(right) - 1))
+        work = right[k].computed if k < len(right) else []
+        found += [_Moment(at.left, at.right, n) for n in range(len(work))]
+        if not work:
+            found.append(at)
+    return found
+
+
+def _scene(left: list[Statement], right: list[Statement], title: str) -> Scene:
+    moments = _moments(left, right)
+    canvas = Canvas()
+    code = max(_listing(canvas, left, 0.0, _first(moments, "left")),
+               _listing(canvas, right, COLUMN + GAP, _first(moments, "right")))  # fmt: skip
+    for x, text in ((10.0, "imperative: it computes"), (COLUMN + GAP + 10, "symbolic: it builds")):
+        canvas.text(x, 16, text, "bold")
+    top = code + 8
+    width, height = 0.0, 0.0
+    for side, statements in enumerate((left, right)):
+        boxes, wires = _graph(statements, moments, bool(side))
+        x = side * (COLUMN + GAP)
+        size = draw(Canvas(), boxes, wires)
+        drawn = draw(canvas, boxes, wires, x + max((COLUMN - size.width) / 2, 0), top)
+        width = max(width, x + max(drawn.width, COLUMN))
+        height = max(height, top + drawn.height)
+    middle = COLUMN + GAP / 2
+    canvas.line(middle, 4, middle, height - 6, "rule")
+    steps = [Step("Before the first line.")]
+    steps += [_step(left, right, m, moments[k - 1] if k else None) for k, m in enumerate(moments)]
+    return Scene(
+        title, HINT, "Both ways", _summary(left, right), width, height, tuple(canvas.marks),
+        tuple(steps), len(steps) - 1,
+    )  # fmt: skip
+
+
+def _first(moments: list[_Moment], side: str) -> dict[int, tuple[int, int]]:
+    """Return for each statement of a side its first position, and the one after its last."""
+    found: dict[int, tuple[int, int]] = {}
+    for k, moment in enumerate(moments):
+        number = getattr(moment, side)
+        start = found.get(number, (k + 1, 0))[0]
+        found[number] = (start, k + 2)
+    return found
+
+
+def _listing(
+    canvas: Canvas, statements: list[Statement], x: float, spans: dict[int, tuple[int, int]]
+) -> float:
+    """Add the code, with what each line gave under it; return where it ends."""
+    y = TOP
+    for i, statement in enumerate(statements):
+        start, end = spans[i]
+        height = LINE * (len(statement.lines) + 1)
+        canvas.rect(x + 4, y, COLUMN - 8, height, ((start, end, "panel"),))
+        canvas.rect(x + 4, y, 4, height, ((start, end, "bar grad"),), rx=1)
+        for n, line in enumerate(statement.lines):
+            canvas.text(x + 16, y + LINE * n + 13, line, "code")
+        if statement.outcome:
+            room = int((COLUMN - 50) / CHAR_W)
+            text = statement.outcome
+            text = text if len(text) <= room else f"{text[: room - 1]}…"
+            kind = "code muted" if "no number" in text or "<" in text else "code value"
+            shown_at = end - 1 if statement.computed else start
+            canvas.text(
+                x + 32, y + LINE * len(statement.lines) + 12, text, forever(shown_at, kind),
+                statement.outcome,
+            )  # fmt: skip
+        y += height
+    return y
+
+
+def _graph(
+    statements: list[Statement], moments: list[_Moment], symbolic: bool
+) -> tuple[list[Boxed], list[Wire]]:
+    spans = _first(moments, "right" if symbolic else "left")
+    values = [(v, spans[i][0]) for i, s in enumerate(statements) for v in s.new]
+    place = {id(v): k for k, (v, _) in enumerate(values)}
+    known = (
+        _numbers(statements, moments, spans)
+        if symbolic
+        else {id(v): (at, to_numpy(v.array)) for v, at in values}
+    )
+    grads = {key: (spans[i][0], g) for i, s in enumerate(statements) for key, g in s.grads.items()}
+    called = {key: name for s in reversed(statements) for key, name in s.names.items()}
+    boxes = [
+        _box(v, k, at, called.get(id(v), "leaf"), known.get(id(v)), grads.get(id(v)))
+        for k, (v, at) in enumerate(values)
+    ]
+    wires = [
+        Wire(place[id(source)], k, forever(at, "wire"))
+        for k, (v, at) in enumerate(values)
+        for source in sources(v)
+        if id(source) in place
+    ]
+    return boxes, wires
+
+
+def _numbers(
+    statements: list[Statement], moments: list[_Moment], spans: dict[int, tuple[int, int]]
+) -> dict[int, tuple[int, Any]]:
+    """Return for each node when it first has a number, and which."""
+    found: dict[int, tuple[int, Any]] = {}
+    for k, moment in enumerate(moments):
+        if moment.node >= 0:
+            node, value = statements[moment.right].computed[moment.node]
+            if id(node) not in found and hasattr(value, "dtype"):
+                found[id(node)] = (k + 1, value)
+    return found
+
+
+def _box(
+    value: Any,
+    key: int,
+    at: int,
+    called: str,
+    known: tuple[int, Any] | None,
+    grad: tuple[int, Any] | None,
+) -> Boxed:
+    op = value.op.name if value.op is not None else ""
+    leaf = value.name if isinstance(value, Node) else called
+    name = op or (brief(value.value) if isinstance(value, Constant) else leaf)
+    lines = [Line(name, forever(at, "bold"))]
+    changes: list[tuple[int, str | None]] = [(at, "box idle")]
+    if known is not None:
+        lines.append(Line(brief(known[1], 26), forever(max(known[0], at), "code value")))
+        changes.append((max(known[0], at), "box value"))
+    if grad is not None:
+        lines.append(Line(f"grad {brief(grad[1], 22)}", forever(grad[0], "code grad")))
+        changes.append((grad[0], "box grad"))
+    rings = tuple({change for change, _ in changes})
+    return Boxed(key, tuple(lines), phases(changes), rings, round=not op)
+
+
+# ── the words ───────────────────────────────────────────────────────────────────────────────────
+
+
+def _step(
+    left: list[Statement], right: list[Statement], now: _Moment, before: _Moment | None
+) -> Step:
+    rows = []
+    if before is None or now.left != before.left:
+        rows.append(f"imperative: {_line(left[now.left])}")
+    if before is None or now.right != before.right or now.node >= 0:
+        rows.append(f"symbolic: {_line(right[now.right], now.node)}")
+    if now.node >= 0:
+        node, value = right[now.right].computed[now.node]
+        work = right[now.right].computed
+        name = node.op.name if node.op is not None else node.name
+        told = brief(value, 60) if hasattr(value, "dtype") else "done"
+        text = f"The session runs, node {now.node + 1} of {len(work)}: {name} is {told}."
+        return Step(text, tuple(rows))
+    made = right[now.right].new if before is None or now.right != before.right else []
+    built = f" Symbolic: {plural(len(made), 'node')} built, nothing computed." if made else ""
+    told = left[now.left].outcome if before is None or now.left != before.left else ""
+    done = f"Imperative: {told}." if told else ""
+    return Step(f"{done}{built}".strip() or "The next line.", tuple(rows))
+
+
+def _line(statement: Statement, node: int = -1) -> str:
+    text = " ".join(line.strip() for line in statement.lines)
+    shown = statement.outcome if node in (-1, len(statement.computed) - 1) else ""
+    return f"{text}  gives  {shown}" if shown else text
+
+
+def _summary(left: list[Statement], right: list[Statement]) -> str:
+    tensors = sum(len(s.new) for s in left)
+    nodes = sum(len(s.new) for s in right)
+    runs = sum(bool(s.computed) for s in right)
+    return (
+        f"The same model twice: {plural(len(left), 'imperative line')} make "
+        f"{plural(tensors, 'tensor')}, each computed at once; "
+        f"{plural(len(right), 'symbolic line')} build {plural(nodes, 'node')}, which have numbers "
+        f"after {plural(runs, 'run')} of a session."
+    )

@@ -1,0 +1,47 @@
+"""The player in a notebook: an anywidget over `player.js`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import anywidget
+import traitlets
+
+from minitorch.show.page import css, page
+from minitorch.show.poster import poster
+from minitorch.show.scene import Scene
+
+HERE = Path(__file__).parent
+
+
+class Player(anywidget.AnyWidget):
+    """Plays scenes step by step, one a tab.
+
+    `tab` is which scene it shows and `at` where that stands; both follow both ways. Where no widget
+    can be shown, a still picture is.
+    """
+
+    _esm = HERE / "player.js"
+    _css = css()
+    scenes: traitlets.List[Any] = traitlets.List().tag(sync=True)
+    tab = traitlets.Int(0).tag(sync=True)
+    at = traitlets.Int(0).tag(sync=True)
+
+    def __init__(self, scenes: Sequence[Scene], at: int = 0) -> None:
+        super().__init__(scenes=[scene.as_dict() for scene in scenes], at=at)
+        self._scenes = tuple(scenes)
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> Any:
+        bundle = super()._repr_mimebundle_(**kwargs)
+        data, metadata = bundle if bundle is not None else ({}, {})
+        data["image/svg+xml"] = poster(self._scenes[0])
+        data["text/plain"] = "\n".join(scene.summary for scene in self._scenes)
+        return data, metadata
+
+    def save(self, path: Path | str) -> Path:
+        """Write the player as an HTML file that needs neither kernel nor network."""
+        path = Path(path)
+        path.write_text(page(self._scenes), encoding="utf-8")
+        return path

@@ -1,0 +1,433 @@
+"""Scenes: what is stepped through is what happened, and every scene is fit to be played."""
+
+import json
+import re
+from html.parser import HTMLParser
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+import minitorch as mt
+import minitorch.graph as tf
+from minitorch import Op, nn
+from minitorch.errors import ArgumentError, GraphError
+from minitorch.show import (
+    Scene,
+    both_ways,
+    compare_passes,
+    follow_tokens,
+    map_memory,
+    page,
+    poster,
+    show,
+    step_through,
+)
+from minitorch.show.numbers import brief, in_bytes, listing
+from minitorch.show.recorded import record
+
+IMPERATIVE = """
+x = mt.tensor([1.0, 2.0])
+w = mt.tensor([3.0, -1.0], requires_grad=True)
+loss = (x * w).relu().sum()
+loss.backward()
+print(w.grad)
+"""
+SYMBOLIC = """
+x = tf.placeholder("float32", (2,), name="x")
+w = tf.Variable([3.0, -1.0], name="w")
+loss = tf.reduce_sum(tf.nn.relu(x * w))
+[dw] = tf.gradients(loss, [w])
+session = tf.Session()
+session.run(tf.initialize_all_variables())
+session.run([loss, dw], {x: [1.0, 2.0]})
+"""
+
+
+def layer() -> tuple[Any, dict[str, Any]]:
+    x = mt.tensor([[1.0, 2.0], [3.0, 4.0]])
+    w = mt.tensor([[0.5, -1.0], [0.25, 1.0]], requires_grad=True)
+    y = x @ w
+    return (y * y).sum(), {"x": x, "w": w}
+
+
+def autodiff() -> Scene:
+    loss, names = layer()
+    return step_through(loss, names=names)
+
+
+def power(x: Any) -> Any:
+    start = [tf.constant(0, name="i"), tf.constant(1.0, name="y")]
+    return tf.while_loop(lambda i, y: i < 3, lambda i, y: [i + 1, y * x], start)[1]
+
+
+def tokens() -> Scene:
+    x = tf.placeholder("float32", (), name="x")
+    return follow_tokens(power(x), {x: 2.0})
+
+
+def chain() -> Any:
+    a, b = (tf.placeholder("float32", (64, 64), name=name) for name in "ab")
+    v = tf.placeholder("float32", (64, 1), name="v")
+    product = tf.matmul(tf.matmul(a, b), v)
+    return tf.exp(product) + tf.exp(product) * 1.0 + (tf.constant(2.0) + 3.0)
+
+
+def passes() -> Scene:
+    return compare_passes(chain(), passes=["fold", "algebra", "cse", "matmul_chain"])
+
+
+def memory() -> Scene:
+    return map_memory(chain())
+
+
+def both() -> Scene:
+    return both_ways(IMPERATIVE, SYMBOLIC)
+
+
+SCENES = {"autodiff": autodiff, "tokens": tokens, "passes": passes, "memory": memory, "both": both}
+
+
+class Parts(HTMLParser):
+    """The text of a page's scripts, and the addresses that it names."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scripts, self.addresses, self.open = [], [], ""
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        self.open = tag
+        self.addresses += [value for name, value in attrs if name in ("src", "href")]
+
+    def handle_endtag(self, tag: str) -> None:
+        self.open = ""
+
+    def handle_data(self, data: str) -> None:
+        if self.open == "script":
+            self.scripts.append(data)
+
+
+# ── every scene ─────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_a_scene_is_plain_data_with_marks_inside_its_bounds(name: str) -> None:
+    scene = SCENES[name]()
+    data = json.loads(json.dumps(scene.as_dict()))
+    assert len(data["steps"]) == len(scene.steps) > 3
+    assert 0 <= scene.still < len(scene.steps)
+    styles = (Path(page.__code__.co_filename).parent / "scene.css").read_text()
+    known = set(re.findall(r"\.([a-z]+)", styles)) | {"wire", "small", "rule"}
+    for mark in data["marks"]:
+        for start, end, classes in mark["when"]:
+            assert 0 <= start < end
+            assert set(classes.split()) <= known
+        for key, limit in (("x", data["width"]), ("y", data["height"])):
+            assert -5 <= float(mark["attrs"].get(key, 0)) <= limit
+        intervals = sorted((a, b) for a, b, _ in mark["when"])
+        assert all(b <= c for (_, b), (c, _) in pairwise(intervals))
+    assert any(mark["when"] for mark in data["marks"])
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_the_poster_is_well_formed_described_and_asks_for_nothing(name: str) -> None:
+    scene = SCENES[name]()
+    svg = poster(scene)
+    root = ElementTree.fromstring(svg)
+    assert root.get("aria-label") == scene.summary
+    assert "href" not in svg
+    assert set(re.findall(r"url\(([^)]*)\)", svg)) <= {"#mt-tip"}
+    assert "prefers-color-scheme:dark" in svg
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_the_page_stands_alone(name: str, tmp_path: Path) -> None:
+    scene = SCENES[name]()
+    parts = Parts()
+    text = scene.save(tmp_path / "scene.html").read_text()
+    parts.feed(text)
+    assert parts.addresses == []
+    assert "default-src 'none'" in text
+    assert not re.search(r"^\s*import\b|fetch\(|https?://(?!www\.w3\.org)", parts.scripts[0], re.M)
+
+
+def test_text_that_looks_like_markup_stays_text() -> None:
+    x = mt.tensor([1.0], requires_grad=True)
+    scene = step_through(x * 2.0, names={"</script><b>@CSS@": x}, title="<i>@MODULE@")
+    text = page([scene])
+    parts = Parts()
+    parts.feed(text)
+    assert len(parts.scripts) == 1
+    assert "</script><b>" not in text.replace("&lt;/script&gt;&lt;b&gt;", "")
+    ElementTree.fromstring(poster(scene))
+
+
+def test_a_notebook_without_widgets_gets_a_picture_and_a_sentence() -> None:
+    scene = autodiff()
+    bundle = scene._repr_mimebundle_()
+    assert bundle["image/svg+xml"].startswith("<svg")
+    assert bundle["text/plain"] == scene.summary == repr(scene)
+
+
+def test_the_widget_carries_scene_poster_and_position() -> None:
+    player = autodiff().player()
+    data, _ = player._repr_mimebundle_()
+    assert {"application/vnd.jupyter.widget-view+json", "image/svg+xml", "text/plain"} <= set(data)
+    assert player.scenes[0]["steps"][0]["text"].startswith("Before the first step")
+    assert (player.tab, player.at) == (0, 0)
+    player.close()
+
+
+def luminance(colour: str) -> float:
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    r, g, b = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts)
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b
+
+
+def contrast(a: str, b: str) -> float:
+    high, low = sorted((luminance(a), luminance(b)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_every_colour_of_text_stands_out_from_what_it_is_written_on() -> None:
+    css = (Path(page.__code__.co_filename).parent / "player.css").read_text()
+    schemes = re.findall(r"\{((?:\s*--mt-[a-z-]+: #[0-9a-f]{6};)+)", css)
+    assert len(schemes) == 3
+    for scheme in schemes:
+        of = dict(re.findall(r"--mt-([a-z-]+): (#[0-9a-f]{6})", scheme))
+        grounds = ["paper", "faint", *(name for name in of if name.endswith("-tint"))]
+        for ground in grounds:
+            for ink in ("ink", "muted", "value"):
+                assert contrast(of[ink], of[ground]) >= 4.5, (ink, ground)
+        for ink in ("grad", "good", "bad", "control", "now"):
+            assert contrast(of[ink], of["paper"]) >= 4.5, ink
+        assert contrast(of["grad"], of["grad-tint"]) >= 4.5
+        assert contrast(of["grad"], of["value-tint"]) >= 4.5
+        assert contrast(of["paper"], of["value"]) >= 4.5  # text over a full bar
+        assert contrast(of["line"], of["paper"]) >= 3
+
+
+# ── the autodiff stepper ────────────────────────────────────────────────────────────────────────
+
+
+def test_forward_steps_run_in_order_and_backward_steps_give_torchs_gradients() -> None:
+    loss, names = layer()
+    scene = step_through(loss, names=names)
+    texts = [step.text for step in scene.steps]
+    forward = [text for text in texts if text.startswith("Forward")]
+    assert [text.split(": ")[1].split()[0] for text in forward] == ["matmul", "mul", "Sum"]
+    loss.backward()
+    last = next(text for text in reversed(texts) if "gradient of w" in text)
+    assert brief(names["w"].grad.numpy()) in last
+
+
+def test_a_value_that_is_used_twice_waits_for_both_shares() -> None:
+    loss, names = layer()
+    scene = step_through(loss, names=names)
+    rows = [row for step in scene.steps for row in step.rows if row.startswith("matmul gets")]
+    assert "has 1 share: the sum waits" in rows[0]
+    assert "has 2 shares: all are here" in rows[1]
+
+
+def test_stepping_leaves_gradients_hooks_and_graph_alone() -> None:
+    loss, names = layer()
+    heard = []
+    names["w"].register_hook(heard.append)
+    step_through(loss, names=names)
+    assert heard == []
+    assert names["w"].grad is None
+    loss.backward()
+    assert len(heard) == 1
+
+
+def test_a_node_is_run_with_its_feeds_and_variables_stay_as_they_are() -> None:
+    tf.reset_default_graph()
+    x = tf.placeholder("float32", (3,), name="x")
+    w = tf.Variable(np.full(3, 2.0, np.float32), name="w")
+    loss = tf.reduce_sum(w * w * x)
+    step = tf.train.GradientDescentOptimizer(0.1).minimize(loss)
+    with tf.Session() as session:
+        session.run(tf.initialize_all_variables())
+        feed = {x: np.ones(3, np.float32)}
+        scene = step_through(loss, feed_dict=feed, session=session)
+        assert any("gradient of w is complete, [4, 4, 4]" in s.text for s in scene.steps)
+        follow_tokens(step, feed, session)
+        show(step, feed_dict=feed, session=session).scenes  # noqa: B018
+        assert session.run(w).tolist() == [2, 2, 2]
+    without = step_through(loss)
+    assert not any(s.text.startswith("Backward") for s in without.steps)
+
+
+def test_a_learners_own_graph_is_stepped_by_its_inputs() -> None:
+    class Number:
+        def __init__(self, value: float, inputs: Any = (), op: str | None = None) -> None:
+            self.value, self.inputs, self.op, self.grad = value, inputs, op, None
+
+    a, b = Number(2.0), Number(3.0)
+    c = Number(6.0, (a, b), "times")
+    d = Number(12.0, (c, c), "plus")
+    a.grad, b.grad, c.grad, d.grad = 6.0, 4.0, 2.0, 1.0
+    scene = step_through(d, names={"a": a, "b": b})
+    texts = [step.text for step in scene.steps]
+    assert texts[1] == "Forward 1 of 2: times from a and b: 6."
+    assert texts[-1] == "Backward 4 of 4: the gradient of a is complete, 6." or "a is" in texts[-1]
+    assert sum(text.startswith("Backward") for text in texts) == 4
+
+
+def test_a_rule_that_fails_ends_the_steps_with_its_message() -> None:
+    class Broken(Op):
+        def compute(self, xp: Any, x: Any) -> Any:
+            return x * 2
+
+        def gradient(self, out_grad: Any, node: Any) -> Any:
+            raise ZeroDivisionError("mine")
+
+    x = mt.tensor([1.0], requires_grad=True)
+    scene = step_through((Broken()(x) * 3.0).sum())
+    assert scene.steps[-1].text == "Backward stops here."
+    assert "ZeroDivisionError: mine" in scene.steps[-1].rows[0]
+
+
+def test_a_deep_chain_is_cut_and_says_so() -> None:
+    x = mt.tensor([1.0], requires_grad=True)
+    for _ in range(3000):
+        x = x * 1.0
+    scene = step_through(x, limit=10)
+    assert "farther away not shown" in scene.summary
+    assert show(x, limit=20).scenes == ()
+
+
+def test_what_cannot_be_stepped_through_is_refused() -> None:
+    with pytest.raises(ArgumentError, match="step_through: got int"):
+        step_through(3)
+    with pytest.raises(ArgumentError, match="limit 0"):
+        step_through(mt.ones(1), limit=0)
+
+
+# ── tokens ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_tokens_tell_the_rounds_of_a_loop_and_what_is_dead() -> None:
+    scene = tokens()
+    assert "in 1 loop of 4 iterations begun" in scene.summary
+    texts = [step.text for step in scene.steps]
+    rounds = [text for text in texts if "LoopCond sends" in text]
+    assert [text.rsplit("sends ")[1].split(".")[0] for text in rounds] == ["True"] * 3 + ["False"]
+    assert any("y/Exit sends 8" in text for text in texts)
+    assert sum("Nothing leaves the loop yet" in text for text in texts) == 3 * 2
+    dead = [t for step in scene.steps for t in step.travels if t.kind == "dead"]
+    assert dead
+
+
+def test_of_a_branch_only_one_side_is_alive() -> None:
+    x = tf.placeholder("float32", (), name="x")
+    value = tf.cond(x > 1.0, lambda: tf.exp(x), lambda: tf.negative(x))
+    for number, living, other in ((2.0, "exp", "neg"), (0.0, "neg", "exp")):
+        texts = [step.text for step in follow_tokens(value, {x: number}).steps]
+        assert any(f": {living} sends" in t and "dead token" not in t for t in texts)
+        assert any(f": {other} sends a dead token" in t for t in texts)
+
+
+def test_too_many_operators_are_refused() -> None:
+    x = tf.placeholder("float32", (), name="x")
+    y = x
+    for _ in range(20):
+        y = tf.exp(y)
+    with pytest.raises(ArgumentError, match="21 operators, expected at most 10"):
+        follow_tokens(y, {x: 0.0}, limit=10)
+
+
+# ── passes and memory ───────────────────────────────────────────────────────────────────────────
+
+
+def test_each_pass_names_what_is_gone_and_what_is_new() -> None:
+    scene = passes()
+    by_pass = {step.text.split(", ")[1].split(":")[0]: step for step in scene.steps[1:]}
+    assert "the constant 5" in " ".join(by_pass["fold"].rows)
+    assert by_pass["algebra"].rows[0].startswith("gone: the constant 1")
+    assert "exp" in by_pass["cse"].rows[0]
+    assert "changed by fold, algebra, cse and matmul_chain" in scene.summary
+    counts = [int(re.findall(r"(\d+)\.$|become (\d+)", s.text)[0][1] or 0) for s in scene.steps[1:]]
+    assert counts[-1] == tf.count_nodes(
+        tf.optimize(chain(), passes=["fold", "algebra", "cse", "matmul_chain"])
+    )
+
+
+def test_a_pass_that_finds_nothing_says_so_and_an_unknown_one_is_refused() -> None:
+    scene = compare_passes(tf.exp(tf.placeholder("float32", (2,))), passes=["cse"])
+    assert "nothing to do here" in scene.steps[1].text
+    with pytest.raises(GraphError, match="unrolling"):
+        compare_passes(chain(), passes=["unrolling"])
+
+
+def test_the_memory_map_has_the_plans_numbers_and_a_step_for_each_node() -> None:
+    target = chain()
+    plan, scene = tf.memory_plan(target), map_memory(target)
+    assert in_bytes(plan.peak_bytes) in scene.summary
+    assert in_bytes(plan.total_bytes) in scene.summary
+    computing = [node for node in plan.order if node.op is not None]
+    assert len(scene.steps) == len(computing) + 1
+    most = max(int(re.findall(r"(\d+) buffers? alive", s.text)[0]) for s in scene.steps[1:])
+    lives = [(b.first, b.last) for b in plan.buffers]
+    times = [i for i, node in enumerate(plan.order) if node.op is not None]
+    assert most == max(sum(a <= t <= b for a, b in lives) for t in times)
+
+
+def test_a_plan_needs_sizes_and_something_to_compute() -> None:
+    with pytest.raises(GraphError, match="size"):
+        map_memory(tf.exp(tf.placeholder("float32", (None, 2))))
+    with pytest.raises(GraphError, match="computes nothing"):
+        map_memory(tf.constant(1.0))
+
+
+# ── both ways ───────────────────────────────────────────────────────────────────────────────────
+
+
+def test_one_side_computes_at_once_and_the_other_when_the_session_runs() -> None:
+    scene = both()
+    texts = [step.text for step in scene.steps]
+    assert texts[1] == "Imperative: [1, 2]. Symbolic: 1 node built, nothing computed."
+    first_run = next(i for i, text in enumerate(texts) if text.startswith("The session runs"))
+    assert all("nothing computed" in t or "Imperative" in t for t in texts[1:first_run])
+    assert any("gives  3, [1, 0]" in row for row in scene.steps[-1].rows)
+    printed = [row for step in scene.steps for row in step.rows if "print(w.grad)" in row]
+    assert "prints tensor([1., 0.])" in printed[0]
+
+
+# ── show ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_show_offers_every_view_that_a_value_has() -> None:
+    tf.reset_default_graph()
+    loss, _ = layer()
+    assert [scene.tab for scene in show(loss).scenes] == ["Forward and backward"]
+    x = tf.placeholder("float32", (2,), name="x")
+    views = show(tf.reduce_sum(tf.exp(x)), feed_dict={x: [0.0, 1.0]}).scenes
+    assert [s.tab for s in views] == ["Forward and backward", "Tokens", "Memory", "Passes"]
+    unfed = show(tf.exp(tf.placeholder("float32", (None,)))).scenes
+    assert [s.tab for s in unfed] == ["Forward and backward", "Passes"]
+
+
+def test_a_module_names_the_leaves_of_a_record() -> None:
+    net = nn.Linear(2, 1)
+    scene = step_through(net(mt.ones(1, 2)).sum(), names=net)
+    assert "bias" in scene.steps[0].text
+    assert "weight" in scene.steps[0].text
+
+
+def test_numbers_are_brief() -> None:
+    assert brief(np.float32(0.1)) == "0.1"
+    assert brief(np.array([[1, 2], [3, 4]])) == "[[1, 2], [3, 4]]"
+    assert brief(np.zeros((0, 3))) == "empty (0, 3)"
+    assert brief(np.arange(100.0)).startswith("mean 49.5")
+    assert in_bytes(512) == "512 B"
+    assert in_bytes(1536) == "1.5 KiB"
+    assert listing(["a", "b", "c"]) == "a, b and c"
+
+
+def test_a_record_of_a_tensor_without_gradient_has_no_way_back() -> None:
+    found = record(mt.ones(2) * 2.0, names={}, limit=5)
+    assert (found.visits, found.ops) == ([], [""])  # nothing is recorded of it
