@@ -21,6 +21,8 @@ from minitorch.errors import GraphError
 from minitorch.graph import nn, train
 from minitorch.graph.compiled import compile
 from minitorch.graph.control import merge, switch
+from minitorch.graph.discover import discover
+from minitorch.graph.discover_pass import improve
 from minitorch.graph.elementwise import (
     abs,
     acos,
@@ -126,6 +128,8 @@ from minitorch.graph.math import (
 from minitorch.graph.nn import one_hot
 from minitorch.graph.node import Constant, Node, placeholder, placeholder_with_default
 from minitorch.graph.optimize import count_nodes, optimize
+from minitorch.graph.passes.mixed_precision import mixed_precision
+from minitorch.graph.passes.recompute import recompute
 from minitorch.graph.plan import memory_plan
 from minitorch.graph.profiling import profile
 from minitorch.graph.random import (
@@ -256,6 +260,7 @@ __all__ = [
     "cosh",
     "count_nodes",
     "cumsum",
+    "discover",
     "div",
     "divide",
     "equal",
@@ -289,6 +294,7 @@ __all__ = [
     "greater_equal",
     "group",
     "identity",
+    "improve",
     "initialize_all_variables",
     "initialize_variables",
     "int8",
@@ -314,6 +320,7 @@ __all__ = [
     "memory_plan",
     "merge",
     "minimum",
+    "mixed_precision",
     "mod",
     "mul",
     "multiply",
@@ -343,6 +350,7 @@ __all__ = [
     "rank",
     "realdiv",
     "reciprocal",
+    "recompute",
     "reduce_all",
     "reduce_any",
     "reduce_logsumexp",

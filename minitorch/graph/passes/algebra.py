@@ -7,7 +7,7 @@ right for every number are in the table, infinities and NaN included: x * 0 is n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,13 +24,23 @@ from .rewrite import rebuilt, rewrite, simple
 Simplify = Callable[..., Node | None]
 
 
-def algebra(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[Node]:
-    """Return the fetches simplified until no rule applies any more."""
+def algebra(
+    fetches: Sequence[Node],
+    fed: Collection[Node] = (),
+    rules: Mapping[str, Sequence[Simplify]] | None = None,
+) -> list[Node]:
+    """Return the fetches simplified until no rule applies any more.
+
+    Args:
+        rules: another table than `RULES`, by an operator's name or its class's.
+    """
+    table = RULES if rules is None else rules
 
     def rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
-        if not simple(node) or any(source in fed for source in inputs):
+        if node.op is None or not simple(node) or any(source in fed for source in inputs):
             return None
-        for simplify in RULES.get(_kind(node.op), ()):
+        kind = node.op.name if node.op.name in table else type(node.op).__name__
+        for simplify in table.get(kind, ()):
             found = simplify(node, *inputs)
             if found is not None and _same_type(found, node):
                 return found
@@ -45,10 +55,6 @@ def algebra(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[Node]:
 
 
 ROUNDS = 20  # a rule shortens the graph, so this many only bounds a mistake
-
-
-def _kind(op: Any) -> str:
-    return op.name if op.name in RULES else type(op).__name__
 
 
 def _same_type(found: Node, node: Node) -> bool:
