@@ -18,7 +18,7 @@ from minitorch.arrays import (
     uint8,
 )
 from minitorch.errors import GraphError
-from minitorch.graph import nn, train
+from minitorch.graph import nn, train, trees
 from minitorch.graph.compiled import compile
 from minitorch.graph.control import merge, switch
 from minitorch.graph.discover import discover
@@ -394,6 +394,7 @@ __all__ = [
     "train",
     "trainable_variables",
     "transpose",
+    "trees",
     "truediv",
     "truncated_normal",
     "truncated_normal_initializer",

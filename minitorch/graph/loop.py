@@ -19,7 +19,18 @@ from ..op import Spec
 from ..ops.logic import logical_and
 from .control import as_predicate
 from .dead import DEAD
-from .history import EMPTY, NOWHERE, Opacity, Opaque, Past, Slot, flowing, kind_of, placeholder_like
+from .history import (
+    EMPTY,
+    NOWHERE,
+    Empty,
+    Opacity,
+    Opaque,
+    Past,
+    Slot,
+    flowing,
+    kind_of,
+    placeholder_like,
+)
 from .node import (
     Constant,
     Node,
@@ -329,7 +340,7 @@ def outer_nodes(fetches: Sequence[Node], variables: Sequence[Node]) -> tuple[Nod
     """Return what a loop's graphs use from outside: nodes built before the loop's variables.
 
     A Variable is outside wherever it was built, but for one that the loop itself writes. Constants
-    stay where they are.
+    stay where they are, and so do empty lists.
     """
     start = min((v.id for v in variables), default=0)
     found: dict[Node, None] = {}
@@ -340,7 +351,7 @@ def outer_nodes(fetches: Sequence[Node], variables: Sequence[Node]) -> tuple[Nod
         if node in inside or node in found:
             continue
         outer = node.id < start or isinstance(node, Variable)
-        if outer and not isinstance(node, Constant):
+        if outer and not isinstance(node, Constant) and not isinstance(node.op, Empty):
             found[node] = None
             continue
         inside[node] = None

@@ -10,10 +10,13 @@ from ..op import Op
 from ..ops import activation, movement
 from ..ops import elementwise as rows
 from . import elementwise, math, random
+from . import rnn_cell as rnn_cell
 from .crossentropy import CrossEntropy, LogSoftmax, OneHot, Softmax, SparseCrossEntropy
 from .elementwise import sigmoid, tanh
 from .images import avg_pool, conv2d, max_pool
 from .node import Node, build, convert
+from .rnn import dynamic_rnn as dynamic_rnn
+from .rnn import static_rnn as static_rnn
 from .state import rename
 
 

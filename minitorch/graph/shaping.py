@@ -16,6 +16,7 @@ from ..ops.broadcasting import expand_to
 from ..shapes import known
 from .gradients import Identity, StopGradient
 from .node import Constant, Node, UnknownShape, build, convert
+from .pieces import Joined
 from .state import rename
 
 Axis = int | Sequence[int] | None
@@ -71,7 +72,15 @@ def concat(values: Any, axis: Any = 0, name: str | None = None) -> Node:
     """The values one after another along an axis. TensorFlow 0.x's order (axis first) works too."""
     if isinstance(values, int):
         values, axis = axis, values
-    return rename(joining.cat([convert(v) for v in values], axis), name)
+    nodes = [convert(v) for v in values]
+    joined = joining.cat(nodes, axis)
+    if isinstance(joined.op, joining.Cat) and not _known_along(joined.inputs, joined.op.dim):
+        joined = build(Joined(joined.op.dim), joined.inputs)
+    return rename(joined, name)
+
+
+def _known_along(nodes: Sequence[Node], axis: int) -> bool:
+    return all(not isinstance(n.shape, UnknownShape) and n.shape[axis] is not None for n in nodes)
 
 
 def stack(values: Sequence[Any], axis: int = 0, name: str | None = None) -> Node:

@@ -125,7 +125,9 @@ def variable_scope(
     graph = get_default_graph()
     held = graph.scopes
     inner = full[len(outer.original_name_scope) :]
-    graph.scopes = [*held, inner] if again is None else [full] if full else []
+    around = held if again is None else []
+    entered = inner if again is None else full
+    graph.scopes = [*around, entered] if entered else around
     shelf.open.append(scope)
     try:
         yield scope
