@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from minitorch import compile as code
-from minitorch.compile import Program, Step, kernel
+from minitorch.compile import Program, Step, kernel, kernels
 from minitorch.compile.loops import Layout
 from minitorch.compile.strides import Nest, in_rows, merged, stretched
 from minitorch.errors import ArgumentError, CompileError, DTypeError, ShapeError
@@ -196,6 +196,13 @@ def test_what_does_not_fit_is_refused_by_name() -> None:
         Program("float16", ("float",), (Step("neg", (0,)),))
     with pytest.raises(CompileError, match="not LLVM IR"):
         code.Function("define void @kernel( {")
+
+
+def test_an_array_s_address_is_read_right() -> None:
+    x = np.arange(20.0).reshape(4, 5)
+    for view in (x, x[1:, ::2], x.T, x[::-1], np.float32(3.0) + np.zeros((), np.float32)):
+        array = np.asarray(view)
+        assert kernels.address(array) == array.ctypes.data
 
 
 def test_neighbouring_axes_become_one_where_all_operands_agree() -> None:
