@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from minitorch.graph.explain import predicted_s
 from minitorch.graph.node import Constant, Node, UnknownShape
 from minitorch.graph.optimize import PASSES, run_pass
 from minitorch.graph.order import schedule
@@ -18,27 +19,28 @@ from minitorch.show.scene import ALWAYS, Canvas, Mark, Scene, Step
 
 HINT = (
     "Left: the graph before the pass; dashed red will be gone. Right: after it; green is new. "
-    "Above: how many nodes are left."
+    "Above: how many nodes are left, and how long the cost model expects a run to take."
 )
-STRIP, BAR, PITCH, GAP = 132.0, 64.0, 93.0, 40.0
+STRIP, BAR, PITCH, GAP = 146.0, 64.0, 93.0, 40.0
 
 
 @dataclass(frozen=True)
 class Stage:
-    """The graph after a pass ("as built" for the first)."""
+    """The graph after a pass ("as built" for the first), and what the cost model says of a run."""
 
     name: str
     nodes: tuple[Node, ...]
+    predicted_s: float
 
 
 def stages(fetches: Any, passes: Sequence[str] | None = None) -> list[Stage]:
     """Return the graph as built and after each pass, as `optimize` runs them."""
     leaves: list[Node] = []
     flatten(fetches, leaves)
-    found = [Stage("as built", tuple(schedule(leaves, ())))]
+    found = [Stage("as built", tuple(schedule(leaves, ())), predicted_s(leaves, set()))]
     for name in PASSES if passes is None else passes:
         leaves = run_pass(name, leaves, set())
-        found.append(Stage(name, tuple(schedule(leaves, ()))))
+        found.append(Stage(name, tuple(schedule(leaves, ())), predicted_s(leaves, set())))
     return found
 
 
@@ -93,11 +95,21 @@ def _strip(canvas: Canvas, found: Sequence[Stage]) -> None:
             ((0, k, "bar faded"), (k, k + 1, "bar"), (k + 1, ALWAYS, "bar faded")), rx=2,
         )  # fmt: skip
         canvas.text(x + PITCH / 2 - 6, top - 5, str(count), "middle bold")
+        time = in_seconds(stage.predicted_s)
+        canvas.text(x + PITCH / 2 - 6, 22 + BAR + 31, time, "small muted middle")
         canvas.text(
             x + PITCH / 2 - 6, 22 + BAR + 16, stage.name,
             ((0, k, "small muted middle"), (k, k + 1, "small now bold middle"),
              (k + 1, ALWAYS, "small muted middle")),
         )  # fmt: skip
+
+
+def in_seconds(seconds: float) -> str:
+    """Return a duration in the unit that suits it."""
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds / 1e-9:.3g} ns"
 
 
 def _pair(
@@ -192,7 +204,10 @@ def _step(before: Stage, after: Stage, k: int, count: int) -> Step:
     old, new = _names(before), _names(after)
     gone = [_called(n) for n in before.nodes if old[n] not in set(new.values())]
     made = [_called(n) for n in after.nodes if new[n] not in set(old.values())]
-    text = f"{head}{plural(len(before.nodes), 'node')} become {len(after.nodes)}."
+    text = (
+        f"{head}{plural(len(before.nodes), 'node')} become {len(after.nodes)}, and a predicted "
+        f"{in_seconds(before.predicted_s)} become {in_seconds(after.predicted_s)}."
+    )
     rows = [f"gone: {_some(gone)}"] if gone else []
     rows += [f"new: {_some(made)}"] if made else []
     return Step(text, tuple(rows))

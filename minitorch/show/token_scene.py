@@ -25,8 +25,8 @@ from minitorch.show.token_graph import Shown, Taken, Tokens, last, taken
 
 CONTROL = ("Switch", "Merge", "MergeIndex", "Enter", "Exit", "NextIteration", "LoopCond")
 HINT = (
-    "A dot is a token. Blue: alive, with its value. Hollow, dashed: dead, a value that was not "
-    "sent. On the right every token of the run, a row for each iteration of each loop."
+    "A dot is a token. Blue: alive, with its value; #2 means in iteration 2. Hollow, dashed: dead, "
+    "a value that was not sent. On the right every token of the run, a row an iteration."
 )
 LEDGER, SQUARE = 250.0, 14.0
 

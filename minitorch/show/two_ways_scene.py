@@ -10,7 +10,7 @@ from minitorch.graph.node import Constant, Node
 from minitorch.show.diagram import CHAR_W, Boxed, Line, Wire, draw, forever
 from minitorch.show.listings import Statement, run_imperative, run_symbolic, sources
 from minitorch.show.numbers import brief, plural
-from minitorch.show.scene import Canvas, Scene, Step, phases
+from minitorch.show.scene import ALWAYS, Canvas, Scene, Step, phases
 
 HINT = (
     "Left: each line computes at once. Right: a line only builds; nothing has a number until the "
@@ -124,14 +124,14 @@ def _graph(
     values = [(v, spans[i][0]) for i, s in enumerate(statements) for v in s.new]
     place = {id(v): k for k, (v, _) in enumerate(values)}
     known = (
-        _numbers(statements, moments, spans)
+        _numbers(statements, moments)
         if symbolic
-        else {id(v): (at, to_numpy(v.array)) for v, at in values}
+        else {id(v): [(at, to_numpy(v.array))] for v, at in values}
     )
     grads = {key: (spans[i][0], g) for i, s in enumerate(statements) for key, g in s.grads.items()}
     called = {key: name for s in reversed(statements) for key, name in s.names.items()}
     boxes = [
-        _box(v, k, at, called.get(id(v), "leaf"), known.get(id(v)), grads.get(id(v)))
+        _box(v, k, at, called.get(id(v), "leaf"), known.get(id(v), []), grads.get(id(v)))
         for k, (v, at) in enumerate(values)
     ]
     wires = [
@@ -143,16 +143,18 @@ def _graph(
     return boxes, wires
 
 
-def _numbers(
-    statements: list[Statement], moments: list[_Moment], spans: dict[int, tuple[int, int]]
-) -> dict[int, tuple[int, Any]]:
-    """Return for each node when it first has a number, and which."""
-    found: dict[int, tuple[int, Any]] = {}
+Numbers = list[tuple[int, Any]]
+"""(position, value) of every time that a node got a number."""
+
+
+def _numbers(statements: list[Statement], moments: list[_Moment]) -> dict[int, Numbers]:
+    """Return for each node when it gets a number, and which."""
+    found: dict[int, Numbers] = {}
     for k, moment in enumerate(moments):
         if moment.node >= 0:
             node, value = statements[moment.right].computed[moment.node]
-            if id(node) not in found and hasattr(value, "dtype"):
-                found[id(node)] = (k + 1, value)
+            if hasattr(value, "dtype"):
+                found.setdefault(id(node), []).append((k + 1, value))
     return found
 
 
@@ -161,7 +163,7 @@ def _box(
     key: int,
     at: int,
     called: str,
-    known: tuple[int, Any] | None,
+    known: Numbers,
     grad: tuple[int, Any] | None,
 ) -> Boxed:
     op = value.op.name if value.op is not None else ""
@@ -169,11 +171,12 @@ def _box(
     name = op or (brief(value.value) if isinstance(value, Constant) else leaf)
     lines = [Line(name, forever(at, "bold"))]
     changes: list[tuple[int, str | None]] = [(at, "box idle")]
-    if known is not None:
-        lines.append(Line(brief(known[1], 26), forever(max(known[0], at), "code value")))
-        changes.append((max(known[0], at), "box value"))
+    for n, (start, number) in enumerate(known):
+        until = known[n + 1][0] if n + 1 < len(known) else ALWAYS
+        lines.append(Line(brief(number, 26), ((max(start, at), until, "code value"),), 1))
+        changes.append((max(start, at), "box value"))
     if grad is not None:
-        lines.append(Line(f"grad {brief(grad[1], 22)}", forever(grad[0], "code grad")))
+        lines.append(Line(f"grad {brief(grad[1], 22)}", forever(grad[0], "code grad"), 2))
         changes.append((grad[0], "box grad"))
     rings = tuple({change for change, _ in changes})
     return Boxed(key, tuple(lines), phases(changes), rings, round=not op)

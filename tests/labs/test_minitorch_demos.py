@@ -1,0 +1,49 @@
+"""The demos of minitorch: pages are those that their scripts write, notebooks run."""
+
+import importlib.util
+import json
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+DEMOS = Path(__file__).parents[2] / "labs" / "demos"
+NAMES = [
+    "autodiff_stepper",
+    "graph_passes",
+    "memory_plan",
+    "switch_merge_tokens",
+    "symbolic_and_imperative",
+]
+
+
+def script(name: str) -> ModuleType:
+    path = DEMOS / name / "build.py"
+    spec = importlib.util.spec_from_file_location(f"demo_{name}", path)
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_page_is_the_one_that_its_script_writes(name: str, tmp_path: Path) -> None:
+    script(name).main([str(tmp_path / "page.html")])
+    fresh = (tmp_path / "page.html").read_text(encoding="utf-8")
+    kept = (DEMOS / name / f"{name}.html").read_text(encoding="utf-8")
+    assert fresh == kept, f"run: python labs/demos/{name}/build.py"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_notebooks_code_runs_and_every_choice_in_it_can_be_shown(name: str) -> None:
+    cells = json.loads((DEMOS / name / f"{name}.ipynb").read_text(encoding="utf-8"))["cells"]
+    names: dict[str, object] = {}
+    for cell in cells:
+        if cell["cell_type"] == "code":
+            exec("".join(cell["source"]), names)
+    for control in ("example", "graph"):
+        chooser = names.get(control)
+        for option in getattr(chooser, "options", ()):
+            chooser.value = option  # type: ignore[attr-defined]
+            stage = names["stage"]
+            assert len(stage.children[0].scenes[0]["steps"]) > 2  # type: ignore[attr-defined]
