@@ -17,8 +17,17 @@ def arrays(rng, n, elements, dtype=np.float64):
     ]
 
 
-def bounds(elements, n):
-    return [(i * elements // n, (i + 1) * elements // n) for i in range(n)]
+def own_chunks(student, elements, n):
+    """Return where the learner's chunks lie: who has an element more is theirs to choose."""
+    got = [(int(lo), int(hi)) for lo, hi in student.call("chunk_bounds", elements, n)]
+    edges = [0, *(hi for _, hi in got)]
+    sizes = np.diff(edges)
+    joined = [lo for lo, _ in got] == edges[:-1] and edges[-1] == elements and len(got) == n
+    if not joined or sizes.min() < 0 or sizes.max() - sizes.min() > 1:
+        raise Feedback(
+            f"chunk_bounds({elements}, {n}) gave {got}, and the ring goes by it. Mend that first."
+        )
+    return got
 
 
 def whose(values, parts):
@@ -128,7 +137,7 @@ def each_rank_ends_with_its_own_chunk_complete(student, rng):
     for n, elements in ((2, 6), (4, 8), (3, 10), (5, 3)):
         inputs = arrays(rng, n, elements)
         run = student.ranks("ring_reduce_scatter", n, inputs)
-        cuts = bounds(elements, n)
+        cuts = own_chunks(student, elements, n)
         for rank, got in enumerate(run.results):
             lo, hi = cuts[rank]
             if np.shape(got) == (hi - lo,) and np.allclose(got, sum(inputs)[lo:hi]):
@@ -209,7 +218,7 @@ def every_message_is_the_right_partial_sum(student, rng):
     n, elements = 4, 14
     inputs = arrays(rng, n, elements)
     run = student.ranks("ring_reduce_scatter", n, inputs)
-    cuts = bounds(elements, n)
+    cuts = own_chunks(student, elements, n)
     for rank in range(n):
         sent = [m for m in run.messages if m.src == rank]
         counted(run, n, n - 1, "ring_reduce_scatter")

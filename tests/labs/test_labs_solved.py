@@ -1,0 +1,81 @@
+"""All labs solved in order from what is released: only the answer regions are copied in.
+
+The notebooks run under `pytest --nbval-lax`, in one kernel each, beside each other in one working
+folder; the checks in them are content, and so is the judge.
+"""
+
+import importlib.util
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from autograder.notebook import solution_notebook
+from autograder.records import Lab
+from autograder.regions import parts_of
+from autograder.report import to_text
+from autograder.service.handout import hand_out
+from autograder.submission import read
+
+SCRIPT = Path(__file__).parents[2] / "scripts" / "solve_labs.py"
+
+
+@pytest.fixture(scope="module")
+def labs_solved() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("solve_labs", SCRIPT)
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One folder for all labs, so that later ones find what was written in earlier ones."""
+    return tmp_path_factory.mktemp("work")
+
+
+@pytest.mark.slow
+@pytest.mark.sandbox
+def test_a_lab_is_solved_by_its_answer_regions_alone(
+    lab: Lab, labs_solved: ModuleType, work: Path
+) -> None:
+    notebook = labs_solved.solve(lab, work)
+    assert read(notebook.read_bytes()).cells == read(solution_notebook(lab).encode()).cells
+    ran = labs_solved.run(notebook)
+    assert ran.returncode == 0, ran.stdout[-4000:]
+    here = labs_solved.reached(notebook)
+    assert (here.correct, here.problem) == (here.questions, "")
+    report = labs_solved.graded(lab, notebook)
+    assert report.score == report.max_score, to_text(report)
+
+
+def plain(text: str) -> list[str]:
+    """Return the lines of a text without blanks, comments and what JSON puts around them."""
+    lines = [line.strip().rstrip(",").strip('"').removesuffix("\\n") for line in text.splitlines()]
+    bare = [re.sub(r"\s+", "", line.split("#")[0]).replace('\\"', '"') for line in lines]
+    return [line for line in bare if len(line) > 6]
+
+
+def passages(lab: Lab) -> Iterator[tuple[str, str]]:
+    """Yield each two lines of the solution that follow each other, and that nothing given has."""
+    parts = [part for cell in lab.cells for part in parts_of(cell, lab.directory)]
+    given = {p for part in parts if not part.region for p in pairwise(plain("\n".join(part.lines)))}
+    for part in parts:
+        if part.region == "SOLUTION":
+            yield from set(pairwise(plain("\n".join(part.lines)))) - given
+
+
+def test_no_released_file_holds_a_passage_of_the_solution(lab: Lab, tmp_path: Path) -> None:
+    assert hand_out([lab.directory], tmp_path) == []
+    solution = set(passages(lab))
+    for path in (p for p in tmp_path.rglob("*") if p.suffix in (".py", ".ipynb", ".json", ".md")):
+        found = solution & set(pairwise(plain(path.read_text(encoding="utf-8"))))
+        assert not found, f"{path.name} gives away {found}"
+
+
+def test_the_search_for_passages_finds_one_that_is_there(lab: Lab) -> None:
+    assert set(passages(lab)) & set(pairwise(plain(solution_notebook(lab))))
