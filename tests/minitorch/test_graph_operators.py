@@ -1,0 +1,216 @@
+"""Eager, symbolic and compiled agree for every operator, in values and gradients.
+
+The operators and their samples are those on which the eager side is judged against PyTorch. One
+sample of each by default, all of them with WIDE=1. An operator whose result's shape depends on
+numbers cannot be symbolic; those are counted, so that their number cannot grow unnoticed.
+"""
+
+import os
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.testing._internal.common_methods_invocations import op_db
+
+import minitorch
+import minitorch.graph as tf
+from minitorch.errors import MinitorchError
+from minitorch.graph.cost import Fixed, use
+from minitorch.graph.node import Node, build
+from minitorch.graph.order import schedule
+from minitorch.graph.passes.fused import Fused
+from minitorch.op import Op
+
+WIDE = os.environ.get("WIDE") == "1"
+RTOL, ATOL = 1e-9, 1e-11  # float64; vector functions differ from NumPy's in the last bits
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    OPS = [pytest.param(op, id=f"{op.name}-{op.variant_test_name or 'plain'}") for op in op_db]
+
+
+class Everything(Fixed):
+    """A machine on which kernels cost nothing, so that all that can be a kernel is one."""
+
+    def _kernel(self, row: str) -> tuple[float, float, float]:
+        return 0.0, 0.0, 0.0
+
+
+class Symbols:
+    """A sample's arguments with a placeholder for each tensor."""
+
+    def __init__(self) -> None:
+        self.feeds: dict[Node, Any] = {}
+        self.wanted: list[Node] = []
+
+    def of(self, value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            array = value.detach().numpy()
+            node = tf.placeholder(array.dtype, array.shape)
+            self.feeds[node] = array
+            if value.requires_grad:
+                self.wanted.append(node)
+            return node
+        if isinstance(value, torch.dtype):
+            return getattr(minitorch, str(value).removeprefix("torch."))
+        if isinstance(value, torch.Size | tuple | list):
+            return (
+                type(value)(map(self.of, value)) if type(value) in (tuple, list) else tuple(value)
+            )
+        if isinstance(value, dict):
+            return {key: self.of(item) for key, item in value.items()}
+        return value
+
+
+def eager(function: Any, sample: Any, agreement: Any) -> tuple[list[Any], list[Any]]:
+    """Values and gradients of the sum of the floating results."""
+    mine = agreement.to_ours([sample.input, sample.args, sample.kwargs])
+    found = list(agreement.leaves(function(mine[0], *mine[1], **mine[2]), minitorch.Tensor))
+    wanted = [x for x in agreement.leaves(mine, minitorch.Tensor) if x.requires_grad]
+    ends = [y for y in found if y.requires_grad and y.is_floating_point()]
+    grads = [None] * len(wanted)
+    if ends and wanted:
+        ones = [minitorch.ones_like(y) for y in ends]
+        grads = minitorch.grad(ends, wanted, ones, allow_unused=True)
+    return found, list(grads)
+
+
+def symbolic(name: str, function: Any, sample: Any, agreement: Any) -> Any:
+    """The nodes of values and gradients, and the feeds; None where there is no symbolic form."""
+    symbols = Symbols()
+    arguments = [symbols.of(v) for v in (sample.input, sample.args, sample.kwargs)]
+    if function is getattr(minitorch.Tensor, name, None):
+        function = getattr(Node, name, None)
+    try:
+        found = list(agreement.leaves(function(arguments[0], *arguments[1], **arguments[2]), Node))
+        ends = [y for y in found if y.dtype.kind == "f"]
+        grads = tf.gradients(ends, symbols.wanted) if ends and symbols.wanted else []
+    except (MinitorchError, TypeError, ValueError, AttributeError, IndexError):
+        return None
+    return (found, grads, symbols.feeds) if found else None
+
+
+def numbers(value: Any) -> Any:
+    return value.numpy(force=True) if isinstance(value, minitorch.Tensor) else np.asarray(value)
+
+
+def differs(got: Any, want: Any) -> str:
+    a, b = numbers(got), numbers(want)
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return f"{a.dtype} {a.shape} is not {b.dtype} {b.shape}"
+    floor = ATOL * max(1.0, float(np.max(np.abs(b[np.isfinite(b)]), initial=0.0)))
+    same = np.allclose(a, b, rtol=RTOL, atol=floor, equal_nan=True)
+    return "" if same else f"{a.ravel()[:4]} is not {b.ravel()[:4]}"
+
+
+def ways(nodes: list[Node], feeds: dict[Node, Any]) -> dict[str, list[Any]]:
+    """The values by every way of running the nodes."""
+    found = {}
+    for name in ("compiled", "interpreter", "tokens"):
+        with tf.Session(executor=name) as session:
+            found[name] = session.run(nodes, feeds)
+    with tf.Session(optimize=True) as session:
+        found["optimized"] = session.run(nodes, feeds)
+    longer = [node * 0.5 + 0.25 if node.dtype.kind == "f" else node for node in nodes]
+    with use(Everything()):
+        kernels = tf.optimize(longer, list(feeds))
+    with tf.Session() as session:
+        values = session.run(kernels, feeds)
+    found["kernels"] = [
+        (np.asarray(v) - 0.25) / 0.5 if node.dtype.kind == "f" else v
+        for v, node in zip(values, nodes, strict=True)
+    ]
+    return found
+
+
+def judge(op: Any, agreement: Any) -> tuple[int, int, list[str]]:
+    """Return how many samples were symbolic, how many there were, and what disagreed."""
+    function = agreement.ARGUMENT_ORDER.get(op.name) or agreement.find(op.name)
+    torch.manual_seed(0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        samples = list(op.sample_inputs("cpu", torch.float64, requires_grad=op.supports_autograd))
+    samples = samples if WIDE else samples[len(samples) // 2 :][:1]
+    count, problems = 0, []
+    for sample in samples:
+        tf.reset_default_graph()
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            parts = symbolic(op.name, function, sample, agreement)
+            if parts is None or sample.kwargs.get("dropout_p"):
+                continue
+            count += 1
+            values, grads = eager(function, sample, agreement)
+            problems += _compared(parts, values, grads, agreement.summary(sample))
+    return count, len(samples), problems
+
+
+def _compared(parts: Any, values: list[Any], grads: list[Any], where: str) -> list[str]:
+    nodes, slopes, feeds = parts
+    pairs = [(n, v) for n, v in zip(nodes, values, strict=True)]
+    pairs += [
+        (s, g) for s, g in zip(slopes, grads, strict=False) if s is not None and g is not None
+    ]
+    wanted = [n for n, _ in pairs]
+    problems = []
+    for way, got in ways(wanted, feeds).items():
+        for a, (node, want) in zip(got, pairs, strict=True):
+            problem = differs(a, want)
+            if problem:
+                problems.append(f"{way}: {node.name}: {problem} | {where}")
+    return problems
+
+
+def takes_part(op: Any, agreement: Any) -> bool:
+    skipped = agreement.RANDOM | agreement.NOT_OPERATORS
+    if op.name in skipped or (op.name, op.variant_test_name) in agreement.OTHER_VARIANTS:
+        return False
+    known = agreement.ARGUMENT_ORDER.get(op.name) or agreement.find(op.name)
+    return known is not None and torch.float64 in op.dtypes
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_every_way_of_running_an_operator_agrees(op: Any, agreement: Any) -> None:
+    if takes_part(op, agreement):
+        assert not judge(op, agreement)[2]
+
+
+def test_nearly_all_operators_have_a_symbolic_form(agreement: Any) -> None:
+    names = [p.values[0] for p in OPS if takes_part(p.values[0], agreement)]
+    without = set()
+    for op in names[:: 1 if WIDE else 5]:
+        found, count, _ = judge(op, agreement)
+        if count and not found:
+            without.add(op.name)
+    assert len(without) <= 0.12 * len(names[:: 1 if WIDE else 5]), sorted(without)
+
+
+def test_kernels_take_part() -> None:
+    x = tf.placeholder(tf.float64, (3,))
+    with use(Everything()):
+        node = tf.optimize(tf.exp(x) * 0.5 + 0.25)
+    assert isinstance(node.op, Fused)
+    assert node.op.least is not None
+    assert len([n for n in schedule([node], ()) if n.op is not None]) == 1
+
+
+def test_an_operator_that_computes_something_else_in_a_graph_is_found_out(agreement: Any) -> None:
+    class Two(Op):
+        """exp eagerly, exp times 1.0005 symbolically."""
+
+        def compute(self, xp: Any, x: Any) -> Any:
+            return xp.exp(x)
+
+        def infer(self, *specs: Any) -> Any:
+            return specs[0]
+
+    def function(x: Any) -> Any:
+        return build(Two(), (x,)) * 1.0005 if isinstance(x, Node) else Two()(x)
+
+    op = next(op for op in op_db if op.name == "exp")
+    sample = next(iter(op.sample_inputs("cpu", torch.float64)))
+    parts = symbolic("exp", function, sample, agreement)
+    values, _ = eager(function, sample, agreement)
+    assert len(_compared(parts, values, [], "")) == 5
