@@ -104,6 +104,7 @@ function render({ model, el }) {
   let timer = 0;
   let playing = false;
   let moving = false;
+  let telling = false;
 
   function choose(index) {
     tab = index;
@@ -147,11 +148,12 @@ function render({ model, el }) {
   function arrive(position) {
     at = within(position, last);
     show();
-    if (model.get("at") !== at || model.get("tab") !== tab) {
-      model.set("at", at);
-      model.set("tab", tab);
-      model.save_changes();
-    }
+    if (model.get("at") === at && model.get("tab") === tab) return;
+    telling = true; // or the first of the two changes would be answered with the old other one
+    model.set("at", at);
+    model.set("tab", tab);
+    telling = false;
+    model.save_changes();
   }
 
   // Let things travel, then be at the next position. Without motion: wait, then be there.
@@ -239,7 +241,7 @@ function render({ model, el }) {
   parts.next.addEventListener("click", step);
   parts.slider.addEventListener("input", () => go(Number(parts.slider.value)));
   const follow = () => {
-    if (model.get("at") === at && model.get("tab") === tab) return;
+    if (telling || (model.get("at") === at && model.get("tab") === tab)) return;
     stop();
     choose(within(model.get("tab"), scenes.length - 1));
     at = within(model.get("at"), last);

@@ -18,7 +18,7 @@ from minitorch.graph.state import initialize_variables
 from minitorch.graph.structure import flatten
 from minitorch.graph.token_event import TokenEvent
 from minitorch.show.diagram import Boxed, Line, Wire, draw
-from minitorch.show.numbers import brief, plural
+from minitorch.show.numbers import brief, listing, plural
 from minitorch.show.picture import check_limit
 from minitorch.show.scene import ALWAYS, Canvas, Scene, Step, Travel, When, phases
 from minitorch.show.token_graph import Shown, Taken, Tokens, last, taken
@@ -56,14 +56,15 @@ def follow_tokens(
     own = Session(leaves[0].graph, executor="tokens", on_event=events.append)
     _bring_variables(own, session)
     events.clear()
-    own.run(leaves, feed_dict)
+    results = own.run(leaves, feed_dict)
     shown = Shown(leaves, [_key(own, key) for key in feed_dict or {}])
     if len(shown.nodes) > limit:
         raise ArgumentError(
             f"follow_tokens: got a graph of {len(shown.nodes)} operators, expected at most "
             f"{limit}. Fetch less of it, or raise limit."
         )
-    return _scene(shown, [e for e in events if e.node_name in shown.place], title)
+    kept = [event for event in events if event.node_name in shown.place]
+    return _scene(shown, kept, title, _summary(kept, results))
 
 
 def _key(session: Session, key: Any) -> Node:
@@ -81,7 +82,7 @@ def _bring_variables(own: Session, session: Session | None) -> None:
 # ── the picture ─────────────────────────────────────────────────────────────────────────────────
 
 
-def _scene(shown: Shown, events: Sequence[TokenEvent], title: str) -> Scene:
+def _scene(shown: Shown, events: Sequence[TokenEvent], title: str, summary: str) -> Scene:
     tokens: Tokens = [[] for _ in shown.nodes]
     for k, event in enumerate(events):
         tokens[shown.place[event.node_name]].append((k + 1, event))
@@ -100,7 +101,7 @@ def _scene(shown: Shown, events: Sequence[TokenEvent], title: str) -> Scene:
         _step(shown, event, k + 1, len(events), tokens, paths) for k, event in enumerate(events)
     ]
     return Scene(
-        title, HINT, "Tokens", _summary(events), drawn.width + LEDGER + 20,
+        title, HINT, "Tokens", summary, drawn.width + LEDGER + 20,
         max(drawn.height, _ledger_height(events)), tuple(canvas.marks), tuple(steps),
         len(steps) - 1,
     )  # fmt: skip
@@ -244,11 +245,13 @@ def _why(event: TokenEvent, took: Sequence[Taken]) -> str:
     return "One input is dead, so nothing is computed." if event.dead and dead_input else ""
 
 
-def _summary(events: Sequence[TokenEvent]) -> str:
+def _summary(events: Sequence[TokenEvent], results: Sequence[Any]) -> str:
     dead = sum(event.dead for event in events)
     loops = {event.frame for event in events if event.frame}
     rounds = {(event.frame, event.iteration) for event in events if event.frame}
     text = f"A run of {plural(len(events), 'token')}, {dead} of them dead"
     if loops:
         text += f", in {plural(len(loops), 'loop')} of {plural(len(rounds), 'iteration')} begun"
-    return text + "."
+    values = [brief(value) for value in results if hasattr(value, "dtype")]
+    gives = f" It gives {listing(values)}." if values else ""
+    return f"{text}.{gives}"

@@ -1,0 +1,317 @@
+"""Minitorch's widgets in a real browser: as pages from files, in Voila, in JupyterLab.
+
+One Voila and one JupyterLab serve all of them. Nothing may leave the machine.
+"""
+
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+DEMOS = Path(__file__).parents[2] / "labs" / "demos"
+NAMES = [
+    "autodiff_stepper",
+    "graph_passes",
+    "memory_plan",
+    "switch_merge_tokens",
+    "symbolic_and_imperative",
+]
+FIRST = {  # what each says before its first step, and a word of its first step
+    "autodiff_stepper": ("Before the first step", "Forward 1 of"),
+    "graph_passes": ("As built", "Pass 1 of"),
+    "memory_plan": ("Before the run", "Node 1 of"),
+    "switch_merge_tokens": ("Before the run", "Token 1 of"),
+    "symbolic_and_imperative": ("Before the first line", "Imperative"),
+}
+
+pytestmark = pytest.mark.browser
+
+CELLS = [
+    """import ipywidgets as widgets
+import minitorch as mt
+import minitorch.graph as tf
+from minitorch.show import both_ways, compare_passes, follow_tokens, map_memory, show, step_through
+x = mt.tensor([1.0, 2.0], requires_grad=True)
+loss = (x * x).sum()
+player = step_through(loss, names={"x": x}).player()
+heard = widgets.Label("nothing heard")
+player.observe(lambda change: setattr(heard, "value", f"heard {change.new}"), "at")
+widgets.VBox([player, heard])""",
+    """a = tf.placeholder("float32", (), name="a")
+follow_tokens(tf.cond(a > 0.0, lambda: a * 2.0, lambda: -a), {a: 1.0})""",
+    """b = tf.placeholder("float32", (2, 2), name="b")
+compare_passes(tf.exp(b) + tf.exp(b), passes=["cse"])""",
+    "map_memory(tf.matmul(tf.exp(b), b))",
+    'both_ways("x = mt.tensor([1.0])", "x = tf.constant([1.0])")',
+    "show(tf.reduce_sum(tf.exp(b)), feed_dict={b: [[0.0, 1.0], [2.0, 3.0]]})",
+]
+
+
+def expect(locator: Any) -> Any:
+    from playwright.sync_api import expect as playwright_expect
+
+    return playwright_expect(locator)
+
+
+def status(scope: Any) -> Any:
+    return scope.locator(".mt-player [role=status]").first
+
+
+def page_of(name: str) -> str:
+    return (DEMOS / name / f"{name}.html").as_uri()
+
+
+def heard_by(browser: Any) -> tuple[list[str], list[str]]:
+    """Return the requests, and the errors of the pages, that a visit makes from here on."""
+    requests: list[str] = []
+    errors: list[str] = []
+    browser.context.on("request", lambda request: requests.append(request.url))
+    browser.context.on("weberror", lambda error: errors.append(str(error.error)))
+    return requests, errors
+
+
+# ── pages from files, the network blocked ───────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_page_works_by_keyboard_and_asks_for_nothing(visit: Any, name: str) -> None:
+    browser = visit(offline=True, reduced_motion="reduce")
+    requests, errors = heard_by(browser)
+    page = browser.open(page_of(name))
+    before, first = FIRST[name]
+    expect(status(page)).to_contain_text(before)
+    tabs = page.get_by_role("tab")
+    page.keyboard.press("Tab")
+    expect(tabs.nth(0)).to_be_focused()
+    page.keyboard.press("ArrowRight")
+    expect(tabs.nth(1)).to_be_focused()
+    expect(tabs.nth(1)).to_have_attribute("aria-selected", "true")
+    page.keyboard.press("Home")
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("button", name="Back to the start")).to_be_focused()
+    page.keyboard.press("ArrowRight")
+    expect(status(page)).to_contain_text(first)
+    page.keyboard.press("End")
+    last = page.get_by_label("Step", exact=True).get_attribute("max")
+    picture = page.locator(".mt-player svg")
+    expect(picture).to_have_attribute("aria-label", re.compile(f"Step {last} of {last}"))
+    page.get_by_label("Step", exact=True).focus()
+    page.keyboard.press("Home")
+    expect(status(page)).to_contain_text(before)
+    assert requests == [page_of(name)]
+    assert errors == []
+
+
+def test_play_goes_to_the_end_and_what_travels_is_drawn(visit: Any) -> None:
+    page = visit(offline=True).open(page_of("autodiff_stepper"))
+    page.get_by_label("Speed").select_option(label="speed 2")
+    page.get_by_role("button", name="Play").click()
+    expect(page.get_by_role("button", name="Pause")).to_be_visible()
+    expect(page.locator(".mt-player svg .dot").first).to_be_attached()
+    expect(status(page)).to_contain_text("Backward 6 of 6", timeout=30_000)
+    expect(page.get_by_role("button", name="Play")).to_be_visible()
+    expect(page.locator(".mt-player svg .dot")).to_have_count(0)
+
+
+def test_pressing_forward_many_times_loses_no_step(visit: Any) -> None:
+    page = visit(offline=True).open(page_of("autodiff_stepper"))
+    forward = page.get_by_role("button", name="One step forward")
+    for _ in range(3):
+        forward.click()
+    expect(status(page)).to_contain_text("Forward 3 of 4")
+
+
+def test_nothing_moves_where_motion_is_unwanted(visit: Any) -> None:
+    page = visit(offline=True, reduced_motion="reduce").open(page_of("autodiff_stepper"))
+    page.evaluate(
+        "() => { window.frames_asked = 0; const ask = window.requestAnimationFrame;"
+        " window.requestAnimationFrame = (f) => { window.frames_asked += 1; return ask(f); } }"
+    )
+    page.get_by_role("button", name="One step forward").click()
+    expect(status(page)).to_contain_text("Forward 1 of 4")
+    page.get_by_role("button", name="Play").click()
+    expect(status(page)).to_contain_text("Forward 2 of 4")
+    assert page.evaluate("window.frames_asked") == 0
+    fresh = page.locator(".mt-fresh").first
+    assert fresh.evaluate("(node) => getComputedStyle(node).animationName") == "none"
+
+
+CONTRASTS = """() => {
+  const light = (colour) => {
+    const [r, g, b] = colour.match(/[0-9.]+/g).map((part) => Number(part) / 255)
+      .map((c) => c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const contrast = (a, b) => {
+    const [high, low] = [light(a), light(b)].sort((x, y) => y - x);
+    return (high + 0.05) / (low + 0.05);
+  };
+  const root = document.querySelector(".mt-player");
+  const paper = getComputedStyle(root).backgroundColor;
+  const boxes = [...root.querySelectorAll("svg rect")].filter((rect) => {
+    const fill = getComputedStyle(rect).fill;
+    return fill !== "none";
+  });
+  const found = [];
+  for (const text of root.querySelectorAll("svg text")) {
+    const place = text.getBoundingClientRect();
+    if (!place.width) continue;
+    const [x, y] = [place.x + place.width / 2, place.y + place.height / 2];
+    const under = boxes.filter((rect) => {
+      const b = rect.getBoundingClientRect();
+      return b.x <= x && x <= b.right && b.y <= y && y <= b.bottom;
+    }).pop();
+    const ground = under ? getComputedStyle(under).fill : paper;
+    const ink = getComputedStyle(text).fill;
+    found.push([contrast(ink, ground), text.textContent, text.className.baseVal]);
+  }
+  for (const node of root.querySelectorAll("h3, p, button, select, li")) {
+    const own = getComputedStyle(node);
+    const ground = own.backgroundColor === "rgba(0, 0, 0, 0)" ? paper : own.backgroundColor;
+    found.push([contrast(own.color, ground), node.textContent, node.className]);
+  }
+  return found;
+}"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("name", NAMES)
+def test_every_text_stands_out_in_the_readers_colours(visit: Any, name: str, scheme: str) -> None:
+    browser = visit(offline=True, color_scheme=scheme, reduced_motion="reduce")
+    page = browser.open(page_of(name))
+    paper = page.locator(".mt-player").evaluate("(node) => getComputedStyle(node).backgroundColor")
+    assert paper == {"light": "rgb(255, 255, 255)", "dark": "rgb(20, 24, 29)"}[scheme]
+    page.get_by_label("Step", exact=True).focus()
+    for key in ("ArrowRight", "ArrowRight", "ArrowRight", "End"):
+        page.keyboard.press(key)
+        found = page.evaluate(CONTRASTS)
+        assert len(found) > 10
+        assert min(found)[0] >= 4.5, min(found)
+
+
+def test_a_text_that_does_not_stand_out_is_found(visit: Any) -> None:
+    page = visit(offline=True).open(page_of("autodiff_stepper"))
+    page.add_style_tag(content=".mt-player svg text.muted { fill: #8a939c !important; }")
+    ratio, _, classes = min(page.evaluate(CONTRASTS))
+    assert ratio < 4.5
+    assert "muted" in classes
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_without_scripts_a_page_shows_posters_and_says_what_they_are(visit: Any, name: str) -> None:
+    page = visit(offline=True, java_script_enabled=False).open(page_of(name))
+    posters = page.locator("svg.mt-poster")
+    expect(posters).to_have_count(2)
+    expect(posters.first).to_be_visible()
+    assert len(posters.first.get_attribute("aria-label")) > 40
+
+
+# ── Voila ───────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture(scope="module")
+def voila(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Return the address of a running Voila over all demos."""
+    folder = tmp_path_factory.mktemp("voila")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    options = ["--no-browser", f"--port={port}", "--Voila.ip=127.0.0.1", "--Voila.port_retries=0"]
+    folders = ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "voila", str(DEMOS), "--template=offline", *options],
+        env={
+            **os.environ,
+            **{name: str(folder / name) for name in folders},
+            "JUPYTER_PATH": str(DEMOS / "share" / "jupyter"),
+            "OMP_NUM_THREADS": "1",
+        },
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stderr
+        said = ""
+        for line in process.stderr:
+            said += line
+            if "is running at" in line or "http://" in line:
+                break
+        else:
+            raise AssertionError(said)
+        yield f"http://127.0.0.1:{port}/"
+    finally:
+        process.terminate()
+        process.communicate(timeout=30)
+
+
+CHOICES = {  # a choice in the notebook, and what the widget is called then
+    "autodiff_stepper": ("A value used twice", "A value used twice"),
+    "graph_passes": ("Three products of one input", "Three products of one input"),
+    "memory_plan": ("1024", "4 layers, forward and backward"),
+    "switch_merge_tokens": ("Double until 30", "Double until 30, for x = 6"),
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_demo_in_voila_is_recorded_anew_and_stepped(voila: str, visit: Any, name: str) -> None:
+    browser = visit(reduced_motion="reduce")
+    requests, errors = heard_by(browser)
+    page = browser.open(f"{voila}voila/render/{name}/{name}.ipynb")
+    before, first = FIRST[name]
+    expect(status(page)).to_contain_text(before)
+    if name in CHOICES:
+        option, title = CHOICES[name]
+        page.locator(".widget-dropdown select").first.select_option(label=option)
+        expect(page.locator(".mt-player h3")).to_have_text(title)
+    else:
+        page.get_by_role("button", name="Run both").click()
+    expect(page.locator(".mt-player")).to_have_count(1)
+    page.get_by_role("button", name="One step forward").click()
+    expect(status(page)).to_contain_text(first)
+    assert [url for url in requests if not url.startswith((voila, "blob:", "data:"))] == []
+    assert errors == []
+
+
+# ── JupyterLab ──────────────────────────────────────────────────────────────────────────────────
+
+
+def test_in_jupyterlab_every_widget_plays_and_the_kernel_hears_of_it(
+    started: Any, visit: Any
+) -> None:
+    cell = {"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None}
+    cells = [{**cell, "id": f"show{i}", "source": code} for i, code in enumerate(CELLS)]
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}
+    notebook = {"cells": cells, "metadata": kernel, "nbformat": 4, "nbformat_minor": 5}
+    (started.work / "widgets.ipynb").write_text(json.dumps(notebook))
+    base, _, token = started.jupyter.partition("?")
+    browser = visit(reduced_motion="reduce")
+    page = browser.open(f"{base}/tree/widgets.ipynb?{token}&reset")
+    page.set_viewport_size({"width": 1100, "height": 6000})  # cells out of sight are not drawn
+    page.wait_for_function(
+        "() => { const kernel = window.jupyterapp?.shell?.currentWidget?.sessionContext"
+        "?.session?.kernel; return kernel?.connectionStatus === 'connected'"
+        " && kernel.status === 'idle' }"
+    )
+    run_all = "window.jupyterapp.commands.execute('notebook:run-all-cells')"
+    page.evaluate(f"() => {{ {run_all}; return 1 }}")
+    players = page.locator(".mt-player")
+    expect(players).to_have_count(len(CELLS), timeout=60_000)
+    for i in range(len(CELLS)):
+        player = players.nth(i)
+        before = player.locator("[role=status]").text_content()
+        player.get_by_role("button", name="Back to the start").focus()
+        page.keyboard.press("ArrowRight")
+        expect(player.locator("[role=status]")).not_to_have_text(before)
+    expect(page.get_by_text("heard 1", exact=True)).to_be_visible()
+    tabs = players.last.get_by_role("tab")
+    expect(tabs).to_have_text(["Forward and backward", "Tokens", "Memory", "Passes"])
+    tabs.nth(2).click()
+    expect(players.last.locator("[role=status]")).to_contain_text("an arena of")
+    assert browser.hosts <= {"127.0.0.1", ""}
