@@ -52,6 +52,9 @@ def _from_tensor(torch: Any, tensor: Any) -> NDArray:
 
 def outside(array: NDArray, kind: str, device: Any = None) -> Any:
     """Return `array` as the caller's kind of thing, sharing memory."""
+    held = getattr(array, "tensor", None)
+    if held is not None:
+        return held  # it has never left its device
     if kind == NUMPY:
         return array
     import torch

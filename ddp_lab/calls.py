@@ -68,7 +68,9 @@ class Call:
         work = x.copy() if out is None else out
         if out is not None and out is not x:
             np.copyto(out, x)
-        result = np.asarray(self.algorithm.fn(inner, work, **self.kwargs))
+        result = self.algorithm.fn(inner, work, **self.kwargs)
+        if not hasattr(result, "nbytes"):  # a learner's may return a list
+            result = np.asarray(result)
         if out is not None and result is not out:
             np.copyto(out, result.reshape(out.shape))
             return out

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ddp_lab.communicator import Communicator
 from ddp_lab.errors import DdpLabError
-from ddp_lab.launch import launch
+from ddp_lab.launch import PROCESSES, launch
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -50,7 +50,7 @@ def parser() -> argparse.ArgumentParser:
     )
     run.add_argument("script", help="each rank runs it; ddp_lab.init() gives it its communicator")
     run.add_argument("--ranks", type=int, default=2)
-    run.add_argument("--transport", default="shm", choices=["shm", "tcp"])
+    run.add_argument("--transport", default="shm", choices=PROCESSES)
     run.add_argument("--timeout-s", type=float, default=86_400.0)
     run.epilog = "All other arguments are the script's own."
     fit = commands.add_parser(

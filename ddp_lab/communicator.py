@@ -8,7 +8,6 @@ from typing import Any, Self
 
 import numpy as np
 
-from ddp_lab.arrays import to_numpy
 from ddp_lab.groups import Group
 
 
@@ -32,7 +31,7 @@ class Communicator(Group):
         self._check_rank("broadcast", root)
         array = kind = None
         if x is not None:
-            array, kind = to_numpy(x, "broadcast")
+            array, kind = self._array_of(x, "broadcast")
         elif self.rank == root:
             self._needs_array("broadcast")
         call = self._call("broadcast", algorithm, array, f"root={root}", kind, x)
@@ -50,7 +49,7 @@ class Communicator(Group):
     def gather(self, x: Any, root: int = 0, algorithm: str = "auto", async_op: bool = False) -> Any:
         """Return an array of shape (size, *x.shape) at the root, None elsewhere."""
         self._check_rank("gather", root)
-        array, kind = to_numpy(x, "gather")
+        array, kind = self._array_of(x, "gather")
         call = self._call("gather", algorithm, array, f"root={root}", kind, x)
         return self._run(call, (array,), {"root": root}, async_op)
 
@@ -70,7 +69,7 @@ class Communicator(Group):
 
     def all_gather(self, x: Any, algorithm: str = "auto", async_op: bool = False) -> Any:
         """Return an array of shape (size, *x.shape): row r is rank r's `x`."""
-        array, kind = to_numpy(x, "all_gather")
+        array, kind = self._array_of(x, "all_gather")
         call = self._call("all_gather", algorithm, array, "", kind, x)
         return self._run(call, (array,), {}, async_op)
 
@@ -85,7 +84,7 @@ class Communicator(Group):
 
     def all_to_all(self, x: Any, algorithm: str = "auto", async_op: bool = False) -> Any:
         """Return the array whose row r is row `rank` of rank r's `x`; shape (size, ...)."""
-        array, kind = to_numpy(x, "all_to_all")
+        array, kind = self._array_of(x, "all_to_all")
         self._needs_rows("all_to_all", array)
         call = self._call("all_to_all", algorithm, array, "", kind, x)
         return self._run(call, (array,), {}, async_op)

@@ -4,19 +4,20 @@ Every call goes through `_call` (what is asked, stamped and numbered) and `_run`
 the asynchronous calls that are still under way, so that all ranks keep one order).
 """
 
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
 
 import ddp_lab.collectives.builtin  # noqa: F401 - registers the package's algorithms
 from ddp_lab import header as headers
-from ddp_lab.arrays import device_of, to_numpy
+from ddp_lab.arrays import device_of
 from ddp_lab.calls import Call
 from ddp_lab.collectives.choose import choose
 from ddp_lab.collectives.registry import lookup
 from ddp_lab.errors import InvalidArgument
 from ddp_lab.handle import Worker
-from ddp_lab.messages import Messenger, writable
+from ddp_lab.messages import Messenger
 from ddp_lab.reduction import check_operation
 from ddp_lab.transport.base import NDArray, Transport
 
@@ -81,7 +82,7 @@ class Group(Messenger):
         self, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any], async_op: bool
     ) -> Any:
         if not call.algorithm.built_in and call.operation != "all_reduce":
-            args = tuple(x.copy() if isinstance(x, np.ndarray) else x for x in args)
+            args = tuple(x.copy() if hasattr(x, "nbytes") else x for x in args)
         call.args, call.kwargs = args, kwargs
         if kwargs.get("op") == "avg":
             kwargs["op"] = "sum"
@@ -89,7 +90,10 @@ class Group(Messenger):
         if async_op or (self._worker is not None and self._worker.busy):
             if self._worker is None:
                 self._worker = Worker(f"ddp_lab rank {self.rank}")
-            handle = self._worker.submit(lambda: self._execute(call))
+            job = partial(self._execute, call)
+            if self._tensors is not None:
+                job = self._tensors.beside(job)  # type: ignore[assignment]
+            handle = self._worker.submit(job)
             return handle if async_op else handle.wait()
         return self._execute(call)
 
@@ -112,9 +116,9 @@ class Group(Messenger):
             recorder.end(call.n_bytes, began_at, outer)
 
     def _write_to(self, call: Call, out: Any, x: Any, array: NDArray) -> None:
-        target = array if out is x else writable(out, call.operation)
+        target = array if out is x else self._writable(out, call.operation)
         if out is x:
-            writable(x, call.operation)
+            self._writable(x, call.operation)
         if target.shape != array.shape or target.dtype != array.dtype:
             raise InvalidArgument(
                 f"{call.operation}: out= does not fit: got {target.dtype} {target.shape}, expected "
@@ -123,14 +127,14 @@ class Group(Messenger):
         call.out, call.answer = target, out
 
     def _operand(self, operation: str, x: Any, op: str) -> tuple[NDArray, str]:
-        array, kind = to_numpy(x, operation)
+        array, kind = self._array_of(x, operation)
         check_operation(operation, op, array.dtype)
         return array, kind
 
     def _parts(self, parts: Any) -> tuple[list[NDArray], str]:
         if parts is None:
             self._needs_array("scatter")
-        pairs = [to_numpy(part, "scatter") for part in parts]
+        pairs = [self._array_of(part, "scatter") for part in parts]
         if len(pairs) != self.size:
             raise InvalidArgument(
                 f"scatter: one part a rank: got {len(pairs)} parts, expected {self.size}. "

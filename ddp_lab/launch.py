@@ -7,7 +7,8 @@ from ddp_lab.errors import InvalidArgument
 from ddp_lab.results import Results
 from ddp_lab.transport.threads import ThreadWorld
 
-TRANSPORTS = ("shm", "tcp", "threads")
+PROCESSES = ("shm", "tcp", "gloo", "nccl", "cuda_ipc")
+TRANSPORTS = ("shm", "tcp", "threads", "gloo", "nccl", "cuda_ipc", "cuda")
 
 
 def launch(
@@ -22,8 +23,11 @@ def launch(
 
     Args:
         fn: any function, one defined in a notebook too.
-        transport: `"shm"` or `"tcp"`, with a process a rank; `"threads"`; or a world of threads
-            of your own, such as `TurnWorld(world_size, seed)` or `SimWorld(world_size, link)`.
+        transport: `"shm"`, `"tcp"` or `"gloo"`, with a process a rank; `"threads"`; or a world of
+            threads of your own, such as `TurnWorld(world_size, seed)`, `SimWorld(world_size, link)`
+            or `DeviceWorld(world_size, device)`. On GPUs: `"nccl"`, a process and a GPU a rank;
+            `"cuda_ipc"`, processes that may share GPUs; `"cuda"`, NCCL where there are GPUs
+            enough, else virtual ranks on one.
         timeout_s: how long the run may take, from when all ranks have begun.
         record: keep every message and wait; see `Results.traffic` and `Results.trace`.
 
@@ -47,6 +51,10 @@ def launch(
             f"launch: unknown transport: got {transport!r}, expected one of "
             f"{', '.join(TRANSPORTS)}. Choose one of these names."
         )
+    if transport in ("cuda", "nccl", "cuda_ipc"):
+        transport = _on_gpus(transport, world_size)
+    if isinstance(transport, ThreadWorld):
+        return _launch_world(fn, world_size, args, transport, timeout_s, record)
     if transport == "threads":
         from ddp_lab.launch_threads import launch_threads
 
@@ -54,6 +62,30 @@ def launch(
     from ddp_lab.launch_processes import launch_processes
 
     return launch_processes(fn, world_size, args, transport, timeout_s, record)
+
+
+def _on_gpus(transport: str, world_size: int) -> str | ThreadWorld:
+    """Return what carries so many ranks on this machine's GPUs.
+
+    Raises:
+        InvalidArgument: there are none, or not enough for NCCL.
+    """
+    import torch
+
+    count = torch.cuda.device_count()
+    if not count or (transport == "nccl" and count < world_size):
+        raise InvalidArgument(
+            f"launch: not enough GPUs for {transport!r}: got {count}, expected "
+            f"{world_size if transport == 'nccl' else 1} or more. "
+            "Use transport='shm', or DeviceWorld(world_size, 'cpu') for the same code on the CPU."
+        )
+    if transport != "cuda":
+        return transport
+    if count >= world_size:
+        return "nccl"
+    from ddp_lab.transport.device import DeviceWorld
+
+    return DeviceWorld(world_size, "cuda")
 
 
 def _launch_world(

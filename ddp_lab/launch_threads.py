@@ -88,7 +88,8 @@ class ThreadRun:
         board = self.world.board
         self.world.enter(rank)
         try:
-            self.results[rank] = self.fn(Communicator(self.transports[rank]), *self.args)
+            with self.world.running(rank):
+                self.results[rank] = self.fn(Communicator(self.transports[rank]), *self.args)
         except BaseException as error:
             self.failures.append(failure_of(rank, error, time.monotonic()))
             board.end(rank, FAILED, type(error).__name__)

@@ -6,10 +6,19 @@ from typing import Any, Self
 import numpy as np
 
 from ddp_lab import header as headers
-from ddp_lab.arrays import device_of, dtype_of, outside, to_numpy
+from ddp_lab.arrays import TORCH, device_of, dtype_of, outside, to_numpy
 from ddp_lab.errors import InvalidArgument, Mismatch
-from ddp_lab.reduction import combiner
-from ddp_lab.transport.base import Computes, NDArray, Probes, Shape, SharesMemory, Transport, Work
+from ddp_lab.reduction import combine
+from ddp_lab.transport.base import (
+    Computes,
+    HoldsTensors,
+    NDArray,
+    Probes,
+    Shape,
+    SharesMemory,
+    Transport,
+    Work,
+)
 from ddp_lab.transport.board import Board, Watched
 from ddp_lab.transport.meeting import Meeting
 from ddp_lab.transport.record import Recorder
@@ -30,6 +39,7 @@ class Messenger:
         self._computes = carrier if isinstance(carrier, Computes) else None
         self._probes = carrier if isinstance(carrier, Probes) else None
         self._memory = carrier if isinstance(carrier, SharesMemory) else None
+        self._tensors = carrier if isinstance(carrier, HoldsTensors) else None
         self._join(tuple(range(transport.size)), transport.rank, 0)
 
     def _join(self, members: tuple[int, ...], rank: int, context: int) -> None:
@@ -87,7 +97,7 @@ class Messenger:
     def isend(self, x: Any, dst: int) -> Work:
         """Start sending a copy of `x` to rank `dst`."""
         self._check_rank("send", dst)
-        array, kind = to_numpy(x, "send")
+        array, kind = self._array_of(x, "send")
         header = self._stamp or b"send\0%b\0%b" % (headers.call_site(), kind.encode())
         return self._transport.isend(
             array, self._members[dst], channel=self._channel, header=header
@@ -107,7 +117,7 @@ class Messenger:
         if src is None:
             buffer, src = None, buffer
         self._check_rank("recv", src)
-        array = None if buffer is None else writable(buffer, "recv")
+        array = None if buffer is None else self._writable(buffer, "recv")
         work = self._transport.irecv(self._members[src], channel=self._channel, buffer=array)
         return Receiving(self, work, src, buffer)
 
@@ -177,7 +187,7 @@ class Messenger:
 
     def combine(self, into: NDArray, other: NDArray, op: str) -> None:
         """Combine `other` into `into`, element by element, in place."""
-        combiner(op, into.dtype)(into, other, into)
+        combine(into, other, op)
         if self._computes is not None:
             self._computes.compute(into.nbytes)
 
@@ -187,6 +197,26 @@ class Messenger:
         if self._stamp and header and header != self._stamp:
             headers.check(self._stamp, header, self.rank, src)
             self._stamp = headers.completed(self._stamp, header)
+
+    def _array_of(self, x: Any, operation: str) -> tuple[NDArray, str]:
+        """Return `x` as an array, and its kind; a tensor of the transport's device stays there."""
+        held = None if self._tensors is None else self._tensors.adopt(x)
+        return to_numpy(x, operation) if held is None else (held, TORCH)
+
+    def _writable(self, buffer: Any, operation: str) -> NDArray:
+        """Return the array that shares `buffer`'s memory.
+
+        Raises:
+            InvalidArgument: it has none that can be written in one piece.
+        """
+        array, _ = self._array_of(buffer, operation)
+        if not _shares(array, buffer):
+            raise InvalidArgument(
+                f"{operation}: cannot write into this buffer: got {type(buffer).__name__}, "
+                "expected a writable, contiguous array in memory that the transport reaches. "
+                "Pass such an array, or none at all."
+            )
+        return array
 
     def _check_rank(self, operation: str, rank: Any) -> None:
         if not isinstance(rank, int | np.integer) or not 0 <= rank < self.size:
@@ -228,23 +258,12 @@ class Receiving:
         return self._work.test()
 
 
-def writable(buffer: Any, operation: str) -> NDArray:
-    """Return the NumPy array that shares `buffer`'s memory.
-
-    Raises:
-        InvalidArgument: it has none that can be written in one piece.
-    """
-    array, _ = to_numpy(buffer, operation)
-    if not _shares(array, buffer) or not array.flags.writeable:
-        raise InvalidArgument(
-            f"{operation}: cannot write into this buffer: got {type(buffer).__name__}, expected a "
-            "writable, contiguous array in main memory. Pass such an array, or none at all."
-        )
-    return array
-
-
-def _shares(array: NDArray, buffer: Any) -> bool:
+def _shares(array: Any, buffer: Any) -> bool:
     """Return whether `array` lies where `buffer` does, and so is no copy of it."""
+    if not isinstance(array, np.ndarray):
+        return array is buffer or bool(array.tensor.data_ptr() == buffer.data_ptr())
+    if not array.flags.writeable:
+        return False
     if isinstance(buffer, np.ndarray):
         return array is buffer or np.may_share_memory(array, buffer)
     if not hasattr(buffer, "data_ptr") or device_of(buffer) is not None:

@@ -19,16 +19,13 @@ import cloudpickle
 
 from ddp_lab.collectives.registry import register_algorithm
 from ddp_lab.communicator import Communicator
+from ddp_lab.connect import connect
 from ddp_lab.failures import Failure, failure_of, frames_of
-from ddp_lab.transport.base import Transport
-from ddp_lab.transport.board import FAILED, RETURNED, inspect
+from ddp_lab.transport.base import Leaves
+from ddp_lab.transport.board import FAILED, RETURNED
 from ddp_lab.transport.record import Log, Recorder
 from ddp_lab.transport.segment import Segment
-from ddp_lab.transport.shm import ShmTransport
 from ddp_lab.transport.shm_board import ShmBoard
-from ddp_lab.transport.tcp import connect as tcp_connect
-from ddp_lab.transport.tcp import listen
-from ddp_lab.transport.waiting import Words
 from ddp_lab.world import give
 
 LENGTH = struct.Struct("<cQ")
@@ -101,13 +98,16 @@ def rank_main(
     segment = Segment(memory, size, arena_bytes)
     board = ShmBoard(segment)
     threading.Thread(target=_answer, args=(link,), name="launcher", daemon=True).start()
-    outcome = _run(job, rank, segment, link)
+    at_end: list[Leaves] = []
+    outcome = _run(job, rank, segment, link, at_end)
     if outcome.failure is None:
         board.end(rank, RETURNED)
     else:
         board.end(rank, FAILED, outcome.failure.kind)
     _flush()
     send_message(link, OUTCOME, cloudpickle.dumps(outcome))
+    for transport in at_end if outcome.failure is None else ():
+        transport.leave()
     return 0 if outcome.failure is None else 1
 
 
@@ -145,14 +145,18 @@ def _answer(link: socket.socket) -> None:
         send_message(link, WHERE, cloudpickle.dumps(stack))
 
 
-def _run(job: Job, rank: int, segment: Segment, link: socket.socket) -> Outcome:
+def _run(
+    job: Job, rank: int, segment: Segment, link: socket.socket, at_end: list[Leaves]
+) -> Outcome:
     recorder = None
     try:
         _prepare(job)
         fn, args, learned = cloudpickle.loads(job.call)
         for algorithm in learned:
             register_algorithm(*algorithm)
-        transport = connect(job, rank, segment)
+        transport = connect(job.transport, rank, segment)
+        if isinstance(transport, Leaves):
+            at_end.append(transport)
         if job.record:
             transport = recorder = Recorder(transport, zero=job.zero)
         comm = Communicator(transport)
@@ -191,23 +195,3 @@ def _prepare(job: Job) -> None:
     sys.argv = job.argv
     sys.path[:] = job.path
     os.chdir(job.directory)
-
-
-def connect(job: Job, rank: int, segment: Segment) -> Transport:
-    """Return this rank's end of the transport that the job names."""
-    if job.transport == "tcp":
-        return _connect_tcp(rank, segment)
-    return ShmTransport(segment, rank)
-
-
-def _connect_tcp(rank: int, segment: Segment) -> Transport:
-    """Join the ranks of this machine by TCP; rank 0 tells its port through the segment."""
-    words = Words(segment.words, segment.address, segment.layout.size)
-    board, word = ShmBoard(segment), segment.layout.meetings // 8
-    listener = listen(("127.0.0.1", 0)) if rank == 0 else None
-    if listener is not None:
-        words.post(word, listener.getsockname()[1])
-    else:
-        words.wait(word, 1, lambda: inspect(board, rank, 0))
-    address = ("127.0.0.1", segment.words[word])
-    return tcp_connect(rank, segment.layout.size, address, listener, board)

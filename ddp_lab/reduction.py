@@ -45,6 +45,14 @@ def combiner(op: str, dtype: np.dtype[Any]) -> Combine:
     return lambda a, b, out: ufunc(a, b, out=out)  # NumPy deprecates `out` by position
 
 
+def combine(into: NDArray, other: NDArray, op: str) -> None:
+    """Combine `other` into `into`, element by element, in place."""
+    if isinstance(into, np.ndarray):
+        combiner(op, into.dtype)(into, other, into)
+    else:
+        into.combine(other, op)  # an array of some device
+
+
 def check_operation(operation: str, op: str, dtype: np.dtype[Any]) -> None:
     """Raise `InvalidArgument` unless `op` can be applied to arrays of `dtype`."""
     if op not in OPERATIONS:
@@ -59,7 +67,9 @@ def check_operation(operation: str, op: str, dtype: np.dtype[Any]) -> None:
 
 def divide(array: NDArray, by: int) -> None:
     """Divide in place, as the last step of an average; integers round toward zero, as in NCCL."""
-    if array.dtype == BFLOAT16:
+    if not isinstance(array, np.ndarray):
+        array.divide(by)
+    elif array.dtype == BFLOAT16:
         bits = array["bfloat16"]
         bits[...] = from_float32(to_float32(bits) / np.float32(by))
     elif array.dtype.kind in "iu":
@@ -83,5 +93,8 @@ def from_float32(values: NDArray) -> NDArray:
 
 
 def _combine_bfloat16(ufunc: np.ufunc, a: NDArray, b: NDArray, out: NDArray) -> None:
+    if not isinstance(out, np.ndarray):
+        ufunc(a, b, out=out)  # an array of some device, which has bfloat16 of its own
+        return
     left, right = to_float32(a["bfloat16"]), to_float32(b["bfloat16"])
     out["bfloat16"] = from_float32(ufunc(left, right))

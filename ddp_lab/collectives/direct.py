@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def all_gather(comm: "Communicator", x: NDArray) -> NDArray:
     """Return every rank's `x`: each rank reads, or is sent, all others' at once."""
     arrays, meeting = shared(comm, x)
-    out = np.empty((comm.size, *x.shape), x.dtype)
+    out = np.empty_like(x, shape=(comm.size, *x.shape))
     for rank, array in enumerate(arrays):
         out[rank] = array
     if meeting is not None:
@@ -38,7 +38,7 @@ def reduce_scatter(comm: "Communicator", x: NDArray, *, op: str) -> NDArray:
     else:
         arrays, meeting = shared(comm, x)
         rows = [array[comm.rank, ...] for array in arrays]
-    total = np.array(rows[0], copy=True)
+    total = rows[0].copy()
     for row in rows[1:]:
         comm.combine(total, row, op)
     if meeting is not None:

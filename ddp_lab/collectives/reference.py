@@ -45,7 +45,7 @@ def gather(comm: "Communicator", x: NDArray, *, root: int) -> NDArray | None:
     if comm.rank != root:
         comm.isend(x, root).wait()
         return None
-    out = np.empty((comm.size, *x.shape), x.dtype)
+    out = np.empty_like(x, shape=(comm.size, *x.shape))
     for src in range(comm.size):
         out[src] = x if src == root else comm.take(src)
     return out

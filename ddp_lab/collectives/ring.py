@@ -69,7 +69,7 @@ def reduce_scatter(comm: "Communicator", x: NDArray, *, op: str) -> NDArray:
 @built_in("all_gather", "ring")
 def all_gather(comm: "Communicator", x: NDArray) -> NDArray:
     """Return every rank's `x`: each rank passes on what it received last."""
-    out = np.empty((comm.size, *x.shape), x.dtype)
+    out = np.empty_like(x, shape=(comm.size, *x.shape))
     out[comm.rank] = x
     gather_chunks(comm, rows_of(out))
     return out

@@ -76,14 +76,15 @@ class TorchCommunicatorGroup:
         """Return a flat tensor over a buffer of the transport.
 
         Raises:
-            ValueError: for a parameter that is not on the CPU.
+            ValueError: for a parameter that is on another device than that.
         """
-        if dtype[1].type != "cpu":
-            raise ValueError(
-                f"DistributedDataParallel: a Communicator moves arrays of the CPU: got a "
-                f"parameter on {dtype[1]}, expected cpu. Use a torch.distributed group there."
-            )
         flat: Tensor = self.arrays.communicator.empty((numel,), dtype[0])
+        if dtype[1].type != flat.device.type:
+            raise ValueError(
+                f"DistributedDataParallel: this Communicator moves tensors of {flat.device}: got "
+                f'a parameter on {dtype[1]}. Use the transport "cuda", or a torch.distributed '
+                "group."
+            )
         return flat
 
     def all_reduce(self, flat: Tensor, op: str = "sum") -> Work:

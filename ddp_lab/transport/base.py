@@ -7,7 +7,7 @@ array may be changed, and a rank that sends before it receives never blocks for 
 Whoever implements these four methods, in whatever process, can carry `Communicator`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
@@ -66,6 +66,25 @@ class SharesMemory(Protocol):
 
     def meeting(self, context: int, members: tuple[int, ...]) -> Any:
         """Return where the ranks of a communicator meet, None if they cannot."""
+
+
+@runtime_checkable
+class HoldsTensors(Protocol):
+    """A transport that moves tensors of its own device without taking them off it."""
+
+    def adopt(self, x: Any) -> Any:
+        """Return `x` as an array that NumPy's functions work on, None where it is not one."""
+
+    def beside(self, job: Callable[[], Any]) -> Callable[[], Any]:
+        """Return a job for another thread, ordered after what this one has queued."""
+
+
+@runtime_checkable
+class Leaves(Protocol):
+    """A transport whose ranks must not end before the others have what they sent."""
+
+    def leave(self) -> None:
+        """Return once all ranks are about to end, or one has failed."""
 
 
 @runtime_checkable

@@ -7,6 +7,7 @@ lock. Use them to see an order, never to compare algorithms.
 import threading
 import time
 from collections import deque
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -48,6 +49,10 @@ class ThreadWorld:
 
     def enter(self, rank: int) -> None:
         """Called by the thread of `rank` before anything else."""
+
+    def running(self, rank: int) -> AbstractContextManager[None]:
+        """Return a context around all that the thread of `rank` does."""
+        return nullcontext()
 
     def leave(self, rank: int) -> None:
         """Called by the thread of `rank` at its end."""

@@ -1,0 +1,174 @@
+"""A torch tensor, on whatever device, that the collectives take for a NumPy array.
+
+The algorithms of `collectives` slice, copy, reshape and combine; NumPy's own functions reach a
+`DeviceArray` through its array protocols (NEP 13, NEP 18), and nothing leaves the device.
+
+May import: NumPy, torch, reduction.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from numpy.lib.mixins import NDArrayOperatorsMixin
+from torch import Tensor
+
+from ddp_lab.reduction import BFLOAT16
+
+UFUNCS: dict[str, Callable[..., Any]] = {
+    "add": torch.add,
+    "bitwise_and": torch.bitwise_and,
+    "bitwise_or": torch.bitwise_or,
+    "bitwise_xor": torch.bitwise_xor,
+    "divide": torch.div,
+    "maximum": torch.maximum,
+    "minimum": torch.minimum,
+    "multiply": torch.mul,
+    "subtract": torch.sub,
+}
+OPS: dict[str, Callable[..., Any]] = {
+    "sum": torch.add,
+    "prod": torch.mul,
+    "min": torch.minimum,
+    "max": torch.maximum,
+    "band": torch.bitwise_and,
+    "bor": torch.bitwise_or,
+    "bxor": torch.bitwise_xor,
+}
+
+
+def numpy_dtype(dtype: torch.dtype) -> np.dtype[Any]:
+    """Return the NumPy dtype of the same numbers."""
+    return BFLOAT16 if dtype == torch.bfloat16 else torch.empty(0, dtype=dtype).numpy().dtype
+
+
+def torch_dtype(dtype: Any) -> torch.dtype:
+    """Return the torch dtype of the same numbers."""
+    if dtype == BFLOAT16:
+        return torch.bfloat16
+    return torch.from_numpy(np.empty(0, dtype)).dtype
+
+
+class DeviceArray(NDArrayOperatorsMixin):
+    """A view of a tensor; what is made from it stays on the tensor's device."""
+
+    __slots__ = ("tensor",)
+    functions: ClassVar[dict[Callable[..., Any], Callable[..., Any]]] = {}
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor = tensor
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """NumPy's dtype of the numbers."""
+        return numpy_dtype(self.tensor.dtype)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Sizes of the axes."""
+        return tuple(self.tensor.shape)
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return self.tensor.dim()
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return self.tensor.numel()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the elements."""
+        return self.tensor.numel() * self.tensor.element_size()
+
+    def __len__(self) -> int:
+        return len(self.tensor)
+
+    def __getitem__(self, index: Any) -> "DeviceArray":
+        return DeviceArray(self.tensor[index])
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self.tensor[index] = bare(value)
+
+    def copy(self) -> "DeviceArray":
+        """Return a copy on the same device."""
+        return DeviceArray(self.tensor.clone())
+
+    def reshape(self, *shape: Any) -> "DeviceArray":
+        """Return the same elements in another shape, a view where that is possible."""
+        return DeviceArray(self.tensor.reshape(*shape))
+
+    def __array__(self, *args: Any, **options: Any) -> Any:
+        raise TypeError("DeviceArray: stays on its device. Take `.tensor`.")
+
+    def combine(self, other: Any, op: str) -> None:
+        """Combine `other` into this array, in place."""
+        OPS[op](self.tensor, bare(other), out=self.tensor)
+
+    def divide(self, by: int) -> None:
+        """Divide in place; integers round toward zero, as in NCCL."""
+        whole = not (self.tensor.is_floating_point() or self.tensor.is_complex())
+        self.tensor.div_(by, rounding_mode="trunc" if whole else None)
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+        fn = UFUNCS.get(ufunc.__name__)
+        if fn is None or method != "__call__":
+            return NotImplemented
+        (out,) = options.pop("out", (None,))
+        result = fn(*map(bare, inputs), **options)
+        if out is None:
+            return DeviceArray(result)
+        out.tensor.copy_(result)
+        return out
+
+    def __array_function__(
+        self, function: Any, types: Any, args: Sequence[Any], options: dict[str, Any]
+    ) -> Any:
+        known = DeviceArray.functions.get(function)
+        return NotImplemented if known is None else known(*args, **options)
+
+
+def adopted(x: Any, device: torch.device) -> DeviceArray | None:
+    """Return `x` as an array, if it is one or a tensor on this kind of device; else None."""
+    if isinstance(x, DeviceArray):
+        return x
+    if isinstance(x, Tensor) and x.device.type == device.type:
+        return DeviceArray(x.detach().contiguous())
+    return None
+
+
+def bare(value: Any) -> Any:
+    """Return the tensor of a DeviceArray, and NumPy arrays as tensors; all else as it is."""
+    if isinstance(value, DeviceArray):
+        return value.tensor
+    return torch.from_numpy(value) if isinstance(value, np.ndarray) else value
+
+
+def _empty_like(like: DeviceArray, shape: Any = None) -> DeviceArray:
+    return DeviceArray(like.tensor.new_empty(like.shape if shape is None else shape))
+
+
+def _roll(x: DeviceArray, shift: int, axis: int) -> DeviceArray:
+    return DeviceArray(torch.roll(x.tensor, shift, axis))
+
+
+def _joined(join: Callable[..., Tensor]) -> Callable[..., DeviceArray]:
+    return lambda parts, axis=0: DeviceArray(join([bare(part) for part in parts], axis))
+
+
+def _copyto(target: DeviceArray, source: Any) -> None:
+    target.tensor.copy_(bare(source))
+
+
+DeviceArray.functions.update(
+    {
+        np.concatenate: _joined(torch.cat),
+        np.copyto: _copyto,
+        np.empty_like: _empty_like,
+        np.roll: _roll,
+        np.stack: _joined(torch.stack),
+    }
+)
