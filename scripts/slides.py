@@ -1,0 +1,213 @@
+#!/usr/bin/env python
+"""Slides for a lecture from the labs and the demos: `scripts/slides.py -o build/slides`.
+
+One reveal.js page a lab, one of all demos, and an index. A lab is run once, solved; its slides show
+the text beat by beat, what learners are to write as the stub that they get, and what the measuring
+cells printed and drew. reveal.js and MathJax are fetched by npm once and kept in `build/vendor`;
+the pages lie beside copies of them and ask for nothing from outside.
+"""
+
+import argparse
+import html
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from autograder.notebook import learner_notebook, solution_notebook
+from autograder.records import Cell, Lab
+from autograder.source import find_labs, load_lab
+
+ROOT = Path(__file__).parents[1]
+TEMPLATE = "slides.html.j2"
+REVEAL = (
+    *("dist/reveal.js", "dist/reveal.css"),
+    *("dist/theme/white.css", "dist/theme/fonts/source-sans-pro"),
+)
+# package, what of it is needed, and where that goes
+PACKAGES = (
+    ("reveal.js@5.2.1", (*REVEAL, "plugin/notes", "LICENSE"), "reveal"),
+    ("mathjax@3.2.2", ("es5/tex-svg-full.js", "LICENSE"), "mathjax"),
+)
+BEAT = re.compile(r"\n(?=\*\*(?:Predict|Idea|Measure|Reflect)|\*The real system)")
+LONGEST = 14  # lines of code that a slide shows beside its output
+CELL_S = 240
+SHOWN = ("image/svg+xml", "image/png", "text/html", "text/plain")  # widgets have a picture
+
+
+def vendor(kept: Path) -> Path:
+    """Return the folder with what the pages need, fetched by npm where it is not there yet."""
+    for package, parts, name in PACKAGES:
+        target = kept / name
+        if not (target / "LICENSE").is_file():
+            _fetch(package, parts, target)
+    return kept
+
+
+def _fetch(package: str, parts: Sequence[str], target: Path) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            said = subprocess.run(
+                ["npm", "pack", "--silent", package], cwd=folder, capture_output=True, text=True
+            )
+        except FileNotFoundError:
+            raise SystemExit("slides: npm is missing. Next: sudo apt-get install npm") from None
+        if said.returncode:
+            raise SystemExit(f"slides: npm could not fetch {package}: {said.stderr.strip()[-300:]}")
+        shutil.unpack_archive(Path(folder) / said.stdout.split()[-1], folder)
+        for part in parts:
+            source, there = Path(folder) / "package" / part, target / part.removeprefix("es5/")
+            there.parent.mkdir(parents=True, exist_ok=True)
+            copy = shutil.copytree if source.is_dir() else shutil.copy
+            copy(source, there)
+
+
+def executed(lab: Lab) -> list[dict[str, Any]]:
+    """Return the cells of the solved notebook after a run beside its lab."""
+    import nbformat
+    from nbclient import NotebookClient
+
+    notebook = nbformat.reads(solution_notebook(lab), as_version=4)
+    resources = {"metadata": {"path": str(lab.directory)}}
+    NotebookClient(notebook, timeout=CELL_S, resources=resources).execute()
+    return list(notebook.cells)
+
+
+def deck(lab: Lab, ran: Sequence[dict[str, Any]] | None = None) -> dict[str, Any]:
+    """Return the lab as a notebook of slides; `ran` are its cells with outputs, if it was run."""
+    given = json.loads(learner_notebook(lab))
+    cells: list[dict[str, Any]] = []
+    for index, (cell, shown) in enumerate(zip(lab.cells, given["cells"], strict=True)):
+        outputs = ran[index].get("outputs", []) if ran else []
+        cells += _slides(cell, "".join(shown["source"]), outputs)
+    if cells:
+        cells[0]["metadata"] = {"slideshow": {"slide_type": "slide"}}
+    return _notebook(cells, lab.title)
+
+
+def _slides(cell: Cell, text: str, outputs: Sequence[Any]) -> Iterator[dict[str, Any]]:
+    """Yield the slides of one cell: of text a beat each; of code the stub, or what it showed."""
+    if cell.kind == "markdown":
+        text = text.partition("\n**Answer** (")[0]
+        for beat in BEAT.split(text):
+            if beat.strip():
+                heading = re.match(r"#{1,2} ", beat.lstrip())
+                yield _made("markdown", beat.strip(), "slide" if heading else "subslide")
+    elif "question" in cell.attributes:
+        yield _made("code", text, "subslide")
+    elif not {"setup", "check"} & set(cell.tags) and (shown := list(_shown(outputs))):
+        made = _made("code", text, "subslide")
+        drawn = any("image/" in kind for output in shown for kind in output.get("data", ()))
+        if drawn or len(text.splitlines()) > LONGEST:
+            made["metadata"]["transient"] = {"remove_source": True}
+        yield {**made, "outputs": shown}
+
+
+def _shown(outputs: Sequence[Any]) -> Iterator[dict[str, Any]]:
+    """Yield outputs without what a page cannot show by itself: widgets and errors."""
+    for output in outputs:
+        if output["output_type"] == "stream" and output["name"] == "stdout":
+            yield dict(output)
+        elif "data" in output:
+            data = {kind: output["data"][kind] for kind in SHOWN if kind in output["data"]}
+            if data:
+                yield {**output, "data": data, "metadata": {}}
+
+
+def _made(kind: str, text: str, slide: str) -> dict[str, Any]:
+    found: dict[str, Any] = {"cell_type": kind, "source": text}
+    found["metadata"] = {"slideshow": {"slide_type": slide}}
+    return {**found, "outputs": [], "execution_count": None} if kind == "code" else found
+
+
+def _notebook(cells: list[dict[str, Any]], title: str) -> dict[str, Any]:
+    language = {"name": "python", "file_extension": ".py", "pygments_lexer": "ipython3"}
+    for number, cell in enumerate(cells):
+        cell["id"] = f"slide-{number}"
+    about = {"title": title, "language_info": language}
+    return {"cells": cells, "metadata": about, "nbformat": 4, "nbformat_minor": 5}
+
+
+def demo_deck(demos: Sequence[Path], folder: str) -> dict[str, Any]:
+    """Return a notebook of slides with one demo each, from its page in `folder`."""
+    cells = [_made("markdown", "# Demos\n\nEach works by mouse and by keyboard.", "slide")]
+    for page in demos:
+        title = html.escape(title_of(page), quote=True)
+        frame = f'<iframe src="{folder}/{page.name}" title="{title}" loading="lazy"></iframe>'
+        cells.append(_made("markdown", frame, "slide"))
+    return _notebook(cells, "Demos")
+
+
+def title_of(page: Path) -> str:
+    """Return the title of an HTML page, or the name of its file."""
+    found = re.search(r"<title>(.*?)</title>", page.read_text(encoding="utf-8"), re.S)
+    return html.unescape(found[1].strip()) if found else page.stem
+
+
+def page_of(notebook: dict[str, Any]) -> str:
+    """Return the reveal page of a notebook of slides."""
+    import nbformat
+    from jinja2 import FileSystemLoader
+    from nbconvert import SlidesExporter
+
+    exporter = SlidesExporter(
+        template_file=TEMPLATE,
+        extra_loaders=[FileSystemLoader(Path(__file__).parent)],
+        reveal_url_prefix="vendor/reveal",
+        reveal_theme="white",  # most others ask for a font from outside
+    )
+    made, _ = exporter.from_notebook_node(nbformat.from_dict(notebook))
+    return str(made)
+
+
+def index_of(pages: Sequence[tuple[str, str]]) -> str:
+    """Return the page that leads to the others, given (file, title) of each."""
+    items = "".join(f'<li><a href="{name}">{html.escape(title)}</a></li>' for name, title in pages)
+    style = "body{font:18px/1.6 sans-serif;max-width:40em;margin:3em auto;color-scheme:light dark}"
+    head = f'<meta charset="utf-8"><title>Slides</title><style>{style}</style>'
+    body = f"<h1>Slides</h1><ol>{items}</ol>"
+    return f'<!doctype html><html lang="en"><head>{head}</head><body>{body}</body></html>\n'
+
+
+def build(labs: Sequence[Path], demos: Sequence[Path], out: Path, kept: Path, *, run: bool) -> None:
+    """Write a page a lab, one of the demos, and the index to `out`; `kept` is the vendor folder."""
+    shutil.copytree(kept, out / "vendor", dirs_exist_ok=True)
+    pages = []
+    for directory in labs:
+        lab = load_lab(directory)
+        print(f"{lab.name}: {'running' if run else 'text only'}", flush=True)
+        page = page_of(deck(lab, executed(lab) if run else None))
+        (out / f"{lab.name}.html").write_text(page, encoding="utf-8")
+        pages.append((f"{lab.name}.html", lab.title))
+    if demos:
+        (out / "demos").mkdir(exist_ok=True)
+        for demo in demos:
+            shutil.copy(demo, out / "demos")
+        (out / "demos.html").write_text(page_of(demo_deck(demos, "demos")), encoding="utf-8")
+        pages.append(("demos.html", "Demos"))
+    (out / "index.html").write_text(index_of(pages), encoding="utf-8")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Build the slides of the labs named, all by default, and of the demos."""
+    parser = argparse.ArgumentParser(description="Offline reveal.js slides from labs and demos.")
+    parser.add_argument("labs", nargs="*", type=Path, help="directories of labs; default: all")
+    parser.add_argument("-o", "--out", type=Path, default=ROOT / "build" / "slides")
+    parser.add_argument("--no-run", action="store_true", help="text and stubs, no measurements")
+    arguments = parser.parse_args(argv)
+    labs = arguments.labs or find_labs(ROOT / "labs")
+    demos = sorted((ROOT / "labs" / "demos").glob("*/*.html"))
+    kept = vendor(ROOT / "build" / "vendor")
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    build(labs, demos, arguments.out, kept, run=not arguments.no_run)
+    print(f"Open {arguments.out / 'index.html'}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
