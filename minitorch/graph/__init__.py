@@ -101,6 +101,7 @@ from minitorch.graph.initializers import (
     variance_scaling_initializer,
     zeros_initializer,
 )
+from minitorch.graph.loss_scale import LossScaleOptimizer
 from minitorch.graph.math import (
     argmax,
     argmin,
@@ -130,6 +131,7 @@ from minitorch.graph.node import Constant, Node, placeholder, placeholder_with_d
 from minitorch.graph.optimize import count_nodes, optimize
 from minitorch.graph.passes.mixed_precision import mixed_precision
 from minitorch.graph.passes.recompute import recompute
+from minitorch.graph.placed import PlacedSession
 from minitorch.graph.plan import memory_plan
 from minitorch.graph.profiling import profile
 from minitorch.graph.random import (
@@ -142,6 +144,7 @@ from minitorch.graph.scan import foldl, foldr, map_fn, scan
 from minitorch.graph.scope import (
     Graph,
     control_dependencies,
+    device,
     get_default_graph,
     name_scope,
     reset_default_graph,
@@ -224,8 +227,10 @@ __all__ = [
     "GraphError",
     "Initializer",
     "InteractiveSession",
+    "LossScaleOptimizer",
     "Node",
     "Operation",
+    "PlacedSession",
     "Session",
     "Tensor",
     "Variable",
@@ -260,6 +265,7 @@ __all__ = [
     "cosh",
     "count_nodes",
     "cumsum",
+    "device",
     "discover",
     "div",
     "divide",

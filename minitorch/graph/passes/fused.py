@@ -51,11 +51,17 @@ class Fused(Op):
 
     def compute(self, xp: Any, *arrays: Array) -> Array:
         """Return the last part's result."""
-        if xp is not np:
-            return self._function(xp, *arrays)
-        if self.least is not None and max([a.size for a in arrays]) >= self.least:
-            return code.kernel(self.program)(*arrays)  # type: ignore[arg-type]
-        return self.by_numpy(*arrays)
+        if xp is np:
+            largest = 0
+            for array in arrays:
+                size = array.size
+                if size > largest:
+                    largest = size
+            if self.least is not None and largest >= self.least:
+                return code.kernel(self.program)(*arrays)  # type: ignore[arg-type]
+            if largest >= LARGE:
+                return self.by_numpy(*arrays)
+        return self._function(xp, *arrays)
 
     def by_numpy(self, *arrays: Array) -> Array:
         """Return the result without a kernel; large arrays go block by block."""
