@@ -1,0 +1,891 @@
+"""Checks of lab 05: dead tokens, cond, tags and frames, while_loop, their gradients, batching.
+
+Expected values are closed forms in NumPy on inputs drawn anew. What runs beside the learner's code
+is in the functions that `probe` sends; a dead token travels as the text "dead".
+"""
+
+from contextlib import contextmanager
+
+import numpy as np
+
+from autograder.checks import Feedback, Lab, check, close
+from autograder.errors import StudentError
+
+LAB = Lab(preload=("numpy", "minitorch", "matplotlib.pyplot"))
+
+DEAD = "dead"
+
+
+@contextmanager
+def hinted(called, hint):
+    """An error of the learner's code inside becomes feedback with a hint."""
+    try:
+        yield
+    except StudentError as error:
+        raise Feedback(f"{called} raised {error}.", hint=hint) from error
+
+
+def plain(array):
+    return np.asarray(array, np.float32)
+
+
+# 1. fire
+
+
+def fired(kind, tokens, side):
+    """Fire an operator once; return (its token or "dead", how often it computed)."""
+    from minitorch.op import Op
+
+    ran = []
+
+    class Weigh(Op):
+        def compute(self, xp, *arrays):
+            ran.append(len(arrays))
+            return sum((i + 1.0) * a for i, a in enumerate(arrays))
+
+    op = {"switch": lambda: Switch(side), "merge": Merge, "other": Weigh}[kind]()
+    given = [DEAD if isinstance(t, str) else t for t in tokens]
+    token = fire(op, given)
+    return ("dead" if token is DEAD else token), len(ran)
+
+
+def shoot(student, kind, tokens, side=True):
+    called = f"fire of {kind}"
+    hint = "Which tokens can be dead here? Compare with `is`: `token is DEAD`."
+    with hinted(called, hint):
+        return student.probe(fired, kind=kind, tokens=tokens, side=side)
+
+
+def is_dead(token):
+    return isinstance(token, str) and token == DEAD
+
+
+def must_be_dead(token, what, hint):
+    if not is_dead(token):
+        raise Feedback(f"{what} sent a token that is alive.", hint=hint)
+
+
+def must_live(token, what, hint):
+    if is_dead(token):
+        raise Feedback(f"{what} sent a dead token.", hint=hint)
+
+
+@check("fire", weight=2)
+def live_inputs_are_computed(student, rng):
+    """an ordinary operator computes its inputs, in order"""
+    for size in (1, 3):
+        arrays = [plain(rng.normal(size=(2, 2))) for _ in range(size)]
+        token, _ = shoot(student, "other", arrays)
+        hint = "op.compute(np, *tokens): all of the inputs, in their order."
+        must_live(token, "An operator with live inputs", hint)
+        right = sum((i + 1.0) * a for i, a in enumerate(arrays))
+        close(token, right, called="fire(op, tokens)", hint=hint)
+
+
+@check("fire", weight=2)
+def switch_sends_one_way(student, rng):
+    """a Switch hands the data on where the predicate is its side, and is dead otherwise"""
+    data = plain(rng.normal(size=3))
+    hint = "The predicate is the second input. Switch(True) lives where it is true, Switch(False) "
+    hint += "where it is false."
+    for side in (True, False):
+        for predicate in (np.array(True), np.array(False), np.bool_(True), np.bool_(False)):
+            token, _ = shoot(student, "switch", [data, predicate], side)
+            what = f"Switch({side}) with the predicate {bool(predicate)}"
+            if bool(predicate) == side:
+                must_live(token, what, hint)
+                close(token, data, called=what, hint=hint)
+            else:
+                must_be_dead(token, what, hint)
+
+
+@check("fire", weight=2)
+def merge_takes_the_live_one(student, rng):
+    """a Merge hands on the live token wherever it comes, the first of several, else a dead one"""
+    a, b = plain(rng.normal(size=(2, 2, 2)))
+    hint = "One live input is enough for a Merge, and it is the only operator of which that is so."
+    for tokens, right in [([a, DEAD], a), ([DEAD, a], a), ([DEAD, DEAD, b], b), ([b, a], b)]:
+        token, _ = shoot(student, "merge", tokens)
+        must_live(token, "A Merge with a live input", hint)
+        close(token, right, called="Merge", hint="Of several live ones the first.")
+    token, _ = shoot(student, "merge", [DEAD, DEAD])
+    must_be_dead(
+        token, "A Merge of dead inputs alone", "Nothing came, so there is nothing to send."
+    )
+
+
+@check("fire", weight=2, requires="live_inputs_are_computed")
+def deadness_spreads(student, rng):
+    """an operator with a dead input computes nothing and is dead"""
+    a = plain(rng.normal(size=2))
+    hint = "Any dead input, whichever it is: do not compute, and send DEAD."
+    for tokens in ([DEAD], [a, DEAD], [DEAD, a], [a, DEAD, a]):
+        token, ran = shoot(student, "other", tokens)
+        must_be_dead(token, "An operator with a dead input", hint)
+        if ran:
+            raise Feedback("An operator with a dead input was computed.", hint=hint)
+    for tokens in ([DEAD, np.array(True)], [a, DEAD], [DEAD, DEAD]):
+        token, _ = shoot(student, "switch", tokens)
+        must_be_dead(token, "A Switch with a dead input", hint)
+
+
+# 2. cond
+
+
+def branched(which, inputs, by_tokens):
+    """Run one of the conds below; return (value, how often each spy computed, calls)."""
+    from minitorch.op import Op
+
+    ran, calls = {}, []
+
+    class Spy(Op):
+        pure = False
+
+        def __init__(self, label):
+            self.label = label
+
+        def compute(self, xp, x):
+            ran[self.label] = ran.get(self.label, 0) + 1
+            return x
+
+        def infer(self, x):
+            return x
+
+    def spied(label, function):
+        def side(*values):
+            calls.append(label)
+            return function(*(Spy(label)(v) for v in values))
+
+        return side
+
+    nodes = [placeholder(f"p{i}", a.shape) for i, a in enumerate(inputs)]
+    p, *rest = nodes
+    sides = {
+        "two": (lambda a, b: a - b, lambda a, b: a * b),
+        "number": (lambda a, b: 7.0, lambda a, b: a - b),
+        "numbers": (lambda a, b: 3.0, lambda a, b: -4.0),
+    }
+    if which == "nested":
+
+        def inner(a, b):
+            return cond(a.sum() > 1.0, lambda a, b: a + b, lambda a, b: a - b, a, b)
+
+        node = cond(p > 0.0, inner, lambda a, b: b * 2.0, *rest)
+    else:
+        yes, no = sides[which]
+        node = cond(p > 0.0, spied("yes", yes), spied("no", no), *rest)
+    feeds = dict(zip(nodes, inputs))
+    token = run([node], feeds)[0] if by_tokens else run_in_order([node], feeds)[node]
+    return ("dead" if token is DEAD else token), ran, calls
+
+
+def branch(student, which, inputs, by_tokens=False):
+    hint = "Switch each input for its side, call the function on these, and merge the two results."
+    with hinted("cond", hint):
+        return student.probe(branched, which=which, inputs=inputs, by_tokens=by_tokens)
+
+
+def pair(rng):
+    return [plain(a) for a in rng.uniform(1, 3, size=(2, 2))]
+
+
+@check("cond", weight=2)
+def the_right_side_gives_the_value(student, rng):
+    """the value is if_true's where the predicate holds, and if_false's otherwise"""
+    a, b = pair(rng)
+    hint = "Which side sees the value where the predicate is true? And both get all the inputs."
+    for sign, right in [(1.0, a - b), (-1.0, a * b)]:
+        token, _, _ = branch(student, "two", [plain(sign), a, b])
+        must_live(token, f"cond with a predicate that is {sign > 0}", hint)
+        close(token, right, called=f"cond, the predicate {sign > 0}", hint=hint)
+
+
+@check("cond", weight=2, requires="the_right_side_gives_the_value")
+def the_other_side_computes_nothing(student, rng):
+    """only the side that is taken computes"""
+    a, b = pair(rng)
+    for sign, right in [(1.0, {"yes": 2}), (-1.0, {"no": 2})]:
+        _, ran, _ = branch(student, "two", [plain(sign), a, b])
+        if ran != right:
+            raise Feedback(
+                f"cond: with a predicate that is {sign > 0}, the sides computed so often: {ran}.",
+                hint="What kills the tokens on their way into the side that is not taken?",
+            )
+
+
+@check("cond", weight=2, requires="the_right_side_gives_the_value")
+def a_side_may_be_a_number(student, rng):
+    """a side that returns a number counts only where it is taken"""
+    a, b = pair(rng)
+    hint = "A constant is always alive, whichever side it is on, and a Merge takes the first that "
+    hint += "is alive. What could kill it, on its way from its side to the Merge?"
+    for which, yes, no in [("number", 7.0, a - b), ("numbers", 3.0, -4.0)]:
+        for sign, right in [(1.0, yes), (-1.0, no)]:
+            token, _, _ = branch(student, which, [plain(sign), a, b])
+            must_live(token, "cond with a number for a side", hint)
+            close(token, right, called="cond with a number for a side", hint=hint)
+
+
+@check("cond", requires="the_right_side_gives_the_value")
+def each_side_is_built_once(student, rng):
+    """both functions are called once, to build"""
+    a, b = pair(rng)
+    _, _, calls = branch(student, "two", [plain(1.0), a, b])
+    if sorted(calls) != ["no", "yes"]:
+        raise Feedback(
+            f"cond called the functions of its sides so: {calls}.",
+            hint="The graph holds both sides; who decides between them is the run.",
+        )
+
+
+@check("cond", hidden=True, requires="the_right_side_gives_the_value")
+def a_cond_in_a_cond(student, rng):
+    """a cond inside a cond, run by the token executor too"""
+    a, b = pair(rng)
+    for by_tokens in (False, True):
+        for outer, inner, right in [(1, 1, a + b), (1, -1, -a - b), (-1, 1, b * 2)]:
+            inputs = [plain(outer), inner * a, b]
+            token, _, _ = branch(student, "nested", inputs, by_tokens)
+            must_live(token, "A cond in a cond", "")
+            close(token, right, called="a cond in a cond")
+
+
+# 2. gradient_rules
+
+
+def branch_slopes(which, inputs):
+    """Return the gradients of one of the branches below, by hand-made Switches and Merges."""
+    nodes = [placeholder(f"p{i}", a.shape) for i, a in enumerate(inputs)]
+    p, *rest = nodes
+    yes = {
+        "mixed": lambda a, b: a * a * b,
+        "one": lambda a, b: a * 3.0,
+        "root": lambda a, b: a**0.5,
+    }[which]
+
+    def no(a, b):
+        return b - a * 2.0 if which != "root" else b
+
+    inside = [[record(Switch(side), [v, p > 0.0]) for v in rest] for side in (False, True)]
+    result = record(Merge(), [no(*inside[0]), yes(*inside[1])])
+    slopes = gradients([result.sum()], [1.0], rest)
+    tokens = run_in_order(slopes, dict(zip(nodes, inputs)))
+    return ["dead" if tokens[s] is DEAD else tokens[s] for s in slopes]
+
+
+def merged_adjoints(value, sign):
+    """Return the tokens of a Merge's adjoints, by its rule alone."""
+    x, p = placeholder("x", value.shape), placeholder("p")
+    sides = [record(Switch(side), [x, p > 0.0]) for side in (False, True)]
+    rule = merge_gradient(x * 10.0, record(Merge(), sides))
+    tokens = run_in_order(list(rule), {x: value, p: sign})
+    return len(rule), ["dead" if tokens[node] is DEAD else tokens[node] for node in rule]
+
+
+def switch_adjoint(value, sign, side):
+    """Return the token of a Switch's adjoint, by its rule alone, and what the second item is."""
+    x, p = placeholder("x", value.shape), placeholder("p")
+    node = record(Switch(side), [x, p > 0.0])
+    rule = switch_gradient(node * 10.0, node)
+    token = run_in_order([rule[0]], {x: value, p: sign})[rule[0]]
+    return ("dead" if token is DEAD else token), rule[1] is None, len(rule)
+
+
+@check("gradient_rules", weight=2)
+def a_merge_sends_back_where_it_took(student, rng):
+    """a Merge's adjoints are alive exactly where its inputs are"""
+    x = plain(rng.normal(size=3))
+    hint = "Of the two adjoints one should be alive: that of the input which was alive itself."
+    called = "merge_gradient"
+    for sign, taken in [(1.0, 1), (-1.0, 0)]:
+        with hinted(called, hint):
+            count, tokens = student.probe(merged_adjoints, value=x, sign=sign)
+        if count != 2 or not is_dead(tokens[1 - taken]):
+            raise Feedback("merge_gradient sent an adjoint to the side not taken.", hint=hint)
+        must_live(tokens[taken], "merge_gradient, to the side that was taken,", hint)
+        close(tokens[taken], 10 * x, called=called, hint="The adjoint itself, unchanged.")
+
+
+@check("gradient_rules", weight=2)
+def a_switch_has_an_adjoint_on_both_ways(student, rng):
+    """a Switch's adjoint is what arrives where its side was taken, zeros otherwise"""
+    x = plain(rng.normal(size=(2, 3)))
+    hint = "Alive always: what arrives if this side was taken, and zeros of the shape of data if "
+    hint += "the other was. Which operator picks the one that is alive?"
+    for side in (True, False):
+        for sign in (1.0, -1.0):
+            with hinted("switch_gradient", hint):
+                token, none, count = student.probe(switch_adjoint, value=x, sign=sign, side=side)
+            what = f"switch_gradient of Switch({side}), the predicate {sign > 0},"
+            must_live(token, what, hint)
+            right = 10 * x if (sign > 0) == side else np.zeros((2, 3), np.float32)
+            close(token, right, called=what, hint=hint)
+            if count != 2 or not none:
+                raise Feedback("switch_gradient: the predicate has no gradient: None.")
+
+
+@check("gradient_rules", weight=2, requires="a_merge_sends_back_where_it_took")
+def branches_have_gradients(student, rng):
+    """the gradient through a branch is that of the side taken, and zero for what it does not use"""
+    a, b = pair(rng)
+    one, zero = np.ones(2, np.float32), np.zeros(2, np.float32)
+    cases = [
+        ("mixed", 1.0, [2 * a * b, a * a]),
+        ("mixed", -1.0, [-2 * one, one]),
+        ("one", 1.0, [3 * one, zero]),
+        ("root", 1.0, [0.5 / np.sqrt(a), zero]),
+        ("root", -1.0, [zero, one]),
+    ]
+    for which, sign, right in cases:
+        hint = "Each Switch of a value contributes: one of them an adjoint, the other zeros."
+        inputs = [plain(sign), a, b]
+        with hinted("A branch's gradient", hint):
+            got = student.probe(branch_slopes, which=which, inputs=inputs)
+        for token in got:
+            must_live(token, "The gradient through a branch", hint)
+        close(got, right, called=f"gradients through a branch, taken {sign > 0}", hint=hint)
+
+
+@check("gradient_rules", hidden=True, requires="branches_have_gradients")
+def what_is_not_taken_does_no_harm(student, rng):
+    """the gradient of the side not taken is not computed: no NaN from a root of nothing"""
+    a, b = -pair(rng)[0], pair(rng)[1]
+    got = student.probe(branch_slopes, which="root", inputs=[plain(-1.0), a, b])
+    hint = "0 * NaN is NaN: what is not taken must not be computed, in the backward graph either."
+    for token in got:
+        must_live(token, "The gradient beside a root of a negative number", hint)
+    zero, one = np.zeros(2, np.float32), np.ones(2, np.float32)
+    close(got, [zero, one], called="the gradient beside a root of a negative number", hint=hint)
+
+
+# 3. tag_after, is_finished
+
+
+def tagged(kind, loop, tag):
+    from minitorch.op import Op
+
+    kinds = {"Enter": Enter, "NextIteration": NextIteration, "Exit": Exit}
+    op = kinds[kind](loop) if kind in kinds else (Merge() if kind == "Merge" else Op())
+    found = tag_after(op, tuple((name, i) for name, i in tag))
+    if not isinstance(found, tuple) or not all(isinstance(pair, tuple) for pair in found):
+        return None
+    return [list(pair) for pair in found]
+
+
+def compare_tags(student, cases):
+    for kind, loop, tag, right, hint in cases:
+        got = student.probe(tagged, kind=kind, loop=loop, tag=tag)
+        if got is None:
+            raise Feedback(
+                f"tag_after of {kind} gave no tuple of pairs.",
+                hint="A tag is a tuple of (loop, iteration) pairs; () outside. (a, b) + (c,) joins.",
+            )
+        if got != right:
+            shown = ", ".join(f"({name!r}, {i})" for name, i in tag)
+            raise Feedback(
+                f"tag_after({kind}({loop!r}), ({shown})) gave {[tuple(p) for p in got]}.", hint=hint
+            )
+
+
+@check("tag_after", weight=2)
+def enter_opens_iteration_zero(student, rng):
+    """Enter adds (loop, 0) behind what is there"""
+    i = int(rng.integers(3, 9))
+    hint = "The loop that is entered becomes the innermost, the last pair, at iteration 0."
+    compare_tags(
+        student,
+        [
+            ("Enter", "a", [], [["a", 0]], hint),
+            ("Enter", "b", [["a", i]], [["a", i], ["b", 0]], hint),
+        ],
+    )
+
+
+@check("tag_after", weight=2)
+def next_iteration_counts_the_innermost(student, rng):
+    """NextIteration adds one to the innermost iteration alone"""
+    i, j = (int(n) for n in rng.integers(3, 9, size=2))
+    hint = "The last pair counts up; what is outside stays as it is."
+    compare_tags(
+        student,
+        [
+            ("NextIteration", "a", [["a", i]], [["a", i + 1]], hint),
+            ("NextIteration", "b", [["a", i], ["b", j]], [["a", i], ["b", j + 1]], hint),
+        ],
+    )
+
+
+@check("tag_after", weight=2)
+def exit_leaves_the_innermost(student, rng):
+    """Exit takes the innermost pair away"""
+    i, j = (int(n) for n in rng.integers(3, 9, size=2))
+    hint = "Outside the loop a token has the tag with which it came in."
+    compare_tags(
+        student,
+        [
+            ("Exit", "a", [["a", i]], [], hint),
+            ("Exit", "b", [["a", i], ["b", j]], [["a", i]], hint),
+        ],
+    )
+
+
+@check("tag_after", requires="enter_opens_iteration_zero")
+def others_leave_the_tag_alone(student, rng):
+    """any other operator leaves the tag as it is"""
+    i = int(rng.integers(3, 9))
+    hint = "An addition inside a loop stays in its iteration."
+    for kind in ("Merge", "any other"):
+        compare_tags(
+            student, [(kind, "a", t, t, hint) for t in ([], [["a", i]], [["a", i], ["b", 2]])]
+        )
+
+
+def over(live, entered, enters):
+    frame = Frame("loop", (), enters)
+    frame.live, frame.entered = live, entered
+    return bool(is_finished(frame))
+
+
+@check("is_finished", weight=2)
+def finished_when_nothing_is_inside_and_nothing_can_come(student, rng):
+    """a frame is finished when nothing is under way in it and every Enter has had its token"""
+    for enters in (1, 2, int(rng.integers(3, 7))):
+        for live in (0, 1, int(rng.integers(2, 9))):
+            for entered in range(enters + 1):
+                got = student.probe(over, live=live, entered=entered, enters=enters)
+                state = f"live {live}, entered {entered} of {enters}"
+                if got and live:
+                    raise Feedback(
+                        f"{state}: called finished.", hint="Something is still under way in it."
+                    )
+                if got and entered < enters:
+                    raise Feedback(
+                        f"{state}: called finished.",
+                        hint="No token inside is not enough: can one still come in from outside?",
+                    )
+                if not got and not live and entered == enters:
+                    raise Feedback(
+                        f"{state}: called not finished.",
+                        hint="Nothing is inside, and nothing can come any more.",
+                    )
+
+
+def late(start, wait, rounds):
+    """Run a loop whose second variable comes late, and one that only dead tokens enter."""
+    i, x, p = placeholder("i"), placeholder("x"), placeholder("p")
+    slow = x
+    for _ in range(wait):
+        slow = slow + 0.0
+    sent = [record(Switch(True), [v, p > 0.0]) for v in (i, slow)]
+    tops = [record(Merge(), [record(Enter("l"), [v])]) for v in sent]
+    again = tops[0] < float(rounds)
+    inside = [record(Switch(True), [top, again]) for top in tops]
+    for top, new in zip(tops, [inside[0] + 1.0, inside[1] * 2.0]):
+        top.inputs += (record(NextIteration("l"), [new]),)
+    ends = [record(Exit("l"), [record(Switch(False), [top, again])]) for top in tops]
+    after = ends[1] + 1.0
+    found = []
+    for sign in (1.0, -1.0):
+        values = Run([ends[0], after], {i: 0.0, x: start, p: sign}).values
+        found.append([values.get(node) for node in (ends[0], after)])
+    return [["dead" if v is DEAD else v for v in pair] for pair in found]
+
+
+@check("is_finished", requires="finished_when_nothing_is_inside_and_nothing_can_come")
+def a_late_variable_is_waited_for(student, rng):
+    """in a run: a variable that comes late comes out, and a loop that is not entered is dead"""
+    start = plain(rng.uniform(1, 2))
+    taken, skipped = student.probe(late, start=start, wait=60, rounds=3)
+    if is_dead(taken[1]):
+        raise Feedback(
+            "A variable that came into its loop late came out dead.",
+            hint="When the counting was over, had it come in already?",
+        )
+    close(taken, [plain(3.0), start * 8 + 1], called="a loop with a late variable")
+    if skipped != [DEAD, DEAD]:
+        raise Feedback("A loop that only dead tokens enter should send dead ones out.")
+
+
+# 4. while_loop
+
+
+def looped(which, inputs):
+    """Run one of the loops below; return the results, how often body and test ran, and calls."""
+    from minitorch.op import Op
+
+    ran, calls = {}, []
+
+    class Spy(Op):
+        pure = False
+
+        def __init__(self, label):
+            self.label = label
+
+        def compute(self, xp, x):
+            ran[self.label] = ran.get(self.label, 0) + 1
+            return x
+
+        def infer(self, x):
+            return x
+
+    def less(i, n, *rest):
+        calls.append("test")
+        return Spy("test")(i) < n
+
+    def power(i, n, y, x):
+        calls.append("body")
+        return [Spy("body")(i) + 1.0, n, y * x, x]
+
+    def fibonacci(i, n, a, b):
+        calls.append("body")
+        return [Spy("body")(i) + 1.0, n, b, a + b]
+
+    def reset(i, n, a, b):
+        calls.append("body")
+        return [Spy("body")(i) + 1.0, n, a + i, 7.0]
+
+    body = {"power": power, "fibonacci": fibonacci, "reset": reset}[which]
+    nodes = [placeholder(f"p{i}", a.shape) for i, a in enumerate(inputs)]
+    ends = while_loop(less, body, 0.0, *nodes)
+    if not isinstance(ends, (list, tuple)):
+        return "no list"
+    tokens = run(list(ends), dict(zip(nodes, inputs)))
+    return ["dead" if t is DEAD else t for t in tokens], ran, calls
+
+
+WIRING = (
+    "Follow one variable through the diagram: Enter, Merge, Switch both ways, body, "
+    "NextIteration, back to the Merge; and Exit. Is each of them there, for each variable?"
+)
+
+
+def loop_results(student, which, inputs, hint=WIRING):
+    with hinted("while_loop, or its run,", hint):
+        got = student.probe(looped, which=which, inputs=inputs)
+    if got == "no list":
+        raise Feedback("while_loop returned no list.", hint="One node for each variable: its Exit.")
+    for token in got[0]:
+        must_live(token, "An Exit of the loop", hint)
+    return got
+
+
+@check("while_loop", weight=3)
+def the_body_is_run_as_long_as_the_test_holds(student, rng):
+    """the variables after n rounds"""
+    x = plain(rng.uniform(0.5, 1.5, size=2))
+    for n in (3, 1, 5):
+        tokens, _, _ = loop_results(student, "power", [plain(n), np.ones(2, np.float32), x])
+        hint = "All variables come out, in their order, as the test saw them last."
+        right = [plain(n), plain(n), x**n, x]
+        close(tokens, right, called=f"x to the power of {n}, by a loop", hint=hint)
+
+
+@check("while_loop", weight=2)
+def old_values_make_the_new(student, rng):
+    """the body sees all variables of one iteration, and never one of the next"""
+    a, b = (plain(v) for v in rng.uniform(0, 1, size=2))
+    tokens, _, _ = loop_results(student, "fibonacci", [plain(5), a, b])
+    x, y = a, b
+    for _ in range(5):
+        x, y = y, x + y
+    hint = (
+        "body(*inside) gives the new values in the order of the variables: which Merge gets which?"
+    )
+    close(tokens[2:], [x, y], called="(a, b) -> (b, a + b), five times", hint=hint)
+
+
+@check("while_loop", weight=2, requires="the_body_is_run_as_long_as_the_test_holds")
+def test_comes_before_body(student, rng):
+    """the test is asked before each round: no round at all if it fails at once"""
+    x = plain(rng.uniform(0.5, 1.5, size=2))
+    for n in (0, 4):
+        start = plain(rng.uniform(1, 2, size=2))
+        tokens, ran, _ = loop_results(student, "power", [plain(n), start, x])
+        hint = "Who sends the variables into the body, and with which predicate? The test looks at "
+        hint += "the Merges."
+        close(tokens[2], start * x**n, called=f"a loop of {n} rounds", hint=hint)
+        if ran.get("body", 0) != n or ran.get("test", 0) != n + 1:
+            raise Feedback(f"A loop of {n} rounds computed {ran}.", hint=hint)
+
+
+@check("while_loop", requires="the_body_is_run_as_long_as_the_test_holds")
+def numbers_are_values_too(student, rng):
+    """start values and new values may be numbers"""
+    a, b = (plain(v) for v in rng.uniform(0, 1, size=2))
+    hint = "A constant has no token. What puts it beside something that has one?"
+    tokens, _, _ = loop_results(student, "reset", [plain(3), a, b], hint)
+    close(tokens[2:], [a + 3, plain(7.0)], called="a body that gives a number", hint=hint)
+
+
+@check("while_loop", requires="the_body_is_run_as_long_as_the_test_holds")
+def test_and_body_are_built_once(student, rng):
+    """test and body are called once, to build"""
+    x = plain(rng.uniform(0.5, 1.5, size=2))
+    _, _, calls = loop_results(student, "power", [plain(4), x, x])
+    if sorted(calls) != ["body", "test"]:
+        raise Feedback(
+            f"while_loop called test and body so: {calls}.",
+            hint="The graph has one test and one body; the tokens go round.",
+        )
+
+
+def two_loops(n, m):
+    """Run a loop in a loop, behind it another loop, and one that is not entered."""
+
+    def outer(i, n, m, total):
+        _, _, m, total = while_loop(
+            lambda j, i, m, t: j < m, lambda j, i, m, t: [j + 1.0, i, m, t + i], 0.0, i, m, total
+        )
+        return [i + 1.0, n, m, total]
+
+    a, b = placeholder("a"), placeholder("b")
+    total = while_loop(lambda i, n, m, t: i < n, outer, 0.0, a, b, 0.0)[3]
+    twice = while_loop(lambda k, s: k < 2.5, lambda k, s: [k + 1.0, s * 2.0], 0.5, total)[1]
+    idle = while_loop(lambda k: k < 9.0, lambda k: [k + 1.0], record(Switch(True), [a, a < 0.0]))[0]
+    found = run([total, twice, idle], {a: n, b: m})
+    return [np.asarray(t) for t in found[:2]], found[2] is DEAD
+
+
+@check("while_loop", hidden=True, requires="the_body_is_run_as_long_as_the_test_holds")
+def a_loop_in_a_loop(student, rng):
+    """a loop in a loop, one behind it, and one that is not entered"""
+    hint = "Each loop has a name of its own: what is it for?"
+    for n, m in [(4, 3), (3, 0)]:
+        called = f"loops of {n} and {m} rounds"
+        with hinted(called, hint):
+            got, idle = student.probe(two_loops, n=float(n), m=float(m))
+        total = plain(m * sum(range(n)))
+        close(got, [total, total * 4], called=called, hint=hint)
+        if not idle:
+            raise Feedback("A loop that no live token enters should give a dead one.", hint=hint)
+
+
+# 5. loop_vjp
+
+
+def pulled_back(which, inputs, arriving):
+    """Run one of the loops below and its way back; return (ends, adjoints of the inputs)."""
+    import minitorch as mt
+
+    nodes = [placeholder(f"p{i}", a.shape) for i, a in enumerate(inputs)]
+    bodies = {
+        "power": lambda i, n, y, x: [i + 1.0, n, y * x, x],
+        "pair": lambda i, n, a, b: [i + 1.0, n, a * b, a + b],
+        "layer": lambda i, n, h, w: [i + 1.0, n, mt.tanh(h @ w), w],
+    }
+    ends, back = loop_vjp(lambda i, n, *_: i < n, bodies[which], 0.0, *nodes)
+    if not callable(back):
+        return "no function"
+    slopes = back(*[ends[0] * 0.0, ends[1] * 0.0], *[as_node(a) + 0.0 for a in arriving])
+    if len(slopes) != len(ends):
+        return "too few"
+    found = run([*ends[2:], *slopes[2:]], dict(zip(nodes, inputs)))
+    found = ["dead" if t is DEAD else np.asarray(t) for t in found]
+    return found[:2], found[2:]
+
+
+def pull(student, which, inputs, arriving):
+    hint = "Print the nodes of one round back: the values popped, the adjoints, what gradients() "
+    hint += "gives. Each has its place."
+    with hinted("loop_vjp, or its run,", hint):
+        got = student.probe(pulled_back, which=which, inputs=inputs, arriving=arriving)
+    if got == "no function":
+        raise Feedback("loop_vjp should return (ends, back), back being a function.")
+    if got == "too few":
+        raise Feedback(
+            "back(*arriving) does not give one adjoint a variable.",
+            hint="The stack is a variable of both loops, but not one of the caller's.",
+        )
+    for token in (*got[0], *got[1]):
+        must_live(token, "loop_vjp", hint)
+    return got
+
+
+def layer_by_hand(h, w, g, n):
+    """Return (end, adjoint of h, adjoint of w) of h = tanh(h @ w), n times."""
+    states = [h]
+    for _ in range(n):
+        states.append(np.tanh(states[-1] @ w))
+    by_w = np.zeros_like(w)
+    for before, after in zip(states[-2::-1], states[:0:-1], strict=True):
+        z = g * (1 - after**2)
+        by_w, g = by_w + before.T @ z, z @ w.T
+    return states[-1], g, by_w
+
+
+@check("loop_vjp", weight=2)
+def the_ends_are_the_loops(student, rng):
+    """the results are those of the loop"""
+    x, y = (plain(v) for v in rng.uniform(0.5, 1.5, size=2))
+    zero = plain(0.0)
+    for n in (4, 0):
+        ends, _ = pull(student, "power", [plain(n), y, x], [zero, zero])
+        hint = "The stack is one more variable in front: is it among the ends that you return?"
+        close(ends, [y * x**n, x], called=f"loop_vjp's ends after {n} rounds", hint=hint)
+
+
+@check("loop_vjp", weight=3)
+def rounds_are_undone_in_reverse(student, rng):
+    """the adjoints go back through every round, last round first"""
+    x, y, g = (plain(v) for v in rng.uniform(0.5, 1.5, size=3))
+    for n in (3, 1, 6):
+        _, slopes = pull(student, "power", [plain(n), y, x], [g, plain(0.0)])
+        hint = "In round i the body had the values of round i: they are on top of the stack now. "
+        hint += "The adjoints that go on are those of the values, not of the results."
+        right = [g * x**n, g * y * n * x ** (n - 1)]
+        close(slopes, right, called=f"adjoints of (y, x) in y * x**{n}", hint=hint)
+
+
+@check("loop_vjp", weight=2)
+def variables_that_mix(student, rng):
+    """both variables change, and each depends on the other"""
+    a, b, ga, gb = rng.uniform(0.5, 1.2, size=4)
+    n = 3
+    jacobian, x, y = np.eye(2), a, b
+    for _ in range(n):
+        jacobian, x, y = np.array([[y, x], [1, 1]]) @ jacobian, x * y, x + y
+    right = np.array([ga, gb]) @ jacobian
+    arriving = [plain(ga), plain(gb)]
+    _, slopes = pull(student, "pair", [plain(n), plain(a), plain(b)], arriving)
+    hint = "Each result has its own adjoint: gradients(outputs, arriving, inputs), in their order."
+    close(slopes, [plain(v) for v in right], called="adjoints of (a, b) -> (a b, a + b)", hint=hint)
+
+
+@check("loop_vjp", requires="rounds_are_undone_in_reverse")
+def no_round_is_no_change(student, rng):
+    """a loop of no rounds hands the adjoints back as they came"""
+    x, y, g, k = (plain(v) for v in rng.uniform(0.5, 1.5, size=4))
+    _, slopes = pull(student, "power", [plain(0), y, x], [g, k])
+    close(slopes, [g, k], called="adjoints through a loop of no rounds", hint="filled(stack)")
+
+
+@check("loop_vjp", hidden=True, weight=2, requires="rounds_are_undone_in_reverse")
+def a_weight_collects_from_every_round(student, rng):
+    """a weight that is handed on collects its gradient from every round"""
+    h, w, g = (plain(rng.normal(size=s)) for s in [(2, 3), (3, 3), (2, 3)])
+    for n in (5, 2):
+        end, by_h, by_w = layer_by_hand(h, w, g, n)
+        zero = np.zeros((3, 3), np.float32)
+        ends, slopes = pull(student, "layer", [plain(n), h, w], [g, zero])
+        close(ends[0], end, called=f"tanh(h @ w), {n} times", rtol=1e-4)
+        close(slopes, [by_h, by_w], called="adjoints of (h, w)", rtol=1e-3, atol=1e-5)
+
+
+# 6. padded_rnn
+
+
+def padded_states(table, lengths, h, w, u, steps):
+    """Return the states, and the names of the graph's operators."""
+    t, n = placeholder("t", (None, None, 1)), placeholder("n", (None, 1))
+    start, a, b = placeholder("h", (None, 8)), placeholder("w", (1, 8)), placeholder("u", (8, 8))
+    node = padded_rnn(t, n, start, a, b, steps)
+    if not isinstance(node, Node):
+        return None
+    loops = sum(isinstance(k.op, (Enter, Exit, NextIteration)) for k in in_order([node]))
+    (token,) = run([node], {t: table, n: lengths, start: h, a: w, b: u})
+    return token, loops
+
+
+def states_by_hand(table, lengths, h, w, u):
+    h = h.astype(np.float64).copy()
+    for b, n in enumerate(lengths[:, 0].astype(int)):
+        for i in range(n):
+            h[b] = np.tanh(table[i, b] @ w + h[b] @ u)
+    return h.astype(np.float32)
+
+
+def padded_task(rng, lengths):
+    steps, size = max([*lengths, 1]), len(lengths)
+    table, h = rng.normal(size=(steps, size, 1)), rng.normal(size=(size, 8))
+    w, u = rng.normal(size=(1, 8)), rng.normal(size=(8, 8)) / 3
+    arrays = [plain(a) for a in (table, np.array(lengths)[:, None], h, w, u)]
+    return dict(zip(("table", "lengths", "h", "w", "u"), arrays, strict=True)), steps
+
+
+def compare_states(student, rng, lengths, hint):
+    task, steps = padded_task(rng, lengths)
+    called = f"padded_rnn of {len(lengths)} sentences of {lengths} symbols"
+    with hinted(called, hint):
+        got = student.probe(padded_states, steps=steps, **task)
+    if got is None:
+        raise Feedback("padded_rnn returned no node.", hint="Nothing runs here: build the graph.")
+    close(got[0], states_by_hand(**task), called=called, hint=hint, rtol=1e-4, atol=1e-5)
+    return got[1]
+
+
+@check("padded_rnn", weight=2)
+def full_sentences_are_read_to_the_end(student, rng):
+    """sentences without padding are read from the first symbol to the last"""
+    for lengths in ([4], [1], [3, 3, 3]):
+        hint = "steps cells, the i-th on row i, each on the state of the one before."
+        compare_states(student, rng, lengths, hint)
+
+
+@check("padded_rnn", weight=3)
+def padding_does_not_touch_the_state(student, rng):
+    """a state stays as it is once its sentence is over"""
+    for lengths in ([5, 2], [1, 6, 3, 2], [2, 5]):
+        hint = "A row counts for the sentences that still have a symbol there: i < length. The "
+        hint += "others keep the state that they have."
+        compare_states(student, rng, lengths, hint)
+
+
+@check("padded_rnn", hidden=True, requires="padding_does_not_touch_the_state")
+def an_empty_sentence_keeps_its_start(student, rng):
+    """an empty sentence keeps the state it started with, and there is no loop in the graph"""
+    loops = compare_states(student, rng, [0, 3, 0], "Length 0: no row counts.")
+    if loops:
+        raise Feedback("padded_rnn has a loop in its graph. It was to be unrolled.")
+
+
+# 7. by_height
+
+
+def forest(rng, size):
+    """Return (left, right) of a random forest: children before parents."""
+    left, right = [-1, -1], [-1, -1]
+    for n in range(2, size):
+        leaf = rng.random() < 0.35
+        a, b = (int(i) for i in rng.integers(max(0, n - 7), n, size=2))
+        left.append(-1 if leaf else a)
+        right.append(-1 if leaf else b)
+    return left, right
+
+
+def heights_of(left, right):
+    heights = []
+    for a, b in zip(left, right, strict=True):
+        heights.append(0 if a < 0 else 1 + max(heights[a], heights[b]))
+    return heights
+
+
+@check("by_height", weight=2)
+def every_node_is_in_one_group(student, rng):
+    """every node is in one group, and children in lower groups than their parents"""
+    for left, right in [forest(rng, 12), forest(rng, 30), ([-1, -1, 0, 2], [-1, -1, 1, 1])]:
+        groups = [list(group) for group in student.call("by_height", left, right)]
+        flat = [node for group in groups for node in group]
+        if sorted(flat) != list(range(len(left))):
+            raise Feedback(
+                f"by_height of {len(left)} nodes gave groups of {[len(g) for g in groups]}.",
+                hint="Each node once, in the group of its height, leaves too.",
+            )
+        place = {node: k for k, group in enumerate(groups) for node in group}
+        for node, (a, b) in enumerate(zip(left, right, strict=True)):
+            if a >= 0 and max(place[a], place[b]) >= place[node]:
+                raise Feedback(
+                    "by_height: a node is in the same group as one of its children, or below it.",
+                    hint="A node can be computed when *both* children have been: the higher counts.",
+                )
+
+
+@check("by_height", weight=2)
+def groups_are_the_heights(student, rng):
+    """group k holds the nodes of height k, ascending, and there are no more groups than heights"""
+    for left, right in [forest(rng, 15), forest(rng, 40), ([-1], [-1]), ([-1, 0], [-1, 0])]:
+        got = [[int(n) for n in group] for group in student.call("by_height", left, right)]
+        heights = heights_of(left, right)
+        wanted = [[n for n, h in enumerate(heights) if h == k] for k in range(max(heights) + 1)]
+        hint = "A leaf has height 0; any other node one more than its higher child. As few groups "
+        hint += "as possible: each is one cell."
+        close(got, wanted, called=f"by_height of {len(left)} nodes", hint=hint)
