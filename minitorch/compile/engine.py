@@ -83,6 +83,27 @@ def assembly(text: str) -> str:
         return str(machine.emit_assembly(module))
 
 
+def assembly_for(text: str, triple: str, processor: str) -> str:
+    """Return the assembly of a module for another machine than this.
+
+    Raises:
+        CompileError: llvmlite is missing or knows no such machine or processor.
+    """
+    llvm = _llvm()
+    with _lock:
+        llvm.initialize_all_targets()
+        llvm.initialize_all_asmprinters()
+        try:
+            machine = llvm.Target.from_triple(triple).create_target_machine(cpu=processor, opt=3)
+        except RuntimeError as error:
+            raise CompileError(
+                f"compile: no code for {triple} here: {error}. Install an llvmlite that has it."
+            ) from error
+        module = _parsed(llvm, text)
+        _optimise(llvm, module, machine)
+        return str(machine.emit_assembly(module))
+
+
 def _parsed(llvm: Any, text: str) -> Any:
     try:
         module = llvm.parse_assembly(text)

@@ -1,0 +1,49 @@
+"""The text for GPUs: it compiles for every row, and says what the processor's code says."""
+
+import re
+
+import pytest
+
+from minitorch.compile import ROWS, Program, Step, gives, takes
+from minitorch.compile.ptx import module, ptx
+from minitorch.errors import CompileError
+
+THREE = ("where",)
+TWO = ("add", "sub", "mul", "div", "maximum", "minimum", "relu_grad", "eq", "ne", "lt", "le", "gt",
+       "ge", "logical_and", "logical_or", "logical_xor")  # fmt: skip
+
+
+def program(row: str, dtype: str = "float32") -> Program:
+    count = 3 if row in THREE else 2 if row in TWO else 1
+    kinds = tuple(takes(row, i) for i in range(count))
+    return Program(dtype, kinds, (Step(row, tuple(range(count))),))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("row", sorted(ROWS))
+def test_every_row_compiles_to_ptx(row: str, dtype: str) -> None:
+    text = ptx(program(row, dtype))
+    assert ".visible .entry kernel(" in text
+    size = "b8" if gives(row) == "bool" else "b32" if dtype == "float32" else "b64"
+    assert re.search(rf"st\.global\.(u8|f32|f64|{size})", text)
+
+
+def test_a_chain_reads_each_input_once_and_stores_once() -> None:
+    steps = (Step("mul", (0, 1)), Step("add", (-1, 2)), Step("relu", (-2,)), Step("tanh", (-3,)))
+    text = ptx(Program("float32", ("float",) * 3, steps), "ccb", "sm_90")
+    assert ".target sm_90" in text
+    assert len(re.findall(r"ld\.global", text)) == 3
+    assert len(re.findall(r"st\.global", text)) == 1
+    assert "fma.rn.f32" in text  # of the polynomials
+    assert "mul.rn.f32" in text  # of the program itself, which is not contracted
+    assert "call" not in re.sub(r"//.*", "", text)  # nothing is left to a library
+
+
+def test_what_threads_would_have_to_do_together_is_refused() -> None:
+    task = Program("float32", ("float",), (Step("neg", (0,)),), "sum")
+    with pytest.raises(CompileError, match="got reduction 'sum'"):
+        ptx(task)
+    with pytest.raises(CompileError, match="kinds 'cc'"):
+        module(program("neg"), "cc")
+    with pytest.raises(CompileError, match="sm_none"):
+        ptx(program("neg"), processor="sm_none")
