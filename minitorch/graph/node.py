@@ -105,6 +105,7 @@ class Node(Methods):
         shape, dtype: known before the run; sizes may be None.
         name: unique in its graph.
         control_inputs: nodes that run before it though it does not use their values.
+        device: where it is to run, as `device("...")` said; None to leave it open.
         built_at: (file, line) of the user's code.
     """
 
@@ -112,6 +113,7 @@ class Node(Methods):
         "__weakref__",
         "built_at",
         "control_inputs",
+        "device",
         "dtype",
         "graph",
         "id",
@@ -140,6 +142,7 @@ class Node(Methods):
         self.graph = graph
         self.name = graph.unique_name(name)
         self.control_inputs: tuple[Node, ...] = graph.control[-1]
+        self.device: str | None = graph.devices[-1] if graph.devices else None
         self.built_at = graph.site or call_site()
         self.id = fresh_id()
         self.wants_of: tuple[bool, ...] | None = None
@@ -155,6 +158,7 @@ class Node(Methods):
         copy.op, copy.inputs, copy.control_inputs = self.op, inputs, control
         copy.shape, copy.dtype = self.shape, self.dtype
         copy.graph, copy.name, copy.built_at = self.graph, self.name, self.built_at
+        copy.device = self.device
         copy.id, copy.wants_of = fresh_id(), None
         return copy
 

@@ -87,6 +87,6 @@ def made(
     node = object.__new__(Node)
     node.op, node.inputs, node.control_inputs = op, inputs, control
     node.shape, node.dtype, node.name = like.shape, like.dtype, name
-    node.graph, node.built_at = like.graph, like.built_at
+    node.graph, node.built_at, node.device = like.graph, like.built_at, like.device
     node.id, node.wants_of = fresh_id(), None
     return node

@@ -36,7 +36,7 @@ class Graph:
         self.branches: list[Any] = []  # the sides of `cond` that are being built, outer first
         self.control: list[tuple[Node, ...]] = [()]
         self.shelf: Any = None  # variables by name, see `variable_scope`
-        self.devices: list[Any] = []  # the `device` blocks that are open, outer first
+        self.devices: list[str | None] = []  # the `device` blocks that are open, outer first
 
     def unique_name(self, base: str) -> str:
         """Return `base` in the present scope, with _1, _2, ... from its second use on."""
@@ -65,6 +65,11 @@ class Graph:
     def variables(self) -> list[Any]:
         """The variables that are still alive, in the order of their creation."""
         return [v for ref in self._variables.values() if (v := ref()) is not None]
+
+    @property
+    def nodes(self) -> list[Node]:
+        """The nodes that are still alive, by name."""
+        return list(self._nodes.values())
 
     def find(self, name: str) -> Node | None:
         """Return the node called `name`; TensorFlow's "name:0" means the same."""
@@ -114,6 +119,22 @@ def name_scope(name: str) -> Iterator[str]:
         yield "/".join(graph.scopes) + "/"
     finally:
         graph.scopes.pop()
+
+
+@contextmanager
+def device(name: str | None) -> Iterator[None]:
+    """Place nodes built inside the `with` block on the device `name`; None leaves them open.
+
+    A number at the end of the name is the rank that it runs on: "cpu:1", "/job:worker/task:1".
+    """
+    if name is not None and not isinstance(name, str):
+        raise TypeError(f"device: got {type(name).__name__}, expected a name such as 'cpu:0'.")
+    graph = get_default_graph()
+    graph.devices.append(name)
+    try:
+        yield
+    finally:
+        graph.devices.pop()
 
 
 @contextmanager

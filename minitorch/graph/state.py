@@ -137,7 +137,10 @@ class Variable(Node):
         graph = get_default_graph()
         if all(node.id in graph.pivots for node in graph.control[-1]):
             return self
-        return Node(Read(self), (self,), self.shape, self.dtype, f"{self.name}/read")
+        source: Node = self  # not for its value, but for the way back of the gradient
+        for branch in graph.branches:
+            source = branch.bring(source)
+        return Node(Read(self), (source,), self.shape, self.dtype, f"{self.name}/read")
 
     read_value = value = read
 

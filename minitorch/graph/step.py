@@ -40,6 +40,7 @@ class Step:
     Args:
         inner: for a part of a larger run, a loop's round: so many of the fetches must be alive.
             What it gives stays within that run, so nothing is copied, and it overwrites nothing.
+        order: the nodes in the order in which they are to run, where not as `schedule` has them.
     """
 
     def __init__(
@@ -48,9 +49,10 @@ class Step:
         feeds: Sequence[Node],
         device: Device = CPU,
         inner: int | None = None,
+        order: Sequence[Node] | None = None,
     ) -> None:
         self.fetches, self.feeds, self.device, self.inner = fetches, feeds, device, inner
-        self.order = schedule(fetches, set(feeds))
+        self.order = schedule(fetches, set(feeds)) if order is None else list(order)
         self.place = {node: i for i, node in enumerate(self.order)}
         fed = set(feeds)
         for node in self.order:

@@ -393,3 +393,18 @@ def test_rounds_can_be_limited_by_a_node() -> None:
                       maximum_iterations=n)  # fmt: skip
     with tf.Session() as session:
         assert [session.run(y, {n: k}) for k in (0, 3, 50)] == [1.0, 8.0, 128.0]
+
+
+def test_the_gradient_of_a_variable_that_is_read_after_a_write_in_a_branch() -> None:
+    p, w, count = tf.placeholder(tf.bool, ()), tf.Variable(3.0), tf.Variable(0.0)
+
+    def counted() -> Any:
+        with tf.control_dependencies([tf.assign_add(count, 1.0)]):
+            return w * w
+
+    (by,) = tf.gradients(tf.cond(p, counted, lambda: w * 2.0), [w])
+    with tf.Session() as session:
+        session.run(tf.initialize_all_variables())
+        assert session.run(by, {p: True}) == 6.0
+        assert session.run(by, {p: False}) == 2.0
+        assert session.run(count) == 1.0

@@ -80,14 +80,15 @@ def users_of(order: Sequence[Node], fetches: Collection[Node]) -> dict[Node, int
 
 @contextmanager
 def like(node: Node) -> Iterator[None]:
-    """Build nodes that belong where `node` does: its graph, its line, no order of their own."""
+    """Build nodes that belong where `node` does: graph, line and device; no order of their own."""
     graph = node.graph
     with graph.as_default(), control_dependencies(None):
-        before, graph.site = graph.site, node.built_at
+        before = graph.site, graph.devices
+        graph.site, graph.devices = node.built_at, [node.device]
         try:
             yield
         finally:
-            graph.site = before
+            graph.site, graph.devices = before
 
 
 def _all_same(a: Sequence[Node], b: Sequence[Node]) -> bool:
