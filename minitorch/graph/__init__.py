@@ -128,9 +128,7 @@ from minitorch.graph.math import (
 )
 from minitorch.graph.nn import one_hot
 from minitorch.graph.node import Constant, Node, placeholder, placeholder_with_default
-from minitorch.graph.optimize import count_nodes, optimize
-from minitorch.graph.passes.mixed_precision import mixed_precision
-from minitorch.graph.passes.recompute import recompute
+from minitorch.graph.optimize import count_nodes, mixed_precision, optimize, recompute
 from minitorch.graph.placed import PlacedSession
 from minitorch.graph.plan import memory_plan
 from minitorch.graph.profiling import profile

@@ -24,7 +24,7 @@ from ..arrays import DType
 from ..ops.rows import ROWS, Binary, Unary
 
 ELEMENTS = 2**16  # in a measurement: 256 KiB of float32, so that a level-2 cache holds it
-REPEATS = 7  # of a measurement, of which the median counts
+REPEATS = 7  # of a measurement, of which the shortest counts: other work only adds to it
 LARGEST_PRODUCT = 2e7  # flops of a product that is timed itself; larger ones run at one speed
 RUNS = 1000  # a training step is run so often that a compilation may be spread over them
 COMMON = frozenset({"add", "sub", "mul", "neg", "square", "positive", "relu", "relu_grad", "abs"})
@@ -189,7 +189,7 @@ class Fixed(Machine):
 
 
 def _timed(work: Callable[[], Any], inner: int = 1) -> float:
-    """Return the median seconds of one run of `work`, run `inner` times at a stretch."""
+    """Return the least seconds of one run of `work`, run `inner` times at a stretch."""
     work()
     times = []
     for _ in range(REPEATS):
@@ -197,7 +197,7 @@ def _timed(work: Callable[[], Any], inner: int = 1) -> float:
         for _ in range(inner):
             work()
         times.append((perf_counter() - begin) / inner)
-    return sorted(times)[REPEATS // 2]
+    return min(times)
 
 
 _current: list[Machine] = [Machine()]

@@ -10,6 +10,7 @@ graph is checked after each use, as after any pass.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import Any
 
 from ..errors import GraphError
 from ..ops import binary, elementwise
@@ -25,6 +26,7 @@ from .optimize import verified
 from .order import needed, schedule
 from .passes.algebra import Simplify
 from .passes.rewrite import rebuilt, rewrite, simple
+from .structure import flatten
 
 GAIN = 0.98  # a use of a rule must make the whole graph so much cheaper
 Site = tuple[dict[Node, Term], dict[str, Node]]
@@ -41,25 +43,30 @@ _BUILD: dict[str, Callable[..., Node]] = {
 }
 
 
-def improve(
-    fetches: Sequence[Node], rules: Sequence[Rule], fed: Collection[Node] = ()
-) -> list[Node]:
+def improve(fetches: Any, rules: Sequence[Rule], fed: Collection[Node] = ()) -> Any:
     """Return nodes of the same values that the machine's cost model finds cheaper.
 
     Of all places where a rule applies, either way round, the best is taken, until none is left
     that pays.
+
+    Args:
+        fetches: a node, or lists, tuples and dicts of nodes.
+        rules: what `discover` found, say.
+        fed: nodes that a run will feed; nothing above them matters.
 
     Raises:
         GraphError: a rule does not hold for some matrices.
     """
     checked(rules)
     fed = set(fed)
-    now, cost = list(fetches), predicted_s(fetches, fed)
+    now: list[Node] = []
+    rebuild = flatten(fetches, now)
+    cost = predicted_s(now, fed)
     while True:
         found = [(predicted_s(other, fed), other) for other in _others(now, rules, fed)]
         best = min(found, key=lambda pair: pair[0], default=None)
         if best is None or best[0] >= GAIN * cost:
-            return now
+            return rebuild(iter(now).__next__)
         cost, now = best[0], verified(best[1], now, fed, "improve")
 
 

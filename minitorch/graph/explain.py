@@ -14,7 +14,8 @@ from ..ops.pointwise import Power
 from ..ops.rows import Elementwise
 from ..shapes import numel
 from .cost import machine
-from .node import Constant, Node, Placeholder, UnknownShape
+from .history import Opacity
+from .node import Node, Placeholder, UnknownShape
 from .optimize import PASSES, run_pass
 from .order import needed
 from .passes.fuse import fuse
@@ -23,7 +24,7 @@ from .passes.lowering import names_of
 from .passes.matmul_chain import UNKNOWN_SIZE, size_of
 from .passes.merge_matmuls import merge_matmuls
 from .plan import VIEWS, memory_plan
-from .state import StateOp, Variable
+from .state import Variable
 from .structure import flatten
 
 RUNS = 9  # of which the median is the measured time
@@ -112,28 +113,39 @@ def _count(node: Node) -> int:
 def _measured_s(leaves: list[Node], feeds: dict[Node, Any]) -> float | None:
     """Return the median seconds of a run in a session of its own; None where it cannot run.
 
-    Nodes that write are left out: there is no state that they could write to.
+    Variables have their initial values there, or random ones. A loop is only run on what was fed:
+    on other numbers it might not end.
     """
     from .session import Session
 
-    values = dict(feeds)
-    for node in needed(leaves, set(feeds)):
-        if isinstance(node.op, StateOp):
-            return None
-        if node not in values and isinstance(node, Placeholder | Variable):
-            if _unknown(node):
-                return None
-            values[node] = _sample(node)
-    used = set(needed(leaves, set(values)))
-    values = {node: value for node, value in values.items() if node in used}
-    runnable = [node for node in leaves if not isinstance(node, Constant)]
-    with Session() as session:
-        times = []
-        for _ in range(RUNS + 1):
-            begin = perf_counter()
-            session.run(runnable, values)
-            times.append(perf_counter() - begin)
-    return sorted(times[1:])[RUNS // 2]
+    nodes = needed(leaves, set(feeds))
+    if any(_unknown(node) and node not in feeds and node.op is None for node in nodes):
+        return None
+    if not feeds and any(isinstance(node.op, Opacity) for node in nodes):
+        return None
+    inputs = [node for node in nodes if isinstance(node, Placeholder) and node.default is None]
+    values: dict[Node, Any] = {n: _sample(n) for n in inputs if n not in feeds}
+    values |= {node: value for node, value in feeds.items() if node in set(nodes)}
+    with Session(leaves[0].graph if leaves else None) as session:
+        for node in nodes:
+            if isinstance(node, Variable) and node not in values:
+                _start(session, node)
+        session.run(leaves, values)
+        times = [_timed(session, leaves, values) for _ in range(RUNS)]
+    return sorted(times)[RUNS // 2]
+
+
+def _start(session: Any, variable: Variable) -> None:
+    if variable.initializer is None:
+        session.load(variable, _sample(variable))
+    else:
+        session.run(variable.initializer)
+
+
+def _timed(session: Any, leaves: list[Node], values: dict[Node, Any]) -> float:
+    begin = perf_counter()
+    session.run(leaves, values)
+    return perf_counter() - begin
 
 
 def _sample(node: Node) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
+from ..arrays import float16
 from ..errors import GraphError
 from .node import Node
 from .order import needed
@@ -15,8 +16,8 @@ from .passes.fold import fold
 from .passes.fuse import fuse
 from .passes.matmul_chain import matmul_chain
 from .passes.merge_matmuls import merge_matmuls
-from .passes.mixed_precision import mixed_precision
-from .passes.recompute import recompute
+from .passes.mixed_precision import mixed_precision as in_half
+from .passes.recompute import recompute as computed_again
 from .passes.transposes import transposes
 from .structure import flatten
 from .verify import same_types, verify
@@ -38,7 +39,7 @@ PASSES: dict[str, Pass] = {
 merging makes constants to fold, and fusion comes last because what is fused no other pass looks
 into."""
 
-ON_REQUEST: dict[str, Pass] = {"mixed_precision": mixed_precision, "recompute": recompute}
+ON_REQUEST: dict[str, Pass] = {"mixed_precision": in_half, "recompute": computed_again}
 """Passes that trade something for something else, numbers or time, and so run only when named."""
 
 
@@ -59,6 +60,37 @@ def optimize(fetches: Any, fed: Collection[Node] = (), passes: Sequence[str] | N
     for name in PASSES if passes is None else passes:
         leaves = run_pass(name, leaves, set(fed))
     return rebuild(iter(leaves).__next__)
+
+
+def recompute(fetches: Any, budget_bytes: int | None = None, fed: Collection[Node] = ()) -> Any:
+    """Return nodes of the same values, some computed twice so that less memory is needed.
+
+    Args:
+        fetches: a node, or lists, tuples and dicts of nodes.
+        budget_bytes: the most that `memory_plan` may say afterwards; the lowest peak that can be
+            had unless given.
+        fed: nodes that a run will feed; placeholders always are.
+    Raises:
+        GraphError: no choice fits the budget, or a size is not known.
+    """
+    return _alone("recompute", lambda n, f: computed_again(n, f, budget_bytes), fetches, fed)
+
+
+def mixed_precision(fetches: Any, dtype: Any = float16, fed: Collection[Node] = ()) -> Any:
+    """Return nodes of the same dtypes whose matrix products are computed in half precision.
+
+    Raises:
+        GraphError: NumPy cannot compute in `dtype`.
+    """
+    return _alone("mixed_precision", lambda n, f: in_half(n, f, dtype), fetches, fed)
+
+
+def _alone(name: str, rewrite: Pass, fetches: Any, fed: Collection[Node]) -> Any:
+    """Return what one pass makes of a structure of nodes."""
+    leaves: list[Node] = []
+    rebuild = flatten(fetches, leaves)
+    after = verified(rewrite(leaves, set(fed)), leaves, set(fed), name)
+    return rebuild(iter(after).__next__)
 
 
 def run_pass(name: str, leaves: list[Node], fed: Collection[Node]) -> list[Node]:

@@ -53,7 +53,7 @@ def _unsized(leaves: list[Node]) -> bool:
     return False
 
 
-@pytest.mark.parametrize("seed", range(200, 240))
+@pytest.mark.parametrize("seed", range(200, 400))
 def test_a_random_graph_agrees_roughly_in_mixed_precision(seed: int) -> None:
     graph = graphs.RandomGraph(seed, np.float32)
     want = graph.run(graph.fetches)
@@ -64,7 +64,7 @@ def test_a_random_graph_agrees_roughly_in_mixed_precision(seed: int) -> None:
     assert np.median(near) <= TOLERANCE["mixed_precision"]
 
 
-@pytest.mark.parametrize("seed", range(300, 312))
+@pytest.mark.parametrize("seed", range(400, 415))
 def test_a_random_graph_agrees_when_kernels_compute_all_they_can(seed: int) -> None:
     graph = graphs.RandomGraph(seed)
     want = graph.run(graph.fetches)

@@ -519,3 +519,43 @@ def test_the_table_shows_nodes_bytes_and_times_after_each_pass() -> None:
     assert all(row.count("us") == 2 for row in rows.values())
     assert any("no vector code" in line for line in table)
     assert "-" in tf.explain(tf.placeholder(tf.float32) * 2.0).splitlines()[1]
+
+
+def test_a_training_step_is_measured_too_and_leaves_no_trace() -> None:
+    x = tf.placeholder(tf.float32, (None, 3))
+    w = tf.Variable(np.ones((3, 1), np.float32))
+    step = tf.train.GradientDescentOptimizer(0.1).minimize(tf.reduce_mean(tf.matmul(x, w)))
+    with tf.Session() as session:
+        session.run(tf.initialize_all_variables())
+        table = tf.explain(step, {x: np.ones((4, 3), np.float32)})
+        assert table.splitlines()[1].count("us") == 2
+        np.testing.assert_array_equal(session.run(w), np.ones((3, 1)))
+
+
+def test_a_slow_operator_alone_becomes_a_kernel_and_a_quick_one_does_not() -> None:
+    x = tf.placeholder(tf.float32, (10**6,))
+    slow, quick, absent = tf.optimize([tf.erf(x), x + 1.0, tf.sin(x)])
+    assert isinstance(slow.op, Fused)
+    assert quick.op.name == "add"
+    assert absent.op.name == "sin"
+
+
+def test_without_llvmlite_everything_is_numpys(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("minitorch.compile.available", lambda: False)
+    x = tf.placeholder(tf.float32, (10**6,))
+    reasons: list[str] = []
+    (after,) = fuse([tf.tanh(x * 2.0)], (), reasons)
+    assert after.op.least is None
+    assert any("llvmlite is not installed" in reason for reason in reasons)
+    at = np.linspace(-1, 1, 10**6, dtype=np.float32)
+    np.testing.assert_allclose(run(after, {x: at}), np.tanh(at * 2), rtol=1e-6)
+
+
+def test_passes_on_request_take_any_structure_and_refuse_what_is_no_node() -> None:
+    x = tf.placeholder(tf.float32, (4, 4))
+    found = tf.mixed_precision({"y": tf.matmul(x, x)})
+    assert found["y"].dtype == np.float32
+    assert tf.recompute((x, [x]))[1][0] is x
+    for function in (tf.recompute, tf.mixed_precision):
+        with pytest.raises(GraphError, match="expected nodes"):
+            function(3)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from ... import compile as code
 from ...arrays import DType
 from ...op import Op
 from ...ops.casting import Cast
@@ -18,7 +19,7 @@ from ...ops.pointwise import Power
 from ...ops.reduction import Extreme, Mean, Reduction, Sum
 from ...ops.rows import Elementwise
 from ...shapes import numel
-from ..cost import machine
+from ..cost import COMMON, machine
 from ..node import Node, UnknownShape
 from ..order import schedule
 from .fused import Fused, FusedReduction
@@ -47,10 +48,12 @@ def fuse(
         size[end] = size.get(end, 0) + 1
 
     def rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
-        if root.get(node) is not node or (size[node] == 1 and not isinstance(node.op, Reduction)):
+        if root.get(node) is not node:
             return None
         group = _Group(root, node)
         group.collect(node, inputs)
+        if len(group.parts) == size[node] == 1:  # alone: only for a kernel, where that is faster
+            return None if node.op.name in COMMON else group.as_node(node, [], alone=True)
         return group.as_node(node, says) if group.parts else None
 
     return rewrite(fetches, rule, fed)
@@ -150,8 +153,8 @@ class _Group:
             self.leaves.append(node)
         return place
 
-    def as_node(self, node: Node, reasons: list[str]) -> Node | None:
-        """Return the node of the whole group."""
+    def as_node(self, node: Node, reasons: list[str], alone: bool = False) -> Node | None:
+        """Return the node of the whole group; `alone`: None when no kernel computes it."""
         dtypes = [leaf.dtype for leaf in self.leaves]
         least, why = from_size(self.parts, dtypes)
         inside = node.inputs[0] if isinstance(node.op, Reduction) else node
@@ -163,6 +166,8 @@ class _Group:
         if count is not None:
             least = 0 if least <= count else NEVER
         chosen = None if why or least == NEVER else least
+        if alone and chosen is None:
+            return None
         if not isinstance(node.op, Reduction):
             return rebuilt(Fused(self.parts, dtypes, chosen), *self.leaves)
         return rebuilt(FusedReduction(self.parts, dtypes, node.op, chosen), *self.leaves)
@@ -173,6 +178,8 @@ def from_size(parts: Parts, dtypes: Sequence[DType]) -> tuple[int, str]:
     program = program_of(parts, dtypes)
     if isinstance(program, str):
         return NEVER, program
+    if not code.available():
+        return NEVER, "there is no compiler: llvmlite is not installed"
     rows, here = names_of(parts), machine()
     gain = (here.numpy_s(rows, 10**6) - here.fused_s(rows, 10**6)) / 1e6
     if not gain > 0:
