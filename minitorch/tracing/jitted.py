@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any
 
+from minitorch.arrays import HOST_TYPES
 from minitorch.errors import ArgumentError
 from minitorch.nn import Module
 from minitorch.tensor import Tensor
-from minitorch.tracing.structure import flatten, modules_of
-from minitorch.tracing.symbol import Symbol
+from minitorch.tracing.reach import Reach
+from minitorch.tracing.structure import flatten
 from minitorch.tracing.traced import Traced, record
 from minitorch.tracing.tracer import is_tracing
 
@@ -25,6 +26,7 @@ class Jitted:
     def __init__(self, function: Callable[..., Any], optimize: bool = True) -> None:
         self.function, self.optimize = function, optimize
         self.traces: dict[Hashable, Traced] = {}
+        self._reach: Reach | None = None
         if not isinstance(function, Module):
             functools.update_wrapper(self, function, updated=())
 
@@ -35,16 +37,27 @@ class Jitted:
             GraphError: the function asks for a number that only a run can tell; names the line.
         """
         tensors: list[Tensor] = []
-        static, rebuild = flatten((args, kwargs), tensors, "jit")
-        if is_tracing() or any(isinstance(tensor, Symbol) for tensor in tensors):
+        if kwargs or {type(value) for value in args} != {Tensor}:
+            static, rebuild = flatten((args, kwargs), tensors, "jit")
+        else:
+            static, rebuild, tensors = len(args), _plain, list(args)
+        if is_tracing():
             return self.function(*args, **kwargs)
-        key = (static, tuple([_type(t) for t in tensors]), _modes(self.function))
+        key = (static, tuple([_type(t) for t in tensors]), self._modes())
         traced = self.traces.get(key)
         if traced is None or not traced.up_to_date():
             traced = self.traces[key] = record(
                 self.function, tensors, rebuild, "jit", optimize=self.optimize
             )
         return traced.run(tensors)
+
+    def _modes(self) -> Hashable:
+        """Return each module that the function reaches, and which of their parts are training."""
+        reach = self._reach
+        if reach is None or not reach.holds():
+            reach = self._reach = Reach(self.function)
+            self.traces.clear()
+        return reach.roots, reach.modes()
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         """Return the bound method, when a method was decorated."""
@@ -56,14 +69,14 @@ class Jitted:
 
 
 def _type(tensor: Tensor) -> Hashable:
-    return tensor.shape, tensor.dtype, str(tensor.device), tensor.requires_grad
+    array = tensor.array
+    place = "" if type(array) in HOST_TYPES else str(tensor.device)
+    return array.shape, array.dtype, place, tensor.requires_grad
 
 
-def _modes(function: Any) -> Hashable:
-    """Return each module that the function reaches, with what training or evaluation changes."""
-    return tuple([
-        (root, tuple([part.training for part in root.modules()])) for root in modules_of(function)
-    ])  # fmt: skip
+def _plain(take: Iterator[Any]) -> Any:
+    """Return arguments that are tensors and nothing else."""
+    return tuple(take), {}
 
 
 def jit(function: Callable[..., Any] | None = None, *, optimize: bool = True) -> Any:

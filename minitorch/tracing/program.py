@@ -6,7 +6,7 @@ forward that it needs, which the way forward returns besides its outputs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -50,15 +50,14 @@ class Program:
         self.session = Session(graph, optimize=optimize, device=device)
         self._ways_back: dict[tuple[bool, ...], WayBack] = {}
 
-    def run(self, fetches: Sequence[Node], feeds: Sequence[Node], arrays: Sequence[Array]) -> Any:
-        """Return the arrays of `fetches`, each with its memory to itself."""
-        found = self.session.run(list(fetches), dict(zip(feeds, arrays, strict=True)))
-        seen: set[int] = set()
-        for i, array in enumerate(found):
-            if id(array) in seen and isinstance(array, np.ndarray):
-                found[i] = array.copy()
-            seen.add(id(array))
-        return found
+    def plan(self, fetches: Sequence[Node], feeds: Sequence[Node]) -> Plan:
+        """Return the run of these fetches from arrays for these feeds."""
+        return Plan(self.session._plan(list(fetches), tuple(feeds)), self.session)
+
+    @cached_property
+    def forward(self) -> Plan:
+        """The run of the outputs alone."""
+        return self.plan(self.outputs, self.feeds)
 
     def __call__(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         """Return the outputs as tensors that remember where they came from."""
@@ -70,7 +69,7 @@ class Program:
             ])  # fmt: skip
             if any(wants):
                 return self.way_back(wants).forward(tensors, arrays)
-        return [Tensor._new(a) for a in self.run(self.outputs, self.feeds, arrays)]
+        return [Tensor._new(a) for a in self.forward(arrays)]
 
     @cached_property
     def moving(self) -> tuple[bool, ...]:
@@ -90,6 +89,25 @@ class Program:
         found = self._ways_back.get(wants)
         if found is None:
             found = self._ways_back[wants] = WayBack(self, wants)
+        return found
+
+
+class Plan:
+    """A planned run, called with plain arrays; it gives each of its results memory of its own."""
+
+    def __init__(self, step: Callable[..., Sequence[Array]], session: Session) -> None:
+        self.step, self.state = step, session.state
+
+    def __call__(self, arrays: Sequence[Array]) -> list[Array]:
+        """Return the results for these arrays."""
+        given = [np.asarray(a) if isinstance(a, np.generic) else a for a in arrays]
+        found = list(self.step(self.state, given))
+        if len(found) > 1:
+            seen: set[int] = set()
+            for i, array in enumerate(found):
+                if id(array) in seen and isinstance(array, np.ndarray):
+                    found[i] = array.copy()
+                seen.add(id(array))
         return found
 
 
@@ -117,6 +135,8 @@ class WayBack:
         self.has = [grad is not None for grad in found]
         self.recomputes = has_control(program)
         self.saved = () if self.recomputes else self._frontier()
+        self.there = program.plan((*program.outputs, *self.saved), program.feeds)
+        self.back = program.plan(self.grads, (*program.feeds, *self.seeds, *self.saved))
 
     def _frontier(self) -> tuple[Node, ...]:
         """Return the nodes of the way forward that the way back reads."""
@@ -131,7 +151,7 @@ class WayBack:
         """Return the outputs as tensors whose `op` runs the way back."""
         program = self.program
         before = default_generator(program.device).get_state() if self.replays else None
-        found = program.run((*program.outputs, *self.saved), program.feeds, arrays)
+        found = self.there(arrays)
         count = len(program.outputs)
         shapes = tuple([tuple(found[i].shape) for i in self.ends])
         call = Call(self, tuple(tensors), tuple(found[count:]), shapes, before)
@@ -163,15 +183,14 @@ class WayBack:
 
     def arrays(self, call: Call, seeds: Sequence[Array]) -> list[Array]:
         """Return the gradients for plain arrays."""
-        feeds = (*self.program.feeds, *self.seeds, *self.saved)
         given = [*(tensor.array for tensor in call.tensors), *seeds, *call.saved]
         if not self.replays:
-            return list(self.program.run(self.grads, feeds, given))
+            return self.back(given)
         generator = default_generator(self.program.device)
         now = generator.get_state()
         generator.set_state(call.before)
         try:
-            return list(self.program.run(self.grads, feeds, given))
+            return self.back(given)
         finally:
             generator.set_state(now)
 

@@ -19,7 +19,8 @@ from minitorch.nn import Module
 from minitorch.recording import no_grad
 from minitorch.tensor import Tensor
 from minitorch.tracing.program import Program
-from minitorch.tracing.structure import Rebuild, flatten, modules_of
+from minitorch.tracing.reach import Reach
+from minitorch.tracing.structure import Rebuild, flatten
 from minitorch.tracing.symbol import Symbol
 from minitorch.tracing.tracer import Outside, Tracer, at_the_start, tracing
 
@@ -83,9 +84,10 @@ class Traced:
                 results.append(given[result])
             else:
                 results.append(next(values) if isinstance(result, Node) else result.tensor)
-        with no_grad():
-            for (buffer, _), value in zip(self.updates, values, strict=True):
-                buffer.copy_(value)
+        if self.updates:
+            with no_grad():
+                for (buffer, _), value in zip(self.updates, values, strict=True):
+                    buffer.copy_(value)
         return self._rebuild(iter(results))
 
     @cached_property
@@ -141,7 +143,7 @@ def record(
     optimize: bool = False,
 ) -> Traced:
     """Return `function` as a graph, run on symbols of the types of `tensors`."""
-    modules = modules_of(function)
+    modules = Reach(function).roots
     tracer = Tracer(operation, _device(tensors, operation), variables, _names(modules))
     with tracing(tracer), swapped(modules, tracer) as buffers:
         symbols = [tracer.argument(t, f"x{i}" if i else "x") for i, t in enumerate(tensors)]

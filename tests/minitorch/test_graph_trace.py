@@ -1,5 +1,6 @@
 """`trace` and `jit`: the graph of imperative code does what the code does."""
 
+import functools
 import gc
 import threading
 import weakref
@@ -250,6 +251,58 @@ def test_tensors_from_outside_are_read_at_each_call() -> None:
         w.mul_(10)
         scale.fill_(5)
     agrees(compiled(x), x * w * 5 + 6)
+
+
+SCALE = 2.0
+NET: Any = None
+
+
+def uses_globals(x: Tensor) -> Tensor:
+    return NET(x) * SCALE
+
+
+def test_what_a_function_reaches_is_traced_anew_when_it_is_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    here = uses_globals.__globals__
+    x = mt.ones(2, 3)
+    monkeypatch.setitem(here, "NET", nn.Sequential(nn.Linear(3, 2), nn.Dropout(1.0)))
+    compiled = jit(uses_globals)
+    assert (compiled(x) == 0).all()
+    here["NET"].eval()
+    agrees(compiled(x), uses_globals(x))
+    here["NET"][0].weight = nn.Parameter(mt.ones(2, 3))
+    agrees(compiled(x), uses_globals(x))
+    here["NET"][0] = nn.Linear(3, 4)
+    agrees(compiled(x), uses_globals(x))
+    monkeypatch.setitem(here, "SCALE", -1.0)
+    agrees(compiled(x), uses_globals(x))
+    monkeypatch.setitem(here, "NET", nn.Linear(3, 1))
+    agrees(compiled(x), uses_globals(x))
+
+
+def test_methods_and_partial_functions_are_compiled_with_what_they_hold() -> None:
+    class Model:
+        def __init__(self) -> None:
+            self.net, self.calls = nn.Linear(2, 2), 0
+
+        def loss(self, x: Tensor) -> Tensor:
+            self.calls += 1
+            return self.net(x).square().mean()
+
+        @jit
+        def decorated(self, x: Tensor) -> Tensor:
+            return self.net(x) * 2
+
+    model, x = Model(), mt.ones(3, 2)
+    want = model.loss(x)
+    compiled = jit(model.loss)
+    for _ in range(3):
+        agrees(compiled(x), want)
+    assert model.calls == 2  # once eager, once traced
+    agrees(model.decorated(x), model.net(x) * 2)
+    power = jit(functools.partial(lambda n, x: x**n, 3))
+    agrees(power(x * 2), (x * 2) ** 3)
 
 
 def test_second_derivatives_pass_through() -> None:

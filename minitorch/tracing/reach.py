@@ -1,0 +1,105 @@
+"""What a function reaches without being given it: modules, through closures, globals and methods.
+
+A trace is of those modules as they were: their modes, their parts and their parameters; and of the
+Python numbers that the function found as globals. So each place that was looked at is remembered,
+and a look at all of them, a fraction of a microsecond each, tells whether a trace is still of the
+function.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from types import CodeType
+from typing import Any
+
+from minitorch.nn import Module
+
+
+class Reach:
+    """The modules that a function is, is a method of, closes over or finds as a global.
+
+    Attributes:
+        roots: those modules, each once.
+        parts: they and every module below.
+    """
+
+    def __init__(self, function: Any) -> None:
+        self._names: list[tuple[dict[str, Any], str, Any]] = []
+        self._cells: list[tuple[Any, Any]] = []
+        self._seen: list[Any] = []
+        found: dict[Module, None] = {}
+        self._search(function, found)
+        self.roots = tuple(found)
+        self.parts = tuple(dict.fromkeys(part for root in self.roots for part in root.modules()))
+        for part in self.parts:
+            for store in (part._modules, part._parameters, part._buffers):
+                self._names += [(store, name, value) for name, value in store.items()]
+
+    def modes(self) -> tuple[bool, ...]:
+        """Return which of the modules are training."""
+        return tuple([part.training for part in self.parts])
+
+    def holds(self) -> bool:
+        """Tell whether everything is where it was found."""
+        for space, name, value in self._names:
+            if space.get(name) is not value:
+                return False
+        return all(_content(cell) is value for cell, value in self._cells)
+
+    def _search(self, value: Any, found: dict[Module, None]) -> None:
+        if any(value is seen for seen in self._seen):
+            return
+        self._seen.append(value)
+        if isinstance(value, Module):
+            found[value] = None
+        elif isinstance(value, functools.partial):
+            for part in (value.func, *value.args, *value.keywords.values()):
+                self._search(part, found)
+        elif isinstance(value, list | tuple):
+            for part in value:
+                self._search(part, found)
+        elif hasattr(value, "__self__") and hasattr(value, "__func__"):
+            own = getattr(value.__self__, "__dict__", {})
+            self._names += [(own, n, part) for n, part in own.items() if isinstance(part, Module)]
+            for part in (value.__self__, value.__func__, *own.values()):
+                self._search(part, found)
+        elif isinstance(code := getattr(value, "__code__", None), CodeType):
+            for part in self._used(value, code):
+                self._search(part, found)
+
+    def _used(self, function: Any, code: CodeType) -> Iterator[Any]:
+        """Yield what a Python function closes over, its defaults, and the globals it names."""
+        for cell in function.__closure__ or ():
+            content = _content(cell)
+            self._cells.append((cell, content))
+            yield content
+        yield from function.__defaults__ or ()
+        if hasattr(function, "__wrapped__"):
+            yield function.__wrapped__
+        for name in _names(code):
+            value = function.__globals__.get(name)
+            if isinstance(value, Module | bool | int | float | str) or _is_of_the_user(value):
+                self._names.append((function.__globals__, name, value))
+                yield value
+
+
+def _content(cell: Any) -> Any:
+    """Return what a closure's cell holds; None for a name that has no value yet."""
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return None
+
+
+def _is_of_the_user(value: Any) -> bool:
+    """Tell whether `value` is a function, and not the library's, which needs no search."""
+    module = getattr(value, "__module__", None)
+    return hasattr(value, "__code__") and not str(module).startswith("minitorch")
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names(constant)
