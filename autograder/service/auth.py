@@ -95,6 +95,17 @@ def same_origin(request: Request) -> None:
         raise Refused(403, "this form was sent from another site. Open the page here and repeat.")
 
 
+def from_this_machine(request: Request) -> bool:
+    """Return whether the browser says that a page of this very machine led it here.
+
+    JupyterLab beside a server that `start` runs, on another port of the loopback address. Any other
+    page of the same site may be another person's.
+    """
+    site = request.headers.get("sec-fetch-site", "")
+    local = request.url.hostname in ("127.0.0.1", "localhost", "::1")
+    return local and site in ("same-site", "same-origin")
+
+
 def _host(origin: str) -> str | None:
     try:
         return urlsplit(origin).netloc

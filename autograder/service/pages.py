@@ -1,9 +1,11 @@
 """The pages for people. No script at all: forms, links, and a page that refreshes itself.
 
 A browser is logged in by a token in a form, or by a link with a code that works once (the
-notebook makes one). The link itself changes nothing: it answers with a page that says whom it would
-log in, and the button there sends the code. So no other site can log a visitor in as somebody else
-by leading them here.
+notebook makes one). The link itself changes nothing, unless a page of this same machine led here:
+it answers with a page that says whom it would log in, and the button there sends the code. So no
+other site can log a visitor in as somebody else by leading them here. Where it does log in, it
+answers with a page that leads on by itself instead of a redirect: a browser that came from
+elsewhere does not send a `SameSite=Strict` cookie along a redirect, and does from a page of ours.
 """
 
 import json
@@ -106,6 +108,10 @@ def _login_routes(pages: APIRouter, course: Course) -> None:
         if person is None or (here is not None and here.id == person.id):
             message = "You are logged in." if here else "This link has been used already."
             return page("onward", next=target, message=message)
+        if auth.from_this_machine(request) and course.roster.spend(code, "code"):
+            answer = page("onward", next=target, message="You are logged in.")
+            auth.log_in(request, answer, person, course.roster, lives_s=lives_s)
+            return answer
         return page("enter", next=target, code=code, whom=person.name, here=here)
 
     @pages.post("/enter")

@@ -80,6 +80,27 @@ def test_a_link_alone_logs_nobody_in_as_somebody_else(running: Any, browser: Any
     assert "Ada" in browser.get("/submissions").text
 
 
+@pytest.mark.parametrize(
+    ("site", "logged_in"),
+    [("same-site", True), ("same-origin", True), ("none", False), ("cross-site", False)],
+)
+def test_a_link_from_a_page_of_this_machine_logs_in_at_once(
+    running: Any, browser: Any, site: str, logged_in: bool
+) -> None:
+    """As from JupyterLab beside the server. A link in a message says `none`."""
+    ada = running.enroll("Ada")
+    link = ada.page("/submissions").removeprefix(ada.server)
+    answer = browser.ask("GET", link, Sec_Fetch_Site=site)
+    assert ("logged in" in answer.text) is logged_in
+    assert (browser.get("/submissions").status == 200) is logged_in
+
+
+def test_elsewhere_a_neighbouring_site_is_no_better_than_any(running: Any, browser: Any) -> None:
+    link = running.enroll("Ada").page("/").removeprefix(running.staff.server)
+    headers = {"Sec_Fetch_Site": "same-site", "Host": "course.example.org"}
+    assert "Continue as Ada" in browser.ask("GET", link, **headers).text
+
+
 def test_a_link_for_whom_is_logged_in_already_leads_on(running: Any, browser: Any) -> None:
     ada = running.enroll("Ada")
     browser.log_in(ada.token)
