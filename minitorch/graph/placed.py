@@ -60,6 +60,11 @@ class PlacedSession(Session):
             self.homes.update(dict.fromkeys(variables_of(node), rank))
         return PlacedStep(cut(order, leaves, fed, placed, self.ranks), leaves, feeds, placed)
 
+    @property
+    def writes_files(self) -> bool:
+        """Whether this is the first rank."""
+        return self.ranks.rank == 0
+
     def place(self, order: Sequence[Node], fed: Collection[Node] = ()) -> dict[Node, int]:
         """Return the rank of every node of a run that is not on all of them."""
         return place(

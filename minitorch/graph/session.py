@@ -82,6 +82,11 @@ class Session:
         """Set a variable at once."""
         self.state.values[variable] = self._checked(variable, value, copy=True)
 
+    @property
+    def writes_files(self) -> bool:
+        """Whether it is this session's business to write what all of its kind have."""
+        return True
+
     def close(self) -> None:
         """Forget variables and plans."""
         self.closed = True

@@ -1,0 +1,156 @@
+"""Saver: the variables of a session in a file, and back; `train.Saver` by TensorFlow's name.
+
+A file is a safetensors file with an array for each variable's name (`minitorch.serialize`), so it
+holds data and nothing that runs, and other programs can read it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..errors import GraphError
+from .node import Node, UnknownShape
+from .session import Session
+from .state import Variable, global_variables
+
+SUFFIX = ".safetensors"
+INDEX = "checkpoint"  # beside the files: their names, newest last
+Path_ = str | os.PathLike[str]
+
+
+class Saver:
+    """Saves and restores variables.
+
+    Args:
+        var_list: the variables, or a dict of them by the names they have in the file; all of the
+            default graph unless given.
+        max_to_keep: how many of the files it has written it leaves; 0 or None for all.
+    Raises:
+        GraphError: there is no variable, or two have one name.
+    """
+
+    def __init__(
+        self,
+        var_list: Iterable[Variable] | Mapping[str, Variable] | None = None,
+        max_to_keep: int | None = 5,
+    ) -> None:
+        found = global_variables() if var_list is None else var_list
+        self.variables = _by_name(found)
+        if not self.variables:
+            raise GraphError("Saver: there is no variable to save. Build one first.")
+        self.max_to_keep = max_to_keep
+        self.last_checkpoints: list[str] = []
+
+    def save(self, sess: Session, save_path: Path_, global_step: Any = None) -> str:
+        """Write the variables' values, all or nothing; return the path of the file.
+
+        Args:
+            save_path: where to; `.safetensors` is added if it is not there.
+            global_step: a number, or a variable that holds one, to put into the name.
+        Raises:
+            GraphError: a variable has no value yet; names it.
+        """
+        from ..serialize import save
+
+        values = sess.run(dict(self.variables))
+        path = _path(save_path, _step(sess, global_step))
+        if sess.writes_files:
+            save({name: np.asarray(value) for name, value in values.items()}, path)
+            self._remember(path)
+        return str(path)
+
+    def restore(self, sess: Session, save_path: Path_) -> None:
+        """Set every variable to what the file has under its name; nothing unless all fit.
+
+        Raises:
+            FileNotFoundError: there is no such file.
+            DamagedFile: it is not what `save` wrote.
+            GraphError: variables are missing in it, or have another shape or dtype; names all.
+        """
+        from ..serialize import load
+
+        path = _path(save_path, None)
+        found = load(path)
+        arrays = {name: value.numpy() for name, value in found.items()} if _flat(found) else {}
+        wrong = [
+            complaint
+            for name, variable in self.variables.items()
+            if (complaint := _complaint(name, variable, arrays))
+        ]
+        if wrong:
+            raise GraphError(
+                f"restore: {str(path)!r} does not fit the graph: {'; '.join(wrong)}. Nothing was "
+                "restored. Build the variables as they were saved, or give var_list."
+            )
+        for name, variable in self.variables.items():
+            sess.load(variable, arrays[name])
+
+    def _remember(self, path: Path) -> None:
+        """Note a file in the index beside it, and remove the oldest beyond `max_to_keep`."""
+        name = str(path)
+        self.last_checkpoints = [p for p in self.last_checkpoints if p != name] + [name]
+        while self.max_to_keep and len(self.last_checkpoints) > self.max_to_keep:
+            Path(self.last_checkpoints.pop(0)).unlink(missing_ok=True)
+        names = [Path(p).name for p in self.last_checkpoints if Path(p).parent == path.parent]
+        (path.parent / INDEX).write_text(json.dumps(names))
+
+
+def latest_checkpoint(checkpoint_dir: Path_) -> str | None:
+    """Return the path of the file that a `Saver` wrote last in a directory, or None."""
+    index = Path(checkpoint_dir) / INDEX
+    names = json.loads(index.read_text()) if index.is_file() else []
+    present = [Path(checkpoint_dir) / name for name in names]
+    return next((str(path) for path in reversed(present) if path.is_file()), None)
+
+
+def _by_name(found: Iterable[Variable] | Mapping[str, Variable]) -> dict[str, Variable]:
+    named = isinstance(found, Mapping)
+    pairs = found.items() if named else [(getattr(v, "name", ""), v) for v in found]
+    variables: dict[str, Variable] = {}
+    for name, variable in pairs:
+        if not isinstance(variable, Variable):
+            raise GraphError(f"Saver: got {type(variable).__name__}, expected variables.")
+        if name in variables:
+            raise GraphError(f"Saver: two variables are called {name!r}. Give a dict of names.")
+        variables[name] = variable
+    return variables
+
+
+def _path(path: Path_, step: int | None) -> Path:
+    text = os.fspath(path)
+    stem = text.removesuffix(SUFFIX)
+    return Path(f"{stem}{SUFFIX}" if step is None else f"{stem}-{step}{SUFFIX}")
+
+
+def _step(sess: Session, global_step: Any) -> int | None:
+    if global_step is None:
+        return None
+    return int(sess.run(global_step) if isinstance(global_step, Node) else global_step)
+
+
+def _flat(found: Any) -> bool:
+    return isinstance(found, dict) and all(hasattr(value, "numpy") for value in found.values())
+
+
+def _complaint(name: str, variable: Variable, arrays: Mapping[str, Any]) -> str | None:
+    """Return what is wrong with what the file has for a variable, if anything is."""
+    where = f"variable {variable.name!r} built at {variable.location}"
+    if name not in arrays:
+        return f"{name!r} is missing ({where})"
+    got = arrays[name]
+    if got.dtype != variable.dtype:
+        return f"{name!r} has dtype {got.dtype}, expected {variable.dtype} ({where})"
+    if isinstance(variable.shape, UnknownShape):
+        return None
+    want = tuple(variable.shape)
+    if len(got.shape) == len(want) and all(
+        w in (None, g) for g, w in zip(got.shape, want, strict=True)
+    ):
+        return None
+    return f"{name!r} has shape {got.shape}, expected {want} ({where})"
