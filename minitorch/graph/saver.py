@@ -110,8 +110,10 @@ def latest_checkpoint(checkpoint_dir: Path_) -> str | None:
 
 
 def _by_name(found: Iterable[Variable] | Mapping[str, Variable]) -> dict[str, Variable]:
-    named = isinstance(found, Mapping)
-    pairs = found.items() if named else [(getattr(v, "name", ""), v) for v in found]
+    if isinstance(found, Mapping):
+        pairs = list(found.items())
+    else:
+        pairs = [(getattr(v, "name", ""), v) for v in found]
     variables: dict[str, Variable] = {}
     for name, variable in pairs:
         if not isinstance(variable, Variable):
