@@ -19,18 +19,18 @@ import numpy as np
 from .. import compile as code
 from ..arrays import CPU, Array, Device
 from ..errors import GraphError
-from ..op import Op, Spec
+from ..op import Op
 from ..ops.linalg import MatMul
 from ..ops.reduction import Extreme, Mean, Sum
 from ..ops.rows import ROWS, Elementwise
 from .dead import merges
 from .history import Opacity
 from .late import Late
-from .node import Constant, Node, Placeholder, UnknownShape
+from .node import Constant, Node, Placeholder
 from .order import schedule
 from .passes.fused import Fused
 from .passes.lowering import program_of
-from .plan import ALIGNMENT, MemoryPlan, memory_plan
+from .plan import ALIGNMENT, MemoryPlan, memory_plan, sizes_of
 from .state import NoOp, Read, State, StateOp, Variable
 from .step import check_source, explain
 
@@ -76,7 +76,7 @@ class ArenaStep:
         """
         shapes = tuple(a.shape for a in arrays)
         if shapes not in self._runs:
-            sizes = _sizes(self.order, dict(zip(self.feeds, shapes, strict=True)))
+            sizes = sizes_of(self.order, dict(zip(self.feeds, shapes, strict=True)))
             self._runs[shapes] = _Run(self, memory_plan(list(self.fetches), self.fed, sizes), sizes)
         run = self._runs[shapes]
         self.plan = run.plan
@@ -170,27 +170,6 @@ def _check(node: Node, device: Device) -> None:
             f"arena: cannot run {what}: got node {node.name!r} (built at {node.location}), "
             "expected operators in one order on the CPU. Use another executor."
         )
-
-
-def _sizes(order: Sequence[Node], fed: dict[Node, tuple[int, ...]]) -> dict[Node, tuple[int, ...]]:
-    """Return the shape of every node, once the shapes of the feeds are known."""
-    found: dict[Node, tuple[int, ...]] = {}
-    for node in order:
-        if node in fed:
-            found[node] = fed[node]
-        elif isinstance(node, Placeholder):
-            found[node] = found[node.inputs[0]]
-        elif not isinstance(node.shape, UnknownShape) and None not in node.shape:
-            found[node] = tuple(node.shape)
-        elif node.op is not None:
-            specs = [Spec(found[source], source.dtype) for source in node.inputs]
-            found[node] = tuple(n or 0 for n in node.op.infer(*specs).shape)
-        else:
-            raise GraphError(
-                f"arena: the size of {node.name!r} is not known: got {node.shape}, expected "
-                f"numbers (node {node.name!r} built at {node.location}). Give it a shape."
-            )
-    return found
 
 
 # ── operators with a place for their result ─────────────────────────────────────────────────────

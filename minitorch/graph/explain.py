@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from time import perf_counter
 from typing import Any
@@ -12,18 +13,17 @@ from ..errors import MinitorchError
 from ..ops.linalg import Linear, MatMul
 from ..ops.pointwise import Power
 from ..ops.rows import Elementwise
-from ..shapes import numel
 from .cost import machine
 from .history import Opacity
 from .node import Node, Placeholder, UnknownShape
 from .optimize import PASSES, run_pass
-from .order import needed
+from .order import needed, schedule
 from .passes.fuse import fuse
 from .passes.fused import Fused
 from .passes.lowering import names_of
 from .passes.matmul_chain import UNKNOWN_SIZE, size_of
 from .passes.merge_matmuls import merge_matmuls
-from .plan import VIEWS, memory_plan
+from .plan import VIEWS, memory_plan, sizes_of
 from .state import Variable
 from .structure import flatten
 
@@ -35,10 +35,10 @@ def explain(fetches: Any, feed_dict: Mapping[Node, Any] | None = None) -> str:
 
     Args:
         fetches: a node, or lists, tuples and dicts of nodes.
-        feed_dict: what the measured runs are fed. What is left out gets random numbers, of size 64
-            where a size is not known.
+        feed_dict: what the measured runs are fed, and whose sizes count. What is left out gets
+            random numbers, of size 64 where a size is not known.
     Returns: the table, then what was not merged and not fused and why. Bytes are the planned peak;
-        "-" where a size or an input is not known.
+        "-" where a size is not known before the run.
     """
     leaves: list[Node] = []
     flatten(fetches, leaves)
@@ -60,43 +60,55 @@ def explain(fetches: Any, feed_dict: Mapping[Node, Any] | None = None) -> str:
 
 
 def _line(name: str, leaves: list[Node], feeds: dict[Node, Any]) -> str:
-    times = [predicted_s(leaves, set(feeds)), _measured_s(leaves, feeds)]
+    sizes = _sizes(leaves, feeds)
+    times = [predicted_s(leaves, set(feeds), sizes), _measured_s(leaves, feeds)]
     shown = "".join(f"{'-' if t is None else f'{t * 1e6:.1f} us':>13}" for t in times)
-    size = _peak_bytes(leaves, set(feeds))
+    size = memory_plan(leaves, set(feeds), sizes).peak_bytes if sizes else None
     nodes = len(needed(leaves, set(feeds)))
     return f"{name:<16}{nodes:>7}{'-' if size is None else f'{size:,}':>13}{shown}"
 
 
-def _peak_bytes(leaves: list[Node], fed: set[Node]) -> int | None:
+def _sizes(leaves: list[Node], feeds: Mapping[Node, Any]) -> dict[Node, tuple[int, ...]]:
+    """Return the shape of every node; of none where one is not known before the run."""
+    shapes = {node: np.shape(value) for node, value in feeds.items()}
+    order = schedule(leaves, set(feeds))
+    for node in order:
+        if node.op is None and node not in shapes and not _unknown(node):
+            shapes[node] = tuple(size_of(n) for n in node.shape)
     try:
-        return memory_plan(leaves, fed).peak_bytes
+        return sizes_of(order, shapes)
     except MinitorchError:
-        return None  # a size is not known before the run
+        return {}
 
 
-def predicted_s(fetches: Sequence[Node], fed: set[Node]) -> float:
+Sizes = Mapping[Node, tuple[int, ...]]
+
+
+def predicted_s(fetches: Sequence[Node], fed: set[Node], sizes: Sizes | None = None) -> float:
     """Return the seconds that the machine's cost model gives a run of `fetches`."""
     nodes = needed(fetches, fed)
-    return sum(node_s(node) for node in nodes if node not in fed and node.op is not None)
+    return sum(
+        node_s(node, sizes or {}) for node in nodes if node not in fed and node.op is not None
+    )
 
 
-def node_s(node: Node) -> float:
+def node_s(node: Node, sizes: Sizes) -> float:
     """Return the predicted seconds of one node; 64 stands for sizes that are not known."""
-    here, op, count = machine(), node.op, _count(node)
+    here, op = machine(), node.op
     if isinstance(op, VIEWS):
         return here.view_s
+    count = _count(node, sizes)
+    inside = max((_count(source, sizes) for source in node.inputs), default=0)
     if isinstance(op, Fused):
-        rows, inside = names_of(op.parts), max(map(_count, node.inputs))
-        plain = here.numpy_s(rows, inside)
+        rows = names_of(op.parts)
         uses_kernel = op.least is not None and inside >= op.least
-        return here.fused_s(rows, inside) if uses_kernel else plain
+        return here.fused_s(rows, inside) if uses_kernel else here.numpy_s(rows, inside)
     if isinstance(op, MatMul | Linear) and not any(map(_unknown, (node, *node.inputs))):
-        x = node.inputs[0]
-        inner, columns = size_of(x.shape[-1]), size_of(node.shape[-1])
+        inner, columns = _shape(node.inputs[0], sizes)[-1], _shape(node, sizes)[-1]
         return here.matmul_s(count // max(columns, 1), inner, columns, node.dtype)
     if isinstance(op, Elementwise | Power):
         return here.numpy_s([op.name], count)
-    moved = sum(_count(n) * int(n.dtype.itemsize) for n in (node, *node.inputs))
+    moved = sum(_count(n, sizes) * int(n.dtype.itemsize) for n in (node, *node.inputs))
     return here.call_s + here.byte_s * moved
 
 
@@ -104,10 +116,13 @@ def _unknown(node: Node) -> bool:
     return isinstance(node.shape, UnknownShape)
 
 
-def _count(node: Node) -> int:
-    if _unknown(node):
-        return UNKNOWN_SIZE
-    return numel(tuple(size_of(n) for n in node.shape)) or 0
+def _shape(node: Node, sizes: Sizes) -> tuple[int, ...]:
+    return sizes[node] if node in sizes else tuple(size_of(n) for n in node.shape)
+
+
+def _count(node: Node, sizes: Sizes) -> int:
+    known = node in sizes or not _unknown(node)
+    return math.prod(_shape(node, sizes)) if known else UNKNOWN_SIZE
 
 
 def _measured_s(leaves: list[Node], feeds: dict[Node, Any]) -> float | None:
@@ -127,7 +142,8 @@ def _measured_s(leaves: list[Node], feeds: dict[Node, Any]) -> float | None:
     values: dict[Node, Any] = {n: _sample(n) for n in inputs if n not in feeds}
     values |= {node: value for node, value in feeds.items() if node in set(nodes)}
     with Session(leaves[0].graph if leaves else None) as session:
-        for node in nodes:
+        touched = [*nodes, *(v for node in nodes for v in getattr(node.op, "writes", ()))]
+        for node in dict.fromkeys(touched):
             if isinstance(node, Variable) and node not in values:
                 _start(session, node)
         session.run(leaves, values)

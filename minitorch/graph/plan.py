@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import GraphError
+from ..op import Spec
 from ..ops.broadcasting import ExpandTo
 from ..ops.movement import InsertAxes, Permute, RemoveAxes, Reshape
 from ..ops.rows import Elementwise
@@ -90,6 +91,33 @@ def memory_plan(
     return MemoryPlan(
         total, peak, tuple(buffers), tuple(in_place), tuple(order), dict(planner.home)
     )
+
+
+def sizes_of(
+    order: Sequence[Node], fed: dict[Node, tuple[int, ...]]
+) -> dict[Node, tuple[int, ...]]:
+    """Return the shape of every node, once the shapes of the feeds are known.
+
+    Raises:
+        GraphError: it is still not known; names the node.
+    """
+    found: dict[Node, tuple[int, ...]] = {}
+    for node in order:
+        if node in fed:
+            found[node] = fed[node]
+        elif not isinstance(node.shape, UnknownShape) and None not in node.shape:
+            found[node] = tuple(node.shape)
+        elif node.op is not None and all(source in found for source in node.inputs):
+            specs = [Spec(found[source], source.dtype) for source in node.inputs]
+            found[node] = tuple(n or 0 for n in node.op.infer(*specs).shape)
+        elif node.op is None and node.inputs and node.inputs[0] in found:
+            found[node] = found[node.inputs[0]]  # a placeholder's default
+        else:
+            raise GraphError(
+                f"memory_plan: the size of {node.name!r} is not known: got {node.shape}, expected "
+                f"numbers (node {node.name!r} built at {node.location}). Give it a shape."
+            )
+    return found
 
 
 def _bytes(node: Node, size: tuple[int, ...] | None) -> int:

@@ -524,7 +524,7 @@ def test_the_table_shows_nodes_bytes_and_times_after_each_pass() -> None:
 def test_a_training_step_is_measured_too_and_leaves_no_trace() -> None:
     x = tf.placeholder(tf.float32, (None, 3))
     w = tf.Variable(np.ones((3, 1), np.float32))
-    step = tf.train.GradientDescentOptimizer(0.1).minimize(tf.reduce_mean(tf.matmul(x, w)))
+    step = tf.train.AdamOptimizer(0.1).minimize(tf.reduce_mean(tf.matmul(x, w)))
     with tf.Session() as session:
         session.run(tf.initialize_all_variables())
         table = tf.explain(step, {x: np.ones((4, 3), np.float32)})
