@@ -21,7 +21,7 @@ class Span:
         name, op: the node, and its operator ("" where there is none).
         start_ns, end_ns: since the run began.
         n_bytes, shape: of the result; 0 and () when it is no array.
-        live_bytes: all results that are still needed, once this node is done.
+        live_bytes: all results that are still needed, once this node is done; None if not counted.
         where: `file:line` that built it.
         thread: the number of the worker that ran it.
     """
@@ -32,7 +32,7 @@ class Span:
     end_ns: int
     n_bytes: int = 0
     shape: tuple[int, ...] = ()
-    live_bytes: int = 0
+    live_bytes: int | None = 0
     where: str = ""
     thread: int = 0
 
@@ -56,7 +56,7 @@ class Timeline:
     @property
     def peak_bytes(self) -> int:
         """The most that results needed at one time."""
-        return max((span.live_bytes for span in self.spans), default=0)
+        return max((span.live_bytes or 0 for span in self.spans), default=0)
 
     def by_op(self) -> list[tuple[str, int, int]]:
         """Return (operator, how many, nanoseconds), the costliest first."""
@@ -107,6 +107,8 @@ class Timeline:
                 "tid": span.thread,
                 "args": {"shape": list(span.shape), "bytes": span.n_bytes, "where": span.where},
             }
+            if span.live_bytes is None:
+                continue
             yield {
                 "name": "live bytes",
                 "ph": "C",

@@ -13,7 +13,7 @@ from minitorch.graph.optimize import PASSES, run_pass
 from minitorch.graph.order import schedule
 from minitorch.graph.structure import flatten
 from minitorch.show.diagram import Boxed, Drawn, Line, Wire, draw
-from minitorch.show.numbers import brief, listing, plural
+from minitorch.show.numbers import brief, in_seconds, listing, plural
 from minitorch.show.picture import check_limit
 from minitorch.show.scene import ALWAYS, Canvas, Mark, Scene, Step
 
@@ -102,14 +102,6 @@ def _strip(canvas: Canvas, found: Sequence[Stage]) -> None:
             ((0, k, "small muted middle"), (k, k + 1, "small now bold middle"),
              (k + 1, ALWAYS, "small muted middle")),
         )  # fmt: skip
-
-
-def in_seconds(seconds: float) -> str:
-    """Return a duration in the unit that suits it."""
-    for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
-        if seconds >= size:
-            return f"{seconds / size:.3g} {unit}"
-    return f"{seconds / 1e-9:.3g} ns"
 
 
 def _pair(

@@ -1,5 +1,6 @@
 """Scenes: what is stepped through is what happened, and every scene is fit to be played."""
 
+import itertools
 import json
 import re
 from html.parser import HTMLParser
@@ -15,6 +16,7 @@ import minitorch as mt
 import minitorch.graph as tf
 from minitorch import Op, nn
 from minitorch.errors import ArgumentError, GraphError
+from minitorch.graph.timeline import Span, Timeline
 from minitorch.show import (
     Scene,
     both_ways,
@@ -23,6 +25,7 @@ from minitorch.show import (
     map_memory,
     page,
     poster,
+    see_timeline,
     show,
     step_through,
 )
@@ -88,7 +91,26 @@ def both() -> Scene:
     return both_ways(IMPERATIVE, SYMBOLIC)
 
 
-SCENES = {"autodiff": autodiff, "tokens": tokens, "passes": passes, "memory": memory, "both": both}
+def timeline() -> Scene:
+    target = chain()
+    feeds = [node for node in order_of(target) if node.op is None and not hasattr(node, "value")]
+    clock = itertools.count(0, 1000).__next__
+    feed = {node: np.ones(tuple(node.shape), np.float32) for node in feeds}
+    return see_timeline(tf.profile(tf.Session(), target, feed, clock=clock)[1])
+
+
+def order_of(target: Any) -> Any:
+    return tf.memory_plan(target).order
+
+
+SCENES = {
+    "timeline": timeline,
+    "autodiff": autodiff,
+    "tokens": tokens,
+    "passes": passes,
+    "memory": memory,
+    "both": both,
+}
 
 
 class Parts(HTMLParser):
@@ -381,6 +403,19 @@ def test_a_plan_needs_sizes_and_something_to_compute() -> None:
         map_memory(tf.exp(tf.placeholder("float32", (None, 2))))
     with pytest.raises(GraphError, match="computes nothing"):
         map_memory(tf.constant(1.0))
+
+
+def test_the_timeline_has_a_step_for_each_node_and_names_the_costliest() -> None:
+    spans = [Span("a", "exp", 0, 10), Span("b", "matmul", 10, 100, thread=1)]
+    scene = see_timeline(Timeline(tuple(spans)))
+    assert "matmul: 1 node, 90% of the time" in scene.summary
+    assert [step.text.split(" takes")[0] for step in scene.steps[1:]] == [
+        "Node 1 of 2: a by exp", "Node 2 of 2: b by matmul",
+    ]  # fmt: skip
+    lanes = {mark.text for mark in scene.marks if mark.text.startswith("worker")}
+    assert lanes == {"worker 0", "worker 1"}
+    with pytest.raises(ArgumentError, match="0 spans"):
+        see_timeline(Timeline(()))
 
 
 # ── both ways ───────────────────────────────────────────────────────────────────────────────────
