@@ -219,3 +219,50 @@ def test_the_loop_is_made_of_vectors() -> None:
     ir = text(fused("float32"), Layout("cccccc", 0))
     assert "<16 x float>" in ir
     assert "fmuladd" not in ir  # sums and products of the program are never contracted
+
+
+def random_program(rng: np.random.Generator, dtype: str) -> Program:
+    """A program of a dozen steps over three numbers and a mask, its last result a number."""
+    rows = sorted(set(COMPARED) - {"zeros_like", "ones_like"})
+    inputs = ("float", "float", "float", "bool")
+    kinds, steps = list(inputs), []
+    for _ in range(12):
+        row = rows[int(rng.integers(len(rows)))]
+        count = len(program(row).inputs)
+        operands = []
+        for place in range(count):
+            fits = [i for i, kind in enumerate(kinds) if kind == code.takes(row, place)]
+            pick = int(rng.choice(fits))
+            operands.append(pick if pick < 4 else 3 - pick)
+        steps.append(Step(row, tuple(operands)))
+        kinds.append(code.gives(row))
+    last = next(i for i in reversed(range(12)) if code.gives(steps[i].row) == "float")
+    return Program(dtype, inputs, (*steps, Step("positive", (-1 - last,))))
+
+
+def by_numpy(task: Program, inputs: list[Any]) -> Any:
+    found: list[Any] = []
+    for step in task.steps:
+        operands = [inputs[i] if i >= 0 else found[-1 - i] for i in step.operands]
+        found.append(ROWS[step.row].compute(np, *operands))
+    return found[-1]
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_random_program_over_random_layouts_is_numpys(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    task = random_program(rng, "float64")
+    full = tuple(int(n) for n in [*rng.integers(1, 9, size=3), rng.integers(1, 70)])
+    full = full[int(rng.integers(0, 4)) :]
+    inputs: list[Any] = []
+    for kind in task.inputs:
+        keep = int(rng.integers(0, len(full) + 1))
+        shape = tuple(n if rng.random() < 0.7 else 1 for n in full[len(full) - keep :])
+        array = (
+            rng.normal(size=(*shape, 2))[..., 0] if rng.random() < 0.5 else rng.normal(size=shape)
+        )
+        inputs.append(array > 0 if kind == "bool" else array)
+    with np.errstate(all="ignore"):
+        got, want = kernel(task)(*inputs), by_numpy(task, inputs)
+    want = np.broadcast_to(want, got.shape)  # a result that ignores an input is smaller
+    np.testing.assert_allclose(got, want, rtol=1e-7, atol=1e-12)
