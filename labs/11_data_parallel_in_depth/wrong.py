@@ -132,6 +132,26 @@ def used_parameters(loss, params):
     return [any(torch.equal(param, leaf) for leaf in leaves) for param in params]
 
 
+# %% wrong="runs_backward" question="used_parameters" check="backward_is_still_to_come" says="the graph has been used up"
+def used_parameters(loss, params):
+    grads = torch.autograd.grad(loss, params, allow_unused=True)
+    return [grad is not None for grad in grads]
+
+
+# %% wrong="asks_for_names" question="used_parameters" check="every_node_is_visited_once" says="What else does your walk ask for?"
+def used_parameters(loss, params):
+    waiting, seen, leaves = [loss.grad_fn], {None}, set()
+    while waiting:
+        node = waiting.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if node.name().endswith("AccumulateGrad"):
+            leaves.add(id(node.variable))
+        waiting.extend(before for before, _ in node.next_functions)
+    return [id(param) in leaves for param in params]
+
+
 # %% wrong="over_those_who_used_it" question="average_used" check="a_rank_without_a_gradient_counts_as_zero" says="here all ranks count"
 def average_used(comm, params, used):
     counts = comm.all_reduce(np.array(used, dtype=np.int64))
@@ -208,6 +228,11 @@ def fp16_average(comm, flat):
 # %% wrong="stays_small" question="fp16_average" check="averages_within_half_precision" says="wants float32"
 def fp16_average(comm, flat):
     return comm.all_reduce((flat / comm.size).half())
+
+
+# %% wrong="divides_in_place" question="fp16_average" check="the_flat_gradient_is_left_alone" says="works in place"
+def fp16_average(comm, flat):
+    return comm.all_reduce(flat.div_(comm.size).half()).float()
 
 
 # %% wrong="rounds_but_sends_all" question="fp16_average" check="half_the_bytes_are_sent" says="In which dtype did they travel?"
@@ -298,7 +323,7 @@ def low_rank_average(comm, matrix, q, left_out):
     return p @ q.T, q
 
 
-# %% wrong="memory_of_the_average" question="low_rank_average" check="memory_and_q_go_on_to_the_next_step" says="this rank has left unsaid"
+# %% wrong="memory_of_the_average" question="low_rank_average" check="memory_and_q_go_on_to_the_next_step" says="Whose factor was taken off?"
 def low_rank_average(comm, matrix, q, left_out):
     full = matrix + left_out
     p = torch.linalg.qr(comm.all_reduce(full @ q)).Q
