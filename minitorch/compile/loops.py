@@ -12,7 +12,7 @@ bytes, outer axes first. Along a row an operand is of one kind, which is part of
 
 The last, short vector of a row is copied to a buffer on the stack and computed whole.
 
-May import: text, rows, program.
+May import: text, rows, program, folds.
 """
 
 from __future__ import annotations
@@ -20,10 +20,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from . import rows
+from .folds import IDENTITY, across, fold, only_inside
 from .program import Program
 from .text import Text
-
-IDENTITY = {"sum": 0.0, "amax": -float("inf"), "amin": float("inf")}
 
 
 @dataclass(frozen=True)
@@ -286,10 +285,10 @@ def _reduce_row(nest: _Nest) -> None:
         nest, f"%total = phi {keep.vector} [ {start}, %row ], [ %total.next, %vector.end ]"
     )
     value = rows.write(t, nest.program, _inputs(nest))
-    value = _only_inside(nest, value)
+    value = only_inside(t, nest.program.reduction, value)
     if keep is not t and t.single:
         value = t.emit(f"fpext {t.vector} {value} to {keep.vector}")
-    folded = _fold(keep, nest.program.reduction, "%total", value)
+    folded = fold(keep, nest.program.reduction, "%total", value)
     t.do("br label %vector.end")
     t.label("vector.end")
     t.do(f"%total.next = phi {keep.vector} [ {folded}, %compute ]")
@@ -298,39 +297,7 @@ def _reduce_row(nest: _Nest) -> None:
     t.do("br i1 %more, label %vector, label %row.end")
     t.label("row.end")
     t.do(f"%row.total = phi {keep.vector} [ {start}, %row ], [ %total.next, %vector.end ]")
-    one = _across(keep, nest.program.reduction, "%row.total")
+    one = across(keep, nest.program.reduction, "%row.total")
     if keep is not t and t.single:
         one = t.emit(f"fptrunc double {one} to float")
     t.do(f"store {t.scalar} {one}, ptr %start{out}, align {nest.n_bytes(out)}")
-
-
-def _only_inside(nest: _Nest, value: str) -> str:
-    """Return the vector with the identity in the lanes past the end of the row."""
-    t = nest.t
-    lanes = "<" + ", ".join(f"i64 {i}" for i in range(t.width)) + ">"
-    wide = f"<{t.width} x i64>"
-    first = t.emit(f"insertelement {wide} poison, i64 %remain, i32 0")
-    zeros = f"<{t.width} x i32> zeroinitializer"
-    remain = t.emit(f"shufflevector {wide} {first}, {wide} poison, {zeros}")
-    inside = t.emit(f"icmp slt {wide} {lanes}, {remain}")
-    return t.either(inside, value, t.number(IDENTITY[nest.program.reduction]))
-
-
-def _fold(t: Text, reduction: str, a: str, b: str) -> str:
-    if reduction == "sum":
-        return t.add(a, b)
-    row = rows.ROWS["maximum" if reduction == "amax" else "minimum"]
-    return row(t, a, b)
-
-
-def _across(t: Text, reduction: str, vector: str) -> str:
-    """Fold the lanes of a vector: with its own half turned, quarter turned, ... Return lane 0."""
-    turn = t.width // 2
-    while turn:
-        order = ", ".join(f"i32 {(i + turn) % t.width}" for i in range(t.width))
-        turned = t.emit(
-            f"shufflevector {t.vector} {vector}, {t.vector} poison, <{t.width} x i32> <{order}>"
-        )
-        vector = _fold(t, reduction, vector, turned)
-        turn //= 2
-    return t.emit(f"extractelement {t.vector} {vector}, i32 0")
