@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -27,7 +27,7 @@ class Session:
         graph: the graph whose names `run("loss")` looks up; the default one unless given.
         optimize: rewrite what is fetched before its first run (see `passes`).
         device: "cpu", or "cuda" where there is one.
-        executor: how it runs; all give the same values (see `executors`).
+        executor: how it runs, `Session.default_executor` unless given; all give the same values.
             "compiled": as straight-line Python; the fastest.
             "interpreter": node by node, a loop within.
             "tokens": loops taken apart, as tokens that move; tells what happens.
@@ -35,18 +35,20 @@ class Session:
         options: of the executor: `shuffle=` and `on_event=` of "tokens", `threads=` of "parallel".
     """
 
+    default_executor: ClassVar[str] = "compiled"
+
     def __init__(
         self,
         graph: Graph | None = None,
         *,
         optimize: bool = False,
         device: Any = "cpu",
-        executor: str = "compiled",
+        executor: str | None = None,
         **options: Any,
     ) -> None:
         self.graph = get_default_graph() if graph is None else graph
         self.optimize = optimize
-        self._executor = executor_called(executor, options)
+        self._executor = executor_called(executor or self.default_executor, options)
         self.device = device_called(device)
         self.state = State(self.device)
         self.closed = False
