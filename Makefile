@@ -4,7 +4,7 @@ PYTHON ?= python3
 export PYTHON
 BIN := .venv/bin
 
-.PHONY: help start test test-wide check fix bench demos test-gpu bench-gpu setup clean
+.PHONY: help start test test-wide check fix bench demos slides test-gpu bench-gpu setup clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -38,6 +38,9 @@ bench: setup ## the tables of ratios
 
 demos: setup ## lecture demos, in a browser
 	@JUPYTER_PATH=labs/demos/share/jupyter exec $(BIN)/voila --no-browser --template=offline --Voila.ip=127.0.0.1 labs/demos
+
+slides: setup ## reveal.js pages of labs and demos, in build/slides (needs npm once)
+	@$(BIN)/python scripts/slides.py -o build/slides
 
 test-gpu: setup ## the tests that need a CUDA device
 	@$(BIN)/python -m pytest -m gpu
