@@ -69,9 +69,9 @@ def grade(arguments: argparse.Namespace) -> int:
     lab = load_lab(arguments.lab)
     items = items_of(arguments.paths)
     _make_directory(arguments.out)
-    if arguments.resume:
-        items = [item for item in items if not _has_report(arguments.out, item)]
-    graded = _graded(lab, items, arguments)
+    kept = [one for item in items if (one := _kept(arguments, item))]
+    known = {one.item for one in kept}
+    graded = kept + _graded(lab, [item for item in items if item not in known], arguments)
     if arguments.junit is not None:
         _write_junit(arguments.junit, graded)
     if not arguments.json and len(graded) > 1:
@@ -156,14 +156,24 @@ def _make_directory(out: Path) -> None:
         raise AutograderError(f"grade: cannot write to {out}: {problem}. Name another with -o.")
 
 
-def _has_report(out: Path, item: Item) -> bool:
-    """Return whether both reports of a submission, and of no other, are there and younger."""
+def _kept(arguments: argparse.Namespace, item: Item) -> Graded | None:
+    """Return what `--resume` need not grade again.
+
+    Both reports of a submission, and of no other, are there and younger than it.
+    """
+    from autograder.report import from_gradescope
+
+    if not arguments.resume:
+        return None
+    out: Path = arguments.out
     try:
         written = min((out / f"{item.stem}.{kind}").stat().st_mtime_ns for kind in ("json", "html"))
         report = json.loads((out / f"{item.stem}.json").read_text(encoding="utf-8"))
-        return item.path.stat().st_mtime_ns <= written and report["submission"] == item.label
+        whole = from_gradescope(report).submission == item.label
+        fresh = item.path.stat().st_mtime_ns <= written
+        return Graded(item, report) if whole and fresh else None
     except (OSError, ValueError, KeyError, TypeError):
-        return False
+        return None
 
 
 def _write_junit(path: Path, graded: Sequence[Graded]) -> None:

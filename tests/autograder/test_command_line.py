@@ -1,5 +1,6 @@
 """The commands as a person types them: exit codes, files written, messages."""
 
+import argparse
 import io
 import json
 import os
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from autograder.cli import main
-from autograder.commands import _has_report
+from autograder.commands import _kept
 from autograder.errors import SubmissionError
 from autograder.farm import Farm
 from autograder.notebook import learner_notebook, solution_notebook
@@ -90,12 +91,25 @@ def test_a_resumed_run_leaves_what_is_done_and_keeps_manual_scores(
     capsys.readouterr()
     assert main([*grade, "--resume"]) == 0
     assert capsys.readouterr().out == ""
-    assert _has_report(out, items_of([inbox / "ada"])[0])
-    assert not _has_report(out, Item(inbox / "bob" / "lab.ipynb", "lab", "bob/lab.ipynb"))
+    resumed = argparse.Namespace(out=out, resume=True)
+    assert _kept(resumed, items_of([inbox / "ada"])[0])
+    assert not _kept(resumed, Item(inbox / "bob" / "lab.ipynb", "lab", "bob/lab.ipynb"))
     assert main(grade) == 0
     report = json.loads((out / "lab.json").read_text())
     assert (report["score"], report["max_score"]) == (9.5, 10.0)
     assert report["manual"][0]["comment"] == "Good."
+
+
+@SANDBOX
+def test_a_resumed_run_sums_up_all_of_it(inbox, sample_directory, tmp_path, capsys) -> None:
+    out, junit = tmp_path / "out", tmp_path / "junit.xml"
+    grade = ["grade", str(sample_directory), str(inbox), "-o", str(out)]
+    assert main(grade) == 0
+    whole = capsys.readouterr().out.partition("points\n")[2].splitlines()[-4:]
+    sorted(out.glob("*.json"))[0].unlink()
+    assert main([*grade, "--resume", "--junit", str(junit)]) == 0
+    assert capsys.readouterr().out.splitlines()[-4:] == whole
+    assert junit.read_text().count("<testsuite ") == len(list(out.glob("*.json")))
 
 
 @SANDBOX
