@@ -24,6 +24,10 @@ from .folds import IDENTITY, across, fold, only_inside
 from .program import Program
 from .text import Text
 
+AHEAD = 512
+"""Bytes, eight cache lines: on arrays larger than the caches 12 % faster than not to ask, where 256
+and 768 bytes brought 6 % and nothing."""
+
 
 @dataclass(frozen=True)
 class Layout:
@@ -179,6 +183,7 @@ def _vector_begin(nest: _Nest, entry_phis: str = "") -> None:
         if kind == "c":
             t.do(f"%step{k} = mul i64 %i, {nest.n_bytes(k)}")
             t.do(f"%here{k} = getelementptr i8, ptr %start{k}, i64 %step{k}")
+    _ask_ahead(nest)
     t.do("br i1 %full, label %compute, label %tail")
     t.label("tail")
     for k, kind in enumerate(layout.kinds[:-1]):
@@ -193,6 +198,19 @@ def _vector_begin(nest: _Nest, entry_phis: str = "") -> None:
     for k, kind in enumerate(layout.kinds):
         if kind == "c":
             t.do(f"%p{k} = phi ptr [ %here{k}, %vector ], [ %scratch{k}, %tail ]")
+
+
+def _ask_ahead(nest: _Nest) -> None:
+    """Ask the memory for what the loop will read soon; past the end of an array that is harmless.
+
+    The processor does so itself, but stops at the end of every page.
+    """
+    t = nest.t
+    t.declared.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+    for k, kind in enumerate(nest.layout.kinds[:-1]):
+        if kind == "c":
+            soon = t.emit(f"getelementptr i8, ptr %here{k}, i64 {AHEAD}")
+            t.do(f"call void @llvm.prefetch.p0(ptr {soon}, i32 0, i32 3, i32 1)")
 
 
 def _inputs(nest: _Nest) -> list[str]:
