@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..arrays import Array, asarray, to_numpy
+from ..arrays import Array, DType, asarray, to_numpy
 from ..arrays import device as device_called
 from ..errors import GraphError
 from .executors import Run, executor_called
@@ -80,6 +80,11 @@ class Session:
         """Return `run` of these fetches as a function of the feeds in order."""
         return lambda *values: self.run(fetches, dict(zip(feed_list, values, strict=True)))
 
+    @property
+    def plans(self) -> int:
+        """How many pairs of feeds and fetches this session has a plan for."""
+        return len(self._steps)
+
     def load(self, variable: Variable, value: Any) -> None:
         """Set a variable at once."""
         self.state.values[variable] = self._checked(variable, value, copy=True)
@@ -141,6 +146,11 @@ class Session:
     # Feeds
 
     def _feeds(self, feed_dict: Mapping[Any, Any]) -> tuple[tuple[Node, ...], list[Array]]:
+        if not isinstance(feed_dict, Mapping):
+            raise GraphError(
+                f"run: got a feed_dict of {type(feed_dict).__name__}, expected a dict from "
+                "placeholders to values."
+            )
         nodes = tuple([n if isinstance(n, Node) else self._named_feed(n) for n in feed_dict])
         return nodes, [self._checked(n, v) for n, v in zip(nodes, feed_dict.values(), strict=True)]
 
@@ -173,9 +183,7 @@ class Session:
             raise GraphError(f"run: feed for {node.name!r} is a node. Feed numbers or an array.")
         try:
             array = np.asarray(to_numpy(value) if hasattr(value, "__array__") else value)
-            if array.dtype.kind == "f" and node.dtype.kind in "iub":
-                raise TypeError(f"{array.dtype} would lose its fraction")
-            return array.astype(node.dtype)
+            return _cast(array, node.dtype)
         except (TypeError, ValueError) as error:
             raise GraphError(
                 f"run: feed for {node.name!r} cannot be {node.dtype}: got {type(value).__name__} "
@@ -221,6 +229,22 @@ def get_default_session(node: Node | None = None) -> Session:
         what = f"eval of {node.name!r}" if node is not None else "get_default_session"
         raise GraphError(f"{what}: no session is open. Use `with Session():` or pass session=.")
     return _open.stack[-1]
+
+
+def _cast(array: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, Any]:
+    """Return `array` as `dtype`.
+
+    Raises:
+        TypeError, ValueError: it is no array of numbers, or a number would become another one.
+    """
+    if array.dtype.kind == "f" and dtype.kind in "iub":
+        raise TypeError(f"{array.dtype} would lose its fraction")
+    if array.dtype.kind == "c":
+        raise TypeError(f"{array.dtype} would lose its imaginary part")
+    found = array.astype(dtype)
+    if dtype.kind in "iu" and array.dtype.kind in "iu" and not np.array_equal(found, array):
+        raise ValueError(f"a value is outside the range of {dtype}")
+    return found
 
 
 def _fits(got: tuple[int, ...], want: Sequence[int | None]) -> bool:

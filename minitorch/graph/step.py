@@ -177,7 +177,7 @@ class Step:
     def _explain(self, error: Exception) -> Exception:
         """Return `error` with the node named whose line raised it, in the library's own words."""
         found = _line_and_locals(error, self.code)
-        if found is None or isinstance(error, GraphError):
+        if found is None:
             return error
         line, values = found
         if not HEADER_LINES < line <= HEADER_LINES + len(self.order):

@@ -120,9 +120,25 @@ def test_a_feed_of_another_shape_names_node_shapes_and_line() -> None:
 def test_a_feed_that_is_no_number_or_loses_a_fraction_is_refused() -> None:
     x = tf.placeholder(tf.int32, (), name="count")
     with tf.Session() as session:
-        for wrong in ("three", 1.5, None, [[1], [2, 3]]):
+        for wrong in ("three", 1.5, None, [[1], [2, 3]], 1j, 2**40, -(2**31) - 1, object()):
             with pytest.raises(GraphError, match="'count'"):
                 session.run(x + 1, {x: wrong})
+
+
+def test_a_feed_dict_that_is_no_dict_is_refused() -> None:
+    x = tf.placeholder(tf.float32, ())
+    with tf.Session() as session, pytest.raises(GraphError, match="feed_dict of list"):
+        session.run(x, [1.0])  # type: ignore[arg-type]
+
+
+def test_a_write_that_does_not_fit_names_the_variable_and_the_write() -> None:
+    first = here(1)
+    w = tf.Variable(np.zeros((2, 3), np.float32), name="weights")
+    x = tf.placeholder(tf.float32)
+    write = tf.assign(w, x, name="write")
+    says = rf"\(3, 2\), expected \(2, 3\).*'weights'.*{first}.*'write' built at {here(-1)}"
+    with tf.Session() as session, pytest.raises(GraphError, match=says):
+        session.run(write, {x: np.zeros((3, 2))})
 
 
 def test_numbers_lists_and_other_dtypes_are_converted() -> None:
@@ -436,10 +452,17 @@ def test_a_graph_nobody_holds_is_freed() -> None:
         gc.enable()
 
 
-def test_a_session_reuses_its_plan() -> None:
+def test_a_plan_is_made_once_for_each_set_of_feeds_and_fetches() -> None:
+    """Each partial run has a plan of its own, which runs no more than it needs."""
+    first, second = Counter(), Counter()
     x = tf.placeholder(tf.float32, (None,))
-    y = x * 2.0
+    h = first(x)
+    y = second(h * 2.0)
     with tf.Session() as session:
         for n in (1, 2, 3):
             session.run(y, {x: np.ones(n)})
-        assert len(session._steps) == 1
+            session.run(h, {x: np.ones(n)})
+            session.run(y, {h: np.ones(n)})
+            session.run([h, y], {x: np.ones(n)})
+        assert session.plans == 4
+    assert (first.runs, second.runs) == (9, 9)
