@@ -1,16 +1,16 @@
 # %% [markdown]
 # # Lab 02: Autodiff
 #
-# **You build** reverse-mode automatic differentiation: operators that know their own gradients, a topological order, the reverse sweep.
-# **You need** NumPy, the chain rule, and Lab 01 or the memory of having derived a gradient by hand.
-# **It takes** about 90 minutes.
+# - **You build** reverse-mode automatic differentiation: operators that know their own gradients, a topological order, the reverse sweep.
+# - **You need** NumPy, the chain rule, and Lab 01 or the memory of having derived a gradient by hand.
+# - **It takes** about 90 minutes.
 #
-# By hand, the gradients of a two-layer net fill half a page, and those of a network with 150 layers would fill a book.
-# Yet each layer is made of a dozen kinds of operation, and each kind has a gradient of one line.
-# Autodiff is the bookkeeping that puts those lines together.
-# At the end you train a network on handwritten digits with nothing but your own bookkeeping.
+# By hand, the gradients of a two-layer net fill half a page, and those of a network with 150 layers would fill a book. Yet each layer is made of a dozen kinds of operation, and each kind has a gradient of one line. Autodiff is the bookkeeping that puts those lines together. At the end you train a network on handwritten digits with nothing but your own bookkeeping.
+#
+# Each section asks for a prediction before it measures. Write the number down first.
 
 # %% tags="setup"
+import os
 import platform
 import time
 from importlib.metadata import version
@@ -26,13 +26,14 @@ from minitorch import Op
 from minitorch.data import digits
 from minitorch.show import show
 
+# %% tags="setup"
 q = lab("autodiff")
 style = Path("../style.mplstyle")
 plt.style.use([style] if style.exists() else [])
+CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 for name in ("numpy", "mlsys-labs"):
     print(name, version(name))
-print("Python", platform.python_version(), "on", platform.machine())
-q
+print("Python", platform.python_version(), "on", platform.machine(), "with", CORES, "cores")
 
 # %% [markdown]
 # The same tiny arrays all through the lab: three rows, two features, two outputs.
@@ -52,6 +53,16 @@ def compare(what, predicted, measured):
         print(f"{what}: predicted {predicted:g}, measured {measured:g}, ratio {ratio:.3g}")
 
 
+def seconds(f, repeats=5):
+    """Return the best time of `repeats` calls of f()."""
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        f()
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
 # %% [markdown]
 # ## 1. A broadcast is a copy, and copies add up
 #
@@ -59,12 +70,9 @@ def compare(what, predicted, measured):
 
 # %%
 out_grad = mt.ones(3, 2)  # the gradient of the sum of all six outputs
-print("x @ w + b has shape", tuple((x @ w + b).shape))
-try:
-    print((b.detach() - 0.1 * out_grad).shape, "is the shape of b after one step?")
-    b.detach().numpy()[:] = (b.detach() - 0.1 * out_grad).numpy()
-except ValueError as error:
-    print("ValueError:", error)
+stepped = b.detach() - 0.1 * out_grad
+print("b before the step", b.detach().numpy().tolist())
+print("b after the step ", stepped.numpy().tolist())
 
 # %% [markdown]
 # **Predict.** The loss is the sum of all six elements of `x @ w + b`. By how much does it change when `b[0]` grows by a little, divided by that little? Write the number down before you go on.
@@ -117,9 +125,14 @@ for shape in [(2,), (3, 1), (1, 2), (), (3, 2)]:
 # %% tags="check"
 q.check("sum_to_shape")
 
+# %% [markdown]
+# **Measure**: move `b[0]`, and look at the loss.
+
 # %%
-measured = sum_to_shape(out_grad, (2,)).numpy()[0]
-compare("gradient of b[0]", predicted_bias_gradient, measured)
+moved = mt.tensor(b.detach().numpy() + np.float32([0.5, 0.0]))
+slope = ((x @ w + moved).sum() - (x @ w + b).sum()).item() / 0.5
+compare("gradient of b[0]", predicted_bias_gradient, slope)
+print("your sum over the copies:", sum_to_shape(out_grad, (2,)).numpy()[0])
 
 # %% [markdown]
 # **Reflect.** With a batch of 3 the bias gradient is 3 times the gradient of one row. What happens to it when you double the batch, and what do people do to the loss so that the learning rate need not change?
@@ -129,39 +142,44 @@ compare("gradient of b[0]", predicted_bias_gradient, measured)
 # %% [markdown]
 # ## 2. An operator is a pair
 #
-# Here is what it costs to have no operators. To find the gradient of `w` numerically, move one element up, run the whole network, move it down, run again, compare: two runs **for every parameter**.
+# In Lab 01 you wrote a backward pass beside each forward pass. Here is such a pair. Then somebody changed the forward pass, `* b` is new, and did not think of the other.
 
 
 # %%
-def loss_at(w_array):
-    """The running example as a plain function of NumPy arrays."""
-    return np.exp(x.numpy() @ w_array + b.detach().numpy()).sum()
+def forward_pass(w, b):
+    return (np.exp(x.numpy() @ w + b) * b).sum()
 
 
-def numerical_gradient(f, point, step=1e-3):
-    """Central differences, one element at a time."""
-    grad = np.zeros_like(point)
-    for i in np.ndindex(*point.shape):
-        up, down = point.copy(), point.copy()
-        up[i] += step
-        down[i] -= step
-        grad[i] = (f(up) - f(down)) / (2 * step)
-    return grad
+def backward_pass(w, b):
+    e = np.exp(x.numpy() @ w + b)
+    return x.numpy().T @ e, e.sum(axis=0)
 
 
-w_array = w.detach().numpy().astype(np.float64)
-print(numerical_gradient(loss_at, w_array))
-print("runs of the network:", 2 * w_array.size, "for", w_array.size, "parameters")
+def by_differences(f, point, step=1e-6):
+    """The gradient by central differences, as in Lab 01: two runs of f for each element."""
+    moves = step * np.eye(point.size).reshape(-1, *point.shape)
+    slopes = [(f(point + move) - f(point - move)) / (2 * step) for move in moves]
+    return np.reshape(slopes, point.shape)
+
+
+w_array, b_array = (v.detach().numpy().astype(np.float64) for v in (w, b))
+dw, db = backward_pass(w_array, b_array)
+print("dw, right should be 1:", dw / by_differences(lambda w: forward_pass(w, b_array), w_array))
+print("db, right should be 1:", db / by_differences(lambda b: forward_pass(w_array, b), b_array))
 
 # %% [markdown]
-# **Predict.** How many runs of the network would this take for ResNet-50, with 25.6 million parameters?
+# Nothing complained. Differences would tell, at two runs **for every parameter**.
+#
+# **Predict.** A layer of 64 by 32 weights. How many times as long as one run of the network does its gradient take by differences? And by a backward pass, the run included, if that has two matrix products where the run has one?
 
 # %%
 ### BEGIN STARTER
-# predicted_runs = ...
+# predicted_by_differences = ...
+# predicted_by_operators = ...
 ### END STARTER
 ### BEGIN SOLUTION
-predicted_runs = 2 * 25.6e6
+predicted_by_differences = 2 * 64 * 32
+predicted_by_operators = 3
 ### END SOLUTION
 
 # %% [markdown]
@@ -244,14 +262,15 @@ class MatMulOp(Op):
 
 
 # %% [markdown]
-# **Try them** on the running example. minitorch's own `backward` calls your `gradient`s; the numbers must be those of the numerical gradient above.
+# **Try them** on the running example, $L = \sum \exp(x w + b)$. minitorch's own sweep calls your `gradient`s; differences are the judge.
 
 # %%
 add, mul, matmul, exp = AddOp(), MulOp(), MatMulOp(), ExpOp()
 
 loss = exp(add(matmul(x, w), b)).sum()
 (w_grad,) = mt.grad(loss, [w])
-print(w_grad.numpy())
+print(w_grad.numpy(), "by your operators")
+print(by_differences(lambda w: np.exp(x.numpy() @ w + b_array).sum(), w_array), "by differences")
 
 # %% tags="check"
 q.check("ExpOp")
@@ -263,26 +282,44 @@ q.check("MulOp")
 q.check("MatMulOp")
 
 # %% [markdown]
-# **Measure.** How good is a numerical gradient? Too large a step and the curve bends; too small and the digits cancel. We hold it against yours, in float64.
+# **Measure** for layers of ever more weights.
+
 
 # %%
-steps = 10.0 ** np.arange(-11, 0)
-w64 = mt.tensor(w_array, requires_grad=True)
-exact = mt.grad(exp(add(matmul(x.double(), w64), b.detach().double())).sum(), [w64])[0].numpy()
-errors = [np.abs(numerical_gradient(loss_at, w_array, s) / exact - 1).max() for s in steps]
+def cost(width):
+    """Return the seconds of a gradient by differences and by operators, in runs of the network."""
+    rng = np.random.default_rng(width)
+    inputs, weights = rng.normal(size=(512, 64)) / 8, rng.normal(size=(64, width)) / 8
 
+    def run(w):
+        return np.exp(inputs @ w).sum()
+
+    def by_operators():
+        w = mt.tensor(weights, requires_grad=True)
+        mt.grad(exp(matmul(data, w)).sum(), [w])
+
+    data = mt.tensor(inputs, requires_grad=True)  # so that both products are there
+    one_run = seconds(lambda: run(weights), repeats=51)
+    times = seconds(lambda: by_differences(run, weights), 3), seconds(by_operators, 51)
+    return [t / one_run for t in times]
+
+
+# %%
+widths = np.array([1, 4, 16, 32])
+ratios = np.array([cost(width) for width in widths])
+compare("by differences, 64 x 32, in runs", predicted_by_differences, ratios[-1, 0])
+compare("by operators, 64 x 32, in runs", predicted_by_operators, ratios[-1, 1])
 fig, ax = plt.subplots()
-ax.loglog(steps, errors, marker="o")
-ax.set(
-    xlabel="step",
-    ylabel="relative error of the gradient",
-    title="A numerical gradient has a best step",
-)
+ax.loglog(64 * widths, ratios[:, 0], "o", label="by differences")
+ax.loglog(64 * widths, ratios[:, 1], "s", label="by your operators")
+ax.loglog(64 * widths, 2 * 64 * widths, "C4", lw=1, ls="--", label="2 runs a weight, and 3 in all")
+ax.axhline(3, color="C4", lw=1, ls="--")
+ax.set(xlabel="weights", ylabel="time, in runs of the network", title="What a gradient costs")
+ax.legend()
 plt.show()
-compare("runs of the network for ResNet-50", predicted_runs, 2 * 25.6e6)
 
 # %% [markdown]
-# **Reflect.** On the left of the best step the error grows when the step shrinks. Which operation loses the digits?
+# **Reflect.** For few weights your operators cost more than three runs. What do they do that NumPy alone does not, and why does it vanish on the right? And the change of the forward pass that broke the backward pass above: with operators, how many places would have to be changed?
 #
 # *What the real system does.* PyTorch keeps its rules in one table, a line or two for each operator: [`tools/autograd/derivatives.yaml`](https://github.com/pytorch/pytorch/blob/main/tools/autograd/derivatives.yaml). The C++ that calls them is generated.
 
@@ -306,7 +343,7 @@ def doubled(times):
     return y
 
 
-for times in [2, 4, 8, 12, 14]:
+for times in [2, 4, 8, 12]:
     print(f"{times:2} additions: {count_paths(doubled(times)):6} visits")
 
 # %% [markdown]
@@ -364,9 +401,24 @@ for value in topological_order(loss):
 # %% tags="check"
 q.check("topological_order")
 
+# %% [markdown]
+# **Measure** both, up to 20 additions.
+
 # %%
-compare("visits path by path, 20 additions", predicted_visits, 2**21 - 1)
-compare("visits in topological order", predicted_needed, len(topological_order(doubled(20))))
+times_doubled = [2, 5, 8, 11, 14, 17, 20]
+by_path = [count_paths(doubled(times)) for times in times_doubled]
+in_order = [len(topological_order(doubled(times))) for times in times_doubled]
+compare("visits path by path, 20 additions", predicted_visits, by_path[-1])
+compare("visits in topological order", predicted_needed, in_order[-1])
+fig, ax = plt.subplots()
+ax.semilogy(times_doubled, by_path, "o", label="path by path")
+ax.semilogy(times_doubled, in_order, "s", label="in topological order")
+fine = np.arange(1, 21)
+ax.plot(fine, 2.0 ** (fine + 1) - 1, "C4", lw=1, ls="--", label=r"$2^{k+1} - 1$, and $k + 1$")
+ax.plot(fine, fine + 1, "C4", lw=1, ls="--")
+ax.set(xlabel="additions k", ylabel="visits", title="As many paths as that, and so few values")
+ax.legend()
+plt.show()
 
 # %% [markdown]
 # **Reflect.** In a graph without sharing, a tree, both programs visit equally often. Which part of every trained network makes it a graph that is not a tree?
@@ -456,7 +508,7 @@ def gradients(output, inputs):
 
 
 # %% [markdown]
-# **Try it**: the graph that broke the careless sweep, then the running example against the numerical gradient of section 2.
+# **Try it**: the graph that broke the careless sweep, then the running example, whose `dw` you know from section 2.
 
 # %%
 print("ds:", gradients(y, [s])[0].item(), "(33 expected)")
@@ -506,25 +558,38 @@ def forward():
 
 
 # %%
-def seconds(f):
-    start = time.perf_counter()
-    f()
-    return time.perf_counter() - start
-
-
-forward_s, backward_s = [], []
-for _ in range(7):
-    forward_s.append(seconds(forward))
-    top = forward()
-    CountingMatMul.forward = CountingMatMul.backward = 0
-    backward_s.append(seconds(lambda top=top: gradients(top, layers)))
-ratio = median(backward_s) / median(forward_s)
-predicted_ratio = ... if predicted_backward_products is ... else predicted_backward_products / 3
+top = forward()
+CountingMatMul.backward = 0
+gradients(top, layers)
 compare("matrix products backward", predicted_backward_products, CountingMatMul.backward)
-compare("time backward over forward", predicted_ratio, ratio)
+ratios = []
+for _ in range(7):  # forward and backward take turns
+    forward_s = seconds(forward, repeats=1)
+    ratios.append(seconds(lambda top=top: gradients(top, layers), repeats=1) / forward_s)
+predicted_ratio = ... if predicted_backward_products is ... else predicted_backward_products / 3
+compare("time backward over forward", predicted_ratio, median(ratios))
 
 # %% [markdown]
-# **Reflect.** One of those backward products computes the gradient of `batch`, which nobody asked for. Where in your sweep could you know that, and what would the count be then?
+# **And deep.** Chains of up to 100,000 additions, the graph on which recursion dies.
+
+# %%
+depths, chain_s = [1_000, 10_000, 100_000], []
+start_value = mt.tensor(1.0, requires_grad=True)
+for depth in depths:
+    chain = start_value
+    for _ in range(depth):
+        chain = add(chain, start_value)
+    chain_s.append(seconds(lambda chain=chain: gradients(chain, [start_value]), repeats=1))
+compare("d/ds of s + 100,000 s", 100_001, gradients(chain, [start_value])[0].item())
+fig, ax = plt.subplots()
+ax.loglog(depths, chain_s, "o", label="your sweep")
+ax.loglog(depths, chain_s[0] * np.array(depths) / 1000, "C4", lw=1, ls="--", label="proportional")
+ax.set(xlabel="additions in a row", ylabel="seconds", title="Ten times as deep, ten times as long?")
+ax.legend()
+plt.show()
+
+# %% [markdown]
+# **Reflect.** One of the six backward products computes the gradient of `batch`, which nobody asked for. Where in your sweep could you know that, and what would the count be then?
 #
 # *What the real system does.* PyTorch's engine prunes: a node runs only if an input somewhere below it requires a gradient, and each rule is told which of its inputs do (`task_should_compute_output`).
 
@@ -544,7 +609,7 @@ noisy = (f(1 + step) - 2 * f(1.0) + f(1 - step)) / step**2
 print(f"second derivative of t exp(t) at 1: exactly {3 * np.e:.6f}, by differences {noisy:.6f}")
 
 # %% [markdown]
-# **Predict.** How many digits are right when the step is 1e-7? Change it above, after writing the number down.
+# **Predict.** A step ten times as small, 1e-7: how many digits are right?
 
 # %%
 ### BEGIN STARTER
@@ -594,18 +659,35 @@ print(product.detach().numpy(), "expected", ((t.detach().numpy() + 2) * np.exp(t
 # %% tags="check"
 q.check("hessian_vector_product")
 
+# %% [markdown]
+# **Measure** the digits, by differences and by two sweeps. And go on: every derivative is a graph that has one.
+
 # %%
-first = topological_order(mul(t, exp(t)).sum())
-slope = gradients(first[-1], [t])[0]
-second = gradients(slope.sum(), [t])[0]
-sizes = [len(topological_order(value)) for value in (first[-1], slope, second)]
-print("values in the graph: function {}, gradient {}, second derivative {}".format(*sizes))
 short = (f(1 + 1e-7) - 2 * f(1.0) + f(1 - 1e-7)) / 1e-14
 right = max(0.0, -np.log10(abs(short / (3 * np.e) - 1)))
 compare("right digits with step 1e-7", predicted_digits, right)
 
+one = mt.tensor(np.ones(1), requires_grad=True)
+value, sizes, digits_right = mul(one, exp(one)).sum(), [], []
+for order in range(7):
+    sizes.append(len(topological_order(value)))
+    error = abs(value.item() / ((order + 1) * np.e) - 1)  # the k-th derivative is (t + k) exp(t)
+    digits_right.append(-np.log10(max(error, 1e-16)))
+    value = gradients(value, [one])[0].sum()
+
+# %%
+fig, (left, right) = plt.subplots(1, 2, figsize=(8.6, 3.4))
+left.plot(range(7), sizes, "o-")
+left.set(xlabel="derivative", ylabel="values in its graph", ylim=(0, None), title="The price")
+right.plot(range(7), digits_right, "o-", label="by sweeps of sweeps")
+differences = -np.log10(abs(noisy / (3 * np.e) - 1))
+right.plot([2], [differences], "C1s", label="by differences of differences")
+right.set(xlabel="derivative", ylabel="right digits", ylim=(0, 17), title="The prize")
+right.legend()
+plt.show()
+
 # %% [markdown]
-# **Reflect.** The graphs grow with each derivative. What would happen to memory if *every* training step recorded the graph of its own backward pass? In PyTorch that is the flag `create_graph`, and it is off unless you ask.
+# **Reflect.** By how many values does the graph grow with each derivative, and why not by a factor? What would happen to memory if *every* training step recorded the graph of its own backward pass? In PyTorch that is the flag `create_graph`, and it is off unless you ask.
 #
 # *What the real system does.* PyTorch's rules are written in its own differentiable operators too, for the same prize; a few fast kernels are not, and raise when you differentiate twice.
 
@@ -644,8 +726,21 @@ def sgd_step(parameters, grads, lr):
     ### END SOLUTION
 
 
+# %% [markdown]
+# **Try it**: three steps on the running example. The loss is a sum of exponentials; it falls.
+
+# %%
+parameters = [w, b]
+for _ in range(4):
+    loss = exp(add(matmul(x, parameters[0]), parameters[1])).sum()
+    print(f"loss {loss.item():.3f}, w {parameters[0].detach().numpy().ravel()}")
+    parameters = sgd_step(parameters, gradients(loss, parameters), lr=0.001)
+
 # %% tags="check"
 q.check("sgd_step")
+
+# %% [markdown]
+# **Measure** on the digits.
 
 # %%
 train_images, train_labels = (t.numpy() for t in digits(flat=True).tensors)
@@ -707,17 +802,9 @@ print(f"largest difference between the two curves: {difference:.2g}")
 compare("time of a step, yours over the library's", predicted_slowdown, my_time / their_time)
 
 # %% [markdown]
-# **And deep.** A chain of 100,000 additions, the graph on which recursion dies.
-
-# %%
-start_value = mt.tensor(1.0, requires_grad=True)
-chain = start_value
-for _ in range(100_000):
-    chain = add(chain, start_value)
-print("d/ds of s + 100,000 s:", gradients(chain, [start_value])[0].item())
-
-# %% [markdown]
 # **Reflect.** Your sweep computes one gradient that nobody asked for, that of the images, and the library's does not. Why does that hardly show in the time of a step? What would you have to change about the network for it to show?
+#
+# *What the real system does.* For years [HIPS/autograd](https://github.com/HIPS/autograd/blob/master/autograd/core.py) did all this to NumPy itself: its backward pass is your sweep, in about as many lines, with a dictionary from which each adjoint is taken out as soon as it has been handed on. JAX grew out of it.
 
 # %% [markdown]
 # ## Discussion
@@ -730,15 +817,15 @@ print("d/ds of s + 100,000 s:", gradients(chain, [start_value])[0].item())
 # The adjoint of $u = s^2$ is the sum of two partial adjoints: 1 from the sum directly, and $s = 3$ through the product $u s$. The careless sweep reached $u$ first by the direct edge and handed on 1; the 3 arrived after $u$ had been visited. So the result lacks $3 \cdot 2s = 18$ of the 33. A value's adjoint is complete only when all of its users have delivered, and a reversed topological order guarantees just that. If every value has one user, the graph is a tree, nothing has to be waited for, and any order from the output is right.
 # ### END SOLUTION
 
-# %% [markdown] question="reading_note" points="5" manual="true" rubric="Overview in the learner's own words (1); problem and challenges: usability against speed (1); methods: immediate execution, C++ core, caching allocator, reference counting, asynchronous execution (1); evaluation read critically, e.g. what the 17 % compares (1); trade-offs and one open question (1)."
-# **Reading note.** Paszke et al. 2019, "PyTorch: An Imperative Style, High-Performance Deep Learning Library", NeurIPS. One page: overview; problem and challenges; methods and contributions; evaluation and discussion; trade-offs; open questions.
+# %% [markdown] question="reading_note" points="5" manual="true" rubric="Overview in the learner's own words (1); problem and challenges: what differences lose (accuracy, a run for each input) and what symbolic differentiation loses (expression swell, control flow), and that automatic differentiation is neither (1); methods: a trace of elementary operations, forward mode carries tangents, reverse mode needs the trace and carries adjoints back; which is cheaper for n inputs and m outputs (1); evaluation and discussion read critically, as a survey: what is compared, what is not measured (1); trade-offs (memory of the trace) and one open question (1)."
+# **Reading note.** Baydin, Pearlmutter, Radul & Siskind 2018, ["Automatic Differentiation in Machine Learning: a Survey"](https://jmlr.org/papers/v18/17-468.html), JMLR 18. One page: overview; problem and challenges; methods and contributions; evaluation and discussion; trade-offs; open questions. Read sections 2 and 3 with this lab at hand: which of its ways to differentiate have you used here, and which of its columns is your `gradients`?
 # ### BEGIN SOLUTION
-# *Overview.* PyTorch shows that a library can execute immediately, like NumPy, and still be as fast as static graphs.
-# *Problem and challenges.* Static graphs are fast but hard to debug, and awkward for models with control flow; an interpreter in the loop seems too slow.
-# *Methods.* Define-by-run autodiff with operator overloading; a C++ core; control flow in Python on the CPU while kernels are queued on the GPU; a caching allocator; reference counting that frees memory at once; multiprocessing with shared memory.
-# *Evaluation.* Within 17 % of the fastest framework on six models; one machine, 32-bit, one GPU, so nothing is said about training at scale.
-# *Trade-offs.* No whole-program optimisation, since the graph is gone after each step; the Python interpreter bounds small models.
-# *Open questions.* Can the program be captured without losing the style?
+# *Overview.* A survey that tells machine learning what automatic differentiation is, since the field had reinvented one case of it, backpropagation, and confused the general idea with two others.
+# *Problem and challenges.* Differences need a run for each input and lose digits to truncation and rounding. Symbolic differentiation works on closed expressions, which swell, and cannot take a program with loops and branches. By hand it is slow and goes wrong.
+# *Methods and contributions.* Any run of a program is a list of elementary operations with known derivatives. Forward mode computes a tangent beside each value, which can be seen as arithmetic on dual numbers: one run for each input. Reverse mode first runs and keeps the list, then carries adjoints from the output back: one sweep for each output, and so the one for a loss of a million weights. They combine: a product of the Hessian with a vector is forward over reverse, or two sweeps as in this lab. Ways to implement it: operator overloading, source transformation, elemental libraries; uses in optimisation, inference and vision.
+# *Evaluation and discussion.* It sorts and explains more than it measures; the frameworks it lists have changed since.
+# *Trade-offs.* Reverse mode pays in memory, which grows with the length of the run; checkpoints trade it for time. Overloading is easy and costs at run time; transforming source sees the whole program and is hard to write.
+# *Open questions.* Nested derivatives without confusing one with the other; the derivative of a program is not always a good approximation of the derivative of what it approximates.
 # ### END SOLUTION
 
 # %%
