@@ -137,6 +137,16 @@ def test_algebra_simplifies_what_is_right_for_every_number(build: Any, operator_
     np.testing.assert_allclose(a, b, rtol=1e-6)
 
 
+def test_the_gradient_of_a_bias_is_a_plain_sum() -> None:
+    x, b = tf.placeholder(tf.float32, (None, 5)), tf.placeholder(tf.float32, (5,))
+    grad = tf.gradients(tf.reduce_sum(tf.square(x + b)), [b])[0]
+    after = tf.optimize(grad, passes=["algebra"])
+    assert "SumTo" in operators(grad)
+    assert "SumTo" not in operators(after)
+    feeds = {x: np.arange(15.0).reshape(3, 5), b: np.ones(5)}
+    np.testing.assert_allclose(*run([grad, after], feeds))
+
+
 def test_a_one_that_broadcasts_is_not_dropped() -> None:
     x = tf.placeholder(tf.float32, (3,))
     y = x * tf.ones((2, 3))

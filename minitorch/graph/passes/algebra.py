@@ -17,6 +17,7 @@ from ...ops.broadcasting import ExpandTo, SumTo
 from ...ops.casting import Cast
 from ...ops.movement import Permute, Reshape
 from ...ops.pointwise import Power
+from ...ops.reduction import Sum
 from ..gradients import Identity
 from ..node import Constant, Node, UnknownShape
 from .rewrite import rebuilt, rewrite, simple
@@ -132,6 +133,16 @@ def _already(node: Node, x: Node, *like: Node) -> Node | None:
     return x if same else None
 
 
+def _over_leading_axes(node: Node, x: Node, *like: Node) -> Node | None:
+    """A sum to the shape of the last axes is a plain sum over those before them."""
+    lead = len(x.shape) - len(node.shape)
+    if lead < 1 or None in node.shape or node.dtype.kind != "f":
+        return None
+    if tuple(x.shape[lead:]) != tuple(node.shape):
+        return None
+    return rebuilt(Sum(tuple(range(lead)), False), x)
+
+
 RULES: dict[str, Sequence[Simplify]] = {
     "add": [
         lambda node, a, b: a if _is(b, -0.0) and np.signbit(b.value).all() else None,
@@ -168,7 +179,7 @@ RULES: dict[str, Sequence[Simplify]] = {
     "Permute": [_permute],
     "Reshape": [_reshape],
     "ExpandTo": [_already],
-    "SumTo": [_already],
+    "SumTo": [_already, _over_leading_axes],
     "Cast": [_already],
     "Identity": [lambda node, x: x],
 }
