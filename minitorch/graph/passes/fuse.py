@@ -22,7 +22,7 @@ from ...shapes import numel
 from ..cost import COMMON, machine
 from ..node import Node, UnknownShape
 from ..order import schedule
-from .fused import Fused, FusedReduction
+from .fused import LARGE, Fused, FusedReduction
 from .lowering import Parts, names_of, program_of
 from .rewrite import rebuilt, rewrite, simple
 
@@ -169,7 +169,10 @@ class _Group:
         if alone and chosen is None:
             return None
         if not isinstance(node.op, Reduction):
-            return rebuilt(Fused(self.parts, dtypes, chosen), *self.leaves)
+            small = chosen is None and count is not None and count < LARGE
+            widest = next((i for i, x in enumerate(self.leaves) if x.shape == node.shape), None)
+            op = Fused(self.parts, dtypes, chosen, widest=widest, small=small)
+            return rebuilt(op, *self.leaves)
         return rebuilt(FusedReduction(self.parts, dtypes, node.op, chosen), *self.leaves)
 
 

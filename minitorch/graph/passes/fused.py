@@ -32,17 +32,27 @@ class Fused(Op):
             one the result of part -1 - operand.
         program: what a kernel computes, or the reason why there is none.
         least: the number of elements from which the kernel computes; None for never.
+        widest: the place of an input that is as large as the result, where that is known.
+        small: whether the result is known to be too small for anything but one call.
     """
 
     reads_output = False
 
     def __init__(
-        self, parts: Parts, dtypes: Sequence[DType] = (), least: int | None = None
+        self,
+        parts: Parts,
+        dtypes: Sequence[DType] = (),
+        least: int | None = None,
+        *,
+        widest: int | None = None,
+        small: bool = False,
     ) -> None:
-        self.parts, self.dtypes = tuple(parts), tuple(dtypes)
+        self.parts, self.dtypes, self.widest = tuple(parts), tuple(dtypes), widest
         self.program = program_of(self.parts, self.dtypes)
         self.least = least if isinstance(self.program, code.Program) else None
         self._function = _expression(self.parts)
+        if small and type(self) is Fused:  # nothing to decide at run time
+            self.compute = self._function  # type: ignore[method-assign]
 
     @property
     def name(self) -> str:
@@ -52,16 +62,18 @@ class Fused(Op):
     def compute(self, xp: Any, *arrays: Array) -> Array:
         """Return the last part's result."""
         if xp is np:
-            largest = 0
-            for array in arrays:
-                size = array.size
-                if size > largest:
-                    largest = size
-            if self.least is not None and largest >= self.least:
+            size = self._size(arrays)
+            if self.least is not None and size >= self.least:
                 return code.kernel(self.program)(*arrays)  # type: ignore[arg-type]
-            if largest >= LARGE:
+            if size >= LARGE:
                 return self.by_numpy(*arrays)
         return self._function(xp, *arrays)
+
+    def _size(self, arrays: Sequence[Array]) -> int:
+        """Return the number of elements of the largest input."""
+        widest = self.widest
+        size: int = max([a.size for a in arrays]) if widest is None else arrays[widest].size
+        return size
 
     def by_numpy(self, *arrays: Array) -> Array:
         """Return the result without a kernel; large arrays go block by block."""
@@ -131,7 +143,7 @@ class FusedReduction(Fused):
 
     def compute(self, xp: Any, *arrays: Array) -> Array:
         """Return the reduction of the last part's result."""
-        if xp is np and self.least is not None and max(a.size for a in arrays) >= self.least:
+        if xp is np and self.least is not None and self._size(arrays) >= self.least:
             return self._by_kernel(arrays)
         inner = self._function(xp, *arrays) if xp is not np else self.by_numpy(*arrays)
         return self.reduction.compute(xp, inner)
