@@ -89,4 +89,6 @@ def _lift(value: Any) -> Any:
     """Return traced tensors for the nodes in a value or a list of them."""
     if isinstance(value, list | tuple):
         return type(value)([_lift(item) for item in value])
-    return Symbol.of(value, current(), value.dtype.kind == "f")
+    made = Symbol.of(value, current(), value.dtype.kind == "f")
+    made.op = value.op  # no leaf
+    return made

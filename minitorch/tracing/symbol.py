@@ -45,18 +45,20 @@ class Symbol(Tensor):
     Attributes:
         node: the graph's node that stands for its value; an in-place update replaces it.
         tracer: the trace that it belongs to.
+        stale: a view of something that was updated since, which the graph's node does not show.
     """
 
-    __slots__ = ("node", "tracer")
+    __slots__ = ("node", "stale", "tracer")
 
     node: Node
     tracer: Tracer
+    stale: bool
 
     @classmethod
     def of(cls, node: Node, tracer: Tracer, requires_grad: bool = False) -> Symbol:
         """Return a symbol for a node."""
         made: Symbol = object.__new__(cls)
-        made.node, made.tracer = node, tracer
+        made.node, made.tracer, made.stale = node, tracer, False
         made.requires_grad, made.op, made.inputs = requires_grad, None, ()
         made._grad, made._stamp, made.hooks = None, clock.now, None
         return made
@@ -140,7 +142,9 @@ class Symbol(Tensor):
         return past
 
     def _updated(self, name: str, function: Any, *others: Any, **options: Any) -> Any:
+        self._refuse_leaf(name)
         self.tracer.check_no_view(self, name)
+        self.tracer.outdate_views(self.node)
         past = self._past()
         rest = tuple(past if other is self else other for other in others)
         return self._moved(name, function(past, *rest, **options))
@@ -174,7 +178,8 @@ class Symbol(Tensor):
     @property
     def array(self) -> Any:
         """Refused: there are no numbers yet."""
-        raise NoNumbers(self._why("its numbers are asked for", "no use of numbers", OUTSIDE))
+        instead = f"{OUTSIDE} Inside, minitorch.grad needs create_graph=True."
+        raise NoNumbers(self._why("its numbers are asked for", "no use of numbers", instead))
 
     @array.setter
     def array(self, value: Any) -> None:

@@ -34,7 +34,8 @@ class Traced:
         outputs: what the function returned, with nodes in the place of tensors.
         captured: the tensors that the function used from outside, by the node that stands for
             each: a variable for what requires a gradient, else a placeholder with a default.
-        updates: buffers of modules that the function updated, and the nodes they become.
+        updates: tensors that the function updated in place, and the nodes they become; an
+            argument by its number.
         graph: where the nodes are.
     """
 
@@ -42,7 +43,7 @@ class Traced:
     inputs: tuple[Node, ...]
     outputs: Any
     captured: dict[Node, Tensor]
-    updates: tuple[tuple[Tensor, Node], ...]
+    updates: tuple[tuple[Tensor | int, Node], ...]
     graph: Graph
     outside: tuple[Outside, ...]
     device: Device
@@ -86,8 +87,8 @@ class Traced:
                 results.append(next(values) if isinstance(result, Node) else result.tensor)
         if self.updates:
             with no_grad():
-                for (buffer, _), value in zip(self.updates, values, strict=True):
-                    buffer.copy_(value)
+                for (target, _), value in zip(self.updates, values, strict=True):
+                    (tensors[target] if isinstance(target, int) else target).copy_(value)
         return self._rebuild(iter(results))
 
     @cached_property
@@ -150,14 +151,10 @@ def record(
         starts = [s.node for s in symbols]
         with drawing_nothing(operation):
             args, kwargs = rebuild(iter(symbols))
-            result = function(*args, **kwargs)
-        found: list[Tensor] = []
-        _, back = flatten(result, found, operation)
-        for value in found:
-            if not isinstance(value, Symbol) and value.requires_grad:
-                tracer.node_of(value)
-        updates = _updates(buffers, tracer)
-    del args, kwargs, symbols
+            found, back = _results(function(*args, **kwargs), tracer)
+        updates = [*_updated_arguments(symbols, starts), *_updated_buffers(buffers, tracer)]
+    del args, kwargs, symbols  # so that what the function alone held is gone
+    updates += _updated_outside(tracer)
     captured = _captured(tracer)
     places = {node: i for i, node in enumerate([*starts, *captured])}
     results = tuple(_result(value, places, tracer) for value in found)
@@ -165,9 +162,20 @@ def record(
     name = getattr(function, "__name__", type(function).__name__)
     outside = tuple(tracer.outside())
     return Traced(
-        name, tuple(starts), outputs, captured, updates, tracer.graph, outside, tracer.device,
-        optimize, results, back,
+        name, tuple(starts), outputs, captured, tuple(updates), tracer.graph, outside,
+        tracer.device, optimize, results, back,
     )  # fmt: skip
+
+
+def _results(result: Any, tracer: Tracer) -> tuple[list[Tensor], Rebuild]:
+    """Return the tensors that a function returned, and how to rebuild what it returned."""
+    found: list[Tensor] = []
+    _, back = flatten(result, found, tracer.operation)
+    values = [tracer.shadowed(value) for value in found]
+    for value in values:
+        if isinstance(value, Symbol) or value.requires_grad:
+            tracer.node_of(value)
+    return values, back
 
 
 def _names(modules: Sequence[Module]) -> dict[int, str]:
@@ -211,17 +219,34 @@ def _captured(tracer: Tracer) -> dict[Node, Tensor]:
     return kept
 
 
-def _updates(
+def _updated_arguments(
+    symbols: Sequence[Symbol], starts: Sequence[Node]
+) -> list[tuple[Tensor | int, Node]]:
+    pairs = enumerate(zip(symbols, starts, strict=True))
+    return [(i, symbol.node) for i, (symbol, start) in pairs if symbol.node is not start]
+
+
+def _updated_outside(tracer: Tracer) -> list[tuple[Tensor | int, Node]]:
+    """Return the tensors that were overwritten, and that somebody holds now that all is done."""
+    found: list[tuple[Tensor | int, Node]] = []
+    for key, shadow in tracer.shadows.items():
+        ours = 2 + (key in tracer.read)  # the shadow and what was captured
+        if shadow.is_held(ours):
+            found.append((shadow.tensor, shadow.symbol.node))
+    return found
+
+
+def _updated_buffers(
     buffers: Sequence[tuple[Module, str, Tensor, Symbol]], tracer: Tracer
-) -> tuple[tuple[Tensor, Node], ...]:
-    found: dict[int, tuple[Tensor, Node]] = {}
+) -> list[tuple[Tensor | int, Node]]:
+    found: dict[int, tuple[Tensor | int, Node]] = {}
     for module, name, buffer, symbol in buffers:
         now = module._buffers[name]
         if now is not symbol and isinstance(now, Tensor):
             found[id(buffer)] = (buffer, tracer.node_of(now))
         elif symbol.node is not tracer.captured[id(buffer)][1]:
             found[id(buffer)] = (buffer, symbol.node)
-    return tuple(found.values())
+    return list(found.values())
 
 
 @contextmanager

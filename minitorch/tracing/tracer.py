@@ -1,8 +1,8 @@
 """The tracer: while it is on, operators on symbols and on what requires a gradient become nodes.
 
 Tensors have no switch for this, so that eager code pays nothing for it: the first trace to begin in
-the process puts its own `Tensor._apply` in place, the last to end takes it away. It asks a variable
-of the thread, so other threads compute as ever.
+the process puts its own `Tensor._apply` in place, and its own record of updates in place; the last
+to end takes them away. They ask a variable of the thread, so other threads compute as ever.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from minitorch.ops.indexing import Slice
 from minitorch.ops.movement import InsertAxes, Permute, RemoveAxes, Reshape
 from minitorch.recording import recorded, recording
 from minitorch.tensor import Tensor
+from minitorch.tracing.shadow import Ghost, Shadow
 from minitorch.tracing.symbol import Symbol
 
 VIEWS = (ExpandTo, InsertAxes, Permute, RemoveAxes, Reshape, Slice)
@@ -70,6 +71,7 @@ class Tracer:
     graph: Graph = field(default_factory=Graph)
     captured: dict[int, tuple[Tensor, Node]] = field(default_factory=dict)
     read: dict[int, Tensor] = field(default_factory=dict)
+    shadows: dict[int, Shadow] = field(default_factory=dict)
     views: dict[Node, list[weakref.ref[Symbol]]] = field(default_factory=dict)
 
     def argument(self, tensor: Tensor, name: str) -> Symbol:
@@ -98,7 +100,13 @@ class Tracer:
 
     def node_of(self, value: Any) -> Node:
         """Return the node for a symbol, or for a tensor from outside."""
+        value = self.shadowed(value)
         if isinstance(value, Symbol):
+            if value.stale:
+                raise GraphError(
+                    f"{self.operation}: a view is used after what it looks at was updated in place "
+                    f"(at {place()}). Take the view after the update, or a clone() before it."
+                )
             return value.node
         found = self.captured.get(id(value))
         if found is None:
@@ -117,12 +125,40 @@ class Tracer:
     def concerns(self, inputs: Sequence[Any]) -> bool:
         """Tell whether an operator on these is part of the graph; else it is a constant's."""
         for value in inputs:
-            if isinstance(value, Symbol) or getattr(value, "requires_grad", False):
+            if self._is_traced(value) or getattr(value, "requires_grad", False):
                 return True
         for value in inputs:
             if isinstance(value, Tensor):
                 self.read[id(value)] = value
         return False
+
+    def _is_traced(self, value: Any) -> bool:
+        return isinstance(value, Symbol) or id(value) in self.shadows
+
+    # Updates in place of tensors that are no symbols
+
+    def shadowed(self, value: Any) -> Any:
+        """Return the symbol that stands for a tensor which was overwritten; else the value."""
+        shadow = self.shadows.get(id(value))
+        return value if shadow is None else shadow.symbol
+
+    def overwrites(self, tensor: Tensor, sources: Sequence[Any]) -> bool:
+        """Tell whether an update of `tensor` by these is part of the graph."""
+        return self._is_traced(tensor) or any(self._is_traced(source) for source in sources)
+
+    def overwrite(
+        self, tensor: Tensor, name: str, function: Any, others: Sequence[Any], options: Any
+    ) -> Tensor:
+        """Update the symbol that stands for `tensor`, from now on at the latest."""
+        tensor._refuse_leaf(name)
+        shadow = self.shadows.get(id(tensor))
+        if shadow is None:
+            symbol = Symbol.of(self.node_of(tensor), self)
+            shadow = self.shadows[id(tensor)] = Shadow(tensor, tensor.array, symbol)
+            tensor.array = Ghost(tensor.shape, tensor.dtype, tensor.device)
+        rest = [shadow.symbol if other is tensor else other for other in others]
+        shadow.symbol._updated(name, function, *rest, **options)
+        return tensor
 
     def is_view(self, symbol: Symbol) -> bool:
         """Tell whether other symbols see an update of this one in PyTorch's reading."""
@@ -130,13 +166,19 @@ class Tracer:
 
     def check_no_view(self, symbol: Symbol, name: str) -> None:
         """Raise if an update in place would have to show in another tensor."""
-        if self.is_view(symbol) or any(
-            ref() is not None for ref in self.views.get(symbol.node, ())
-        ):
+        if self.is_view(symbol):
             raise GraphError(
-                f"{name}: cannot trace an update of a view, or of what has one (at {place()}). "
-                "Assign through the whole tensor, as in x[i, j] = value, or update a clone()."
+                f"{name}: cannot trace an update of a view (at {place()}). Assign through the "
+                "whole tensor, as in x[i, j] = value, or update a clone()."
             )
+
+    def outdate_views(self, node: Node) -> None:
+        """Note that views of this node do not show what is about to be written."""
+        for ref in self.views.get(node, ()):
+            view = ref()
+            if view is not None and not view.stale:
+                view.stale = True
+                self.outdate_views(view.node)
 
     # Inputs as eager operators take them: numbers and arrays wrapped, dtypes promoted
 
@@ -163,6 +205,7 @@ class Tracer:
         return tensor.dtype, tensor.ndim
 
     def _wrapped(self, op: Op, value: Any, dtype: DType | None = None) -> Tensor:
+        value = self.shadowed(value)
         if isinstance(value, Tensor):
             return value if dtype in (None, value.dtype) else self.apply(Cast(dtype), (value,))
         if isinstance(value, Node):
@@ -205,6 +248,7 @@ _local = _Local()
 _lock = threading.Lock()
 _running = 0
 _eager = Tensor._apply
+_eager_records, _eager_recorded = Tensor._records, Tensor._recorded
 
 
 def is_tracing() -> bool:
@@ -224,6 +268,20 @@ def _apply(self: Tensor, op: Op, inputs: tuple[Any, ...]) -> Any:
     return _eager(self, op, inputs)
 
 
+def _records(self: Tensor, name: str, *sources: Any) -> bool:
+    stack = _local.stack
+    if stack and stack[-1].overwrites(self, sources):
+        return True
+    return _eager_records(self, name, *sources)
+
+
+def _recorded(self: Tensor, name: str, function: Any, *others: Any, **options: Any) -> Any:
+    stack = _local.stack
+    if stack and stack[-1].overwrites(self, (*others, *options.values())):
+        return stack[-1].overwrite(self, name, function, others, options)
+    return _eager_recorded(self, name, function, *others, **options)
+
+
 @contextmanager
 def tracing(tracer: Tracer) -> Iterator[None]:
     """Have `tracer` take note of this thread's operators until the end of the context."""
@@ -235,13 +293,23 @@ def tracing(tracer: Tracer) -> Iterator[None]:
     finally:
         _local.stack.remove(tracer)
         _count(-1)
+        for shadow in tracer.shadows.values():
+            shadow.put_back()
 
 
 def _count(change: int) -> None:
     global _running
     with _lock:
         _running += change
-        Tensor._apply = _apply if _running else _eager  # type: ignore[method-assign]  # see the top
+        for name, (ours, eager) in _SWITCHED.items():
+            setattr(Tensor, name, ours if _running else eager)
+
+
+_SWITCHED: dict[str, tuple[Any, Any]] = {
+    "_apply": (_apply, _eager),
+    "_records": (_records, _eager_records),
+    "_recorded": (_recorded, _eager_recorded),
+}
 
 
 def place() -> str:
