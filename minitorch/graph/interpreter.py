@@ -10,11 +10,11 @@ import numpy as np
 from ..arrays import CPU, Array, Device, asarray, namespace_on
 from .dead import DEAD, alive, deadly, merges
 from .history import EMPTY, Past
-from .loop import Outcome, While
 from .node import Constant, Node, Placeholder
 from .order import schedule
 from .state import NoOp, Read, State, StateOp, Variable
 from .step import check_source, explain
+from .while_op import Outcome, While
 
 
 class InterpretedStep:

@@ -28,11 +28,11 @@ from .history import (
     top,
     top_or_zeros,
 )
-from .loop import History, Output, While, loop_outputs
 from .node import Constant, Node, Placeholder, build
 from .order import needed
 from .scope import outside
 from .shaping import zeros_like
+from .while_op import History, Output, While, loop_outputs
 
 
 @dataclass(frozen=True)

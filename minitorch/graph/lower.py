@@ -20,13 +20,14 @@ from dataclasses import dataclass, field
 
 from .dead import endangered
 from .frames import Enter
+from .gradients import Identity
 from .history import Empty
-from .loop import Output, While
 from .node import Node
 from .order import schedule, sources
 from .resources import Effects, touched
 from .ring import Ring, made
 from .state import NoOp, Read, Variable
+from .while_op import Output, While
 
 
 @dataclass(frozen=True)
@@ -127,11 +128,15 @@ class Lowering:
         """Return the same operator over what stands for its inputs."""
         if node.op is None:
             return self._leaf(node, level)
-        inputs = node.inputs if isinstance(node.op, Read) else self._here(node.inputs, level)
+        reads = isinstance(node.op, Read)
+        inputs = node.inputs if reads else self._here(node.inputs, level)
         control = self._here(node.control_inputs, level)
-        waits = () if isinstance(node.op, Read) else inputs
+        waits = () if reads else inputs
         if level.pivot is not None and all(isinstance(n.op, Enter) for n in (*waits, *control)):
             control = (*control, level.pivot)
+        captured = level.new.get(node.op.variable) if reads else None
+        if captured is not None and isinstance(captured.op, Enter):  # the value at the entrance
+            return made(Identity(), (captured,), node, node.name, control)
         return node.with_inputs(inputs, control)
 
     def _leaf(self, node: Node, level: Level) -> Node:

@@ -13,8 +13,8 @@ def sources(node: Node, fed: Collection[Node]) -> tuple[Node, ...]:
     """Return the nodes whose values `node` needs: none when fed or when it reads the memory."""
     if node in fed:
         return ()
-    if isinstance(node.op, Read) and node.op.variable not in fed:
-        return ()
+    if isinstance(node.op, Read):
+        return (node.op.variable,) if node.op.variable in fed else ()
     found: tuple[Node, ...] = node.inputs
     return found
 

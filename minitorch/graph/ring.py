@@ -9,8 +9,8 @@ from .control import Merge, Switch
 from .frames import Enter, Exit, Frame, LoopCond, NextIteration
 from .gradients import Identity
 from .history import Keep
-from .loop import While
 from .node import Node, fresh_id
+from .while_op import While
 
 
 class Ring:

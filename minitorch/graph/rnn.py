@@ -10,13 +10,14 @@ from ..errors import GraphError
 from .elementwise import logical_and, maximum, where
 from .history import Empty, Filled, Keep, Opaque, Rest, Top
 from .listed import Grow, Spread, stacked
-from .loop import KEPT_APART, while_loop
+from .loop import while_loop
 from .math import reduce_max
 from .nested import apart_from, same_structure
 from .node import Constant, Node, UnknownShape, build, convert
 from .rnn_cell import RNNCell
 from .shaping import expand_dims, shape, transpose, zeros_like
 from .variable_scope import variable_scope
+from .while_op import KEPT_APART
 
 
 def dynamic_rnn(

@@ -13,9 +13,10 @@ from ..arrays import as_dtype
 from ..errors import GraphError
 from .history import Empty, Filled, Keep, Opaque, Rest, Top
 from .listed import Spread, stacked
-from .loop import KEPT_APART, while_loop
+from .loop import while_loop
 from .nested import apart_from, same_structure
 from .node import Node, UnknownShape, build, convert
+from .while_op import KEPT_APART
 
 
 def scan(

@@ -84,7 +84,10 @@ def test_a_forest_by_levels_is_the_recursion(executor: str) -> None:
                 np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-12)
 
 
-def test_levels_call_the_model_once_a_height_and_control_flow_once_a_node() -> None:
+@pytest.mark.parametrize("executor", ["compiled", "interpreter", "tokens"])
+def test_levels_call_the_model_once_a_height_and_control_flow_once_a_node(
+    executor: str,
+) -> None:
     calls = tf.Variable(0, trainable=False)
     w = weight()
 
@@ -98,7 +101,7 @@ def test_levels_call_the_model_once_a_height_and_control_flow_once_a_node() -> N
     batched = tf.gather(trees.tree_by_level(counted, leaves, *levels[:2]), levels.roots)
     single = trees.tree_by_control_flow(counted, leaves, trees.post_order(balanced))
     init = tf.initialize_all_variables()
-    with tf.Session() as session:
+    with tf.Session(executor=executor) as session:
         session.run(init)
         a = session.run(batched)
         assert session.run(calls) == 3
