@@ -1,11 +1,11 @@
 # %% [markdown]
-# # The ring all-reduce
+# # Lab 09: Ring all-reduce
 #
-# Every rank of a training job has a gradient, and every rank wants the sum of all of them.
-# In this lab you build the algorithm that made this cheap: the **ring all-reduce**.
-# You count its bytes, watch your own messages go round, predict its time, and at the end torch's own `DistributedDataParallel` trains a network over the ring that you wrote.
+# - **You build** the all-reduce that made data-parallel training cheap: chunks, reduce-scatter and all-gather on a ring, and a ring that passes on while it adds.
+# - **You need** NumPy, and `send` and `recv` between ranks (lab 08).
+# - **It takes** about 100 minutes.
 #
-# **Time**: about 100 minutes. **You need**: NumPy, and `send` and `recv` between ranks (lab 08).
+# Every rank of a training job has a gradient, and every rank wants the sum of all of them. You count bytes, watch your own messages go round, predict times, and at the end torch's own `DistributedDataParallel` trains a network over the ring that you wrote.
 #
 # Each section asks for a prediction before it measures. Write the number down first: a prediction that fails teaches more than one that was never made.
 
@@ -89,7 +89,7 @@ RingPlayer(seen.story("Everybody to rank 0 and back"))
 # %% [markdown]
 # Play it. The right answer arrives, but look at the arrows: in every round one link works and all others are idle.
 #
-# **Predict.** `busiest_rank_bytes(n, n_bytes)`: with `n` ranks and an array of `n_bytes` bytes, how many bytes does the busiest rank *send*? (It receives as many.)
+# **Predict.** With `n` ranks and an array of `n_bytes` bytes: how many bytes does the busiest rank *send*? (It receives as many.) Your prediction is a function, so that it can be wrong for any `n`.
 
 
 # %% question="naive_bytes" points="2" hint1="Which rank is the busiest? Count the messages that leave it in the picture above." hint2="Each of these messages is the whole array. Nobody sends to itself."
@@ -128,7 +128,16 @@ for n, n_bytes in naive_measured.items():
 #
 # All ranks want to send all the time. So there must be something for each of them to do from the first moment: cut the array into `n` **chunks**, one for each rank to be responsible for.
 #
-# Ten elements over four ranks do not divide evenly. The step that takes longest is the one with the largest chunk, so the sizes must be as equal as they can be: they differ by at most one.
+# Gradients are not made to be divided:
+
+# %%
+try:
+    np.arange(10).reshape(RANKS, -1)
+except ValueError as error:
+    print(error)
+
+# %% [markdown]
+# **Idea.** The step that takes longest is the one with the largest chunk, so the sizes must be as equal as they can be: they differ by at most one. Ten elements over four ranks are chunks of 2, 3, 2 and 3, in some order.
 #
 # **Predict.** What would it cost to give all the left-over elements to the last rank? For 1,003 elements over 8 ranks, how many elements has the largest chunk then, and how many has it when the sizes are as equal as they can be?
 
@@ -167,19 +176,48 @@ def split(array, parts):
 print(chunk_bounds(8, 4), chunk_bounds(10, 4))
 sizes = [hi - lo for lo, hi in chunk_bounds(1003, 8)]
 compare("largest chunk", largest_if_even, max(sizes))
-compare(
-    "largest chunk, were the rest the last one's", largest_if_last_takes_the_rest, 1003 - 7 * 125
-)
+whole = [1003 // 8] * 7  # the others take what divides
+compare("largest, the rest is the last one's", largest_if_last_takes_the_rest, 1003 - sum(whole))
+
+# %%
+lengths = np.arange(8, 200)
+largest = [max(hi - lo for lo, hi in chunk_bounds(int(n), 8)) for n in lengths]
+fig, ax = plt.subplots()
+ax.plot(lengths, lengths // 8 + lengths % 8, "C1-", linewidth=1, label="the last takes the rest")
+ax.plot(lengths, largest, "C0-", label="yours")
+ax.set(xlabel="elements", ylabel="largest of 8 chunks", title="What the slowest step has to send")
+ax.legend()
+plt.show()
 
 # %% [markdown]
-# **Reflect.** What is the ratio of the two largest chunks for 1,003 elements, and what is it for a gradient of a million? When does evenness matter?
+# **Reflect.** What is the ratio of the two largest chunks for 15 elements, for 1,003, and for a gradient of a million? When does evenness matter?
 #
 # *The real system.* [gloo](https://github.com/pytorch/gloo/blob/main/gloo/allreduce.cc) rounds its segments up instead, so that the last ranks may have a short chunk or none; equal sizes keep its offsets simple, and on large arrays nobody notices.
 
 # %% [markdown]
 # ## 3. Reduce-scatter, around the ring
 #
-# Put the ranks in a ring: each sends only to its right neighbour, `(rank + 1) % n`, and receives only from its left one.
+# Each chunk has a rank that is responsible for it. So let everybody send every chunk straight to its rank, which adds up:
+
+
+# %%
+def direct_reduce_scatter(comm, x):
+    """Return chunk `comm.rank` of the sum; everybody talks to everybody."""
+    chunks = split(x, comm.size)
+    others = [rank for rank in range(comm.size) if rank != comm.rank]
+    for dst in others:
+        comm.send(chunks[dst], dst)
+    return chunks[comm.rank] + sum(comm.recv(src) for src in others)
+
+
+for n in (2, 4, 8):
+    pairs = {(m.src, m.dst) for m in watch(direct_reduce_scatter, [np.ones(8)] * n).messages}
+    print(f"{n} ranks: {len(pairs)} links, one from each rank to each other")
+
+# %% [markdown]
+# No boss, and no byte too many. But where there are fewer wires than pairs of ranks, several messages want the same wire at once; and at rank 0 all arrive together.
+#
+# Put the ranks in a ring instead: each sends only to its right neighbour, `(rank + 1) % n`, and receives only from its left one. That is $n$ links, and on each there is one message at a time.
 #
 # **Idea.** Let the finished sum of chunk $c$ end up on rank $c$. It has to pass every other rank on its way, so it starts at rank $c+1$ and goes round the ring, and every rank that it meets adds its own part.
 # All $n$ chunks travel at the same time, each one place behind the other. In step $s = 0, 1, \dots, n-2$
@@ -337,7 +375,30 @@ plt.show()
 # %% [markdown]
 # ## 5. What it costs in time
 #
-# Bytes are not seconds. A message also costs something just for being a message.
+# Bytes are not seconds.
+
+
+# %%
+CLOCK_RANKS = max(2, min(4, CORES))  # ranks without a core of their own measure the scheduler
+
+
+def best_seconds(comm, sizes, repeats=30):
+    """Return the best seconds of your all-reduce for arrays of each of `sizes` elements."""
+    best = [np.inf] * len(sizes)
+    for _ in range(repeats):
+        for i, elements in enumerate(sizes):
+            comm.barrier()
+            began = perf_counter()
+            ring_all_reduce(comm, np.ones(elements))
+            best[i] = min(best[i], perf_counter() - began)
+    return best
+
+
+small, large = np.max(launch(best_seconds, CLOCK_RANKS, [8, 800]), axis=0)
+print(f"a hundred times the bytes take {large / small:.1f} times as long")
+
+# %% [markdown]
+# A message costs something just for being a message.
 #
 # **Idea.** The **alpha-beta-gamma model**: a message of $b$ bytes takes $\alpha + b\beta$, with $\alpha$ the **latency** and $\beta$ the seconds a byte; to combine $b$ bytes takes $b\gamma$.
 # All ranks work at the same time, so count the steps of one rank: $n-1$ steps of reduce-scatter, each with a message and a combine of $N/n$ bytes, and $n-1$ steps of all-gather, each with a message alone. (Thakur, Rabenseifner, Gropp, *IJHPCA* 19(1), 2005.)
@@ -358,10 +419,8 @@ q.check("ring_time")
 # %% [markdown]
 # **Predict.** The three constants of *this* machine: $\alpha$ and $\beta$ from ring steps in which nobody adds, $\gamma$ from one `np.add`.
 
+
 # %%
-CLOCK_RANKS = max(2, min(4, CORES))  # ranks without a core of their own measure the scheduler
-
-
 def ring_step(comm, n_bytes, repeats):
     """Return the seconds in which each rank sends `n_bytes` right and receives as many."""
     x, times = np.zeros(n_bytes // 4, np.float32), []
@@ -457,7 +516,14 @@ plt.show()
 # %% [markdown]
 # ## 6. Pipelining
 #
-# Look at one step of reduce-scatter with a clock in hand. While a chunk arrives, nobody adds; while it is added, the link is idle.
+# Look at one step of reduce-scatter with a clock in hand. While a chunk arrives, nobody adds; while it is added, the link is idle:
+
+# %%
+print(f"of each step of a long array the link is idle for {gamma / (beta + gamma):.0%} here")
+print(f"adding one chunk of 1 MiB takes as long as {BIG * gamma / alpha:.0f} messages' latencies")
+
+# %% [markdown]
+# On a slow link that is little; on one that is as fast as memory it is half of the time.
 #
 # **Idea.** Cut each chunk into $m$ **pieces**, and pass each piece on *as soon as it is combined*, before the next has arrived. Then the link carries piece $k+1$ while piece $k$ is added. With $c = N/n$ bytes a chunk and $m \ge 2$, reduce-scatter takes about
 #
@@ -545,10 +611,21 @@ compare("messages of a rank, 4 ranks, 3 pieces", predicted_messages, count[0].me
 counts, n_bytes = [1, 2, 4, 8, 16, 32], 8 * 2**20
 best = np.max(launch(pieces_contest, CLOCK_RANKS, n_bytes // 4, counts), axis=0)
 plain = ring_time(CLOCK_RANKS, n_bytes, alpha, beta, gamma)
-for m, seconds in zip(counts, best[1:]):
-    compare(
-        f"{m} pieces / plain", pipelined_time(CLOCK_RANKS, n_bytes, m) / plain, seconds / best[0]
-    )
+ratios = best[1:] / best[0]
+expected = [pipelined_time(CLOCK_RANKS, n_bytes, m) / plain for m in counts]
+for m, model, ratio in zip(counts, expected, ratios):
+    compare(f"{m} pieces / plain", model, ratio)
+
+# %%
+fig, ax = plt.subplots()
+ax.plot(counts, expected, label="your machine's constants, by the formula")
+ax.plot(counts, ratios, "o", label="measured")
+ax.axhline(1, color="C4", linewidth=1)
+ax.set_xscale("log", base=2)
+ax.set(xlabel="pieces a chunk", ylabel="time / time of the plain ring", ylim=(0, None))
+ax.set_title(f"8 MiB over {CLOCK_RANKS} ranks")
+ax.legend()
+plt.show()
 
 # %% [markdown]
 # **Reflect.** Did pieces help here, and as much as the model says? The model thinks of a link that carries bytes by itself. Who carries them between two ranks on one machine? And what else is better about a small piece, for a core that has just received it and is about to add it?
@@ -648,9 +725,7 @@ print(f"largest difference of the losses: {np.abs(together - alone).max():.1e}")
 # %%
 fig, ax = plt.subplots()
 ax.plot(alone, linewidth=5, alpha=0.35, linestyle="-", label="one process, the whole batch")
-ax.plot(
-    together, color="C1", linestyle="-", label=f"{CLOCK_RANKS} ranks, a share each, over your ring"
-)
+ax.plot(together, "C1-", label=f"{CLOCK_RANKS} ranks, a share each, over your ring")
 ax.set(xlabel="training step", ylabel="loss (cross-entropy, nats)", title="Digits")
 ax.legend()
 plt.show()
