@@ -31,7 +31,14 @@ COMMON = frozenset({"add", "sub", "mul", "neg", "square", "positive", "relu", "r
 
 
 class Machine:
-    """Times in seconds for pieces of work, by measurement. Each is measured once."""
+    """Times in seconds for pieces of work, by measurement. Each is measured once.
+
+    Attributes:
+        smallest: the number of elements below which no kernel pays on any machine, so that nothing
+            need be measured.
+    """
+
+    smallest = 1024
 
     def __init__(self) -> None:
         self._known: dict[tuple[Any, ...], Any] = {}

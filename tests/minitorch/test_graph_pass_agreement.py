@@ -79,6 +79,8 @@ def test_a_random_graph_agrees_when_kernels_compute_all_they_can(seed: int) -> N
 class _Eager(Fixed):
     """A machine on which a kernel costs nothing, so that every group becomes one."""
 
+    smallest = 0
+
     def _kernel(self, row: str) -> tuple[float, float, float]:
         return 0.0, 0.0, 0.0
 

@@ -156,24 +156,29 @@ class _Group:
     def as_node(self, node: Node, reasons: list[str], alone: bool = False) -> Node | None:
         """Return the node of the whole group; `alone`: None when no kernel computes it."""
         dtypes = [leaf.dtype for leaf in self.leaves]
-        least, why = from_size(self.parts, dtypes)
         inside = node.inputs[0] if isinstance(node.op, Reduction) else node
-        count = None if isinstance(inside.shape, UnknownShape) else numel(tuple(inside.shape))
-        if count is not None and why == "" and count < least:
-            why = f"{count} elements, fewer than the {least} from which it pays"
+        unknown = isinstance(inside.shape, UnknownShape)
+        count = None if unknown else numel(tuple(inside.shape))
+        least, why = self._from_size(dtypes, count)
         if why:
             reasons.append(f"{node.name}: no kernel: {why}")
-        if count is not None:
-            least = 0 if least <= count else NEVER
-        chosen = None if why or least == NEVER else least
-        if alone and chosen is None:
+        if alone and least is None:
             return None
-        if not isinstance(node.op, Reduction):
-            small = chosen is None and count is not None and count < LARGE
-            widest = next((i for i, x in enumerate(self.leaves) if x.shape == node.shape), None)
-            op = Fused(self.parts, dtypes, chosen, widest=widest, small=small)
-            return rebuilt(op, *self.leaves)
-        return rebuilt(FusedReduction(self.parts, dtypes, node.op, chosen), *self.leaves)
+        if isinstance(node.op, Reduction):
+            return rebuilt(FusedReduction(self.parts, dtypes, node.op, least), *self.leaves)
+        small = least is None and count is not None and count < LARGE
+        wide = (i for i, leaf in enumerate(self.leaves) if leaf.shape == node.shape)
+        widest = None if unknown else next(wide, None)
+        return rebuilt(Fused(self.parts, dtypes, least, widest=widest, small=small), *self.leaves)
+
+    def _from_size(self, dtypes: Sequence[DType], count: int | None) -> tuple[int | None, str]:
+        """Return the number of elements from which a kernel computes, and why none does, or ""."""
+        if count is not None and count < machine().smallest:
+            return None, f"{count} elements, fewer than {machine().smallest}"
+        least, why = from_size(self.parts, dtypes)
+        if not why and count is not None and count < least:
+            why = f"{count} elements, fewer than the {least} from which it pays"
+        return (None, why) if why else (least if count is None else 0, "")
 
 
 def from_size(parts: Parts, dtypes: Sequence[DType]) -> tuple[int, str]:
