@@ -156,7 +156,8 @@ def _wires(found: Record, computed: dict[int, int], first_back: int) -> list[Wir
             if visit is not None and any(place == source for place, _ in visit.shares):
                 moments[at] = "wire grad"
             wires.append(Wire(source, i, lit("wire", moments)))
-    return wires
+    ordered = enumerate(found.controls)
+    return wires + [Wire(before, i, "wire dashed") for i, all_ in ordered for before in all_]
 
 
 # ── the words ───────────────────────────────────────────────────────────────────────────────────

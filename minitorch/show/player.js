@@ -7,6 +7,8 @@
 const SVG = "http://www.w3.org/2000/svg";
 const STEP_MS = 1100;
 const TRAVEL = 0.6; // of a step's time that things are on their way
+const SHRINK = 0.7; // smaller than this nobody can read the words
+const WIDE = 900; // what fits into a page
 let players = 0;
 
 function make(parent, name, attributes = {}, text = "") {
@@ -117,6 +119,10 @@ function render({ model, el }) {
     parts.svg.setAttribute("viewBox", `0 0 ${scene.width} ${scene.height}`);
     parts.svg.setAttribute("width", scene.width);
     parts.svg.setAttribute("height", scene.height);
+    const least = Math.round(scene.width * SHRINK); // wider than the page: it scrolls
+    parts.svg.style.minWidth = `${least}px`;
+    if (least > WIDE) parts.stage.setAttribute("tabindex", "0");
+    else parts.stage.removeAttribute("tabindex");
     parts.buttons.forEach((button, i) => {
       button.setAttribute("aria-selected", String(i === tab));
       button.setAttribute("tabindex", i === tab ? "0" : "-1");

@@ -40,6 +40,7 @@ class Record:
         numbers: its array, None where it has none.
         visits: the reverse sweep, from the root down; empty where there is none.
         uses: how many shares the gradient of each value is the sum of.
+        controls: the places of what each value only runs after.
         hidden: how many values were left out.
         problem: what stopped the reverse sweep, "" for nothing.
     """
@@ -52,6 +53,7 @@ class Record:
     roots: list[int]
     visits: list[Visit] = field(default_factory=list)
     uses: dict[int, int] = field(default_factory=dict)
+    controls: list[tuple[int, ...]] = field(default_factory=list)
     hidden: int = 0
     problem: str = ""
 
@@ -101,6 +103,8 @@ def structure(
         made.names.append(base if given or counts[base] == 1 else f"{base} {counts[base]}")
         made.ops.append(op)
         made.types.append(trace._type(value) if hasattr(value, "dtype") else "")
+        before = getattr(value, "control_inputs", ())
+        made.controls.append(tuple(place[id(s)] for s in before if id(s) in place))
     made.hidden = hidden
     return made
 
