@@ -357,6 +357,21 @@ def a_missing_value_is_named(student, rng):
 def slopes(which, arrays, again):
     """Build one of the expressions below; return its gradients (of its gradients), evaluated."""
     import minitorch as mt
+    from minitorch.op import Op
+
+    class Twice(Op):
+        def compute(self, xp, x):
+            return x * 2.0
+
+        def gradient(self, out_grad, node):
+            return out_grad * 2.0
+
+    class Pick(Op):
+        def compute(self, xp, x, like):
+            return x
+
+        def gradient(self, out_grad, node):
+            return out_grad, None
 
     sources = [Placeholder(a.shape, f"p{i}") for i, a in enumerate(arrays)]
     feeds = dict(zip(sources, arrays))
@@ -368,6 +383,9 @@ def slopes(which, arrays, again):
         loss = (mt.exp(x @ w + b) * (x @ w)).sum()
     elif which == "unused":
         loss = (sources[0] * 3.0).sum()
+    elif which == "own":
+        s, t = sources
+        loss = (Pick()(Twice()(s), t) * s).sum()
     elif which == "itself":
         loss = sources[0]
     else:
@@ -435,6 +453,18 @@ def users_deliver_before_a_node_hands_on(student, rng):
         a, b = a + b, a * 0.5 + b
     hint = "In which order do nodes get their turn? Who has to come before whom?"
     close(got, 2 * a * b * s, called="gradients of a ladder", hint=hint)
+
+
+@check("gradients")
+def a_rule_may_give_a_node_or_a_tuple(student, rng):
+    """an operator's rule may give a node for its one input, or a tuple with None in it"""
+    s, t = rng.normal(size=(2, 3)).astype(np.float32)
+    hint = "One input: a node, which is no tuple yet. No gradient for an input: None."
+    try:
+        got = gradients_of(student, "own", s, t)
+    except StudentError as error:
+        raise Feedback(f"gradients raised {error}.", hint=hint) from error
+    close(got, [4 * s, None], called="gradients of twice(s) * s", hint=hint)
 
 
 @check("gradients")

@@ -115,6 +115,9 @@ class Node(Methods):
     def __bool__(self):
         raise TypeError(f"{self.name} is a node: it is neither true nor false until it is run")
 
+    def __iter__(self):
+        raise TypeError(f"{self.name} is a node: it cannot be gone through until it is run")
+
     def __repr__(self):
         return f"<{self.name} {self.shape} {self.dtype}>"
 

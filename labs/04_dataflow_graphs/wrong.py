@@ -260,6 +260,20 @@ def gradients(loss, wanted):
     return [adjoint.get(node, Constant(np.zeros(node.shape))) for node in wanted]
 
 
+# %% wrong="takes_a_node_for_a_tuple" question="gradients" check="a_rule_may_give_a_node_or_a_tuple" says="which is no tuple yet"
+def gradients(loss, wanted):
+    adjoint = {loss: as_node(1.0)}
+    for node in reversed(needed([loss], {})):
+        if node.op is None or node not in adjoint:
+            continue
+        partials = node.op.gradient(adjoint[node], node)
+        for source, partial in zip(node.inputs, partials):
+            if partial is None:
+                continue
+            adjoint[source] = adjoint[source] + partial if source in adjoint else partial
+    return [adjoint.get(node) for node in wanted]
+
+
 # %% wrong="runs_them" question="gradients" check="partial_adjoints_add_up" says="Nothing may run here"
 def gradients(loss, wanted):
     return [np.zeros(node.shape, np.float32) for node in wanted]

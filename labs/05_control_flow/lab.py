@@ -33,7 +33,8 @@ plt.style.use([style] if style.exists() else [])
 for name in ("numpy", "mlsys-labs"):
     print(name, version(name))
 print("Python", platform.python_version(), "on", platform.machine())
-print("CUDA: not used; tokens are moved by the CPU, here as in TensorFlow")
+DEVICE = "cuda" if mt.cuda.is_available() else "cpu"  # of section 7; tokens move on the CPU
+print("CUDA: used in section 7" if DEVICE == "cuda" else "CUDA: none; all runs on the CPU")
 
 
 def picture(node):
@@ -68,6 +69,9 @@ class Node(Methods):
 
     def __bool__(self):
         raise TypeError(f"{self.name} is a node: it is neither true nor false until it is run")
+
+    def __iter__(self):
+        raise TypeError(f"{self.name} is a node: it cannot be gone through until it is run")
 
     def __repr__(self):
         return f"<{self.name} {self.shape}>"
@@ -587,6 +591,8 @@ class Run:
                 self.get_ready(node, ())
         while self.ready:
             self.step(*self.ready.popleft())
+            if len(self.events) > 50_000:
+                raise RuntimeError("50,000 operators have fired: does the loop ever end?")
 
     def send(self, node, tag, token):
         """Hand a token to all users of a node."""
@@ -1353,7 +1359,7 @@ def by_recursion(tree, embed, left, right, bias):
 def tree_weights(d=12):
     r = np.random.default_rng(8)
     arrays = [r.normal(size=s) / 2 for s in [(2, d), (d, d), (d, d), (d,), (d, 1)]]
-    return [mt.tensor(a.astype(np.float32), requires_grad=True) for a in arrays]
+    return [mt.tensor(a.astype(np.float32), requires_grad=True, device=DEVICE) for a in arrays]
 
 
 # %% [markdown]
@@ -1445,7 +1451,7 @@ def by_batching(trees, embed, w_left, w_right, bias):
 *cell_weights, readout = tree_weights()
 one_by_one = mt.cat([by_recursion(tree, *cell_weights) for tree in forest])
 together = by_batching(forest, *cell_weights)
-print("largest difference:", float(np.abs((one_by_one - together).detach().numpy()).max()))
+print("largest difference:", abs(one_by_one - together).max().item())
 compare("cells", predicted_steps, len(by_height(left, right)) - 1)
 
 # %% [markdown]
@@ -1455,7 +1461,8 @@ compare("cells", predicted_steps, len(by_height(left, right)) - 1)
 # %%
 def tree_step(states, trees):
     """Return the loss of a batch of trees, after its backward pass."""
-    signs = mt.tensor(np.array([[1.0 if truth(tree) else -1.0] for tree in trees], np.float32))
+    signs = np.array([[1.0 if truth(tree) else -1.0] for tree in trees], np.float32)
+    signs = mt.tensor(signs, device=DEVICE)
     loss = mt.log(1.0 + mt.exp(-signs * (states @ readout))).mean()
     loss.backward()
     return loss.item()
@@ -1509,7 +1516,7 @@ for _ in range(150):
     losses.append(tree_step(by_batching(trees, *cell_weights), trees))
     optimizer.step()
 deep = [random_tree(8, grow) for _ in range(200)]
-guesses = (by_batching(deep, *cell_weights) @ readout).detach().numpy()[:, 0] > 0
+guesses = (by_batching(deep, *cell_weights) @ readout).detach().to("cpu").numpy()[:, 0] > 0
 print(f"loss {losses[0]:.2f} -> {losses[-1]:.3f}; trees twice as deep as any in training:", end=" ")
 print(f"{np.mean(guesses == [truth(tree) for tree in deep]):.0%} right")
 
