@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from .. import allocator
-from ..errors import DTypeError, ShapeError
+from ..errors import ArgumentError, DTypeError, ShapeError
 from ..shapes import broadcast
 from . import loops, rows
 from .engine import Function
@@ -49,9 +49,14 @@ class _Call:
 
 
 class Kernel:
-    """A compiled program. Call it with arrays that broadcast against each other."""
+    """A compiled program. Call it with arrays that broadcast against each other.
+
+    Raises:
+        ArgumentError: a step is no row, or has other operands than it takes.
+    """
 
     def __init__(self, program: Program) -> None:
+        rows.check(program)
         self.program = program
         self.dtype = np.dtype(program.dtype)
         gives = "float" if program.reduction else rows.gives(program.steps[-1].row)
@@ -235,8 +240,8 @@ def kernel(program: Program) -> Kernel:
 
 def set_num_threads(threads: int) -> None:
     """Let kernels on large arrays share their work among this many threads."""
-    if threads < 1:
-        raise ShapeError(f"set_num_threads: got {threads}, expected 1 or more.")
+    if not isinstance(threads, int) or threads < 1:
+        raise ArgumentError(f"set_num_threads: got {threads!r}, expected 1 or more.")
     _pool.resize(threads)
 
 

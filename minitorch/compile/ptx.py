@@ -45,7 +45,9 @@ def module(program: Program, kinds: str = "") -> str:
 
     Raises:
         CompileError: the program reduces, which threads would have to do together.
+        ArgumentError: a step is no row, or has other operands than it takes.
     """
+    rows.check(program)
     kinds = kinds or "c" * len(program.inputs)
     if program.reduction or len(kinds) != len(program.inputs) or set(kinds) - set("cb"):
         raise CompileError(

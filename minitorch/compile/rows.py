@@ -3,13 +3,14 @@
 A name that is not in the table is computed by NumPy, and is a reason for not being fused. Sums,
 products and comparisons round exactly as NumPy's do: nothing is contracted or reordered.
 
-May import: text, functions.
+May import: text, functions, program, errors.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from ..errors import ArgumentError
 from . import functions
 from .program import Program
 from .text import Text
@@ -123,6 +124,43 @@ OF_MASKS = frozenset({"logical_and", "logical_or", "logical_xor"})
 """Rows of masks that give a mask."""
 PARAMETRIC: dict[str, Callable[[Text, str, float], str]] = {"power": _power}
 """Rows with a number of their own."""
+
+
+def arity(row: str) -> int:
+    """Return how many operands a row has."""
+    return 3 if row == "where" else 2 if row in BINARY else 1
+
+
+BINARY = frozenset(
+    {"add", "sub", "mul", "div", "maximum", "minimum", "relu_grad"} | (MASKS - {"isnan"}) | OF_MASKS
+)
+"""Rows of two operands."""
+
+
+def check(program: Program) -> None:
+    """Raise unless every step is a row, of as many operands of the kinds that it takes.
+
+    Raises:
+        ArgumentError: names the step and what is wrong.
+    """
+    found: list[str] = []
+    for i, step in enumerate(program.steps):
+        if step.row not in ROWS and step.row not in PARAMETRIC:
+            raise ArgumentError(
+                f"program: step {i} is {step.row!r}, expected one of "
+                f"{', '.join(sorted({*ROWS, *PARAMETRIC}))}."
+            )
+        given = [_kind(place, program.inputs, found) for place in step.operands]
+        wanted = [takes(step.row, k) for k in range(arity(step.row))]
+        if given != wanted:
+            raise ArgumentError(
+                f"program: step {i} ({step.row}) has operands of kind {given}, expected {wanted}."
+            )
+        found.append(gives(step.row))
+
+
+def _kind(place: int, inputs: tuple[str, ...], found: list[str]) -> str:
+    return inputs[place] if place >= 0 else found[-1 - place]
 
 
 def write(t: Text, program: Program, inputs: list[str]) -> str:

@@ -74,13 +74,18 @@ def discover(
         inputs: how many variables there are.
         seed: of the random matrices.
     Raises:
-        GraphError: there is no such operator.
+        GraphError: there is no such operator, or nothing to enumerate.
     """
     for name in operators:
         if name not in OPERATORS:
             raise GraphError(
                 f"discover: got operator {name!r}, expected some of {', '.join(OPERATORS)}."
             )
+    if largest < 1 or inputs < 1:
+        raise GraphError(
+            f"discover: got terms of {largest} operators over {inputs} variables, expected 1 or "
+            "more of each."
+        )
     pairs = _Enumeration(operators, inputs, seed).pairs(largest)
     single, shared = _sorted_out(pairs)
     rules = _pruned([rule for rule in _distinct(single) if holds(rule)])

@@ -55,6 +55,8 @@ def optimize(fetches: Any, fed: Collection[Node] = (), passes: Sequence[str] | N
     Raises:
         GraphError: no such pass; or a pass broke a type, which is a mistake in the pass.
     """
+    if isinstance(passes, str):
+        raise GraphError(f"optimize: got passes={passes!r}, expected a list. Write [{passes!r}].")
     leaves: list[Node] = []
     rebuild = flatten(fetches, leaves)
     for name in PASSES if passes is None else passes:
@@ -73,6 +75,8 @@ def recompute(fetches: Any, budget_bytes: int | None = None, fed: Collection[Nod
     Raises:
         GraphError: no choice fits the budget, or a size is not known.
     """
+    if budget_bytes is not None and not isinstance(budget_bytes, int):
+        raise GraphError(f"recompute: got a budget of {budget_bytes!r}, expected whole bytes.")
     return _alone("recompute", lambda n, f: computed_again(n, f, budget_bytes), fetches, fed)
 
 

@@ -194,6 +194,15 @@ def test_what_does_not_fit_is_refused_by_name() -> None:
         Program("float32", ("float",), (Step("add", (0, 3)),))
     with pytest.raises(ArgumentError, match="float16"):
         Program("float16", ("float",), (Step("neg", (0,)),))
+    for step, complaint in (
+        (Step("magic", (0,)), "step 0 is 'magic', expected one of abs, add"),
+        (Step("add", (0,)), r"kind \['float'\], expected \['float', 'float'\]"),
+        (Step("logical_and", (0, 0)), r"expected \['bool', 'bool'\]"),
+    ):
+        with pytest.raises(ArgumentError, match=complaint):
+            kernel(Program("float32", ("float",), (step,)))
+    with pytest.raises(ArgumentError, match="set_num_threads: got 0"):
+        code.set_num_threads(0)
     with pytest.raises(CompileError, match="not LLVM IR"):
         code.Function("define void @kernel( {")
 

@@ -88,6 +88,10 @@ def test_other_operators_have_other_rules() -> None:
     assert "(A * B) = (B * A)" in found
     with pytest.raises(GraphError, match="got operator 'exp'"):
         discover(("exp",))
+    with pytest.raises(GraphError, match="over 0 variables"):
+        discover(inputs=0)
+    with pytest.raises(GraphError, match="got 'A = A', expected rules"):
+        improve([], ["A = A"])  # type: ignore[list-item]
 
 
 def test_a_chain_of_products_gets_cheaper_by_a_discovered_rule(rules: list[Rule]) -> None:

@@ -452,6 +452,10 @@ def test_structures_come_back_and_unknown_passes_are_refused() -> None:
     assert after["b"] == (x,) or after["b"][0] is x
     with pytest.raises(GraphError, match="expected one of dead_code, fold"):
         tf.optimize(x, passes=["magic"])
+    with pytest.raises(GraphError, match=r"Write \['fold'\]"):
+        tf.optimize(x, passes="fold")
+    with pytest.raises(GraphError, match="got a budget of 'much'"):
+        tf.recompute(x, "much")
     with pytest.raises(GraphError, match="expected nodes"):
         tf.optimize([3])
 
