@@ -1,16 +1,23 @@
-"""Pictures of recorded runs: the ring player, its poster and its page."""
+"""Pictures of recorded and of predicted runs: widgets, their posters and their pages."""
 
+from ddp_lab.show.collectives_explorer import CollectivesExplorer, explore
+from ddp_lab.show.ddp_timeline import DdpTimeline
 from ddp_lab.show.page import page
 from ddp_lab.show.poster import poster, summary
 from ddp_lab.show.ring_player import RingPlayer
 from ddp_lab.show.story import Hop, Story, tell
+from ddp_lab.show.training_curves import TrainingCurves
 from ddp_lab.show.watch import Recording, watch
 
 __all__ = [
+    "CollectivesExplorer",
+    "DdpTimeline",
     "Hop",
     "Recording",
     "RingPlayer",
     "Story",
+    "TrainingCurves",
+    "explore",
     "page",
     "poster",
     "summary",

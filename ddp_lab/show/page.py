@@ -1,8 +1,10 @@
-"""The ring player as one HTML file that plays from `file://`: no kernel, no request."""
+"""A picture as one HTML file that works from `file://`: no kernel, no request."""
 
 import json
+from collections.abc import Mapping
 from html import escape
 from pathlib import Path
+from typing import Any
 
 from ddp_lab.show.poster import poster, summary
 from ddp_lab.show.story import Story
@@ -31,8 +33,8 @@ body { margin: 1em auto; max-width: 920px; font: 16px/1.5 system-ui, sans-serif;
 </main>
 <script type="module">
 @MODULE@
-// What the player asks of a notebook's model, without a notebook.
-const state = { story: @STORY@, round: 0 };
+// What the picture asks of a notebook's model, without a notebook.
+const state = @STATE@;
 const model = {
   get: (name) => state[name],
   set: (name, value) => { state[name] = value; },
@@ -46,16 +48,39 @@ render({ model, el: document.getElementById("player") });
 
 
 def page(story: Story) -> str:
-    """Return the player with this story as the text of an HTML file."""
+    """Return the ring player with this story as the text of an HTML file."""
+    return standalone(
+        title=story.title,
+        words=summary(story),
+        css=(HERE / "ring_player.css").read_text(encoding="utf-8"),
+        module=(HERE / "ring_player.js").read_text(encoding="utf-8"),
+        state={"story": story.as_dict(), "round": 0},
+        still=poster(story),
+    )
+
+
+def standalone(
+    *, title: str, words: str, css: str, module: str, state: Mapping[str, Any], still: str
+) -> str:
+    """Return an HTML file that runs a widget's module on this state.
+
+    Args:
+        title: of the page.
+        words: what it shows, in a sentence above it.
+        css: the widget's rules.
+        module: the text of its ES module, which defines `render`.
+        state: what its model holds, JSON-ready.
+        still: SVG for where no scripts run.
+    """
     # `<` never appears in the data, so no string in it can end the script element.
-    data = json.dumps(story.as_dict(), ensure_ascii=True).replace("<", "\\u003c")
+    data = json.dumps(state, ensure_ascii=True, separators=(",", ":")).replace("<", "\\u003c")
     parts = {
-        "TITLE": escape(story.title),
-        "SUMMARY": escape(summary(story)),
-        "CSS": (HERE / "ring_player.css").read_text(encoding="utf-8"),
-        "POSTER": poster(story),
-        "MODULE": (HERE / "ring_player.js").read_text(encoding="utf-8"),
-        "STORY": data,
+        "TITLE": escape(title),
+        "SUMMARY": escape(words),
+        "CSS": css,
+        "POSTER": still,
+        "MODULE": module,
+        "STATE": data,
     }
-    # Split once and fill in: the text of a story is never searched for placeholders.
+    # Split once and fill in: the text of a picture is never searched for placeholders.
     return "".join(parts.get(text, text) for text in PAGE.split("@"))

@@ -257,7 +257,7 @@ function render({ model, el }) {
   parts.root.addEventListener("keydown", (event) => {
     const name = event.target.tagName;
     const native = name === "SELECT" || (name === "BUTTON" && event.key === " ")
-      || (name === "INPUT" && event.key !== " ");
+      || (name === "INPUT" && (event.key === "Home" || event.key === "End"));
     if (native || !(event.key in keys)) return;
     event.preventDefault();
     keys[event.key]();

@@ -192,4 +192,6 @@ def test_in_jupyterlab_keys_reach_the_player_and_the_kernel_hears_of_it(
     page.keyboard.press("ArrowRight")
     expect(status(page)).to_have_text("Round 1 of 2.")
     expect(page.get_by_text("heard 1", exact=True)).to_be_visible()
+    page.get_by_role("slider", name="Round").press("ArrowRight")  # which Lab keeps from sliders
+    expect(status(page)).to_have_text("Round 2 of 2.")
     assert browser.hosts <= {"127.0.0.1", ""}

@@ -1,0 +1,110 @@
+// What the charts share: elements, sliders, numbers in words. Each chart's module is this file and
+// its own, one after the other: no imports, no requests.
+
+const SVG = "http://www.w3.org/2000/svg";
+const HUES = ["dl-a", "dl-b", "dl-c", "dl-d"];
+const DASHES = ["none", "7 4", "2 3"];
+
+function make(parent, name, attributes = {}, text = "") {
+  const svg = parent.namespaceURI === SVG || name === "svg";
+  const node = svg ? document.createElementNS(SVG, name) : document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
+  if (text) node.textContent = text;
+  parent.appendChild(node);
+  return node;
+}
+
+// The look of the k-th line: a hue and a dash, for hue alone is not seen by everybody.
+function look(k) {
+  return { hue: HUES[k % HUES.length], dash: DASHES[Math.floor(k / HUES.length) % DASHES.length] };
+}
+
+function frame(el, name, title, note, height) {
+  const root = make(el, "div", {
+    class: `dl-chart ${name}`, role: "group", "aria-label": title, "data-lm-suppress-shortcuts": "true",
+  });
+  const head = make(root, "h3", {}, title);
+  make(root, "p", {}, note);
+  const controls = make(root, "div", { class: "dl-controls" });
+  const svg = make(root, "svg", { viewBox: `0 0 860 ${height}`, role: "img", "aria-label": title });
+  const status = make(root, "p", { role: "status", "aria-live": "polite" });
+  return { root, head, controls, svg, status };
+}
+
+// A labelled slider; `words` tells a position to people, on the page and to a screen reader.
+function slider(controls, label, { min, max, step, value, words }, changed) {
+  const box = make(controls, "label", { class: "dl-slider" });
+  make(box, "span", {}, label);
+  const input = make(box, "input", { type: "range", min, max, step, "aria-label": label });
+  const said = make(box, "output");
+  const show = (position) => {
+    const text = words(position);
+    said.textContent = text;
+    input.setAttribute("aria-valuetext", text);
+  };
+  const set = (position) => { input.value = String(position); show(position); };
+  input.addEventListener("input", () => { show(Number(input.value)); changed(Number(input.value)); });
+  // JupyterLab keeps arrow keys from a native slider: so they are taken here.
+  input.addEventListener("keydown", (event) => {
+    const steps = { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1 }[event.key];
+    if (!steps) return;
+    event.preventDefault();
+    event.stopPropagation();
+    input.stepUp(steps);
+    input.dispatchEvent(new Event("input"));
+  });
+  set(value);
+  return { input, set, hide: (hidden) => { box.hidden = hidden; } };
+}
+
+function choice(controls, label, options, value, changed) {
+  const box = make(controls, "label", { class: "dl-slider" });
+  make(box, "span", {}, label);
+  const select = make(box, "select", { "aria-label": label });
+  for (const [key, text] of options) make(select, "option", { value: key }, text);
+  select.value = value;
+  select.addEventListener("change", () => changed(select.value));
+  return select;
+}
+
+function short(x) {
+  const size = Math.abs(x);
+  if (size >= 1e6 || (size < 1e-4 && size > 0)) return x.toExponential(2).replace(/\.?0*e\+?/, "e");
+  return String(Number(x.toPrecision(3)));
+}
+
+function seconds(s) {
+  if (s >= 1) return `${short(s)} s`;
+  return s >= 1e-3 ? `${short(s * 1e3)} ms` : `${short(s * 1e6)} µs`;
+}
+
+function bytes(n) {
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  let k = 0;
+  while (n >= 1024 && k < units.length - 1) { n /= 1024; k += 1; }
+  return `${short(n)} ${units[k]}`;
+}
+
+// Round numbers from 0 to at most `limit`: 1, 2 or 5 times a power of ten apart.
+function ticks(limit, most = 8) {
+  if (!(limit > 0)) return [0];
+  const power = 10 ** Math.floor(Math.log10(limit / most));
+  const width = [1, 2, 5, 10].map((f) => f * power).find((w) => limit / w <= most);
+  return Array.from({ length: Math.floor(limit / width + 1e-9) + 1 }, (_, k) => k * width);
+}
+
+function path(points) {
+  return points.map(([x, y], k) => `${k ? "L" : "M"}${x.toFixed(1)} ${y.toFixed(1)}`).join("");
+}
+
+// Keep a synced value and the model in step, both ways; returns a function that lets go.
+function follow(model, name, heard) {
+  const listen = () => heard(model.get(name));
+  model.on(`change:${name}`, listen);
+  return () => model.off(`change:${name}`, listen);
+}
+
+function tell(model, name, value) {
+  model.set(name, value);
+  model.save_changes();
+}

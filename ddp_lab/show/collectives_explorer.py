@@ -1,0 +1,159 @@
+"""Which algorithm, for how many ranks and how large an array: steps, bytes and time.
+
+    CollectivesExplorer()                              # 2 to 8 ranks
+    CollectivesExplorer(explore(range(2, 17)))
+
+Every number comes from a run of the package's own algorithms on the virtual clock.
+"""
+
+from collections.abc import Iterable
+from functools import cache
+from typing import Any
+
+import numpy as np
+import traitlets
+
+from ddp_lab.collectives.registry import lookup
+from ddp_lab.communicator import Communicator
+from ddp_lab.data_parallel.svg_text import line, picture, text
+from ddp_lab.launch_threads import run_threads
+from ddp_lab.show.chart import Chart, module
+from ddp_lab.simulate.collectives import collective
+from ddp_lab.transport.sim import Link, SimWorld
+
+COMPARED = {
+    "all_reduce": (
+        *("ring", "halving_doubling", "recursive_doubling", "tree", "hierarchical", "one_shot"),
+        "reference",
+    ),
+    "all_gather": ("ring", "recursive_doubling", "direct", "reference"),
+    "broadcast": ("tree", "reference"),
+    "reduce_scatter": ("ring", "direct", "reference"),
+    "all_to_all": ("direct",),
+}
+ELEMENTS = 5040  # a multiple of every number of ranks up to 10, and of 12, 14, 15, 16
+KINDS = ("backward", "exposed", "hidden", "forward")  # colours of the poster, as in the chart
+DASHES = ("", "7 4")
+WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 720, 380, 70, 50, 60
+SIZES = [2.0**power for power in range(10, 31)]
+
+
+@cache
+def row(name: str, algorithm: str, ranks: int) -> dict[str, Any]:
+    """Return what a run of an algorithm shows, as JSON-ready data.
+
+    `steps` is its time at one second a message and none a byte, `share` that at one second an
+    array and none a message; `busiest` is what the busiest rank sends, as a share of the array.
+    """
+    world = SimWorld(ranks, Link(0.0, 0.0, 0.0))
+    results = run_threads(_run, world, (name, algorithm), record=True)
+    assert results.traffic is not None
+    return {
+        "collective": name,
+        "algorithm": algorithm,
+        "ranks": ranks,
+        "steps": collective(name, algorithm, 1.0, ranks, 1.0, 0.0),
+        "share": collective(name, algorithm, 1.0, ranks, 0.0, 1.0),
+        "busiest": max(rank.bytes_sent for rank in results.traffic) / _whole(ranks),
+        "messages": sum(rank.messages_sent for rank in results.traffic),
+    }
+
+
+def _whole(ranks: int) -> int:
+    """Return the bytes of an array that splits evenly among so many ranks."""
+    return int(np.lcm(ELEMENTS, ranks))
+
+
+def _run(comm: Communicator, name: str, algorithm: str) -> None:
+    whole = np.zeros(_whole(comm.size), np.uint8)
+    rows: Any = whole.reshape(comm.size, -1)
+    given = {"all_gather": rows[0], "all_to_all": rows, "reduce_scatter": rows}
+    getattr(comm, name)(given.get(name, whole), algorithm=algorithm)
+
+
+def explore(
+    world_sizes: Iterable[int] = range(2, 9), compared: dict[str, tuple[str, ...]] | None = None
+) -> list[dict[str, Any]]:
+    """Return a row for each collective, algorithm and number of ranks.
+
+    Raises:
+        UnknownAlgorithm: a collective has no algorithm of that name.
+    """
+    chosen = COMPARED if compared is None else compared
+    for name, algorithms in chosen.items():
+        for algorithm in algorithms:
+            lookup(name, algorithm)
+    return [
+        row(name, algorithm, ranks)
+        for name, algorithms in chosen.items()
+        for ranks in world_sizes
+        for algorithm in algorithms
+    ]
+
+
+class CollectivesExplorer(Chart):
+    """Time by size of the array, a line an algorithm, and a table; every trait is a control."""
+
+    _esm = module("collectives_explorer.js")
+    state_names = ("rows", "collective", "ranks", "size_log2", "latency_us", "bandwidth_gb_s")
+    rows: Any = traitlets.List().tag(sync=True)
+    collective = traitlets.Unicode("all_reduce").tag(sync=True)
+    ranks = traitlets.Int(4).tag(sync=True)
+    size_log2 = traitlets.Float(20.0).tag(sync=True)
+    latency_us = traitlets.Float(8.0).tag(sync=True)
+    bandwidth_gb_s = traitlets.Float(8.0).tag(sync=True)
+
+    def __init__(self, rows: list[dict[str, Any]] | None = None, **at: Any) -> None:
+        rows = explore() if rows is None else rows
+        at = {"collective": rows[0]["collective"], "ranks": rows[0]["ranks"], **at}
+        super().__init__(rows=rows, **at)
+
+    def seconds(self, of: dict[str, Any], n_bytes: float) -> float:
+        """Return the time of a row at this size: steps * alpha + share * n * beta."""
+        seconds: float = of["steps"] * self.latency_us * 1e-6
+        seconds += of["share"] * n_bytes / (self.bandwidth_gb_s * 1e9)
+        return seconds
+
+    def chosen(self) -> list[dict[str, Any]]:
+        """Return the rows of the collective and number of ranks that are shown."""
+        wanted = self.collective, self.ranks
+        return [row for row in self.rows if (row["collective"], row["ranks"]) == wanted]
+
+    def heading(self) -> str:
+        """Return its title."""
+        return "Collectives by algorithm"
+
+    def summary(self) -> str:
+        """Return which is fastest, in a sentence."""
+        n_bytes = 2**self.size_log2
+        best = min(self.chosen(), key=lambda of: self.seconds(of, n_bytes))
+        return (
+            f"{self.collective} of {n_bytes / 2**20:g} MiB on {self.ranks} ranks: "
+            f"{best['algorithm']} is fastest, {self.seconds(best, n_bytes) * 1e3:.3g} ms."
+        )
+
+    def poster(self) -> str:
+        """Return the lines as SVG, both axes logarithmic."""
+        rows = self.chosen()
+        ends = [self.seconds(of, n) for of in rows for n in (SIZES[0], SIZES[-1])]
+        low, high = np.log10(min(ends)), np.log10(max(ends))
+
+        def at(n_bytes: float, seconds: float) -> tuple[float, float]:
+            x = LEFT + (WIDTH - LEFT - 190) * (np.log2(n_bytes) - 10) / 20
+            height = (HEIGHT - TOP - BOTTOM) * (np.log10(seconds) - low) / (high - low)
+            return float(x), float(HEIGHT - BOTTOM - height)
+
+        marks = [text(10, 22, f"{self.heading()}: {self.collective}, {self.ranks} ranks")]
+        for number, of in enumerate(rows):
+            kind, dash = KINDS[number % 4], DASHES[number // 4 % 2]
+            marks.append(line([at(n, self.seconds(of, n)) for n in SIZES], kind, 2, dash))
+            y = TOP + 20 * number
+            marks.append(line([(WIDTH - 170, y), (WIDTH - 140, y)], kind, 2, dash))
+            marks.append(text(WIDTH - 132, y + 4, of["algorithm"]))
+        foot = HEIGHT - BOTTOM
+        marks.append(line([(LEFT, TOP - 8), (LEFT, foot), (WIDTH - 190, foot)], "faint"))
+        for n_bytes, words in ((2.0**10, "1 KiB"), (2.0**20, "1 MiB"), (2.0**30, "1 GiB")):
+            marks.append(text(at(n_bytes, 10**low)[0], foot + 18, words, "middle"))
+        for power in range(int(np.ceil(low)), int(np.floor(high)) + 1):
+            marks.append(text(LEFT - 8, at(SIZES[0], 10.0**power)[1] + 4, f"1e{power} s", "end"))
+        return picture(WIDTH, HEIGHT, self.summary(), marks)

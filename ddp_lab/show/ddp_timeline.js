@@ -1,0 +1,203 @@
+// One step of data-parallel training, recomputed while the sliders move. `simulate` is
+// ddp_lab.simulate.ddp, word for word: a test holds the two against each other.
+
+const LANE = { left: 110, width: 720, height: 30 };
+const TOP = 34;
+const MIB = 1048576;
+
+// What computes, at speed 1, and more slowly beside a bucket that travels; cf. `_Core.work`.
+function work(core, seconds_left) {
+  for (const bucket of core.slowed) {
+    const free = Math.min(seconds_left, Math.max(0, bucket.began_at - core.now));
+    core.now += free;
+    seconds_left -= free;
+    const left = bucket.ended_at - core.now;
+    if (seconds_left <= 0 || left <= 0) continue;
+    const done = Math.min(seconds_left, left * core.speed);
+    core.now = done === seconds_left ? core.now + done / core.speed : bucket.ended_at;
+    seconds_left -= done;
+  }
+  core.now += seconds_left;
+  return core.now;
+}
+
+// The layers of each bucket: closed once its bytes reach the limit.
+function fill(n_bytes, limit) {
+  const buckets = [];
+  let filling = [];
+  let filled = 0;
+  n_bytes.forEach((size, layer) => {
+    filling.push(layer);
+    filled += size;
+    if (filled >= limit) { buckets.push(filling); filling = []; filled = 0; }
+  });
+  return filling.length ? [...buckets, filling] : buckets;
+}
+
+// Seconds of a ring all-reduce: 2(p-1) alpha + 2(p-1)/p n beta.
+function ring(n, { ranks, alpha, bytes_per_s }) {
+  return 2 * (ranks - 1) * alpha + (2 * (ranks - 1) * n) / ranks / bytes_per_s;
+}
+
+function simulate({ forward, backward, n_bytes, bucket_bytes, contention, overlap, ...link }) {
+  const core = { now: forward, slowed: [], speed: 1 - contention };
+  const buckets = [];
+  const ready_at = [];
+  let free_at = 0;
+  const send = ({ layers, total, ready }, at) => {
+    const began_at = Math.max(at, free_at);
+    free_at = began_at + (total ? ring(total, link) : 0);
+    buckets.push({ layers, n_bytes: total, ready_at: ready, began_at, ended_at: free_at });
+    return buckets[buckets.length - 1];
+  };
+  const full = [];
+  for (const layers of fill(n_bytes, bucket_bytes)) {
+    for (const layer of layers) ready_at.push(work(core, backward[layer]));
+    const total = layers.reduce((sum, layer) => sum + n_bytes[layer], 0);
+    full.push({ layers, total, ready: core.now });
+    if (overlap) core.slowed.push(send(full[full.length - 1], core.now));
+  }
+  if (!overlap) for (const bucket of full) send(bucket, core.now);
+  const compute_ended_at = core.now;
+  const step_time = Math.max(compute_ended_at, ...buckets.map((b) => b.ended_at));
+  const compute_time = forward + backward.reduce((a, b) => a + b, 0);
+  const communication_time = buckets.reduce((sum, b) => sum + b.ended_at - b.began_at, 0);
+  const after = buckets.filter((b) => b.ended_at > compute_ended_at)
+    .reduce((sum, b) => sum + b.ended_at - Math.max(b.began_at, compute_ended_at), 0);
+  return {
+    forward, buckets, ready_at, compute_ended_at, step_time, compute_time, communication_time,
+    exposed: step_time - compute_time, hidden: communication_time - after,
+  };
+}
+
+// What the simulator gets: the recorded layers, or so many equal ones with the same totals.
+function inputs(get) {
+  const model = get("case");
+  const layers = get("layers");
+  const own = layers === 0 && model.layers.length;
+  const backward = own ? model.layers.map((l) => l.backward)
+    : Array(Math.max(layers, 1)).fill(model.backward / Math.max(layers, 1));
+  const n_bytes = own ? model.layers.map((l) => l.n_bytes)
+    : Array(Math.max(layers, 1)).fill(model.n_bytes / Math.max(layers, 1));
+  return {
+    forward: model.forward, backward, n_bytes, ranks: model.ranks,
+    bucket_bytes: get("bucket_mib") * MIB, alpha: get("latency_us") * 1e-6,
+    bytes_per_s: get("bandwidth_gb_s") * 1e9, contention: get("contention"), overlap: true,
+  };
+}
+
+function bestBucket(given, sizes) {
+  const step = (size) => simulate({ ...given, bucket_bytes: size * MIB }).step_time;
+  return sizes.reduce((best, size) => (step(size) < step(best) * (1 - 1e-9) ? size : best));
+}
+
+function lane(svg, row, name, spans, at) {
+  const y = TOP + row * (LANE.height + 14);
+  make(svg, "text", { x: LANE.left - 8, y: y + 20, "text-anchor": "end" }, name);
+  for (const { from, to, hue, label, title } of spans) {
+    const width = Math.max(at(to) - at(from), 0.75);
+    const box = make(svg, "rect", {
+      class: hue, x: at(from), y, width, height: LANE.height, "data-lane": name,
+    });
+    make(box, "title", {}, title);
+    if (label && width > 9 * label.length) {
+      make(svg, "text", { class: "dl-inside", x: at(from) + width / 2, y: y + 20, "text-anchor": "middle" }, label);
+    }
+  }
+}
+
+function draw(svg, run, apart, recorded) {
+  svg.replaceChildren();
+  const ends = [run.step_time, apart.step_time, ...recorded.map((s) => s.end)];
+  const limit = Math.max(...ends, 1e-9);
+  const at = (s) => LANE.left + (LANE.width * s) / limit;
+  const title = (name, from, to) => `${name}: ${seconds(from)} to ${seconds(to)}`;
+  let before = run.forward;
+  const compute = [{ from: 0, to: run.forward, hue: "dl-d", label: "forward", title: title("forward", 0, run.forward) }];
+  run.ready_at.forEach((to, k) => {
+    compute.push({ from: before, to, hue: "dl-a", title: title(`backward, gradient ${k + 1}`, before, to) });
+    before = to;
+  });
+  const link = run.buckets.map((b, k) => ({
+    from: b.began_at, to: b.ended_at, hue: b.ended_at > run.compute_ended_at ? "dl-b" : "dl-c", label: `${k + 1}`,
+    title: title(`bucket ${k + 1}, ${bytes(b.n_bytes)}`, b.began_at, b.ended_at),
+  }));
+  lane(svg, 0, "compute", compute, at);
+  lane(svg, 1, "link", link, at);
+  const lanes = [...new Set(recorded.map((s) => s.lane))];
+  lanes.forEach((name, k) => lane(svg, 2 + k, `recorded ${name.slice(0, 7)}`, recorded
+    .filter((s) => s.lane === name)
+    .map((s) => ({ from: s.start, to: s.end, hue: s.hue, label: s.name, title: title(s.name, s.start, s.end) })), at));
+  const bottom = TOP + (2 + lanes.length) * (LANE.height + 14);
+  for (const [x, text, y] of [[run.step_time, "step", 14], [apart.step_time, "without overlap", 28]]) {
+    make(svg, "line", { class: "dl-mark", x1: at(x), y1: y + 4, x2: at(x), y2: bottom });
+    make(svg, "text", { class: "dl-small", x: at(x) - 4, y, "text-anchor": "end" }, `${text} ${seconds(x)}`);
+  }
+  for (const tick of ticks(limit * 1e3)) {
+    const x = at(tick / 1e3);
+    make(svg, "line", { class: "dl-axis", x1: x, y1: bottom, x2: x, y2: bottom + 5 });
+    make(svg, "text", { class: "dl-small", x, y: bottom + 19, "text-anchor": "middle" }, `${short(tick)} ms`);
+  }
+  make(svg, "line", { class: "dl-axis", x1: LANE.left, y1: bottom, x2: LANE.left + LANE.width, y2: bottom });
+  svg.setAttribute("viewBox", `0 0 860 ${bottom + 28}`);
+}
+
+const LOG2 = (low, high) => ({ min: Math.log2(low), max: Math.log2(high), step: 0.25 });
+const SLIDERS = [
+  ["bucket_mib", "Bucket size", { ...LOG2(1 / 16, 1024), to: Math.log2, from: (p) => 2 ** p, words: (v) => bytes(v * MIB) }],
+  ["bandwidth_gb_s", "Bandwidth", { ...LOG2(1 / 16, 512), to: Math.log2, from: (p) => 2 ** p, words: (v) => `${short(v)} GB/s` }],
+  ["latency_us", "Latency", { ...LOG2(0.5, 4096), to: Math.log2, from: (p) => 2 ** p, words: (v) => `${short(v)} µs` }],
+  ["layers", "Layers", { min: 0, max: 96, step: 1, to: (v) => v, from: (p) => p, words: (v) => (v ? `${v} equal ones` : "as given") }],
+  ["contention", "Compute lost beside the link", { min: 0, max: 1, step: 0.05, to: (v) => v, from: (p) => p, words: (v) => `${Math.round(v * 100)} %` }],
+];
+const SIZES = Array.from({ length: 57 }, (_, k) => 2 ** (-4 + k / 4));
+
+function numbers(table, run, apart) {
+  table.replaceChildren();
+  const saved = Math.round((1 - run.step_time / apart.step_time) * 1000) / 10 + 0; // no -0
+  const rows = [
+    ["Step", seconds(run.step_time)], ["Compute alone", seconds(run.compute_time)],
+    ["Communication", seconds(run.communication_time)], ["Hidden", seconds(run.hidden)],
+    ["Added to the step", seconds(run.exposed)], ["Buckets", String(run.buckets.length)],
+    ["Saved by overlap", `${saved.toFixed(1)} %`],
+  ];
+  for (const part of [0, 1]) {
+    const line = make(table, "tr");
+    for (const row of rows) make(line, part ? "td" : "th", part ? {} : { scope: "col" }, row[part]);
+  }
+}
+
+function render({ model, el }) {
+  const get = (name) => model.get(name);
+  const parts = frame(el, "dl-timeline", get("case").title,
+    "Purple: forward; blue: backward, a piece a gradient; green: buckets that travel beside it; orange: after it.", 170);
+  const table = make(parts.root, "table", { "aria-label": "This step in numbers" });
+  const sliders = {};
+  const show = () => {
+    const given = inputs(get);
+    const [run, apart] = [true, false].map((overlap) => simulate({ ...given, overlap }));
+    draw(parts.svg, run, apart, get("recorded"));
+    numbers(table, run, apart);
+    const text = `A step takes ${seconds(run.step_time)} with ${run.buckets.length} buckets; `
+      + `communication adds ${seconds(run.exposed)}.`;
+    parts.status.textContent = text;
+    parts.svg.setAttribute("aria-label", `${get("case").title}. ${text}`);
+  };
+  const lets = SLIDERS.map(([name, label, { min, max, step, to, from, words }]) => {
+    const options = { min, max, step, value: to(get(name)), words: (p) => words(from(p)) };
+    sliders[name] = slider(parts.controls, label, options, (p) => { tell(model, name, from(p)); show(); });
+    return follow(model, name, (value) => { sliders[name].set(to(value)); show(); });
+  });
+  const best = make(parts.controls, "button", { type: "button" }, "Best bucket size");
+  best.addEventListener("click", () => {
+    const size = bestBucket(inputs(get), SIZES);
+    sliders.bucket_mib.set(Math.log2(size));
+    tell(model, "bucket_mib", size);
+    show();
+  });
+  show();
+  return () => lets.forEach((let_go) => let_go());
+}
+
+export default { render };
+export { simulate, bestBucket };

@@ -1,0 +1,121 @@
+// Curves of several runs, drawn while they grow. Model: `runs`, {name: [[x, y], ...]}.
+
+const AREA = { left: 64, right: 16, top: 14, bottom: 40, width: 860, height: 340 };
+
+// An exponential mean that begins at the first point, not at zero.
+function smoothed(points, weight) {
+  let mean = 0;
+  let total = 0;
+  return points.map(([x, y]) => {
+    mean = weight * mean + (1 - weight) * y;
+    total = weight * total + (1 - weight);
+    return [x, mean / total];
+  });
+}
+
+function usable(points, logarithmic) {
+  return points.filter(([x, y]) => Number.isFinite(x) && Number.isFinite(y) && (!logarithmic || y > 0));
+}
+
+function scale(low, high, from, to) {
+  const width = high - low || 1;
+  return (v) => from + ((to - from) * (v - low)) / width;
+}
+
+function range(values) {
+  return values.length ? [Math.min(...values), Math.max(...values)] : [0, 1];
+}
+
+// Powers of ten between two logarithms; with 2 and 5 times these where there are few.
+function decades(low, high) {
+  const factors = high - low < 2 ? [1, 2, 5] : [1];
+  const powers = Array.from({ length: Math.ceil(high) - Math.floor(low) + 1 }, (_, k) => Math.floor(low) + k);
+  return powers.flatMap((power) => factors.map((f) => power + Math.log10(f))).filter((v) => v >= low && v <= high);
+}
+
+function axes(svg, model, [low_x, high_x], [low_y, high_y], x, y, logarithmic) {
+  const right = AREA.width - AREA.right;
+  const foot = AREA.height - AREA.bottom;
+  const levels = logarithmic
+    ? decades(low_y, high_y)
+    : ticks(high_y - Math.min(low_y, 0), 6).map((t) => t + Math.min(low_y, 0)).filter((t) => t >= low_y);
+  for (const level of levels) {
+    make(svg, "line", { class: "dl-grid", x1: AREA.left, y1: y(level), x2: right, y2: y(level) });
+    const text = short(logarithmic ? 10 ** level : level);
+    make(svg, "text", { class: "dl-small", x: AREA.left - 8, y: y(level) + 4, "text-anchor": "end" }, text);
+  }
+  for (const tick of ticks(high_x).filter((t) => t >= low_x)) {
+    make(svg, "text", { class: "dl-small", x: x(tick), y: foot + 18, "text-anchor": "middle" }, short(tick));
+  }
+  make(svg, "path", { class: "dl-axis", d: path([[AREA.left, AREA.top], [AREA.left, foot], [right, foot]]) });
+  make(svg, "text", { class: "dl-small", x: right, y: foot + 34, "text-anchor": "end" }, model.get("x_label"));
+  make(svg, "text", { class: "dl-small", x: AREA.left + 6, y: AREA.top + 4 }, model.get("y_label"));
+}
+
+function drawAll(svg, model, hidden, weight, logarithmic) {
+  svg.replaceChildren();
+  const runs = Object.entries(model.get("runs")).map(([name, points], k) => ({ name, k, points: usable(points, logarithmic) }))
+    .filter(({ name, points }) => points.length && !hidden.has(name));
+  const height = (v) => (logarithmic ? Math.log10(v) : v);
+  const spans = [range(runs.flatMap((r) => r.points.map((p) => p[0]))), range(runs.flatMap((r) => r.points.map((p) => height(p[1]))))];
+  const x = scale(...spans[0], AREA.left, AREA.width - AREA.right);
+  const y = scale(...spans[1], AREA.height - AREA.bottom, AREA.top + 10);
+  axes(svg, model, ...spans, x, y, logarithmic);
+  for (const { name, k, points } of runs) {
+    const { hue, dash } = look(k);
+    const place = ([px, py]) => [x(px), y(height(py))];
+    const line = (list, extra) => make(svg, "path", { class: hue + extra, d: path(list.map(place)), "stroke-dasharray": dash });
+    if (weight > 0) line(points, " dl-faint");
+    const curve = line(usable(smoothed(points, weight), logarithmic), "");
+    curve.setAttribute("data-run", name);
+    make(curve, "title", {}, name);
+    const [px, py] = place(smoothed(points, weight).at(-1));
+    make(svg, "circle", { class: hue, cx: px, cy: py, r: 4 });
+  }
+}
+
+function render({ model, el }) {
+  const parts = frame(el, "dl-curves", model.get("title"), "A line a run; the dot is where it stands.", AREA.height);
+  const legend = make(parts.root, "div", { class: "dl-runs", role: "group", "aria-label": "Runs" });
+  const hidden = new Set();
+  let weight = 0;
+  let logarithmic = model.get("log_y");
+  let asked = 0;
+  const show = () => {
+    asked = 0;
+    drawAll(parts.svg, model, hidden, weight, logarithmic);
+    const last = Object.entries(model.get("runs")).filter(([, points]) => points.length)
+      .map(([name, points]) => `${name} ${short(points.at(-1)[1])} at ${short(points.at(-1)[0])}`);
+    const text = last.length ? `${model.get("y_label")}: ${last.join("; ")}.` : "Nothing yet.";
+    parts.svg.setAttribute("aria-label", `${model.get("title")}. ${text}`);
+    parts.status.textContent = text;
+  };
+  const soon = () => { if (!asked) asked = window.setTimeout(show, 50); };
+  const names = () => {
+    Object.keys(model.get("runs")).slice(legend.childElementCount).forEach((name) => {
+      const k = legend.childElementCount;
+      const label = make(legend, "label");
+      const box = make(label, "input", { type: "checkbox" });
+      box.checked = true;
+      box.addEventListener("change", () => { box.checked ? hidden.delete(name) : hidden.add(name); show(); });
+      const { hue, dash } = look(k);
+      const svg = make(label, "svg", { viewBox: "0 0 34 12", "aria-hidden": "true" });
+      make(svg, "line", { class: hue, x1: 1, y1: 6, x2: 33, y2: 6, "stroke-dasharray": dash });
+      make(label, "span", {}, ` ${name}`);
+    });
+  };
+  slider(parts.controls, "Smoothing", { min: 0, max: 0.98, step: 0.02, value: 0, words: (v) => (v ? short(v) : "none") },
+    (v) => { weight = v; show(); });
+  const label = make(parts.controls, "label");
+  const box = make(label, "input", { type: "checkbox" });
+  box.checked = logarithmic;
+  make(label, "span", {}, " Logarithmic");
+  box.addEventListener("change", () => { logarithmic = box.checked; show(); });
+  parts.status.setAttribute("aria-live", "off"); // it changes with every step of training
+  const let_go = follow(model, "runs", () => { names(); soon(); });
+  names();
+  show();
+  return () => { let_go(); window.clearTimeout(asked); };
+}
+
+export default { render };

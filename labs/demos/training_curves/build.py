@@ -1,0 +1,25 @@
+"""Train one small model with four communication hooks and write the curves as a page.
+
+python labs/demos/training_curves/build.py            writes training_curves.html beside this file
+python labs/demos/training_curves/build.py PATH       writes it there
+"""
+
+import sys
+from pathlib import Path
+
+from ddp_lab.show import TrainingCurves
+
+sys.path.insert(0, str(Path(__file__).parent))
+from runs import HOOKS, losses
+
+PAGE = Path(__file__).with_name("training_curves.html")
+TITLE = "One model, two ranks, four ways to send gradients"
+
+
+def main(arguments: list[str]) -> None:
+    chart = TrainingCurves({name: losses(name) for name in HOOKS}, title=TITLE, log_y=True)
+    print(chart.save(Path(arguments[0]) if arguments else PAGE))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

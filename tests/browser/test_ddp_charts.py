@@ -1,0 +1,324 @@
+"""The charts of ddp_lab in a real browser: from a file with the network blocked, Voila, Lab."""
+
+import json
+import os
+import random
+import re
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ddp_lab.cost import all_reduce_time
+from ddp_lab.show.chart import module
+from ddp_lab.simulate import ddp
+
+DEMOS = Path(__file__).parents[2] / "labs" / "demos"
+NAMES = ("collectives_explorer", "ddp_timeline", "training_curves")
+ROOTS = dict(zip(NAMES, (".dl-explorer", ".dl-timeline", ".dl-curves"), strict=True))
+
+pytestmark = pytest.mark.browser
+
+
+def expect(locator: Any) -> Any:
+    from playwright.sync_api import expect as playwright_expect
+
+    return playwright_expect(locator)
+
+
+def demo(name: str) -> str:
+    return (DEMOS / name / f"{name}.html").as_uri()
+
+
+@pytest.fixture
+def open_demo(visit: Any) -> Any:
+    """`open_demo(name)`: its page from a file, the network cut off; any error of it fails."""
+    errors: list[str] = []
+    asked: list[str] = []
+
+    def go(name: str, **options: Any) -> Any:
+        browser = visit(**options)
+        browser.context.set_offline(True)
+        browser.context.on("weberror", lambda error: errors.append(str(error.error)))
+        browser.context.on("request", lambda request: asked.append(request.url))
+        return browser.open(demo(name))
+
+    yield go
+    assert errors == []
+    assert all(url.startswith("file:") for url in asked)
+
+
+def status(page: Any) -> Any:
+    return page.locator(".dl-chart [role=status]")
+
+
+# The pages
+
+
+def test_the_timeline_follows_its_sliders_by_keyboard(open_demo: Any) -> None:
+    page = open_demo("ddp_timeline")
+    expect(status(page)).to_have_text(re.compile("with 4 buckets"))
+    page.keyboard.press("Tab")
+    bucket = page.get_by_role("slider", name="Bucket size")
+    expect(bucket).to_be_focused()
+    page.keyboard.press("End")
+    expect(status(page)).to_have_text(re.compile("with 1 buckets"))
+    expect(bucket).to_have_attribute("aria-valuetext", "1 GiB")
+    page.get_by_role("slider", name="Layers").focus()
+    page.keyboard.press("ArrowRight")
+    expect(page.locator("rect.dl-a")).to_have_count(25)
+    page.get_by_role("slider", name="Compute lost beside the link").focus()
+    page.keyboard.press("End")
+    page.get_by_role("button", name="Best bucket size").press("Enter")
+    expect(page.locator("rect.dl-c")).to_have_count(0)  # nothing is hidden: one bucket at the end
+
+
+def test_the_explorer_names_the_fastest_as_sizes_change(open_demo: Any) -> None:
+    page = open_demo("collectives_explorer")
+    size = page.get_by_role("slider", name="Size of the array")
+    size.press("Home")
+    expect(status(page)).to_have_text(re.compile("recursive_doubling is fastest"))
+    size.press("End")
+    expect(status(page)).to_have_text(re.compile("halving_doubling is fastest"))
+    expect(page.locator("tr.dl-best")).to_contain_text("1.75 GiB")
+    page.get_by_role("slider", name="Ranks").press("Home")
+    expect(status(page)).to_have_text(re.compile("on 2 ranks"))
+    page.get_by_role("combobox", name="Collective").select_option("broadcast")
+    expect(page.locator("path[data-algorithm]")).to_have_count(2)
+    rows = page.get_by_role("table", name="Algorithms at this size").get_by_role("row")
+    expect(rows).to_have_count(3)
+
+
+def test_the_curves_hide_smooth_and_change_their_axis(open_demo: Any) -> None:
+    page = open_demo("training_curves")
+    curve = page.locator("path[data-run='all-reduce']")
+    expect(page.locator("path[data-run]")).to_have_count(4)
+    before = curve.get_attribute("d")
+    page.get_by_role("checkbox", name="Logarithmic").press("Space")
+    expect(curve).not_to_have_attribute("d", before)
+    page.get_by_role("slider", name="Smoothing").press("End")
+    expect(page.locator("path.dl-faint")).to_have_count(4)
+    page.get_by_role("checkbox", name="half precision").press("Space")
+    expect(page.locator("path[data-run]")).to_have_count(3)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_pages_take_the_readers_colours(open_demo: Any, name: str, scheme: str) -> None:
+    page = open_demo(name, color_scheme=scheme)
+    paper = page.locator(ROOTS[name]).evaluate("(node) => getComputedStyle(node).backgroundColor")
+    assert paper == {"light": "rgb(255, 255, 255)", "dark": "rgb(20, 24, 29)"}[scheme]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_nothing_moves_by_itself_and_every_control_has_a_name(open_demo: Any, name: str) -> None:
+    page = open_demo(name, reduced_motion="reduce")
+    moving = "() => document.getAnimations().length"
+    assert page.evaluate(moving) == 0
+    controls = page.locator(".dl-chart :is(input, select, button)")
+    for k in range(controls.count()):
+        expect(controls.nth(k)).to_have_accessible_name(re.compile(r"\w"))
+    expect(page.locator(".dl-chart > svg")).to_have_attribute("aria-label", re.compile(r"\d"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_without_scripts_pages_show_a_picture(open_demo: Any, name: str) -> None:
+    page = open_demo(name, java_script_enabled=False)
+    expect(page.locator("noscript svg, main > noscript").first).to_be_attached()
+    expect(page.get_by_role("img")).to_be_visible()
+
+
+# The simulator in the browser and the one in Python
+
+
+def cases(count: int) -> list[dict[str, Any]]:
+    rng = random.Random(7)
+    made = []
+    for _ in range(count):
+        layers = rng.randrange(0, 12)
+        made.append(
+            {
+                "forward": rng.uniform(0, 3),
+                "backward": [rng.choice([0.0, rng.uniform(0, 2)]) for _ in range(layers)],
+                "n_bytes": [rng.choice([0, rng.randrange(1, 100)]) for _ in range(layers)],
+                "bucket_bytes": rng.choice([0, rng.randrange(1, 300)]),
+                "contention": rng.choice([0.0, rng.random(), 1.0]),
+                "overlap": rng.random() < 0.7,
+                "ranks": rng.randrange(1, 9),
+                "alpha": rng.choice([0.0, rng.uniform(0, 0.3)]),
+                "bytes_per_s": rng.uniform(10, 300),
+            }
+        )
+    return made
+
+
+def in_python(case: dict[str, Any]) -> dict[str, Any]:
+    alpha, beta, ranks = case["alpha"], 1 / case["bytes_per_s"], case["ranks"]
+    step = ddp(
+        case["forward"],
+        case["backward"],
+        case["n_bytes"],
+        case["bucket_bytes"],
+        lambda n: all_reduce_time("ring", n, ranks, alpha, beta),
+        case["overlap"],
+        case["contention"],
+    )
+    return {
+        "step_time": step.step_time,
+        "compute_time": step.compute_time,
+        "exposed": step.exposed_communication,
+        "hidden": step.hidden_communication,
+        "ready_at": list(step.ready_at),
+        "spans": [[list(b.layers), b.ready_at, b.began_at, b.ended_at] for b in step.buckets],
+    }
+
+
+def test_the_browser_computes_what_python_does(visit: Any) -> None:
+    page = visit().open("about:blank")
+    text = module("ddp_timeline.js").replace("export default { render };", "")
+    text = text.replace("export { simulate, bestBucket };", "window.simulate = simulate;")
+    page.add_script_tag(content=text)
+    given = cases(300)
+    got = page.evaluate(
+        "(cases) => cases.map((c) => { const s = simulate(c); return { ...s, "
+        "spans: s.buckets.map((b) => [b.layers, b.ready_at, b.began_at, b.ended_at]) }; })",
+        given,
+    )
+    for case, ours in zip(given, got, strict=True):
+        for name, want in in_python(case).items():
+            assert flat(ours[name]) == pytest.approx(flat(want), rel=1e-9, abs=1e-9), (case, name)
+
+
+def test_the_comparison_finds_a_difference() -> None:
+    assert flat([[0, 1], 2.0]) != pytest.approx(flat([[0, 1], 2.001]), rel=1e-9)
+    assert flat([[[0], 1.0]]) != pytest.approx(flat([[[0, 1], 1.0]]))
+
+
+def flat(value: Any) -> list[float]:
+    """Return the numbers of nested lists in order, each list's length before its own."""
+    if not isinstance(value, list):
+        return [value]
+    return [float(len(value)), *(number for part in value for number in flat(part))]
+
+
+# Voila
+
+
+@pytest.fixture(scope="module")
+def voila(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Return the address of one Voila over all demos."""
+    folder = tmp_path_factory.mktemp("voila")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    options = ["--no-browser", f"--port={port}", "--Voila.ip=127.0.0.1", "--Voila.port_retries=0"]
+    folders = ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "voila", str(DEMOS), "--template=offline", *options],
+        env={
+            **os.environ,
+            **{name: str(folder / name) for name in folders},
+            "JUPYTER_PATH": str(DEMOS / "share" / "jupyter"),
+        },
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stderr
+        said = ""
+        for line in process.stderr:
+            said += line
+            if "is running at" in line or "http://" in line:
+                break
+        else:
+            raise AssertionError(said)
+        yield f"http://127.0.0.1:{port}/"
+    finally:
+        process.terminate()
+        process.communicate(timeout=30)
+
+
+def in_voila(address: str, visit: Any, name: str) -> tuple[Any, list[str]]:
+    browser = visit()
+    requests: list[str] = []
+    browser.context.on("request", lambda request: requests.append(request.url))
+    return browser.open(f"{address}voila/render/{name}/{name}.ipynb"), requests
+
+
+def foreign(requests: list[str], address: str) -> list[str]:
+    return [url for url in requests if not url.startswith((address, "blob:", "data:"))]
+
+
+def test_in_voila_the_timeline_lies_over_a_recorded_step(voila: str, visit: Any) -> None:
+    page, requests = in_voila(voila, visit, "ddp_timeline")
+    expect(page.locator(".dl-timeline")).to_have_count(2)
+    measured = page.locator(".dl-timeline").nth(1)
+    expect(measured.locator("[data-lane='recorded compute']").first).to_be_visible()
+    expect(measured.locator("[data-lane='recorded communi']").first).to_be_visible()
+    expect(measured.get_by_text("as given")).to_be_visible()
+    assert foreign(requests, voila) == []
+
+
+def test_in_voila_the_curves_grow_while_runs_train(voila: str, visit: Any) -> None:
+    page, requests = in_voila(voila, visit, "training_curves")
+    expect(page.locator("path[data-run]")).to_have_count(4)
+    expect(status(page)).to_have_text(re.compile(r"PowerSGD, rank 1 \S+ at 199"))
+    assert foreign(requests, voila) == []
+
+
+def test_in_voila_the_explorer_explores(voila: str, visit: Any) -> None:
+    page, requests = in_voila(voila, visit, "collectives_explorer")
+    page.get_by_role("slider", name="Ranks").press("End")
+    expect(status(page)).to_have_text(re.compile("on 8 ranks"))
+    assert foreign(requests, voila) == []
+
+
+# JupyterLab
+
+CELL = """import ipywidgets as widgets
+from ddp_lab.show import CollectivesExplorer, DdpTimeline, TrainingCurves, explore
+timeline = DdpTimeline(layers=2)
+explorer = CollectivesExplorer(explore([2, 3], {"all_reduce": ("ring", "tree")}))
+curves = TrainingCurves({"a": [3, 2, 1]})
+heard = widgets.Label("nothing heard")
+def hear(change):
+    heard.value = f"heard {change.name} {change.new:g}"
+    curves.add("b", change.new)
+timeline.observe(hear, "contention")
+explorer.observe(hear, "ranks")
+widgets.VBox([timeline, explorer, curves, heard])"""
+
+
+def test_in_jupyterlab_sliders_reach_the_kernel_and_the_kernel_the_curves(
+    started: Any, visit: Any
+) -> None:
+    cell = {"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None}
+    cells = [{**cell, "id": "show", "source": CELL}]
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}
+    notebook = {"cells": cells, "metadata": kernel, "nbformat": 4, "nbformat_minor": 5}
+    (started.work / "charts.ipynb").write_text(json.dumps(notebook))
+    base, _, token = started.jupyter.partition("?")
+    browser = visit()
+    page = browser.open(f"{base}/tree/charts.ipynb?{token}&reset")
+    page.wait_for_function(
+        "() => { const kernel = window.jupyterapp?.shell?.currentWidget?.sessionContext"
+        "?.session?.kernel; return kernel?.connectionStatus === 'connected'"
+        " && kernel.status === 'idle' }"
+    )
+    run_all = "window.jupyterapp.commands.execute('notebook:run-all-cells')"
+    page.evaluate(f"() => {{ {run_all}; return 1 }}")
+    lost = page.get_by_role("slider", name="Compute lost beside the link")
+    lost.focus(timeout=60_000)
+    page.keyboard.press("End")
+    expect(page.get_by_text("heard contention 1", exact=True)).to_be_visible()
+    expect(page.locator("path[data-run='b']")).to_have_count(1)
+    ranks = page.get_by_role("slider", name="Ranks")
+    ranks.scroll_into_view_if_needed()
+    ranks.press("ArrowRight")
+    expect(page.get_by_text("heard ranks 3", exact=True)).to_be_visible()
+    expect(page.locator(".dl-curves [role=status]")).to_have_text(re.compile("b 3 at 1"))
+    assert browser.hosts <= {"127.0.0.1", ""}

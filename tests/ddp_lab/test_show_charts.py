@@ -1,0 +1,223 @@
+"""The charts: what they compute, what their pages hold, and that their colours can be read."""
+
+import json
+import re
+from html.parser import HTMLParser
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+import ddp_lab.show
+from ddp_lab import cost
+from ddp_lab.data_parallel.step_times import Span, StepTimes
+from ddp_lab.data_parallel.sweep import BackwardProfile
+from ddp_lab.errors import InvalidArgument, UnknownAlgorithm
+from ddp_lab.show import CollectivesExplorer, DdpTimeline, TrainingCurves, explore
+
+FOLDER = Path(ddp_lab.show.__file__).parent
+DEMOS = Path(__file__).parents[2] / "labs" / "demos"
+HOSTILE = "</script><script>alert(1)</script> @MODULE@"
+
+
+@pytest.fixture(scope="module")
+def rows() -> list[dict[str, Any]]:
+    return explore([2, 3, 4, 8], {"all_reduce": ("ring", "tree", "recursive_doubling")})
+
+
+@pytest.fixture
+def charts(rows: list[dict[str, Any]]) -> Any:
+    made = [
+        CollectivesExplorer(rows, ranks=4),
+        DdpTimeline(title=HOSTILE),
+        TrainingCurves({"a <run>": [3.0, 2.0], HOSTILE: [1.0, 4.0]}, title=HOSTILE),
+    ]
+    yield made
+    for chart in made:
+        chart.close()
+
+
+class Loads(HTMLParser):
+    """Collects everything that a page would fetch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.urls: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.urls += [value or "" for name, value in attrs if name in ("src", "href")]
+
+
+def test_pages_load_nothing_and_no_text_leaves_their_scripts(charts: Any) -> None:
+    for chart in charts:
+        text, loads = chart.page(), Loads()
+        loads.feed(text)
+        assert loads.urls == []
+        assert "default-src 'none'" in text
+        assert not re.search(r"\bimport\b[^;]*from|url\((?!#)|fetch\(", text)
+        assert "<script>alert" not in text
+        (data,) = re.findall(r"^const state = (\{.*\});", text, re.MULTILINE)
+        assert set(json.loads(data)) == set(chart.state_names)
+
+
+def test_posters_are_well_formed_and_say_what_they_show(charts: Any) -> None:
+    for chart in charts:
+        root = ElementTree.fromstring(chart.poster())
+        assert root.attrib["aria-label"] == chart.summary()
+        bundle, _ = chart._repr_mimebundle_()
+        assert bundle["image/svg+xml"] == chart.poster()
+        assert bundle["text/plain"] == chart.summary()
+        assert "application/vnd.jupyter.widget-view+json" in bundle
+
+
+def test_a_chart_saves_its_page(charts: Any, tmp_path: Path) -> None:
+    path = charts[1].save(tmp_path / "page.html")
+    assert path.read_text(encoding="utf-8") == charts[1].page()
+
+
+# Steps, shares and bytes of the explorer
+
+
+@pytest.mark.parametrize("ranks", [2, 4, 8])
+def test_the_explorers_times_are_the_closed_forms(rows: list[Any], ranks: int) -> None:
+    chart = CollectivesExplorer(rows, ranks=ranks, latency_us=3.0, bandwidth_gb_s=2.0)
+    for row in chart.chosen():
+        name = row["algorithm"]
+        for n_bytes in (2.0**10, 2.0**20, 2.0**30):
+            want = cost.all_reduce_time(name, n_bytes, ranks, 3e-6, 0.5e-9)
+            assert chart.seconds(row, n_bytes) == pytest.approx(want, rel=1e-9)
+    chart.close()
+
+
+def test_a_ring_sends_its_share_and_a_tree_more(rows: list[Any]) -> None:
+    by_name = {(row["algorithm"], row["ranks"]): row for row in rows}
+    for ranks in (2, 3, 4, 8):
+        assert by_name["ring", ranks]["busiest"] == pytest.approx(2 * (ranks - 1) / ranks)
+        assert by_name["ring", ranks]["messages"] == 2 * ranks * (ranks - 1)
+        assert by_name["tree", ranks]["messages"] == 2 * (ranks - 1)
+    assert by_name["recursive_doubling", 8]["steps"] == 3
+
+
+def test_the_fastest_is_named(rows: list[Any]) -> None:
+    chart = CollectivesExplorer(rows, ranks=8, size_log2=10)
+    assert "recursive_doubling is fastest" in chart.summary()
+    chart.size_log2 = 30.0
+    assert "ring is fastest" in chart.summary()
+    chart.close()
+
+
+def test_an_unknown_algorithm_is_refused() -> None:
+    with pytest.raises(UnknownAlgorithm, match="pigeon"):
+        explore([2], {"all_reduce": ("pigeon",)})
+
+
+# The timeline
+
+
+def test_the_timeline_takes_layers_as_profiled_and_a_recorded_step() -> None:
+    profile = BackwardProfile(0.002, [0.001, 0.003], [1000, 3000], ["b", "a"])
+    span = Span("bucket 1", "communication", 5_000_000, 8_000_000)
+    wait = Span("wait", "compute", 6_000_000, 8_000_000)
+    recorded = StepTimes(1_000_000, 3_000_000, 8_000_000, 9_000_000, (span,), (wait,))
+    chart = DdpTimeline.of(profile, 2, recorded, latency_us=1000.0, bucket_mib=1 / 2**20)
+    step = chart.step()
+    assert step.forward == 0.002
+    assert step.ready_at == pytest.approx((0.003, 0.006))
+    assert [b.layers for b in step.buckets] == [(0,), (1,)]
+    drawn = [(s["lane"], s["name"], round(s["start"], 6)) for s in chart.recorded]
+    assert ("communication", "bucket 1", 0.004) in drawn
+    assert ("compute", "backward", 0.002) in drawn
+    assert not any(name == "wait" for _, name, _ in drawn)
+    chart.layers = 4
+    assert [len(chart.step().buckets), chart.step().compute_time] == [4, pytest.approx(0.006)]
+    chart.close()
+
+
+@pytest.mark.parametrize("wrong", [{"layers": 0}, {"ranks": 0}, {"mib": -1.0}, {"mib": np.nan}])
+def test_a_step_that_cannot_be_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(InvalidArgument, match="no such step"):
+        DdpTimeline(**wrong)
+
+
+# The curves
+
+
+def test_points_arrive_as_they_are_added() -> None:
+    curves, heard = TrainingCurves(), []
+    curves.observe(lambda change: heard.append(change.new), "runs")
+    curves.add("a", 2)
+    curves.add("a", np.float32(1.5), step=10)
+    curves.add("b", 3)
+    assert [sorted(runs) for runs in heard] == [["a"], ["a"], ["a", "b"]]
+    assert curves.runs == {"a": [[0, 2.0], [10.0, 1.5]], "b": [[0, 3.0]]}
+    assert curves.summary() == "Training: loss a 1.5 at 10; b 3 at 0."
+    curves.close()
+
+
+def test_a_long_run_stays_whole_and_drawable() -> None:
+    curves = TrainingCurves()
+    for step in range(5000):
+        curves.add("long", 1 / (1 + step))
+    xs = [x for x, _ in curves.runs["long"]]
+    assert len(xs) <= 2000
+    assert xs[0] == 0 and xs[-1] > 4900
+    assert len({b - a for a, b in pairwise(xs)}) == 1
+    curves.close()
+
+
+def test_what_is_no_number_is_a_gap_or_refused() -> None:
+    curves = TrainingCurves({"a": [1.0, float("nan"), float("inf"), 2.0]})
+    assert [y for _, y in curves.runs["a"]] == [1.0, None, None, 2.0]
+    json.dumps(curves.runs, allow_nan=False)
+    ElementTree.fromstring(curves.poster())
+    with pytest.raises(InvalidArgument, match=r"got 'low' for 'a'\. Pass loss\.item"):
+        curves.add("a", "low")
+    curves.close()
+
+
+def test_charts_without_data_can_be_shown() -> None:
+    curves = TrainingCurves()
+    ElementTree.fromstring(curves.poster())
+    assert curves.summary() == "Training."
+    curves.close()
+
+
+# Colours
+
+
+def luminance(colour: str) -> float:
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+    return sum(w * c for w, c in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+def contrast(a: str, b: str) -> float:
+    high, low = sorted((luminance(a), luminance(b)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_every_colour_can_be_read_on_its_paper_in_light_and_dark() -> None:
+    assert contrast("#777777", "#ffffff") < 4.5  # a specimen that must fail
+    css = (FOLDER / "charts.css").read_text()
+    themes = [
+        dict(re.findall(r"--dl-(\w+): (#\w{6});", block))
+        for block in re.findall(r"\{([^{}]*--dl-paper: #[^{}]*)\}", css)
+    ]
+    assert len(themes) == 3
+    assert themes[1] == themes[2]
+    for theme in themes:
+        paper = theme.pop("paper")
+        low = {name: round(contrast(colour, paper), 2) for name, colour in theme.items()}
+        assert min(low.values()) >= 4.5, low
+
+
+@pytest.mark.parametrize("name", ["collectives_explorer", "ddp_timeline"])
+def test_the_demos_page_is_what_its_script_writes(name: str, tmp_path: Path) -> None:
+    import runpy
+
+    build = runpy.run_path(str(DEMOS / name / "build.py"))
+    build["main"]([str(tmp_path / "page.html")])
+    assert (tmp_path / "page.html").read_text() == (DEMOS / name / f"{name}.html").read_text()
