@@ -1,11 +1,11 @@
 # %% [markdown]
-# # Data-parallel training
+# # Lab 10: Data-parallel training
 #
-# Every rank has a copy of the model and a part of the batch. After each backward pass the gradients are averaged, every copy takes the same step, and the copies stay equal. That is **data parallelism**, and `DistributedDataParallel` (DDP) is the piece of PyTorch that does it.
+# - **You build** what `DistributedDataParallel` (DDP) is, in the order in which it was invented: one all-reduce a gradient, one for all, buckets, and at last communication that hides behind computation.
+# - **You need** torch modules and `backward()`, and what an all-reduce costs (lab 09).
+# - **It takes** about 110 minutes.
 #
-# You build it in the order in which it was invented: one all-reduce a gradient, one for all, buckets, and at last communication that hides behind computation. You predict which bucket size is best on a wire that you know, and then measure it.
-#
-# **Time**: about 110 minutes. **You need**: torch modules and `backward()`, and what an all-reduce costs (lab 09).
+# Every rank has a copy of the model and a part of the batch. After each backward pass the gradients are averaged, every copy takes the same step, and the copies stay equal. That is **data parallelism**. You predict which bucket size is best on a wire that you know, and then measure it.
 #
 # Each section asks for a prediction before it measures. Write the number down first.
 
@@ -35,9 +35,8 @@ CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os
 for name in ("numpy", "torch", "mlsys-labs"):
     print(name, version(name))
 print("Python", platform.python_version(), "on", platform.machine(), "with", CORES, "cores")
-print(
-    "CUDA", torch.version.cuda if torch.cuda.is_available() else "none: everything runs on the CPU"
-)
+CUDA = torch.cuda.is_available()
+print("CUDA", torch.cuda.get_device_name() if CUDA else "none: everything runs on the CPU")
 
 # %% [markdown]
 # The running example: a small network on scikit-learn's images of digits. Four linear layers, so eight parameters: a weight and a bias each.
@@ -352,6 +351,15 @@ def flat_all_reduce(comm, params):
     ### END SOLUTION
 
 
+# %% [markdown]
+# **Try both**: the same training as in section 1.
+
+# %%
+for kind in ("hooks", "flat"):
+    ranks = launch(train, RANKS, 10, kind)
+    off = np.abs(ranks[0][1][-1] - one[0][1][9]).max()
+    print(f"{kind}: replicas apart by {apart(ranks)[-1]}, from one process by {off:.1e}")
+
 # %% tags="check"
 q.check("flat_all_reduce")
 
@@ -420,7 +428,7 @@ for kind in ("each", "hooks"):
 #
 # One message a gradient drowns in latency. One message for all has to wait for the last gradient: nothing can be sent before backward is over.
 #
-# **Idea.** In between: **buckets** of some gradients each, sent when they are full. Backward finishes the *last* layer first, so the first bucket is filled from the last parameter towards the first. A bucket is closed as soon as it holds at least `cap` bytes. (Li et al., *PyTorch Distributed*, VLDB 2020, section 3.2.3.)
+# **Idea.** In between: **buckets** of some gradients each, sent when they are full. Backward finishes the *last* layer first, so the first bucket is filled from the last parameter towards the first. A bucket is closed as soon as it holds at least `cap` bytes. (Li et al., *PyTorch Distributed*, VLDB 2020, section 3.2.2.)
 #
 # **Predict.** Parameters of 100, 10, 100, 10, 100 and 10 bytes, and a cap of 120. How many buckets?
 
