@@ -483,9 +483,9 @@ def uneven(comm, grads, has_batch):
 
     params = [torch.nn.Parameter(torch.full(g.shape, 7.0)) for g in grads]
     for param, grad in zip(params, grads):
-        param.grad = torch.from_numpy(grad.copy())
+        param.grad = None if np.isnan(grad).any() else torch.from_numpy(grad.copy())
     active = average_uneven(comm, params, has_batch)
-    return float(active), [p.grad.numpy() for p in params]
+    return float(active), [None if p.grad is None else p.grad.numpy() for p in params]
 
 
 def run_uneven(student, rng, have):
@@ -519,6 +519,27 @@ def the_average_is_over_those_with_a_batch(student, rng):
                 raise Feedback(
                     f"average_uneven: has_batch is {have}; gradient {i} of rank {rank} is not the "
                     f"average over those with a batch. {hint}"
+                )
+
+
+@check("average_uneven", requires="the_average_is_over_those_with_a_batch")
+def a_shadow_may_never_have_had_a_gradient(student, rng):
+    """a rank without a batch has the average also where its .grad was None"""
+    grads = drawn(rng, 3)
+    shadow = int(rng.integers(0, 3))
+    have = [rank != shadow for rank in range(3)]
+    given = [g if has else [np.full_like(x, np.nan) for x in g] for g, has in zip(grads, have)]
+    called = f"average_uneven: rank {shadow} of 3 has no batch, and never had: its .grad is None"
+    try:
+        run = student.ranks(uneven, 3, list(zip(given, have, strict=True)))
+    except StudentError as error:
+        raise Feedback(f"{called}. {error.type_name}. What has the right shape there?") from error
+    for i in range(len(SHAPES)):
+        expected = sum(g[i] for g, has in zip(grads, have) if has) / 2
+        for rank, (_, got) in enumerate(run.results):
+            if got[i] is None or not same(got[i], expected):
+                raise Feedback(
+                    f"{called}. Gradient {i} of rank {rank} should be the average of the other two."
                 )
 
 

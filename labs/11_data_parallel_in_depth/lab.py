@@ -395,7 +395,7 @@ ax.set_title("An order that was seen leaves time to hide in (circles: equal laye
 plt.show()
 
 # %% [markdown]
-# **Reflect.** The first launch comes a little later than at 1/12. What else happens in backward before the first gradient is ready? And the rebuilt buckets follow what *one* rank saw in *one* step: if another rank's order differs a little in each step, is anything wrong? Is anything slow?
+# **Reflect.** If your first launch is later than at 1/12: what else happens in backward before the first gradient is ready? The rebuilt buckets follow what *one* rank saw in *one* step: if another rank's order differs a little in each step, is anything wrong? Is anything slow?
 #
 # *The real system.* [The reducer](https://github.com/pytorch/pytorch/blob/main/torch/csrc/distributed/c10d/reducer.cpp) rebuilds once, after the first step, and not where `find_unused_parameters` says that steps may differ; the first cap is 1 MiB, the others 25 MiB.
 

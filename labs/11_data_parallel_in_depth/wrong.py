@@ -202,6 +202,16 @@ def average_uneven(comm, params, has_batch):
     return active
 
 
+# %% wrong="zeroes_what_is_there" question="average_uneven" check="a_shadow_may_never_have_had_a_gradient" says="What has the right shape there?"
+def average_uneven(comm, params, has_batch):
+    active = int(comm.all_reduce(np.array([int(has_batch)]))[0])
+    for param in params if active else ():
+        if not has_batch:
+            param.grad.zero_()
+        param.grad = comm.all_reduce(param.grad) / active
+    return active
+
+
 # %% wrong="averages_over_nobody" question="average_uneven" check="when_nobody_has_a_batch_nothing_changes" says="An average over nobody"
 def average_uneven(comm, params, has_batch):
     active = int(comm.all_reduce(np.array([int(has_batch)]))[0])
