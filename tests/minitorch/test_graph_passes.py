@@ -1,5 +1,7 @@
 """Passes keep every value and every effect, and each does what it is for."""
 
+import functools
+import itertools
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -167,6 +169,16 @@ def test_a_chain_of_products_takes_the_cheapest_order() -> None:
 
 def test_the_dynamic_program_finds_the_textbooks_order() -> None:
     assert cheapest([30, 35, 15, 5, 10, 20, 25])[0] == 15125  # Cormen et al., section 14.2
+
+
+def test_a_chain_of_the_textbooks_sizes_takes_its_order() -> None:
+    sizes = [30, 35, 15, 5, 10, 20, 25]
+    factors = [tf.placeholder(tf.float64, pair) for pair in itertools.pairwise(sizes)]
+    left = functools.reduce(tf.matmul, factors)
+    after = tf.optimize(left, passes=["matmul_chain"])
+    products = [n for n in schedule([after], ()) if n.op is not None]
+    flops = sum(int(np.prod(n.shape)) * n.inputs[0].shape[1] for n in products)
+    assert flops == 15125
 
 
 def test_a_product_that_is_used_elsewhere_is_kept_whole() -> None:

@@ -1,8 +1,8 @@
 """The order of a chain of matrix products, by dynamic programming over its flops.
 
 (A B) C and A (B C) are the same matrix at different cost: with A and B of 512 x 512 and C of
-512 x 1 the second needs 170 times fewer multiplications. The order with the fewest is taken when
-the machine's cost model says that it also takes less time.
+512 x 1 the second needs 170 times fewer multiplications. The order with the fewest is taken unless
+the machine's cost model says that it takes longer.
 
 Source: Cormen et al., Introduction to Algorithms, section 14.2.
 """
@@ -18,7 +18,8 @@ from ..order import schedule
 from .rewrite import rebuilt, rewrite, simple, users_of
 
 UNKNOWN_SIZE = 64  # what a size that is not known, a batch, counts as
-GAIN = 0.9  # a new order must need this much less: rounding changes, so it must be worth it
+GAIN = 0.9  # a new order must need this much fewer flops: rounding changes, so it must be worth it
+ERROR = 1.1  # of a measured time: only what is predicted to take longer than this is a loss
 
 
 def matmul_chain(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[Node]:
@@ -42,14 +43,11 @@ def matmul_chain(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[No
             return None
         sizes = [size_of(f.shape[0]) for f in factors] + [size_of(factors[-1].shape[1])]
         flops, split = cheapest(sizes)
-        if flops >= _flops(node, inner):
+        if flops >= GAIN * _flops(node, inner):
             return None
-        best = _seconds(sizes, split, 0, len(factors) - 1, node)
-        return (
-            _product(factors, split, 0, len(factors) - 1)
-            if best < GAIN * _now(node, inner)
-            else None
-        )
+        if _seconds(sizes, split, 0, len(factors) - 1, node) > ERROR * _now(node, inner):
+            return None
+        return _product(factors, split, 0, len(factors) - 1)
 
     return rewrite(fetches, rule, fed)
 
