@@ -1,7 +1,7 @@
 // One step of data-parallel training, recomputed while the sliders move. `simulate` is
 // ddp_lab.simulate.ddp, word for word: a test holds the two against each other.
 
-const LANE = { left: 110, width: 720, height: 30 };
+const LANE = { left: 130, width: 700, height: 30 };
 const TOP = 34;
 const MIB = 1048576;
 
@@ -94,16 +94,18 @@ function bestBucket(given, sizes) {
 function lane(svg, row, name, spans, at) {
   const y = TOP + row * (LANE.height + 14);
   make(svg, "text", { x: LANE.left - 8, y: y + 20, "text-anchor": "end" }, name);
-  for (const { from, to, hue, label, title } of spans) {
+  for (const { from, to, hue, title } of spans) {
     const width = Math.max(at(to) - at(from), 0.75);
     const box = make(svg, "rect", {
       class: hue, x: at(from), y, width, height: LANE.height, "data-lane": name,
     });
     make(box, "title", {}, title);
-    if (label && width > 9 * label.length) {
-      make(svg, "text", { class: "dl-inside", x: at(from) + width / 2, y: y + 20, "text-anchor": "middle" }, label);
-    }
   }
+  spans.forEach(({ from, to, label }, k) => { // spans of a recorded step may overlap
+    const end = Math.min(at(to), k + 1 < spans.length ? at(spans[k + 1].from) : Infinity);
+    if (!label || end - at(from) < 9 * label.length) return;
+    make(svg, "text", { class: "dl-inside", x: (at(from) + end) / 2, y: y + 20, "text-anchor": "middle" }, label);
+  });
 }
 
 function draw(svg, run, apart, recorded) {
@@ -125,7 +127,7 @@ function draw(svg, run, apart, recorded) {
   lane(svg, 0, "compute", compute, at);
   lane(svg, 1, "link", link, at);
   const lanes = [...new Set(recorded.map((s) => s.lane))];
-  lanes.forEach((name, k) => lane(svg, 2 + k, `recorded ${name.slice(0, 7)}`, recorded
+  lanes.forEach((name, k) => lane(svg, 2 + k, `recorded ${name === "communication" ? "link" : name}`, recorded
     .filter((s) => s.lane === name)
     .map((s) => ({ from: s.start, to: s.end, hue: s.hue, label: s.name, title: title(s.name, s.start, s.end) })), at));
   const bottom = TOP + (2 + lanes.length) * (LANE.height + 14);

@@ -258,7 +258,7 @@ def test_in_voila_the_timeline_lies_over_a_recorded_step(voila: str, visit: Any)
     expect(page.locator(".dl-timeline")).to_have_count(2)
     measured = page.locator(".dl-timeline").nth(1)
     expect(measured.locator("[data-lane='recorded compute']").first).to_be_visible()
-    expect(measured.locator("[data-lane='recorded communi']").first).to_be_visible()
+    expect(measured.locator("[data-lane='recorded link']").first).to_be_visible()
     expect(measured.get_by_text("as given")).to_be_visible()
     assert foreign(requests, voila) == []
 
