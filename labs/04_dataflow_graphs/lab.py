@@ -852,7 +852,7 @@ print("symbolic  :", blames_the_line(lambda: session.run(total, {x: X, z: bad}))
 # %% [markdown]
 # **Reflect.** What would a node have to remember, and when, so that the symbolic error could name the line? What does that cost for each node?
 #
-# *What the real system does.* Every TensorFlow operator keeps the Python stack that made it, and prints it with the error. `tf.Print` was your operator ([`logging_ops.cc`](https://github.com/tensorflow/tensorflow/blob/master/tensorflow/core/kernels/logging_ops.cc)), and forgetting to use its result was the most asked question about it. `minitorch.graph` keeps file and line:
+# *What the real system does.* Every TensorFlow operator keeps the Python stack that made it, and prints it with the error. `tf.Print` was your operator ([`logging_ops.cc`](https://github.com/tensorflow/tensorflow/blob/master/tensorflow/core/kernels/logging_ops.cc)), and forgetting to use its result was the most asked question about it. `minitorch.graph` keeps file and line (IPython gives each cell a file of its own):
 
 # %%
 p, r = tf.placeholder(tf.float32, (None, 2)), tf.placeholder(tf.float32, (None, 2))
@@ -860,7 +860,7 @@ graph_sum = tf.reduce_sum(p + r)
 try:
     tf.Session().run(graph_sum, {p: X, r: bad})
 except ValueError as error:
-    print(str(error)[-140:])
+    print(str(error).rpartition("(")[2])
 
 # %% [markdown]
 # ## 7. Define once, run many

@@ -24,7 +24,7 @@ import minitorch.graph as tf
 from autograder import lab
 from minitorch.op import Op, Spec
 from minitorch.ops.methods import Methods
-from minitorch.show import show
+from minitorch.show import follow_tokens, show
 
 # %% tags="setup"
 q = lab("control_flow")
@@ -741,6 +741,13 @@ draw_tokens(
 done = Run([counted], {first: 0, n: 5})
 tops = Counter(node for node, _, _ in done.events if isinstance(node.op, Merge))
 compare("firings of the Merge of i", predicted_merges, next(iter(tops.values())))
+
+# %% [markdown]
+# `minitorch.graph` has a token executor with the same rules. Step through its run of the same loop, by the buttons or the arrow keys: at which operators do dead tokens stop?
+
+# %%
+limit = tf.placeholder(tf.float32, ())
+follow_tokens(tf.while_loop(lambda i: i < limit, lambda i: i + 1.0, [0.0]), {limit: 3.0})
 
 # %% [markdown]
 # **The trap, run on purpose.** A loop whose second variable comes late: `x` has to go through thirty operators first, and by then the counter has been round all of its iterations and is gone. For a moment nothing at all is in the frame.
@@ -1547,7 +1554,7 @@ print(
 # %% [markdown] question="three_kinds" points="6" manual="true" rubric="1 each for the three models, with the reason (CNN: static, all shapes known, compile and plan once; GPT training: structure static once sequences are packed or padded to one length, so static graph with batching; GPT serving: lengths unknown, requests come and go, batched-dynamic). 1: for one of them, says what the wrong choice would cost, with a number measured here (padding share, control firings an iteration, slots at work, recursion over batching). 1: names what each way demands of the system: shape inference and memory planning; masks and buckets; a scheduler between steps, memory that grows (paged KV cache). 1: discusses where it would change: mixture of experts, early exit, speculative decoding, images of many sizes."
 # **Static, dynamic, batched-dynamic.** Take three models: a CNN for images, a GPT in training, a GPT that serves users. For each: what of its structure depends on the data? Would you run it as a static graph, dynamically, or batched-dynamically, and what does the system need for that? Use what you measured in sections 6 and 7 to say what the wrong choice would cost.
 # ### BEGIN SOLUTION
-# *CNN*: nothing depends on the data but the numbers. All shapes are known, so one static graph: compile once, plan memory once, and no control flow at run time. *GPT training*: texts differ in length, but one may choose what goes into a batch: pack texts end to end into rows of 2,048 tokens with a mask between them, and every step is the same static graph. Padding instead would waste the share that we saw, half of the table; a loop would pay dozens of firings an iteration beside the cell. *GPT serving*: prompts come at any time, outputs end when the model says so, and nobody can choose. One by one uses one row of a matrix unit; a static batch left a third of the slots idle here. So batched-dynamic: the step is a static graph over a batch, and a scheduler changes who is in it between steps; memory for keys and values must then grow by pages. The lines move: experts chosen per token make training dynamic inside a layer, so one fixes a capacity and pads; speculative decoding makes the number of tokens a step depend on the data.
+# *CNN*: nothing depends on the data but the numbers. All shapes are known, so one static graph: compile once, plan memory once, and no control flow at run time. *GPT training*: texts differ in length, but one may choose what goes into a batch: pack texts end to end into rows of 2,048 tokens with a mask between them, and every step is the same static graph. Padding instead would waste the share that we saw, half of the table; a loop would pay dozens of firings an iteration beside the cell. *GPT serving*: prompts come at any time, outputs end when the model says so, and nobody can choose. One by one uses one row of a matrix unit; a static batch left half of the slots idle here. So batched-dynamic: the step is a static graph over a batch, and a scheduler changes who is in it between steps; memory for keys and values must then grow by pages. The lines move: experts chosen per token make training dynamic inside a layer, so one fixes a capacity and pads; speculative decoding makes the number of tokens a step depend on the data.
 # ### END SOLUTION
 
 # %% [markdown] question="reading_note" points="5" manual="true" rubric="Overview of dataflow control flow in the learner's own words (1); problem and challenges: data-dependent structure within a deferred, distributed graph; in-graph against out-of-graph (1); methods: Switch, Merge, Enter, Exit, NextIteration, dead tokens, frames, gradients with stacks, distribution by control loops on each device (1); evaluation read critically, with a figure and its conditions, or the remark that the OSDI paper gives none for control flow (1); trade-offs and one open question (1)."
