@@ -11,9 +11,9 @@ import pytest
 
 import minitorch.graph as tf
 from minitorch.errors import GraphError
-from minitorch.graph.cost import Fixed, Machine, use
+from minitorch.graph.cost import Fixed, Machine, machine, use
 from minitorch.graph.order import schedule
-from minitorch.graph.passes.fuse import fuse
+from minitorch.graph.passes.fuse import LONGEST, fuse
 from minitorch.graph.passes.fused import Fused, FusedReduction
 from minitorch.graph.passes.matmul_chain import cheapest
 from minitorch.graph.passes.merge_matmuls import costs
@@ -585,3 +585,33 @@ def test_passes_on_request_take_any_structure_and_refuse_what_is_no_node() -> No
     for function in (tf.recompute, tf.mixed_precision):
         with pytest.raises(GraphError, match="expected nodes"):
             function(3)
+
+
+# ── the cost model ──────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_machine_is_measured_once() -> None:
+    here = Machine()
+    first = [here.call_s, here.byte_s, here.element_s("exp"), here.kernel_element_s("exp")]
+    first.append(here.matmul_s(8, 8, 8, np.dtype(np.float32)))
+    assert all(0 <= seconds < 1 for seconds in first)
+    again = [here.call_s, here.byte_s, here.element_s("exp"), here.kernel_element_s("exp")]
+    assert first == [*again, here.matmul_s(8, 8, 8, np.dtype(np.float32))]
+    assert here.element_s("sub") == here.element_s("add")
+
+
+def test_another_machine_counts_only_inside_its_block() -> None:
+    other = Fixed()
+    with use(other):
+        assert machine() is other
+    assert machine() is not other
+
+
+def test_a_very_long_chain_becomes_several_groups() -> None:
+    x = tf.placeholder(tf.float64, (3,))
+    y: Any = x
+    for i in range(2 * LONGEST):
+        y = tf.tanh(y) if i % 2 else y * 1.01
+    after = tf.optimize(y, passes=["fuse"])
+    assert 2 <= len(operators(after)) <= 4
+    np.testing.assert_allclose(*run([y, after], {x: [0.1, 0.2, 0.3]}), rtol=1e-12)
