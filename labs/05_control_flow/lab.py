@@ -450,7 +450,7 @@ for share, expected, seen in list(zip(shares, predicted, times))[1:-1]:
 # %% [markdown]
 # **Reflect.** `where` would have had one time for all shares: which one? The side that is not taken still costs something: what, for 100 operators?
 #
-# *What the real system does.* TensorFlow finds the nodes that a branch takes from outside and puts Switches in front of them, and it ties everything in a branch, constants too, to a **pivot** by a control edge ([`cond_v1` in `control_flow_ops.py`](https://github.com/tensorflow/tensorflow/blob/master/tensorflow/python/ops/control_flow_ops.py)); the gradients of Switch and Merge are as yours ([`control_flow_grad.py`](https://github.com/tensorflow/tensorflow/blob/master/tensorflow/python/ops/control_flow_grad.py)). JAX's `lax.cond` hands in operands, as here.
+# *What the real system does.* TensorFlow finds the nodes that a branch takes from outside and puts Switches in front of them, and it ties everything in a branch, constants too, to a **pivot** by a control edge ([`CondContext` in `control_flow_ops.py`](https://github.com/tensorflow/tensorflow/blob/v1.15.5/tensorflow/python/ops/control_flow_ops.py)); the gradients of Switch and Merge are as yours ([`control_flow_grad.py`](https://github.com/tensorflow/tensorflow/blob/master/tensorflow/python/ops/control_flow_grad.py)). JAX's `lax.cond` hands in operands, as here.
 
 # %% [markdown]
 # ## 3. Tags and frames
@@ -784,7 +784,7 @@ for executor in (Careless, Run):
 # %% [markdown]
 # **Reflect.** With the obvious rule the frame sent a dead token out for a variable that had not even come in. Which of the two parts of your rule would be enough if the executor always let the *oldest* token move first, and all variables entered at the same moment?
 #
-# *What the real system does.* Word for word: TensorFlow's [`propagator_state.h`](https://github.com/tensorflow/tensorflow/blob/master/tensorflow/core/common_runtime/propagator_state.h) keeps for each frame a count of iterations that are outstanding and `num_pending_inputs`, the Enters that have not come; and `dead_exits`, sent out when the frame is done. It runs up to 32 iterations of a frame at once, so a fast counter really runs ahead of slow data, on several cores or GPUs.
+# *What the real system does.* The same rule: TensorFlow's [`propagator_state.h`](https://github.com/tensorflow/tensorflow/blob/master/tensorflow/core/common_runtime/propagator_state.h) keeps for each frame a count of iterations that are outstanding and `num_pending_inputs`, the Enters that have not come; and `dead_exits`, sent out when the frame is done. It runs up to `parallel_iterations` of a frame at once, ten unless told, so a fast counter really runs ahead of slow data, on several cores or GPUs.
 
 # %% [markdown]
 # ## 4. `while_loop`
@@ -1075,7 +1075,7 @@ print(f"firings: {there} there, {both - there} back: {(both - there) / there:.1f
 # %% [markdown]
 # **Reflect.** Your backward loop keeps only the loop's variables, and computes the inside of the body again. What would one have to push to save that second computation, and when is it worth the memory? For which bodies does it make no difference?
 #
-# *What the real system does.* TensorFlow pushes every intermediate value that the gradient needs, each on a stack of its own, and never computes twice; when memory runs out it moves the stacks [from GPU to CPU](https://github.com/tensorflow/tensorflow/blob/master/tensorflow/core/kernels/stack.cc) while the loop goes on (Yu et al., section 5.3). JAX refuses: `lax.while_loop` cannot be differentiated backwards, since the memory is not known when it compiles; `lax.scan`, whose length is fixed, can. `minitorch.graph` does as you did:
+# *What the real system does.* TensorFlow pushes every intermediate value that the gradient needs, each on a stack of its own, and never computes twice; when memory runs out it moves the stacks [from GPU to CPU](https://github.com/tensorflow/tensorflow/blob/master/tensorflow/core/kernels/stack.cc) while the loop goes on (Yu et al., section 5). JAX refuses: `lax.while_loop` cannot be differentiated backwards, since the memory is not known when it compiles; `lax.scan`, whose length is fixed, can. `minitorch.graph` does as you did:
 
 # %%
 t = tf.placeholder(tf.float32, ())
@@ -1335,7 +1335,7 @@ plt.show()
 # %% [markdown]
 # **Reflect.** Padded, one by one, computed twice as many cells as the loop: what did it do less of? From which share of padding on would the loop win here, and how would that change with a cell of a thousand units?
 #
-# *What the real system does.* `tf.nn.dynamic_rnn` is your loop with a mask, over a padded batch: the loop ends with the longest sentence. cuDNN's recurrent kernels take packed sequences (`torch.nn.utils.rnn.pack_padded_sequence`, [source](https://github.com/pytorch/pytorch/blob/main/torch/nn/utils/rnn.py)): sorted by length, the batch shrinks as sentences end. `tf.data` has [`bucket_by_sequence_length`](https://github.com/tensorflow/tensorflow/blob/master/tensorflow/python/data/ops/dataset_ops.py).
+# *What the real system does.* `tf.nn.dynamic_rnn` is your loop with a mask, over a padded batch: the loop ends with the longest sentence. cuDNN's recurrent kernels take packed sequences (`torch.nn.utils.rnn.pack_padded_sequence`, [source](https://github.com/pytorch/pytorch/blob/main/torch/nn/utils/rnn.py)): sorted by length, the batch shrinks as sentences end. `tf.data` has [`bucket_by_sequence_length`](https://github.com/tensorflow/tensorflow/blob/master/tensorflow/python/data/experimental/ops/grouping.py).
 
 # %% [markdown]
 # ## 7. Trees, and batches of things that differ
