@@ -11,6 +11,7 @@ from typing import Any
 
 from minitorch.graph import control as graph_control
 from minitorch.graph import loop as graph_loop
+from minitorch.graph.node import Node
 from minitorch.tensor import Tensor
 from minitorch.tracing.symbol import Symbol
 from minitorch.tracing.tracer import current, is_tracing
@@ -31,8 +32,8 @@ def cond(
         GraphError: the predicate is not one boolean, or the sides differ in structure or type.
     """
     if is_tracing() and isinstance(pred, Tensor):
-        found = graph_control.cond(_lower(pred), _building(true_fn), _building(false_fn), name)
-        return _lift(found)
+        found = graph_control.cond(lower(pred), building(true_fn), building(false_fn), name)
+        return lift(found)
     if isinstance(pred, Tensor | bool):
         return true_fn() if pred else false_fn()
     return graph_control.cond(pred, true_fn, false_fn, name)
@@ -51,14 +52,11 @@ def while_loop(
     Traced tensors: the same, written with tensors. Tensors: a Python loop, at once.
     """
     values = list(loop_vars)
-    if not any(isinstance(value, Tensor) for value in values):
-        return graph_loop.while_loop(cond, body, loop_vars, *args, **kwargs)
     if is_tracing():
-        lowered = [_lower(v) if isinstance(v, Tensor) else v for v in values]
-        start = tuple(lowered) if isinstance(loop_vars, tuple) else lowered
-        return _lift(
-            graph_loop.while_loop(_building(cond), _building(body), start, *args, **kwargs)
-        )
+        start = lower(loop_vars)
+        return lift(graph_loop.while_loop(building(cond), building(body), start, *args, **kwargs))
+    if not has_tensors(values):
+        return graph_loop.while_loop(cond, body, loop_vars, *args, **kwargs)
     limit = kwargs.get("maximum_iterations")
     while (limit is None or limit > 0) and cond(*values):
         found = body(*values)
@@ -69,26 +67,44 @@ def while_loop(
     return tuple(values) if isinstance(loop_vars, tuple) else values
 
 
-def _building(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function of nodes that calls one of traced tensors."""
+def has_tensors(*values: Any) -> bool:
+    """Tell whether there is a tensor among these values or in a structure of them."""
+    parts = [list(v.values()) if isinstance(v, dict) else v for v in values]
+    return any(
+        has_tensors(*part) if isinstance(part, list | tuple) else isinstance(part, Tensor)
+        for part in parts
+    )
+
+
+def building(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of nodes that calls `function`, which is written for tensors."""
 
     def on_nodes(*nodes: Any) -> Any:
-        return _lower(function(*[_lift(node) for node in nodes]))
+        return lower(function(*[lift(node) for node in nodes]))
 
     return on_nodes
 
 
-def _lower(value: Any) -> Any:
-    """Return nodes for the tensors in a value or a list of them."""
-    if isinstance(value, list | tuple):
-        return type(value)([_lower(item) for item in value])
-    return current().node_of(value) if isinstance(value, Tensor) else value
+def lower(value: Any) -> Any:
+    """Return nodes for the tensors in a value or a structure of them."""
+    if isinstance(value, Tensor):
+        return current().node_of(value)
+    return _each(value, lower)
 
 
-def _lift(value: Any) -> Any:
-    """Return traced tensors for the nodes in a value or a list of them."""
-    if isinstance(value, list | tuple):
-        return type(value)([_lift(item) for item in value])
+def lift(value: Any) -> Any:
+    """Return traced tensors for the nodes in a value or a structure of them."""
+    if not isinstance(value, Node):
+        return _each(value, lift)
     made = Symbol.of(value, current(), value.dtype.kind == "f")
     made.op = value.op  # no leaf
     return made
+
+
+def _each(value: Any, change: Callable[[Any], Any]) -> Any:
+    if isinstance(value, dict):
+        return {key: change(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        make = getattr(type(value), "_make", type(value))
+        return make([change(item) for item in value])
+    return value

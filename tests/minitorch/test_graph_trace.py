@@ -568,6 +568,37 @@ def test_cond_and_while_loop_mean_the_same_traced_and_eager() -> None:
     assert len(compiled.traces) == 1
 
 
+def over_rows(x: Tensor) -> Any:
+    w = mt.ones(2) * 0.5
+    states = tf.scan(lambda acc, row: (acc * w + row).tanh(), x, mt.zeros(2))
+    pairs = tf.map_fn(lambda row: row["a"] * row["b"].sum(), {"a": x, "b": x + 1}, dtype="float32")
+    ends = [tf.foldl(lambda a, b: a * 0.5 + b, x), tf.foldr(lambda a, b: a * 0.5 + b, x)]
+    backwards = tf.scan(lambda acc, row: acc + row, x, reverse=True)
+    return states, pairs, *ends, backwards
+
+
+def test_scan_map_and_folds_mean_the_same_traced_and_eager() -> None:
+    numbers, found = array(5, 2), []
+    for function in (over_rows, jit(over_rows)):
+        x = mt.tensor(numbers, requires_grad=True)
+        results = function(x)
+        sum((r * r).sum() for r in results).backward()
+        found.append((*results, x.grad))
+    agrees(found[1], found[0])
+    with pytest.raises(GraphError, match="foldl: got no row"):
+        tf.foldl(lambda a, b: a, mt.zeros(0, 2))
+    with pytest.raises(GraphError, match="map_fn: got elems"):
+        tf.map_fn(lambda row: row, [mt.zeros(2), mt.zeros(3)])
+
+
+def test_a_loop_that_starts_from_numbers_may_use_traced_tensors() -> None:
+    def f(x: Tensor) -> Any:
+        return tf.while_loop(lambda i, total: i < 3, lambda i, t: [i + 1, t + x.sum()], [0, 0.0])
+
+    got = jit(f)(mt.tensor([1.0, 2.0]))
+    assert [value.item() for value in got] == [3, 9.0]
+
+
 def test_a_python_loop_over_a_known_length_is_unrolled() -> None:
     def f(x: Tensor) -> Tensor:
         total = mt.zeros(2)
