@@ -6,7 +6,7 @@ question, of which none may earn anything.
 """
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,11 +59,13 @@ def audit(lab: Lab, *, jobs: int | None = None) -> dict[str, Any]:
     }
 
 
-def paid_for_nothing(lab: Lab, *, jobs: int | None = None) -> list[dict[str, str]]:
+def paid_for_nothing(
+    lab: Lab, *, jobs: int | None = None, kinds: Collection[str] | None = None
+) -> list[dict[str, str]]:
     """Return which checks are passed by answers that do nothing; none of a lab that is right.
 
     Each has `question`, `answer` (what it gives back) and `check`. One question at a time is
-    answered so, and all others by the solution.
+    answered so, and all others by the solution. `kinds` are the answers to try, all by default.
     """
     checks = load_checks(lab.directory / CHECKS)
     every = tuple(check.name for check in checks.checks)
@@ -73,6 +75,8 @@ def paid_for_nothing(lab: Lab, *, jobs: int | None = None) -> list[dict[str, str
         name = cell.attributes["question"]
         own = tuple(check.name for check in checks.of(name))
         for answer in trivial_answers(solved[index], _solution_lines(cell, lab)):
+            if kinds is not None and answer.kind not in kinds:
+                continue
             found.append((name, answer.kind))
             cells = (*solved[:index], answer.text, *solved[index + 1 :])
             variants.append(Variant(cells, own, SEED))

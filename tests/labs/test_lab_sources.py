@@ -13,12 +13,20 @@ from autograder.records import Lab
 from autograder.regions import learner_text, parts_of, solution_text
 from autograder.release import CHECKS, contradictions, copy_shared, is_stale
 from autograder.source import load_wrong_answers
+from autograder.trivial import VALUES
 
+SAMPLE = {"None", "NaN", "an input unchanged", "an empty list", "chance"}
+PAYS = "these checks pay for nothing: let them wait with requires= (docs/writing_labs.md)"
 LONGEST_CELL = 50  # lines, what a screen shows; 20 is the aim
 
 
 def text_of(lab: Lab) -> str:
     return "\n".join(cell.text for cell in lab.cells if cell.kind == "markdown")
+
+
+def paid(lab: Lab, kinds: set[str] | None) -> list[str]:
+    found = paid_for_nothing(lab, kinds=kinds)
+    return [f"{p['check']} of {p['question']} pays for {p['answer']}" for p in found]
 
 
 def test_the_notebook_beside_the_source_is_fresh(lab: Lab) -> None:
@@ -31,9 +39,13 @@ def test_starter_solution_and_wrong_answers_are_told_apart(lab: Lab) -> None:
 
 
 def test_an_answer_that_does_nothing_earns_nothing(lab: Lab) -> None:
-    """None, NaN, zeros, constants, the input as it came, chance: each question answered so."""
-    paid = [f"{p['check']} of {p['question']}: {p['answer']}" for p in paid_for_nothing(lab)]
-    assert paid == [], "these checks pay: let them wait with requires= (docs/writing_labs.md)"
+    """None, NaN, the input as it came, an empty list, chance: each question answered so."""
+    assert paid(lab, {*SAMPLE, *(f"the value {value}" for value in VALUES)}) == [], PAYS
+
+
+@pytest.mark.wide
+def test_no_answer_of_any_kind_that_does_nothing_earns_anything(lab: Lab) -> None:
+    assert paid(lab, None) == [], PAYS
 
 
 def test_every_checked_question_has_three_wrong_answers_and_hints(lab: Lab) -> None:
