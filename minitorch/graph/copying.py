@@ -1,11 +1,14 @@
-"""A part of a graph once more, over other inputs."""
+"""A part of a graph once more, over other inputs; nodes that no graph knows of."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .node import Node
+from ..op import Op
+from .gradients import Identity
+from .node import Node, fresh_id
 from .order import schedule
+from .state import Read
 
 
 def copied(nodes: Sequence[Node], new: dict[Node, Node]) -> list[Node]:
@@ -23,7 +26,22 @@ def copied(nodes: Sequence[Node], new: dict[Node, Node]) -> list[Node]:
 def _over(node: Node, new: dict[Node, Node]) -> Node:
     inputs = tuple(new.get(source, source) for source in node.inputs)
     control = tuple(new.get(source, source) for source in node.control_inputs)
+    if isinstance(node.op, Read) and node.op.variable in new:
+        value = new[node.op.variable]
+        return node if value is node.op.variable else made(Identity(), (value,), node, control)
     pairs = zip((*inputs, *control), (*node.inputs, *node.control_inputs), strict=True)
     if all(a is b for a, b in pairs):
         return node
     return node.with_inputs(inputs, control)
+
+
+def made(
+    op: Op, inputs: tuple[Node, ...], like: Node, control: tuple[Node, ...] = (), name: str = ""
+) -> Node:
+    """Return a plain node that no graph knows of, of the type, place and line of `like`."""
+    node = object.__new__(Node)
+    node.op, node.inputs, node.control_inputs = op, inputs, control
+    node.shape, node.dtype, node.name = like.shape, like.dtype, name or like.name
+    node.graph, node.built_at, node.device = like.graph, like.built_at, like.device
+    node.id, node.wants_of = fresh_id(), None
+    return node

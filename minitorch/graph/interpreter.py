@@ -78,9 +78,10 @@ class InterpretedStep:
     def _loop(self, loop: While, inputs: Sequence[Any], state: State) -> Outcome:
         """Return the outcome of a loop, with a list for every node that anybody ever asks for."""
         count = len(loop.variables)
-        now, captured = list(inputs[:count]), dict(zip(loop.captured, inputs[count:], strict=True))
+        now = list(inputs[:count])
+        captured: dict[Node, Any] = dict(zip(loop.entrances, inputs[count:], strict=True))
         pasts = [EMPTY for _ in loop.saved]
-        inside = {*loop.variables, *loop.captured}
+        inside = {*loop.variables, *loop.entrances}
         test = schedule([loop.test], inside)
         body = schedule([*loop.body, *loop.saved], inside)
         while True:

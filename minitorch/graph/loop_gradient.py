@@ -76,7 +76,7 @@ def backward(loop: While, out_grad: Node, node: Node) -> tuple[Node | None, ...]
 def _round_back(loop: While, taken: frozenset[Slot]) -> RoundBack:
     count = len(loop.variables)
     flowing = [i for i, v in enumerate(loop.variables) if _flows(v)]
-    outer = {count + j: c for j, c in enumerate(loop.captured) if _flows(c)}
+    outer = {count + j: c for j, c in enumerate(loop.entrances) if _flows(c)}
     lists = sorted(k for kind, k in taken if kind == "past")
     variables = [loop.variables[i] for i in flowing]
     with outside():
@@ -97,7 +97,7 @@ def _round_back(loop: While, taken: frozenset[Slot]) -> RoundBack:
 
 def _needs(loop: While, results: Sequence[Node]) -> dict[Node, None]:
     """Return the nodes of the forward round that `results` look at first on every way back."""
-    outer = set(loop.captured)
+    outer = set(loop.entrances)
     forward = set(needed([*loop.body, *loop.saved], outer)) - outer
     needs: dict[Node, None] = {}
     met: set[Node] = set()
@@ -136,7 +136,7 @@ def _loop_back(loop: While, once: RoundBack, first: Sequence[Node], node: Node) 
         variables = [placeholder_like(value, "loop_var") for value in first]
         at = iter(variables)
         lists = [next(at) for _ in once.needs]
-        new: dict[Node, Node] = dict(zip(loop.captured, node.inputs[count:], strict=True))
+        new: dict[Node, Node] = dict(zip(loop.entrances, node.inputs[count:], strict=True))
         new.update((n, top(past, n)) for n, past in zip(once.needs, lists, strict=True))
         new.update((grad, next(at)) for grad in once.arriving)
         of_lists = [next(at) for _ in once.pasts]

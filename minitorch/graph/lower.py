@@ -18,14 +18,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
+from .copying import made
 from .dead import endangered
 from .frames import Enter
-from .gradients import Identity
 from .history import Empty
 from .node import Node
 from .order import schedule, sources
 from .resources import Effects, touched
-from .ring import Ring, made
+from .ring import Ring
 from .state import NoOp, Read, Variable
 from .while_op import Output, While
 
@@ -134,9 +134,6 @@ class Lowering:
         waits = () if reads else inputs
         if level.pivot is not None and all(isinstance(n.op, Enter) for n in (*waits, *control)):
             control = (*control, level.pivot)
-        captured = level.new.get(node.op.variable) if reads else None
-        if captured is not None and isinstance(captured.op, Enter):  # the value at the entrance
-            return made(Identity(), (captured,), node, node.name, control)
         return node.with_inputs(inputs, control)
 
     def _leaf(self, node: Node, level: Level) -> Node:
@@ -144,7 +141,7 @@ class Lowering:
         if level.ring is None or level.outside is None or level.pivot is None:
             return node
         if isinstance(node, Variable):  # the loop writes it, so each iteration reads it anew
-            return made(Read(node), (node,), node, f"{node.name}/read", (level.pivot,))
+            return made(Read(node), (node,), node, (level.pivot,), f"{node.name}/read")
         if node not in level.entered:
             (there,) = self._here((node,), level.outside)
             level.entered[node] = level.ring.enter(there, constant=True)
@@ -171,7 +168,7 @@ class Lowering:
         if loop.ordered:
             ring.open(ring.source(NoOp(), "turn"))
         outer = zip(
-            loop.captured, (ring.enter(s, constant=True) for s in inputs[count:]), strict=True
+            loop.entrances, (ring.enter(s, constant=True) for s in inputs[count:]), strict=True
         )
         inside = Level(dict(outer), ring, level)
         (test,) = self.lowered([loop.test], _part(inside, loop, ring.merges))

@@ -20,9 +20,10 @@ import numpy as np
 from ..arrays import Array, as_dtype
 from ..errors import GraphError
 from ..op import Spec
+from .copying import made
 from .dead import DEAD, endangered
 from .history import Opaque
-from .node import Node, fresh_id
+from .node import Node
 from .order import sources
 from .place import everywhere
 from .state import NoOp, State, StateOp
@@ -129,8 +130,8 @@ def cut(
     for node in order:
         home = placed.get(node)
         if home is None or home == ranks.rank:
-            part.here[node] = made = _local(node, part.here, fed)
-            part.order.append(made)
+            part.here[node] = own = _local(node, part.here, fed)
+            part.order.append(own)
         if home is None:
             continue
         for dst in sorted(users.ranks(node) - {home}):
@@ -138,11 +139,11 @@ def cut(
             if home == ranks.rank:
                 _check(node, wire)
                 sending = Send(ranks, dst, wire)
-                part.order.append(_new(sending, (part.here[node],), node, f"{node.name}/send"))
+                part.order.append(made(sending, (part.here[node],), node, name=f"{node.name}/send"))
                 part.sends += 1
             elif dst == ranks.rank:
-                part.here[node] = made = _new(Recv(ranks, home, wire, node), (), node, node.name)
-                part.order.append(made)
+                part.here[node] = come = made(Recv(ranks, home, wire, node), (), node)
+                part.order.append(come)
                 part.recvs += 1
     return part
 
@@ -198,12 +199,3 @@ def _local(node: Node, here: Mapping[Node, Node], fed: Collection[Node]) -> Node
         return node if not (node.inputs or node.control_inputs) else node.with_inputs(inputs, ())
     pairs = zip((*inputs, *control), (*node.inputs, *node.control_inputs), strict=True)
     return node if all(a is b for a, b in pairs) else node.with_inputs(inputs, control)
-
-
-def _new(op: StateOp, inputs: tuple[Node, ...], like: Node, name: str) -> Node:
-    node = object.__new__(Node)
-    node.op, node.inputs, node.control_inputs = op, inputs, ()
-    node.shape, node.dtype, node.name = like.shape, like.dtype, name
-    node.graph, node.built_at, node.device = like.graph, like.built_at, like.device
-    node.id, node.wants_of = fresh_id(), None
-    return node

@@ -45,7 +45,7 @@ def _memory_of(op: Any) -> Hashable:
 
 
 def _inside(loop: Any) -> Touched:
-    nodes = needed([loop.test, *loop.body, *loop.saved], {*loop.variables, *loop.captured})
+    nodes = needed([loop.test, *loop.body, *loop.saved], {*loop.variables, *loop.entrances})
     found = [touched(node) for node in nodes]
     reads = frozenset().union(*(t.reads for t in found))
     return Touched(reads, frozenset().union(*(t.writes for t in found)))

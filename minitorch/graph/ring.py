@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 from ..op import Op
 from .control import Merge, Switch
+from .copying import made
 from .frames import Enter, Exit, Frame, LoopCond, NextIteration
 from .gradients import Identity
 from .history import Keep
-from .node import Node, fresh_id
+from .node import Node
 from .while_op import While
 
 
@@ -35,58 +36,47 @@ class Ring:
     def source(self, op: Op, name: str) -> Node:
         """Return a node outside the loop that waits for nothing but the outer loop's iteration."""
         control = () if self.pivot is None else (self.pivot,)
-        return made(op, (), self.node, f"{self.node.name}/{name}", control)
+        return made(op, (), self.node, control, f"{self.node.name}/{name}")
 
     def enter(self, source: Node, constant: bool = False) -> Node:
         """Bring a value in, or let it die with whatever the loop as a whole dies of."""
         op = Enter(self.frame, constant)
-        return made(op, (source,), source, f"{source.name}/Enter", self.before)
+        return made(op, (source,), source, self.before, f"{source.name}/Enter")
 
     def open(self, source: Node) -> None:
         """Begin a variable whose first value is `source`."""
         enter = self.enter(source)
         self.enters.append(enter)
-        self.merges.append(made(Merge(), (enter,), source, f"{source.name}/Merge"))
+        self.merges.append(made(Merge(), (enter,), source, name=f"{source.name}/Merge"))
 
     def decide(self, test: Node) -> None:
         """Send every variable round once more, or out, by `test`."""
-        self.cond = made(LoopCond(), (test,), test, f"{self.frame.name}/LoopCond")
+        self.cond = made(LoopCond(), (test,), test, name=f"{self.frame.name}/LoopCond")
         for merge in self.merges:
             stem = merge.name.removesuffix("/Merge")
-            self.going.append(made(Switch(True), (merge, self.cond), merge, f"{stem}/Switch"))
-            leaving = made(Switch(False), (merge, self.cond), merge, f"{stem}/Switch_out")
-            self.exits.append(made(Exit(self.frame), (leaving,), merge, f"{stem}/Exit"))
+            self.going.append(made(Switch(True), (merge, self.cond), merge, name=f"{stem}/Switch"))
+            leaving = made(Switch(False), (merge, self.cond), merge, name=f"{stem}/Switch_out")
+            self.exits.append(made(Exit(self.frame), (leaving,), merge, name=f"{stem}/Exit"))
 
     def close(self, values: Sequence[Node], kept: Sequence[Node]) -> None:
         """Send the next values back to the Merges; what is kept goes onto its list."""
         for value in values:
             if isinstance(value.op, Enter):  # there in every iteration, so it must be stopped
-                value = made(Switch(True), (value, self.cond), value, f"{value.name}/Switch")
+                value = made(Switch(True), (value, self.cond), value, name=f"{value.name}/Switch")
             self._next(value)
         for item in kept:
             past = self.going[len(self.nexts)]
-            self._next(made(Keep(), (past, item), past, f"{item.name}/Keep"))
+            self._next(made(Keep(), (past, item), past, name=f"{item.name}/Keep"))
 
     def pass_turn(self) -> Node:
         """Close the last variable, the turn; return the node that is to wait for the effects."""
         turn = self.going[-1]
-        handed_on = made(Identity(), (turn,), turn, f"{self.frame.name}/turn")
+        handed_on = made(Identity(), (turn,), turn, name=f"{self.frame.name}/turn")
         self._next(handed_on)
         return handed_on
 
     def _next(self, value: Node) -> None:
         merge = self.merges[len(self.nexts)]
-        self.nexts.append(made(NextIteration(self.frame), (value,), value, f"{value.name}/Next"))
+        back = made(NextIteration(self.frame), (value,), value, name=f"{value.name}/Next")
+        self.nexts.append(back)
         merge.inputs = (*merge.inputs, self.nexts[-1])
-
-
-def made(
-    op: Op, inputs: tuple[Node, ...], like: Node, name: str, control: tuple[Node, ...] = ()
-) -> Node:
-    """Return a plain node that no graph knows of, of the type and line of `like`."""
-    node = object.__new__(Node)
-    node.op, node.inputs, node.control_inputs = op, inputs, control
-    node.shape, node.dtype, node.name = like.shape, like.dtype, name
-    node.graph, node.built_at, node.device = like.graph, like.built_at, like.device
-    node.id, node.wants_of = fresh_id(), None
-    return node

@@ -11,10 +11,23 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..op import Spec
+from .copying import copied
 from .dead import DEAD
-from .history import EMPTY, NOWHERE, Empty, Opacity, Opaque, Past, Slot, flowing, kind_of
+from .history import (
+    EMPTY,
+    NOWHERE,
+    Empty,
+    Opacity,
+    Opaque,
+    Past,
+    Slot,
+    flowing,
+    kind_of,
+    placeholder_like,
+)
 from .node import Constant, Node, build
 from .order import needed
+from .scope import outside
 from .state import State, Variable, label
 from .step import Step
 
@@ -40,8 +53,10 @@ class While(Opacity):
 
     Attributes:
         variables: the placeholders of the loop's variables.
-        test, body: whether there is another round; the variables' next values.
         captured: the outer nodes that condition and body use.
+        entrances: the placeholders that stand for these inside.
+        test, body: whether there is another round; the variables' next values. Both depend on
+            nothing but the placeholders.
         saved: nodes of the body whose values in each round somebody may ask for.
         parallel_iterations: rounds that a token executor may have under way at once.
     """
@@ -55,12 +70,17 @@ class While(Opacity):
         variables: Sequence[Node],
         parallel_iterations: int = KEPT_APART,
     ) -> None:
-        self.variables, self.test, self.body = tuple(variables), test, tuple(body)
-        self.parallel_iterations = parallel_iterations
+        self.variables, self.parallel_iterations = tuple(variables), parallel_iterations
         self.captured = outer_nodes([test, *body], variables)
+        with outside():
+            self.entrances = tuple(placeholder_like(node, "captured") for node in self.captured)
+        known: dict[Node, Node] = dict(zip(self.captured, self.entrances, strict=True))
+        known.update((v, v) for v in variables)
+        self.test, *after = copied([test, *body], known)
+        self.body = tuple(after)
         self.saved: list[Node] = []
         self._places: dict[Node, int] = {}
-        inside = needed([test, *body], {*variables, *self.captured})
+        inside = needed([self.test, *self.body], {*variables, *self.entrances})
         self.writes = tuple({v: None for n in inside for v in getattr(n.op, "writes", ())})
         self.ordered = any(is_ordered(node) for node in inside)
         self._steps: dict[tuple[int, ...], tuple[Step, Step]] = {}
@@ -100,7 +120,7 @@ class While(Opacity):
     def steps(self, places: tuple[int, ...]) -> tuple[Step, Step]:
         """Return the condition and one round, which also gives these nodes of `saved`."""
         if places not in self._steps:
-            feeds = (*self.variables, *self.captured)
+            feeds = (*self.variables, *self.entrances)
             saved = [self.saved[k] for k in places]
             self._steps[places] = (
                 Step([self.test], feeds, inner=1),
