@@ -18,6 +18,7 @@ from .passes.matmul_chain import matmul_chain
 from .passes.merge_matmuls import merge_matmuls
 from .passes.mixed_precision import mixed_precision as in_half
 from .passes.recompute import recompute as computed_again
+from .passes.shape_only import shape_only
 from .passes.transposes import transposes
 from .structure import flatten
 from .verify import same_types, verify
@@ -29,6 +30,7 @@ PASSES: dict[str, Pass] = {
     "fold": fold,
     "algebra": algebra,
     "cse": cse,
+    "shape_only": shape_only,
     "transposes": transposes,
     "matmul_chain": matmul_chain,
     "merge_matmuls": merge_matmuls,

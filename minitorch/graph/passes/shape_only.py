@@ -1,0 +1,89 @@
+"""Values of which only the shape is read need not be computed.
+
+The gradient of a mean divides by a count, and a gradient is stretched to, or summed to, the shape
+of a value of the forward pass. Where nobody reads the numbers of that value (a loss that is not
+fetched, say) its operator's `infer` gives the shape, and the numbers are never made.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from ...arrays import Array, DType, dtype_of, native_dtype
+from ...op import Op, Spec
+from ...ops.broadcasting import ExpandTo, SumTo
+from ...ops.movement import Reshape
+from ...ops.reduction import Count
+from ...ops.rows import Elementwise
+from ..cost import machine
+from ..node import Node, UnknownShape
+from ..order import schedule
+from ..plan import VIEWS
+from .matmul_chain import size_of
+from .rewrite import rebuilt, rewrite, simple
+
+PRICE = 1e-5  # seconds: inferring a shape takes Python half of that
+
+
+class ShapeOnly(Op):
+    """Zeros of the shape and dtype that another operator would give; in memory they are one.
+
+    Attributes:
+        of: the other operator.
+    """
+
+    reads_inputs = reads_output = False
+
+    def __init__(self, of: Op, dtype: DType) -> None:
+        self.of, self.dtype = of, dtype
+
+    @property
+    def name(self) -> str:
+        """The other operator's name, as a shape."""
+        return f"shape_of_{self.of.name}"
+
+    def compute(self, xp: Any, *arrays: Array) -> Array:
+        """Return one 0, stretched."""
+        spec = self.infer(*[Spec(tuple(a.shape), dtype_of(a)) for a in arrays])
+        return xp.broadcast_to(xp.zeros((), dtype=native_dtype(xp, self.dtype)), spec.shape)
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return what the other operator infers."""
+        return self.of.infer(*specs)
+
+
+def shape_only(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[Node]:
+    """Return the fetches with only the shape computed where only the shape is read."""
+    read = set(fetches)
+    for node in reversed(schedule(fetches, fed)):  # whoever is only looked at reads no numbers
+        read.update(node.control_inputs)
+        if node not in fed and (node in read or not simple(node)):
+            read.update(_numbers_of(node))
+
+    def rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
+        if node in read or node in fed or not simple(node) or not _infers(node):
+            return None
+        return rebuilt(ShapeOnly(node.op, node.dtype), *inputs) if node.op is not None else None
+
+    return rewrite(fetches, rule, fed)
+
+
+def _numbers_of(node: Node) -> tuple[Node, ...]:
+    """Return the inputs of which a node reads the numbers, not only the shape."""
+    inputs: tuple[Node, ...] = node.inputs
+    if isinstance(node.op, Count | ShapeOnly):
+        return ()
+    return inputs[:1] if isinstance(node.op, ExpandTo | SumTo | Reshape) else inputs
+
+
+def _infers(node: Node) -> bool:
+    """Tell whether a node's shape comes without its numbers, and its numbers at a price."""
+    op = node.op
+    if isinstance(op, VIEWS) or isinstance(node.shape, UnknownShape) or node.dtype.kind != "f":
+        return False
+    if isinstance(op, Elementwise):
+        count = math.prod(size_of(n) for n in node.shape)
+        return machine().numpy_s([op.name], count) > PRICE
+    return type(op).infer is not Op.infer and not isinstance(op, Count | ShapeOnly)
