@@ -391,7 +391,7 @@ def set_up(comm, kind, cap_bytes=None):
     return wire, model, start(kind, wire, list(model.parameters()), cap_bytes)
 
 
-def contest(comm, plans, turns=10):
+def contest(comm, plans, turns=7):
     """Return the parts of the fastest step of each plan; the plans take turns."""
     torch.set_num_threads(1)
     runners = [set_up(comm, *plan) for plan in plans]
