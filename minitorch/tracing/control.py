@@ -13,8 +13,8 @@ from minitorch.graph import control as graph_control
 from minitorch.graph import loop as graph_loop
 from minitorch.graph.node import Node
 from minitorch.tensor import Tensor
+from minitorch.tracing.switch import current, is_tracing
 from minitorch.tracing.symbol import Symbol
-from minitorch.tracing.tracer import current, is_tracing
 
 
 def cond(

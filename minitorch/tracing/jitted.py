@@ -12,8 +12,8 @@ from minitorch.nn import Module
 from minitorch.tensor import Tensor
 from minitorch.tracing.reach import Reach
 from minitorch.tracing.structure import flatten
+from minitorch.tracing.switch import is_tracing
 from minitorch.tracing.traced import Traced, record
-from minitorch.tracing.tracer import is_tracing
 
 
 class Jitted:
@@ -62,6 +62,12 @@ class Jitted:
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         """Return the bound method, when a method was decorated."""
         return self if instance is None else functools.partial(self, instance)
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what the function or module has: `jit(net).parameters()`."""
+        if name.startswith("__") or "function" not in self.__dict__:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return getattr(self.function, name)
 
     def __repr__(self) -> str:
         name = getattr(self.function, "__name__", type(self.function).__name__)

@@ -14,7 +14,7 @@ from minitorch.ops.joining import stack
 from minitorch.tensor import Tensor
 from minitorch.tracing.control import building, has_tensors, lift, lower
 from minitorch.tracing.structure import flatten
-from minitorch.tracing.tracer import is_tracing
+from minitorch.tracing.switch import is_tracing
 
 
 def scan(fn: Callable[..., Any], elems: Any, initializer: Any = None, **options: Any) -> Any:

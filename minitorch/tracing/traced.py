@@ -21,8 +21,9 @@ from minitorch.tensor import Tensor
 from minitorch.tracing.program import Program
 from minitorch.tracing.reach import Reach
 from minitorch.tracing.structure import Rebuild, flatten
+from minitorch.tracing.switch import tracing
 from minitorch.tracing.symbol import Symbol
-from minitorch.tracing.tracer import Outside, Tracer, at_the_start, tracing
+from minitorch.tracing.tracer import Outside, Tracer, at_the_start
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,11 @@
 """The tracer: while it is on, operators on symbols and on what requires a gradient become nodes.
 
-Tensors have no switch for this, so that eager code pays nothing for it: the first trace to begin in
-the process puts its own `Tensor._apply` in place, and its own record of updates in place; the last
-to end takes them away. They ask a variable of the thread, so other threads compute as ever.
+What is computed from neither is a constant of the graph, and is computed at once.
 """
 
 from __future__ import annotations
 
 import sys
-import threading
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -30,9 +27,10 @@ from minitorch.ops.broadcasting import ExpandTo
 from minitorch.ops.casting import Cast, Move
 from minitorch.ops.indexing import Slice
 from minitorch.ops.movement import InsertAxes, Permute, RemoveAxes, Reshape
-from minitorch.recording import recorded, recording
+from minitorch.recording import recording
 from minitorch.tensor import Tensor
 from minitorch.tracing.shadow import Ghost, Shadow
+from minitorch.tracing.switch import current, is_tracing
 from minitorch.tracing.symbol import Symbol
 
 VIEWS = (ExpandTo, InsertAxes, Permute, RemoveAxes, Reshape, Slice)
@@ -52,7 +50,7 @@ class Outside:
         return self.tensor.array is not self.array or clock.last(self.array) > self.stamp
 
 
-@dataclass
+@dataclass(eq=False)
 class Tracer:
     """What one trace collects.
 
@@ -81,7 +79,7 @@ class Tracer:
 
     def apply(self, op: Op, inputs: tuple[Any, ...]) -> Any:
         """Return the symbol for `op` of these inputs."""
-        if _local.stack[-1:] != [self]:
+        if not is_tracing() or current() is not self:
             raise GraphError(
                 f"{op.name}: a traced value is used outside its trace (at {place()})."
                 " Return it from the traced function, rather than keeping it elsewhere."
@@ -234,82 +232,6 @@ class Tracer:
 
 
 ALONE = 2  # references to an object that only one local variable holds: it, and the argument
-
-
-# ── on and off ──────────────────────────────────────────────────────────────────────────────────
-
-
-class _Local(threading.local):
-    def __init__(self) -> None:
-        self.stack: list[Tracer] = []
-
-
-_local = _Local()
-_lock = threading.Lock()
-_running = 0
-_eager = Tensor._apply
-_eager_records, _eager_recorded = Tensor._records, Tensor._recorded
-
-
-def is_tracing() -> bool:
-    """Tell whether this thread is inside a traced function."""
-    return bool(_local.stack)
-
-
-def current() -> Tracer:
-    """Return the innermost trace of this thread."""
-    return _local.stack[-1]
-
-
-def _apply(self: Tensor, op: Op, inputs: tuple[Any, ...]) -> Any:
-    stack = _local.stack
-    if stack and stack[-1].concerns(inputs):
-        return stack[-1].apply(op, inputs)
-    return _eager(self, op, inputs)
-
-
-def _records(self: Tensor, name: str, *sources: Any) -> bool:
-    stack = _local.stack
-    if stack and stack[-1].overwrites(self, sources):
-        return True
-    return _eager_records(self, name, *sources)
-
-
-def _recorded(self: Tensor, name: str, function: Any, *others: Any, **options: Any) -> Any:
-    stack = _local.stack
-    if stack and stack[-1].overwrites(self, (*others, *options.values())):
-        return stack[-1].overwrite(self, name, function, others, options)
-    return _eager_recorded(self, name, function, *others, **options)
-
-
-@contextmanager
-def tracing(tracer: Tracer) -> Iterator[None]:
-    """Have `tracer` take note of this thread's operators until the end of the context."""
-    _count(1)
-    _local.stack.append(tracer)
-    try:
-        with tracer.graph.as_default(), recorded(True):
-            yield
-    finally:
-        _local.stack.remove(tracer)
-        _count(-1)
-        for shadow in tracer.shadows.values():
-            shadow.put_back()
-
-
-def _count(change: int) -> None:
-    global _running
-    with _lock:
-        _running += change
-        for name, (ours, eager) in _SWITCHED.items():
-            setattr(Tensor, name, ours if _running else eager)
-
-
-_SWITCHED: dict[str, tuple[Any, Any]] = {
-    "_apply": (_apply, _eager),
-    "_records": (_records, _eager_records),
-    "_recorded": (_recorded, _eager_recorded),
-}
 
 
 def place() -> str:

@@ -1,5 +1,6 @@
 """`trace` and `jit`: the graph of imperative code does what the code does."""
 
+import copy
 import functools
 import gc
 import threading
@@ -10,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch.testing._internal.common_methods_invocations import op_db
 
 import minitorch as mt
 import minitorch.graph as tf
@@ -228,6 +228,28 @@ def test_traces_are_kept_by_shape_dtype_and_mode() -> None:
     net.eval()
     agrees(compiled(x), x)
     assert len(compiled.traces) == 2
+
+
+def test_a_compiled_module_is_still_a_module_to_those_who_ask() -> None:
+    net = nn.Linear(3, 2)
+    compiled = jit(net)
+    assert [name for name, _ in compiled.named_parameters()] == ["weight", "bias"]
+    assert compiled.eval() is net
+    assert "jit of Linear" in repr(compiled)
+    with pytest.raises(AttributeError, match="wieght"):
+        compiled.wieght  # noqa: B018
+    assert copy.deepcopy(compiled)(mt.ones(1, 3)).shape == (1, 2)
+
+
+def test_a_trace_inside_a_trace_is_a_graph_of_its_own() -> None:
+    inner = []
+
+    def f(x: Tensor) -> Tensor:
+        inner.append(trace(lambda y: y * 3)(mt.ones(2)))
+        return x + 1
+
+    agrees(jit(f)(mt.ones(2)), mt.ones(2) + 1)
+    agrees(inner[0](mt.ones(2)), mt.ones(2) * 3)
 
 
 def test_dropout_draws_anew_and_as_eager_code_does() -> None:
@@ -454,6 +476,8 @@ NEED_NUMBERS = {
 
 def test_every_operator_agrees_with_torch_when_it_is_traced(agreement: Any) -> None:
     """One sample of each: value, gradient and second gradient."""
+    from torch.testing._internal.common_methods_invocations import op_db
+
     score = agreement.Score()
     left_out = agreement.RANDOM | agreement.NOT_OPERATORS | NEED_NUMBERS
     for op in op_db:
