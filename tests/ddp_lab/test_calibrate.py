@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from ddp_lab import cli, cost
-from ddp_lab.calibrate import PLAN, Calibration, Constants, Sample, fit, measure
+from ddp_lab.calibrate import PLAN, Calibration, measure, measure_in_turns
+from ddp_lab.fit import Constants, Sample, fit
 
 TRUE = Constants(3e-5, 8e-10, 2e-10)
 
@@ -84,9 +85,49 @@ def test_measuring_gives_a_sample_for_each_collective_and_size() -> None:
 
 def test_the_table_holds_predictions_against_what_was_kept_from_the_fit() -> None:
     twice = [dataclasses.replace(s, seconds=s.seconds / 2) for s in samples(TRUE, sizes=(4096,))]
-    table = Calibration("tcp", TRUE, (), tuple(twice)).table().splitlines()
+    halved = Constants(TRUE.alpha / 2, TRUE.beta / 2, TRUE.gamma / 2)
+    own = {("broadcast", "tree"): halved}
+    calibration = Calibration("tcp", TRUE, (), tuple(twice), own)
+    table = calibration.table().splitlines()
     assert table[0].startswith("tcp: alpha 30 us, 1/beta 1.25 GB/s, 1/gamma 5 GB/s")
-    assert [line.split()[-1] for line in table[2:]] == ["2.00"] * 8
+    assert [line.split()[-1] for line in table[2:10]] == ["2.00"] * 8
+    assert sorted(line.split()[-2] for line in table[2:10]) == ["1.00"] * 2 + ["2.00"] * 6
+    assert table[10] == "one set: half within a factor 2.00, nine in ten within 2.00"
+    assert table[12] == "rounds spread by 0%"
+
+
+def test_what_sharing_a_core_costs_is_found_again() -> None:
+    true = dataclasses.replace(TRUE, contention=0.7)
+    crowded = [dataclasses.replace(s, cores=2) for s in samples(true)]
+    crowded = [dataclasses.replace(s, seconds=true.predict(s)) for s in crowded]
+    assert [s.crowding for s in crowded[:2]] == [0.0, 1.0]
+    found = fit(crowded)
+    assert found.contention == pytest.approx(0.7, abs=0.01)
+    assert found.beta == pytest.approx(TRUE.beta, rel=0.01)
+
+
+def test_one_disturbed_measurement_in_ten_moves_predictions_little() -> None:
+    disturbed = [
+        dataclasses.replace(s, seconds=s.seconds * (20 if k % 10 == 3 else 1))
+        for k, s in enumerate(samples(TRUE))
+    ]
+    found = fit(disturbed)
+    for sample in samples(TRUE, sizes=(1 << 13, 1 << 20)):
+        assert found.predict(sample) == pytest.approx(sample.seconds, rel=0.15, abs=0)
+
+
+@pytest.mark.parametrize(("spread", "trusted"), [(0.2, True), (3.0, False)])
+def test_rounds_that_lie_too_far_apart_are_not_trusted(spread: float, trusted: bool) -> None:
+    kept = tuple(dataclasses.replace(s, spread=spread) for s in samples(TRUE))
+    calibration = Calibration("shm", TRUE, (), kept)
+    assert calibration.trusted is trusted
+    assert ("too busy to trust" in calibration.table()) is not trusted
+
+
+def test_world_sizes_take_turns_and_rounds_are_kept_together() -> None:
+    found = measure_in_turns("threads", [2, 3], (64,), [("broadcast", "tree")], rounds=4, passes=2)
+    assert [s.world_size for s in found] == [2, 3]
+    assert all(s.seconds > 0 and s.spread >= 0 and s.cores >= 1 for s in found)
 
 
 def test_an_option_that_calibrate_does_not_know_is_refused(capsys) -> None:
