@@ -74,9 +74,7 @@ def checked(rules: Sequence[Rule]) -> None:
     """Raise unless every rule holds."""
     for rule in rules:
         if not isinstance(rule, Rule):
-            raise GraphError(
-                f"improve: got {rule!r}, expected rules. Take those of discover()."
-            )
+            raise GraphError(f"improve: got {rule!r}, expected rules. Take those of discover().")
         if not holds(rule):
             raise GraphError(
                 f"improve: rule {rule} does not hold: its sides differ on random matrices. "
