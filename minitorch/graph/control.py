@@ -182,6 +182,11 @@ def cond(
     Raises:
         GraphError: the predicate is not one boolean, or the sides differ in structure or type.
     """
+    if not (callable(true_fn) and callable(false_fn)):
+        raise TypeError(
+            f"cond: got {type(true_fn).__name__} and {type(false_fn).__name__}, expected two "
+            "functions that build the sides. Write lambda: value."
+        )
     condition = as_predicate("cond", pred)
     sides = [_build_side(condition, fn, side) for side, fn in ((False, false_fn), (True, true_fn))]
     (no, shape_no), (yes, shape_yes) = sides

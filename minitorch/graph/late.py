@@ -14,10 +14,12 @@ from ..arrays import Array, DType
 from ..errors import GraphError
 from ..op import Op
 from .executors import Run
-from .node import UNKNOWN, Node, Placeholder, UnknownShape
+from .history import Opaque, placeholder_like
+from .node import UNKNOWN, Node, Placeholder, UnknownShape, build
 from .order import needed, schedule
 from .passes.rewrite import like
 from .state import State
+from .while_op import Output, While
 
 
 class Late(Op):
@@ -73,7 +75,15 @@ class ByShape:
 
 def needs_shapes(fetches: Sequence[Node], feeds: Sequence[Node]) -> bool:
     """Tell whether a run of these can only be planned once the shapes of its feeds are known."""
-    return any(isinstance(node.op, Late) for node in needed(fetches, set(feeds)))
+    return any(_is_late(node) for node in needed(fetches, set(feeds)))
+
+
+def _is_late(node: Node) -> bool:
+    """Tell whether `node` is built late, or is a loop with something inside that is."""
+    if isinstance(node.op, While):
+        inside = needed([node.op.test, *node.op.body], {*node.op.variables, *node.op.entrances})
+        return any(map(_is_late, inside))
+    return isinstance(node.op, Late)
 
 
 def _again(node: Node, new: dict[Node, Node]) -> Node:
@@ -83,11 +93,45 @@ def _again(node: Node, new: dict[Node, Node]) -> Node:
     if isinstance(node.op, Late):
         with like(node):
             return node.op.build(*inputs)
-    if node.op is None or all(a is b for a, b in zip(inputs, node.inputs, strict=True)):
+    if isinstance(node.op, While) and (_is_late(node) or unknown(*node.inputs)):
+        return _loop_again(node, inputs, control)
+    if isinstance(node.op, Output) and isinstance(inputs[0].op, While) and unknown(node):
+        return _output_again(node, inputs[0])
+    pairs = zip((*inputs, *control), (*node.inputs, *node.control_inputs), strict=True)
+    if all(a is b for a, b in pairs):
         return node
-    if not unknown(node):
+    if node.op is None or not unknown(node):
         return node.with_inputs(inputs, control)
     with like(node):
         made = node.op(*inputs)
     made.control_inputs = control
     return made  # type: ignore[no-any-return]
+
+
+def _loop_again(node: Node, inputs: tuple[Node, ...], control: tuple[Node, ...]) -> Node:
+    """Return a loop built over inputs whose shapes are known."""
+    loop: While = node.op
+    count = len(loop.variables)
+    with like(node):
+        variables = [placeholder_like(v, v.name) for v in loop.variables]
+        for variable, first in zip(variables, inputs, strict=False):
+            if unknown(variable):
+                variable.shape = first.shape
+        new: dict[Node, Node] = dict(zip(loop.entrances, inputs[count:], strict=True))
+        new.update(zip(loop.variables, variables, strict=True))
+        ends = [loop.test, *loop.body]
+        for inner in schedule(ends, set(new)):
+            if inner not in new:
+                new[inner] = _again(inner, new)
+        test, *body = (new[end] for end in ends)
+        fresh = While(test, body, variables, loop.parallel_iterations)
+        made = build(fresh, (*inputs[:count], *fresh.captured), kind=Opaque)
+    made.control_inputs = control
+    return made
+
+
+def _output_again(node: Node, loop: Node) -> Node:
+    """Return a value taken out of a loop that was built again."""
+    with like(node):
+        variable = loop.op.variables[node.op.slot[1]]
+        return build(Output(node.op.slot, variable), (loop,), kind=type(node))

@@ -15,6 +15,7 @@ from ..errors import GraphError
 from ..ops.logic import logical_and
 from .control import as_predicate
 from .history import kind_of, placeholder_like
+from .nested import Rebuild, apart_from, leaves_like, same_structure
 from .node import (
     Constant,
     Node,
@@ -45,7 +46,7 @@ def while_loop(
     Args:
         cond: (*variables) -> one boolean node; called once, to build.
         body: (*variables) -> the variables' next values, of the same dtypes and shapes.
-        loop_vars: the first values.
+        loop_vars: the first values; each a node, an array, or a structure of them.
         shape_invariants: a shape for each variable, None for each size that a round may change.
         parallel_iterations: rounds that a token executor may have under way at once.
         back_prop: False makes the results constants for gradients.
@@ -66,52 +67,94 @@ def while_loop(
         raise GraphError(
             f"while_loop: got parallel_iterations {parallel_iterations}, expected 1 or more."
         )
-    kind = tuple if isinstance(loop_vars, tuple) else list
+    loop_vars = loop_vars if isinstance(loop_vars, tuple) else list(loop_vars)
+    parts = [apart_from(value) for value in loop_vars]
+    first = [leaf for leaves, _ in parts for leaf in leaves]
+    shapes: list[Any] = [leaf.shape for leaf in first]
+    if shape_invariants is not None:
+        shapes = _listed_shapes(loop_vars, shape_invariants)
+    rebuild = _rebuilding(parts)
+
+    def test(*now: Node) -> Node:
+        return as_predicate("while_loop", cond(*rebuild(now)))
+
+    def after(*now: Node) -> list[Node]:
+        found = body(*rebuild(now))
+        return _next_values(loop_vars, found if isinstance(found, list | tuple) else [found])
+
     if maximum_iterations is not None:
-        cond, body, loop_vars = _limited(cond, body, loop_vars, maximum_iterations)
-        shape_invariants = None if shape_invariants is None else [(), *shape_invariants]
-    first = [convert(value) for value in loop_vars]
-    loop = _traced(cond, body, first, shape_invariants, parallel_iterations)
+        test, after, first, shapes = _limited(test, after, first, shapes, maximum_iterations)
+    loop = _traced(test, after, first, shapes, parallel_iterations)
     outputs = loop_outputs(loop, first, name)
     if not back_prop:
         outputs = [_stopped(node) for node in outputs]
-    outputs = outputs[1:] if maximum_iterations is not None else outputs
-    if len(outputs) == 1:
-        return outputs[0]
-    return kind(outputs)
+    values = rebuild(outputs if maximum_iterations is None else outputs[1:])
+    return values[0] if len(values) == 1 else type(loop_vars)(values)
 
 
-def _limited(cond: Any, body: Any, loop_vars: Sequence[Any], limit: Any) -> Any:
-    """Return the three with a counter in front that ends the loop at `limit`."""
+def _rebuilding(parts: Sequence[tuple[list[Node], Rebuild]]) -> Callable[..., list[Any]]:
+    """Return a function from all leaves in a row to the variables in their structures."""
+
+    def rebuild(leaves: Sequence[Node]) -> list[Any]:
+        at = iter(leaves)
+        return [put([next(at) for _ in nodes]) for nodes, put in parts]
+
+    return rebuild
+
+
+def _listed_shapes(loop_vars: Sequence[Any], invariants: Sequence[Any]) -> list[Any]:
+    if len(invariants) != len(loop_vars):
+        raise GraphError(
+            f"while_loop: got {len(invariants)} shape_invariants, expected {len(loop_vars)}, one "
+            "for each variable."
+        )
+    pairs = zip(loop_vars, invariants, strict=True)
+    return [leaf for var, shape in pairs for leaf in leaves_like("shape_invariants", var, shape)]
+
+
+def _next_values(loop_vars: Sequence[Any], found: Sequence[Any]) -> list[Node]:
+    """Return the leaves of what a body gave, which must be built as the variables are."""
+    if len(found) != len(loop_vars):
+        raise GraphError(
+            f"while_loop: the body gives {len(found)} values, expected {len(loop_vars)}, one for "
+            "each variable."
+        )
+    pairs = zip(found, loop_vars, strict=True)
+    return [leaf for new, old in pairs for leaf in same_structure("while_loop", new, old)]
+
+
+def _limited(
+    test: Callable[..., Node],
+    after: Callable[..., list[Node]],
+    first: list[Node],
+    shapes: list[Any],
+    limit: Any,
+) -> Any:
+    """Return the four with a counter in front that ends the loop at `limit`."""
     most = convert(limit)
 
-    def still(count: Node, *variables: Node) -> Any:
-        return logical_and(count < most, as_predicate("while_loop", cond(*variables)))
+    def still(count: Node, *now: Node) -> Any:
+        return logical_and(count < most, test(*now))
 
-    def counted(count: Node, *variables: Node) -> Any:
-        found = body(*variables)
-        return (count + 1, *(found if isinstance(found, list | tuple) else [found]))
+    def counted(count: Node, *now: Node) -> list[Node]:
+        return [count + 1, *after(*now)]
 
-    return still, counted, [Constant(0, most.dtype), *loop_vars]
+    return still, counted, [Constant(0, most.dtype), *first], [(), *shapes]
 
 
 def _traced(
-    cond: Any, body: Any, first: Sequence[Node], invariants: Any, parallel_iterations: int
+    test: Callable[..., Node],
+    after: Callable[..., list[Node]],
+    first: Sequence[Node],
+    shapes: Sequence[Any],
+    parallel_iterations: int,
 ) -> While:
     """Return the loop whose condition and body the two functions build."""
-    shapes = [v.shape for v in first] if invariants is None else list(invariants)
-    if len(shapes) != len(first):
-        raise GraphError(
-            f"while_loop: got {len(shapes)} shape_invariants, expected {len(first)}, one for each "
-            "variable."
-        )
     with outside():
         variables = [_variable(v, s) for v, s in zip(first, shapes, strict=True)]
-        test = as_predicate("while_loop", cond(*variables))
-        found = body(*variables)
-        after = [convert(v) for v in (found if isinstance(found, list | tuple) else [found])]
-    _check(variables, after)
-    return While(test, after, variables, parallel_iterations)
+        condition, values = test(*variables), after(*variables)
+    _check(variables, values)
+    return While(condition, values, variables, parallel_iterations)
 
 
 def _variable(first: Node, shape: Any) -> Placeholder:
@@ -137,11 +180,6 @@ def _fits(got: Sequence[int | None], want: Sequence[int | None]) -> bool:
 
 
 def _check(variables: Sequence[Node], after: Sequence[Node]) -> None:
-    if len(variables) != len(after):
-        raise GraphError(
-            f"while_loop: the body gives {len(after)} values, expected {len(variables)}, one for "
-            "each variable."
-        )
     for i, (old, new) in enumerate(zip(variables, after, strict=True)):
         same = old.dtype == new.dtype
         if same and not isinstance(old.shape, UnknownShape):

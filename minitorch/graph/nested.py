@@ -36,6 +36,21 @@ def same_structure(where: str, got: Any, want: Any) -> list[Node]:
     return apart_from(got)[0]
 
 
+def leaves_like(where: str, structure: Any, value: Any) -> list[Any]:
+    """Return what `value` has in the places where `structure` has a leaf."""
+    if isinstance(structure, dict):
+        pairs = [(structure[key], value[key]) for key in structure]
+    elif isinstance(structure, list | tuple) and not _is_array(structure):
+        if not isinstance(value, list | tuple) or len(value) != len(structure):
+            raise GraphError(
+                f"{where}: got {value!r}, expected the structure {_outline(structure)}."
+            )
+        pairs = list(zip(structure, value, strict=True))
+    else:
+        return [value]
+    return [leaf for part, item in pairs for leaf in leaves_like(where, part, item)]
+
+
 def _take(value: Any, leaves: list[Node]) -> Callable[[Iterator[Any]], Any]:
     if isinstance(value, dict):
         parts = {key: _take(value[key], leaves) for key in value}
@@ -52,10 +67,10 @@ def _take(value: Any, leaves: list[Node]) -> Callable[[Iterator[Any]], Any]:
 
 def _is_array(value: Sequence[Any]) -> bool:
     """Tell whether a list is nothing but numbers, which is an array written out."""
-    if not value:
+    if not value or not isinstance(value, list):
         return False
     return all(
-        isinstance(v, int | float | np.generic) or (isinstance(v, list) and _is_array(v))
+        _is_array(v) if isinstance(v, list) else isinstance(v, int | float | np.generic)
         for v in value
     )
 

@@ -246,7 +246,7 @@ def _filled(array: np.ndarray[Any, Any], shape: tuple[int, ...], name: str) -> A
 
 def as_shape(shape: Any) -> Shape:
     """Return a shape as a tuple of sizes and Nones; None is an unknown number of axes."""
-    if shape is None:
+    if shape is None or isinstance(shape, UnknownShape):
         return UNKNOWN
     if isinstance(shape, int):
         raise GraphError(f"shape: got {shape}, expected a list or tuple. Write [{shape}].")
@@ -264,6 +264,11 @@ def convert(value: Any, dtype: DType | None = None) -> Node:
         raise GraphError(
             f"graph: got a {type(value).__name__}, expected nodes, arrays or numbers. Feed it "
             "through a placeholder, or pass its .numpy() as a constant."
+        )
+    if value is None:
+        raise GraphError(
+            "graph: got None, expected a node, an array or a number. Check that the function "
+            "returns what it builds."
         )
     if isinstance(value, list | tuple) and any(isinstance(v, Node) for v in value):
         from ..ops.joining import stack

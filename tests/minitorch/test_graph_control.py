@@ -413,3 +413,50 @@ def test_the_gradient_of_a_variable_that_is_read_after_a_write_in_a_branch() -> 
         assert session.run(by, {p: True}) == 6.0
         assert session.run(by, {p: False}) == 2.0
         assert session.run(count) == 1.0
+
+
+def test_loop_variables_may_be_structures() -> None:
+    def body(i: Any, pair: Any, named: Any) -> Any:
+        return i + 1, (pair[1], pair[0] + pair[1]), {"x": named["x"] * 2.0}
+
+    start = (tf.constant(0), (tf.constant(0), tf.constant(1)), {"x": tf.constant([1.0])})
+    found = tf.while_loop(lambda i, *_: i < 10, body, start)
+    grown = tf.while_loop(
+        lambda i, pair: i < 3,
+        lambda i, pair: (i + 1, (tf.concat([pair[0], pair[0]], 0), pair[1])),
+        (tf.constant(0), (tf.ones((1,)), tf.ones((2,)))),
+        shape_invariants=((), ((None,), (2,))),
+    )
+    with tf.Session() as session:
+        count, pair, named = session.run(found)
+        assert (count, pair, named["x"].tolist()) == (10, (55, 89), [1024.0])
+        assert session.run(grown)[1][0].shape == (8,)
+    with pytest.raises(GraphError, match="structure changes"):
+        tf.while_loop(lambda i, p: i < 3, lambda i, p: (i + 1, p[0]), (0, (1.0, 2.0)))
+    with pytest.raises(GraphError, match="1 shape_invariants, expected 2"):
+        tf.while_loop(lambda i, p: i < 3, lambda i, p: (i + 1, p), (0, 1.0), shape_invariants=[()])
+    with pytest.raises(GraphError, match=r"shape \(3,\), expected \(2,\), its shape_invariant"):
+        tf.while_loop(lambda p: p[0] < 3.0, lambda p: p, [tf.ones((3,))], [(2,)])
+
+
+def test_branches_and_loops_over_what_has_no_shape_yet_have_gradients() -> None:
+    p, a = tf.placeholder(tf.bool, ()), tf.Variable("A")
+    chosen = tf.cond(p, lambda: a * a, lambda: a + 1.0)
+    power = tf.while_loop(lambda i, v: i < 3, lambda i, v: (i + 1, v * a), [0, a])[1]
+    products = tf.while_loop(lambda i, v: i < 2, lambda i, v: (i + 1, v @ a), [0, a])[1]
+    by = [tf.gradients(y, [a])[0] for y in (chosen, power, products)]
+    at = np.array([[1.0, 2.0], [0.5, -1.0]], np.float32)
+    given = torch.tensor(at, requires_grad=True)
+    (want,) = torch.autograd.grad((given @ given @ given).sum(), [given])
+    with tf.Session() as session:
+        found = session.run(by, {a: at, p: True})
+    for got, expected in zip(found, (2 * at, 4 * at**3, want), strict=True):
+        np.testing.assert_allclose(got, expected, rtol=1e-5)
+
+
+def test_functions_that_return_nothing_or_are_none_are_named() -> None:
+    p = tf.placeholder(tf.bool, ())
+    with pytest.raises(GraphError, match="got None"):
+        tf.while_loop(lambda i: i < 3, lambda i: None, [0])
+    with pytest.raises(TypeError, match="expected two functions"):
+        tf.cond(p, 1.0, 2.0)  # type: ignore[arg-type]
