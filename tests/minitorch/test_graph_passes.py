@@ -604,6 +604,25 @@ def test_passes_on_request_take_any_structure_and_refuse_what_is_no_node() -> No
             function(3)
 
 
+def test_nodes_of_different_devices_stay_apart() -> None:
+    x = tf.placeholder(tf.float32, (64, 64))
+    found = []
+    for name in ("cpu:0", "cpu:1"):
+        with tf.device(name):
+            found += [tf.exp(x) * 2.0, tf.matmul(x, tf.Variable(np.ones((64, 3), np.float32)))]
+    with tf.device("cpu:1"):
+        found.append(tf.tanh(found[0]))
+    after = tf.optimize(found)
+    assert [node.device for node in after] == [node.device for node in found]
+    assert len({id(after[0]), id(after[2])}) == 2
+    reasons: list[str] = []
+    with tf.device("cpu:0"):
+        inner = tf.exp(x) * 3.0
+    with tf.device("cpu:1"):
+        fuse([tf.tanh(inner)], (), reasons)
+    assert any("device cpu:0 is not cpu:1" in reason for reason in reasons)
+
+
 # ── the cost model ──────────────────────────────────────────────────────────────────────────────
 
 

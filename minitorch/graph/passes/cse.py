@@ -22,7 +22,7 @@ def cse(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[Node]:
             return constants.get(node, node)
         constants[node] = node
         if node.value.nbytes <= SMALL:
-            key = (node.value.dtype.str, node.value.shape, node.value.tobytes())
+            key = (node.device, node.value.dtype.str, node.value.shape, node.value.tobytes())
             constants[node] = known.setdefault(key, node)
         return constants[node]
 
@@ -30,7 +30,7 @@ def cse(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[Node]:
         sources = tuple(one(source) for source in inputs)
         if not simple(node):
             return None
-        key = (signature(node.op), tuple(source.id for source in sources))
+        key = (signature(node.op), node.device, tuple(source.id for source in sources))
         found = known.get(key)
         if found is None:
             same = all(a is b for a, b in zip(sources, node.inputs, strict=True))

@@ -98,6 +98,8 @@ def _why_not(
         return "it is fetched, or something waits for it"
     if len(ends) != 1 or any(user not in root for user in users):
         return f"used {len(users)} times, not all of them in one group"
+    if node.device != ends[0].device:
+        return f"device {node.device} is not {ends[0].device}"
     inside = ends[0].inputs[0] if _reduces(ends[0]) else ends[0]
     return "" if node.shape == inside.shape else f"shape {node.shape} is not {inside.shape}"
 

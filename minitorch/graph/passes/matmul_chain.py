@@ -31,7 +31,7 @@ def matmul_chain(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[No
         for node in order
         if _is_product(node, fed)
         for source in node.inputs
-        if _is_product(source, fed) and uses[source] == 1
+        if _is_product(source, fed) and uses[source] == 1 and source.device == node.device
     }
     ends = {node for node in order if _is_product(node, fed) and node not in inner}
 

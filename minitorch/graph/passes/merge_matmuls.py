@@ -58,10 +58,10 @@ def _groups(
     fetches: Sequence[Node], fed: Collection[Node], reasons: list[str] | None
 ) -> list[list[Node]]:
     """Return the products of one input each that are faster as one."""
-    groups: dict[Node, list[Node]] = {}
+    groups: dict[tuple[Node, str | None], list[Node]] = {}
     for node in schedule(fetches, fed):
         if node not in fed and simple(node) and isinstance(node.op, MatMul) and _fits(node):
-            groups.setdefault(node.inputs[0], []).append(node)
+            groups.setdefault((node.inputs[0], node.device), []).append(node)
     found = []
     for group in groups.values():
         if len(group) < 2:
