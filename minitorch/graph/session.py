@@ -32,7 +32,8 @@ class Session:
             "interpreter": node by node, a loop within.
             "tokens": loops taken apart, as tokens that move; tells what happens.
             "parallel": the same by several threads.
-        options: of the executor: `shuffle=` and `on_event=` of "tokens", `threads=` of "parallel".
+        options: of the executor: `shuffle=` and `on_event=` of "tokens", `threads=` of "parallel",
+            `poison=` of "arena".
     """
 
     default_executor: ClassVar[str] = "compiled"
