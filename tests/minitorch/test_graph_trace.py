@@ -788,3 +788,22 @@ def test_nodes_name_the_line_of_the_imperative_code() -> None:
     assert traced.outputs.built_at == (__file__, f.__code__.co_firstlineno + 1)
     with pytest.raises(ValueError, match=r"test_graph_trace.py:\d+"):
         trace(lambda x: x @ x)(mt.ones(2, 3))
+
+
+def test_compiled_code_runs_over_torch_arrays_as_on_a_gpu(torch_arrays: None) -> None:
+    x, numbers = mt.tensor(array(5, 3)), array(4, 3)
+
+    def f(x: Tensor, w: Tensor) -> Any:
+        h = F.dropout(F.linear(x, w).relu(), 0.5)
+        return h.sum(), (h * h).mean(0)
+
+    found = []
+    for function in (f, jit(f)):
+        mt.manual_seed(0)
+        w = mt.tensor(numbers, requires_grad=True)
+        results = function(x, w)
+        (results[0] + results[1].sum()).backward()
+        found.append((*results, w.grad))
+    agrees(found[1], found[0])
+    with pytest.raises(GraphError, match="the same in every run"):
+        jit(lambda x: x + mt.randn(3))(mt.ones(3))
