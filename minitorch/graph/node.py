@@ -131,6 +131,10 @@ class Node(Methods):
 
         return (session or get_default_session(self)).run(self, feed_dict)
 
+    def run(self, feed_dict: dict[Node, Any] | None = None, session: Any = None) -> None:
+        """Run this node, for its effect, in `session` or in the innermost session's."""
+        self.eval(feed_dict, session)
+
     def _refuse(self, what: str, instead: str) -> NoReturn:
         raise GraphError(
             f"{self.name}: {what}: a node has no value until a session runs it (built at "

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, ClassVar
 
 import numpy as np
@@ -193,6 +194,15 @@ class Session:
             ) from error
 
     # A context manager
+
+    @contextmanager
+    def as_default(self) -> Iterator[Session]:
+        """Make this the default session inside the `with` block, and leave it open after it."""
+        _open.stack.append(self)
+        try:
+            yield self
+        finally:
+            _open.stack.remove(self)
 
     def __enter__(self) -> Session:
         _open.stack.append(self)

@@ -201,6 +201,20 @@ def test_a_variable_starts_from_the_same_draw_as_the_one_it_is_built_on() -> Non
     np.testing.assert_allclose(y, 2 * x)
 
 
+def test_operations_run_in_the_default_session_which_may_stay_open() -> None:
+    w = tf.Variable(1.0)
+    add = tf.assign_add(w, 1.0)
+    session = tf.Session()
+    with session.as_default():
+        tf.initialize_all_variables().run()
+        assert add.run() is None
+        assert w.eval() == 2.0
+    add.run(session=session)
+    assert session.run(w) == 3.0
+    with pytest.raises(GraphError, match="no session is open"):
+        add.run()
+
+
 def test_a_closed_session_runs_nothing() -> None:
     with tf.Session() as session:
         pass
