@@ -14,13 +14,22 @@ from .order import needed
 from .scope import name_scope
 
 
-def gradients(ys: Any, xs: Any, grad_ys: Any = None, name: str = "gradients") -> list[Node | None]:
+def gradients(
+    ys: Any,
+    xs: Any,
+    grad_ys: Any = None,
+    name: str = "gradients",
+    *,
+    stop_gradients: Any = None,
+) -> list[Node | None]:
     """Return, for each of `xs`, a node for the derivative of the sum of all elements of `ys`.
 
     Args:
         ys: a node or a list of nodes.
         xs: a node or a list of nodes; an intermediate value will do.
         grad_ys: for each y the gradient that arrives there, instead of ones.
+        stop_gradients: nodes that count as constants: the derivative by one of them does not flow
+            on to what it was computed from.
     Returns:
         a list as long as `xs`; None where no y depends on x.
     """
@@ -30,8 +39,9 @@ def gradients(ys: Any, xs: Any, grad_ys: Any = None, name: str = "gradients") ->
         raise GraphError(
             f"gradients: got {len(arriving)} grad_ys, expected {len(roots)}, one for each y."
         )
+    stops = [] if stop_gradients is None else _listed(stop_gradients, "stop_gradients")
     if any(isinstance(node.shape, UnknownShape) for node in needed(roots, set())):
-        return _later(roots, wanted, arriving)
+        return _later(roots, wanted, arriving, stops)
     found: dict[Node, Node] = {}
     with name_scope(name):
         seeds = _seeds(roots, arriving)
@@ -39,24 +49,29 @@ def gradients(ys: Any, xs: Any, grad_ys: Any = None, name: str = "gradients") ->
         if between:
             uses = count_uses([y for y in seeds if y in between], between.__contains__)
             seeds = {y: seed for y, seed in seeds.items() if y in uses}
-            sweep(seeds, uses, _rule(uses), _keep(found), wanted)
+            sweep(seeds, uses, _rule(uses, set(stops)), _keep(found), wanted)
     return [found.get(x) for x in wanted]
 
 
-def _later(roots: list[Node], wanted: list[Node], arriving: list[Any]) -> list[Node | None]:
+def _later(
+    roots: list[Node], wanted: list[Node], arriving: list[Any], stops: list[Node]
+) -> list[Node | None]:
     """Return gradients that are built once the shapes are known; None where none will be."""
     from .late import late
 
     between = ancestors(wanted, roots)
     has = [grad is not None for grad in arriving]
-    inputs = (*roots, *wanted, *(convert(grad) for grad in arriving if grad is not None))
+    given = [convert(grad) for grad in arriving if grad is not None]
+    inputs = (*roots, *wanted, *stops, *given)
     first, second = len(roots), len(roots) + len(wanted)
+    third = second + len(stops)
 
     def by(place: int) -> Any:
         def build(*nodes: Node) -> Node:
-            ys, xs, seeds = nodes[:first], nodes[first:second], iter(nodes[second:])
+            ys, xs, seeds = nodes[:first], nodes[first:second], iter(nodes[third:])
             ends = [next(seeds) if given else None for given in has]
-            grad = gradients(list(ys), list(xs), ends)[place]
+            constant = list(nodes[second:third])
+            grad = gradients(list(ys), list(xs), ends, stop_gradients=constant)[place]
             return xs[place] * 0.0 if grad is None else grad
 
         return build
@@ -78,8 +93,10 @@ def _seeds(roots: Sequence[Node], arriving: Sequence[Any]) -> dict[Node, Any]:
     return seeds
 
 
-def _rule(uses: dict[Node, int]) -> Any:
+def _rule(uses: dict[Node, int], stops: set[Node]) -> Any:
     def rule(node: Node, grad: Node) -> Sequence[Any]:
+        if node in stops:
+            return (None,) * len(node.inputs)
         node.wants_of = tuple([source in uses for source in node.inputs])
         try:
             return on_values(node, grad)

@@ -397,3 +397,38 @@ def test_dropout_keeps_the_mean_and_drops_the_same_elements_in_the_gradient() ->
         assert set(np.round(np.unique(a), 5)) == {0.0, 1.25}
         assert abs(a.mean() - 1.0) < 6 * 0.5 / 20_000**0.5
         assert (session.run(y, {x: np.ones((2, 100)), keep: 1.0}) == 1.0).all()
+
+
+def test_what_is_stopped_counts_as_a_constant() -> None:
+    x, a = tf.placeholder(tf.float64, (2,)), tf.Variable("A", dtype=tf.float64)
+    b = x * x
+    y = x * b
+    total, part, by_b = (
+        tf.gradients(y, [x]),
+        tf.gradients(y, [x], stop_gradients=[b]),
+        tf.gradients(y, [x, b], stop_gradients=b),
+    )
+    (late,) = tf.gradients(a * tf.exp(a), [a], stop_gradients=[a])
+    squares = a * a
+    (other,) = tf.gradients(a * squares, [a], stop_gradients=[squares])
+    assert tf.gradients(b * 2.0, [x], stop_gradients=[b]) == [None]
+    at = np.array([2.0, 3.0])
+    with tf.Session() as session:
+        found = session.run([*total, *part, *by_b, other, late], {x: at, a: at})
+    for got, want in zip(
+        found, [3 * at**2, at**2, at**2, at, at**2, (1 + at) * np.exp(at)], strict=True
+    ):
+        np.testing.assert_allclose(got, want, rtol=1e-12)
+
+
+def test_the_gradient_of_a_fused_operator_is_by_each_input_alone() -> None:
+    x = tf.placeholder(tf.float64, (4,))
+    square = tf.reshape(x, (2, 2))
+    b = tf.reshape(tf.matmul(square, square), (4,))
+    y = tf.exp(x * 0.1) * b + x
+    fused = tf.optimize(y)
+    assert fused.op.name.startswith("fused")
+    at = np.arange(4.0) + 1.0
+    with tf.Session() as session:
+        want, got = (session.run(tf.gradients(z, [x])[0], {x: at}) for z in (y, fused))
+    np.testing.assert_allclose(got, want, rtol=1e-12)

@@ -114,7 +114,8 @@ class Fused(Op):
         """Differentiate the parts as they were, rebuilt over the same inputs."""
         from ..gradients import gradients
 
-        return tuple(gradients(self.unfused(*node.inputs), list(node.inputs), out_grad))
+        inputs = list(node.inputs)  # one may be computed from another, which is not ours to follow
+        return tuple(gradients(self.unfused(*inputs), inputs, out_grad, stop_gradients=inputs))
 
     def attributes(self) -> dict[str, Any]:
         """Return the parts."""
