@@ -48,7 +48,7 @@ def scene_of(plan: MemoryPlan, title: str) -> Scene:
     bottom = TOP + HEIGHT + CURVE_TOP + CURVE + 30
     return Scene(
         title, HINT, "Memory", _summary(plan), LEFT + WIDTH + 130, bottom,
-        tuple(canvas.marks), tuple(steps), len(steps) - 1,
+        tuple(canvas.marks), tuple(steps), 1 + max(range(len(order)), key=view.live),
     )  # fmt: skip
 
 
