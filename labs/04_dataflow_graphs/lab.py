@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Lab 04: Dataflow graphs
 #
-# **You build** a small TensorFlow 1: nodes that record instead of computing, a run that computes only what is fetched, gradients that are nodes themselves, a session with variables, an optimizer made of nodes, and a plan that is made once and run many times.
-# **You need** lab 02: operators with a `gradient`, topological order, the reverse sweep.
-# **It takes** about 110 minutes.
+# - **You build** a small TensorFlow 1: nodes that record instead of computing, a run that computes only what is fetched, gradients that are nodes themselves, a session with variables, an optimizer made of nodes, and a plan that is made once and run many times.
+# - **You need** lab 02: operators with a `gradient`, topological order, the reverse sweep.
+# - **It takes** about 110 minutes.
 #
 # PyTorch computes each line when Python comes to it: **define by run**. TensorFlow 1 wrote the program down first, as a graph of operators, and ran it afterwards, many times: **define once, run many**. Both use the same operators. You will build the second kind on top of the very operators that the first kind uses, run one model both ways, and measure what each is good for.
 

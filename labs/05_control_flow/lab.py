@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Lab 05: Control flow
 #
-# **You build** branches and loops *inside* a dataflow graph: Switch and Merge, tokens that may be dead, tags that tell iterations apart, `cond`, `while_loop`, and the gradient of each; all run by a token executor whose rules are yours.
-# **You need** lab 04: nodes, feeds and fetches, gradients that are nodes.
-# **It takes** about 120 minutes.
+# - **You build** branches and loops *inside* a dataflow graph: Switch and Merge, tokens that may be dead, tags that tell iterations apart, `cond`, `while_loop`, and the gradient of each; all run by a token executor whose rules are yours.
+# - **You need** lab 04: nodes, feeds and fetches, gradients that are nodes.
+# - **It takes** about 120 minutes.
 #
 # In lab 04 a node refused to be true or false. So a graph could not decide anything, and every run did the same work. But sentences differ in length, and parse trees in shape. This lab is about models whose *structure* depends on the data, and about the three ways in which the world runs them.
 

@@ -1,11 +1,13 @@
 # %% [markdown]
-# # Graph optimization
+# # Lab 06: Graph optimization
+#
+# - **You build** the passes of a compiler for dataflow programs: dead code, constant folding, common subexpressions, the order of products, merged products, fusion, a memory plan, a caching allocator, and a search that decides by measured cost.
+# - **You need** NumPy, and what a gradient graph is (lab 02 or 04).
+# - **It takes** about 120 minutes.
 #
 # A program that is written for a reader does more work than it has to: it computes what nobody asks for, computes the same thing twice, multiplies matrices in the order in which a formula names them, and walks through memory once for every operator.
-# A system that is handed the **whole** computation before it runs can do better. In this lab you write the passes of such a system: dead code, constant folding, common subexpressions, the order of products, merged products, fusion, a memory plan, a caching allocator.
+# A system that is handed the **whole** computation before it runs can do better. In this lab you write the passes of such a system.
 # You measure each of them, meet rewrites that lose, and let a search with a measured cost decide. At the end a network learns with the training step that your passes have rewritten, in the memory that you have planned.
-#
-# **Time**: about 120 minutes. **You need**: NumPy; what a gradient graph is (lab 02 or 04).
 #
 # Each section asks for a prediction before it measures. Write the number down first: a prediction that fails teaches more than one that was never made.
 

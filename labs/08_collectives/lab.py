@@ -1,11 +1,13 @@
 # %% [markdown]
-# # Collectives
+# # Lab 08: Collectives
+#
+# - **You build** all eight collectives from messages over a socket, naive and by trees, and count, predict and time what they send.
+# - **You need** NumPy.
+# - **It takes** about 115 minutes.
 #
 # A training job is a crowd of programs, and all that one of them can do for another is to send it some bytes.
 # Between those bytes and a trained network stand eight operations that every rank calls together, the **collectives**: broadcast, scatter, gather, reduce, all-gather, reduce-scatter, all-reduce, barrier.
 # In this lab you build them from the bytes up, count what they send, predict what they cost, and at the end a network learns over them with an optimizer that is spread over the ranks.
-#
-# **Time**: about 115 minutes. **You need**: NumPy.
 #
 # Each section asks for a prediction before it measures. Write the number down first: a prediction that fails teaches more than one that was never made.
 
