@@ -54,14 +54,16 @@ def compare_passes(
     """Return what each pass of `optimize` does to the graph of `fetches`, pass by pass.
 
     Args:
-        passes: names of passes, in order; those of `optimize` unless given.
+        passes: names of passes, in order; those of `optimize` that find something to do unless
+            given.
         limit: draw at most so many nodes of a graph, the last ones.
     Raises:
         GraphError: no such pass.
         ArgumentError: `limit` is below 1.
     """
     check_limit("compare_passes", limit)
-    found = stages(fetches, passes)
+    every = stages(fetches, passes)
+    found = every if passes is not None else (_useful(every) or every)
     strip = len(found) * PITCH + 20
     pairs = [_pair(found, k, limit, strip) for k in range(len(found))]
     width = max([strip, *(w for _, w, _ in pairs)])
@@ -73,11 +75,17 @@ def compare_passes(
     steps = [Step(f"As built: {plural(len(found[0].nodes), 'node')}.")]
     steps += [_step(found[k - 1], found[k], k, len(found) - 1) for k in range(1, len(found))]
     changed = [k for k in range(1, len(found)) if _changed(found[k - 1], found[k])]
-    still = max(changed, key=lambda k: len(found[k - 1].nodes) - len(found[k].nodes), default=0)
+    still = max(changed, key=lambda k: found[k - 1].predicted_s - found[k].predicted_s, default=0)
     return Scene(
-        title, HINT, "Passes", _summary(found), width, height, tuple(canvas.marks), tuple(steps),
+        title, HINT, "Passes", _summary(every), width, height, tuple(canvas.marks), tuple(steps),
         still,
     )  # fmt: skip
+
+
+def _useful(found: Sequence[Stage]) -> list[Stage]:
+    """Return the first stage and those that differ from the one before; none if none does."""
+    changed = [b for a, b in pairwise(found) if _changed(a, b)]
+    return [found[0], *changed] if changed else []
 
 
 # ── the picture ─────────────────────────────────────────────────────────────────────────────────
@@ -222,9 +230,10 @@ def _some(names: list[str], most: int = 8) -> str:
 
 def _summary(found: Sequence[Stage]) -> str:
     useful = [b.name for a, b in pairwise(found) if _changed(a, b)]
-    first, last = len(found[0].nodes), len(found[-1].nodes)
-    return (
-        f"{plural(len(found) - 1, 'pass') if len(found) == 2 else f'{len(found) - 1} passes'} over "
-        f"a graph of {plural(first, 'node')} leave {last}. "
-        f"{f'It is changed by {listing(useful)}' if useful else 'None changes anything'}."
-    )
+    count, first, last = len(found) - 1, len(found[0].nodes), len(found[-1].nodes)
+    passes = "1 pass" if count == 1 else f"{count} passes"
+    what = "None changes anything"
+    if useful:
+        rest = "" if len(useful) == count else "; the others find nothing to do"
+        what = f"It is changed by {listing(useful)}{rest}"
+    return f"{passes} over a graph of {plural(first, 'node')} leave {last}. {what}."

@@ -378,6 +378,15 @@ def test_each_pass_names_what_is_gone_and_what_is_new() -> None:
     )
 
 
+def test_of_all_passes_those_are_shown_that_find_something_to_do() -> None:
+    scene = compare_passes(chain())
+    assert not any("nothing to do here" in step.text for step in scene.steps)
+    assert "the others find nothing to do" in scene.summary
+    idle = compare_passes(tf.exp(tf.placeholder("float32", (2,))))
+    assert all("nothing to do here" in step.text for step in idle.steps[1:])
+    assert "None changes anything" in idle.summary
+
+
 def test_a_pass_that_finds_nothing_says_so_and_an_unknown_one_is_refused() -> None:
     scene = compare_passes(tf.exp(tf.placeholder("float32", (2,))), passes=["cse"])
     assert "nothing to do here" in scene.steps[1].text
