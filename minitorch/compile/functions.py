@@ -9,7 +9,7 @@ in units in the last place (`tests/minitorch/test_compile_functions.py` measures
     log          1.0       1.0
     log1p        2.0       2.0
     sigmoid      3.0       3.0
-    tanh         3.0       3.0
+    tanh         7.0       3.0
     erf          7.0       5.0
 
 Source: argument reduction and the correction terms of `log` as in W. J. Cody & W. Waite, Software
@@ -33,6 +33,11 @@ LN2 = {
 EXP_RANGE = {True: (-104.0, 89.0), False: (-746.0, 710.0)}  # beyond: 0 and infinity anyway
 EXP_TERMS = {True: 8, False: 14}  # of Taylor's series on |r| <= ln 2 / 2
 LOG_TERMS = {True: 4, False: 10}  # of artanh's series on |s| <= 0.172
+# tanh(x) = x P(x²) / Q(x²) for |x| <= 9, fitted by reweighted least squares to 2e-8; beyond, ±1.
+# A division and ten products, where the way by exp takes twice as many.
+TANH_REACH = 9.0
+TANH_P = [1.335517645e-08, 2.060954063e-05, 3.495619992e-03, 1.338105389e-01, 1.0]
+TANH_Q = [7.776794265e-07, 3.285684051e-04, 2.587710780e-02, 4.671436955e-01, 1.0]
 MANTISSA = {True: 23, False: 52}
 BIAS = {True: 127, False: 1023}
 
@@ -153,9 +158,20 @@ def sigmoid(t: Text, x: str) -> str:
 
 
 def tanh(t: Text, x: str) -> str:
-    """u / (u + 2) with u = exp(2|x|) - 1, and x's sign."""
+    """An odd rational in single; in double u / (u + 2) with u = exp(2|x|) - 1, and x's sign."""
+    return _tanh_single(t, x) if t.single else _tanh_double(t, x)
+
+
+def _tanh_single(t: Text, x: str) -> str:
+    near = clamped(t, x, -TANH_REACH, TANH_REACH)
+    square = t.mul(near, near)
+    top = t.mul(near, t.polynomial(square, TANH_P))
+    return clamped(t, t.div(top, t.polynomial(square, TANH_Q)), -1.0, 1.0)
+
+
+def _tanh_double(t: Text, x: str) -> str:
     size = t.intrinsic("fabs", x)
-    reach = 10.0 if t.single else 20.0  # beyond it rounds to 1
+    reach = 20.0  # beyond it rounds to 1
     size = t.either(t.compare("ogt", size, t.number(reach)), t.number(reach), size)
     u = expm1(t, t.add(size, size))
     return t.intrinsic("copysign", t.div(u, t.add(u, t.number(2.0))), x)
