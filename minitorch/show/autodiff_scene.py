@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from minitorch.show.asked import check_limit, names_by_id
 from minitorch.show.diagram import Boxed, Line, Wire, draw, forever, lit
 from minitorch.show.numbers import brief, listing, plural
 from minitorch.show.recorded import Record, Visit, record
@@ -36,8 +37,6 @@ def step_through(
     Raises:
         ArgumentError: `value` is none of these, or `limit` is below 1.
     """
-    from minitorch.show.picture import check_limit, names_by_id
-
     check_limit("step_through", limit)
     found = record(
         value, names=names_by_id(names), limit=limit, feed_dict=feed_dict, session=session

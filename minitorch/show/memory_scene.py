@@ -6,6 +6,7 @@ from typing import Any
 
 from minitorch.errors import GraphError
 from minitorch.graph.plan import Buffer, MemoryPlan, memory_plan
+from minitorch.show.asked import nodes_in
 from minitorch.show.numbers import in_bytes, listing, plural
 from minitorch.show.scene import ALWAYS, Canvas, Scene, Step, When
 
@@ -23,8 +24,9 @@ def map_memory(fetches: Any, *, title: str = "The memory plan") -> Scene:
 
     Raises:
         GraphError: a size is not known before the run; names the node. Or nothing is computed.
+        ArgumentError: no nodes.
     """
-    plan = memory_plan(fetches)
+    plan = memory_plan(nodes_in("map_memory", fetches))
     if not plan.buffers:
         raise GraphError("map_memory: got a graph that computes nothing, expected an operator.")
     return scene_of(plan, title)

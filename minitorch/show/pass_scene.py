@@ -11,10 +11,9 @@ from minitorch.graph.explain import predicted_s
 from minitorch.graph.node import Constant, Node, UnknownShape
 from minitorch.graph.optimize import PASSES, run_pass
 from minitorch.graph.order import schedule
-from minitorch.graph.structure import flatten
+from minitorch.show.asked import check_limit, nodes_in
 from minitorch.show.diagram import Boxed, Drawn, Line, Wire, draw
 from minitorch.show.numbers import brief, in_seconds, listing, plural
-from minitorch.show.picture import check_limit
 from minitorch.show.scene import ALWAYS, Canvas, Mark, Scene, Step
 
 HINT = (
@@ -35,8 +34,7 @@ class Stage:
 
 def stages(fetches: Any, passes: Sequence[str] | None = None) -> list[Stage]:
     """Return the graph as built and after each pass, as `optimize` runs them."""
-    leaves: list[Node] = []
-    flatten(fetches, leaves)
+    leaves = nodes_in("compare_passes", fetches)
     found = [Stage("as built", tuple(schedule(leaves, ())), predicted_s(leaves, set()))]
     for name in PASSES if passes is None else passes:
         leaves = run_pass(name, leaves, set())
@@ -59,7 +57,7 @@ def compare_passes(
         limit: draw at most so many nodes of a graph, the last ones.
     Raises:
         GraphError: no such pass.
-        ArgumentError: `limit` is below 1.
+        ArgumentError: no nodes, or `limit` is below 1.
     """
     check_limit("compare_passes", limit)
     every = stages(fetches, passes)

@@ -10,6 +10,7 @@ from typing import Any
 from minitorch.errors import ArgumentError
 from minitorch.op import Value
 from minitorch.show import trace
+from minitorch.show.asked import check_limit, names_by_id
 from minitorch.show.drawing import Drawing
 from minitorch.show.notebook import bundle, has_kernel
 from minitorch.show.scene import Scene
@@ -101,22 +102,3 @@ def show(
         return () if drawing.hidden else explore(roots, called, feed_dict, session)
 
     return Picture(drawing, scenes)
-
-
-def check_limit(operation: str, limit: int) -> None:
-    """Raise unless there is something to draw."""
-    if limit < 1:
-        raise ArgumentError(f"{operation}: got limit {limit}, expected 1 or more.")
-
-
-def names_by_id(names: Any) -> dict[int, str]:
-    """Return what to call values, by their ids, from a module or a dict of values by name."""
-    if names is None:
-        return {}
-    if hasattr(names, "named_parameters"):
-        names = dict(names.named_parameters())
-    if not isinstance(names, Mapping):
-        raise ArgumentError(
-            f"show: got names of type {type(names).__name__}, expected a module or a dict."
-        )
-    return {id(value): name for name, value in names.items()}

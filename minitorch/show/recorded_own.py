@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from minitorch.errors import ArgumentError
 from minitorch.op import Value
 from minitorch.show import trace
 from minitorch.show.recorded import Record, Visit, structure
@@ -32,7 +33,7 @@ def record_own(root: Any, names: Mapping[int, str], limit: int) -> Record:
     """Return the computation behind an object with `inputs`."""
     wrapped: dict[int, _Own] = {}
     for node in _below(root):
-        inputs = tuple(wrapped[id(source)] for source in node.inputs)
+        inputs = tuple(wrapped[id(source)] for source in _inputs(node))
         op = getattr(node, "op", None)
         if op is None and inputs:
             op = _Named(type(node).__name__)
@@ -60,16 +61,28 @@ def _below(root: Any) -> list[Any]:
     """Return everything below a learner's node, inputs first; each object once."""
     order: list[Any] = []
     done: set[int] = set()
+    open_: set[int] = set()  # begun, with inputs that are still to be visited
     stack: list[tuple[Any, bool]] = [(root, False)]
     while stack:
         node, ready = stack.pop()
         if ready:
             order.append(node)
+            open_.discard(id(node))
         elif id(node) not in done:
             done.add(id(node))
+            open_.add(id(node))
             stack.append((node, True))
-            stack += [(source, False) for source in reversed(tuple(getattr(node, "inputs", ())))]
+            stack += [(source, False) for source in reversed(_inputs(node))]
+        elif id(node) in open_:
+            raise ArgumentError(
+                f"step_through: got a {type(node).__name__} that is computed from itself, expected "
+                "a graph without cycles. Look at who puts it into `inputs`."
+            )
     return order
+
+
+def _inputs(node: Any) -> tuple[Any, ...]:
+    return tuple(getattr(node, "inputs", None) or ())
 
 
 def _first(node: Any, names: Sequence[str]) -> Any:

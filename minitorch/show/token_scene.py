@@ -15,11 +15,10 @@ from minitorch.errors import ArgumentError
 from minitorch.graph.node import Node
 from minitorch.graph.session import Session
 from minitorch.graph.state import initialize_variables
-from minitorch.graph.structure import flatten
 from minitorch.graph.token_event import TokenEvent
+from minitorch.show.asked import check_limit, nodes_in
 from minitorch.show.diagram import Boxed, Line, Wire, draw
 from minitorch.show.numbers import brief, listing, plural
-from minitorch.show.picture import check_limit
 from minitorch.show.scene import ALWAYS, Canvas, Scene, Step, Travel, When, phases
 from minitorch.show.token_graph import Shown, Taken, Tokens, last, taken
 
@@ -47,11 +46,10 @@ def follow_tokens(
         limit: the most operators to draw.
     Raises:
         GraphError: what `run` raises.
-        ArgumentError: `limit` is below 1, or the graph has more operators.
+        ArgumentError: no nodes; `limit` is below 1, or the graph has more operators.
     """
     check_limit("follow_tokens", limit)
-    leaves: list[Node] = []
-    flatten(fetches, leaves)
+    leaves = nodes_in("follow_tokens", fetches)
     events: list[TokenEvent] = []
     own = Session(leaves[0].graph, executor="tokens", on_event=events.append)
     _bring_variables(own, session)

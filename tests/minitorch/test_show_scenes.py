@@ -329,6 +329,24 @@ def test_what_cannot_be_stepped_through_is_refused() -> None:
         step_through(mt.ones(1), limit=0)
 
 
+@pytest.mark.parametrize("view", [follow_tokens, compare_passes, map_memory])
+@pytest.mark.parametrize("wrong", [[], {}, "x", None, mt.ones(2), [tf.constant(1.0), 3]])
+def test_what_is_no_graph_is_refused_by_the_name_of_the_view(view: Any, wrong: Any) -> None:
+    with pytest.raises(ArgumentError, match=f"{view.__name__}: got .*expected a node"):
+        view(wrong)
+
+
+def test_an_own_graph_with_a_cycle_is_refused_and_one_without_inputs_is_a_leaf() -> None:
+    class Own:
+        inputs: Any = None
+
+    leaf, a, b = Own(), Own(), Own()
+    assert "1 input" in step_through(leaf).summary
+    a.inputs, b.inputs = [b], [a, leaf]
+    with pytest.raises(ArgumentError, match="computed from itself"):
+        step_through(b)
+
+
 # ── tokens ──────────────────────────────────────────────────────────────────────────────────────
 
 
