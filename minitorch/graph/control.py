@@ -22,6 +22,7 @@ from .dead import DEAD
 from .gradients import Identity
 from .history import Empty, Opaque, kind_of
 from .node import Node, build, convert
+from .scalar import as_scalar
 from .scope import get_default_graph
 from .state import rename
 
@@ -126,7 +127,7 @@ def merge(inputs: Sequence[Any], name: str | None = None) -> tuple[Node, Node]:
 
 def as_predicate(where: str, pred: Any) -> Node:
     """Return `pred` as a node that is one boolean."""
-    node = convert(pred)
+    node = as_scalar(convert(pred))
     shape = tuple(node.shape)
     if node.dtype != as_dtype(bool) or shape != ():
         raise GraphError(

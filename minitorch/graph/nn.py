@@ -17,6 +17,7 @@ from .images import avg_pool, conv2d, max_pool
 from .node import Node, build, convert
 from .rnn import dynamic_rnn as dynamic_rnn
 from .rnn import static_rnn as static_rnn
+from .scalar import as_scalar
 from .state import rename
 
 
@@ -152,6 +153,7 @@ def dropout(
         raise GraphError("dropout: got both or neither of keep_prob and rate, expected one.")
     node = convert(x)
     keep = keep_prob if rate is None else 1 - rate
+    keep = as_scalar(keep) if isinstance(keep, Node) else keep
     if isinstance(keep, int | float) and not 0 < keep <= 1:
         raise GraphError(f"dropout: got keep_prob {keep}, expected one in (0, 1].")
     if noise_shape is None:

@@ -1,0 +1,85 @@
+"""Programs as they were written for TensorFlow 1, against NumPy, PyTorch and closed forms."""
+
+import numpy as np
+import pytest
+
+import minitorch.graph as tf
+from minitorch.errors import GraphError
+
+
+@pytest.fixture(autouse=True)
+def _fresh_graph() -> None:
+    tf.reset_default_graph()
+
+
+# ── placeholders without any shape ──────────────────────────────────────────────────────────────
+
+
+def test_a_predicate_may_be_a_placeholder_without_a_shape() -> None:
+    training = tf.placeholder(tf.bool)
+    x = tf.placeholder(tf.float32)
+    y = tf.cond(training, lambda: x * 2, lambda: x * 3)
+    with tf.Session() as session:
+        assert list(session.run(y, {training: True, x: [1, 2]})) == [2, 4]
+        assert session.run(y, {training: False, x: 2}) == 6
+
+
+def test_a_branch_on_a_comparison_without_a_shape_has_its_gradient() -> None:
+    x = tf.placeholder(tf.float32)
+    y = tf.cond(x > 0, lambda: x * x, lambda: -x)
+    slope = tf.gradients(y, x)[0]
+    with tf.Session() as session:
+        assert session.run([y, slope], {x: 3}) == [9, 6]
+        assert session.run([y, slope], {x: -3}) == [3, -1]
+
+
+def test_a_predicate_with_axes_is_refused_by_name_when_it_is_fed() -> None:
+    flag = tf.placeholder(tf.bool, name="flag")
+    y = tf.cond(flag, lambda: tf.constant(1), lambda: tf.constant(2))
+    with tf.Session() as session, pytest.raises(GraphError, match=r"'flag' has axes: got .*\(2,\)"):
+        session.run(y, {flag: [True, False]})
+
+
+@pytest.mark.parametrize("executor", ["compiled", "interpreter", "tokens", "parallel"])
+def test_a_trip_count_may_be_a_placeholder_without_a_shape(executor: str) -> None:
+    n, x = tf.placeholder(tf.int32), tf.placeholder(tf.float32, [])
+    start = (tf.constant(0), tf.constant(1.0))
+    _, y = tf.while_loop(lambda i, _: i < n, lambda i, a: (i + 1, a * x), start)
+    slope = tf.gradients(y, x)[0]
+    with tf.Session(executor=executor) as session:
+        assert session.run([y, slope], {x: 2.0, n: 3}) == [8, 12]
+        assert session.run([y, slope], {x: 2.0, n: 0}) == [1, 0]
+
+
+def test_the_deep_mnist_tutorial_learns_its_batch() -> None:
+    def weights(shape: list[int]) -> tf.Variable:
+        return tf.Variable(tf.truncated_normal(shape, stddev=0.1, seed=len(shape)))
+
+    def biases(shape: list[int]) -> tf.Variable:
+        return tf.Variable(tf.constant(0.1, shape=shape))
+
+    x = tf.placeholder(tf.float32, [None, 64])
+    y_ = tf.placeholder(tf.float32, [None, 10])
+    keep_prob = tf.placeholder(tf.float32)
+    image = tf.reshape(x, [-1, 8, 8, 1])
+    conv = tf.nn.conv2d(image, weights([3, 3, 1, 4]), strides=[1, 1, 1, 1], padding="SAME")
+    pool = tf.nn.max_pool(tf.nn.relu(conv + biases([4])), [1, 2, 2, 1], [1, 2, 2, 1], "SAME")
+    flat = tf.reshape(pool, [-1, 64])
+    hidden = tf.nn.relu(tf.matmul(flat, weights([64, 32])) + biases([32]))
+    dropped = tf.nn.dropout(hidden, keep_prob, seed=1)
+    assert dropped.get_shape().as_list() == [None, 32]
+    y = tf.matmul(dropped, weights([32, 10])) + biases([10])
+    loss = tf.reduce_mean(tf.nn.softmax_cross_entropy_with_logits(labels=y_, logits=y))
+    step = tf.train.AdamOptimizer(1e-2).minimize(loss)
+    right = tf.equal(tf.argmax(y, 1), tf.argmax(y_, 1))
+    accuracy = tf.reduce_mean(tf.cast(right, tf.float32))
+    numbers = np.random.RandomState(0)
+    batch = {x: numbers.randn(50, 64), y_: np.eye(10)[numbers.randint(0, 10, 50)]}
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        for _ in range(60):
+            step.run(feed_dict={**batch, keep_prob: 0.9})
+        assert accuracy.eval(feed_dict={**batch, keep_prob: 1.0}) > 0.9
+        assert session.run(accuracy, {**batch, keep_prob: 1.0}) == accuracy.eval(
+            {**batch, keep_prob: 1.0}
+        )
