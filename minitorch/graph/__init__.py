@@ -188,6 +188,7 @@ from minitorch.graph.state import (
     no_op,
     trainable_variables,
 )
+from minitorch.graph.tensor_array import TensorArray
 from minitorch.graph.variable_scope import (
     AUTO_REUSE,
     VariableScope,
@@ -235,6 +236,7 @@ __all__ = [
     "PlacedSession",
     "Session",
     "Tensor",
+    "TensorArray",
     "Variable",
     "VariableScope",
     "abs",

@@ -63,8 +63,8 @@ def rest(past: Past) -> Past:
 
 
 def zeros_of(value: Any) -> Any:
-    """Return zeros like an array; like a list, the empty list."""
-    return EMPTY if isinstance(value, Past) else namespace(value).zeros_like(value)
+    """Return zeros like an array; like what is no array, the empty list."""
+    return namespace(value).zeros_like(value) if hasattr(value, "dtype") else EMPTY
 
 
 def _total(a: Any, b: Any) -> Any:
