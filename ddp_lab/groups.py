@@ -106,6 +106,14 @@ class Group(Messenger):
             # Ranks that meet compare their headers there.
             members = () if call.algorithm.borrows and self._shares() else self._members
             self._board.enter(self._members[self.rank], call.header, members)
+        try:
+            return self._recorded(call, inner)
+        except Exception as error:
+            if self._tells is not None:
+                self._tells.failed(error)
+            raise
+
+    def _recorded(self, call: Call, inner: Self) -> Any:
         recorder = self._recorder
         if recorder is None:
             return call.run(inner)

@@ -16,6 +16,7 @@ from ddp_lab.transport.base import (
     Probes,
     Shape,
     SharesMemory,
+    Tells,
     Transport,
     Work,
 )
@@ -40,6 +41,7 @@ class Messenger:
         self._probes = carrier if isinstance(carrier, Probes) else None
         self._memory = carrier if isinstance(carrier, SharesMemory) else None
         self._tensors = carrier if isinstance(carrier, HoldsTensors) else None
+        self._tells = carrier if isinstance(carrier, Tells) else None
         self._join(tuple(range(transport.size)), transport.rank, 0)
 
     def _join(self, members: tuple[int, ...], rank: int, context: int) -> None:

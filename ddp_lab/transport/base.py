@@ -80,6 +80,14 @@ class HoldsTensors(Protocol):
 
 
 @runtime_checkable
+class Tells(Protocol):
+    """A transport that can tell the other ranks of a failure that leaves this process alive."""
+
+    def failed(self, error: BaseException) -> None:
+        """Tell the others that a collective of this rank has raised."""
+
+
+@runtime_checkable
 class Leaves(Protocol):
     """A transport whose ranks must not end before the others have what they sent."""
 

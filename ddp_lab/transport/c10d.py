@@ -15,6 +15,7 @@ import torch.distributed as dist
 
 from ddp_lab.errors import RankLost, RankTimeout
 from ddp_lab.transport.base import NDArray, Shape, check_buffer
+from ddp_lab.transport.c10d_watch import Watch
 from ddp_lab.transport.description import describe, parse
 
 HEAD = 1024  # bytes of the first message: three lengths, header and description
@@ -24,13 +25,15 @@ MOST_TAGS = 1 << 30
 class C10dTransport:
     """One rank's end of a torch process group.
 
-    `group` is one that can send bytes between CPUs, such as gloo; None is the default group.
+    `group` is one that can send bytes between CPUs, such as gloo; None is the default group. All
+    its ranks make their ends at the same time.
     """
 
     def __init__(self, group: Any = None) -> None:
         self._group = group
         self.rank: int = dist.get_rank(group)
         self.size: int = dist.get_world_size(group)
+        self._watch = Watch(group, self.rank)
         self._wanted: dict[tuple[int, int], deque[C10dReceive]] = {}
         self._to_self: dict[int, deque[tuple[NDArray, bytes]]] = {}
         self._lock = threading.Lock()
@@ -89,13 +92,18 @@ class C10dTransport:
         """Receive bytes into `buffer`.
 
         Raises:
-            RankLost: the connection to `src` is gone.
+            RankLost: the connection to `src` is gone, or a rank has failed.
             RankTimeout: nothing came for as long as the group allows.
         """
         try:
-            dist.recv(torch.from_numpy(buffer), group=self._group, group_src=src, tag=tag)
+            tensor = torch.from_numpy(buffer)
+            self._watch.wait(dist.irecv(tensor, group=self._group, group_src=src, tag=tag), src)
         except RuntimeError as error:
             raise lost("recv", self.rank, src, error) from error
+
+    def failed(self, error: BaseException) -> None:
+        """Tell the others that this rank's collective has raised."""
+        self._watch.tell(error)
 
     def empty(self, shape: Shape, dtype: npt.DTypeLike) -> NDArray:
         """Return an ordinary array."""

@@ -103,6 +103,51 @@ def test_a_rank_of_a_torch_group_that_is_killed_is_named(tmp_path: Path) -> None
     assert outputs == ["1 True\n", ""]
 
 
+ALIVE = """
+    import os, sys, threading
+    import numpy as np
+    import torch.distributed as dist
+    import ddp_lab
+    from ddp_lab.transport.c10d import C10dTransport
+
+    rank = int(os.environ["RANK"])
+    dist.init_process_group("gloo", init_method=f"file://{sys.argv[1]}", rank=rank, world_size=3)
+    comm = ddp_lab.Communicator(C10dTransport())
+    comm.barrier()
+    store = dist.distributed_c10d._get_default_store()
+    if rank == 1:  # lives on until the others have noticed, as behind a thread that does not end
+        threading.Thread(target=lambda: [store.get(f"noticed {r}") for r in (0, 2)]).start()
+        if sys.argv[2] == "uncaught":
+            raise KeyError("lost")
+        try:
+            comm.reduce(np.zeros(3), root=7)
+        except ValueError:
+            pass  # a mistake that was seen before anything was sent: not a failure
+        ddp_lab.register_algorithm("all_reduce", "broken", lambda comm, x, op: 1 / 0)
+        try:
+            comm.all_reduce(np.zeros(4), algorithm="broken")
+        except ZeroDivisionError:
+            pass
+    else:
+        try:
+            comm.all_reduce(np.zeros(4), algorithm="ring")
+        except ddp_lab.RankLost as error:
+            print(error.rank, error, flush=True)
+            store.set(f"noticed {rank}", "yes")
+"""
+
+
+@pytest.mark.parametrize(
+    ("how", "says"), [("uncaught", "KeyError: 'lost'"), ("caught", "ZeroDivisionError: division")]
+)
+def test_a_rank_of_a_torch_group_that_raised_but_lives_on_is_named(
+    tmp_path: Path, how: str, says: str
+) -> None:
+    outputs = run_ranks(ALIVE, 3, str(tmp_path / "store"), how, GLOO_SOCKET_IFNAME="lo")
+    for rank in (0, 2):
+        assert outputs[rank].startswith(f"1 recv: rank 1 has failed ({says}"), outputs
+
+
 def test_the_first_to_fail_is_named_with_those_that_followed() -> None:
     board = LocalBoard(4)
     board.end(3, RETURNED)

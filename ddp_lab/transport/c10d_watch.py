@@ -1,0 +1,78 @@
+"""Who has failed among the ranks of a torch group, told through torch's store.
+
+A process that dies closes its connections, and that is noticed. One that has raised but lives on,
+in a notebook or behind a thread that does not end, keeps them open, and its peers would wait for as
+long as the group allows. So a rank whose collective raises, or that ends in an exception, says so
+in the store, and who waits looks there now and then. torch cannot be asked whether a message has
+come without waiting for it: so a thread waits in torch, and the caller for that thread.
+"""
+
+import sys
+import threading
+import uuid
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+from ddp_lab.errors import RankLost, RankTimeout
+from ddp_lab.handle import Worker
+
+LOOK_S = 0.2  # between two looks at the store, while something is waited for
+
+
+class Watch:
+    """What the ranks of a group tell each other of failures; all of them make it together."""
+
+    def __init__(self, group: Any, rank: int) -> None:
+        name = torch.from_numpy(np.frombuffer(bytearray(uuid.uuid4().bytes), np.uint8))
+        dist.broadcast(name, group=group, group_src=0)  # no dead rank has left this name
+        self._key = f"ddp_lab/failed/{bytes(name.tolist()).hex()}"
+        self._store: Any = dist.distributed_c10d._get_default_store()
+        self._rank = rank
+        self._of_thread = threading.local()
+        self._before = sys.excepthook
+        sys.excepthook = self._uncaught
+
+    def _uncaught(
+        self, kind: type[BaseException], error: BaseException, trace: TracebackType | None
+    ) -> None:
+        self.tell(error)
+        self._before(kind, error, trace)
+
+    def tell(self, error: BaseException) -> None:
+        """Say that this rank has failed, unless another was first."""
+        words = f"{self._rank} {type(error).__name__}: {str(error).partition(chr(10))[0]}"
+        if not self._store.check([self._key]):
+            self._store.set(self._key, words)
+
+    def wait(self, work: Any, peer: int) -> None:
+        """Wait for a receive from `peer`.
+
+        Raises:
+            RankLost: a rank has failed meanwhile; names the first one.
+        """
+        waiter = getattr(self._of_thread, "waiter", None)
+        if waiter is None:
+            waiter = self._of_thread.waiter = Worker("ddp_lab waiter")
+        handle = waiter.submit(work.wait)
+        while True:
+            try:
+                handle.wait(LOOK_S)
+                return
+            except RankTimeout:
+                self._look(peer)
+
+    def _look(self, peer: int) -> None:
+        if not self._store.check([self._key]):
+            return
+        first, _, why = self._store.get(self._key).decode().partition(" ")
+        # The thread that waits in torch is left behind; nothing can be received here any more.
+        self._of_thread.waiter = None
+        raise RankLost(
+            f"recv: rank {first} has failed ({why}): rank {self._rank} still waits for rank "
+            f"{peer}. Look at what rank {first} did instead of sending.",
+            int(first),
+        )
