@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 
 from .copying import made
 from .dead import endangered
-from .frames import Enter
+from .frames import Enter, NextIteration
 from .history import Empty
 from .node import Node
 from .order import schedule, sources
@@ -43,6 +43,12 @@ class Lowered:
     fetches: tuple[Node, ...]
     nodes: tuple[Node, ...]
     after: dict[Node, tuple[Node, ...]]
+
+    def untie(self) -> None:
+        """Cut the rings, once they have been read: cycles would keep the nodes alive."""
+        for node in self.nodes:
+            if any(isinstance(source.op, NextIteration) for source in node.inputs):
+                node.inputs = node.inputs[:1]
 
 
 def lower(fetches: Sequence[Node], fed: Collection[Node] = ()) -> Lowered:

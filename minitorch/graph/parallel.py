@@ -68,6 +68,7 @@ class ParallelStep(TokenStep):
             shift.stop()
             for worker in workers:
                 worker.join()
+            shift.close()
         if shift.error is not None:
             raise shift.error
         if self.runs < MEASURED_RUNS:
@@ -127,6 +128,11 @@ class Shift:
                 self.step.on_event(self.step.event(self._done, firing, where, value))
             self._done += 1
             self._changed.notify_all()
+
+    def close(self) -> None:
+        """Let go of the tokens, once no thread works any more."""
+        self._tokens.close()
+        self._ready.clear()
 
     def stop(self, error: BaseException | None = None) -> None:
         """Let every thread end after the operator it is at; keep the first error."""

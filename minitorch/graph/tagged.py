@@ -111,6 +111,12 @@ class Tokens:
         for spot in self.program.starts:
             self._make_ready(Firing(spot, outside, [], False))
 
+    def close(self) -> None:
+        """Let go of what is left; nothing is kept alive by a run that is over."""
+        self.root.iterations.clear()
+        self.inner.clear()
+        del self.ready, self.fetch
+
     def finish(self, firing: Firing, value: Any) -> tuple[FrameRun, int]:
         """Send the token on; return the frame and iteration in which it is now."""
         here, spot = firing.iteration, firing.spot

@@ -95,7 +95,9 @@ class TokenStep:
     ) -> None:
         self.fetches, self.feeds = tuple(fetches), tuple(feeds)
         self.shuffle, self.on_event = shuffle, on_event
-        self.program = Program(lower(fetches, set(feeds)), feeds, device)
+        lowered = lower(fetches, set(feeds))
+        self.program = Program(lowered, feeds, device)
+        lowered.untie()
 
     def __call__(self, state: State, arrays: Sequence[Array]) -> tuple[Any, ...]:
         """Return the fetched arrays, copied.
@@ -113,13 +115,16 @@ class TokenStep:
         tokens = Tokens(self.program, queue.put, self.keeper(found))
         tokens.start()
         step = 0
-        while queue:
-            firing = queue.get()
-            value = self.value(firing, state, arrays)
-            frame, iteration = tokens.finish(firing, value)
-            if self.on_event is not None:
-                self.on_event(self.event(step, firing, (frame.label, iteration), value))
-            step += 1
+        try:
+            while queue:
+                firing = queue.get()
+                value = self.value(firing, state, arrays)
+                frame, iteration = tokens.finish(firing, value)
+                if self.on_event is not None:
+                    self.on_event(self.event(step, firing, (frame.label, iteration), value))
+                step += 1
+        finally:
+            tokens.close()
         return found
 
     def keeper(self, found: dict[int, Any]) -> Any:

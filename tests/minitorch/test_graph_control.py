@@ -1,5 +1,7 @@
 """Branches and loops: dead values, cond, while_loop, nested, with gradients and effects."""
 
+import gc
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -460,3 +462,21 @@ def test_functions_that_return_nothing_or_are_none_are_named() -> None:
         tf.while_loop(lambda i: i < 3, lambda i: None, [0])
     with pytest.raises(TypeError, match="expected two functions"):
         tf.cond(p, 1.0, 2.0)  # type: ignore[arg-type]
+
+
+def test_loops_that_nobody_holds_are_freed_without_the_cycle_collector() -> None:
+    def ran() -> list[Any]:
+        x = tf.placeholder(tf.float64, ())
+        y = tf.while_loop(
+            lambda v: v < 9.0, lambda v: tf.cond(v > 2.0, lambda: v * x, lambda: v + x), [x]
+        )
+        (by,) = tf.gradients(y, [x])
+        with tf.Session() as session:
+            session.run([y, by], {x: 1.5})
+        return [weakref.ref(node) for node in (x, y, by)]
+
+    gc.disable()
+    try:
+        assert [ref() for ref in ran()] == [None] * 3
+    finally:
+        gc.enable()
