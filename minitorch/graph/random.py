@@ -16,6 +16,7 @@ from ..errors import GraphError
 from ..op import Spec
 from .node import Node, UnknownShape, as_shape, build
 from .scope import get_default_graph
+from .sized import computed, of_shape
 from .state import State, StateOp, rename
 
 
@@ -131,6 +132,9 @@ def uniform_like(x: Node, seed: int | None = None) -> Node:
 def _random(
     kind: str, a: float, b: float, shape: Any, dtype: DType, seed: int | None, name: str | None
 ) -> Node:
+    if computed(shape):
+        op = Random(kind, a, b, None, dtype, _seed(seed))
+        return rename(build(op, (of_shape(shape),)), name)
     sizes = as_shape(shape)
     if isinstance(sizes, UnknownShape) or None in sizes:
         raise GraphError(f"{kind}: got shape {shape}, expected every size. Random needs to know.")

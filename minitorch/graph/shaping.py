@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import Array, DType, as_dtype, get_default_dtype, int32, native_dtype
+from ..arrays import DType, as_dtype, get_default_dtype, int32
 from ..errors import GraphError
-from ..op import Op, Spec
 from ..ops import elementwise, joining, matrices, movement, reordering
 from ..ops.broadcasting import expand_to
 from ..shapes import known
 from .gradients import Identity, StopGradient
 from .node import Constant, Node, UnknownShape, build, convert
 from .pieces import Joined
+from .sized import ShapeOf, computed, counted, filled, reshaped, tiled
 from .state import rename
 
 Axis = int | Sequence[int] | None
@@ -32,13 +32,10 @@ def stop_gradient(input: Any, name: str | None = None) -> Node:
     return rename(build(StopGradient(), (convert(input),)), name)
 
 
-def reshape(tensor: Any, shape: Sequence[int], name: str | None = None) -> Node:
+def reshape(tensor: Any, shape: Any, name: str | None = None) -> Node:
     """The same elements under another shape; one size may be -1."""
-    if isinstance(shape, Node):
-        raise GraphError(
-            f"reshape: got a node as the shape (built at {shape.location}), expected numbers. "
-            "Write -1 for the size that varies."
-        )
+    if computed(shape):
+        return rename(reshaped(convert(tensor), shape), name)
     return rename(movement.reshape(convert(tensor), tuple(shape)), name)
 
 
@@ -120,8 +117,10 @@ def slice(input_: Any, begin: Sequence[int], size: Sequence[int], name: str | No
     return rename(convert(input_)[cuts], name)
 
 
-def tile(input: Any, multiples: Sequence[int], name: str | None = None) -> Node:
+def tile(input: Any, multiples: Any, name: str | None = None) -> Node:
     """The input repeated that many times along each axis."""
+    if computed(multiples):
+        return rename(tiled(convert(input), multiples), name)
     return rename(reordering.tile(convert(input), tuple(multiples)), name)
 
 
@@ -151,24 +150,6 @@ def gather(params: Any, indices: Any, name: str | None = None, axis: int = 0) ->
 # ── shapes as values ────────────────────────────────────────────────────────────────────────────
 
 
-class ShapeOf(Op):
-    """The sizes of the input as a vector of int32."""
-
-    reads_inputs = reads_output = False
-
-    def compute(self, xp: Any, *arrays: Array) -> Array:
-        """Return the sizes."""
-        return xp.asarray(tuple(arrays[0].shape), dtype=native_dtype(xp, int32))
-
-    def infer(self, *specs: Spec) -> Spec:
-        """Return a vector as long as the input has axes."""
-        return Spec((len(specs[0].shape),), int32)
-
-    def gradient(self, out_grad: Any, node: Any) -> Any:
-        """Return nothing: sizes do not depend on elements."""
-        return (None,)
-
-
 def shape(input: Any, name: str | None = None) -> Node:
     """The sizes at run time, a vector of int32; `node.shape` is what is known before."""
     return rename(build(ShapeOf(), (convert(input),)), name)
@@ -194,18 +175,24 @@ def constant(value: Any, dtype: Any = None, shape: Any = None, name: str = "Cons
     return Constant(value, dtype, shape, name)
 
 
-def fill(dims: Sequence[int], value: Any, name: str | None = None) -> Node:
-    """A constant of this shape, all one number."""
+def fill(dims: Any, value: Any, name: str | None = None) -> Node:
+    """A value of this shape, all one number; the shape may be computed in the run."""
+    if computed(dims) or isinstance(value, Node):
+        return rename(filled(dims, value), name)
     return Constant(np.full(tuple(dims), value, _dtype_for(value)), name=name or "Fill")
 
 
-def zeros(shape: Sequence[int], dtype: Any = None, name: str | None = None) -> Node:
-    """A constant of zeros."""
+def zeros(shape: Any, dtype: Any = None, name: str | None = None) -> Node:
+    """A value of zeros; the shape may be computed in the run."""
+    if computed(shape):
+        return rename(filled(shape, 0, _or_default(dtype)), name)
     return Constant(np.zeros(tuple(shape), _or_default(dtype)), name=name or "zeros")
 
 
-def ones(shape: Sequence[int], dtype: Any = None, name: str | None = None) -> Node:
-    """A constant of ones."""
+def ones(shape: Any, dtype: Any = None, name: str | None = None) -> Node:
+    """A value of ones; the shape may be computed in the run."""
+    if computed(shape):
+        return rename(filled(shape, 1, _or_default(dtype)), name)
     return Constant(np.ones(tuple(shape), _or_default(dtype)), name=name or "ones")
 
 
@@ -233,8 +220,10 @@ def _like(tensor: Any, value: int, dtype: Any, name: str | None) -> Node:
 def range(
     start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, name: str = "range"
 ) -> Node:
-    """A constant that counts from start (0) up to but not limit."""
+    """A vector that counts from start (0) up to but not limit, either of them a node or not."""
     low, high = (0, start) if limit is None else (start, limit)
+    if computed([low, high, delta]):
+        return rename(counted(low, high, delta), None if name == "range" else name)
     numbers = np.arange(low, high, delta)
     whole = numbers.dtype.kind == "i"
     return Constant(numbers, dtype or (int32 if whole else get_default_dtype()), name=name)

@@ -1,10 +1,12 @@
 """Programs as they were written for TensorFlow 1, against NumPy, PyTorch and closed forms."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 import minitorch.graph as tf
-from minitorch.errors import GraphError
+from minitorch.errors import GraphError, MinitorchError
 
 
 @pytest.fixture(autouse=True)
@@ -83,3 +85,73 @@ def test_the_deep_mnist_tutorial_learns_its_batch() -> None:
         assert session.run(accuracy, {**batch, keep_prob: 1.0}) == accuracy.eval(
             {**batch, keep_prob: 1.0}
         )
+
+
+# ── shapes that are computed in the run ─────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("options", [{}, {"optimize": True}, {"executor": "tokens"}])
+def test_noise_takes_the_shape_of_a_batch(options: dict[str, Any]) -> None:
+    x = tf.placeholder(tf.float32, [None, 4])
+    weight = tf.Variable(tf.ones([4, 2]))
+    mean = tf.matmul(x, weight)
+    drawn = mean + tf.random_normal(tf.shape(mean), seed=3) * tf.exp(0 * mean)
+    assert drawn.get_shape().as_list() == [None, 2]
+    slope = tf.gradients(tf.reduce_sum(drawn), weight)[0]
+    with tf.Session(**options) as session:
+        session.run(tf.initialize_all_variables())
+        for rows in (3, 0, 5):
+            value, grad = session.run([drawn, slope], {x: np.ones((rows, 4))})
+            assert value.shape == (rows, 2)
+            assert np.array_equal(grad, np.full((4, 2), rows))
+
+
+@pytest.mark.parametrize("options", [{}, {"optimize": True}, {"executor": "tokens"}])
+def test_zeros_fill_tile_range_and_reshape_take_a_computed_batch_size(
+    options: dict[str, Any],
+) -> None:
+    x = tf.placeholder(tf.float64, [None, 4])
+    batch = tf.shape(x)[0]
+    state = tf.zeros([batch, 5], tf.float64)
+    joined = tf.reshape(tf.concat([x, state], 1), [batch * 3, -1])
+    tiled = tf.tile(x, [1, batch])
+    counts = tf.range(1, batch + 1)
+    slopes = tf.gradients([tf.reduce_sum(joined**2), tf.reduce_sum(tiled)], x)[0]
+    shaped = tf.reshape(tf.transpose(x), tf.shape(x))
+    assert state.get_shape().as_list() == [None, 5]
+    fetches = [joined, tiled, counts, slopes, shaped, tf.fill(tf.shape(x), 7)]
+    given = np.random.RandomState(0).randn(3, 4)
+    with tf.Session(**options) as session:
+        a, b, c, d, e, f = session.run(fetches, {x: given})
+    assert np.array_equal(a, np.concatenate([given, np.zeros((3, 5))], 1).reshape(9, 3))
+    assert np.array_equal(b, np.tile(given, [1, 3]))
+    assert list(c) == [1, 2, 3]
+    assert np.allclose(d, 2 * given + 3)
+    assert np.array_equal(e, given.T.reshape(3, 4))
+    assert np.array_equal(f, np.full((3, 4), 7))
+
+
+def test_a_loop_starts_from_a_state_of_the_batchs_size() -> None:
+    x = tf.placeholder(tf.float64, [None, 2])
+    start = tf.zeros([tf.shape(x)[0], 2], tf.float64)
+    _, y = tf.while_loop(lambda i, _: i < 3, lambda i, h: (i + 1, h * 2 + x), (0, start))
+    slope = tf.gradients(y, x)[0]
+    with tf.Session() as session:
+        value, grad = session.run([y, slope], {x: [[1, 2], [3, 4], [5, 6]]})
+    assert np.array_equal(value, 7 * np.array([[1, 2], [3, 4], [5, 6]]))
+    assert np.array_equal(grad, np.full((3, 2), 7))
+
+
+def test_sizes_that_do_not_fit_name_the_node_and_its_line() -> None:
+    x, n = tf.placeholder(tf.float32, [None]), tf.placeholder(tf.int32, [])
+    bad = tf.reshape(x, [n, 2], name="bad")
+    below = tf.zeros([n])
+    with tf.Session() as session:
+        with pytest.raises(MinitorchError, match=r"'bad' built at .*test_graph_tf1_programs"):
+            session.run(bad, {x: [1, 2, 3], n: 2})
+        with pytest.raises(MinitorchError, match=r"got \(-1,\).*test_graph_tf1_programs"):
+            session.run(below, {n: -1})
+    with pytest.raises(GraphError, match="float32, expected an integer"):
+        tf.zeros([tf.constant(2.0)])
+    with pytest.raises(GraphError, match="expected a vector of known length"):
+        tf.zeros(n)
