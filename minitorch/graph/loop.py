@@ -63,6 +63,12 @@ def while_loop(
             f"while_loop: got loop_vars {loop_vars!r}, expected a list or tuple of one or more. "
             "A loop without a variable never ends."
         )
+    for function in (cond, body):
+        if not callable(function):
+            raise TypeError(
+                f"while_loop: got {type(function).__name__}, expected functions for cond and body. "
+                "Write lambda i: i < n."
+            )
     if parallel_iterations < 1:
         raise GraphError(
             f"while_loop: got parallel_iterations {parallel_iterations}, expected 1 or more."

@@ -47,8 +47,8 @@ class ParallelStep(TokenStep):
         on_event: OnEvent | None = None,
     ) -> None:
         self.threads = os.cpu_count() or 1 if threads is None else threads
-        if self.threads < 1:
-            raise GraphError(f"Session: got threads={threads}, expected 1 or more.")
+        if not isinstance(self.threads, int) or self.threads < 1:
+            raise GraphError(f"Session: got threads={threads!r}, expected a number from 1 on.")
         super().__init__(fetches, feeds, device, on_event=on_event)
         self.ranks = critical_path(self.program, [1.0] * len(self.program.spots))
         self.runs = 0

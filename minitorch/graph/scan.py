@@ -42,13 +42,13 @@ def scan(
         reverse: from the last row to the first; results stay where their rows are.
     Returns: the structure of the accumulator, each with an axis more in front: a value a row.
     """
-    rows = Rows("scan", elems, first_on_top=not reverse)
+    rows = Rows("scan", fn, elems, first_on_top=not reverse)
     start, kept = _start(rows, initializer)
     accs, rebuild = apart_from(start)
     results = [_begun(acc, kept) for acc in accs]
 
     def body(now: list[Node], done: list[Node]) -> tuple[list[Node], list[Node]]:
-        found = same_structure("scan", fn(rebuild(now), rows.taken()), start)
+        found = _kept(rows, accs, same_structure("scan", fn(rebuild(now), rows.taken()), start))
         return found, [build(Keep(), pair, kind=Opaque) for pair in zip(done, found, strict=True)]
 
     _, done = _over(rows, accs, results, body, (parallel_iterations, back_prop, name))
@@ -65,7 +65,7 @@ def foldl(
     name: str | None = None,
 ) -> Any:
     """Return the last value of a = fn(a, elem), for elem from the first row to the last."""
-    rows = Rows("foldl", elems, first_on_top=True)
+    rows = Rows("foldl", fn, elems, first_on_top=True)
     return _fold(fn, rows, initializer, (parallel_iterations, back_prop, name))
 
 
@@ -79,7 +79,7 @@ def foldr(
     name: str | None = None,
 ) -> Any:
     """Return the last value of a = fn(a, elem), for elem from the last row to the first."""
-    rows = Rows("foldr", elems, first_on_top=False)
+    rows = Rows("foldr", fn, elems, first_on_top=False)
     return _fold(fn, rows, initializer, (parallel_iterations, back_prop, name))
 
 
@@ -98,7 +98,7 @@ def map_fn(
     Args:
         dtype: a dtype for each result, in their structure; those of `elems` unless given.
     """
-    rows = Rows("map_fn", elems, first_on_top=True)
+    rows = Rows("map_fn", fn, elems, first_on_top=True)
     wanted = rows.rebuild([n.dtype for n in rows.nodes]) if dtype is None else dtype
     dtypes, rebuild = apart_from(_zeros_of(wanted))
     results = [build(Empty(node.dtype.kind == "f"), (), kind=Opaque) for node in dtypes]
@@ -126,7 +126,9 @@ class Rows:
         count: how many rows there are, if that is known before the run.
     """
 
-    def __init__(self, where: str, elems: Any, first_on_top: bool) -> None:
+    def __init__(self, where: str, fn: Any, elems: Any, first_on_top: bool) -> None:
+        if not callable(fn):
+            raise TypeError(f"{where}: got {type(fn).__name__} as fn, expected a function.")
         self.where = where
         self.nodes, self.rebuild = apart_from(elems)
         if not self.nodes:
@@ -208,9 +210,25 @@ def _fold(fn: Callable[[Any, Any], Any], rows: Rows, initializer: Any, how: Any)
     accs, rebuild = apart_from(start)
 
     def body(now: list[Node], done: list[Node]) -> tuple[list[Node], list[Node]]:
-        return same_structure(rows.where, fn(rebuild(now), rows.taken()), start), []
+        found = same_structure(rows.where, fn(rebuild(now), rows.taken()), start)
+        return _kept(rows, accs, found), []
 
     return rebuild(_over(rows, accs, [], body, how)[0])
+
+
+def _kept(rows: Rows, accs: Sequence[Node], found: list[Node]) -> list[Node]:
+    """Return the next accumulators, which must be of the type of the first ones."""
+    for old, new in zip(accs, found, strict=True):
+        known = not isinstance(new.shape, UnknownShape)
+        fits = known and len(new.shape) == len(old.shape)
+        fits = fits and all(a in (None, b) for a, b in zip(old.shape, new.shape, strict=True))
+        if new.dtype != old.dtype or not fits:
+            raise GraphError(
+                f"{rows.where}: the accumulator changes from {old.dtype} {old.shape} to "
+                f"{new.dtype} {new.shape} (node {new.name!r} built at {new.location}). fn must "
+                "give what it is given."
+            )
+    return found
 
 
 def _begun(acc: Node, kept: bool) -> Node:

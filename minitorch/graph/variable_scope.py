@@ -165,6 +165,8 @@ def get_variable(
         GraphError: it exists and the scope does not share, or the other way round; or the shape
             or dtype differ from what is shared.
     """
+    if not isinstance(name, str) or not name:
+        raise GraphError(f"get_variable: got name {name!r}, expected a string such as 'weights'.")
     shelf, scope = _shelf(), get_variable_scope()
     full = scope.full_name(name)
     found = shelf.variables.get(full)
@@ -213,6 +215,8 @@ def _start(full: str, shape: Any, dtype: DType, initializer: Any) -> Callable[[]
     if shape is None:
         raise GraphError(f"get_variable: {full!r} is new and has no shape. Give its shape.")
     sizes = (shape,) if isinstance(shape, int) else tuple(shape)
+    if not all(n is None or isinstance(n, int | np.integer) for n in sizes):
+        raise GraphError(f"get_variable: got shape {shape!r} for {full!r}, expected sizes.")
     if None in sizes:
         raise GraphError(
             f"get_variable: got shape {sizes} for {full!r}, expected every size. Give them all."

@@ -460,6 +460,8 @@ def test_functions_that_return_nothing_or_are_none_are_named() -> None:
     p = tf.placeholder(tf.bool, ())
     with pytest.raises(GraphError, match="got None"):
         tf.while_loop(lambda i: i < 3, lambda i: None, [0])
+    with pytest.raises(TypeError, match="expected functions for cond and body"):
+        tf.while_loop(None, lambda i: i, [0])
     with pytest.raises(TypeError, match="expected two functions"):
         tf.cond(p, 1.0, 2.0)  # type: ignore[arg-type]
 

@@ -119,10 +119,11 @@ def test_an_operator_that_raises_stops_all_and_is_named_with_its_line() -> None:
         assert np.isfinite(session.run(loss, fed))
 
 
-def test_threads_are_one_or_more() -> None:
+@pytest.mark.parametrize("threads", [0, "two"])
+def test_threads_are_one_or_more(threads: Any) -> None:
     with (
-        tf.Session(executor="parallel", threads=0) as session,
-        pytest.raises(GraphError, match="threads=0"),
+        tf.Session(executor="parallel", threads=threads) as session,
+        pytest.raises(GraphError, match=f"threads={threads!r}"),
     ):
         session.run(tf.constant(1.0))
 

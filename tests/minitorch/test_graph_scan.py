@@ -115,6 +115,12 @@ def test_what_does_not_fit_is_refused() -> None:
     x, y = tf.placeholder(tf.float32, (3,)), tf.placeholder(tf.float32, (None,))
     with pytest.raises(GraphError, match=r"scan: the structure changes: got \(\*, \*\), expected"):
         tf.scan(lambda a, e: (a, e), x)
+    with pytest.raises(GraphError, match=r"scan: the accumulator changes from float32"):
+        tf.scan(lambda a, e: tf.cast(a, tf.int32), x, 0.0)
+    with pytest.raises(GraphError, match=r"foldl: the accumulator changes.*\(1,\) to .*\(2,\)"):
+        tf.foldl(lambda a, e: tf.concat([a, a], 0), x, tf.zeros((1,)))
+    with pytest.raises(TypeError, match="map_fn: got int as fn"):
+        tf.map_fn(3, x)  # type: ignore[arg-type]
     with pytest.raises(GraphError, match="expected one axis or more"):
         tf.scan(lambda a, e: a + e, tf.constant(1.0))
     with pytest.raises(GraphError, match="3 and 2 rows"):

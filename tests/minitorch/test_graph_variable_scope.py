@@ -97,6 +97,10 @@ def test_a_new_variable_needs_a_whole_shape_or_a_value() -> None:
         tf.get_variable("w")
     with pytest.raises(GraphError, match="expected every size"):
         tf.get_variable("w", (None, 2))
+    with pytest.raises(GraphError, match="name 3, expected a string"):
+        tf.get_variable(3, (2,))  # type: ignore[arg-type]
+    with pytest.raises(GraphError, match="shape 'abc' for 'w', expected sizes"):
+        tf.get_variable("w", "abc")
     with pytest.raises(GraphError, match="Leave the shape out"):
         tf.get_variable("w", (3,), initializer=[1.0, 2.0])
     v = tf.get_variable("v", initializer=np.array([1.0, 2.0], np.float32))
