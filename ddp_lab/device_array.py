@@ -131,6 +131,12 @@ class DeviceArray(NDArrayOperatorsMixin):
         return NotImplemented if known is None else known(*args, **options)
 
 
+def synchronize(device: torch.device) -> None:
+    """Wait for what this thread's stream holds; the CPU has nothing to wait for."""
+    if device.type != "cpu":
+        torch.get_device_module(device).current_stream(device).synchronize()
+
+
 def adopted(x: Any, device: torch.device) -> DeviceArray | None:
     """Return `x` as an array, if it is one or a tensor on this kind of device; else None."""
     if isinstance(x, DeviceArray):

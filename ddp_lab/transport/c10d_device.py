@@ -21,11 +21,10 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from ddp_lab.device_array import DeviceArray, adopted, torch_dtype
+from ddp_lab.device_array import DeviceArray, adopted, synchronize, torch_dtype
 from ddp_lab.transport.base import SENT, NDArray, Sent, Shape, check_buffer
 from ddp_lab.transport.c10d import HEAD, lost
 from ddp_lab.transport.description import describe, parse
-from ddp_lab.transport.device_ipc import synchronize
 
 FIXED = 4 * 8  # bytes of four integers: lengths of header and description, channel, kind
 NUMPY, TENSOR = 0, 1

@@ -20,7 +20,7 @@ from typing import Any
 import numpy.typing as npt
 import torch
 
-from ddp_lab.device_array import DeviceArray, adopted, torch_dtype
+from ddp_lab.device_array import DeviceArray, adopted, synchronize, torch_dtype
 from ddp_lab.errors import InvalidArgument
 from ddp_lab.transport.base import SENT, NDArray, Sent, Shape
 from ddp_lab.transport.threads import Receive, ThreadTransport, ThreadWorld
@@ -63,7 +63,7 @@ class DeviceWorld(ThreadWorld):
             torch.autograd.set_multithreading_enabled(False),
         ):
             yield
-            self.module.current_stream().synchronize() if self.device.type != "cpu" else None
+            synchronize(self.device)
 
     def beside(self, rank: int, job: Callable[[], Any]) -> Callable[[], Any]:
         """Return `job` for a thread beside the rank's: after what the rank has queued until now.

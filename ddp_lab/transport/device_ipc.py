@@ -19,7 +19,7 @@ import numpy.typing as npt
 import torch
 from torch.multiprocessing import reductions, set_sharing_strategy
 
-from ddp_lab.device_array import DeviceArray, adopted, torch_dtype
+from ddp_lab.device_array import DeviceArray, adopted, synchronize, torch_dtype
 from ddp_lab.transport.base import NDArray, Shape, Work, check_buffer
 
 HANDLE = b"\x01"  # begins the header of a message that is a handle; headers are printable text
@@ -120,9 +120,3 @@ class IpcReceive:
     def test(self) -> bool:
         """Return whether `wait` would return at once."""
         return self._array is not None or self._work.test()
-
-
-def synchronize(device: torch.device) -> None:
-    """Wait for what this thread's stream holds; the CPU has nothing to wait for."""
-    if device.type != "cpu":
-        torch.get_device_module(device).current_stream(device).synchronize()
