@@ -7,7 +7,8 @@ from typing import Any
 
 from ..ops import binary, logic, pointwise
 from ..ops import elementwise as unary
-from .node import Node, convert
+from ..ops.movement import insert_axes
+from .node import Node, UnknownShape, convert
 from .state import rename
 
 
@@ -99,8 +100,21 @@ def clip_by_value(
 
 
 def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None) -> Node:
-    """Elements of `x` where the condition holds, of `y` elsewhere."""
-    return rename(binary.where(convert(condition), x, y), name)
+    """Elements of `x` where the condition holds, of `y` elsewhere.
+
+    A condition of one axis chooses whole rows, where there are as many as it is long.
+    """
+    return rename(binary.where(_by_row(convert(condition), x), x, y), name)
+
+
+def _by_row(condition: Node, x: Any) -> Node:
+    """Return a condition of one axis with an axis of size 1 for each further one of `x`."""
+    shape: Any = getattr(x, "shape", ())
+    if isinstance(condition.shape, UnknownShape) or isinstance(shape, UnknownShape):
+        return condition
+    if len(condition.shape) != 1 or len(shape) < 2 or condition.shape[0] not in (None, shape[0]):
+        return condition
+    return insert_axes(condition, tuple(range(1, len(shape))))  # type: ignore[no-any-return]
 
 
 select = where

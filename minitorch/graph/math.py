@@ -11,8 +11,9 @@ from ..ops import elementwise as rows
 from ..ops import linalg, movement, ordering, reduction, statistics
 from ..ops.casting import cast_to
 from .elementwise import add_n, maximum, sqrt
+from .gradients import Identity
 from .late import late, unknown
-from .node import Node, convert
+from .node import Node, build, convert
 from .state import rename
 
 Axis = int | Sequence[int] | None
@@ -23,10 +24,16 @@ def matmul(
     b: Any,
     transpose_a: bool = False,
     transpose_b: bool = False,
+    adjoint_a: bool = False,
+    adjoint_b: bool = False,
     name: str | None = None,
 ) -> Node:
-    """The matrix product over the last two axes, either side transposed first if asked."""
+    """The matrix product over the last two axes, either side transposed first if asked.
+
+    Of real numbers the adjoint is the transpose.
+    """
     left, right = convert(a), convert(b)
+    transpose_a, transpose_b = transpose_a or adjoint_a, transpose_b or adjoint_b
     if unknown(left, right):
         return late(lambda x, y: matmul(x, y, transpose_a, transpose_b), (left, right), left.dtype)
     left = linalg.mT(left) if transpose_a else left
@@ -56,6 +63,8 @@ def _reduction(function: Callable[..., Any], name: str, says: str) -> Callable[.
         dims = axis if axis is not None else reduction_indices
         keep = bool(keepdims or keep_dims)
         over = tuple(range(len(x.shape))) if dims is None else dims
+        if isinstance(over, list | tuple) and not over:
+            return rename(build(Identity(), (x,)), name)  # over no axis at all
         if isinstance(over, list):
             over = tuple(over)
         return rename(function(x, over, keep), name)
@@ -134,7 +143,14 @@ def _argument(
     name: str | None,
 ) -> Node:
     along = axis if axis is not None else dimension or 0
-    return rename(cast_to(function(convert(x), along), output_type), name)
+    node = convert(x)
+    if unknown(node):
+        return late(
+            lambda known: _argument(function, known, along, None, output_type, None),
+            (node,),
+            as_dtype(output_type),
+        )
+    return rename(cast_to(function(node, along), output_type), name)
 
 
 def cumsum(x: Any, axis: int = 0, name: str | None = None) -> Node:

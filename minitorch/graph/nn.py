@@ -14,6 +14,7 @@ from . import rnn_cell as rnn_cell
 from .crossentropy import CrossEntropy, LogSoftmax, OneHot, Softmax, SparseCrossEntropy
 from .elementwise import sigmoid, tanh
 from .images import avg_pool, conv2d, max_pool
+from .late import late, unknown
 from .node import Node, build, convert
 from .rnn import dynamic_rnn as dynamic_rnn
 from .rnn import static_rnn as static_rnn
@@ -61,6 +62,8 @@ def log_softmax(
 def _along(op: Op, logits: Any, axis: int, name: str | None) -> Node:
     """Return `op`, which works on the last axis, along any axis."""
     x = convert(logits)
+    if unknown(x):
+        return late(lambda known: _along(op, known, axis, None), (x,), x.dtype)
     last = len(x.shape) - 1
     if axis in (-1, last):
         return rename(build(op, (x,)), name)
@@ -84,6 +87,9 @@ def softmax_cross_entropy_with_logits(
     _by_name("softmax_cross_entropy_with_logits", _sentinel, labels, logits)
     x = convert(logits)
     y = convert(labels, x.dtype)
+    if unknown(x, y):
+        loss = softmax_cross_entropy_with_logits
+        return late(lambda a, b: loss(labels=a, logits=b, dim=dim), (y, x), x.dtype)
     last = len(x.shape) - 1
     if dim not in (-1, last):
         x, y = movement.transpose(x, dim, last), movement.transpose(y, dim, last)

@@ -133,7 +133,7 @@ class Node(Methods):
 
     def run(self, feed_dict: dict[Node, Any] | None = None, session: Any = None) -> None:
         """Run this node, for its effect, in `session` or in the innermost session's."""
-        self.eval(feed_dict, session)
+        self.eval(feed_dict=feed_dict, session=session)
 
     def _refuse(self, what: str, instead: str) -> NoReturn:
         raise GraphError(

@@ -14,10 +14,12 @@ from ..ops import elementwise, joining, matrices, movement, reordering
 from ..ops.broadcasting import expand_to
 from ..shapes import known
 from .gradients import Identity, StopGradient
-from .node import Constant, Node, UnknownShape, build, convert
+from .late import late, unknown
+from .node import Constant, Node, UnknownShape, as_shape, build, convert
 from .pieces import Joined
 from .sized import ShapeOf, computed, counted, filled, reshaped, tiled
 from .state import rename
+from .static_shape import StaticShape
 
 Axis = int | Sequence[int] | None
 
@@ -36,12 +38,19 @@ def reshape(tensor: Any, shape: Any, name: str | None = None) -> Node:
     """The same elements under another shape; one size may be -1."""
     if computed(shape):
         return rename(reshaped(convert(tensor), shape), name)
-    return rename(movement.reshape(convert(tensor), tuple(shape)), name)
+    node = convert(tensor)
+    if unknown(node):
+        found = late(lambda known: reshape(known, shape), (node,), node.dtype)
+        found.shape = StaticShape(as_shape(shape))
+        return rename(found, name)
+    return rename(movement.reshape(node, tuple(shape)), name)
 
 
 def transpose(a: Any, perm: Sequence[int] | None = None, name: str | None = None) -> Node:
     """The axes in the order `perm`, reversed unless told."""
     node = convert(a)
+    if unknown(node):
+        return rename(late(lambda known: transpose(known, perm), (node,), node.dtype), name)
     order = tuple(builtins.range(len(node.shape)))[::-1] if perm is None else tuple(perm)
     return rename(movement.permute(node, *order), name)
 

@@ -176,6 +176,12 @@ class Variable(Node):
         """Return a node that subtracts `value` and gives the difference."""
         return assign_sub(self, value, name=name)
 
+    def eval(  # type: ignore[override]  # in the order that TensorFlow has for variables
+        self, session: Any = None, feed_dict: Any = None
+    ) -> Any:
+        """Return the value in `session` or in the innermost session of a `with` block."""
+        return super().eval(feed_dict, session)
+
     def load(self, value: Any, session: Any) -> None:
         """Set the value in `session` at once, without a node."""
         session.load(self, value)

@@ -155,3 +155,65 @@ def test_sizes_that_do_not_fit_name_the_node_and_its_line() -> None:
         tf.zeros([tf.constant(2.0)])
     with pytest.raises(GraphError, match="expected a vector of known length"):
         tf.zeros(n)
+
+
+def test_values_without_a_shape_go_through_a_whole_classifier() -> None:
+    x, y = tf.placeholder("float"), tf.placeholder("float")
+    weight = tf.Variable(tf.zeros([4, 3]))
+    logits = tf.matmul(tf.reshape(x, [-1, 4]), weight)
+    guess = tf.nn.softmax(tf.matmul(x, weight))
+    by_hand = tf.reduce_mean(-tf.reduce_sum(y * tf.log(guess), reduction_indices=[1]))
+    loss = tf.reduce_mean(tf.nn.softmax_cross_entropy_with_logits(labels=y, logits=logits))
+    right = tf.reduce_mean(tf.cast(tf.equal(tf.argmax(guess, 1), tf.argmax(y, 1)), "float"))
+    steps = [tf.train.GradientDescentOptimizer(0.5).minimize(v) for v in (loss, by_hand)]
+    feeds = {x: np.eye(4)[:3], y: np.eye(3)}
+    assert tf.reshape(x, [-1, 4]).get_shape().as_list() == [None, 4]
+    with tf.Session() as session:
+        session.run(tf.initialize_all_variables())
+        assert np.allclose(session.run([loss, by_hand], feeds), np.log(3))
+        session.run(steps[0], feeds)
+        once = session.run(weight)
+        assert np.allclose(once[:3], (np.eye(3) - 1 / 3) / 6)
+        session.run(tf.initialize_all_variables())
+        session.run(steps[1], feeds)
+        assert np.allclose(session.run(weight), once)
+        assert session.run(right, feeds) == 1
+
+
+# ── arguments and meanings of single functions ──────────────────────────────────────────────────
+
+
+def test_where_takes_whole_rows_by_a_condition_of_one_axis() -> None:
+    x = tf.constant([[1.0, 2.0], [3.0, 4.0]])
+    mask = tf.placeholder(tf.bool, [None])
+    chosen = tf.where(mask, x, -x)
+    slope = tf.gradients(chosen, x)[0]
+    with tf.Session() as session:
+        value, grad = session.run([chosen, slope], {mask: [True, False]})
+    assert value.tolist() == [[1, 2], [-3, -4]]
+    assert grad.tolist() == [[1, 1], [-1, -1]]
+
+
+def test_a_reduction_over_no_axis_is_the_value_itself() -> None:
+    x = tf.constant([[1.0, 2.0], [3.0, 4.0]])
+    with tf.Session() as session:
+        assert session.run(tf.reduce_sum(x, [])).tolist() == [[1, 2], [3, 4]]
+        assert session.run(tf.gradients(tf.reduce_mean(x, ()), x)[0]).tolist() == [[1, 1], [1, 1]]
+
+
+def test_the_adjoint_of_a_real_matrix_is_its_transpose() -> None:
+    a = np.random.RandomState(0).randn(2, 3, 4)
+    with tf.Session() as session:
+        product = session.run(tf.matmul(a, a, adjoint_b=True))
+    assert np.allclose(product, a @ a.transpose(0, 2, 1))
+
+
+def test_a_variable_is_evaluated_in_the_session_it_is_given() -> None:
+    variable = tf.Variable([1.0, 2.0])
+    with tf.Session() as first, tf.Session() as second:
+        variable.initializer.run(session=first)
+        variable.initializer.run()
+        second.run(variable.assign_add([1.0, 1.0]))
+        assert variable.eval(first).tolist() == [1, 2]
+        assert variable.eval(session=first).tolist() == [1, 2]
+        assert variable.eval().tolist() == [2, 3]
