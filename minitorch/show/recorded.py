@@ -71,19 +71,23 @@ def record(
     Raises:
         ArgumentError: `root` is neither a value nor has `inputs`.
     """
+    from minitorch.graph.node import Node
+    from minitorch.show.recorded_own import record_own, with_numbers
+
     if isinstance(root, Value):
-        is_node = not hasattr(root, "array")
         kept, hidden = trace._nearest([root], limit)
         order = trace._inputs_first(kept)
         made = structure(order, [root], names, hidden)
-        return _run(made, order, root, feed_dict, session) if is_node else _eager(made, order, root)
+        if hasattr(root, "array"):
+            return _eager(made, order, root)
+        if isinstance(root, Node):
+            return _run(made, order, root, feed_dict, session)
+        return with_numbers(made, order)  # a learner's node: nobody here knows how to run it
     if not hasattr(root, "inputs"):
         raise ArgumentError(
             f"step_through: got {type(root).__name__}, expected a tensor, a node of a graph, or an "
             "object whose `inputs` are the objects that it was computed from."
         )
-    from minitorch.show.recorded_own import record_own
-
     return record_own(root, names, limit)
 
 

@@ -42,9 +42,13 @@ def record_own(root: Any, names: Mapping[int, str], limit: int) -> Record:
     top = wrapped[id(root)]
     kept, hidden = trace._nearest([top], limit)
     order = trace._inputs_first(kept)
-    made = structure(order, [top], {}, hidden)
-    made.numbers = [_first(own.node, NUMBERS) for own in order]
-    grads = [_first(own.node, GRADIENTS) for own in order]
+    return with_numbers(structure(order, [top], {}, hidden), [own.node for own in order])
+
+
+def with_numbers(made: Record, order: Sequence[Any]) -> Record:
+    """Return the record with the numbers and gradients that the objects themselves hold."""
+    made.numbers = [_first(node, NUMBERS) for node in order]
+    grads = [_first(node, GRADIENTS) for node in order]
     for i in range(len(order) - 1, -1, -1):
         if grads[i] is not None:
             made.visits.append(Visit(i, grads[i], ()))

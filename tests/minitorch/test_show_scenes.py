@@ -17,6 +17,7 @@ import minitorch.graph as tf
 from minitorch import Op, nn
 from minitorch.errors import ArgumentError, GraphError
 from minitorch.graph.timeline import Span, Timeline
+from minitorch.ops.methods import Methods
 from minitorch.show import (
     Scene,
     both_ways,
@@ -297,6 +298,24 @@ def test_a_learners_own_graph_is_stepped_by_its_inputs() -> None:
     assert texts[1] == "Forward 1 of 2: times from a and b: 6."
     assert texts[-1] == "Backward 4 of 4: the gradient of a is complete, 6." or "a is" in texts[-1]
     assert sum(text.startswith("Backward") for text in texts) == 4
+
+
+def test_a_learners_own_kind_of_node_is_shown_though_nobody_here_can_run_it() -> None:
+    class Own(Methods):
+        def __init__(self, op: Any, inputs: Any, name: str, value: Any = None) -> None:
+            self.op, self.inputs, self.name, self.value = op, tuple(inputs), name, value
+            self.shape, self.dtype = (None, 2), np.dtype("float32")
+
+        def _apply(self, op: Any, inputs: Any) -> Any:
+            return Own(op, inputs, op.name)
+
+    x, two = Own(None, (), "x"), Own(None, (), "two", 2.0)
+    (scene,) = show(x * two).scenes
+    assert [step.text for step in scene.steps] == [
+        "Before the first step: x and two given, nothing computed.",
+        "Forward 1 of 1: mul from x and two.",
+    ]
+    assert scene.steps[1].rows == ("two = 2",)
 
 
 def test_a_rule_that_fails_ends_the_steps_with_its_message() -> None:
