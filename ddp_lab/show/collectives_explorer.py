@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import traitlets
 
-from ddp_lab.collectives.registry import lookup
+from ddp_lab.collectives.registry import Algorithm, lookup
 from ddp_lab.communicator import Communicator
 from ddp_lab.data_parallel.svg_text import line, picture, text
 from ddp_lab.launch_threads import run_threads
@@ -38,13 +38,21 @@ WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 720, 380, 70, 50, 60
 SIZES = [2.0**power for power in range(10, 31)]
 
 
-@cache
 def row(name: str, algorithm: str, ranks: int) -> dict[str, Any]:
     """Return what a run of an algorithm shows, as JSON-ready data.
 
     `steps` is its time at one second a message and none a byte, `share` that at one second an
     array and none a message; `busiest` is what the busiest rank sends, as a share of the array.
+
+    Raises:
+        UnknownAlgorithm: the collective has no algorithm of that name.
     """
+    return _row(name, algorithm, ranks, lookup(name, algorithm))
+
+
+@cache
+def _row(name: str, algorithm: str, ranks: int, registered: Algorithm) -> dict[str, Any]:
+    """Return a row; what is `registered` is part of the key, since a name can be given anew."""
     world = SimWorld(ranks, Link(0.0, 0.0, 0.0))
     results = run_threads(_run, world, (name, algorithm), record=True)
     assert results.traffic is not None

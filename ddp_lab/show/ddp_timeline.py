@@ -21,6 +21,7 @@ from ddp_lab.show.chart import Chart, module
 from ddp_lab.simulate.ddp import DdpStep, ddp
 
 HUES = {"forward": "dl-d", "backward": "dl-a", "optimizer": "dl-c"}  # of what was recorded
+KINDS = {"dl-a": "backward", "dl-b": "exposed", "dl-c": "hidden", "dl-d": "forward"}  # as a poster
 WIDTH, LEFT, LANE, TOP = 720, 96, 28, 52
 
 
@@ -132,16 +133,31 @@ class DdpTimeline(Chart):
         )
 
     def poster(self) -> str:
-        """Return the step as SVG: compute above, the link below."""
+        """Return the step as SVG: compute above, the link below, then what was recorded."""
         step = self.step()
-        limit = max(step.step_time, 1e-9)
+        limit = max([step.step_time, 1e-9, *(span["end"] for span in self.recorded)])
         scale = (WIDTH - LEFT - 24) / limit
+        lanes = list(dict.fromkeys(span["lane"] for span in self.recorded))
         marks = [text(10, 22, self.heading()), *_lanes(step, scale)]
-        foot = TOP + 2 * (LANE + 12)
+        for row, lane in enumerate(lanes, 2):
+            marks += _recorded(lane, [s for s in self.recorded if s["lane"] == lane], row, scale)
+        foot = TOP + (2 + len(lanes)) * (LANE + 12)
         marks.append(line([(LEFT, foot), (LEFT + limit * scale, foot)], "faint"))
         for tick in ticks(limit * 1e3):
             marks.append(text(LEFT + tick / 1e3 * scale, foot + 16, f"{tick:g} ms", "middle"))
         return picture(WIDTH, foot + 28, self.summary(), marks)
+
+
+def _recorded(lane: str, spans: list[dict[str, Any]], row: int, scale: float) -> list[str]:
+    """Return a lane of the recorded step, in the colours of the chart."""
+    top = TOP + row * (LANE + 12)
+    name = "link" if lane == "communication" else lane
+    marks = [text(LEFT - 8, top + 12, "recorded", "end"), text(LEFT - 8, top + 26, name, "end")]
+    for span in spans:
+        width = (span["end"] - span["start"]) * scale - 0.5
+        kind = KINDS[span["hue"]]
+        marks.append(box(LEFT + span["start"] * scale, top, width, LANE, kind, span["name"]))
+    return marks
 
 
 def _lanes(step: DdpStep, scale: float) -> list[str]:

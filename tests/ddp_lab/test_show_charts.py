@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import ddp_lab.show
-from ddp_lab import cost
+from ddp_lab import cost, register_algorithm
 from ddp_lab.data_parallel.step_times import Span, StepTimes
 from ddp_lab.data_parallel.sweep import BackwardProfile
 from ddp_lab.errors import InvalidArgument, UnknownAlgorithm
@@ -114,7 +114,31 @@ def test_an_unknown_algorithm_is_refused() -> None:
         explore([2], {"all_reduce": ("pigeon",)})
 
 
+def test_an_algorithm_that_is_registered_anew_is_run_anew() -> None:
+    def direct(comm: Any, x: Any, *, root: int) -> Any:
+        if comm.rank != root:
+            return comm.recv(root)
+        for rank in range(1, comm.size):
+            comm.send(x, rank)
+        return x
+
+    def twice(comm: Any, x: Any, *, root: int) -> Any:
+        direct(comm, x, root=root)
+        return direct(comm, x, root=root)
+
+    seen = []
+    for fn in (direct, twice):
+        register_algorithm("broadcast", "under_trial", fn)
+        (found,) = explore([4], {"broadcast": ("under_trial",)})
+        seen.append(found["messages"])
+    assert seen == [3, 6]
+
+
 # The timeline
+
+
+def rects(svg: str) -> list[ElementTree.Element]:
+    return ElementTree.fromstring(svg).findall(".//{*}rect[@height='28.0']")
 
 
 def test_the_timeline_takes_layers_as_profiled_and_a_recorded_step() -> None:
@@ -131,6 +155,10 @@ def test_the_timeline_takes_layers_as_profiled_and_a_recorded_step() -> None:
     assert ("communication", "bucket 1", 0.004) in drawn
     assert ("compute", "backward", 0.002) in drawn
     assert not any(name == "wait" for _, name, _ in drawn)
+    ends = [float(r.attrib["x"]) + float(r.attrib["width"]) for r in rects(chart.poster())]
+    assert max(ends) <= float(ElementTree.fromstring(chart.poster()).attrib["width"])
+    titles = [r.findtext("{*}title") for r in rects(chart.poster())]
+    assert [titles.count(n) for n in ("backward", "optimizer", "bucket 1", "wait")] == [1, 1, 1, 0]
     chart.layers = 4
     assert [len(chart.step().buckets), chart.step().compute_time] == [4, pytest.approx(0.006)]
     chart.close()
