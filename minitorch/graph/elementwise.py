@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ..errors import GraphError
 from ..ops import binary, logic, pointwise
 from ..ops import elementwise as unary
+from ..ops.joining import stack
 from ..ops.movement import insert_axes
 from .node import Node, UnknownShape, convert
 from .state import rename
@@ -68,7 +70,7 @@ tanh = _of_one(unary.tanh, "tanh")
 
 add = _of_two(binary.add, "add")
 atan2 = _of_two(binary.atan2, "atan2")
-div = divide = truediv = realdiv = _of_two(binary.true_divide, "divide")
+divide = truediv = realdiv = _of_two(binary.true_divide, "divide")
 equal = _of_two(logic.eq, "equal")
 floordiv = floor_div = _of_two(binary.floor_divide, "floordiv")
 greater = _of_two(logic.gt, "greater")
@@ -99,11 +101,24 @@ def clip_by_value(
     return minimum(maximum(convert(t), clip_value_min), clip_value_max, name=name)
 
 
+def div(x: Any, y: Any, name: str | None = None) -> Node:
+    """x / y as Python 2 has it: of integers the floor of the quotient."""
+    left = convert(x, y.dtype) if isinstance(y, Node) else convert(x)
+    right = convert(y, left.dtype)
+    whole = left.dtype.kind in "iu" and right.dtype.kind in "iu"
+    return floordiv(left, right, name) if whole else divide(left, right, name)
+
+
 def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None) -> Node:
     """Elements of `x` where the condition holds, of `y` elsewhere.
 
-    A condition of one axis chooses whole rows, where there are as many as it is long.
+    A condition of one axis chooses whole rows, where there are as many as it is long. Without
+    `x` and `y`: the places where the condition holds, a row of int64 each.
     """
+    if (x is None) != (y is None):
+        raise GraphError("where: got one of x and y, expected both or neither.")
+    if x is None:
+        return rename(stack(binary.where(convert(condition)), 1), name)
     return rename(binary.where(_by_row(convert(condition), x), x, y), name)
 
 

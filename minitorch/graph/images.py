@@ -11,12 +11,14 @@ from typing import Any
 
 from ..errors import GraphError
 from ..ops import conv, matrices, movement, pooling
+from .lined import lined
 from .node import Node, convert
 from .state import rename
 
 TO_FRONT, TO_BACK = (0, 3, 1, 2), (0, 2, 3, 1)
 
 
+@lined
 def conv2d(
     input: Any,
     filter: Any,
@@ -33,6 +35,7 @@ def conv2d(
     return rename(movement.permute(y_NOHW, *TO_BACK), name)
 
 
+@lined
 def max_pool(
     value: Any, ksize: Sequence[int], strides: Sequence[int], padding: str, name: str | None = None
 ) -> Node:
@@ -40,6 +43,7 @@ def max_pool(
     return _pool("max_pool", pooling.max_pool2d, value, ksize, strides, padding, name)
 
 
+@lined
 def avg_pool(
     value: Any, ksize: Sequence[int], strides: Sequence[int], padding: str, name: str | None = None
 ) -> Node:

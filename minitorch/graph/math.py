@@ -13,12 +13,14 @@ from ..ops.casting import cast_to
 from .elementwise import add_n, maximum, sqrt
 from .gradients import Identity
 from .late import late, unknown
+from .lined import lined
 from .node import Node, build, convert
 from .state import rename
 
 Axis = int | Sequence[int] | None
 
 
+@lined
 def matmul(
     a: Any,
     b: Any,
@@ -45,6 +47,7 @@ batch_matmul = matmul
 
 
 def _reduction(function: Callable[..., Any], name: str, says: str) -> Callable[..., Node]:
+    @lined
     def call(
         input_tensor: Any,
         axis: Axis = None,
@@ -134,6 +137,7 @@ def argmin(
     return _argument(ordering.argmin, input, axis, dimension, output_type, name)
 
 
+@lined
 def _argument(
     function: Callable[..., Any],
     x: Any,
@@ -153,6 +157,7 @@ def _argument(
     return rename(cast_to(function(node, along), output_type), name)
 
 
+@lined
 def cumsum(x: Any, axis: int = 0, name: str | None = None) -> Node:
     """Running sums along an axis."""
     return rename(ordering.cumsum(convert(x), axis), name)

@@ -15,6 +15,7 @@ from .crossentropy import CrossEntropy, LogSoftmax, OneHot, Softmax, SparseCross
 from .elementwise import sigmoid, tanh
 from .images import avg_pool, conv2d, max_pool
 from .late import late, unknown
+from .lined import lined
 from .node import Node, build, convert
 from .rnn import dynamic_rnn as dynamic_rnn
 from .rnn import static_rnn as static_rnn
@@ -59,6 +60,7 @@ def log_softmax(
     return _along(LogSoftmax(), logits, axis if dim is None else dim, name)
 
 
+@lined
 def _along(op: Op, logits: Any, axis: int, name: str | None) -> Node:
     """Return `op`, which works on the last axis, along any axis."""
     x = convert(logits)
@@ -72,6 +74,7 @@ def _along(op: Op, logits: Any, axis: int, name: str | None) -> Node:
     )
 
 
+@lined
 def softmax_cross_entropy_with_logits(
     _sentinel: Any = None,
     labels: Any = None,
@@ -99,6 +102,7 @@ def softmax_cross_entropy_with_logits(
 softmax_cross_entropy_with_logits_v2 = softmax_cross_entropy_with_logits
 
 
+@lined
 def sparse_softmax_cross_entropy_with_logits(
     _sentinel: Any = None, labels: Any = None, logits: Any = None, name: str | None = None
 ) -> Node:
@@ -113,6 +117,7 @@ def sparse_softmax_cross_entropy_with_logits(
     return rename(build(SparseCrossEntropy(), (y, convert(logits))), name)
 
 
+@lined
 def sigmoid_cross_entropy_with_logits(
     _sentinel: Any = None, labels: Any = None, logits: Any = None, name: str | None = None
 ) -> Node:
@@ -136,6 +141,7 @@ def l2_loss(t: Any, name: str | None = None) -> Node:
 # ── layers' arithmetic ──────────────────────────────────────────────────────────────────────────
 
 
+@lined
 def bias_add(value: Any, bias: Any, name: str | None = None) -> Node:
     """The value plus a bias along its last axis."""
     return rename(convert(value) + convert(bias), name)
@@ -146,6 +152,7 @@ def xw_plus_b(x: Any, weights: Any, biases: Any, name: str | None = None) -> Nod
     return rename(math.matmul(x, weights) + convert(biases), name)
 
 
+@lined
 def dropout(
     x: Any,
     keep_prob: Any = None,
@@ -170,6 +177,7 @@ def dropout(
     return rename(node / keep * mask, name)
 
 
+@lined
 def embedding_lookup(params: Any, ids: Any, name: str | None = None) -> Node:
     """The rows of a table that the ids name."""
     return rename(convert(params)[convert(ids)], name)
@@ -184,6 +192,7 @@ def l2_normalize(
     return rename(node * elementwise.rsqrt(elementwise.maximum(total, epsilon)), name)
 
 
+@lined
 def moments(x: Any, axes: Any, keep_dims: bool = False) -> tuple[Node, Node]:
     """Mean and variance over axes."""
     node = convert(x)

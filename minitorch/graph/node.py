@@ -79,7 +79,7 @@ class Node(Methods):
         self.name = graph.unique_name(name)
         self.control_inputs: tuple[Node, ...] = graph.control[-1]
         self.device: str | None = graph.devices[-1] if graph.devices else None
-        self.built_at = graph.site or call_site()
+        self.built_at = place_of_new()
         self.id = fresh_id()
         self.wants_of: tuple[bool, ...] | None = None
         for branch in graph.branches:
@@ -300,8 +300,13 @@ def build(op: Op, inputs: Sequence[Any], kind: type[Node] = Node) -> Node:
         else:
             spec = op.infer(*[Spec(tuple(n.shape), n.dtype) for n in nodes])
     except MinitorchError as error:
-        raise located(error, call_site()) from None
+        raise located(error, place_of_new()) from None
     return kind(op, nodes, spec.shape, spec.dtype, op.name)
+
+
+def place_of_new() -> tuple[str, int]:
+    """Return the line that a node built now belongs to: the user's, or its predecessor's."""
+    return get_default_graph().site or call_site()
 
 
 def located(

@@ -15,6 +15,7 @@ from ..ops.broadcasting import expand_to
 from ..shapes import known
 from .gradients import Identity, StopGradient
 from .late import late, unknown
+from .lined import lined
 from .node import Constant, Node, UnknownShape, as_shape, build, convert
 from .pieces import Joined
 from .sized import ShapeOf, computed, counted, filled, reshaped, tiled
@@ -34,6 +35,7 @@ def stop_gradient(input: Any, name: str | None = None) -> Node:
     return rename(build(StopGradient(), (convert(input),)), name)
 
 
+@lined
 def reshape(tensor: Any, shape: Any, name: str | None = None) -> Node:
     """The same elements under another shape; one size may be -1."""
     if computed(shape):
@@ -46,6 +48,7 @@ def reshape(tensor: Any, shape: Any, name: str | None = None) -> Node:
     return rename(movement.reshape(node, tuple(shape)), name)
 
 
+@lined
 def transpose(a: Any, perm: Sequence[int] | None = None, name: str | None = None) -> Node:
     """The axes in the order `perm`, reversed unless told."""
     node = convert(a)
@@ -55,6 +58,7 @@ def transpose(a: Any, perm: Sequence[int] | None = None, name: str | None = None
     return rename(movement.permute(node, *order), name)
 
 
+@lined
 def expand_dims(
     input: Any, axis: int | None = None, name: str | None = None, dim: int | None = None
 ) -> Node:
@@ -65,6 +69,7 @@ def expand_dims(
     return rename(movement.unsqueeze(convert(input), where), name)
 
 
+@lined
 def squeeze(
     input: Any, axis: Axis = None, name: str | None = None, squeeze_dims: Axis = None
 ) -> Node:
@@ -74,6 +79,7 @@ def squeeze(
     return rename(movement.squeeze(convert(input), over), name)
 
 
+@lined
 def concat(values: Any, axis: Any = 0, name: str | None = None) -> Node:
     """The values one after another along an axis. TensorFlow 0.x's order (axis first) works too."""
     if isinstance(values, int):
@@ -89,6 +95,7 @@ def _known_along(nodes: Sequence[Node], axis: int) -> bool:
     return all(not isinstance(n.shape, UnknownShape) and n.shape[axis] is not None for n in nodes)
 
 
+@lined
 def stack(values: Sequence[Any], axis: int = 0, name: str | None = None) -> Node:
     """The values along a new axis."""
     return rename(joining.stack([convert(v) for v in values], axis), name)
@@ -97,6 +104,7 @@ def stack(values: Sequence[Any], axis: int = 0, name: str | None = None) -> Node
 pack = stack
 
 
+@lined
 def unstack(value: Any, num: int | None = None, axis: int = 0) -> list[Node]:
     """The slices along an axis, without it."""
     return list(joining.unbind(convert(value), axis))
@@ -105,6 +113,7 @@ def unstack(value: Any, num: int | None = None, axis: int = 0) -> list[Node]:
 unpack = unstack
 
 
+@lined
 def split(value: Any, num_or_size_splits: int | Sequence[int], axis: int = 0) -> list[Node]:
     """The value in that many equal parts, or in parts of those sizes, along an axis."""
     node = convert(value)
@@ -120,12 +129,14 @@ def split(value: Any, num_or_size_splits: int | Sequence[int], axis: int = 0) ->
     return list(joining.split(node, list(sizes), axis))
 
 
+@lined
 def slice(input_: Any, begin: Sequence[int], size: Sequence[int], name: str | None = None) -> Node:
     """The block that starts at `begin`; a size of -1 reaches to the end."""
     cuts = tuple(np.s_[b : None if n == -1 else b + n] for b, n in zip(begin, size, strict=True))
     return rename(convert(input_)[cuts], name)
 
 
+@lined
 def tile(input: Any, multiples: Any, name: str | None = None) -> Node:
     """The input repeated that many times along each axis."""
     if computed(multiples):
@@ -133,6 +144,7 @@ def tile(input: Any, multiples: Any, name: str | None = None) -> Node:
     return rename(reordering.tile(convert(input), tuple(multiples)), name)
 
 
+@lined
 def pad(
     tensor: Any,
     paddings: Sequence[Sequence[int]],
@@ -150,10 +162,18 @@ def pad(
     return rename(matrices.pad(convert(tensor), flat, mode=kind), name)
 
 
+@lined
 def gather(params: Any, indices: Any, name: str | None = None, axis: int = 0) -> Node:
     """The slices along an axis that the indices name, of the indices' shape there."""
     node, places = convert(params), convert(indices)
     return rename(node[(*[builtins.slice(None)] * axis, places)], name)
+
+
+@lined
+def reverse(tensor: Any, axis: Axis, name: str | None = None) -> Node:
+    """The elements in the opposite order along the axes."""
+    along = [axis] if isinstance(axis, int) else list(axis or ())
+    return rename(reordering.flip(convert(tensor), along), name)
 
 
 # ── shapes as values ────────────────────────────────────────────────────────────────────────────
@@ -203,6 +223,13 @@ def ones(shape: Any, dtype: Any = None, name: str | None = None) -> Node:
     if computed(shape):
         return rename(filled(shape, 1, _or_default(dtype)), name)
     return Constant(np.ones(tuple(shape), _or_default(dtype)), name=name or "ones")
+
+
+def eye(
+    num_rows: int, num_columns: int | None = None, dtype: Any = None, name: str | None = None
+) -> Node:
+    """The identity matrix, with rows or columns of zeros where it is not square."""
+    return Constant(np.eye(num_rows, num_columns, dtype=_or_default(dtype)), name=name or "eye")
 
 
 def zeros_like(tensor: Any, dtype: Any = None, name: str | None = None) -> Node:

@@ -217,3 +217,69 @@ def test_a_variable_is_evaluated_in_the_session_it_is_given() -> None:
         assert variable.eval(first).tolist() == [1, 2]
         assert variable.eval(session=first).tolist() == [1, 2]
         assert variable.eval().tolist() == [2, 3]
+
+
+def test_where_of_a_condition_alone_gives_places() -> None:
+    mask = tf.placeholder(tf.bool, [None, 2])
+    with tf.Session() as session:
+        found = session.run(tf.where(mask), {mask: [[True, False], [True, True]]})
+        none = session.run(tf.where(mask), {mask: [[False, False]]})
+    assert found.dtype == np.int64
+    assert found.tolist() == [[0, 0], [1, 0], [1, 1]]
+    assert none.shape == (0, 2)
+    with pytest.raises(GraphError, match="both or neither"):
+        tf.where(mask, tf.ones([2, 2]))
+
+
+def test_div_of_integers_is_whole_and_of_floats_is_not() -> None:
+    with tf.Session() as session:
+        whole = tf.div(tf.constant([7, -7]), 2)
+        assert session.run(whole).tolist() == [3, -4]
+        assert session.run(whole).dtype == np.int32
+        assert session.run(tf.div(tf.constant([7.0]), 2)).tolist() == [3.5]
+        assert session.run(tf.div(7, tf.constant([2.0]))).tolist() == [3.5]
+
+
+def test_reverse_and_eye() -> None:
+    x = tf.constant([[1.0, 2.0], [3.0, 4.0]])
+    with tf.Session() as session:
+        assert session.run(tf.reverse(x, [0])).tolist() == [[3, 4], [1, 2]]
+        assert session.run(tf.reverse(x, axis=[0, -1])).tolist() == [[4, 3], [2, 1]]
+        assert session.run(tf.matmul(x, tf.eye(2))).tolist() == [[1, 2], [3, 4]]
+        assert session.run(tf.eye(1, 2)).tolist() == [[1, 0]]
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda x: tf.matmul(x, tf.ones([4, 2])),
+        lambda x: tf.matmul(x, tf.constant(2.0)),
+        lambda x: tf.reduce_sum(x, 2),
+        lambda x: tf.argmax(x, 2),
+        lambda x: tf.reshape(x, [4, -1]),
+        lambda x: tf.transpose(x, [0, 2]),
+        lambda x: tf.concat([x, tf.ones([2, 2])], 0),
+        lambda x: tf.stack([]),
+        lambda x: tf.nn.conv2d(x, tf.ones([3, 3, 3, 4]), [1, 1, 1, 1], "SAME"),
+        lambda x: tf.nn.softmax_cross_entropy_with_logits(labels=x, logits=tf.ones([2, 2])),
+        lambda x: tf.nn.dropout(x, 2.0),
+        lambda x: x + tf.ones([4]),
+    ],
+)
+def test_what_cannot_be_built_names_the_line_that_asked(build: Any) -> None:
+    line = build.__code__.co_firstlineno
+    with pytest.raises(MinitorchError, match=rf"built at .*test_graph_tf1_programs.py:{line}\)"):
+        build(tf.ones([2, 3]))
+
+
+def test_what_does_not_fit_in_the_run_names_the_node_and_its_line_though_built_late() -> None:
+    x = tf.placeholder(tf.float32)
+    product = tf.matmul(x, tf.ones([4, 2]))
+    with (
+        tf.Session() as session,
+        pytest.raises(
+            MinitorchError, match=r"matmul.*built at .*test_graph_tf1_programs.py"
+        ) as got,
+    ):
+        session.run(product, {x: np.ones((2, 3))})
+    assert str(got.value).endswith(f":{product.built_at[1]})")
