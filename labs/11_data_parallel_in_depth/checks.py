@@ -148,17 +148,6 @@ def ordered(comm, ready):
     return [int(i) for i in got], f"{type(got).__name__} of {' '.join(sorted(inner))}"
 
 
-def buckets_of(n_bytes, order, first, cap):
-    buckets, filled = [], 0
-    for index in order:
-        if not buckets or filled >= (first if len(buckets) == 1 else cap):
-            buckets.append([])
-            filled = 0
-        buckets[-1].append(index)
-        filled += n_bytes[index]
-    return buckets
-
-
 def rebuild_cases(rng):
     yield [4, 4, 4, 4, 4], [2, 0, 1, 4, 3], 4, 8
     yield [10, 1000, 10], [1, 2, 0], 5, 100
@@ -188,23 +177,27 @@ def buckets_follow_the_order(student, rng):
             raise Feedback(f"{called}: a bucket is empty. It would be an all-reduce of nothing.")
 
 
-@check("rebuild", weight=2)
+@check("rebuild", weight=2, requires="buckets_follow_the_order")
 def the_first_bucket_has_a_cap_of_its_own(student, rng):
     """the first bucket is closed at first_bytes, the others at cap_bytes"""
     for sizes, order, first, cap in rebuild_cases(rng):
         got = student.call("rebuild", sizes, order, first, cap)
-        right = buckets_of(sizes, order, first, cap)
-        if got == right:
-            continue
         called = f"rebuild({sizes}, {order}, {first}, {cap}) gave {got}"
-        hint = "Add up the bytes of each bucket, and ask when it should have been closed."
-        if got == buckets_of(sizes, order, cap, cap):
-            hint = "The first bucket was filled up to the cap of the others."
-        elif got == buckets_of(sizes, order, first, first):
-            hint = "All buckets were closed at the small cap. For which is it meant?"
-        elif got and right and got[0] != right[0] and len(got[0]) < len(right[0]):
-            hint = "The first bucket was closed before it held first_bytes."
-        raise Feedback(f"{called}. {hint}")
+        for number, bucket in enumerate(got):
+            due = cap if number else first
+            held = sum(sizes[i] for i in bucket)
+            before = sum(sizes[i] for i in bucket[:-1])
+            if len(bucket) > 1 and before >= due:
+                hint = "It was full before its last gradient came."
+                if number == 0 and before < cap:
+                    hint = "The first bucket was filled up to the cap of the others."
+            elif held < due and number < len(got) - 1:
+                hint = "It was closed before it was full."
+                if number and held >= first:
+                    hint = "It was closed at the small cap. For which bucket is that meant?"
+            else:
+                continue
+            raise Feedback(f"{called}: bucket {number} holds {held} bytes. {hint}")
 
 
 # ---- 3. used_parameters, average_used

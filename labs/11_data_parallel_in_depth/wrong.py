@@ -72,7 +72,7 @@ def rebuild(n_bytes, order, first_bytes, cap_bytes):
     return buckets
 
 
-# %% wrong="small_cap_for_all" question="rebuild" check="the_first_bucket_has_a_cap_of_its_own" says="For which is it meant?"
+# %% wrong="small_cap_for_all" question="rebuild" check="the_first_bucket_has_a_cap_of_its_own" says="For which bucket is that meant?"
 def rebuild(n_bytes, order, first_bytes, cap_bytes):
     buckets, full = [], True
     for index in order:
