@@ -24,7 +24,7 @@ import minitorch as mt
 from autograder import lab
 from minitorch import Op
 from minitorch.data import digits
-from minitorch.show import show
+from minitorch.show import show, step_through
 
 # %% tags="setup"
 q = lab("autodiff")
@@ -518,6 +518,12 @@ show(loss)
 
 # %% tags="check"
 q.check("gradients")
+
+# %% [markdown]
+# The graph that broke the careless sweep, to be stepped through by the buttons or the arrow keys: your operators, forward and then backward. At which step is the gradient of `u` complete, and how many shares had come until then?
+
+# %%
+step_through(y, names={"s": s, "u": u}, title="s² + s³, forward and backward")
 
 # %% [markdown]
 # **Measure.** Count the matrix products, then the time. `CountingMatMul` is your operator with a counter; your `gradient` uses the library's `@`, so we count what it does there by its shapes: one for each adjoint.

@@ -27,6 +27,7 @@ import minitorch as mt
 import minitorch.graph as tf
 import minitorch.nn.functional as F
 from autograder import lab
+from ddp_lab.show import TrainingCurves
 from minitorch.data import digits
 
 # %% tags="setup"
@@ -740,23 +741,6 @@ q.check("train_step")
 
 
 # %%
-class LiveCurve:
-    """A figure of losses that is drawn again after each epoch, in the same place."""
-
-    def __init__(self, title):
-        self.fig, self.ax = plt.subplots()
-        self.ax.set(xlabel="step", ylabel="loss", yscale="log", title=title)
-        (self.line,) = self.ax.plot([], [], lw=1)
-        plt.close(self.fig)  # shown by the handle alone
-        self.handle = display(self.fig, display_id=True)
-
-    def show(self, losses):
-        self.line.set_data(range(len(losses)), losses)
-        self.ax.relim()
-        self.ax.autoscale_view()
-        self.handle.update(self.fig)
-
-
 def batches(epochs, size=64, seed=0):
     """Yield (epoch, images, labels) of shuffled minibatches."""
     rng = np.random.default_rng(seed)
@@ -768,20 +752,19 @@ def batches(epochs, size=64, seed=0):
 
 
 # %%
-def train(model, optimizer, epochs, curve=None):
-    losses, shown = [], 0
-    for epoch, x, y in batches(epochs):
+def train(model, optimizer, epochs, curves):
+    losses = []
+    for _, x, y in batches(epochs):
         losses.append(train_step(model, optimizer, x, y))
-        if curve is not None and epoch > shown:
-            curve.show(losses)
-            shown = epoch
+        curves.add("your modules", losses[-1])
     return losses
 
 
 net = CNN(np.random.default_rng(0))
-curve = LiveCurve("Digits: your modules, your Adam")
-my_losses = train(net, Adam(net.parameters(), lr=0.003), epochs=12, curve=curve)
-curve.show(my_losses)
+curves = TrainingCurves(title="Digits, convolutions", log_y=True)
+shown = display(curves, display_id=True)
+my_losses = train(net, Adam(net.parameters(), lr=0.003), epochs=12, curves=curves)
+shown.update(curves)  # for where no widget can be: the picture of the whole run
 print(
     f"convolutions: {accuracy(net):.1%}, moved by one pixel {accuracy(net, moved(test_images)):.1%}"
 )
@@ -816,10 +799,13 @@ their_losses = [
     torch_step(theirs, their_adam, torch.tensor(x.numpy()), torch.tensor(y.numpy()))
     for _, x, y in batches(12)
 ]
+for loss in their_losses:
+    curves.add("PyTorch", loss)
 apart = np.abs(np.subtract(my_losses, their_losses))
 print(
     f"largest difference of the losses: {apart[:23].max():.1g} in the first epoch, {apart.max():.1g} in all"
 )
+curves
 
 # %% [markdown]
 # **And in NumPy, by hand**, as in Lab 01. A convolution is a matrix product once the picture has been cut into overlapping windows; its gradient puts the windows back, adding where they overlap.

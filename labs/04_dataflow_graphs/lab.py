@@ -17,7 +17,6 @@ from statistics import median
 
 import matplotlib.pyplot as plt
 import numpy as np
-from IPython.display import SVG
 
 import minitorch as mt
 import minitorch.graph as tf
@@ -35,11 +34,6 @@ for name in ("numpy", "mlsys-labs"):
     print(name, version(name))
 print("Python", platform.python_version(), "on", platform.machine())
 print("CUDA: used in section 7" if mt.cuda.is_available() else "CUDA: none; all runs on the CPU")
-
-
-def picture(node):
-    """Return the graph behind a node as a drawing."""
-    return SVG(show(node).svg)
 
 
 def compare(what, predicted, measured):
@@ -188,7 +182,7 @@ x = Placeholder((None, 2), "x")
 w, b = Variable(W, "w"), Variable(B, "b")
 loss = model(x, w, b)
 print(loss)
-picture(loss)
+show(loss)
 
 # %% tags="check"
 q.check("record")
@@ -432,7 +426,7 @@ compare("matrix products, the last alone", predicted_products_last, products_run
 small, big = len(every_node(deep)), len(every_node(deep, *grads))
 (curvature,) = gradients(grads[0].sum(), layers[:1])
 print(f"nodes: loss {small}, with its gradients {big}, twice {len(every_node(curvature))}")
-picture(gradients(loss, [b])[0])
+show(gradients(loss, [b])[0])
 
 # %% [markdown]
 # **Reflect.** PyTorch throws its graph away after each backward pass; this one stays. Name one thing that becomes possible because the gradients are in the graph *before* the first batch is seen, and one that becomes harder because of it.

@@ -17,7 +17,6 @@ from statistics import median
 
 import matplotlib.pyplot as plt
 import numpy as np
-from IPython.display import SVG
 
 import minitorch as mt
 import minitorch.graph as tf
@@ -35,11 +34,6 @@ for name in ("numpy", "mlsys-labs"):
 print("Python", platform.python_version(), "on", platform.machine())
 DEVICE = "cuda" if mt.cuda.is_available() else "cpu"  # of section 7; tokens move on the CPU
 print("CUDA: used in section 7" if DEVICE == "cuda" else "CUDA: none; all runs on the CPU")
-
-
-def picture(node):
-    """Return the graph behind a node as a drawing."""
-    return SVG(show(node).svg)
 
 
 def compare(what, predicted, measured):
@@ -259,7 +253,7 @@ for value in (8.0, -8.0):
     sent = {node.name: tokens[node] for node in tokens if node.op}
     print(f"x = {value:g}:", {name: str(token) for name, token in sent.items()})
 compare("dead tokens", predicted_dead, sum(token is DEAD for token in tokens.values()))
-picture(either)
+show(either)
 
 # %% [markdown]
 # **Reflect.** At x = -8 the square root of a negative number was never taken, and no warning was printed. Now think of a GPU that works on 10,000 elements at once, each with a predicate of its own. Would you use `where` or Switch there, and why?

@@ -24,7 +24,9 @@ from typing import NamedTuple
 import matplotlib.pyplot as plt
 import numpy as np
 
+import minitorch.graph as graph
 from autograder import lab
+from minitorch.show import compare_passes, map_memory
 
 # %% tags="setup"
 q = lab("graph_optimization")
@@ -1028,6 +1030,22 @@ for title, program in {"forward": forward, "with gradients": both}.items():
     )
 
 # %% [markdown]
+# The library plans in this way too. Its plan for four layers with gradients, step by step: a block is a buffer, as long as it is needed. There are fewer blocks than results: which results share one?
+
+
+# %%
+def library_layers(depth, size=256, batch=64):
+    """Return the gradients of `layers(depth, True)` as nodes of the library."""
+    h = graph.placeholder(graph.float32, (batch, size), name="x")
+    weights = [graph.Variable(graph.zeros((size, size)), name=f"w{k}") for k in range(depth)]
+    for w in weights:
+        h = graph.nn.relu(graph.matmul(h, w))
+    return graph.gradients(graph.reduce_sum(h), weights)
+
+
+map_memory(library_layers(4), title="Four layers, with gradients")
+
+# %% [markdown]
 # **Reflect.** Forward alone, the arena does not grow with the depth. With gradients it does: which values live so long, and why? What could you do if they did not fit, and what would it cost? (You would compute something twice.)
 #
 # *The real system.* [XLA's buffer assignment](https://github.com/openxla/xla/blob/main/xla/service/buffer_assignment.cc) and TensorFlow Lite's planner do this ahead of time, and also let an elementwise result take over the memory of an input that dies there; so does `minitorch.graph.memory_plan`. Computing the activations again is called checkpointing: [`torch.utils.checkpoint`](https://github.com/pytorch/pytorch/blob/main/torch/utils/checkpoint.py).
@@ -1402,8 +1420,6 @@ print("(as written it ran in fresh memory, as `run` does; making batches takes t
 # *The real system.* `minitorch.graph.optimize` runs such passes on a real graph, and [TASO's search](https://github.com/jiazhihao/TASO/blob/master/src/core/substitution.cc) is the loop that you wrote. The cell below hands the library a graph with a chain and a shared subexpression.
 
 # %%
-import minitorch.graph as graph
-
 a, b = (graph.placeholder(graph.float32, [256, 256], name=n) for n in "ab")
 c = graph.placeholder(graph.float32, [256, 1], name="c")
 library = graph.tanh(graph.matmul(graph.matmul(a, b), c)) * 2.0 + graph.tanh(graph.matmul(graph.matmul(a, b), c))  # fmt: skip
@@ -1412,6 +1428,12 @@ print(
 )
 plans = [graph.memory_plan(nodes) for nodes in (library, graph.optimize(library))]
 print(f"bytes of all results, after / before: {plans[1].total_bytes / plans[0].total_bytes:.3f}")
+
+# %% [markdown]
+# Pass by pass, the graph before and after: which of them are passes of yours, and which step saves most?
+
+# %%
+compare_passes(library, title="What the library's passes do to it")
 
 # %% [markdown] question="where_it_fires" points="6" manual="true" rubric="2: for MSE(w2 ReLU(w1 x), y) names all the products, forward (w1 x, w2 h) and backward (g h', w2' g, (w2' g * mask) x') and says that an elementwise operator stands between any two of them, so associativity fires nowhere; 1: says what changes without the ReLU, with the chains by name, such as w2 w1 x and w2' g x'; 1: gives a case in real networks where it does fire (low-rank factors, linear attention, gradients of a product); 1: says that rewrites are not free, with a measured ratio of this lab below 1 and its reason; 1: says why a cost must be measured (shape, cache, device) or what a count of multiplications misses, with a number"
 # ## Discuss

@@ -27,7 +27,7 @@ import numpy as np
 import ddp_lab
 from autograder import lab
 from ddp_lab import launch, simulate
-from ddp_lab.show import RingPlayer, watch
+from ddp_lab.show import CollectivesExplorer, RingPlayer, explore, watch
 
 # %% tags="setup"
 q = lab("collectives")
@@ -878,6 +878,16 @@ for n in worlds:
     tree, other = (simulate.collective("broadcast", f"my_{name}", at, n, *FAST)
                    for name in ("tree", "scatter_all_gather"))  # fmt: skip
     compare(f"{n} ranks, {at:,} bytes: tree / other", 1, tree / other)
+
+# %% [markdown]
+# Every size and every network: your two broadcasts beside the naive one, and what the library has for an all-reduce. Move latency and bandwidth: where do your lines cross, and what happens to the crossing when both are doubled?
+
+# %%
+compared = {
+    "broadcast": ("my_tree", "my_scatter_all_gather", "reference"),
+    "all_reduce": ("ring", "halving_doubling", "tree", "reference"),
+}
+CollectivesExplorer(explore([2, 4, 8, 16], compared), ranks=8, latency_us=5.0, bandwidth_gb_s=10.0)
 
 # %% [markdown]
 # **Reflect.** With more ranks the crossover moves to larger arrays. Which term of your formula does that, and what could be changed about the scatter to help? (Section 4 has the idea.)

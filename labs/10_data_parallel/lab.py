@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from importlib.metadata import version
 from itertools import pairwise
 from pathlib import Path
-from time import perf_counter, sleep
+from time import perf_counter, perf_counter_ns, sleep
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -26,6 +26,9 @@ from sklearn.datasets import load_digits
 
 from autograder import earlier, lab
 from ddp_lab import launch
+from ddp_lab.data_parallel.step_times import Span, StepTimes
+from ddp_lab.data_parallel.sweep import BackwardProfile
+from ddp_lab.show import DdpTimeline
 
 # %% tags="setup"
 q = lab("data_parallel")
@@ -772,6 +775,59 @@ ax.set(xlabel="bucket cap, KiB", ylabel="backward + exposed, in backward passes"
 ax.set_title("One bucket hides nothing; a bucket a gradient drowns in latency")
 ax.legend()
 plt.show()
+
+# %% [markdown]
+# And one step of yours, recorded at the predicted optimum, below what a simulator makes of the same layers and the same wire. (Your backward includes the wait in `finish`.) Move the bucket size: when does a bucket turn orange, and where does your machine differ from the model?
+
+
+# %%
+class NotedWire(Wire):
+    """A wire that notes when each bucket was on it."""
+
+    trips = ()
+
+    def carry(self, x, op):
+        began = perf_counter_ns()
+        result = super().carry(x, op)
+        self.trips += (Span("bucket", "communication", began, perf_counter_ns()),)
+        return result
+
+
+# %%
+def recorded_step(comm, cap_bytes):
+    """Return the moments of this rank's fastest step of seven with your `Overlapped`."""
+    torch.set_num_threads(1)
+    wire, model, steps = NotedWire(comm, ALPHA, BETA), big_model(), []
+    finish = start("overlap", wire, list(model.parameters()), cap_bytes)
+    for turn in range(7):
+        x, y = batch(turn)
+        wire.trips = ()
+        comm.barrier()
+        at = [perf_counter_ns()]
+        loss = loss_of(model(x), y)
+        at.append(perf_counter_ns())
+        loss.backward()
+        finish()
+        at.append(perf_counter_ns())
+        descend(model.parameters(), lr=0.01)
+        steps.append(StepTimes(*at, perf_counter_ns(), wire.trips, ()))
+    return min(steps, key=lambda step: step.end_ns - step.start_ns)
+
+
+# %%
+recorded = max(launch(recorded_step, 2, best), key=lambda step: step.end_ns - step.start_ns)
+forward_s = (recorded.forward_end_ns - recorded.start_ns) / 1e9
+pieces = np.diff(np.maximum.accumulate(ready[::-1]), prepend=0.0).tolist()
+names = [name for name, _ in big_model().named_parameters()]
+DdpTimeline.of(
+    BackwardProfile(forward_s, pieces, sizes[::-1], names[::-1]),
+    ranks=2,
+    recorded=recorded,
+    title="A step of your DDP, predicted and recorded",
+    bucket_mib=best / 2**20,
+    latency_us=ALPHA / 2 * 1e6,  # its ring pays two latencies a bucket, your wire one
+    bandwidth_gb_s=1e-9 / BETA,
+)
 
 # %% [markdown]
 # **Reflect.** Is the measured optimum where you predicted it, and how much is lost by being one place beside it? On a wire with a tenth of the latency, would the optimum move left or right?
