@@ -4,7 +4,7 @@ PYTHON ?= python3
 export PYTHON
 BIN := .venv/bin
 
-.PHONY: help start test test-wide check fix bench demos slides test-gpu bench-gpu setup clean
+.PHONY: help start test test-wide check fix bench demos slides solve test-gpu bench-gpu setup clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -39,8 +39,11 @@ bench: setup ## the tables of ratios
 demos: setup ## lecture demos, in a browser
 	@JUPYTER_PATH=labs/demos/share/jupyter exec $(BIN)/voila --no-browser --template=offline --Voila.ip=127.0.0.1 labs/demos
 
-slides: setup ## reveal.js pages of labs and demos, in build/slides (needs npm once)
+slides: setup ## offline slides of labs and demos, in build/slides (needs npm)
 	@$(BIN)/python scripts/slides.py -o build/slides
+
+solve: setup ## solve all labs from their starters, in order, and grade them
+	@$(BIN)/python scripts/solve_labs.py
 
 test-gpu: setup ## the tests that need a CUDA device
 	@$(BIN)/python -m pytest -m gpu
