@@ -116,6 +116,12 @@ class Node(Methods):
 
         return matmul(other, self)
 
+    def __getitem__(self, index: Any) -> Any:
+        from .cutting import cut, is_cut
+
+        items = index if isinstance(index, tuple) else (index,)
+        return cut(self, items) if any(map(is_cut, items)) else super().__getitem__(index)
+
     def get_shape(self) -> StaticShape:
         """Return the static shape."""
         return self.shape  # type: ignore[no-any-return]

@@ -130,10 +130,11 @@ def split(value: Any, num_or_size_splits: int | Sequence[int], axis: int = 0) ->
 
 
 @lined
-def slice(input_: Any, begin: Sequence[int], size: Sequence[int], name: str | None = None) -> Node:
-    """The block that starts at `begin`; a size of -1 reaches to the end."""
-    cuts = tuple(np.s_[b : None if n == -1 else b + n] for b, n in zip(begin, size, strict=True))
-    return rename(convert(input_)[cuts], name)
+def slice(input_: Any, begin: Any, size: Any, name: str | None = None) -> Node:
+    """The block that starts at `begin`; a size of -1 reaches to the end. Both may be nodes."""
+    pairs = zip(begin, size, strict=True)
+    cuts = [np.s_[b : None if isinstance(n, int) and n == -1 else b + n] for b, n in pairs]
+    return rename(convert(input_)[tuple(cuts)], name)
 
 
 @lined

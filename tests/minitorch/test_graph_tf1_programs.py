@@ -283,3 +283,46 @@ def test_what_does_not_fit_in_the_run_names_the_node_and_its_line_though_built_l
     ):
         session.run(product, {x: np.ones((2, 3))})
     assert str(got.value).endswith(f":{product.built_at[1]})")
+
+
+# ── slices that are computed in the run ─────────────────────────────────────────────────────────
+
+CUTS = {
+    "stop": lambda x, n: x[:n],
+    "start, from the end": lambda x, n: x[-n:],
+    "both": lambda x, n: x[n - 1 : n + 1, 1:],
+    "step": lambda x, n: x[:, ::n],
+    "after an ellipsis": lambda x, n: x[..., :n],
+    "beside an integer and a new axis": lambda x, n: x[0, None, :n],
+    "beyond the end": lambda x, n: x[: n + 9],
+    "none": lambda x, n: x[n:n],
+    "back": lambda x, n: x[::-1],
+    "back within": lambda x, n: x[:, 3:0:-2],
+}
+
+
+@pytest.mark.parametrize("build", CUTS.values(), ids=CUTS.keys())
+def test_a_slice_with_nodes_for_bounds_is_numpys(build: Any) -> None:
+    x, n = tf.placeholder(tf.float64, [None, 4]), tf.placeholder(tf.int32, [])
+    y = build(x, n)
+    slope = tf.gradients(tf.reduce_sum(y * y), x)[0]
+    given = np.arange(12.0).reshape(3, 4)
+    touched = np.zeros((3, 4), int)
+    view = build(touched, 2)
+    view += 1
+    for options in ({}, {"optimize": True}, {"executor": "tokens"}):
+        with tf.Session(**options) as session:
+            value, grad = session.run([y, slope], {x: given, n: 2})
+        assert np.array_equal(value, build(given, 2))
+        assert np.array_equal(grad, 2 * given * touched)
+
+
+def test_slice_takes_a_begin_and_a_size_computed_in_the_run() -> None:
+    x, n = tf.placeholder(tf.float32, [None, 4]), tf.placeholder(tf.int32)
+    given = np.arange(12.0).reshape(3, 4)
+    with tf.Session() as session:
+        row = session.run(tf.slice(x, [n, 0], [1, -1]), {x: given, n: 1})
+        block = session.run(tf.slice(x, [0, 1], [n, 2]), {x: given, n: 2})
+    assert np.array_equal(row, given[1:2])
+    assert np.array_equal(block, given[:2, 1:3])
+    assert tf.constant([1, 2, 3])[::-1].get_shape().as_list() == [3]
