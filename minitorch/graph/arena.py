@@ -23,6 +23,7 @@ from ..op import Op
 from ..ops.linalg import MatMul
 from ..ops.reduction import Extreme, Mean, Sum
 from ..ops.rows import ROWS, Elementwise
+from .cutting import Places
 from .dead import merges
 from .history import Opacity
 from .late import Late
@@ -31,6 +32,7 @@ from .order import schedule
 from .passes.fused import Fused
 from .passes.lowering import program_of
 from .plan import ALIGNMENT, MemoryPlan, memory_plan, sizes_of
+from .sized import Counting, OfShape
 from .state import NoOp, Read, State, StateOp, Variable
 from .step import check_source, explain
 
@@ -163,6 +165,11 @@ def _read(node: Node, fed: set[Node]) -> tuple[Node, ...]:
 
 def _check(node: Node, device: Device) -> None:
     op = node.op
+    if isinstance(op, Counting | OfShape) or (isinstance(op, Places) and ... in op.bounds):
+        raise GraphError(
+            f"arena: cannot plan for a size that is computed in the run: got node {node.name!r} "
+            f"(built at {node.location}), expected sizes from the feeds. Use another executor."
+        )
     branches = merges(node) or getattr(op, "may_kill", False)
     if device != CPU or branches or isinstance(op, Opacity | Late):
         what = f"device {device}" if device != CPU else "branches or loops"

@@ -326,3 +326,15 @@ def test_slice_takes_a_begin_and_a_size_computed_in_the_run() -> None:
     assert np.array_equal(row, given[1:2])
     assert np.array_equal(block, given[:2, 1:3])
     assert tf.constant([1, 2, 3])[::-1].get_shape().as_list() == [3]
+
+
+def test_the_arena_refuses_sizes_that_are_computed_in_the_run() -> None:
+    x = tf.placeholder(tf.float32, [None, 4])
+    joined = tf.concat([x, tf.zeros([tf.shape(x)[0], 1])], 1)
+    with (
+        tf.Session(executor="arena") as session,
+        pytest.raises(GraphError, match=r"computed in the run: got node .*test_graph_tf1_programs"),
+    ):
+        session.run(joined, {x: np.ones((2, 4))})
+    with tf.Session(executor="arena") as session:
+        assert session.run(x[::-1], {x: [[1] * 4, [2] * 4]}).tolist() == [[2] * 4, [1] * 4]
