@@ -66,7 +66,10 @@ def expand_dims(
     where = axis if axis is not None else dim
     if where is None:
         raise GraphError("expand_dims: got no axis. Say where the new axis goes.")
-    return rename(movement.unsqueeze(convert(input), where), name)
+    node, place = convert(input), where
+    if unknown(node):
+        return rename(late(lambda known: expand_dims(known, place), (node,), node.dtype), name)
+    return rename(movement.unsqueeze(node, place), name)
 
 
 @lined
@@ -76,7 +79,10 @@ def squeeze(
     """The input without its axes of size 1, or without those named."""
     where = axis if axis is not None else squeeze_dims
     over = tuple(where) if isinstance(where, Sequence) else where
-    return rename(movement.squeeze(convert(input), over), name)
+    node = convert(input)
+    if unknown(node):
+        return rename(late(lambda known: squeeze(known, over), (node,), node.dtype), name)
+    return rename(movement.squeeze(node, over), name)
 
 
 @lined
@@ -85,6 +91,8 @@ def concat(values: Any, axis: Any = 0, name: str | None = None) -> Node:
     if isinstance(values, int):
         values, axis = axis, values
     nodes = [convert(v) for v in values]
+    if unknown(*nodes):
+        return rename(late(lambda *known: concat(known, axis), nodes, nodes[0].dtype), name)
     joined = joining.cat(nodes, axis)
     if isinstance(joined.op, joining.Cat) and not _known_along(joined.inputs, joined.op.dim):
         joined = build(Joined(joined.op.dim), joined.inputs)
@@ -98,7 +106,10 @@ def _known_along(nodes: Sequence[Node], axis: int) -> bool:
 @lined
 def stack(values: Sequence[Any], axis: int = 0, name: str | None = None) -> Node:
     """The values along a new axis."""
-    return rename(joining.stack([convert(v) for v in values], axis), name)
+    nodes = [convert(v) for v in values]
+    if unknown(*nodes):
+        return rename(late(lambda *known: stack(known, axis), nodes, nodes[0].dtype), name)
+    return rename(joining.stack(nodes, axis), name)
 
 
 pack = stack

@@ -338,3 +338,28 @@ def test_the_arena_refuses_sizes_that_are_computed_in_the_run() -> None:
         session.run(joined, {x: np.ones((2, 4))})
     with tf.Session(executor="arena") as session:
         assert session.run(x[::-1], {x: [[1] * 4, [2] * 4]}).tolist() == [[2] * 4, [1] * 4]
+
+
+@pytest.mark.parametrize(
+    ("build", "oracle"),
+    [
+        (lambda x: tf.expand_dims(x, 1), lambda x: x[:, None]),
+        (lambda x: tf.expand_dims(x, -1), lambda x: x[..., None]),
+        (lambda x: tf.concat([x, 2 * x], 1), lambda x: np.concatenate([x, 2 * x], 1)),
+        (lambda x: tf.squeeze(tf.expand_dims(x, 0), [0]), lambda x: x),
+        (lambda x: tf.stack([x, x * x]), lambda x: np.stack([x, x * x])),
+        (lambda x: tf.transpose(x), lambda x: x.T),
+        (lambda x: tf.log(tf.nn.softmax(x)), lambda x: x - np.log(np.exp(x).sum(1))[:, None]),
+    ],
+)
+def test_a_value_without_a_shape_is_rearranged_once_it_has_one(build: Any, oracle: Any) -> None:
+    x = tf.placeholder(tf.float64)
+    y = build(x)
+    slope = tf.gradients(tf.reduce_sum(y), x)[0]
+    given = np.random.RandomState(0).randn(2, 3)
+    move = np.random.RandomState(1).randn(2, 3)
+    with tf.Session() as session:
+        value, grad = session.run([y, slope], {x: given})
+    ahead, behind = oracle(given + 1e-6 * move).sum(), oracle(given - 1e-6 * move).sum()
+    assert np.allclose(value, oracle(given))
+    assert np.isclose((grad * move).sum(), (ahead - behind) / 2e-6, atol=1e-6)
