@@ -69,6 +69,8 @@ def _add_release(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     )
     where.add_argument("--check", action="store_true", help="say which lab.ipynb is stale")
     parser.add_argument("--solutions", action="store_true", help="with -o: solution.ipynb too")
+    words = "with -o: colab.ipynb and the zip to upload there too"
+    parser.add_argument("--colab", action="store_true", help=words)
     parser.set_defaults(run=_release)
 
 

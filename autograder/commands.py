@@ -1,10 +1,13 @@
 """What the commands release, check, grade and audit do, with arguments already parsed."""
 
 import argparse
+import contextlib
+import functools
 import json
 import os
 import sys
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from autograder.errors import AutograderError, ReleaseRefused, ReportError, SubmissionError
@@ -23,6 +26,8 @@ def release(arguments: argparse.Namespace) -> int:
     from autograder.release import is_stale, write_in_place
     from autograder.release import release as release_lab
 
+    if arguments.colab and arguments.out is None:
+        raise AutograderError("release: --colab needs -o: it adds to what -o writes.")
     labs = [load_lab(directory) for directory in find_labs(arguments.labs)]
     if arguments.check:
         stale = [lab.name for lab in labs if is_stale(lab)]
@@ -32,17 +37,31 @@ def release(arguments: argparse.Namespace) -> int:
             )
         return int(bool(stale))
     refused = 0
-    for lab in labs:
-        try:
-            if arguments.in_place:
-                paths = [write_in_place(lab)]
-            else:
-                paths = release_lab(lab, arguments.out, arguments.solutions)
-            print("\n".join(map(str, paths)))
-        except ReleaseRefused as error:
-            print(f"autograder: {error}", file=sys.stderr)
-            refused += 1
+    with _for_colab(arguments.colab) as add_colab:
+        for lab in labs:
+            try:
+                if arguments.in_place:
+                    paths = [write_in_place(lab)]
+                else:
+                    paths = release_lab(lab, arguments.out, arguments.solutions)
+                    paths += add_colab(lab, arguments.out / lab.name)
+                print("\n".join(map(str, paths)))
+            except ReleaseRefused as error:
+                print(f"autograder: {error}", file=sys.stderr)
+                refused += 1
     return 2 if refused else 0
+
+
+@contextlib.contextmanager
+def _for_colab(wanted: bool) -> Iterator[Callable[[Lab, Path], list[Path]]]:
+    """Give what adds Colab's files to a released folder: with one wheel for all, or nothing."""
+    if not wanted:
+        yield lambda lab, target: []
+        return
+    from autograder.colab import add_colab, build_wheel
+
+    with tempfile.TemporaryDirectory() as directory:
+        yield functools.partial(add_colab, wheel=build_wheel(Path(directory)))
 
 
 def check(arguments: argparse.Namespace) -> int:
