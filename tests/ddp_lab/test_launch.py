@@ -246,8 +246,11 @@ def wait_until_dead(pids: list[int]) -> bool:
 
 
 FOREVER = """
-    import os, sys, time
+    import os, signal, sys, time
     import ddp_lab
+
+    # as in a terminal; what a shell starts in the background ignores it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def rank(comm):
         pids = comm.all_gather([os.getpid(), os.getppid()])
