@@ -1,4 +1,4 @@
-"""Arrays in few characters."""
+"""Arrays, and places in files, in few characters."""
 
 from __future__ import annotations
 
@@ -64,3 +64,8 @@ def in_seconds(seconds: float) -> str:
         if seconds >= size:
             return f"{seconds / size:.3g} {unit}"
     return f"{seconds / 1e-9:.3g} ns"
+
+
+def file_and_line(location: str) -> str:
+    """Return "model.py:7" of a location: its folder means nothing where the picture is read."""
+    return location.rpartition("/")[2]

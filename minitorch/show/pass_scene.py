@@ -13,7 +13,7 @@ from minitorch.graph.optimize import PASSES, run_pass
 from minitorch.graph.order import schedule
 from minitorch.show.asked import check_limit, nodes_in
 from minitorch.show.diagram import Boxed, Drawn, Line, Wire, draw
-from minitorch.show.numbers import brief, in_seconds, listing, plural
+from minitorch.show.numbers import brief, file_and_line, in_seconds, listing, plural
 from minitorch.show.scene import ALWAYS, Canvas, Mark, Scene, Step
 
 HINT = (
@@ -151,7 +151,7 @@ def _graph(
             places[node],
             tuple(_lines(node)),
             kind if names[node] in marked else ("box value" if node.op is None else "box"),
-            tip=f"{node.name}, built at {node.location}",
+            tip=f"{node.name}, built at {file_and_line(node.location)}",
             round=node.op is None,
         )
         for node in nodes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from minitorch.errors import ArgumentError
 from minitorch.graph.timeline import Span, Timeline
-from minitorch.show.numbers import in_bytes, in_seconds, plural
+from minitorch.show.numbers import file_and_line, in_bytes, in_seconds, plural
 from minitorch.show.scene import ALWAYS, Canvas, Scene, Step, When
 
 LEFT, TOP, WIDTH, LANE, CURVE = 84.0, 24.0, 820.0, 46.0, 70.0
@@ -101,7 +101,9 @@ def _step(span: Span, k: int, count: int, total_ns: int) -> Step:
         f"{span.duration_ns / max(total_ns, 1):.1%} of the run."
     )
     rows = [f"gives {in_bytes(span.n_bytes)} of shape {span.shape}"] if span.n_bytes else []
-    return Step(text, (*rows, f"built at {span.where}") if span.where else tuple(rows))
+    return Step(
+        text, (*rows, f"built at {file_and_line(span.where)}") if span.where else tuple(rows)
+    )
 
 
 def _summary(timeline: Timeline) -> str:

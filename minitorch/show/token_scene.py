@@ -18,7 +18,7 @@ from minitorch.graph.state import initialize_variables
 from minitorch.graph.token_event import TokenEvent
 from minitorch.show.asked import check_limit, nodes_in
 from minitorch.show.diagram import Boxed, Line, Wire, draw
-from minitorch.show.numbers import brief, listing, plural
+from minitorch.show.numbers import brief, file_and_line, listing, plural
 from minitorch.show.scene import ALWAYS, Canvas, Scene, Step, Travel, When, phases
 from minitorch.show.token_graph import Shown, Taken, Tokens, last, taken
 
@@ -123,7 +123,7 @@ def _box(shown: Shown, i: int, tokens: list[tuple[int, TokenEvent]]) -> Boxed:
         lines.append(Line(_token(event), ((at, later, classes),), 2))
         changes.append((at, "box dead" if event.dead else "box value"))
     rings = tuple(at for at, _ in tokens)
-    tip = f"{node.name}, {op}, built at {node.location}"
+    tip = f"{node.name}, {op}, built at {file_and_line(node.location)}"
     return Boxed(i, tuple(lines), phases(changes), rings, tip, round=node.op is None)
 
 
