@@ -157,8 +157,11 @@ class OneHot(Op):
 
     def compute(self, xp: Any, *arrays: Array) -> Array:
         """Return the zeros and ones."""
+        if xp is np:
+            out = np.empty((*arrays[0].shape, self.depth), self.dtype)
+            return np.equal(arrays[0][..., None], np.arange(self.depth), out=out)
         hit = arrays[0][..., None] == xp.arange(self.depth)
-        return xp.astype(hit, self.dtype if xp is np else getattr(xp, str(self.dtype)))
+        return xp.astype(hit, getattr(xp, str(self.dtype)))
 
     def infer(self, *specs: Spec) -> Spec:
         """Return the shape with an axis more."""
