@@ -29,6 +29,14 @@ def agreement() -> ModuleType:
     return _loaded("opinfo_agreement")
 
 
+@pytest.fixture(autouse=True)
+def default_graph_of_its_own() -> None:
+    """No test meets names that another one has used."""
+    graph = sys.modules.get("minitorch.graph")
+    if graph is not None:
+        graph.reset_default_graph()
+
+
 @pytest.fixture
 def torch_arrays() -> Iterator[None]:
     """Torch arrays behind the CPU: the code that runs on CUDA."""
