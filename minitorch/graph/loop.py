@@ -58,21 +58,7 @@ def while_loop(
 
     Gradients of any order flow through it, also where the number of rounds depends on data.
     """
-    if not isinstance(loop_vars, list | tuple) or not loop_vars:
-        raise GraphError(
-            f"while_loop: got loop_vars {loop_vars!r}, expected a list or tuple of one or more. "
-            "A loop without a variable never ends."
-        )
-    for function in (cond, body):
-        if not callable(function):
-            raise TypeError(
-                f"while_loop: got {type(function).__name__}, expected functions for cond and body. "
-                "Write lambda i: i < n."
-            )
-    if parallel_iterations < 1:
-        raise GraphError(
-            f"while_loop: got parallel_iterations {parallel_iterations}, expected 1 or more."
-        )
+    _refuse_nonsense(cond, body, loop_vars, parallel_iterations)
     loop_vars = loop_vars if isinstance(loop_vars, tuple) else list(loop_vars)
     parts = [apart_from(value) for value in loop_vars]
     first = [leaf for leaves, _ in parts for leaf in leaves]
@@ -96,6 +82,25 @@ def while_loop(
         outputs = [_stopped(node) for node in outputs]
     values = rebuild(outputs if maximum_iterations is None else outputs[1:])
     return values[0] if len(values) == 1 else type(loop_vars)(values)
+
+
+def _refuse_nonsense(cond: Any, body: Any, loop_vars: Any, parallel_iterations: int) -> None:
+    """Raise for what no loop can be made of."""
+    if not isinstance(loop_vars, list | tuple) or not loop_vars:
+        raise GraphError(
+            f"while_loop: got loop_vars {loop_vars!r}, expected a list or tuple of one or more. "
+            "A loop without a variable never ends."
+        )
+    for function in (cond, body):
+        if not callable(function):
+            raise TypeError(
+                f"while_loop: got {type(function).__name__}, expected functions for cond and body. "
+                "Write lambda i: i < n."
+            )
+    if parallel_iterations < 1:
+        raise GraphError(
+            f"while_loop: got parallel_iterations {parallel_iterations}, expected 1 or more."
+        )
 
 
 def _rebuilding(parts: Sequence[tuple[list[Node], Rebuild]]) -> Callable[..., list[Any]]:
