@@ -1,7 +1,7 @@
 """exp, log, tanh, sigmoid and erf on vectors, from additions, multiplications and divisions.
 
 Each holds for every number, infinities, NaN, denormals and -0 included. The largest errors found,
-in units in the last place (`tests/minitorch/test_compile_functions.py` measures them anew):
+in units in the last place (`tests/minitorch/compile/test_functions.py` measures them anew):
 
               float32   float64
     exp          1.1       1.1

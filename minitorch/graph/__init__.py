@@ -18,12 +18,31 @@ from minitorch.arrays import (
     uint8,
 )
 from minitorch.errors import GraphError
-from minitorch.graph import nn, train, trees
-from minitorch.graph.compiled import compile
-from minitorch.graph.control import merge, switch
-from minitorch.graph.discover import discover
-from minitorch.graph.discover_pass import improve
-from minitorch.graph.elementwise import (
+from minitorch.graph import nn, train
+from minitorch.graph.control.cond import merge, switch
+from minitorch.graph.control.tensor_array import TensorArray
+from minitorch.graph.discovery.improve import improve
+from minitorch.graph.discovery.search import discover
+from minitorch.graph.dynamic import trees
+from minitorch.graph.explain import explain
+from minitorch.graph.gradients import gradients
+from minitorch.graph.initializers import (
+    Initializer,
+    constant_initializer,
+    glorot_normal_initializer,
+    glorot_uniform_initializer,
+    ones_initializer,
+    random_normal_initializer,
+    random_uniform_initializer,
+    truncated_normal_initializer,
+    uniform_unit_scaling_initializer,
+    variance_scaling_initializer,
+    zeros_initializer,
+)
+from minitorch.graph.loss_scale import LossScaleOptimizer
+from minitorch.graph.nn import one_hot
+from minitorch.graph.node import Constant, Node, placeholder, placeholder_with_default
+from minitorch.graph.operators.elementwise import (
     abs,
     acos,
     add,
@@ -86,23 +105,7 @@ from minitorch.graph.elementwise import (
     truediv,
     where,
 )
-from minitorch.graph.explain import explain
-from minitorch.graph.gradients import gradients
-from minitorch.graph.initializers import (
-    Initializer,
-    constant_initializer,
-    glorot_normal_initializer,
-    glorot_uniform_initializer,
-    ones_initializer,
-    random_normal_initializer,
-    random_uniform_initializer,
-    truncated_normal_initializer,
-    uniform_unit_scaling_initializer,
-    variance_scaling_initializer,
-    zeros_initializer,
-)
-from minitorch.graph.loss_scale import LossScaleOptimizer
-from minitorch.graph.math import (
+from minitorch.graph.operators.math import (
     argmax,
     argmin,
     batch_matmul,
@@ -126,28 +129,13 @@ from minitorch.graph.math import (
     to_int32,
     to_int64,
 )
-from minitorch.graph.nn import one_hot
-from minitorch.graph.node import Constant, Node, placeholder, placeholder_with_default
-from minitorch.graph.optimize import count_nodes, mixed_precision, optimize, recompute
-from minitorch.graph.placed import PlacedSession
-from minitorch.graph.plan import memory_plan
-from minitorch.graph.profiling import profile
-from minitorch.graph.random import (
+from minitorch.graph.operators.random import (
     random_normal,
     random_uniform,
     set_random_seed,
     truncated_normal,
 )
-from minitorch.graph.scope import (
-    Graph,
-    control_dependencies,
-    device,
-    get_default_graph,
-    name_scope,
-    reset_default_graph,
-)
-from minitorch.graph.session import InteractiveSession, Session, get_default_session
-from minitorch.graph.shaping import (
+from minitorch.graph.operators.shaping import (
     concat,
     constant,
     expand_dims,
@@ -178,6 +166,20 @@ from minitorch.graph.shaping import (
     zeros,
     zeros_like,
 )
+from minitorch.graph.optimize import count_nodes, mixed_precision, optimize, recompute
+from minitorch.graph.placing.placed import PlacedSession
+from minitorch.graph.running.compiled import compile
+from minitorch.graph.running.plan import memory_plan
+from minitorch.graph.running.profiling import profile
+from minitorch.graph.scope import (
+    Graph,
+    control_dependencies,
+    device,
+    get_default_graph,
+    name_scope,
+    reset_default_graph,
+)
+from minitorch.graph.session import InteractiveSession, Session, get_default_session
 from minitorch.graph.state import (
     Variable,
     assign,
@@ -190,7 +192,6 @@ from minitorch.graph.state import (
     no_op,
     trainable_variables,
 )
-from minitorch.graph.tensor_array import TensorArray
 from minitorch.graph.variable_scope import (
     AUTO_REUSE,
     VariableScope,
@@ -198,11 +199,6 @@ from minitorch.graph.variable_scope import (
     get_variable_scope,
     variable_scope,
 )
-
-if not TYPE_CHECKING:
-    from minitorch.graph import scan
-
-    del scan  # the module, once it is loaded, leaves its name to the function
 
 if TYPE_CHECKING:
     from minitorch.tracing import cond, foldl, foldr, jit, map_fn, scan, trace, while_loop

@@ -13,8 +13,8 @@ from ..errors import MinitorchError
 from ..ops.linalg import Linear, MatMul
 from ..ops.pointwise import Power
 from ..ops.rows import Elementwise
+from .control.history import Opacity
 from .cost import machine
-from .history import Opacity
 from .node import Node, Placeholder, UnknownShape
 from .optimize import PASSES, run_pass
 from .order import needed, schedule
@@ -23,7 +23,7 @@ from .passes.fused import Fused
 from .passes.lowering import names_of
 from .passes.matmul_chain import UNKNOWN_SIZE, size_of
 from .passes.merge_matmuls import merge_matmuls
-from .plan import VIEWS, memory_plan, sizes_of
+from .running.plan import VIEWS, memory_plan, sizes_of
 from .state import Variable
 from .structure import flatten
 

@@ -57,7 +57,7 @@ def _later(
     roots: list[Node], wanted: list[Node], arriving: list[Any], stops: list[Node]
 ) -> list[Node | None]:
     """Return gradients that are built once the shapes are known; None where none will be."""
-    from .late import late
+    from .operators.late import late
 
     between = ancestors(wanted, roots)
     has = [grad is not None for grad in arriving]

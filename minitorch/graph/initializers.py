@@ -15,7 +15,7 @@ import numpy as np
 from ..arrays import as_dtype, float32
 from ..errors import GraphError
 from .node import Constant, Node
-from .random import random_normal, random_uniform, truncated_normal
+from .operators.random import random_normal, random_uniform, truncated_normal
 
 
 class Initializer:

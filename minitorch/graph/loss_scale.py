@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 
 from ..errors import GraphError
-from .control import merge, switch
-from .elementwise import is_finite, logical_and, maximum, where
-from .math import cast, reduce_all
+from .control.cond import merge, switch
 from .node import Node
+from .operators.elementwise import is_finite, logical_and, maximum, where
+from .operators.math import cast, reduce_all
+from .operators.shaping import identity
 from .scope import control_dependencies
-from .shaping import identity
 from .state import Variable, assign, group
 from .train import Optimizer
 

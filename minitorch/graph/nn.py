@@ -9,17 +9,17 @@ from ..errors import GraphError
 from ..op import Op
 from ..ops import activation, movement
 from ..ops import elementwise as rows
-from . import elementwise, math, random
-from . import rnn_cell as rnn_cell
-from .crossentropy import CrossEntropy, LogSoftmax, OneHot, Softmax, SparseCrossEntropy
-from .elementwise import sigmoid, tanh
-from .images import avg_pool, conv2d, max_pool
-from .late import late, unknown
+from .dynamic import rnn_cell as rnn_cell
+from .dynamic.rnn import dynamic_rnn as dynamic_rnn
+from .dynamic.rnn import static_rnn as static_rnn
 from .lined import lined
 from .node import Node, build, convert
-from .rnn import dynamic_rnn as dynamic_rnn
-from .rnn import static_rnn as static_rnn
-from .scalar import as_scalar
+from .operators import elementwise, math, random
+from .operators.crossentropy import CrossEntropy, LogSoftmax, OneHot, Softmax, SparseCrossEntropy
+from .operators.elementwise import sigmoid, tanh
+from .operators.images import avg_pool, conv2d, max_pool
+from .operators.late import late, unknown
+from .operators.scalar import as_scalar
 from .state import rename
 
 

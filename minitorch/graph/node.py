@@ -107,17 +107,17 @@ class Node(Methods):
         return build(op, inputs)
 
     def __matmul__(self, other: Any) -> Any:
-        from .math import matmul
+        from .operators.math import matmul
 
         return matmul(self, other)
 
     def __rmatmul__(self, other: Any) -> Any:
-        from .math import matmul
+        from .operators.math import matmul
 
         return matmul(other, self)
 
     def __getitem__(self, index: Any) -> Any:
-        from .cutting import cut, is_cut
+        from .operators.cutting import cut, is_cut
 
         items = index if isinstance(index, tuple) else (index,)
         return cut(self, items) if any(map(is_cut, items)) else super().__getitem__(index)

@@ -12,11 +12,11 @@ import numpy as np
 from ..arrays import Array, DType, asarray, to_numpy
 from ..arrays import device as device_called
 from ..errors import GraphError
-from .executors import Run, executor_called
-from .history import Opaque
-from .late import ByShape, needs_shapes
+from .control.history import Opaque
 from .node import Node, UnknownShape
+from .operators.late import ByShape, needs_shapes
 from .optimize import optimize
+from .running.executors import Run, executor_called
 from .scope import Graph, get_default_graph
 from .state import State, Variable
 

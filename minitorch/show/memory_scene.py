@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from minitorch.errors import GraphError
-from minitorch.graph.plan import Buffer, MemoryPlan, memory_plan
+from minitorch.graph.running.plan import Buffer, MemoryPlan, memory_plan
 from minitorch.show.asked import nodes_in
 from minitorch.show.numbers import in_bytes, listing, plural
 from minitorch.show.scene import ALWAYS, Canvas, Scene, Step, When

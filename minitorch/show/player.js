@@ -97,7 +97,9 @@ function render({ model, el }) {
   const scenes = model.get("scenes");
   const parts = build(el, scenes);
   const tip = `${parts.id}-tip`;
-  const still = window.matchMedia("(prefers-reduced-motion: reduce)");
+  const motion = window.matchMedia("(prefers-reduced-motion: reduce)");
+  // VS Code has a setting of its own.
+  const still = () => motion.matches || document.body.classList.contains("vscode-reduce-motion");
   const within = (value, last) => Math.max(0, Math.min(last, value));
   let tab = within(model.get("tab"), scenes.length - 1);
   let scene = scenes[tab];
@@ -168,7 +170,7 @@ function render({ model, el }) {
     const step = scene.steps[at + 1];
     const done = () => { moving = false; arrive(at + 1); then(); };
     moving = true;
-    if (still.matches || !step.travels.length) {
+    if (still() || !step.travels.length) {
       timer = window.setTimeout(done, then.single ? 0 : duration);
       return;
     }
@@ -209,7 +211,7 @@ function render({ model, el }) {
     stop();
     if (unfinished) arrive(at + 1);
     if (at === last) { show(); return; }
-    if (still.matches) { arrive(at + 1); return; }
+    if (still()) { arrive(at + 1); return; }
     const then = () => {};
     then.single = true;
     advance(then);

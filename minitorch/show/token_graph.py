@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from minitorch.graph.frames import Enter
-from minitorch.graph.lower import lower
+from minitorch.graph.control.frames import Enter
 from minitorch.graph.node import Constant, Node
-from minitorch.graph.token_event import TokenEvent
+from minitorch.graph.tokens.event import TokenEvent
+from minitorch.graph.tokens.lower import lower
 from minitorch.show.numbers import brief
 
 Tokens = list[list[tuple[int, TokenEvent]]]

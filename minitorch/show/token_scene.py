@@ -15,7 +15,7 @@ from minitorch.errors import ArgumentError
 from minitorch.graph.node import Node
 from minitorch.graph.session import Session
 from minitorch.graph.state import initialize_variables
-from minitorch.graph.token_event import TokenEvent
+from minitorch.graph.tokens.event import TokenEvent
 from minitorch.show.asked import check_limit, nodes_in
 from minitorch.show.diagram import Boxed, Line, Wire, draw
 from minitorch.show.numbers import brief, file_and_line, listing, plural

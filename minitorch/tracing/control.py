@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from minitorch.graph import control as graph_control
-from minitorch.graph import loop as graph_loop
+from minitorch.graph.control import cond as graph_cond
+from minitorch.graph.control import loop as graph_loop
 from minitorch.graph.node import Node
 from minitorch.tensor import Tensor
 from minitorch.tracing.switch import current, is_tracing
@@ -32,11 +32,11 @@ def cond(
         GraphError: the predicate is not one boolean, or the sides differ in structure or type.
     """
     if is_tracing() and isinstance(pred, Tensor):
-        found = graph_control.cond(lower(pred), building(true_fn), building(false_fn), name)
+        found = graph_cond.cond(lower(pred), building(true_fn), building(false_fn), name)
         return lift(found)
     if isinstance(pred, Tensor | bool):
         return true_fn() if pred else false_fn()
-    return graph_control.cond(pred, true_fn, false_fn, name)
+    return graph_cond.cond(pred, true_fn, false_fn, name)
 
 
 def while_loop(
@@ -48,7 +48,7 @@ def while_loop(
 ) -> Any:
     """Return the variables after `body` has been run as long as `cond` holds.
 
-    Nodes: as TensorFlow's; see `minitorch.graph.loop.while_loop` for the further arguments.
+    Nodes: as TensorFlow's; see `minitorch.graph.control.loop.while_loop` for the further arguments.
     Traced tensors: the same, written with tensors. Tensors: a Python loop, at once.
     """
     values = list(loop_vars)

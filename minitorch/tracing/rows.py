@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from minitorch.errors import GraphError
-from minitorch.graph.scan import foldl as graph_foldl
-from minitorch.graph.scan import foldr as graph_foldr
-from minitorch.graph.scan import map_fn as graph_map_fn
-from minitorch.graph.scan import scan as graph_scan
+from minitorch.graph.control.scan import foldl as graph_foldl
+from minitorch.graph.control.scan import foldr as graph_foldr
+from minitorch.graph.control.scan import map_fn as graph_map_fn
+from minitorch.graph.control.scan import scan as graph_scan
 from minitorch.ops.joining import stack
 from minitorch.tensor import Tensor
 from minitorch.tracing.control import building, has_tensors, lift, lower
@@ -20,8 +20,8 @@ from minitorch.tracing.switch import is_tracing
 def scan(fn: Callable[..., Any], elems: Any, initializer: Any = None, **options: Any) -> Any:
     """Return every value of a = fn(a, elem), for elem along the first axis of `elems`.
 
-    Nodes: as `minitorch.graph.scan.scan`, which says what the options are. Traced tensors: the
-    same, written with tensors. Tensors: a Python loop, at once.
+    Nodes: as `minitorch.graph.control.scan.scan`, which says what the options are.
+    Traced tensors: the same, written with tensors. Tensors: a Python loop, at once.
     """
     if is_tracing():
         return lift(graph_scan(building(fn), lower(elems), lower(initializer), **options))

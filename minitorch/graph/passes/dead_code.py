@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
-from ..control import Merge, MergeIndex, Switch
-from ..dead import deadly, endangered, merges
+from ..control.cond import Merge, MergeIndex, Switch
+from ..control.dead import deadly, endangered, merges
 from ..gradients import Identity
 from ..node import Constant, Node
 from ..order import schedule

@@ -14,9 +14,9 @@ from collections.abc import Collection, Sequence
 from itertools import pairwise
 
 from ...errors import GraphError
-from ..dead import endangered
+from ..control.dead import endangered
 from ..node import Node
-from ..plan import MemoryPlan, memory_plan
+from ..running.plan import MemoryPlan, memory_plan
 from .rewrite import may_change, over, simple
 
 WAIT = 4  # steps between two uses from which on a value counts as waiting

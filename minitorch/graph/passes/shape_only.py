@@ -20,7 +20,7 @@ from ...ops.rows import Elementwise
 from ..cost import machine
 from ..node import Node, UnknownShape
 from ..order import schedule
-from ..plan import VIEWS
+from ..running.plan import VIEWS
 from .matmul_chain import size_of
 from .rewrite import rebuilt, rewrite, simple
 

@@ -1,0 +1,220 @@
+"""Branches: Switch sends a value one way, Merge takes the one that comes, `cond` is made of both.
+
+A value that was not sent is dead. Whatever uses a dead value, or runs after one, is dead as well
+and is not computed; Merge alone lives as soon as one of its inputs does. Fetching a dead value is
+an error.
+
+Source: Abadi et al., TensorFlow: A System for Large-Scale Machine Learning, OSDI 2016, section 3.4;
+Yu et al., Dynamic Control Flow in Large-Scale Machine Learning, EuroSys 2018.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ...arrays import Array, as_dtype, int32
+from ...errors import GraphError
+from ...op import Op, Spec
+from ...ops.elementwise import zeros_like
+from ...ops.logic import eq
+from ..gradients import Identity
+from ..node import Node, build, convert
+from ..operators.scalar import as_scalar
+from ..scope import get_default_graph
+from ..state import rename
+from .dead import DEAD
+from .history import Empty, Opaque, kind_of
+
+
+class Switch(Op):
+    """The first input where the second, a boolean, is `branch`; dead otherwise."""
+
+    pure = False  # no pass may compute it once, or anything that depends on it
+    ordered = False
+    may_kill = True
+    reads_inputs = reads_output = False
+
+    def __init__(self, branch: bool) -> None:
+        self.branch = branch
+
+    def compute(self, xp: Any, *arrays: Array) -> Array:
+        """Return the value or DEAD."""
+        data, pred = arrays
+        return data if bool(pred) is self.branch else DEAD
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the spec of the data."""
+        return specs[0]
+
+    def gradient(self, out_grad: Any, node: Any) -> Any:
+        """The gradient from this branch, or zeros when the value went the other way."""
+        data, pred = node.inputs
+        zeros = build(Empty(), (), kind=Opaque) if isinstance(data, Opaque) else zeros_like(data)
+        other = build(Switch(not self.branch), (zeros, pred), kind=kind_of(data))
+        return build(Merge(), (other, out_grad), kind=type(out_grad)), None
+
+
+class Merge(Op):
+    """The input that is alive; of several the first, of none dead."""
+
+    pure = False
+    ordered = False
+    merges = True
+    reads_inputs = reads_output = False
+
+    def compute(self, xp: Any, *arrays: Array) -> Array:
+        """Return the first that is alive."""
+        return next((a for a in arrays if a is not DEAD), DEAD)
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return what all inputs have in common; sizes in which they differ are unknown."""
+        first = specs[0]
+        for spec in specs[1:]:
+            if spec.dtype != first.dtype or len(spec.shape) != len(first.shape):
+                raise GraphError(
+                    f"merge: inputs differ: got {first.dtype} {first.shape} and {spec.dtype} "
+                    f"{spec.shape}, expected one dtype and equally many axes."
+                )
+            sizes = (a if a == b else None for a, b in zip(first.shape, spec.shape, strict=True))
+            first = Spec(tuple(sizes), first.dtype)
+        return first
+
+    def gradient(self, out_grad: Any, node: Any) -> Any:
+        """Send the gradient to the input that was alive."""
+        which = build(MergeIndex(), node.inputs)
+        kind = kind_of(out_grad)
+        sides = range(len(node.inputs))
+        return tuple(build(Switch(True), (out_grad, eq(which, i)), kind=kind) for i in sides)
+
+
+class MergeIndex(Op):
+    """The place of the input that Merge takes."""
+
+    pure = False
+    ordered = False
+    merges = True
+    reads_inputs = reads_output = False
+
+    def compute(self, xp: Any, *arrays: Array) -> Array:
+        """Return the place of the first that is alive."""
+        found = next((i for i, a in enumerate(arrays) if a is not DEAD), None)
+        return DEAD if found is None else xp.asarray(found, dtype=xp.int32)
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the spec of an integer."""
+        return Spec((), int32)
+
+    def gradient(self, out_grad: Any, node: Any) -> Any:
+        """Return nothing: a place has no gradient."""
+        return (None,) * len(node.inputs)
+
+
+def switch(data: Any, pred: Any, name: str | None = None) -> tuple[Node, Node]:
+    """Return (output_false, output_true): `data` where `pred` says, dead on the other side."""
+    value, condition = convert(data), as_predicate("switch", pred)
+    sides = [build(Switch(branch), (value, condition)) for branch in (False, True)]
+    return rename(sides[0], name), sides[1]
+
+
+def merge(inputs: Sequence[Any], name: str | None = None) -> tuple[Node, Node]:
+    """Return (output, index): the input that is alive, and its place among the inputs."""
+    values = [convert(value) for value in inputs]
+    if not values:
+        raise GraphError("merge: got no input, expected one or more.")
+    return rename(build(Merge(), values), name), build(MergeIndex(), values)
+
+
+def as_predicate(where: str, pred: Any) -> Node:
+    """Return `pred` as a node that is one boolean."""
+    node = as_scalar(convert(pred))
+    shape = tuple(node.shape)
+    if node.dtype != as_dtype(bool) or shape != ():
+        raise GraphError(
+            f"{where}: got a predicate {node.name!r} of {node.dtype} {shape}, expected one "
+            f"boolean. Compare, or reduce_all (built at {node.location})."
+        )
+    return node
+
+
+# ── cond ────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Branch:
+    """One side of a `cond` while it is being built: what comes from outside passes a Switch."""
+
+    def __init__(self, pred: Node, side: bool) -> None:
+        self.pred, self.side = pred, side
+        self.inside: set[Node] = set()
+        self.switched: dict[Node, Node] = {}
+        self.pivot = self._send(pred)
+
+    def bring(self, node: Node) -> Node:
+        """Return `node` as the branch sees it."""
+        if node in self.inside:
+            return node
+        if node not in self.switched:
+            self.switched[node] = self._send(node)
+        return self.switched[node]
+
+    def _send(self, node: Node) -> Node:
+        graph = get_default_graph()
+        held = graph.branches
+        around = held[: held.index(self)] if self in held else held
+        control = graph.control
+        graph.branches, graph.control = around, [()]
+        try:
+            return build(Switch(self.side), (node, self.pred), kind=kind_of(node))
+        finally:
+            graph.branches, graph.control = held, control
+
+
+def cond(
+    pred: Any,
+    true_fn: Callable[[], Any],
+    false_fn: Callable[[], Any],
+    name: str | None = None,
+) -> Any:
+    """Return what `true_fn` builds where `pred` holds, else what `false_fn` builds.
+
+    Both functions are called now, to build; at run time only one side is computed. They return a
+    node, or lists or tuples of nodes of the same structure.
+
+    Raises:
+        GraphError: the predicate is not one boolean, or the sides differ in structure or type.
+    """
+    if not (callable(true_fn) and callable(false_fn)):
+        raise TypeError(
+            f"cond: got {type(true_fn).__name__} and {type(false_fn).__name__}, expected two "
+            "functions that build the sides. Write lambda: value."
+        )
+    condition = as_predicate("cond", pred)
+    sides = [_build_side(condition, fn, side) for side, fn in ((False, false_fn), (True, true_fn))]
+    (no, shape_no), (yes, shape_yes) = sides
+    if shape_no != shape_yes:
+        raise GraphError(
+            f"cond: the sides differ in structure: true_fn gives {shape_yes}, false_fn {shape_no}."
+        )
+    pairs = zip(no, yes, strict=True)
+    merged = [rename(build(Merge(), (a, b), kind=kind_of(a)), name) for a, b in pairs]
+    if shape_yes is None:
+        return merged[0]
+    return tuple(merged) if shape_yes[0] == "tuple" else merged
+
+
+def _build_side(pred: Node, fn: Callable[[], Any], side: bool) -> tuple[list[Node], Any]:
+    """Return the nodes that `fn` builds inside its branch, and their structure."""
+    graph = get_default_graph()
+    branch = Branch(pred, side)
+    graph.branches = [*graph.branches, branch]
+    graph.pivots.add(branch.pivot.id)
+    graph.control.append((*graph.control[-1], branch.pivot))
+    try:
+        found = fn()
+        listed = list(found) if isinstance(found, list | tuple) else [found]
+        outputs = [build(Identity(), (n,), kind=kind_of(n)) for n in map(convert, listed)]
+    finally:
+        graph.control.pop()
+        graph.branches = graph.branches[:-1]
+    kind = type(found).__name__ if isinstance(found, list | tuple) else None
+    return outputs, None if kind is None else (kind, len(listed))

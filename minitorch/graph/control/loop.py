@@ -1,0 +1,209 @@
+"""`while_loop`: a body that is run as often as a condition says, known only at run time.
+
+The loop is one node (`while_op`). Its gradient is a loop again (`loop_gradient`); `lower` takes it
+apart into the operators that a token executor runs.
+
+Source: Yu et al., Dynamic Control Flow in Large-Scale Machine Learning, EuroSys 2018.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ...errors import GraphError
+from ...ops.logic import logical_and
+from ..node import (
+    Constant,
+    Node,
+    Placeholder,
+    StaticShape,
+    UnknownShape,
+    as_shape,
+    build,
+    convert,
+)
+from ..scope import outside
+from .cond import as_predicate
+from .history import kind_of, placeholder_like
+from .nested import Rebuild, apart_from, leaves_like, same_structure
+from .while_op import KEPT_APART, While, loop_outputs
+
+
+def while_loop(
+    cond: Callable[..., Any],
+    body: Callable[..., Any],
+    loop_vars: Sequence[Any],
+    shape_invariants: Sequence[Any] | None = None,
+    parallel_iterations: int = KEPT_APART,
+    back_prop: bool = True,
+    swap_memory: bool = False,
+    name: str | None = None,
+    maximum_iterations: Any = None,
+) -> Any:
+    """Return the loop's variables after `body` has been run as long as `cond` holds.
+
+    Args:
+        cond: (*variables) -> one boolean node; called once, to build.
+        body: (*variables) -> the variables' next values, of the same dtypes and shapes.
+        loop_vars: the first values; each a node, an array, or a structure of them.
+        shape_invariants: a shape for each variable, None for each size that a round may change.
+        parallel_iterations: rounds that a token executor may have under way at once.
+        back_prop: False makes the results constants for gradients.
+        swap_memory: taken for TensorFlow's sake; no effect.
+        maximum_iterations: stop after so many rounds, a number or a node.
+    Returns: a list or tuple as `loop_vars` is; the node itself when there is one variable.
+    Raises:
+        GraphError: there is no variable; the body gives another number, dtype or shape of values.
+
+    Gradients of any order flow through it, also where the number of rounds depends on data.
+    """
+    _refuse_nonsense(cond, body, loop_vars, parallel_iterations)
+    loop_vars = loop_vars if isinstance(loop_vars, tuple) else list(loop_vars)
+    parts = [apart_from(value) for value in loop_vars]
+    first = [leaf for leaves, _ in parts for leaf in leaves]
+    shapes: list[Any] = [leaf.shape for leaf in first]
+    if shape_invariants is not None:
+        shapes = _listed_shapes(loop_vars, shape_invariants)
+    rebuild = _rebuilding(parts)
+
+    def test(*now: Node) -> Node:
+        return as_predicate("while_loop", cond(*rebuild(now)))
+
+    def after(*now: Node) -> list[Node]:
+        found = body(*rebuild(now))
+        return _next_values(loop_vars, found if isinstance(found, list | tuple) else [found])
+
+    if maximum_iterations is not None:
+        test, after, first, shapes = _limited(test, after, first, shapes, maximum_iterations)
+    loop = _traced(test, after, first, shapes, parallel_iterations)
+    outputs = loop_outputs(loop, first, name)
+    if not back_prop:
+        outputs = [_stopped(node) for node in outputs]
+    values = rebuild(outputs if maximum_iterations is None else outputs[1:])
+    return values[0] if len(values) == 1 else type(loop_vars)(values)
+
+
+def _refuse_nonsense(cond: Any, body: Any, loop_vars: Any, parallel_iterations: int) -> None:
+    """Raise for what no loop can be made of."""
+    if not isinstance(loop_vars, list | tuple) or not loop_vars:
+        raise GraphError(
+            f"while_loop: got loop_vars {loop_vars!r}, expected a list or tuple of one or more. "
+            "A loop without a variable never ends."
+        )
+    for function in (cond, body):
+        if not callable(function):
+            raise TypeError(
+                f"while_loop: got {type(function).__name__}, expected functions for cond and body. "
+                "Write lambda i: i < n."
+            )
+    if parallel_iterations < 1:
+        raise GraphError(
+            f"while_loop: got parallel_iterations {parallel_iterations}, expected 1 or more."
+        )
+
+
+def _rebuilding(parts: Sequence[tuple[list[Node], Rebuild]]) -> Callable[..., list[Any]]:
+    """Return a function from all leaves in a row to the variables in their structures."""
+
+    def rebuild(leaves: Sequence[Node]) -> list[Any]:
+        at = iter(leaves)
+        return [put([next(at) for _ in nodes]) for nodes, put in parts]
+
+    return rebuild
+
+
+def _listed_shapes(loop_vars: Sequence[Any], invariants: Sequence[Any]) -> list[Any]:
+    if len(invariants) != len(loop_vars):
+        raise GraphError(
+            f"while_loop: got {len(invariants)} shape_invariants, expected {len(loop_vars)}, one "
+            "for each variable."
+        )
+    pairs = zip(loop_vars, invariants, strict=True)
+    return [leaf for var, shape in pairs for leaf in leaves_like("shape_invariants", var, shape)]
+
+
+def _next_values(loop_vars: Sequence[Any], found: Sequence[Any]) -> list[Node]:
+    """Return the leaves of what a body gave, which must be built as the variables are."""
+    if len(found) != len(loop_vars):
+        raise GraphError(
+            f"while_loop: the body gives {len(found)} values, expected {len(loop_vars)}, one for "
+            "each variable."
+        )
+    pairs = zip(found, loop_vars, strict=True)
+    return [leaf for new, old in pairs for leaf in same_structure("while_loop", new, old)]
+
+
+def _limited(
+    test: Callable[..., Node],
+    after: Callable[..., list[Node]],
+    first: list[Node],
+    shapes: list[Any],
+    limit: Any,
+) -> Any:
+    """Return the four with a counter in front that ends the loop at `limit`."""
+    most = convert(limit)
+
+    def still(count: Node, *now: Node) -> Any:
+        return logical_and(count < most, test(*now))
+
+    def counted(count: Node, *now: Node) -> list[Node]:
+        return [count + 1, *after(*now)]
+
+    return still, counted, [Constant(0, most.dtype), *first], [(), *shapes]
+
+
+def _traced(
+    test: Callable[..., Node],
+    after: Callable[..., list[Node]],
+    first: Sequence[Node],
+    shapes: Sequence[Any],
+    parallel_iterations: int,
+) -> While:
+    """Return the loop whose condition and body the two functions build."""
+    with outside():
+        variables = [_variable(v, s) for v, s in zip(first, shapes, strict=True)]
+        condition, values = test(*variables), after(*variables)
+    _check(variables, values)
+    return While(condition, values, variables, parallel_iterations)
+
+
+def _variable(first: Node, shape: Any) -> Placeholder:
+    """Return the placeholder of a variable that starts from `first`, of the shape it keeps."""
+    variable = placeholder_like(first, "loop_var")
+    wanted = variable.shape if isinstance(shape, UnknownShape) else as_shape(shape)
+    if isinstance(wanted, UnknownShape) or isinstance(first.shape, UnknownShape):
+        variable.shape = wanted
+        return variable
+    if not _fits(first.shape, wanted):
+        raise GraphError(
+            f"while_loop: got a first value of shape {first.shape}, expected {wanted}, its "
+            f"shape_invariant (node {first.name!r} built at {first.location})."
+        )
+    variable.shape = StaticShape(wanted)
+    return variable
+
+
+def _fits(got: Sequence[int | None], want: Sequence[int | None]) -> bool:
+    return len(got) == len(want) and all(
+        w is None or w == g for g, w in zip(got, want, strict=True)
+    )
+
+
+def _check(variables: Sequence[Node], after: Sequence[Node]) -> None:
+    for i, (old, new) in enumerate(zip(variables, after, strict=True)):
+        same = old.dtype == new.dtype
+        if same and not isinstance(old.shape, UnknownShape):
+            same = not isinstance(new.shape, UnknownShape) and _fits(new.shape, old.shape)
+        if not same:
+            raise GraphError(
+                f"while_loop: variable {i} changes from {old.dtype} {old.shape} to {new.dtype} "
+                f"{new.shape} in the body (built at {new.location}). Keep it, or say in "
+                "shape_invariants which sizes vary."
+            )
+
+
+def _stopped(node: Node) -> Node:
+    from ..gradients import StopGradient
+
+    return build(StopGradient(), (node,), kind=kind_of(node))

@@ -1,0 +1,87 @@
+"""Structures of nodes: tuples, lists and dicts, taken apart and put together again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...errors import GraphError
+from ..node import Node, convert
+
+Rebuild = Callable[[Sequence[Any]], Any]
+
+
+def apart_from(value: Any) -> tuple[list[Node], Rebuild]:
+    """Return the nodes in `value`, and what puts others in their places.
+
+    Arrays, numbers and lists of numbers become constants.
+    """
+    leaves: list[Node] = []
+    put = _take(value, leaves)
+    return leaves, lambda new: put(iter(new))
+
+
+def same_structure(where: str, got: Any, want: Any) -> list[Node]:
+    """Return the nodes in `got`.
+
+    Raises:
+        GraphError: it is not built as `want` is.
+    """
+    if _outline(got) != _outline(want):
+        raise GraphError(
+            f"{where}: the structure changes: got {_outline(got)}, expected {_outline(want)}."
+        )
+    return apart_from(got)[0]
+
+
+def leaves_like(where: str, structure: Any, value: Any) -> list[Any]:
+    """Return what `value` has in the places where `structure` has a leaf."""
+    if isinstance(structure, dict):
+        pairs = [(structure[key], value[key]) for key in structure]
+    elif isinstance(structure, list | tuple) and not _is_array(structure):
+        if not isinstance(value, list | tuple) or len(value) != len(structure):
+            raise GraphError(
+                f"{where}: got {value!r}, expected the structure {_outline(structure)}."
+            )
+        pairs = list(zip(structure, value, strict=True))
+    else:
+        return [value]
+    return [leaf for part, item in pairs for leaf in leaves_like(where, part, item)]
+
+
+def _take(value: Any, leaves: list[Node]) -> Callable[[Iterator[Any]], Any]:
+    if isinstance(value, dict):
+        parts = {key: _take(value[key], leaves) for key in value}
+        return lambda new: {key: part(new) for key, part in parts.items()}
+    if isinstance(value, list | tuple) and not _is_array(value):
+        items = [_take(item, leaves) for item in value]
+        if hasattr(value, "_fields"):
+            return lambda new: type(value)(*[item(new) for item in items])
+        kind = list if isinstance(value, list) else tuple
+        return lambda new: kind([item(new) for item in items])
+    if hasattr(value, "with_flow"):  # a TensorArray is its flow
+        leaves.append(value.flow)
+        return lambda new: value.with_flow(next(new))
+    leaves.append(convert(value))
+    return next
+
+
+def _is_array(value: Sequence[Any]) -> bool:
+    """Tell whether a list is nothing but numbers, which is an array written out."""
+    if not value or not isinstance(value, list):
+        return False
+    return all(
+        _is_array(v) if isinstance(v, list) else isinstance(v, int | float | np.generic)
+        for v in value
+    )
+
+
+def _outline(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key!r}: {_outline(value[key])}" for key in value) + "}"
+    if isinstance(value, list | tuple) and not _is_array(value):
+        inside = ", ".join(map(_outline, value))
+        return f"[{inside}]" if isinstance(value, list) else f"({inside})"
+    return "*"

@@ -1,0 +1,244 @@
+"""`scan`, `map_fn`, `foldl`, `foldr`: loops over the rows of arrays, under TensorFlow's names.
+
+The rows are a list of which each round takes the top, and the results a list to which each round
+adds, so a round costs what its row costs, backwards too, however many rows there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ...arrays import as_dtype
+from ...errors import GraphError
+from ..node import Node, UnknownShape, build, convert
+from .history import Empty, Filled, Keep, Opaque, Rest, Top
+from .listed import Spread, stacked
+from .loop import while_loop
+from .nested import apart_from, same_structure
+from .while_op import KEPT_APART
+
+
+def scan(
+    fn: Callable[[Any, Any], Any],
+    elems: Any,
+    initializer: Any = None,
+    parallel_iterations: int = KEPT_APART,
+    back_prop: bool = True,
+    swap_memory: bool = False,
+    infer_shape: bool = True,
+    reverse: bool = False,
+    name: str | None = None,
+) -> Any:
+    """Return every value of a = fn(a, elem), for elem along the first axis of `elems`.
+
+    Args:
+        fn: (accumulator, row) -> next accumulator, of the same structure, dtypes and shapes.
+        elems: a node with one axis or more, or a structure of nodes of equally many rows.
+        initializer: what the accumulator starts from; the first row unless given, which then is
+            the first result.
+        parallel_iterations, back_prop, swap_memory: as for `while_loop`.
+        infer_shape: taken for TensorFlow's sake; shapes are always inferred.
+        reverse: from the last row to the first; results stay where their rows are.
+    Returns: the structure of the accumulator, each with an axis more in front: a value a row.
+    """
+    rows = Rows("scan", fn, elems, first_on_top=not reverse)
+    start, kept = _start(rows, initializer)
+    accs, rebuild = apart_from(start)
+    results = [_begun(acc, kept) for acc in accs]
+
+    def body(now: list[Node], done: list[Node]) -> tuple[list[Node], list[Node]]:
+        found = _kept(rows, accs, same_structure("scan", fn(rebuild(now), rows.taken()), start))
+        return found, [build(Keep(), pair, kind=Opaque) for pair in zip(done, found, strict=True)]
+
+    _, done = _over(rows, accs, results, body, (parallel_iterations, back_prop, name))
+    return rebuild([stacked(d, a, reverse, rows.count) for d, a in zip(done, accs, strict=True)])
+
+
+def foldl(
+    fn: Callable[[Any, Any], Any],
+    elems: Any,
+    initializer: Any = None,
+    parallel_iterations: int = KEPT_APART,
+    back_prop: bool = True,
+    swap_memory: bool = False,
+    name: str | None = None,
+) -> Any:
+    """Return the last value of a = fn(a, elem), for elem from the first row to the last."""
+    rows = Rows("foldl", fn, elems, first_on_top=True)
+    return _fold(fn, rows, initializer, (parallel_iterations, back_prop, name))
+
+
+def foldr(
+    fn: Callable[[Any, Any], Any],
+    elems: Any,
+    initializer: Any = None,
+    parallel_iterations: int = KEPT_APART,
+    back_prop: bool = True,
+    swap_memory: bool = False,
+    name: str | None = None,
+) -> Any:
+    """Return the last value of a = fn(a, elem), for elem from the last row to the first."""
+    rows = Rows("foldr", fn, elems, first_on_top=False)
+    return _fold(fn, rows, initializer, (parallel_iterations, back_prop, name))
+
+
+def map_fn(
+    fn: Callable[[Any], Any],
+    elems: Any,
+    dtype: Any = None,
+    parallel_iterations: int = KEPT_APART,
+    back_prop: bool = True,
+    swap_memory: bool = False,
+    infer_shape: bool = True,
+    name: str | None = None,
+) -> Any:
+    """Return fn(elem) for every elem along the first axis of `elems`.
+
+    Args:
+        dtype: a dtype for each result, in their structure; those of `elems` unless given.
+    """
+    rows = Rows("map_fn", fn, elems, first_on_top=True)
+    wanted = rows.rebuild([n.dtype for n in rows.nodes]) if dtype is None else dtype
+    dtypes, rebuild = apart_from(_zeros_of(wanted))
+    results = [build(Empty(node.dtype.kind == "f"), (), kind=Opaque) for node in dtypes]
+    made: list[Node] = []
+
+    def body(now: list[Node], done: list[Node]) -> tuple[list[Node], list[Node]]:
+        made.extend(same_structure("map_fn", fn(rows.taken()), rebuild(dtypes)))
+        for node, want in zip(made, dtypes, strict=True):
+            if node.dtype != want.dtype:
+                raise GraphError(
+                    f"map_fn: got {node.dtype} from fn, expected {want.dtype}. Say so in dtype= "
+                    f"(node {node.name!r} built at {node.location})."
+                )
+        return [], [build(Keep(), pair, kind=Opaque) for pair in zip(done, made, strict=True)]
+
+    _, done = _over(rows, [], results, body, (parallel_iterations, back_prop, name))
+    return rebuild([stacked(d, m, False, rows.count) for d, m in zip(done, made, strict=True)])
+
+
+class Rows:
+    """The rows of a structure of arrays, read one a round.
+
+    Attributes:
+        lists: what is left to read, as the round that is being built sees it.
+        count: how many rows there are, if that is known before the run.
+    """
+
+    def __init__(self, where: str, fn: Any, elems: Any, first_on_top: bool) -> None:
+        if not callable(fn):
+            raise TypeError(f"{where}: got {type(fn).__name__} as fn, expected a function.")
+        self.where = where
+        self.nodes, self.rebuild = apart_from(elems)
+        if not self.nodes:
+            raise GraphError(f"{where}: got no elems, expected one node or more.")
+        self.count: int | None = None
+        for node in self.nodes:
+            self._check(node)
+        spread = Spread(first_on_top, where)
+        first = self.nodes[0]
+        self.lists = [build(spread, (n, first), kind=Opaque) for n in self.nodes]
+
+    def _check(self, node: Node) -> None:
+        if isinstance(node.shape, UnknownShape) or not node.shape:
+            raise GraphError(
+                f"{self.where}: got elems of shape {node.shape}, expected one axis or more "
+                f"(node {node.name!r} built at {node.location})."
+            )
+        count = node.shape[0]
+        if None not in (count, self.count) and count != self.count:
+            raise GraphError(
+                f"{self.where}: elems have {self.count} and {count} rows, expected equally many "
+                f"(node {node.name!r} built at {node.location})."
+            )
+        self.count = count if self.count is None else self.count
+
+    def taken(self) -> Any:
+        """Return the next row of each, in their structure."""
+        pairs = zip(self.lists, self.nodes, strict=True)
+        tops = [build(Top(n.shape[1:], n.dtype), (past,)) for past, n in pairs]
+        return self.rebuild(tops)
+
+    def rest(self) -> list[Node]:
+        """Return what is left after the next row."""
+        return [build(Rest(), (past,), kind=Opaque) for past in self.lists]
+
+
+Body = Callable[[list[Node], list[Node]], tuple[list[Node], list[Node]]]
+
+
+def _over(
+    rows: Rows, accs: Sequence[Node], results: Sequence[Node], body: Body, how: tuple[Any, ...]
+) -> tuple[list[Node], list[Node]]:
+    """Run `body` (accumulators, results) -> (accumulators, results) for every row."""
+    parallel_iterations, back_prop, name = how
+    count, kept = len(rows.lists), len(accs)
+    first = [*rows.lists, *accs, *results]
+
+    def round_of(*now: Node) -> list[Node]:
+        rows.lists = list(now[:count])
+        after, done = body(list(now[count : count + kept]), list(now[count + kept :]))
+        return [*rows.rest(), *after, *done]
+
+    found = while_loop(
+        lambda *now: build(Filled(), (now[0],)),
+        round_of,
+        first,
+        parallel_iterations=parallel_iterations,
+        back_prop=back_prop,
+        name=name,
+    )
+    found = list(found) if isinstance(found, list) else [found]
+    return found[count : count + kept], found[count + kept :]
+
+
+def _start(rows: Rows, initializer: Any) -> tuple[Any, bool]:
+    """Return what the accumulator starts from, and whether that is a result."""
+    if initializer is not None:
+        nodes, rebuild = apart_from(initializer)
+        return rebuild(nodes), False
+    if rows.count == 0:
+        raise GraphError(f"{rows.where}: got no row and no initializer. Give an initializer.")
+    first = rows.taken()
+    rows.lists = rows.rest()
+    return first, True
+
+
+def _fold(fn: Callable[[Any, Any], Any], rows: Rows, initializer: Any, how: Any) -> Any:
+    start, _ = _start(rows, initializer)
+    accs, rebuild = apart_from(start)
+
+    def body(now: list[Node], done: list[Node]) -> tuple[list[Node], list[Node]]:
+        found = same_structure(rows.where, fn(rebuild(now), rows.taken()), start)
+        return _kept(rows, accs, found), []
+
+    return rebuild(_over(rows, accs, [], body, how)[0])
+
+
+def _kept(rows: Rows, accs: Sequence[Node], found: list[Node]) -> list[Node]:
+    """Return the next accumulators, which must be of the type of the first ones."""
+    for old, new in zip(accs, found, strict=True):
+        known = not isinstance(new.shape, UnknownShape)
+        fits = known and len(new.shape) == len(old.shape)
+        fits = fits and all(a in (None, b) for a, b in zip(old.shape, new.shape, strict=True))
+        if new.dtype != old.dtype or not fits:
+            raise GraphError(
+                f"{rows.where}: the accumulator changes from {old.dtype} {old.shape} to "
+                f"{new.dtype} {new.shape} (node {new.name!r} built at {new.location}). fn must "
+                "give what it is given."
+            )
+    return found
+
+
+def _begun(acc: Node, kept: bool) -> Node:
+    """Return a list of results, with the accumulator's start in it or without."""
+    empty = build(Empty(acc.dtype.kind == "f"), (), kind=Opaque)
+    return build(Keep(), (empty, acc), kind=Opaque) if kept else empty
+
+
+def _zeros_of(dtypes: Any) -> Any:
+    """Return a structure of dtypes as one of constants of these dtypes."""
+    if isinstance(dtypes, list | tuple):
+        return type(dtypes)([_zeros_of(dtype) for dtype in dtypes])
+    return convert(as_dtype(dtypes).type(0))

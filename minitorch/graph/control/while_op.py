@@ -1,0 +1,224 @@
+"""The loop as one node: what runs the rounds, and what takes values out of the outcome.
+
+Condition and body are graphs of their own over placeholders for the loop's variables; what they
+use from outside is captured as further inputs. The outcome is a bundle of arrays, from which
+`Output` takes one and `History` the list of what a node of the body was in each round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ...op import Spec
+from ..copying import copied
+from ..node import Constant, Node, build
+from ..order import needed
+from ..running.step import Step
+from ..scope import outside
+from ..state import State, Variable, label
+from .dead import DEAD
+from .history import (
+    EMPTY,
+    NOWHERE,
+    Empty,
+    Opacity,
+    Opaque,
+    Past,
+    Slot,
+    flowing,
+    kind_of,
+    placeholder_like,
+)
+
+KEPT_APART = 10
+"""Rounds of one loop that may be under way at once, TensorFlow's number."""
+
+
+class Outcome:
+    """What a loop hands on, or the gradients that arrive there: values by slot."""
+
+    def __init__(self, values: dict[Slot, Any]) -> None:
+        self.values = values
+
+    def __add__(self, other: Outcome) -> Outcome:
+        total = dict(self.values)
+        for slot, value in other.values.items():
+            total[slot] = total[slot] + value if slot in total else value
+        return Outcome(total)
+
+
+class While(Opacity):
+    """The loop itself; inputs are the first values, then what is captured.
+
+    Attributes:
+        variables: the placeholders of the loop's variables.
+        captured: the outer nodes that condition and body use.
+        entrances: the placeholders that stand for these inside.
+        test, body: whether there is another round; the variables' next values. Both depend on
+            nothing but the placeholders.
+        saved: nodes of the body whose values in each round somebody may ask for.
+        parallel_iterations: rounds that a token executor may have under way at once.
+    """
+
+    name = "while"
+
+    def __init__(
+        self,
+        test: Node,
+        body: Sequence[Node],
+        variables: Sequence[Node],
+        parallel_iterations: int = KEPT_APART,
+    ) -> None:
+        self.variables, self.parallel_iterations = tuple(variables), parallel_iterations
+        self.captured = outer_nodes([test, *body], variables)
+        with outside():
+            self.entrances = tuple(placeholder_like(node, "captured") for node in self.captured)
+        known: dict[Node, Node] = dict(zip(self.captured, self.entrances, strict=True))
+        known.update((v, v) for v in variables)
+        self.test, *after = copied([test, *body], known)
+        self.body = tuple(after)
+        self.saved: list[Node] = []
+        self._places: dict[Node, int] = {}
+        inside = needed([self.test, *self.body], {*variables, *self.entrances})
+        self.writes = tuple({v: None for n in inside for v in getattr(n.op, "writes", ())})
+        self.ordered = any(is_ordered(node) for node in inside)
+        self._steps: dict[tuple[int, ...], tuple[Step, Step]] = {}
+
+    def place_of(self, node: Node) -> int:
+        """Return the number under which `History` has the rounds of a node of the body."""
+        if node not in self._places:
+            self._places[node] = len(self.saved)
+            self.saved.append(node)
+        return self._places[node]
+
+    def run(self, state: State, *arrays: Any) -> Any:
+        """Return the last values."""
+        return self.keeping(())(state, *arrays)
+
+    def runner(self, asked: Sequence[Node]) -> Callable[..., Any]:
+        """Return `run` that also keeps the rounds of what is asked for by a `History`."""
+        return self.keeping(sorted({n.op.place for n in asked if isinstance(n.op, History)}))
+
+    def keeping(self, places: Sequence[int]) -> Callable[..., Outcome]:
+        """Return `run` that also keeps the rounds of these nodes of `saved`."""
+        test, once = self.steps(tuple(places))
+        count = len(self.variables)
+
+        def run(state: State, *arrays: Any) -> Outcome:
+            values, captured = tuple(arrays[:count]), arrays[count:]
+            pasts = [EMPTY] * len(places)
+            while test(state, (*values, *captured))[0]:
+                found = once(state, (*values, *captured))
+                values = found[:count]
+                pasts = [Past(_kept(v), p) for v, p in zip(found[count:], pasts, strict=True)]
+            last = {("out", i): value for i, value in enumerate(values)}
+            return Outcome({**last, **{("past", k): p for k, p in zip(places, pasts, strict=True)}})
+
+        return run
+
+    def steps(self, places: tuple[int, ...]) -> tuple[Step, Step]:
+        """Return the condition and one round, which also gives these nodes of `saved`."""
+        if places not in self._steps:
+            feeds = (*self.variables, *self.entrances)
+            saved = [self.saved[k] for k in places]
+            self._steps[places] = (
+                Step([self.test], feeds, inner=1),
+                Step([*self.body, *saved], feeds, inner=len(self.body)),
+            )
+        return self._steps[places]
+
+    def gradient(self, out_grad: Any, node: Any) -> Any:
+        """A loop backwards over the rounds."""
+        from .loop_gradient import backward
+
+        return backward(self, out_grad, node)
+
+
+def _kept(value: Any) -> Any:
+    return None if value is DEAD else value
+
+
+def is_ordered(node: Node) -> bool:
+    """Tell whether it matters when a node runs: it has an effect, or sees those of others."""
+    if isinstance(node, Variable):
+        return True
+    return node.op is not None and getattr(node.op, "ordered", not node.op.pure)
+
+
+class Output(Opacity):
+    """One value of a loop's outcome, or of the gradients that arrive there."""
+
+    def __init__(self, slot: Slot, like: Node) -> None:
+        self.slot, self.shape, self.dtype = slot, like.shape, like.dtype
+
+    def run(self, state: State, *arrays: Any) -> Any:
+        """Return the value."""
+        return arrays[0].values[self.slot]
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the spec of the loop's variable."""
+        return Spec(self.shape, self.dtype)
+
+    def gradient(self, out_grad: Any, node: Any) -> Any:
+        """Hand the gradient in at this place."""
+        return build(Pack(self.slot), (out_grad,), kind=Opaque)
+
+
+class History(Output):
+    """The list of what a node of the body was in each round."""
+
+    def __init__(self, place: int, like: Node) -> None:
+        self.slot: Slot = ("past", place)
+        self.place, self.shape = place, ()
+        self.dtype = flowing(like.dtype.kind == "f")
+
+
+class Pack(Opacity):
+    """A gradient with the place where it belongs."""
+
+    def __init__(self, slot: Slot) -> None:
+        self.slot, self.places = slot, NOWHERE | {slot}
+
+    def run(self, state: State, *arrays: Any) -> Any:
+        """Return the value by its place."""
+        return Outcome({self.slot: arrays[0]})
+
+    def gradient(self, out_grad: Any, node: Any) -> Any:
+        """Take it out again."""
+        (value,) = node.inputs
+        return build(Output(self.slot, value), (out_grad,), kind=kind_of(value))
+
+
+def loop_outputs(loop: While, first: Sequence[Node], name: str | None = None) -> list[Node]:
+    """Return the results of a loop that starts from `first`."""
+    node = build(loop, (*first, *loop.captured), kind=Opaque)
+    if name is not None:
+        label(node, name)
+    return [
+        build(Output(("out", i), v), (node,), kind=kind_of(v)) for i, v in enumerate(loop.variables)
+    ]
+
+
+def outer_nodes(fetches: Sequence[Node], variables: Sequence[Node]) -> tuple[Node, ...]:
+    """Return what a loop's graphs use from outside: nodes built before the loop's variables.
+
+    A Variable is outside wherever it was built, but for one that the loop itself writes. Constants
+    stay where they are, and so do empty lists.
+    """
+    start = min((v.id for v in variables), default=0)
+    found: dict[Node, None] = {}
+    inside: dict[Node, None] = {}
+    waiting = list(fetches)
+    while waiting:
+        node = waiting.pop()
+        if node in inside or node in found:
+            continue
+        outer = node.id < start or isinstance(node, Variable)
+        if outer and not isinstance(node, Constant) and not isinstance(node.op, Empty):
+            found[node] = None
+            continue
+        inside[node] = None
+        waiting += [*node.inputs, *node.control_inputs]
+    written = {v for node in inside for v in getattr(node.op, "writes", ())}
+    return tuple(node for node in found if not (isinstance(node, Variable) and node in written))

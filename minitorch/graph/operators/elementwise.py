@@ -1,0 +1,143 @@
+"""Elementwise functions under TensorFlow's names: a table, name by name, of the operators below."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ...errors import GraphError
+from ...ops import binary, logic, pointwise
+from ...ops import elementwise as unary
+from ...ops.joining import stack
+from ...ops.movement import insert_axes
+from ..node import Node, UnknownShape, convert
+from ..state import rename
+
+
+def _of_one(function: Callable[..., Any], name: str) -> Callable[..., Node]:
+    def call(x: Any, name: str | None = None) -> Node:
+        return rename(function(convert(x)), name)
+
+    return _documented(call, function, name)
+
+
+def _of_two(function: Callable[..., Any], name: str) -> Callable[..., Node]:
+    def call(x: Any, y: Any, name: str | None = None) -> Node:
+        if not isinstance(x, Node) and not isinstance(y, Node):
+            x = convert(x)
+        elif not isinstance(x, Node):
+            x = convert(x, y.dtype)
+        return rename(function(x, y), name)
+
+    return _documented(call, function, name)
+
+
+def _documented(call: Any, function: Any, name: str) -> Callable[..., Node]:
+    call.__name__ = call.__qualname__ = name
+    call.__doc__ = function.__doc__
+    return call  # type: ignore[no-any-return]
+
+
+abs = _of_one(unary.abs, "abs")
+acos = _of_one(unary.acos, "acos")
+asin = _of_one(unary.asin, "asin")
+atan = _of_one(unary.atan, "atan")
+ceil = _of_one(unary.ceil, "ceil")
+cos = _of_one(unary.cos, "cos")
+cosh = _of_one(unary.cosh, "cosh")
+erf = _of_one(unary.erf, "erf")
+exp = _of_one(unary.exp, "exp")
+expm1 = _of_one(unary.expm1, "expm1")
+floor = _of_one(unary.floor, "floor")
+is_finite = _of_one(logic.isfinite, "is_finite")
+is_inf = _of_one(logic.isinf, "is_inf")
+is_nan = _of_one(logic.isnan, "is_nan")
+log = _of_one(unary.log, "log")
+log1p = _of_one(unary.log1p, "log1p")
+logical_not = _of_one(logic.logical_not, "logical_not")
+neg = negative = _of_one(unary.neg, "negative")
+reciprocal = _of_one(unary.reciprocal, "reciprocal")
+round = _of_one(unary.rint, "round")
+rsqrt = _of_one(unary.rsqrt, "rsqrt")
+sigmoid = _of_one(unary.sigmoid, "sigmoid")
+sign = _of_one(unary.sign, "sign")
+sin = _of_one(unary.sin, "sin")
+sinh = _of_one(unary.sinh, "sinh")
+sqrt = _of_one(unary.sqrt, "sqrt")
+square = _of_one(unary.square, "square")
+tan = _of_one(unary.tan, "tan")
+tanh = _of_one(unary.tanh, "tanh")
+
+add = _of_two(binary.add, "add")
+atan2 = _of_two(binary.atan2, "atan2")
+divide = truediv = realdiv = _of_two(binary.true_divide, "divide")
+equal = _of_two(logic.eq, "equal")
+floordiv = floor_div = _of_two(binary.floor_divide, "floordiv")
+greater = _of_two(logic.gt, "greater")
+greater_equal = _of_two(logic.ge, "greater_equal")
+less = _of_two(logic.lt, "less")
+less_equal = _of_two(logic.le, "less_equal")
+logical_and = _of_two(logic.logical_and, "logical_and")
+logical_or = _of_two(logic.logical_or, "logical_or")
+logical_xor = _of_two(logic.logical_xor, "logical_xor")
+maximum = _of_two(binary.maximum, "maximum")
+minimum = _of_two(binary.minimum, "minimum")
+mod = floormod = _of_two(binary.remainder, "mod")
+mul = multiply = _of_two(binary.mul, "multiply")
+not_equal = _of_two(logic.ne, "not_equal")
+pow = _of_two(pointwise.pow, "pow")
+sub = subtract = _of_two(binary.sub, "subtract")
+
+
+def squared_difference(x: Any, y: Any, name: str | None = None) -> Node:
+    """(x - y)^2."""
+    return rename(unary.square(sub(x, y)), name)
+
+
+def clip_by_value(
+    t: Any, clip_value_min: Any, clip_value_max: Any, name: str | None = None
+) -> Node:
+    """`t` cut to the range."""
+    return minimum(maximum(convert(t), clip_value_min), clip_value_max, name=name)
+
+
+def div(x: Any, y: Any, name: str | None = None) -> Node:
+    """x / y as Python 2 has it: of integers the floor of the quotient."""
+    left = convert(x, y.dtype) if isinstance(y, Node) else convert(x)
+    right = convert(y, left.dtype)
+    whole = left.dtype.kind in "iu" and right.dtype.kind in "iu"
+    return floordiv(left, right, name) if whole else divide(left, right, name)
+
+
+def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None) -> Node:
+    """Elements of `x` where the condition holds, of `y` elsewhere.
+
+    A condition of one axis chooses whole rows, where there are as many as it is long. Without
+    `x` and `y`: the places where the condition holds, a row of int64 each.
+    """
+    if (x is None) != (y is None):
+        raise GraphError("where: got one of x and y, expected both or neither.")
+    if x is None:
+        return rename(stack(binary.where(convert(condition)), 1), name)
+    return rename(binary.where(_by_row(convert(condition), x), x, y), name)
+
+
+def _by_row(condition: Node, x: Any) -> Node:
+    """Return a condition of one axis with an axis of size 1 for each further one of `x`."""
+    shape: Any = getattr(x, "shape", ())
+    if isinstance(condition.shape, UnknownShape) or isinstance(shape, UnknownShape):
+        return condition
+    if len(condition.shape) != 1 or len(shape) < 2 or condition.shape[0] not in (None, shape[0]):
+        return condition
+    return insert_axes(condition, tuple(range(1, len(shape))))  # type: ignore[no-any-return]
+
+
+select = where
+
+
+def add_n(inputs: list[Any], name: str | None = None) -> Node:
+    """The sum of nodes of one shape."""
+    total = convert(inputs[0])
+    for value in inputs[1:]:
+        total = total + value
+    return rename(total, name) if len(inputs) > 1 else total

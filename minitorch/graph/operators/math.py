@@ -1,0 +1,217 @@
+"""Products and reductions under TensorFlow's names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ...arrays import as_dtype, int64
+from ...errors import GraphError
+from ...ops import elementwise as rows
+from ...ops import linalg, movement, ordering, reduction, statistics
+from ...ops.casting import cast_to
+from ..gradients import Identity
+from ..lined import lined
+from ..node import Node, build, convert
+from ..state import rename
+from .elementwise import add_n, maximum, sqrt
+from .late import late, unknown
+
+Axis = int | Sequence[int] | None
+
+
+@lined
+def matmul(
+    a: Any,
+    b: Any,
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+    adjoint_a: bool = False,
+    adjoint_b: bool = False,
+    name: str | None = None,
+) -> Node:
+    """The matrix product over the last two axes, either side transposed first if asked.
+
+    Of real numbers the adjoint is the transpose.
+    """
+    left, right = convert(a), convert(b)
+    transpose_a, transpose_b = transpose_a or adjoint_a, transpose_b or adjoint_b
+    if unknown(left, right):
+        return late(lambda x, y: matmul(x, y, transpose_a, transpose_b), (left, right), left.dtype)
+    left = linalg.mT(left) if transpose_a else left
+    right = linalg.mT(right) if transpose_b else right
+    return rename(linalg.matmul(left, right), name)
+
+
+batch_matmul = matmul
+
+
+def _reduction(function: Callable[..., Any], name: str, says: str) -> Callable[..., Node]:
+    @lined
+    def call(
+        input_tensor: Any,
+        axis: Axis = None,
+        keepdims: bool | None = None,
+        name: str | None = None,
+        reduction_indices: Axis = None,
+        keep_dims: bool | None = None,
+    ) -> Node:
+        x = convert(input_tensor)
+        if unknown(x):
+            return late(
+                lambda known: call(known, axis, keepdims, None, reduction_indices, keep_dims),
+                (x,),
+                x.dtype,
+            )
+        dims = axis if axis is not None else reduction_indices
+        keep = bool(keepdims or keep_dims)
+        over = tuple(range(len(x.shape))) if dims is None else dims
+        if isinstance(over, list | tuple) and not over:
+            return rename(build(Identity(), (x,)), name)  # over no axis at all
+        if isinstance(over, list):
+            over = tuple(over)
+        return rename(function(x, over, keep), name)
+
+    call.__name__ = call.__qualname__ = name
+    call.__doc__ = says
+    return call
+
+
+def _all(x: Any, dims: Any, keep: bool) -> Any:
+    return reduction.amin(cast_to(x, "uint8"), dims, keep) != 0
+
+
+def _any(x: Any, dims: Any, keep: bool) -> Any:
+    return reduction.amax(cast_to(x, "uint8"), dims, keep) != 0
+
+
+def _sum(x: Any, dims: Any, keep: bool) -> Any:
+    return cast_to(reduction.sum(x, dims, keep), x.dtype)
+
+
+def _prod(x: Any, dims: Any, keep: bool) -> Any:
+    over = (dims,) if isinstance(dims, int) else dims
+    rank = len(x.shape)
+    along = tuple(sorted(d % rank for d in over))
+    for dim in along:
+        if x.shape[dim] is None:
+            raise GraphError(
+                f"reduce_prod: axis {dim} of {x.name!r} has no known size, and the tree of "
+                f"products is built now (node {x.name!r} built at {x.location}). Give it a size."
+            )
+        x = statistics.prod(x, dim, True)
+    return x if keep else movement.remove_axes(x, along)
+
+
+reduce_sum = _reduction(_sum, "reduce_sum", "The sum over axes, all unless told, in x's dtype.")
+reduce_mean = _reduction(reduction.mean, "reduce_mean", "The mean over axes, all unless told.")
+reduce_max = _reduction(reduction.amax, "reduce_max", "The largest over axes, all unless told.")
+reduce_min = _reduction(reduction.amin, "reduce_min", "The smallest over axes, all unless told.")
+reduce_prod = _reduction(_prod, "reduce_prod", "The product over axes, all unless told.")
+reduce_logsumexp = _reduction(
+    reduction.logsumexp, "reduce_logsumexp", "log sum exp over axes, without overflow."
+)
+reduce_all = _reduction(_all, "reduce_all", "Whether all are true over axes.")
+reduce_any = _reduction(_any, "reduce_any", "Whether any is true over axes.")
+
+
+def argmax(
+    input: Any,
+    axis: int | None = None,
+    name: str | None = None,
+    dimension: int | None = None,
+    output_type: Any = int64,
+) -> Node:
+    """The index of the largest along an axis, the first unless told."""
+    return _argument(ordering.argmax, input, axis, dimension, output_type, name)
+
+
+def argmin(
+    input: Any,
+    axis: int | None = None,
+    name: str | None = None,
+    dimension: int | None = None,
+    output_type: Any = int64,
+) -> Node:
+    """The index of the smallest along an axis, the first unless told."""
+    return _argument(ordering.argmin, input, axis, dimension, output_type, name)
+
+
+@lined
+def _argument(
+    function: Callable[..., Any],
+    x: Any,
+    axis: int | None,
+    dimension: int | None,
+    output_type: Any,
+    name: str | None,
+) -> Node:
+    along = axis if axis is not None else dimension or 0
+    node = convert(x)
+    if unknown(node):
+        return late(
+            lambda known: _argument(function, known, along, None, output_type, None),
+            (node,),
+            as_dtype(output_type),
+        )
+    return rename(cast_to(function(node, along), output_type), name)
+
+
+@lined
+def cumsum(x: Any, axis: int = 0, name: str | None = None) -> Node:
+    """Running sums along an axis."""
+    return rename(ordering.cumsum(convert(x), axis), name)
+
+
+def cast(x: Any, dtype: Any, name: str | None = None) -> Node:
+    """`x` as another dtype; from float to integer the fraction is dropped."""
+    node = convert(x)
+    wanted = as_dtype(dtype)
+    return node if node.dtype == wanted else rename(cast_to(node, wanted), name)
+
+
+def to_float(x: Any, name: str | None = None) -> Node:
+    """`x` as float32."""
+    return cast(x, "float32", name)
+
+
+def to_double(x: Any, name: str | None = None) -> Node:
+    """`x` as float64."""
+    return cast(x, "float64", name)
+
+
+def to_int32(x: Any, name: str | None = None) -> Node:
+    """`x` as int32."""
+    return cast(x, "int32", name)
+
+
+def to_int64(x: Any, name: str | None = None) -> Node:
+    """`x` as int64."""
+    return cast(x, "int64", name)
+
+
+def norm(tensor: Any, axis: Axis = None, keepdims: bool = False, name: str | None = None) -> Node:
+    """The Euclidean length over axes, all unless told."""
+    return sqrt(reduce_sum(rows.square(convert(tensor)), axis, keepdims), name=name)
+
+
+def global_norm(t_list: Sequence[Any], name: str | None = None) -> Node:
+    """The Euclidean length of all elements of all nodes; None counts as nothing."""
+    squares = [reduce_sum(rows.square(convert(t))) for t in t_list if t is not None]
+    return sqrt(add_n(squares), name=name)
+
+
+def clip_by_global_norm(
+    t_list: Sequence[Any], clip_norm: Any, use_norm: Any = None, name: str | None = None
+) -> tuple[list[Any], Node]:
+    """The nodes scaled so that their global norm is at most `clip_norm`, and the norm before."""
+    length = global_norm(t_list) if use_norm is None else use_norm
+    scale = clip_norm / maximum(length, clip_norm)
+    return [t if t is None else t * scale for t in t_list], length
+
+
+def clip_by_norm(t: Any, clip_norm: Any, axes: Axis = None, name: str | None = None) -> Node:
+    """`t` scaled so that its Euclidean length is at most `clip_norm`."""
+    node = convert(t)
+    length = norm(node, axes, keepdims=axes is not None)
+    return rename(node * (clip_norm / maximum(length, clip_norm)), name)

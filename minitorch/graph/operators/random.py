@@ -1,0 +1,150 @@
+"""Random nodes: new numbers at each run, from a generator that each session keeps for each node.
+
+With a seed (of the node, or of the graph by `set_random_seed`) every new session repeats the same
+sequence; two nodes of one graph differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...arrays import CPU, Array, DType, as_dtype, asarray, float32, get_default_dtype
+from ...errors import GraphError
+from ...op import Spec
+from ..node import Node, UnknownShape, as_shape, build
+from ..scope import get_default_graph
+from ..state import State, StateOp, rename
+from .sized import computed, of_shape
+
+
+class Random(StateOp):
+    """Numbers drawn anew at each run, of a fixed shape or that of the input."""
+
+    def __init__(self, kind: str, a: float, b: float, shape: Any, dtype: DType, seed: Any) -> None:
+        self.kind, self.a, self.b, self.shape, self.dtype, self.seed = (
+            kind,
+            a,
+            b,
+            shape,
+            dtype,
+            seed,
+        )
+
+    @property
+    def name(self) -> str:
+        """random_uniform, random_normal or truncated_normal."""
+        return self.kind
+
+    def run(self, state: State, *arrays: Array) -> Array:
+        """Draw from this node's generator in the session."""
+        draw = state.generator(self, self.seed)
+        shape = tuple(arrays[0].shape) if arrays else self.shape
+        array = getattr(self, f"_{self.kind}")(draw, shape)
+        return array if state.device == CPU else asarray(array, None, state.device)
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the fixed shape, or that of the input."""
+        return Spec(specs[0].shape if specs else self.shape, self.dtype)
+
+    def gradient(self, out_grad: Any, node: Any) -> Any:
+        """Return nothing: only the shape of the input was used."""
+        return (None,) * len(node.inputs)
+
+    def _random_uniform(self, draw: np.random.Generator, shape: Any) -> Any:
+        if self.dtype.kind in "iu":
+            return draw.integers(int(self.a), int(self.b), shape, self.dtype)
+        if self.dtype == float32:  # drawn as such: half the bits, half the time
+            numbers = draw.random(shape, np.float32)
+        else:
+            numbers = draw.random(shape).astype(self.dtype)
+        return numbers * self.dtype.type(self.b - self.a) + self.dtype.type(self.a)
+
+    def _random_normal(self, draw: np.random.Generator, shape: Any) -> Any:
+        if self.dtype == float32:
+            numbers = draw.standard_normal(shape, np.float32)
+        else:
+            numbers = draw.standard_normal(shape).astype(self.dtype)
+        return numbers * self.dtype.type(self.b) + self.dtype.type(self.a)
+
+    def _truncated_normal(self, draw: np.random.Generator, shape: Any) -> Any:
+        numbers = np.asarray(draw.standard_normal(shape))
+        while (outside := np.abs(numbers) > 2.0).any():  # 4.6 % a round
+            numbers[outside] = draw.standard_normal(int(outside.sum()))
+        return (numbers * self.b + self.a).astype(self.dtype)
+
+
+def random_uniform(
+    shape: Any,
+    minval: float = 0.0,
+    maxval: float | None = None,
+    dtype: Any = None,
+    seed: int | None = None,
+    name: str | None = None,
+) -> Node:
+    """Return numbers uniform in [minval, maxval), 1 unless given; integers need a maxval."""
+    kind = get_default_dtype() if dtype is None else as_dtype(dtype)
+    if maxval is None and kind.kind != "f":
+        raise GraphError("random_uniform: integers need a maxval, which is left out of the range.")
+    top = 1.0 if maxval is None else maxval
+    return _random("random_uniform", minval, top, shape, kind, seed, name)
+
+
+def random_normal(
+    shape: Any,
+    mean: float = 0.0,
+    stddev: float = 1.0,
+    dtype: Any = None,
+    seed: int | None = None,
+    name: str | None = None,
+) -> Node:
+    """Return numbers of a normal distribution."""
+    kind = get_default_dtype() if dtype is None else as_dtype(dtype)
+    return _random("random_normal", mean, stddev, shape, kind, seed, name)
+
+
+def truncated_normal(
+    shape: Any,
+    mean: float = 0.0,
+    stddev: float = 1.0,
+    dtype: Any = None,
+    seed: int | None = None,
+    name: str | None = None,
+) -> Node:
+    """Return numbers of a normal distribution, those beyond two deviations drawn again."""
+    kind = get_default_dtype() if dtype is None else as_dtype(dtype)
+    return _random("truncated_normal", mean, stddev, shape, kind, seed, name)
+
+
+def set_random_seed(seed: int | None) -> None:
+    """Seed the random nodes that the default graph builds from here on."""
+    get_default_graph().seed = seed
+
+
+def uniform_like(x: Node, seed: int | None = None) -> Node:
+    """Return numbers uniform in [0, 1) of the shape and dtype of `x`."""
+    op = Random("random_uniform", 0.0, 1.0, None, x.dtype, _seed(seed))
+    return build(op, (x,))
+
+
+def _random(
+    kind: str, a: float, b: float, shape: Any, dtype: DType, seed: int | None, name: str | None
+) -> Node:
+    if computed(shape):
+        op = Random(kind, a, b, None, dtype, _seed(seed))
+        return rename(build(op, (of_shape(shape),)), name)
+    sizes = as_shape(shape)
+    if isinstance(sizes, UnknownShape) or None in sizes:
+        raise GraphError(f"{kind}: got shape {shape}, expected every size. Random needs to know.")
+    return rename(build(Random(kind, a, b, sizes, dtype, _seed(seed)), ()), name)
+
+
+def _seed(seed: int | None) -> Sequence[int] | None:
+    """Return what a new random node seeds its generators with; None is anew in each session."""
+    graph = get_default_graph()
+    graph.random_nodes += 1
+    if seed is None:
+        return None if graph.seed is None else (graph.seed, graph.random_nodes)
+    return (0 if graph.seed is None else graph.seed, seed)

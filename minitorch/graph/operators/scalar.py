@@ -1,0 +1,54 @@
+"""One number where a placeholder was given no shape: a predicate, a probability, a count."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...arrays import Array
+from ...errors import GraphError
+from ...op import Spec
+from ...shapes import Shape
+from ..gradients import Identity
+from ..node import Node, build
+from ..static_shape import StaticShape, UnknownShape
+
+
+class AsScalar(Identity):
+    """The input, which at run time has to be one number.
+
+    Attributes:
+        source: the name of the input, for the message.
+    """
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+
+    def compute(self, xp: Any, *arrays: Array) -> Array:
+        """Return the array.
+
+        Raises:
+            GraphError: it has axes.
+        """
+        self._check(tuple(arrays[0].shape))
+        return arrays[0]
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the spec of one number."""
+        self._check(specs[0].shape)
+        return Spec((), specs[0].dtype)
+
+    def _check(self, shape: Shape) -> None:
+        if shape != ():
+            raise GraphError(
+                f"scalar: {self.source!r} has axes: got shape {shape}, expected (), one value. "
+                "Feed one, or reduce it."
+            )
+
+
+def as_scalar(node: Node) -> Node:
+    """Return `node`; where nothing is known of its shape, as one number, checked at run time."""
+    if not isinstance(node.shape, UnknownShape):
+        return node
+    found = build(AsScalar(node.name), (node,))
+    found.shape = StaticShape(())
+    return found

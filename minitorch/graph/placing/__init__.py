@@ -1,0 +1,1 @@
+"""Nodes assigned to devices, the graph cut where an edge crosses, and the parts run on ranks."""

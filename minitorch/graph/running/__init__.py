@@ -1,0 +1,1 @@
+"""From nodes to arrays: the executors, the memory plan, and their clocks."""

@@ -1,0 +1,273 @@
+"""A step: one set of feeds and fetches turned into straight-line Python, run many times.
+
+The plan of a run never changes, so the loop over nodes is unrolled once into the source of a
+function, one node a line, and compiled. What is left at run time is the arithmetic. A line that
+fails is found again by its number, which is how an error names its node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from types import CodeType
+from typing import Any
+
+import numpy as np
+
+from ...allocator import Lease
+from ...arrays import CPU, Array, Device, asarray, dtype_of, namespace_on
+from ...errors import GraphError, MinitorchError
+from ...op import Op, Spec
+from ...ops.broadcasting import ExpandTo, SumTo
+from ...ops.linalg import MatMul
+from ...ops.movement import Reshape
+from ...ops.reduction import Sum
+from ...ops.rows import Elementwise
+from ..control.dead import DEAD, alive, deadly, endangered
+from ..control.history import Opaque
+from ..node import Constant, Node, Placeholder, located
+from ..order import last_uses, schedule, sources
+from ..passes.fused import Fused
+from ..state import NoOp, Read, State, StateOp, Variable
+
+HEADER_LINES = 2  # def, and the unpacking of feeds
+SHAPED = (ExpandTo, Reshape, SumTo)  # read no more of a second input than its shape
+FRESH = frozenset({MatMul, Sum})  # and every row of `ops.rows`
+
+
+class Step:
+    """The compiled run of `fetches` from `feeds`; call it with a session's state and the arrays.
+
+    Args:
+        inner: for a part of a larger run, a loop's round: so many of the fetches must be alive.
+            What it gives stays within that run, so nothing is copied, and it overwrites nothing.
+        order: the nodes in the order in which they are to run, where not as `schedule` has them.
+    """
+
+    def __init__(
+        self,
+        fetches: Sequence[Node],
+        feeds: Sequence[Node],
+        device: Device = CPU,
+        inner: int | None = None,
+        order: Sequence[Node] | None = None,
+    ) -> None:
+        self.fetches, self.feeds, self.device, self.inner = fetches, feeds, device, inner
+        self.order = schedule(fetches, set(feeds)) if order is None else list(order)
+        self.place = {node: i for i, node in enumerate(self.order)}
+        fed = set(feeds)
+        for node in self.order:
+            if node not in fed:
+                check_source(node)
+        self.in_place = {n for n in self.order if n not in fed and self._may_overwrite(n, fed)}
+        self.source, names = self._emit(fed)
+        code = compile(self.source, "<graph step>", "exec")
+        exec(code, names)
+        self.function: Callable[..., tuple[Array, ...]] = names["step"]
+        self.code: CodeType = self.function.__code__
+
+    def __call__(self, state: State, arrays: Sequence[Array]) -> tuple[Array, ...]:
+        """Return the fetched arrays. One that a variable or caller holds as well is copied.
+
+        Raises:
+            GraphError, ShapeError, ...: what went wrong, with the node and the line that built it.
+        """
+        try:
+            if self.inner is not None:
+                return self.function(state, state.values, arrays)
+            with np.errstate(all="ignore"):
+                return self.function(state, state.values, arrays)
+        except Exception as error:
+            raise self._explain(error) from error
+
+    def _may_overwrite(self, node: Node, fed: Collection[Node]) -> bool:
+        """Tell whether a writing node may overwrite its variable's array.
+
+        It may when neither its own inputs, nor anything that runs later, nor a fetch can be
+        looking at that array.
+        """
+        writes = getattr(node.op, "writes", ())
+        if not writes or self.inner is not None or node.op.hands_on:
+            return False
+        looking = views(writes, self.order, fed)
+        later = self.order[self.place[node] :]
+        used = (source for n in later for source in sources(n, fed))
+        return looking.isdisjoint(used) and looking.isdisjoint({*self.fetches} - {node})
+
+    def _emit(self, fed: Collection[Node]) -> tuple[str, dict[str, Any]]:
+        """Return the source of the step, and what its names mean."""
+        names: dict[str, Any] = {"xp": namespace_on(self.device)}
+        slot = {node: f"v{i}" for i, node in enumerate(self.order)}
+        self.shared = views([n for n in self.order if n in fed or n.op is None], self.order, fed)
+        self.endangered = endangered(self.order, fed)
+        self.asked = _asked(self.order)
+        free = last_uses(self.order, fed, set(self.fetches))
+        into = "".join(f"{slot.get(node, '_')}, " for node in self.feeds)
+        lines = ["def step(state, values, feeds):", f"    [{into}] = feeds"]
+        for i, node in enumerate(self.order):
+            line = "pass" if node in fed else self._line(node, fed, slot, names)
+            line = self._guarded(node, line, slot, names)
+            gone = ", ".join(slot[n] for n in free[i])
+            lines.append(f"    {line}" + (f"; del {gone}" if gone else ""))
+        names["own"], names["copy"] = _own, _copy
+        result = "".join(
+            f"{self._fetched(i, node, slot, names)}, " for i, node in enumerate(self.fetches)
+        )
+        lines.append(f"    return ({result})")
+        return "\n".join(lines), names
+
+    def _line(
+        self, node: Node, fed: Collection[Node], slot: dict[Node, str], names: dict[str, Any]
+    ) -> str:
+        """Return the statement that computes `node`, and put what it calls into `names`."""
+        target = slot[node]
+        key = f"k{target[1:]}"
+        if isinstance(node, Constant):
+            names[key] = (
+                node.value if self.device == CPU else asarray(node.value, None, self.device)
+            )
+            return f"{target} = {key}"
+        if isinstance(node, Placeholder):
+            return f"{target} = {slot[node.inputs[0]]}"
+        if isinstance(node.op, Read) and node.op.variable in fed:
+            return f"{target} = {slot[node.op.variable]}"
+        if isinstance(node, Variable) or isinstance(node.op, Read):
+            names[key] = node if isinstance(node, Variable) else node.op.variable
+            return f"{target} = values[{key}]"
+        if isinstance(node.op, NoOp):
+            return f"{target} = None"
+        arguments = "".join(f", {slot[source]}" for source in node.inputs)
+        if isinstance(node.op, StateOp):
+            runner = node.op.runner(self.asked.get(node, ()))
+            names[key] = node.op.run_in_place if node in self.in_place else runner
+            return f"{target} = {key}(state{arguments})"
+        names[key] = node.op.compute
+        call = f"{key}(xp{arguments})"
+        if isinstance(node.op, SumTo | ExpandTo) and len(node.inputs) == 2:
+            x, like = (slot[source] for source in node.inputs)
+            call = (
+                f"{x} if {x}.shape == {like}.shape else {call}"  # most often there is nothing to do
+            )
+        return f"{target} = {call}"
+
+    def _guarded(self, node: Node, line: str, slot: dict[Node, str], names: dict[str, Any]) -> str:
+        """Return the statement with the test, where needed, that nothing before it was dead."""
+        if node not in self.endangered or node.op is None:
+            return line
+        before = dict.fromkeys(deadly(node))
+        tests = [f"{slot[n]} is DEAD" for n in before if n in self.endangered]
+        if not tests:
+            return line
+        names["DEAD"] = DEAD
+        target, _, value = line.partition(" = ")
+        return f"{target} = DEAD if {' or '.join(tests)} else ({value})"
+
+    def _fetched(self, i: int, node: Node, slot: dict[Node, str], names: dict[str, Any]) -> str:
+        """Return the expression for a fetched value: a copy if others may hold its array."""
+        value = slot[node]
+        if isinstance(node.op, NoOp):
+            return "None"
+        if node in self.endangered and (self.inner is None or i < self.inner):
+            names["alive"], names[f"n{value}"] = alive, node
+            value = f"alive({value}, n{value})"
+        if self.inner is not None:
+            return value
+        shared = node in self.shared or isinstance(node.op, StateOp)
+        return f"{'copy' if shared else 'own'}({value})"
+
+    def _explain(self, error: Exception) -> Exception:
+        """Return `error` with the node named whose line raised it, in the library's own words."""
+        found = _line_and_locals(error, self.code)
+        if found is None:
+            return error
+        line, values = found
+        if not HEADER_LINES < line <= HEADER_LINES + len(self.order):
+            return error
+        node = self.order[line - HEADER_LINES - 1]
+        if isinstance(error, KeyError) and isinstance(error.args[0], Variable):
+            return error.args[0].uninitialised()
+        slot = {n: f"v{i}" for i, n in enumerate(self.order)}
+        arrays = [values.get(slot[source]) for source in node.inputs]
+        return explain(node, arrays, error)
+
+
+def _asked(order: Sequence[Node]) -> dict[Node, list[Node]]:
+    """Return, for each node whose value is no array, the nodes that use it."""
+    found: dict[Node, list[Node]] = {}
+    for node in order:
+        for source in node.inputs:
+            if isinstance(source, Opaque):
+                found.setdefault(source, []).append(node)
+    return found
+
+
+def explain(node: Node, arrays: Sequence[Array], error: Exception) -> Exception:
+    """Return what was wrong when `node` failed on `arrays`: its operator's complaint, located."""
+    if isinstance(error, MinitorchError):
+        known = getattr(error, "node_name", None)  # from a round of a loop inside
+        return error if known else located(error, node.built_at, node.name)
+    if isinstance(node.op, Op) and all(hasattr(a, "dtype") for a in arrays):
+        try:
+            node.op.infer(*[Spec(tuple(a.shape), dtype_of(a)) for a in arrays])
+        except MinitorchError as better:
+            return located(better, node.built_at, node.name)
+    shapes = ", ".join(str(getattr(a, "shape", "?")) for a in arrays)
+    name = node.op.name if node.op is not None else type(node).__name__
+    return GraphError(
+        f"{name}: failed on inputs of shape {shapes or 'none'}: {error} "
+        f"(node {node.name!r} built at {node.location})"
+    )
+
+
+def views(of: Collection[Node], order: Sequence[Node], fed: Collection[Node]) -> set[Node]:
+    """Return the nodes whose arrays may share memory with the values of the nodes `of`."""
+    found: set[Node] = set(of)
+    for node in order:
+        if node in fed:
+            continue
+        if isinstance(node.op, StateOp) and not node.op.hands_on:
+            touched = (node.op.variable,) if isinstance(node.op, Read) else node.op.writes
+            if any(variable in found for variable in touched):
+                found.add(node)
+        elif not is_fresh(node.op):
+            looked_at = node.inputs[:1] if isinstance(node.op, SHAPED) else node.inputs
+            if any(source in found for source in looked_at):
+                found.add(node)
+    return found
+
+
+def is_fresh(op: Op | None) -> bool:
+    """Tell whether the result of `op` never shares memory with an input."""
+    return isinstance(op, Elementwise | Fused) or type(op) in FRESH
+
+
+def check_source(node: Node) -> None:
+    """Raise unless `node` can do without a feed."""
+    if isinstance(node, Placeholder) and node.default is None:
+        raise GraphError(
+            f"run: placeholder {node.name!r} was not fed: expected {node.dtype} of shape "
+            f"{node.shape} (built at {node.location}). Add it to feed_dict."
+        )
+
+
+def _line_and_locals(error: Exception, code: CodeType) -> tuple[int, dict[str, Any]] | None:
+    """Return where in the step's own source `error` passed, and its variables there."""
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code is code:
+            return trace.tb_lineno, trace.tb_frame.f_locals
+        trace = trace.tb_next
+    return None
+
+
+def _copy(array: Array) -> Array:
+    return array.copy() if isinstance(array, np.ndarray) else array
+
+
+def _own(array: Array) -> Array:
+    """Return `array`, copied when it looks into memory that someone else holds.
+
+    A block of the allocator is held by the one array that was made in it.
+    """
+    if not isinstance(array, np.ndarray) or array.base is None or type(array.base) is Lease:
+        return array
+    return array.copy()

@@ -1,0 +1,1 @@
+"""Loops taken apart into Switch, Merge, Enter, Exit and NextIteration, run by tagged tokens."""

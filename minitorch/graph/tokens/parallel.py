@@ -1,0 +1,168 @@
+"""The parallel executor: several threads take operators that are ready, the most urgent first.
+
+Urgent is what has the longest way to go to the end of the run: the sum of the times along its
+critical path, counted in operators at first and in measured seconds after the first runs. Each
+operator computes what it would compute alone, from the same inputs, so the result has the same
+bits; effects keep the order of the sequential run. NumPy releases the interpreter's lock while it
+works on large arrays, which is where threads gain.
+
+Source: list scheduling by critical path, Graham, SIAM J. Appl. Math. 17(2), 1969.
+"""
+
+from __future__ import annotations
+
+import heapq
+import os
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...arrays import CPU, Array, Device
+from ...errors import GraphError
+from ..control.frames import NextIteration
+from ..node import Node
+from ..state import State
+from .event import OnEvent
+from .program import Program
+from .sequential import TokenStep
+from .tagged import Firing, Tokens
+
+MEASURED_RUNS = 2
+"""Runs after which urgency is counted anew: the first one alone would measure cold caches."""
+
+
+class ParallelStep(TokenStep):
+    """The run of `fetches` from `feeds` by `threads` threads, as many as there are cores."""
+
+    def __init__(
+        self,
+        fetches: Sequence[Node],
+        feeds: Sequence[Node],
+        device: Device = CPU,
+        *,
+        threads: int | None = None,
+        on_event: OnEvent | None = None,
+    ) -> None:
+        self.threads = os.cpu_count() or 1 if threads is None else threads
+        if not isinstance(self.threads, int) or self.threads < 1:
+            raise GraphError(f"Session: got threads={threads!r}, expected a number from 1 on.")
+        super().__init__(fetches, feeds, device, on_event=on_event)
+        self.ranks = critical_path(self.program, [1.0] * len(self.program.spots))
+        self.runs = 0
+
+    def run(self, state: State, arrays: Sequence[Array]) -> dict[int, Any]:
+        """Return the values of what is outside all loops and fetched, by spot."""
+        shift = Shift(self, state, arrays)
+        workers = [
+            threading.Thread(target=shift.work, name=f"graph-{i}", daemon=True)
+            for i in range(1, self.threads)
+        ]
+        for worker in workers:
+            worker.start()
+        try:
+            shift.work()
+        finally:
+            shift.stop()
+            for worker in workers:
+                worker.join()
+            shift.close()
+        if shift.error is not None:
+            raise shift.error
+        if self.runs < MEASURED_RUNS:
+            self.runs += 1
+            self.ranks = critical_path(self.program, shift.seconds)
+        return shift.found
+
+
+class Shift:
+    """One run: what its threads share, under one lock."""
+
+    def __init__(self, step: ParallelStep, state: State, arrays: Sequence[Array]) -> None:
+        self.step, self.state, self.arrays = step, state, arrays
+        self.found: dict[int, Any] = {}
+        self.seconds = [0.0] * len(step.program.spots)
+        self.error: BaseException | None = None
+        self._changed = threading.Condition()
+        self._ready: list[tuple[float, int, Firing]] = []
+        self._count = self._running = self._done = 0
+        self._stopped = False
+        self._tokens = Tokens(step.program, self._put, step.keeper(self.found))
+        self._tokens.start()
+
+    def _put(self, firing: Firing) -> None:
+        self._count += 1
+        heapq.heappush(self._ready, (-self.step.ranks[firing.spot], self._count, firing))
+
+    def work(self) -> None:
+        """Take and run operators until none is left or one has failed."""
+        with np.errstate(all="ignore"):  # which is for each thread its own
+            while (firing := self._take()) is not None:
+                try:
+                    start = time.perf_counter()
+                    value = self.step.value(firing, self.state, self.arrays)
+                    self._finish(firing, value, time.perf_counter() - start)
+                except BaseException as error:
+                    self.stop(error)
+                    return
+
+    def _take(self) -> Firing | None:
+        with self._changed:
+            while not self._ready and self._running and not self._stopped:
+                self._changed.wait()
+            if self._stopped or not self._ready:
+                self._changed.notify_all()
+                return None
+            self._running += 1
+            return heapq.heappop(self._ready)[2]
+
+    def _finish(self, firing: Firing, value: Any, seconds: float) -> None:
+        with self._changed:
+            frame, iteration = self._tokens.finish(firing, value)
+            self._running -= 1
+            self.seconds[firing.spot] += seconds
+            if self.step.on_event is not None:
+                where = frame.label, iteration
+                self.step.on_event(self.step.event(self._done, firing, where, value))
+            self._done += 1
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """Let go of the tokens, once no thread works any more."""
+        self._tokens.close()
+        self._ready.clear()
+
+    def stop(self, error: BaseException | None = None) -> None:
+        """Let every thread end after the operator it is at; keep the first error."""
+        with self._changed:
+            self._stopped = True
+            self.error = self.error or error
+            self._changed.notify_all()
+
+
+def critical_path(program: Program, costs: Sequence[float]) -> list[float]:
+    """Return for each spot the largest sum of costs on a way from it to an end.
+
+    Ways end at NextIteration, so a loop counts as one iteration.
+    """
+    forward = [
+        [] if isinstance(spot.node.op, NextIteration) else [user for user, _ in spot.users]
+        for spot in program.spots
+    ]
+    missing = [len(users) for users in forward]
+    sources: list[list[int]] = [[] for _ in forward]
+    for i, users in enumerate(forward):
+        for user in users:
+            sources[user].append(i)
+    ranks = list(costs)
+    ready = [i for i, count in enumerate(missing) if not count]
+    while ready:
+        i = ready.pop()
+        for source in sources[i]:
+            ranks[source] = max(ranks[source], costs[source] + ranks[i])
+            missing[source] -= 1
+            if not missing[source]:
+                ready.append(source)
+    return ranks
