@@ -15,11 +15,11 @@ setup:
 start: setup ## JupyterLab on the labs and the course server, until Ctrl-C
 	@exec $(BIN)/autograder start
 
-test: setup ## every test
-	@$(BIN)/python -m pytest
+test: setup ## every test, two processes side by side
+	@$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup
 
 test-wide: setup ## every test, and in full what a sample stands for otherwise
-	@WIDE=1 MINITORCH_WIDE=1 $(BIN)/python -m pytest
+	@WIDE=1 MINITORCH_WIDE=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadgroup
 
 check: setup ## style, types, allowed imports, stale notebooks
 	@$(BIN)/ruff check .

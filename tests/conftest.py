@@ -2,8 +2,11 @@
 
 import os
 import shutil
+from pathlib import Path
 
 import pytest
+
+TESTS = Path(__file__).parent
 
 NEEDS = {
     "sandbox": ("bwrap", "bubblewrap is not installed: sudo apt-get install bubblewrap"),
@@ -22,11 +25,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=wide)
         items[:] = [item for item in items if not item.get_closest_marker("wide")]
     for item in items:
+        item.add_marker(pytest.mark.xdist_group(half_of(item.path)))
         for mark, (command, reason) in NEEDS.items():
             if item.get_closest_marker(mark) and not shutil.which(command):
                 item.add_marker(pytest.mark.skip(reason=reason))
         if item.get_closest_marker("gpu") and not cuda_is_present():
             item.add_marker(pytest.mark.skip(reason=NO_GPU))
+
+
+def half_of(path: Path) -> str:
+    """Return which half of the suite a test file belongs to.
+
+    Two processes run a half each, in order: tests that start ranks, time them or count what they
+    leave behind never meet their own kind, and the halves take about as long.
+    """
+    return "ranks" if {"ddp_lab", "labs"} & set(path.relative_to(TESTS).parts[:-1]) else "others"
 
 
 def cuda_is_present() -> bool:
