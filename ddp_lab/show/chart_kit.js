@@ -19,6 +19,16 @@ function look(k) {
   return { hue: HUES[k % HUES.length], dash: DASHES[Math.floor(k / HUES.length) % DASHES.length] };
 }
 
+// A place for what may be wider than the page: it scrolls, and then the keyboard reaches it too.
+function scroller(parent, name) {
+  const box = make(parent, "div", { class: "dl-wide", role: "group", "aria-label": name });
+  new ResizeObserver(() => {
+    if (box.scrollWidth > box.clientWidth) box.setAttribute("tabindex", "0");
+    else box.removeAttribute("tabindex");
+  }).observe(box);
+  return box;
+}
+
 function frame(el, name, title, note, height) {
   const root = make(el, "div", {
     class: `dl-chart ${name}`, role: "group", "aria-label": title, "data-lm-suppress-shortcuts": "true",
@@ -26,7 +36,7 @@ function frame(el, name, title, note, height) {
   const head = make(root, "h3", {}, title);
   make(root, "p", {}, note);
   const controls = make(root, "div", { class: "dl-controls" });
-  const svg = make(root, "svg", { viewBox: `0 0 860 ${height}`, role: "img", "aria-label": title });
+  const svg = make(scroller(root, "Picture"), "svg", { viewBox: `0 0 860 ${height}`, role: "img", "aria-label": title });
   const status = make(root, "p", { role: "status", "aria-live": "polite" });
   return { root, head, controls, svg, status };
 }
@@ -91,6 +101,14 @@ function ticks(limit, most = 8) {
   const power = 10 ** Math.floor(Math.log10(limit / most));
   const width = [1, 2, 5, 10].map((f) => f * power).find((w) => limit / w <= most);
   return Array.from({ length: Math.floor(limit / width + 1e-9) + 1 }, (_, k) => k * width);
+}
+
+// Round numbers from `low` to `high`, as `ticks` has them.
+function between(low, high, most) {
+  const [, width] = ticks(high - low, most);
+  if (!width) return [low];
+  const first = Math.ceil(low / width - 1e-9);
+  return Array.from({ length: Math.floor(high / width + 1e-9) - first + 1 }, (_, k) => (first + k) * width);
 }
 
 function path(points) {

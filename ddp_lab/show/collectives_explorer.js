@@ -75,7 +75,7 @@ function render({ model, el }) {
   const worlds = [...new Set(rows.map((row) => row.ranks))].sort((a, b) => a - b);
   const parts = frame(el, "dl-explorer", "Collectives by algorithm",
     "Steps and bytes are those of the package's own algorithms, run message by message on a virtual clock.", PLOT.height);
-  const table = make(parts.root, "table", { "aria-label": "Algorithms at this size" });
+  const table = make(scroller(parts.root, "Table"), "table", { "aria-label": "Algorithms at this size" });
   const show = () => {
     const state = { n: 2 ** get("size_log2"), alpha: get("latency_us") * 1e-6, bytes_per_s: get("bandwidth_gb_s") * 1e9 };
     const chosen = rows.filter((row) => row.collective === get("collective") && row.ranks === get("ranks"));

@@ -154,8 +154,8 @@ const SLIDERS = [
 ];
 const SIZES = Array.from({ length: 57 }, (_, k) => 2 ** (-4 + k / 4));
 
-function numbers(table, run, apart) {
-  table.replaceChildren();
+function numbers(list, run, apart) {
+  list.replaceChildren();
   const saved = Math.round((1 - run.step_time / apart.step_time) * 1000) / 10 + 0; // no -0
   const rows = [
     ["Step", seconds(run.step_time)], ["Compute alone", seconds(run.compute_time)],
@@ -163,9 +163,10 @@ function numbers(table, run, apart) {
     ["Added to the step", seconds(run.exposed)], ["Buckets", String(run.buckets.length)],
     ["Saved by overlap", `${saved.toFixed(1)} %`],
   ];
-  for (const part of [0, 1]) {
-    const line = make(table, "tr");
-    for (const row of rows) make(line, part ? "td" : "th", part ? {} : { scope: "col" }, row[part]);
+  for (const [name, value] of rows) {
+    const pair = make(list, "div");
+    make(pair, "dt", {}, name);
+    make(pair, "dd", {}, value);
   }
 }
 
@@ -173,13 +174,13 @@ function render({ model, el }) {
   const get = (name) => model.get(name);
   const parts = frame(el, "dl-timeline", get("case").title,
     "Purple: forward; blue: backward, a piece a gradient; green: buckets that travel beside it; orange: after it.", 170);
-  const table = make(parts.root, "table", { "aria-label": "This step in numbers" });
+  const list = make(parts.root, "dl", { class: "dl-numbers" });
   const sliders = {};
   const show = () => {
     const given = inputs(get);
     const [run, apart] = [true, false].map((overlap) => simulate({ ...given, overlap }));
     draw(parts.svg, run, apart, get("recorded"));
-    numbers(table, run, apart);
+    numbers(list, run, apart);
     const text = `A step takes ${seconds(run.step_time)} with ${run.buckets.length} buckets; `
       + `communication adds ${seconds(run.exposed)}.`;
     parts.status.textContent = text;

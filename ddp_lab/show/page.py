@@ -21,14 +21,14 @@ PAGE = """<!doctype html>
  content="default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'">
 <title>@TITLE@</title>
 <style>
-body { margin: 1em auto; max-width: 920px; font: 16px/1.5 system-ui, sans-serif; }
+body { margin: 1em auto; max-width: 920px; padding: 0 0.5em; font: 16px/1.5 system-ui, sans-serif; }
 @CSS@
 </style>
 </head>
 <body>
 <main>
-<p>@SUMMARY@</p>
 <div id="player"></div>
+<p>@SUMMARY@</p>
 <noscript>@POSTER@</noscript>
 </main>
 <script type="module">
@@ -66,7 +66,7 @@ def standalone(
 
     Args:
         title: of the page.
-        words: what it shows, in a sentence above it.
+        words: what it shows, in a sentence below it.
         css: the widget's rules.
         module: the text of its ES module, which defines `render`.
         state: what its model holds, JSON-ready.

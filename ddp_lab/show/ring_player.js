@@ -144,7 +144,12 @@ function build(el, story) {
     ? "A row is a rank's contribution, a column a part of the array. "
       + "Blue: seen by this rank; green: summed over all."
     : "Messages without their contents.");
-  const svg = make(root, "svg", { viewBox: "0 0 860 470", role: "img", "aria-label": "" });
+  const stage = make(root, "div", { class: "rp-stage", role: "group", "aria-label": "Picture" });
+  new ResizeObserver(() => { // what scrolls is reached by keyboard too
+    if (stage.scrollWidth > stage.clientWidth) stage.setAttribute("tabindex", "0");
+    else stage.removeAttribute("tabindex");
+  }).observe(stage);
+  const svg = make(stage, "svg", { viewBox: "0 0 860 470", role: "img", "aria-label": "" });
   const controls = make(root, "div", { class: "rp-controls" });
   const button = (label, sign) =>
     make(controls, "button", { type: "button", "aria-label": label, title: label }, sign);
@@ -169,7 +174,9 @@ function render({ model, el }) {
   const last = story.rounds.length;
   const parts = build(el, story);
   const draw = drawing(parts.svg, story, `rp-head-${players++}`);
-  const still = window.matchMedia("(prefers-reduced-motion: reduce)");
+  const motion = window.matchMedia("(prefers-reduced-motion: reduce)");
+  // VS Code has a setting of its own.
+  const still = () => motion.matches || document.body.classList.contains("vscode-reduce-motion");
   const clamp = (round) => Math.max(0, Math.min(last, round));
   let at = clamp(model.get("round"));
   let frame = 0;
@@ -211,7 +218,7 @@ function render({ model, el }) {
     const duration = ROUND_MS * Number(parts.speed.value);
     const done = () => { moving = false; arrive(at + 1); then(); };
     moving = true;
-    if (still.matches) {
+    if (still()) {
       frame = window.setTimeout(done, duration);
       return;
     }
@@ -247,7 +254,7 @@ function render({ model, el }) {
     stop();
     if (unfinished) arrive(at + 1);
     if (at === last) show();
-    else if (still.matches) arrive(at + 1);
+    else if (still()) arrive(at + 1);
     else advance(() => {});
   }
 

@@ -26,11 +26,13 @@ function range(values) {
   return values.length ? [Math.min(...values), Math.max(...values)] : [0, 1];
 }
 
-// Powers of ten between two logarithms; with 2 and 5 times these where there are few.
+// Powers of ten between two logarithms; with 2 and 5 times these where there are few; any round
+// numbers where even these are fewer than two.
 function decades(low, high) {
   const factors = high - low < 2 ? [1, 2, 5] : [1];
   const powers = Array.from({ length: Math.ceil(high) - Math.floor(low) + 1 }, (_, k) => Math.floor(low) + k);
-  return powers.flatMap((power) => factors.map((f) => power + Math.log10(f))).filter((v) => v >= low && v <= high);
+  const found = powers.flatMap((power) => factors.map((f) => power + Math.log10(f))).filter((v) => v >= low && v <= high);
+  return found.length > 1 ? found : between(10 ** low, 10 ** high, 6).map(Math.log10);
 }
 
 function axes(svg, model, [low_x, high_x], [low_y, high_y], x, y, logarithmic) {
@@ -38,13 +40,13 @@ function axes(svg, model, [low_x, high_x], [low_y, high_y], x, y, logarithmic) {
   const foot = AREA.height - AREA.bottom;
   const levels = logarithmic
     ? decades(low_y, high_y)
-    : ticks(high_y - Math.min(low_y, 0), 6).map((t) => t + Math.min(low_y, 0)).filter((t) => t >= low_y);
+    : between(low_y, high_y, 6);
   for (const level of levels) {
     make(svg, "line", { class: "dl-grid", x1: AREA.left, y1: y(level), x2: right, y2: y(level) });
     const text = short(logarithmic ? 10 ** level : level);
     make(svg, "text", { class: "dl-small", x: AREA.left - 8, y: y(level) + 4, "text-anchor": "end" }, text);
   }
-  for (const tick of ticks(high_x).filter((t) => t >= low_x)) {
+  for (const tick of between(low_x, high_x, 8)) {
     make(svg, "text", { class: "dl-small", x: x(tick), y: foot + 18, "text-anchor": "middle" }, short(tick));
   }
   make(svg, "path", { class: "dl-axis", d: path([[AREA.left, AREA.top], [AREA.left, foot], [right, foot]]) });

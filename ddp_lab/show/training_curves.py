@@ -11,13 +11,15 @@ from typing import Any
 
 import traitlets
 
-from ddp_lab.data_parallel.svg_text import line, picture, text, ticks
+from ddp_lab.data_parallel.svg_text import line, picture, text
 from ddp_lab.errors import InvalidArgument
+from ddp_lab.show.axes import axis_of
 from ddp_lab.show.chart import Chart, module
 
 KINDS = ("backward", "exposed", "hidden", "forward")  # colours of the poster, as in the chart
 DASHES = ("", "7 4", "2 3")
-WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 720, 320, 64, 44, 44
+WIDTH, HEIGHT, LEFT, TOP = 720, 320, 64, 44
+RIGHT, BASE = WIDTH - 170, HEIGHT - 44  # where the curves end; the names stand beside them
 MOST = 2000  # points of a run that are kept: beyond it every other one goes
 
 
@@ -80,36 +82,40 @@ class TrainingCurves(Chart):
         ]
         return f"{self.title}: {self.y_label} {'; '.join(ends)}." if ends else f"{self.title}."
 
-    def _drawable(self) -> dict[str, list[list[float]]]:
+    def _drawable(self, *, positive: bool = False) -> dict[str, list[list[float]]]:
+        """Return the finite points of each run that has any; the positive ones, if asked."""
         runs = {
-            name: [point for point in points if point[1] is not None]
+            name: [p for p in points if p[1] is not None and (p[1] > 0 or not positive)]
             for name, points in self.runs.items()
         }
         return {name: points for name, points in runs.items() if points}
 
     def poster(self) -> str:
-        """Return the curves as SVG, on linear axes."""
-        runs = self._drawable()
-        xs = [x for points in runs.values() for x, _ in points] or [0.0]
-        ys = [y for points in runs.values() for _, y in points] or [0.0]
-        right, top, foot = max(*xs, 1e-9), max(*ys, 0.0), min(*ys, 0.0)
+        """Return the curves as SVG, on the axes that the chart begins with."""
+        runs = self._drawable(positive=self.log_y)
+        across = axis_of((x for points in runs.values() for x, _ in points), logarithmic=False)
+        up = axis_of((y for points in runs.values() for _, y in points), logarithmic=self.log_y)
 
         def at(x: float, y: float) -> tuple[float, float]:
-            height = (HEIGHT - TOP - BOTTOM) * (y - foot) / ((top - foot) or 1.0)
-            return LEFT + (WIDTH - LEFT - 170) * x / right, HEIGHT - BOTTOM - height
+            height = (BASE - TOP) * up.share(y)
+            return LEFT + (RIGHT - LEFT) * across.share(x), BASE - height
 
-        base = HEIGHT - BOTTOM
         marks = [text(10, 22, f"{self.title}: {self.y_label}")]
-        marks.append(line([(LEFT, TOP - 8), (LEFT, base), (WIDTH - 170, base)], "faint"))
-        for tick in ticks(top):
-            marks.append(text(LEFT - 8, at(0, tick)[1] + 4, f"{tick:g}", "end"))
-        for tick in ticks(right):
-            marks.append(text(at(tick, foot)[0], base + 18, f"{tick:g}", "middle"))
-        marks.append(text(WIDTH - 170, base + 36, self.x_label, "end"))
+        marks.append(line([(LEFT, TOP - 8), (LEFT, BASE), (RIGHT, BASE)], "faint"))
+        for level in up.marks():
+            marks.append(text(LEFT - 8, at(across.low, level)[1] + 4, f"{level:g}", "end"))
+        for step in across.marks():
+            marks.append(text(at(step, up.low)[0], BASE + 18, f"{step:g}", "middle"))
+        words = f"{self.x_label}; the height is logarithmic" if self.log_y else self.x_label
+        marks.append(text(RIGHT, BASE + 36, words, "end"))
         for number, (name, points) in enumerate(runs.items()):
             kind, dash = KINDS[number % 4], DASHES[number // 4 % 3]
             marks.append(line([at(x, y) for x, y in points], kind, 2, dash))
-            y = TOP + 20 * number
-            marks.append(line([(WIDTH - 150, y), (WIDTH - 120, y)], kind, 2, dash))
-            marks.append(text(WIDTH - 112, y + 4, name))
+            marks += _legend(name, TOP + 20 * number, kind, dash)
         return picture(WIDTH, HEIGHT, self.summary(), marks)
+
+
+def _legend(name: str, y: float, kind: str, dash: str) -> list[str]:
+    """Return a sample of a run's line and its name beside it."""
+    sample = line([(RIGHT + 20, y), (RIGHT + 50, y)], kind, 2, dash)
+    return [sample, text(RIGHT + 58, y + 4, name)]

@@ -28,8 +28,8 @@ body { margin: 1em auto; max-width: 960px; padding: 0 0.5em; font: 16px/1.5 syst
 </head>
 <body>
 <main>
-@SUMMARY@
 <div id="player"></div>
+@SUMMARY@
 <noscript>@POSTER@</noscript>
 </main>
 <script type="module">

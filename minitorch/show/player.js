@@ -8,7 +8,6 @@ const SVG = "http://www.w3.org/2000/svg";
 const STEP_MS = 1100;
 const TRAVEL = 0.6; // of a step's time that things are on their way
 const SHRINK = 0.7; // smaller than this nobody can read the words
-const WIDE = 900; // what fits into a page
 let players = 0;
 
 function make(parent, name, attributes = {}, text = "") {
@@ -110,6 +109,11 @@ function render({ model, el }) {
   let moving = false;
   let telling = false;
 
+  function reach() { // what scrolls is reached by keyboard too
+    if (parts.stage.scrollWidth > parts.stage.clientWidth) parts.stage.setAttribute("tabindex", "0");
+    else parts.stage.removeAttribute("tabindex");
+  }
+
   function choose(index) {
     tab = index;
     scene = scenes[tab];
@@ -123,8 +127,7 @@ function render({ model, el }) {
     parts.svg.setAttribute("height", scene.height);
     const least = Math.round(scene.width * SHRINK); // wider than the page: it scrolls
     parts.svg.style.minWidth = `${least}px`;
-    if (least > WIDE) parts.stage.setAttribute("tabindex", "0");
-    else parts.stage.removeAttribute("tabindex");
+    reach();
     parts.buttons.forEach((button, i) => {
       button.setAttribute("aria-selected", String(i === tab));
       button.setAttribute("tabindex", i === tab ? "0" : "-1");
@@ -257,9 +260,11 @@ function render({ model, el }) {
   };
   model.on("change:at", follow);
   model.on("change:tab", follow);
+  const sized = new ResizeObserver(reach);
+  sized.observe(parts.stage);
   choose(tab);
   show();
-  return () => { stop(); model.off("change:at", follow); model.off("change:tab", follow); };
+  return () => { stop(); sized.disconnect(); model.off("change:at", follow); model.off("change:tab", follow); };
 }
 
 export default { render };

@@ -122,7 +122,7 @@ def test_nothing_moves_by_itself_and_every_control_has_a_name(open_demo: Any, na
     controls = page.locator(".dl-chart :is(input, select, button)")
     for k in range(controls.count()):
         expect(controls.nth(k)).to_have_accessible_name(re.compile(r"\w"))
-    expect(page.locator(".dl-chart > svg")).to_have_attribute("aria-label", re.compile(r"\d"))
+    expect(page.locator(".dl-chart .dl-wide > svg")).to_have_attribute("aria-label", re.compile(r"\d"))
 
 
 @pytest.mark.parametrize("name", NAMES)
