@@ -34,6 +34,8 @@ CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os
 for name in ("numpy", "mlsys-labs"):
     print(name, version(name))
 print("Python", platform.python_version(), "on", platform.machine(), "with", CORES, "cores")
+DEVICE = "cuda" if mt.cuda.is_available() else "cpu"  # of section 4's measurement
+print("CUDA: timed in section 4" if DEVICE == "cuda" else "CUDA: none; all is timed on the CPU")
 
 # %% [markdown]
 # The same tiny arrays all through the lab: three rows, two features, two outputs.
@@ -53,12 +55,20 @@ def compare(what, predicted, measured):
         print(f"{what}: predicted {predicted:g}, measured {measured:g}, ratio {ratio:.3g}")
 
 
+def wait():
+    """Return when the device has done all it was asked: a GPU works on while Python goes ahead."""
+    if DEVICE == "cuda":
+        mt.cuda.synchronize()
+
+
 def seconds(f, repeats=5):
     """Return the best time of `repeats` calls of f()."""
     times = []
     for _ in range(repeats):
+        wait()
         start = time.perf_counter()
         f()
+        wait()
         times.append(time.perf_counter() - start)
     return min(times)
 
@@ -405,7 +415,7 @@ q.check("topological_order")
 # **Measure** both, up to 20 additions.
 
 # %%
-times_doubled = [2, 5, 8, 11, 14, 17, 20]
+times_doubled = [2, 4, 8, 12, 16, 20]
 by_path = [count_paths(doubled(times)) for times in times_doubled]
 in_order = [len(topological_order(doubled(times))) for times in times_doubled]
 compare("visits path by path, 20 additions", predicted_visits, by_path[-1])
@@ -416,6 +426,7 @@ ax.semilogy(times_doubled, in_order, "s", label="in topological order")
 fine = np.arange(1, 21)
 ax.plot(fine, 2.0 ** (fine + 1) - 1, "C4", lw=1, ls="--", label=r"$2^{k+1} - 1$, and $k + 1$")
 ax.plot(fine, fine + 1, "C4", lw=1, ls="--")
+ax.set_xticks(times_doubled)
 ax.set(xlabel="additions k", ylabel="visits", title="As many paths as that, and so few values")
 ax.legend()
 plt.show()
@@ -526,7 +537,7 @@ q.check("gradients")
 step_through(y, names={"s": s, "u": u}, title="s² + s³, forward and backward")
 
 # %% [markdown]
-# **Measure.** Count the matrix products, then the time. `CountingMatMul` is your operator with a counter; your `gradient` uses the library's `@`, so we count what it does there by its shapes: one for each adjoint.
+# **Measure.** Count the matrix products. `CountingMatMul` is your operator with a counter; your `gradient` uses the library's `@`, so we count what it does there by its shapes: one for each adjoint.
 
 
 # %%
@@ -545,35 +556,63 @@ class CountingMatMul(MatMulOp):
         return partials
 
 
+def three_layers(size):
+    """Return (a function that runs three layers, their weights), all on the device."""
+    rng = np.random.default_rng(size)
+    arrays = rng.normal(size=(4, size, size)).astype(np.float32) / size**0.5
+    batch = mt.tensor(arrays[0], device=DEVICE)
+    layers = [mt.tensor(a, requires_grad=True, device=DEVICE) for a in arrays[1:]]
+    product = CountingMatMul()
+
+    def forward():
+        h = batch
+        for layer in layers:
+            h = product(h, layer)
+        return h.sum()
+
+    return forward, layers
+
+
 # %%
-rng = np.random.default_rng(0)
-size = 400
-layers = [
-    mt.tensor(rng.normal(size=(size, size)) / size**0.5, requires_grad=True) for _ in range(3)
-]
-batch = mt.tensor(rng.normal(size=(size, size)))
-counting = CountingMatMul()
-
-
-def forward():
-    """Three layers, no more."""
-    h = batch
-    for layer in layers:
-        h = counting(h, layer)
-    return h.sum()
-
-
-# %%
+forward, layers = three_layers(64)
 top = forward()
 CountingMatMul.backward = 0
 gradients(top, layers)
 compare("matrix products backward", predicted_backward_products, CountingMatMul.backward)
-ratios = []
-for _ in range(7):  # forward and backward take turns
-    forward_s = seconds(forward, repeats=1)
-    ratios.append(seconds(lambda top=top: gradients(top, layers), repeats=1) / forward_s)
+
+# %% [markdown]
+# Then the time, on the CPU, or on the GPU where there is one: the arrays lie there, and `xp` is its library; your operators and your sweep are the same. If products were all that takes time, backward would take as many times as long as it has products.
+
+
+# %%
+def backward_over_forward(size, turns=9):
+    """Return how many times as long backward takes; the two take turns."""
+    forward, layers = three_layers(size)
+    top, times = forward(), []
+    for _ in range(turns):
+        there = seconds(forward, repeats=1)
+        times.append((there, seconds(lambda: gradients(top, layers), repeats=1)))
+    there, back = np.min(times, axis=0)  # the best of each: what is more is interruption
+    return back / there
+
+
 predicted_ratio = ... if predicted_backward_products is ... else predicted_backward_products / 3
-compare("time backward over forward", predicted_ratio, median(ratios))
+sizes = [16, 64, 128, 256, 512] + ([1024, 2048, 4096] if DEVICE == "cuda" else [])
+found = [backward_over_forward(size) for size in sizes]
+print("timed on", DEVICE)
+for size, ratio in list(zip(sizes, found))[-3:]:
+    compare(f"{size} x {size}: time backward over forward", predicted_ratio, ratio)
+
+# %%
+fig, ax = plt.subplots()
+ax.plot(sizes, found, "o", label=f"measured on {DEVICE}")
+ax.axhline(2, color="C4", lw=1, ls="--", label="6 products over 3")
+ax.set_xscale("log", base=2)
+ax.set_xticks(sizes, map(str, sizes))
+ax.set(xlabel="rows and columns of a layer", ylabel="time backward / forward", ylim=(0, None))
+ax.set_title("Three layers: what the sweep costs beside its products")
+ax.legend()
+plt.show()
 
 # %% [markdown]
 # **And deep.** Chains of up to 100,000 additions, the graph on which recursion dies.
@@ -589,15 +628,15 @@ for depth in depths:
 compare("d/ds of s + 100,000 s", 100_001, gradients(chain, [start_value])[0].item())
 fig, ax = plt.subplots()
 ax.loglog(depths, chain_s, "o", label="your sweep")
-ax.loglog(depths, chain_s[0] * np.array(depths) / 1000, "C4", lw=1, ls="--", label="proportional")
+ax.loglog(depths, chain_s[0] * np.array(depths) / 1000, "C4", lw=1, ls="--", label="in proportion")
 ax.set(xlabel="additions in a row", ylabel="seconds", title="Ten times as deep, ten times as long?")
 ax.legend()
 plt.show()
 
 # %% [markdown]
-# **Reflect.** One of the six backward products computes the gradient of `batch`, which nobody asked for. Where in your sweep could you know that, and what would the count be then?
+# **Reflect.** One of the six backward products computes the gradient of `batch`, which nobody asked for. Where in your sweep could you know that, and what would the count be then? And on the left of the picture products hardly count: what takes the time there?
 #
-# *What the real system does.* PyTorch's engine prunes: a node runs only if an input somewhere below it requires a gradient, and each rule is told which of its inputs do (`task_should_compute_output`).
+# *What the real system does.* PyTorch's engine prunes: a node runs only if an input somewhere below it requires a gradient, and each rule is told which of its inputs do: `task_should_compute_output` in [`torch/csrc/autograd/function.h`](https://github.com/pytorch/pytorch/blob/main/torch/csrc/autograd/function.h).
 
 # %% [markdown]
 # ## 5. The gradient is a graph too
@@ -670,8 +709,8 @@ q.check("hessian_vector_product")
 
 # %%
 short = (f(1 + 1e-7) - 2 * f(1.0) + f(1 - 1e-7)) / 1e-14
-right = max(0.0, -np.log10(abs(short / (3 * np.e) - 1)))
-compare("right digits with step 1e-7", predicted_digits, right)
+digits_short = max(0.0, -np.log10(abs(short / (3 * np.e) - 1)))
+compare("right digits with step 1e-7", predicted_digits, digits_short)
 
 one = mt.tensor(np.ones(1), requires_grad=True)
 value, sizes, digits_right = mul(one, exp(one)).sum(), [], []
@@ -687,15 +726,18 @@ left.plot(range(7), sizes, "o-")
 left.set(xlabel="derivative", ylabel="values in its graph", ylim=(0, None), title="The price")
 right.plot(range(7), digits_right, "o-", label="by sweeps of sweeps")
 differences = -np.log10(abs(noisy / (3 * np.e) - 1))
-right.plot([2], [differences], "C1s", label="by differences of differences")
+right.plot([2], [differences], "C1s", label="by differences, step 1e-6")
+right.plot([2], [digits_short], "C2D", label="step 1e-7, measured")
+if predicted_digits is not ...:
+    right.plot([2], [predicted_digits], "C4_", markersize=18, label="step 1e-7, predicted")
 right.set(xlabel="derivative", ylabel="right digits", ylim=(0, 17), title="The prize")
-right.legend()
+right.legend(fontsize="small", loc="center left", bbox_to_anchor=(0.45, 0.45))
 plt.show()
 
 # %% [markdown]
 # **Reflect.** By how many values does the graph grow with each derivative, and why not by a factor? What would happen to memory if *every* training step recorded the graph of its own backward pass? In PyTorch that is the flag `create_graph`, and it is off unless you ask.
 #
-# *What the real system does.* PyTorch's rules are written in its own differentiable operators too, for the same prize; a few fast kernels are not, and raise when you differentiate twice.
+# *What the real system does.* PyTorch's rules are written in its own differentiable operators too, for the same prize; a few fast kernels are not, and raise when you differentiate twice. [`torch.autograd.functional.hvp`](https://github.com/pytorch/pytorch/blob/main/torch/autograd/functional.py) is your two sweeps; JAX's own [note on Hessian-vector products](https://github.com/jax-ml/jax/blob/main/docs/notebooks/autodiff_cookbook.ipynb) goes forward over reverse instead, which keeps no second list.
 
 # %% [markdown]
 # ## 6. Train on it
@@ -796,9 +838,10 @@ theirs, their_losses, their_time = train_with(lambda loss, parameters: mt.grad(l
 
 # %%
 fig, ax = plt.subplots()
-ax.plot(my_losses, label="your sweep")
-ax.plot(their_losses, linestyle="--", label="minitorch's")
-ax.set(xlabel="step", ylabel="cross entropy", title="Digits: one curve, two sweeps", yscale="log")
+ax.plot(their_losses, linewidth=5, alpha=0.35, linestyle="-", label="minitorch's")
+ax.plot(my_losses, color="C1", linestyle="-", linewidth=1.2, label="your sweep")
+ax.set(xlabel="step", ylabel="cross entropy, nats", title="Digits: one curve, two sweeps")
+ax.set_yscale("log")
 ax.legend()
 plt.show()
 predictions = network(mine, mt.tensor(test_images)).detach().numpy().argmax(axis=1)
