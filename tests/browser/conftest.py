@@ -1,9 +1,14 @@
-"""A real headless Chromium, and `autograder start` as a learner types it."""
+"""A real headless Chromium; `autograder start` as a learner types it; Voila over all demos.
 
+`audit` is what every widget is held to, wherever it is shown (audit.js).
+"""
+
+import json
 import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -16,6 +21,8 @@ from urllib.parse import urlsplit
 import pytest
 
 ROOT = Path(__file__).parents[2]
+DEMOS = ROOT / "labs" / "demos"
+AUDIT = Path(__file__).with_name("audit.js").read_text(encoding="utf-8")
 
 # One lab as small as a lab can be, and one of the course.
 LABS = [ROOT / "tests/autograder/sample_labs/scale_and_sum", ROOT / "labs/09_ring_all_reduce"]
@@ -135,3 +142,120 @@ def addresses(process: "subprocess.Popen[str]") -> tuple[str, str]:
     server = re.search(r"Course server: +(\S+)", said)
     assert jupyter and server, said
     return jupyter[1], server[1]
+
+
+KERNEL_IS_IDLE = """() => {
+  const kernel = window.jupyterapp?.shell?.currentWidget?.sessionContext?.session?.kernel;
+  return kernel?.connectionStatus === "connected" && kernel.status === "idle";
+}"""
+DO = "(command) => { window.jupyterapp.commands.execute(...command); return 1 }"
+
+
+@pytest.fixture
+def in_lab(
+    started: Started, visit: Callable[..., Visit], request: pytest.FixtureRequest
+) -> Callable[..., tuple[Visit, Any]]:
+    """Return a way to run cells in JupyterLab: `browser, page = in_lab(cells, theme="Dark")`.
+
+    The window is as tall as is told, for cells that are out of sight are not drawn.
+    """
+
+    def run(
+        sources: list[str], theme: str = "Light", height: int = 900, **options: Any
+    ) -> tuple[Visit, Any]:
+        path = re.sub(r"\W+", "_", request.node.name) + ".ipynb"
+        (started.work / path).write_text(json.dumps(notebook_of(sources)))
+        base, _, token = started.jupyter.partition("?")
+        browser = visit(**options)
+        page = browser.open(f"{base}/tree/{path}?{token}&reset")
+        page.set_viewport_size({"width": 1100, "height": height})
+        page.wait_for_function(KERNEL_IS_IDLE)
+        page.evaluate(DO, ["apputils:change-theme", {"theme": f"JupyterLab {theme}"}])
+        page.wait_for_selector(f"body[data-jp-theme-light={str(theme == 'Light').lower()!r}]")
+        page.evaluate(DO, ["notebook:run-all-cells"])
+        return browser, page
+
+    return run
+
+
+def notebook_of(sources: list[str]) -> dict[str, Any]:
+    """Return a notebook of code cells."""
+    cell = {"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None}
+    cells = [{**cell, "id": f"cell{i}", "source": source} for i, source in enumerate(sources)]
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}
+    return {"cells": cells, "metadata": kernel, "nbformat": 4, "nbformat_minor": 5}
+
+
+@pytest.fixture(scope="session")
+def voila(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Return the address of one Voila over all demos, as `make demos` starts it."""
+    folder = tmp_path_factory.mktemp("voila")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    options = ["--no-browser", f"--port={port}", "--Voila.ip=127.0.0.1", "--Voila.port_retries=0"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "voila", str(DEMOS), "--template=offline", *options],
+        env={
+            **os.environ,
+            **private_directories(folder),
+            "JUPYTER_PATH": str(DEMOS / "share" / "jupyter"),
+            "OMP_NUM_THREADS": "1",
+        },
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stderr
+        said = ""
+        for line in process.stderr:
+            said += line
+            if "is running at" in line or "http://" in line:
+                break
+        else:
+            raise AssertionError(said)
+        yield f"http://127.0.0.1:{port}/"
+    finally:
+        process.terminate()
+        process.communicate(timeout=30)
+
+
+@pytest.fixture(scope="session")
+def audit() -> Callable[[Any, str], list[str]]:
+    """Return what finds everything that widgets of a page owe: `audit(page, ".mt-player")`.
+
+    Looks at each (audit.js), then goes through each by Tab.
+    """
+
+    def look(page: Any, selector: str) -> list[str]:
+        page.evaluate(AUDIT)
+        roots = page.locator(selector)
+        assert roots.count() > 0
+        problems = []
+        for k in range(roots.count()):
+            root = roots.nth(k)
+            root.scroll_into_view_if_needed()
+            problems += [f"{p['rule']}: {p['what']}" for p in root.evaluate("(n) => audit(n)")]
+            problems += by_tab(page, root)
+        assert page.evaluate("() => document.getAnimations().length") == 0
+        return problems
+
+    return look
+
+
+def by_tab(page: Any, root: Any) -> list[str]:
+    """Return what Tab does not reach in the order of the page, and what does not show its focus."""
+    stops = root.evaluate_handle("(node) => reachable(node)")
+    count = stops.evaluate("(list) => list.length")
+    if count:
+        stops.evaluate("(list) => list[0].focus({ focusVisible: true })")
+    problems = []
+    for k in range(count):
+        here = "([list, k]) => document.activeElement === list[k]"
+        name = stops.evaluate("(list, k) => list[k].outerHTML.slice(0, 80)", k)
+        if not page.evaluate(here, [stops, k]):
+            problems.append(f"not reached by Tab in its place: {name}")
+        elif page.evaluate("() => outlined()") < 3:
+            problems.append(f"focus is not seen: {name}")
+        page.keyboard.press("Tab")
+    return problems

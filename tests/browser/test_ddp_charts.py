@@ -1,13 +1,7 @@
 """The charts of ddp_lab in a real browser: from a file with the network blocked, Voila, Lab."""
 
-import json
-import os
 import random
 import re
-import socket
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -122,7 +116,9 @@ def test_nothing_moves_by_itself_and_every_control_has_a_name(open_demo: Any, na
     controls = page.locator(".dl-chart :is(input, select, button)")
     for k in range(controls.count()):
         expect(controls.nth(k)).to_have_accessible_name(re.compile(r"\w"))
-    expect(page.locator(".dl-chart .dl-wide > svg")).to_have_attribute("aria-label", re.compile(r"\d"))
+    expect(page.locator(".dl-chart .dl-wide > svg")).to_have_attribute(
+        "aria-label", re.compile(r"\d")
+    )
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -208,40 +204,6 @@ def flat(value: Any) -> list[float]:
 # Voila
 
 
-@pytest.fixture(scope="module")
-def voila(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Return the address of one Voila over all demos."""
-    folder = tmp_path_factory.mktemp("voila")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    options = ["--no-browser", f"--port={port}", "--Voila.ip=127.0.0.1", "--Voila.port_retries=0"]
-    folders = ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR")
-    process = subprocess.Popen(
-        [sys.executable, "-m", "voila", str(DEMOS), "--template=offline", *options],
-        env={
-            **os.environ,
-            **{name: str(folder / name) for name in folders},
-            "JUPYTER_PATH": str(DEMOS / "share" / "jupyter"),
-        },
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        assert process.stderr
-        said = ""
-        for line in process.stderr:
-            said += line
-            if "is running at" in line or "http://" in line:
-                break
-        else:
-            raise AssertionError(said)
-        yield f"http://127.0.0.1:{port}/"
-    finally:
-        process.terminate()
-        process.communicate(timeout=30)
-
-
 def in_voila(address: str, visit: Any, name: str) -> tuple[Any, list[str]]:
     browser = visit()
     requests: list[str] = []
@@ -293,24 +255,8 @@ explorer.observe(hear, "ranks")
 widgets.VBox([timeline, explorer, curves, heard])"""
 
 
-def test_in_jupyterlab_sliders_reach_the_kernel_and_the_kernel_the_curves(
-    started: Any, visit: Any
-) -> None:
-    cell = {"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None}
-    cells = [{**cell, "id": "show", "source": CELL}]
-    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}
-    notebook = {"cells": cells, "metadata": kernel, "nbformat": 4, "nbformat_minor": 5}
-    (started.work / "charts.ipynb").write_text(json.dumps(notebook))
-    base, _, token = started.jupyter.partition("?")
-    browser = visit()
-    page = browser.open(f"{base}/tree/charts.ipynb?{token}&reset")
-    page.wait_for_function(
-        "() => { const kernel = window.jupyterapp?.shell?.currentWidget?.sessionContext"
-        "?.session?.kernel; return kernel?.connectionStatus === 'connected'"
-        " && kernel.status === 'idle' }"
-    )
-    run_all = "window.jupyterapp.commands.execute('notebook:run-all-cells')"
-    page.evaluate(f"() => {{ {run_all}; return 1 }}")
+def test_in_jupyterlab_sliders_reach_the_kernel_and_the_kernel_the_curves(in_lab: Any) -> None:
+    browser, page = in_lab([CELL])
     lost = page.get_by_role("slider", name="Compute lost beside the link")
     lost.focus(timeout=60_000)
     page.keyboard.press("End")

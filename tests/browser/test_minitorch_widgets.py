@@ -3,13 +3,7 @@
 One Voila and one JupyterLab serve all of them. Nothing may leave the machine.
 """
 
-import json
-import os
 import re
-import socket
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -216,41 +210,6 @@ def test_without_scripts_a_page_shows_posters_and_says_what_they_are(visit: Any,
 # ── Voila ───────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.fixture(scope="module")
-def voila(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Return the address of a running Voila over all demos."""
-    folder = tmp_path_factory.mktemp("voila")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    options = ["--no-browser", f"--port={port}", "--Voila.ip=127.0.0.1", "--Voila.port_retries=0"]
-    folders = ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR")
-    process = subprocess.Popen(
-        [sys.executable, "-m", "voila", str(DEMOS), "--template=offline", *options],
-        env={
-            **os.environ,
-            **{name: str(folder / name) for name in folders},
-            "JUPYTER_PATH": str(DEMOS / "share" / "jupyter"),
-            "OMP_NUM_THREADS": "1",
-        },
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        assert process.stderr
-        said = ""
-        for line in process.stderr:
-            said += line
-            if "is running at" in line or "http://" in line:
-                break
-        else:
-            raise AssertionError(said)
-        yield f"http://127.0.0.1:{port}/"
-    finally:
-        process.terminate()
-        process.communicate(timeout=30)
-
-
 CHOICES = {  # a choice in the notebook, and what the widget is called then
     "autodiff_stepper": ("A value used twice", "A value used twice"),
     "graph_passes": ("Three products of one input", "Three products of one input"),
@@ -282,25 +241,8 @@ def test_a_demo_in_voila_is_recorded_anew_and_stepped(voila: str, visit: Any, na
 # ── JupyterLab ──────────────────────────────────────────────────────────────────────────────────
 
 
-def test_in_jupyterlab_every_widget_plays_and_the_kernel_hears_of_it(
-    started: Any, visit: Any
-) -> None:
-    cell = {"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None}
-    cells = [{**cell, "id": f"show{i}", "source": code} for i, code in enumerate(CELLS)]
-    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}
-    notebook = {"cells": cells, "metadata": kernel, "nbformat": 4, "nbformat_minor": 5}
-    (started.work / "widgets.ipynb").write_text(json.dumps(notebook))
-    base, _, token = started.jupyter.partition("?")
-    browser = visit(reduced_motion="reduce")
-    page = browser.open(f"{base}/tree/widgets.ipynb?{token}&reset")
-    page.set_viewport_size({"width": 1100, "height": 6000})  # cells out of sight are not drawn
-    page.wait_for_function(
-        "() => { const kernel = window.jupyterapp?.shell?.currentWidget?.sessionContext"
-        "?.session?.kernel; return kernel?.connectionStatus === 'connected'"
-        " && kernel.status === 'idle' }"
-    )
-    run_all = "window.jupyterapp.commands.execute('notebook:run-all-cells')"
-    page.evaluate(f"() => {{ {run_all}; return 1 }}")
+def test_in_jupyterlab_every_widget_plays_and_the_kernel_hears_of_it(in_lab: Any) -> None:
+    browser, page = in_lab(CELLS, height=6000, reduced_motion="reduce")
     players = page.locator(".mt-player")
     expect(players).to_have_count(len(CELLS), timeout=60_000)
     for i in range(len(CELLS)):

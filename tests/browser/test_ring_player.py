@@ -1,12 +1,6 @@
 """The ring player in a real browser: as a page from a file, in Voila, in JupyterLab."""
 
-import json
-import os
 import re
-import socket
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -117,45 +111,11 @@ def test_without_scripts_the_page_shows_the_whole_run(visit: Any) -> None:
     expect(page.get_by_role("img", name=re.compile("24 messages in 6 rounds"))).to_be_visible()
 
 
-@pytest.fixture
-def voila(tmp_path: Path) -> Iterator[str]:
-    """Return the address of the demo in a running Voila."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    options = ["--no-browser", f"--port={port}", "--Voila.ip=127.0.0.1", "--Voila.port_retries=0"]
-    options += ["--template=offline"]
-    folders = ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR")
-    process = subprocess.Popen(
-        [sys.executable, "-m", "voila", str(DEMO / "ring_player.ipynb"), *options],
-        env={
-            **os.environ,
-            **{name: str(tmp_path / name) for name in folders},
-            "JUPYTER_PATH": str(DEMO.parent / "share" / "jupyter"),
-        },
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        assert process.stderr
-        said = ""
-        for line in process.stderr:
-            said += line
-            if "is running at" in line or "http://" in line:
-                break
-        else:
-            raise AssertionError(said)
-        yield f"http://127.0.0.1:{port}/"
-    finally:
-        process.terminate()
-        process.communicate(timeout=30)
-
-
 def test_the_demo_in_voila_records_the_run_that_is_chosen(voila: str, visit: Any) -> None:
     browser = visit()
     requests: list[str] = []
     browser.context.on("request", lambda request: requests.append(request.url))
-    page = browser.open(voila)
+    page = browser.open(f"{voila}voila/render/ring_player/ring_player.ipynb")
     title = page.locator(".ring-player h3")
     expect(title).to_have_text("Ring, 4 ranks")
     page.locator(".noUi-handle").focus()
@@ -169,24 +129,8 @@ def test_the_demo_in_voila_records_the_run_that_is_chosen(voila: str, visit: Any
     assert [url for url in requests if not url.startswith((voila, "blob:", "data:"))] == []
 
 
-def test_in_jupyterlab_keys_reach_the_player_and_the_kernel_hears_of_it(
-    started: Any, visit: Any
-) -> None:
-    cell = {"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None}
-    cells = [{**cell, "id": "show", "source": CELL}]
-    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}
-    notebook = {"cells": cells, "metadata": kernel, "nbformat": 4, "nbformat_minor": 5}
-    (started.work / "player.ipynb").write_text(json.dumps(notebook))
-    base, _, token = started.jupyter.partition("?")
-    browser = visit()
-    page = browser.open(f"{base}/tree/player.ipynb?{token}&reset")
-    page.wait_for_function(
-        "() => { const kernel = window.jupyterapp?.shell?.currentWidget?.sessionContext"
-        "?.session?.kernel; return kernel?.connectionStatus === 'connected'"
-        " && kernel.status === 'idle' }"
-    )
-    run_all = "window.jupyterapp.commands.execute('notebook:run-all-cells')"
-    page.evaluate(f"() => {{ {run_all}; return 1 }}")
+def test_in_jupyterlab_keys_reach_the_player_and_the_kernel_hears_of_it(in_lab: Any) -> None:
+    browser, page = in_lab([CELL])
     expect(status(page)).to_have_text("Before the first of 2 rounds.", timeout=60_000)
     page.get_by_role("button", name="Back to the start").focus()
     page.keyboard.press("ArrowRight")
