@@ -3,10 +3,12 @@
 import numpy as np
 
 from autograder.checks import Feedback, Lab, check
+from autograder.errors import StudentError
 
 LAB = Lab(wall_s=120.0, call_s=20.0, memory_mib=2048, preload=("numpy", "torch", "ddp_lab"))
 
 SHAPES = ((3, 4), (4,), (2, 3), (2,))
+ODD = ((5,), (), (0, 3), (2, 1, 3), (7, 4))  # a scale, an empty table, a convolution, ...
 
 
 def gradients(rng, n):
@@ -70,6 +72,48 @@ def given(comm, grads, name):
     return [p.grad.numpy() for p in params], [p.detach().numpy() for p in params]
 
 
+def given_odd(comm, grads, name):
+    """As `given`, in double precision; gradients with several axes are transposed views."""
+    import torch
+
+    params = []
+    for grad in grads:
+        param = torch.nn.Parameter(torch.full(grad.shape, 7.0 + comm.rank, dtype=torch.float64))
+        axes = tuple(reversed(range(grad.ndim)))
+        param.grad = torch.from_numpy(grad.transpose(axes).copy()).permute(axes)
+        params.append(param)
+    globals()[name](comm, params)
+    return [p.grad.numpy() for p in params], [p.detach().numpy() for p in params]
+
+
+def odd_gradients(rng, n):
+    """Return one list of float64 gradients a rank, of shapes that some model has somewhere."""
+    return [[np.asarray(rng.normal(size=s)) for s in ODD] for _ in range(n)]
+
+
+VIEWS = "Some tensors have no axis, no element, or are transposed views. Which line minds?"
+DIGITS = "Which dtype has each tensor that you make on the way?"
+
+
+def odd_averages(student, rng, called, function, *rest):
+    """Raise Feedback unless `function` averages `odd_gradients` to the last digits."""
+    for n in (4, 1):
+        grads = odd_gradients(rng, n)
+        try:
+            run = student.ranks(function, n, [(g, *rest) for g in grads])
+        except StudentError as error:
+            raise Feedback(f"{called}: {error.type_name} on shapes {ODD}.", hint=VIEWS) from error
+        for rank, (got, weights) in enumerate(run.results):
+            for i, (g, expected) in enumerate(zip(got, mean(grads), strict=True)):
+                told = f"{called} on {n} ranks: gradient {i} of rank {rank}, shape {ODD[i]}"
+                if np.shape(g) != ODD[i] or not np.allclose(g, expected, rtol=1e-4, atol=1e-6):
+                    raise Feedback(f"{told}, is not the average.", hint=VIEWS)
+                if not np.allclose(g, expected, rtol=1e-12, atol=1e-14):
+                    raise Feedback(f"{told}, has lost half of its digits.", hint=DIGITS)
+            if not all(np.all(np.asarray(w) == 7.0 + rank) for w in weights):
+                raise Feedback(f"{called} changed weights.", hint="Only gradients are averaged.")
+
+
 # ---- 1. average_gradients
 
 
@@ -99,6 +143,12 @@ def one_all_reduce_a_parameter(student, rng):
             f"average_gradients: {len(SHAPES)} parameters, all-reduces of {collectives(run)} "
             "elements. How many should there be, and of what?"
         )
+
+
+@check("average_gradients", weight=2, hidden=True, requires="gradients_become_the_average")
+def any_shape_in_double_precision_is_averaged(student, rng):
+    """gradients of any shape and dtype, on any number of ranks, become their average"""
+    odd_averages(student, rng, "average_gradients", given_odd, "average_gradients")
 
 
 # ---- 2. attach_hooks, flat_all_reduce
@@ -154,6 +204,38 @@ def every_backward_is_averaged(student, rng):
             raise Feedback(f"{told} The first backward is not the last.") from told
 
 
+def some_take_part(comm, grads, order):
+    """Attach hooks to all parameters, use those in `order`; return the gradients, some None."""
+    import torch
+
+    params = [torch.nn.Parameter(torch.full(g.shape, 7.0 + comm.rank)) for g in grads]
+    attach_hooks(comm, params)
+    loss = 0.0
+    for index in order:
+        loss = loss + (params[index] * torch.from_numpy(grads[index])).sum()
+    loss.backward()
+    return [None if p.grad is None else p.grad.numpy() for p in params]
+
+
+@check("attach_hooks", hidden=True, requires="gradients_are_averaged_when_backward_returns")
+def each_gradient_goes_by_itself(student, rng):
+    """whichever parameters take part, and in whichever order, theirs are averaged"""
+    hint = "Does one gradient's hook count on another gradient being there?"
+    for order in ([3, 1, 0], [2, 0], [1, 2], [0, 1, 2, 3]):
+        grads = gradients(rng, 2)
+        called = f"attach_hooks, then a backward that reaches parameters {order}"
+        try:
+            run = student.ranks(some_take_part, 2, [(g, order) for g in grads])
+        except StudentError as error:
+            raise Feedback(f"{called}: {error.type_name}.", hint=hint) from error
+        for rank, got in enumerate(run.results):
+            for i, expected in enumerate(mean(grads)):
+                if i not in order and got[i] is None:
+                    continue
+                if i not in order or not np.allclose(got[i], expected, rtol=1e-4, atol=1e-6):
+                    raise Feedback(f"{called}: gradient {i} of rank {rank} is wrong.", hint=hint)
+
+
 @check("flat_all_reduce", weight=3)
 def each_average_reaches_its_own_gradient(student, rng):
     """every gradient is the average over the ranks, in its own shape and place"""
@@ -181,6 +263,12 @@ def all_gradients_in_one_message(student, rng):
             f"flat_all_reduce: {total} elements in all, but all-reduces of {collectives(run)} "
             "elements. How many latencies does that pay?"
         )
+
+
+@check("flat_all_reduce", weight=2, hidden=True, requires="each_average_reaches_its_own_gradient")
+def views_and_double_precision_fit_in_one_message(student, rng):
+    """gradients of any shape and dtype, on any number of ranks, become their average"""
+    odd_averages(student, rng, "flat_all_reduce", given_odd, "flat_all_reduce")
 
 
 # ---- 3. assign_buckets
@@ -240,6 +328,44 @@ def a_bucket_is_closed_once_it_is_full(student, rng):
                 raise Feedback(f"{called}: {bucket} was full before its last gradient came.")
 
 
+def by_the_rule(sizes, cap):
+    """Return the buckets of `assign_buckets`, from the words of its docstring."""
+    buckets = [[]]
+    for index in reversed(range(len(sizes))):
+        if buckets[-1] and sum(sizes[i] for i in buckets[-1]) >= cap:
+            buckets.append([])
+        buckets[-1].append(index)
+    return buckets
+
+
+@check("assign_buckets", hidden=True, requires="a_bucket_is_closed_once_it_is_full")
+def a_gradient_of_no_bytes_fills_nothing(student, rng):
+    """a parameter without elements has a place in a bucket, and closes none"""
+    for _ in range(4):
+        sizes = [int(b) for b in rng.integers(1, 9, size=12)]
+        for empty in rng.permutation(12)[:5]:
+            sizes[empty] = 0
+        cap = int(rng.integers(8, 20))
+        if student.call("assign_buckets", sizes, cap) != by_the_rule(sizes, cap):
+            raise Feedback(
+                f"assign_buckets({sizes}, {cap}): wrong where a gradient has no bytes.",
+                hint="By what does your code know that a bucket is new? A gradient may be empty.",
+            )
+
+
+@check("assign_buckets", hidden=True, requires="a_bucket_is_closed_once_it_is_full")
+def thousands_of_parameters_are_dealt_out(student, rng):
+    """a model of 5,000 parameters is no problem"""
+    sizes = [int(b) for b in rng.integers(1, 9, size=5000)]
+    hint = "How deep do your calls go, when each parameter is one of them?"
+    try:
+        got = student.call("assign_buckets", sizes, 40)
+    except StudentError as error:
+        raise Feedback(f"5,000 parameters: {error.type_name}.", hint=hint) from error
+    if got != by_the_rule(sizes, 40):
+        raise Feedback("5,000 parameters: other buckets than by the rule.", hint="Try 50 first.")
+
+
 # ---- 4. launchable, Overlapped
 
 
@@ -272,6 +398,33 @@ def full_buckets_go_in_their_order(student, rng):
         elif len(got) < len(due):
             hint = "If nothing calls again, who launches the others that are full?"
         raise Feedback(f"launchable({waiting}, {at}) gave {got}. {hint}")
+
+
+def looked_at_twice(waiting, next_bucket):
+    """Return what launchable says, the books after it, and what it says then."""
+    books = list(waiting)
+    first = [int(b) for b in launchable(books, next_bucket)]
+    return first, [int(w) for w in books], [int(b) for b in launchable(books, next_bucket)]
+
+
+@check("launchable", hidden=True, requires="full_buckets_go_in_their_order")
+def the_books_are_only_read(student, rng):
+    """waiting is as it was afterwards, and thousands of buckets are no problem"""
+    for n in (9, 3000):
+        at, full = (int(k) for k in rng.integers(1, n // 2, size=2))
+        waiting = [0] * (at + full) + [1, 0, 2]
+        hint = "How deep do your calls go, when each bucket is one of them?"
+        try:
+            first, books, again = student.probe(looked_at_twice, waiting=waiting, next_bucket=at)
+        except StudentError as error:
+            raise Feedback(f"launchable, {n} buckets: {error.type_name}.", hint=hint) from error
+        if books != waiting or again != first:
+            raise Feedback(
+                "launchable changed waiting: asked again, it says something else.",
+                hint="Who counts down, and who begins afresh? This one only looks.",
+            )
+        if first != list(range(at, at + full)):
+            raise Feedback(f"launchable, {n} buckets: not those that are due.", hint="Try nine.")
 
 
 def overlapped_backward(comm, grads, cap_bytes):
@@ -346,7 +499,32 @@ def ranks_may_finish_in_different_orders(student, rng):
                 )
 
 
-def under_the_microscope(comm, grads, marks, cap_bytes):
+def odd_backward(comm, grads, cap_bytes):
+    """Hand the reducer `odd_gradients`; return the averages and the weights."""
+    import torch
+
+    params = []
+    for grad in grads:
+        weights = torch.full(grad.shape, 7.0 + comm.rank, dtype=torch.float64)
+        params.append(torch.nn.Parameter(weights))
+    reducer = Overlapped(comm, params, cap_bytes)
+    for index in reversed(range(len(grads))):
+        grad = grads[index]
+        axes = tuple(reversed(range(grad.ndim)))
+        params[index].grad = torch.from_numpy(grad.transpose(axes).copy()).permute(axes)
+        reducer.on_gradient(index)
+    reducer.finish()
+    return [p.grad.numpy() for p in params], [p.detach().numpy() for p in params]
+
+
+@check("Overlapped", hidden=True, requires="every_gradient_becomes_the_average")
+def any_shape_in_double_precision_is_bucketed(student, rng):
+    """gradients of any shape and dtype, in any buckets, become their average"""
+    for cap in (0, 60, 10_000):
+        odd_averages(student, rng, f"Overlapped, cap {cap}", odd_backward, cap)
+
+
+def under_the_microscope(comm, grads, marks, cap_bytes, order):
     """Rank 0 reduces alone, and tells rank 1 in messages what it does when; rank 1 listens.
 
     A launch sends what is reduced; `marks` are sent for waiting, and when a gradient is done with.
@@ -378,7 +556,7 @@ def under_the_microscope(comm, grads, marks, cap_bytes):
     if comm.rank == 0:
         params = [torch.nn.Parameter(torch.zeros(4)) for _ in grads]
         reducer = Overlapped(OneRank(), params, cap_bytes)
-        for index in reversed(range(len(grads))):
+        for index in order:
             params[index].grad = torch.from_numpy(grads[index].copy())
             reducer.on_gradient(index)
             comm.send(done[index], 1)
@@ -402,18 +580,24 @@ def heard(run, known):
     return found
 
 
-@check("Overlapped", weight=2, requires="every_gradient_becomes_the_average")
-def backward_goes_on_while_buckets_travel(student, rng):
-    """a bucket is launched as soon as it may go, and nothing is waited for before finish"""
-    n = int(rng.integers(3, 6))
+def log_of(student, rng, order):
+    """Return what rank 0 did when gradients came in `order`, a bucket each."""
+    n = len(order)
     grads = list(rng.normal(size=(n, 4)).astype(np.float32))
     marks = list(rng.normal(size=(n + 2, 3)).astype(np.float32))
-    inputs = (grads, marks, 16)
+    inputs = (grads, marks, 16, order)
     run = student.ranks(under_the_microscope, 2, [inputs, inputs])
     known = {f"gradient {i}": mark for i, mark in enumerate(marks[:n])}
     known |= {"waited": marks[n], "end": marks[n + 1]}
     known |= {f"launched {i}": grad for i, grad in enumerate(grads)}
-    log = heard(run, known)
+    return heard(run, known)
+
+
+@check("Overlapped", weight=2, requires="every_gradient_becomes_the_average")
+def backward_goes_on_while_buckets_travel(student, rng):
+    """a bucket is launched as soon as it may go, and nothing is waited for before finish"""
+    n = int(rng.integers(3, 6))
+    log = log_of(student, rng, list(reversed(range(n))))
     backward = log[: log.index("gradient 0")] if "gradient 0" in log else log
     if "waited" in backward:
         raise Feedback(
@@ -426,6 +610,27 @@ def backward_goes_on_while_buckets_travel(student, rng):
             f"Overlapped: {n} buckets were full one after the other, and this happened: {log}. "
             "When could the first have been launched?"
         )
+
+
+@check("Overlapped", weight=2, hidden=True, requires="backward_goes_on_while_buckets_travel")
+def full_buckets_do_not_wait_for_the_end_of_backward(student, rng):
+    """a bucket that was full too early goes at once with the one that it had to wait for"""
+    for _ in range(2):
+        order = [int(i) for i in rng.permutation(4)]
+        order.insert(int(rng.integers(1, 4)), 4)  # the first bucket's, after some of the others
+        due, ready, at = [], set(), 4
+        for index in order:
+            ready.add(index)
+            while at in ready:
+                due.append(f"launched {at}")
+                at -= 1
+            due.append(f"gradient {index}")
+        if log_of(student, rng, order)[: len(due)] != due:
+            raise Feedback(
+                f"Overlapped: gradients came in the order {order}, a bucket each, and full "
+                "buckets were launched later than they could be.",
+                hint="When the bucket comes that others waited for, which may go in that moment?",
+            )
 
 
 @check("Overlapped", requires="every_gradient_becomes_the_average")
@@ -447,8 +652,8 @@ def one_all_reduce_a_bucket(student, rng):
 def piling_up(comm, values, plan):
     """Rank 0 adds values up, and sends rank 1 the sum whenever `sync` is on; rank 1 listens.
 
-    `plan` is what rank 0 does: ["add", i], ["block", [...]], or ["fail", [...]], a block that
-    ends in an exception.
+    `plan` is what rank 0 does: ["add", i]; ["block", [...]], and ["other", [...]], a block of
+    another reducer's; or ["fail", [...]] and ["stop", [...]], blocks that end in an exception.
     """
     import numpy
 
@@ -465,15 +670,16 @@ def piling_up(comm, values, plan):
                 if books.sync:
                     comm.send(books.total, 1)
                     books.total = numpy.zeros(values.shape[1])
-            elif what == "block":
-                with no_sync(books):
+            elif what in ("block", "other"):
+                with no_sync(books if what == "block" else Books()):
                     follow(which)
             else:
+                raised = KeyError if what == "fail" else KeyboardInterrupt
                 try:
                     with no_sync(books):
                         follow(which)
-                        raise KeyError("in the middle")
-                except KeyError:
+                        raise raised("in the middle")
+                except raised:
                     comm.send(values[-1], 1)
 
     if comm.rank == 0:
@@ -552,6 +758,31 @@ def a_block_in_a_block_stays_off(student, rng):
         )
 
 
+@check("no_sync", hidden=True, requires="an_exception_switches_sync_on_again")
+def an_interrupt_is_a_way_out_too(student, rng):
+    """whatever ends the block, the stop button of a notebook too, leaves sync as it was"""
+    inside = int(rng.integers(2, 5))
+    sent = sums_sent(student, rng, [["stop", adds(0, inside)], *adds(inside, 2)])
+    if sent != [[11, 11], [0, inside], [inside + 1, inside + 1]]:
+        raise Feedback(
+            "no_sync: after a KeyboardInterrupt in the block sync was not as before.",
+            hint="Somebody presses stop inside the block. Is that one of the exceptions you catch?",
+        )
+
+
+@check("no_sync", hidden=True, requires="a_block_in_a_block_stays_off")
+def each_reducer_has_its_own_before(student, rng):
+    """a block of one reducer inside a block of another restores its own"""
+    inner, outer = (int(k) for k in rng.integers(2, 5, size=2))
+    plan = [["other", [["block", adds(0, inner)], *adds(inner, outer)]], *adds(inner + outer, 1)]
+    sent = sums_sent(student, rng, plan)
+    if sent != [[0, inner], *([i, i] for i in range(inner + 1, inner + outer + 1))]:
+        raise Feedback(
+            "no_sync of one reducer inside that of another: its sync was not as before.",
+            hint="A program may train two models. Where is it kept what sync was before?",
+        )
+
+
 def micro_batches(comm, grads, cap_bytes):
     """Three backward passes, two of them inside no_sync; return the gradients."""
     import torch
@@ -617,6 +848,25 @@ def one_wire_in_order(student, rng):
         elif ready and abs(got - ready[0] - sum(duration)) < 1e-9:
             hint = "The wire can fall idle between two buckets, too."
         raise Feedback(f"finish_time({ready}, {duration}) gave {got:g}. {hint}")
+
+
+@check("finish_time", hidden=True, requires="one_wire_in_order")
+def arrays_will_do_too(student, rng):
+    """ready and duration may be NumPy arrays, as section 6 has them"""
+    for n in (int(rng.integers(20, 90)), 1, 0):
+        ready, duration = np.sort(rng.uniform(0, 10, n)), rng.uniform(0.0, 0.5, n)
+        free = 0.0
+        for at, takes in zip(ready, duration, strict=True):
+            free = max(free, at) + takes
+        try:
+            got = float(student.call("finish_time", ready, duration))
+        except StudentError as error:
+            raise Feedback(
+                f"finish_time on arrays of {n}: {error.type_name}.",
+                hint="Which of your lines does a list know and an array not, or the other way?",
+            ) from error
+        if not abs(got - free) < 1e-9:
+            raise Feedback(f"finish_time on arrays of {n}: wrong.", hint="Is anything in place?")
 
 
 # ---- 7. data_parallel_bytes

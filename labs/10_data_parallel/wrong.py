@@ -31,6 +31,18 @@ def average_gradients(comm, params):
     flat_all_reduce(comm, params)
 
 
+# %% wrong="slices_what_has_no_axis" question="average_gradients" check="any_shape_in_double_precision_is_averaged" says="no axis"
+def average_gradients(comm, params):
+    for param in params:
+        param.grad[:] = comm.all_reduce(param.grad) / comm.size
+
+
+# %% wrong="rounds_on_the_way" question="average_gradients" check="any_shape_in_double_precision_is_averaged" says="Which dtype has each tensor"
+def average_gradients(comm, params):
+    for param in params:
+        param.grad.copy_(comm.all_reduce(param.grad.float()) / comm.size)
+
+
 # %% wrong="hook_gets_the_parameter" question="attach_hooks" check="the_hook_leaves_weights_alone" says="which of the two is your variable?"
 def attach_hooks(comm, params):
     def average(grad):
@@ -71,6 +83,11 @@ def attach_hooks(comm, params):
         handles.append(param.register_post_accumulate_grad_hook(average))
 
 
+# %% wrong="all_when_the_first_is_there" question="attach_hooks" check="each_gradient_goes_by_itself" says="count on another gradient"
+def attach_hooks(comm, params):
+    params[0].register_post_accumulate_grad_hook(lambda _: average_gradients(comm, params))
+
+
 # %% wrong="never_copied_back" question="flat_all_reduce" check="each_average_reaches_its_own_gradient" says="has not reached .grad"
 def flat_all_reduce(comm, params):
     flat = torch.cat([param.grad.reshape(-1) for param in params])
@@ -99,6 +116,25 @@ def flat_all_reduce(comm, params):
 def flat_all_reduce(comm, params):
     for param in params:
         param.grad.copy_(comm.all_reduce(param.grad) / comm.size)
+
+
+# %% wrong="a_flat_tensor_of_float32" question="flat_all_reduce" check="views_and_double_precision_fit_in_one_message" says="Which dtype has each tensor"
+def flat_all_reduce(comm, params):
+    flat, at = torch.zeros(sum(param.numel() for param in params)), 0
+    for param in params:
+        flat[at : at + param.numel()] = param.grad.reshape(-1)
+        at += param.numel()
+    flat = comm.all_reduce(flat) / comm.size
+    for param, part in zip(params, flat.split([param.numel() for param in params]), strict=True):
+        param.grad.copy_(part.reshape(param.shape))
+
+
+# %% wrong="views_of_what_is_no_view" question="flat_all_reduce" check="views_and_double_precision_fit_in_one_message" says="transposed views"
+def flat_all_reduce(comm, params):
+    grads = [param.grad for param in params]
+    flat = comm.all_reduce(torch.cat([grad.view(-1) for grad in grads])) / comm.size
+    for grad, part in zip(grads, flat.split([grad.numel() for grad in grads]), strict=True):
+        grad.copy_(part.view(grad.shape))
 
 
 # %% wrong="first_to_last" question="assign_buckets" check="the_last_parameter_comes_first" says="Whose gradient does backward finish"
@@ -142,6 +178,31 @@ def assign_buckets(n_bytes, cap_bytes):
     return [list(reversed(range(len(n_bytes))))] if n_bytes else []
 
 
+# %% wrong="no_bytes_is_new" question="assign_buckets" check="a_gradient_of_no_bytes_fills_nothing" says="that a bucket is new"
+def assign_buckets(n_bytes, cap_bytes):
+    buckets, filled = [], 0
+    for index in reversed(range(len(n_bytes))):
+        if filled == 0:
+            buckets.append([])
+        buckets[-1].append(index)
+        filled += n_bytes[index]
+        if filled >= cap_bytes:
+            filled = 0
+    return buckets
+
+
+# %% wrong="a_call_a_parameter" question="assign_buckets" check="thousands_of_parameters_are_dealt_out" says="How deep do your calls go"
+def assign_buckets(n_bytes, cap_bytes):
+    def fill(index, bucket, filled):
+        if index < 0:
+            return [bucket] if bucket else []
+        if bucket and filled >= cap_bytes:
+            return [bucket, *fill(index, [], 0)]
+        return fill(index - 1, [*bucket, index], filled + n_bytes[index])
+
+    return fill(len(n_bytes) - 1, [], 0)
+
+
 # %% wrong="whatever_is_full" question="launchable" check="full_buckets_go_in_their_order" says="which does it send first?"
 def launchable(waiting, next_bucket):
     return [b for b in range(next_bucket, len(waiting)) if waiting[b] == 0]
@@ -160,6 +221,16 @@ def launchable(waiting, next_bucket):
     while stop < len(waiting) and waiting[stop] == 0:
         stop += 1
     return list(range(stop))
+
+
+# %% wrong="marks_what_is_launched" question="launchable" check="the_books_are_only_read" says="This one only looks"
+def launchable(waiting, next_bucket):
+    due = []
+    while next_bucket < len(waiting) and waiting[next_bucket] == 0:
+        waiting[next_bucket] = -1
+        due.append(next_bucket)
+        next_bucket += 1
+    return due
 
 
 # %% wrong="launches_when_full" question="Overlapped" check="ranks_may_finish_in_different_orders" says="In which order must buckets be launched?"
@@ -280,6 +351,54 @@ class Overlapped(Reducer):
         self.start_afresh()
 
 
+# %% wrong="buckets_of_float32" question="Overlapped" check="any_shape_in_double_precision_is_bucketed" says="Which dtype has each tensor"
+class Overlapped(Reducer):
+    def on_gradient(self, index):
+        if not self.sync:
+            return
+        self.waiting[self.bucket_of[index]] -= 1
+        for b in launchable(self.waiting, self.next_bucket):
+            flat = torch.cat([self.params[i].grad.reshape(-1).float() for i in self.buckets[b]])
+            self.works.append((b, self.comm.all_reduce(flat, async_op=True)))
+            self.next_bucket = b + 1
+
+    def finish(self):
+        for b, work in self.works:
+            flat, at = work.wait() / self.comm.size, 0
+            for i in self.buckets[b]:
+                grad = self.params[i].grad
+                grad.copy_(flat[at : at + grad.numel()].reshape(grad.shape))
+                at += grad.numel()
+        self.start_afresh()
+
+
+# %% wrong="the_rest_in_finish" question="Overlapped" check="full_buckets_do_not_wait_for_the_end_of_backward" says="which may go in that moment"
+class Overlapped(Reducer):
+    def start(self, b):
+        flat = torch.cat([self.params[i].grad.reshape(-1) for i in self.buckets[b]])
+        self.works.append((b, self.comm.all_reduce(flat, async_op=True)))
+        self.next_bucket = b + 1
+
+    def on_gradient(self, index):
+        if not self.sync:
+            return
+        b = self.bucket_of[index]
+        self.waiting[b] -= 1
+        if self.waiting[b] == 0 and b == self.next_bucket:
+            self.start(b)
+
+    def finish(self):
+        for b in range(self.next_bucket, len(self.buckets)):
+            self.start(b)
+        for b, work in self.works:
+            flat, at = work.wait() / self.comm.size, 0
+            for i in self.buckets[b]:
+                grad = self.params[i].grad
+                grad.copy_(flat[at : at + grad.numel()].reshape(grad.shape))
+                at += grad.numel()
+        self.start_afresh()
+
+
 # %% wrong="without_finally" question="no_sync" check="an_exception_switches_sync_on_again" says="Which statement runs on every way out?"
 @contextmanager
 def no_sync(reducer):
@@ -316,6 +435,30 @@ def no_sync(reducer):
     reducer.sync = before
 
 
+# %% wrong="exceptions_only" question="no_sync" check="an_interrupt_is_a_way_out_too" says="presses stop"
+@contextmanager
+def no_sync(reducer):
+    before, reducer.sync = reducer.sync, False
+    try:
+        yield
+    except Exception:
+        reducer.sync = before
+        raise
+    reducer.sync = before
+
+
+# %% wrong="counts_how_deep" question="no_sync" check="each_reducer_has_its_own_before" says="Where is it kept"
+@contextmanager
+def no_sync(reducer):
+    no_sync.depth = getattr(no_sync, "depth", 0) + 1
+    reducer.sync = False
+    try:
+        yield
+    finally:
+        no_sync.depth -= 1
+        reducer.sync = no_sync.depth == 0
+
+
 # %% wrong="wire_never_waits" question="finish_time" check="one_wire_in_order" says="a wire that never waits"
 def finish_time(ready, duration):
     return float(sum(duration))
@@ -334,6 +477,16 @@ def finish_time(ready, duration):
 # %% wrong="never_idle" question="finish_time" check="one_wire_in_order" says="fall idle between"
 def finish_time(ready, duration):
     return ready[0] + sum(duration) if ready else 0.0
+
+
+# %% wrong="asks_whether_a_list_is_empty" question="finish_time" check="arrays_will_do_too" says="an array not"
+def finish_time(ready, duration):
+    if not ready:
+        return 0.0
+    free = ready[0] + duration[0]
+    for at, takes in zip(ready[1:], duration[1:], strict=True):
+        free = max(free, at) + takes
+    return free
 
 
 # %% wrong="forgets_the_batch" question="data_parallel_bytes" check="three_transfers_a_step" says="What else do the others need"
