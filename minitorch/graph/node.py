@@ -14,13 +14,14 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ..arrays import DType, as_dtype, cast, get_default_dtype, result_type
-from ..errors import GraphError, MinitorchError
+from ..errors import GraphError, MinitorchError, ShapeError
 from ..op import Op, Spec, Value
 from ..ops.casting import cast_to
 from ..ops.methods import Methods
 from ..shapes import Shape
-from .scope import call_site, get_default_graph
+from .scope import Graph, call_site, get_default_graph
 from .static_shape import UNKNOWN as UNKNOWN
+from .static_shape import SizedShape, as_static
 from .static_shape import StaticShape as StaticShape
 from .static_shape import UnknownShape as UnknownShape
 
@@ -71,6 +72,7 @@ class Node(Methods):
         name: str,
     ) -> None:
         graph = get_default_graph()
+        graph.check_open(name)
         self.op = op
         self.inputs = inputs
         self.shape = shape if isinstance(shape, UnknownShape) else StaticShape(shape)
@@ -123,8 +125,25 @@ class Node(Methods):
         return cut(self, items) if any(map(is_cut, items)) else super().__getitem__(index)
 
     def get_shape(self) -> StaticShape:
-        """Return the static shape."""
-        return self.shape  # type: ignore[no-any-return]
+        """Return the static shape, with sizes that have a `value`."""
+        shape: StaticShape = self.shape
+        return shape if isinstance(shape, UnknownShape) else SizedShape(shape)
+
+    def set_shape(self, shape: Any) -> None:
+        """Add to what is known of the shape before the run.
+
+        Raises:
+            ShapeError: it contradicts what is known; names the node and its line.
+        """
+        try:
+            self.shape = self.shape.merge_with(shape)
+        except ShapeError as error:
+            raise located(error, self.built_at, self.name) from None
+
+    @property
+    def outputs(self) -> list[Node]:
+        """The value itself: an operator has one result here, and the node is both."""
+        return [self]
 
     @property
     def location(self) -> str:
@@ -169,18 +188,25 @@ class Node(Methods):
 
 
 class Placeholder(Node):
-    """A value given to each run by `feed_dict`."""
+    """A value given to each run by `feed_dict`.
 
-    __slots__ = ("default",)
+    Attributes:
+        default: what stands in where nothing is fed.
+        inside: whether it stands for a value that each round of a loop has anew.
+    """
+
+    __slots__ = ("default", "inside")
 
     def __init__(self, dtype: Any, shape: Any = None, name: str = "Placeholder") -> None:
         super().__init__(None, (), as_shape(shape), as_dtype(dtype), name)
         self.default: Node | None = None
+        self.inside = False
 
     def with_inputs(self, inputs: tuple[Node, ...], control: tuple[Node, ...]) -> Node:
         """Return the same placeholder with another default."""
         copy = super().with_inputs(inputs, control)
         copy.default = inputs[0] if inputs else None  # type: ignore[attr-defined]
+        copy.inside = self.inside  # type: ignore[attr-defined]
         return copy
 
 
@@ -203,7 +229,7 @@ def placeholder_with_default(
 class Constant(Node):
     """A value fixed when the graph was built."""
 
-    __slots__ = ("value",)
+    __slots__ = ("follows", "value")
 
     def __init__(
         self, value: Any, dtype: Any = None, shape: Any = None, name: str = "Const"
@@ -213,11 +239,13 @@ class Constant(Node):
             array = _filled(array, tuple(shape), name)
         super().__init__(None, (), array.shape, array.dtype, name)
         self.value = array
+        self.follows = True
 
     def with_inputs(self, inputs: tuple[Node, ...], control: tuple[Node, ...]) -> Node:
         """Return the same constant, to be run after other nodes."""
         copy = super().with_inputs(inputs, control)
         copy.value = self.value  # type: ignore[attr-defined]
+        copy.follows = self.follows  # type: ignore[attr-defined]
         return copy
 
 
@@ -256,14 +284,8 @@ def _filled(array: np.ndarray[Any, Any], shape: tuple[int, ...], name: str) -> A
 
 def as_shape(shape: Any) -> Shape:
     """Return a shape as a tuple of sizes and Nones; None is an unknown number of axes."""
-    if shape is None or isinstance(shape, UnknownShape):
-        return UNKNOWN
-    if isinstance(shape, int):
-        raise GraphError(f"shape: got {shape}, expected a list or tuple. Write [{shape}].")
-    sizes = tuple(None if n is None or n == -1 else int(n) for n in shape)
-    if any(n is not None and n < 0 for n in sizes):
-        raise GraphError(f"shape: got {shape}, expected sizes of 0 or more, or None.")
-    return sizes
+    found = as_static(shape)
+    return found if isinstance(found, UnknownShape) else tuple(found)
 
 
 def convert(value: Any, dtype: DType | None = None) -> Node:
@@ -296,10 +318,14 @@ def build(op: Op, inputs: Sequence[Any], kind: type[Node] = Node) -> Node:
     Raises:
         ShapeError, DTypeError, ...: what `op.infer` raises, with the line that built the node.
     """
+    graph = graph_of(op.name, inputs)
+    if graph is not get_default_graph():
+        with graph.as_default():
+            return build(op, inputs, kind)
     try:
         nodes = _promoted(op, inputs) if op.promotes else tuple(map(convert, inputs))
         nodes = tuple(n.read() if hasattr(n, "read") else n for n in nodes)
-        for branch in get_default_graph().branches:
+        for branch in graph.branches:
             nodes = tuple(map(branch.bring, nodes))
         if any(isinstance(n.shape, UnknownShape) for n in nodes):
             spec = Spec(UNKNOWN, _guess_dtype(op, nodes))
@@ -308,6 +334,29 @@ def build(op: Op, inputs: Sequence[Any], kind: type[Node] = Node) -> Node:
     except MinitorchError as error:
         raise located(error, place_of_new()) from None
     return kind(op, nodes, spec.shape, spec.dtype, op.name)
+
+
+def graph_of(what: str, values: Sequence[Any]) -> Graph:
+    """Return the graph that a node over these values belongs to: theirs, else the default one.
+
+    Raises:
+        GraphError: they are of different graphs; names two nodes, their graphs and lines.
+    """
+    here = get_default_graph()
+    first: Node | None = None
+    for value in values:
+        if not isinstance(value, Node) or getattr(value, "follows", False):
+            continue
+        if first is None:
+            first = value
+        elif first.graph is not value.graph and here.site is None:
+            raise GraphError(
+                f"{what}: nodes of two graphs: {first.name!r} (built at {first.location}, in the "
+                f"graph made at {first.graph.location}) and {value.name!r} (built at "
+                f"{value.location}, in the graph made at {value.graph.location}). Build both in "
+                "one graph."
+            )
+    return here if first is None or here.site is not None else first.graph
 
 
 def place_of_new() -> tuple[str, int]:

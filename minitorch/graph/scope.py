@@ -10,9 +10,12 @@ import sys
 import threading
 import weakref
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from ..errors import GraphError
+from .collections import Remembering
 
 if TYPE_CHECKING:
     from minitorch.graph.node import Node
@@ -20,10 +23,26 @@ if TYPE_CHECKING:
 PACKAGE = str(Path(__file__).parent.parent)
 
 
-class Graph:
-    """A namespace for nodes: unique names, the variables, the seed of random nodes."""
+def call_site() -> tuple[str, int]:
+    """Return (file, line) of the innermost caller outside this package."""
+    frame: Any = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE):
+        frame = frame.f_back
+    return frame.f_code.co_filename, frame.f_lineno
+
+
+class Graph(Remembering):
+    """A namespace for nodes: unique names, variables, collections, the seed of random nodes.
+
+    Attributes:
+        finalized: whether no more nodes may be built.
+        made_at: (file, line) of the user's code that made it.
+    """
 
     def __init__(self) -> None:
+        super().__init__()
+        self.finalized = False
+        self.made_at = call_site()
         self.seed: int | None = None
         self.random_nodes = 0
         self.site: tuple[str, int] | None = None  # the line that new nodes belong to, in a pass
@@ -46,6 +65,31 @@ class Graph:
         if not count:
             return name
         return self.unique_name(f"{base}_{count}")
+
+    def finalize(self) -> None:
+        """Let no more nodes be built in this graph, so that a loop cannot make it grow unseen."""
+        self.finalized = True
+
+    def check_open(self, what: str) -> None:
+        """Raise if the graph was finalized; what a pass builds while running does not count.
+
+        Raises:
+            GraphError: names what was to be built, and the line.
+        """
+        if self.finalized and self.site is None:
+            file, line = call_site()
+            raise GraphError(
+                f"{what}: the graph is finalized and takes no more nodes (asked for at "
+                f"{file}:{line}). Build everything before the training loop."
+            )
+
+    @property
+    def location(self) -> str:
+        """`file:line` of the user's code that made this graph."""
+        return f"{self.made_at[0]}:{self.made_at[1]}"
+
+    def __repr__(self) -> str:
+        return f"<Graph made at {self.location}>"
 
     def add(self, node: Node) -> None:
         """Take note of a new node."""
@@ -83,7 +127,25 @@ class Graph:
         try:
             yield self
         finally:
-            stack.remove(self)
+            del stack[len(stack) - 1 - stack[::-1].index(self)]
+
+    def name_scope(self, name: str) -> AbstractContextManager[str]:
+        """As `name_scope`, in this graph."""
+        return _inside(self, name_scope, name)
+
+    def control_dependencies(self, control_inputs: Any) -> AbstractContextManager[None]:
+        """As `control_dependencies`, in this graph."""
+        return _inside(self, control_dependencies, control_inputs)
+
+    def device(self, name: str | None) -> AbstractContextManager[None]:
+        """As `device`, in this graph."""
+        return _inside(self, device, name)
+
+
+@contextmanager
+def _inside(graph: Graph, block: Any, argument: Any) -> Iterator[Any]:
+    with graph.as_default(), block(argument) as found:
+        yield found
 
 
 class _Local(threading.local):
@@ -111,14 +173,27 @@ def reset_default_graph() -> None:
 
 
 @contextmanager
-def name_scope(name: str) -> Iterator[str]:
-    """Put `name/` before the names of nodes built inside the `with` block."""
+def name_scope(
+    name: str | None, default_name: str | None = None, values: Any = None
+) -> Iterator[str]:
+    """Put a scope's name before the names of nodes built inside the `with` block; give it.
+
+    A second scope of a name gets _1 at its end. A name with a "/" at its end is taken as it is,
+    from the root: what an earlier scope gave enters that one again. "" is the root.
+    """
     graph = get_default_graph()
-    graph.scopes.append(name)
+    held = graph.scopes
+    wanted = default_name if name is None else name
+    if not wanted:
+        graph.scopes = []
+    elif wanted.endswith("/"):
+        graph.scopes = [wanted[:-1]]
+    else:
+        graph.scopes = [graph.unique_name(wanted)]
     try:
-        yield "/".join(graph.scopes) + "/"
+        yield f"{graph.scopes[0]}/" if graph.scopes else ""
     finally:
-        graph.scopes.pop()
+        graph.scopes = held
 
 
 @contextmanager
@@ -173,11 +248,3 @@ def _checked(control_inputs: Sequence[Any]) -> list[Node]:
                 f"control_dependencies: got {type(value).__name__}, expected nodes of a graph."
             )
     return list(control_inputs)
-
-
-def call_site() -> tuple[str, int]:
-    """Return (file, line) of the innermost caller outside this package."""
-    frame: Any = sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE):
-        frame = frame.f_back
-    return frame.f_code.co_filename, frame.f_lineno

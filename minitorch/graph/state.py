@@ -15,6 +15,7 @@ import numpy as np
 from ..arrays import CPU, Array, Device, DType, as_dtype
 from ..errors import GraphError
 from ..op import Op, Spec
+from .collections import OF_VARIABLES, GraphKeys
 from .node import UNKNOWN, Node, UnknownShape, as_shape, build, convert
 from .scope import control_dependencies, get_default_graph, outside
 
@@ -99,35 +100,44 @@ class Variable(Node):
             name instead, and the variable gets its value by `feed_dict`, by `assign`, or as an
             argument of a compiled function.
         trainable: whether optimizers update it unless told which.
+        collections: the graph's collections that it is in besides that of the trainable ones;
+            those of the global variables unless given.
+        validate_shape: False leaves the shape open, so that `assign` may change it.
     """
 
-    __slots__ = ("initial_value", "initializer", "trainable")
+    __slots__ = ("collections", "initial_value", "initializer", "trainable")
 
     def __init__(
         self,
         initial_value: Any = None,
         trainable: bool = True,
-        name: str = "Variable",
+        name: str | None = None,
         dtype: Any = None,
         *,
         shape: Any = None,
+        collections: Sequence[Any] | None = None,
+        validate_shape: bool = True,
+        expected_shape: Any = None,
     ) -> None:
         if isinstance(initial_value, str):
             name, initial_value = initial_value, None
         with outside():
             start = _initial(initial_value, dtype)
-            found = UNKNOWN if start is None else start.shape
+            found = UNKNOWN if start is None or not validate_shape else start.shape
             super().__init__(
                 None,
                 (),
                 as_shape(shape) if shape is not None else found,
                 _dtype(start, dtype),
-                name,
+                name or "Variable",
             )
             self.trainable = trainable
             self.initial_value = start
             self.initializer = None if start is None else label(assign(self, start), "init")
+        self.collections = _memberships(collections, trainable)
         self.graph.add_variable(self)
+        for other in set(self.collections).difference(OF_VARIABLES):
+            self.graph.add_to_collection(other, self)
 
     def read(self) -> Node:
         """Return this variable as an input of the node being built.
@@ -185,6 +195,12 @@ class Variable(Node):
     def load(self, value: Any, session: Any) -> None:
         """Set the value in `session` at once, without a node."""
         session.load(self, value)
+
+
+def _memberships(collections: Sequence[Any] | None, trainable: bool) -> tuple[Any, ...]:
+    """Return the names of the collections that a variable is in."""
+    given = (GraphKeys.GLOBAL_VARIABLES,) if collections is None else tuple(collections)
+    return (*given, GraphKeys.TRAINABLE_VARIABLES) if trainable else given
 
 
 def _initial(value: Any, dtype: Any) -> Node | None:
@@ -361,14 +377,19 @@ def group(*inputs: Any, name: str | None = None) -> Node:
         return no_op(name)
 
 
-def global_variables() -> list[Variable]:
-    """Return the variables of the default graph."""
-    return get_default_graph().variables
+def global_variables(scope: str | None = None) -> list[Variable]:
+    """Return the variables of the default graph; with `scope` those whose names begin so."""
+    return get_default_graph().get_collection(GraphKeys.GLOBAL_VARIABLES, scope)
 
 
-def trainable_variables() -> list[Variable]:
+def trainable_variables(scope: str | None = None) -> list[Variable]:
     """Return the variables that optimizers update."""
-    return [v for v in global_variables() if v.trainable]
+    return get_default_graph().get_collection(GraphKeys.TRAINABLE_VARIABLES, scope)
+
+
+def local_variables(scope: str | None = None) -> list[Variable]:
+    """Return the variables that are not saved: counts of metrics and the like."""
+    return get_default_graph().get_collection(GraphKeys.LOCAL_VARIABLES, scope)
 
 
 def initialize_variables(var_list: Iterable[Variable], name: str | None = None) -> Node:
@@ -379,5 +400,10 @@ def initialize_variables(var_list: Iterable[Variable], name: str | None = None) 
 
 
 def initialize_all_variables() -> Node:
-    """Return a node that sets every variable built so far to its initial value."""
+    """Return a node that sets every global variable built so far to its initial value."""
     return initialize_variables(global_variables())
+
+
+def local_variables_initializer() -> Node:
+    """Return a node that sets every local variable built so far to its initial value."""
+    return initialize_variables(local_variables())

@@ -2,9 +2,40 @@
 
 from __future__ import annotations
 
-from typing import NoReturn
+import math
+from collections.abc import Iterator
+from typing import Any, NoReturn
 
-from ..errors import GraphError
+from ..errors import GraphError, ShapeError
+
+
+class Dimension(int):
+    """A size that is known; also its own `value`, as TensorFlow's dimensions have it."""
+
+    @property
+    def value(self) -> int:
+        """The size."""
+        return int(self)
+
+
+class UnknownDimension:
+    """A size that is not known: its `value` is None."""
+
+    value = None
+
+    def __eq__(self, other: object) -> bool:
+        return other is None or isinstance(other, UnknownDimension)
+
+    def __hash__(self) -> int:
+        return hash(None)
+
+    def __int__(self) -> int:
+        raise GraphError("shape: the size is not known before the run. Use shape(x)[i].")
+
+    __index__ = __int__
+
+    def __repr__(self) -> str:
+        return "?"
 
 
 class StaticShape(tuple[int | None, ...]):
@@ -17,19 +48,93 @@ class StaticShape(tuple[int | None, ...]):
         """The number of axes."""
         return len(self)
 
+    @property
+    def dims(self) -> list[Any] | None:
+        """The sizes as objects with a `value`."""
+        return [_dimension(n) for n in tuple.__iter__(self)]
+
     def as_list(self) -> list[int | None]:
         """Return the sizes as a list."""
-        return list(self)
+        return list(tuple.__iter__(self))
 
     def is_fully_defined(self) -> bool:
         """Tell whether every size is known."""
-        return None not in self
+        return None not in self.as_list()
+
+    def num_elements(self) -> int | None:
+        """Return the product of the sizes, None where one is not known."""
+        sizes = self.as_list()
+        return None if None in sizes else math.prod(n for n in sizes if n is not None)
+
+    def with_rank(self, rank: int) -> StaticShape:
+        """Return this shape, which must have so many axes."""
+        if self.ndims != rank:
+            raise ShapeError(f"shape: got {self}, expected {rank} axes.")
+        return self
+
+    def is_compatible_with(self, other: Any) -> bool:
+        """Tell whether one value could have both shapes."""
+        wanted = as_static(other)
+        if isinstance(self, UnknownShape) or isinstance(wanted, UnknownShape):
+            return True
+        pairs = zip(self.as_list(), wanted.as_list(), strict=False)
+        return self.ndims == wanted.ndims and all(a is None or b in (a, None) for a, b in pairs)
+
+    def assert_is_compatible_with(self, other: Any) -> None:
+        """Raise unless one value could have both shapes.
+
+        Raises:
+            ShapeError: no value could.
+        """
+        if not self.is_compatible_with(other):
+            raise ShapeError(f"shape: {self} and {other} do not fit together.")
+
+    def merge_with(self, other: Any) -> StaticShape:
+        """Return what is known when both shapes are right.
+
+        Raises:
+            ShapeError: they contradict each other.
+        """
+        wanted = as_static(other)
+        if isinstance(self, UnknownShape) or isinstance(wanted, UnknownShape):
+            return wanted if isinstance(self, UnknownShape) else self
+        self.assert_is_compatible_with(wanted)
+        pairs = zip(self.as_list(), wanted.as_list(), strict=True)
+        return StaticShape(b if a is None else a for a, b in pairs)
+
+    def concatenate(self, other: Any) -> StaticShape:
+        """Return the sizes of both, one after the other."""
+        return StaticShape([*self.as_list(), *as_static(other).as_list()])
+
+    def __getitem__(self, at: Any) -> Any:
+        found = tuple.__getitem__(self, at)
+        if isinstance(found, tuple):
+            return type(self)(found)
+        return found if found is None else Dimension(found)
 
     def __eq__(self, other: object) -> bool:
         return tuple(self) == (tuple(other) if isinstance(other, list) else other)
 
     def __ne__(self, other: object) -> bool:
         return not self == other
+
+    __hash__ = tuple.__hash__
+
+
+class SizedShape(StaticShape):
+    """The same with every size as an object that has a `value`, for `get_shape`."""
+
+    __slots__ = ()
+
+    def __getitem__(self, at: Any) -> Any:
+        found = super().__getitem__(at)
+        return UnknownDimension() if found is None else found
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter([_dimension(n) for n in tuple.__iter__(self)])
+
+    def __eq__(self, other: object) -> bool:
+        return StaticShape(self.as_list()) == other
 
     __hash__ = tuple.__hash__
 
@@ -47,17 +152,27 @@ class UnknownShape(StaticShape):
         """None: not known."""
         return None
 
+    @property
+    def dims(self) -> None:
+        """None: not known."""
+        return None
+
     def _refuse(self, *_: object) -> NoReturn:
         raise GraphError(
             "shape: the number of axes is not known before the run. Give the placeholder a shape, "
             "with None for each size that may vary."
         )
 
+    concatenate = _refuse  # type: ignore[assignment]  # never returns
     __len__ = __iter__ = __contains__ = __getitem__ = as_list = _refuse
 
     def is_fully_defined(self) -> bool:
         """Return False."""
         return False
+
+    def num_elements(self) -> int | None:
+        """Return None: not known."""
+        return None
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, UnknownShape)
@@ -72,3 +187,24 @@ class UnknownShape(StaticShape):
 
 
 UNKNOWN = UnknownShape()
+
+
+def as_static(shape: Any) -> StaticShape:
+    """Return a shape as what is known before the run; None is an unknown number of axes.
+
+    Raises:
+        GraphError: it is one number, or has a negative size.
+    """
+    if shape is None or isinstance(shape, UnknownShape):
+        return UNKNOWN
+    if isinstance(shape, int):
+        raise GraphError(f"shape: got {shape}, expected a list or tuple. Write [{shape}].")
+    given = [getattr(n, "value", n) for n in shape]
+    sizes = [None if n is None or n == -1 else int(n) for n in given]
+    if any(n is not None and n < 0 for n in sizes):
+        raise GraphError(f"shape: got {shape}, expected sizes of 0 or more, or None.")
+    return StaticShape(sizes)
+
+
+def _dimension(size: int | None) -> Any:
+    return UnknownDimension() if size is None else Dimension(size)

@@ -246,9 +246,11 @@ def kind_of(node: Node) -> type[Node]:
 
 
 def placeholder_like(node: Node, name: str) -> Placeholder:
-    """Return a placeholder for a value of the same type as `node`."""
+    """Return a placeholder, inside a loop, for a value of the same type as `node`."""
     kind = OpaquePlaceholder if isinstance(node, Opaque) else Placeholder
-    return kind(node.dtype, node.shape, name)
+    made = kind(node.dtype, node.shape, name)
+    made.inside = True
+    return made
 
 
 def top(past: Node, like: Node) -> Node:

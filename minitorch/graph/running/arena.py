@@ -34,7 +34,7 @@ from ..passes.fused import Fused
 from ..passes.lowering import program_of
 from ..state import NoOp, Read, State, StateOp, Variable
 from .plan import ALIGNMENT, MemoryPlan, memory_plan, sizes_of
-from .step import check_source, explain
+from .step import check_source, copied, explain
 
 Into = Callable[..., None]
 """(out, *arrays): compute into `out`."""
@@ -86,7 +86,7 @@ class ArenaStep:
             values = run(state, dict(zip(self.feeds, arrays, strict=True)))
         self.measured_bytes = run.reach
         return tuple(
-            None if isinstance(node.op, NoOp) else np.array(values[node]) for node in self.fetches
+            None if isinstance(node.op, NoOp) else copied(values[node]) for node in self.fetches
         )
 
 

@@ -14,7 +14,7 @@ from ..control.while_op import Outcome, While
 from ..node import Constant, Node, Placeholder
 from ..order import schedule
 from ..state import NoOp, Read, State, StateOp, Variable
-from .step import check_source, explain
+from .step import check_source, copied, explain
 
 
 class InterpretedStep:
@@ -41,7 +41,7 @@ class InterpretedStep:
             values = dict(zip(self.feeds, arrays, strict=True))
             self._run(self.order, values, state)
         return tuple(
-            None if isinstance(node.op, NoOp) else _copied(alive(values[node], node))
+            None if isinstance(node.op, NoOp) else copied(alive(values[node], node))
             for node in self.fetches
         )
 
@@ -100,7 +100,3 @@ class InterpretedStep:
                 **{("past", k): past for k, past in enumerate(pasts)},
             }
         )
-
-
-def _copied(array: Any) -> Any:
-    return array.copy() if isinstance(array, np.ndarray) else array

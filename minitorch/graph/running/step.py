@@ -108,7 +108,7 @@ class Step:
             line = self._guarded(node, line, slot, names)
             gone = ", ".join(slot[n] for n in free[i])
             lines.append(f"    {line}" + (f"; del {gone}" if gone else ""))
-        names["own"], names["copy"] = _own, _copy
+        names["own"], names["copy"] = _own, copied
         result = "".join(
             f"{self._fetched(i, node, slot, names)}, " for i, node in enumerate(self.fetches)
         )
@@ -142,6 +142,8 @@ class Step:
             return f"{target} = {key}(state{arguments})"
         names[key] = node.op.compute
         call = f"{key}(xp{arguments})"
+        if isinstance(node.op, Fused) and node.op.always_by_kernel and self.device == CPU:
+            names[key], call = node.op.kernel, f"{key}({arguments[2:]})"
         if isinstance(node.op, SumTo | ExpandTo) and len(node.inputs) == 2:
             x, like = (slot[source] for source in node.inputs)
             call = (
@@ -259,15 +261,21 @@ def _line_and_locals(error: Exception, code: CodeType) -> tuple[int, dict[str, A
     return None
 
 
-def _copy(array: Array) -> Array:
-    return array.copy() if isinstance(array, np.ndarray) else array
+def copied(array: Any) -> Any:
+    """Return what a run hands over: an array of its own; of one number a NumPy scalar."""
+    if not isinstance(array, np.ndarray):
+        return array
+    return array.copy() if array.ndim else array[()]
 
 
 def _own(array: Array) -> Array:
     """Return `array`, copied when it looks into memory that someone else holds.
 
-    A block of the allocator is held by the one array that was made in it.
+    A block of the allocator is held by the one array that was made in it. One number becomes a
+    NumPy scalar, as a run of TensorFlow gives it.
     """
-    if not isinstance(array, np.ndarray) or array.base is None or type(array.base) is Lease:
+    if not isinstance(array, np.ndarray):
         return array
-    return array.copy()
+    if not array.ndim:
+        return array[()]
+    return array if array.base is None or type(array.base) is Lease else array.copy()

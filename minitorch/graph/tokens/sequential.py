@@ -16,7 +16,7 @@ import numpy as np
 from ...arrays import CPU, Array, Device
 from ..control.dead import DEAD, alive
 from ..node import Node
-from ..running.step import explain
+from ..running.step import copied, explain
 from ..state import NoOp, State
 from .event import OnEvent as OnEvent
 from .event import TokenEvent as TokenEvent
@@ -150,7 +150,7 @@ class TokenStep:
     def results(self, found: dict[int, Any]) -> tuple[Any, ...]:
         """Return what was fetched; None for what is only run."""
         return tuple(
-            None if isinstance(node.op, NoOp) else _own(alive(found.get(spot, DEAD), node))
+            None if isinstance(node.op, NoOp) else copied(alive(found.get(spot, DEAD), node))
             for node, spot in zip(self.fetches, self.program.fetched, strict=True)
         )
 
@@ -160,8 +160,3 @@ class TokenStep:
         op_name = type(node).__name__ if node.op is None else node.op.name
         shown = None if value is DEAD else value
         return TokenEvent(step, node.name, op_name, *where, value is DEAD, shown)
-
-
-def _own(array: Any) -> Any:
-    """Return a copy: a variable, a feed or another fetch may hold the same array."""
-    return array.copy() if isinstance(array, np.ndarray) else array

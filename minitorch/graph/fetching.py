@@ -1,0 +1,71 @@
+"""What may be fetched from a session, and fed: nodes of its graph that have one value a run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..errors import GraphError
+from .control.history import Opaque
+from .node import Node, Placeholder
+from .order import needed
+from .scope import Graph
+
+
+def check_asked(graph: Graph, fetches: Sequence[Node], feeds: Sequence[Node]) -> None:
+    """Raise unless a session of `graph` can run these.
+
+    Raises:
+        GraphError: a node of another graph, a loop itself, or a value that each round of a loop has
+            anew; names the node and its line.
+    """
+    for node in fetches:
+        check_graph(graph, node, "fetch")
+        if isinstance(node, Opaque):
+            raise GraphError(
+                f"run: cannot fetch {node.name!r}: it is a loop, not a value (built at "
+                f"{node.location}). Fetch what while_loop returned."
+            )
+        check_outside_loops(node, feeds)
+    for node in feeds:
+        check_graph(graph, node, "feed")
+
+
+def check_graph(graph: Graph, node: Node, verb: str) -> None:
+    """Raise if `node` is of another graph than the session's."""
+    if node.graph is not graph:
+        raise GraphError(
+            f"run: cannot {verb} {node.name!r} (built at {node.location}): it is of the graph made "
+            f"at {node.graph.location}, but the session runs the graph made at {graph.location}. "
+            "Open the session with graph=, or build the node in the session's graph."
+        )
+
+
+def check_outside_loops(node: Node, feeds: Sequence[Node]) -> None:
+    """Raise if `node` is computed from a loop's variables, within the loop."""
+    for source in needed([node], set(feeds)):
+        if isinstance(source, Placeholder) and source.inside and source not in feeds:
+            raise GraphError(
+                f"run: cannot fetch {node.name!r}: it is in a while loop, where each round has a "
+                f"value of its own (built at {node.location}). Make it a loop variable and fetch "
+                "what while_loop returns."
+            )
+
+
+def no_node(verb: str, what: Any) -> GraphError:
+    """Return the error for something that cannot be fetched or fed."""
+    if what is None:
+        hint = "Is it the result of a function that returns nothing, or a gradient that is None?"
+    elif isinstance(what, str):
+        hint = "There is no node of that name in the session's graph."
+    else:
+        hint = ""
+    wanted = (
+        "a node, the name of one, or lists, tuples and dicts of them"
+        if verb == "fetch"
+        else "a placeholder or another node as the key of feed_dict"
+    )
+    kind = type(what).__name__
+    return GraphError(
+        f"run: cannot {verb} {what!r}: got {kind}, expected {wanted}. {hint}".rstrip()
+    )
