@@ -135,7 +135,8 @@ class CachingAllocator:
     def _reserve(self, size: int) -> Block:
         wanted = -(-size // self._segment_bytes) * self._segment_bytes
         self._counts["reserved"] += wanted
-        return Block(mmap.mmap(-1, wanted), 0, wanted)
+        private = mmap.mmap(-1, wanted, access=mmap.ACCESS_COPY)  # not written to by a fork
+        return Block(private, 0, wanted)
 
     def _split(self, block: Block, size: int) -> None:
         if block.size - size < ALIGNMENT:

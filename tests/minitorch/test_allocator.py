@@ -2,6 +2,9 @@
 
 import gc
 import itertools
+import os
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -49,6 +52,28 @@ def test_an_array_and_its_views_hold_their_memory_and_then_return_it() -> None:
     assert pool.stats()["allocated"] >= 8000
     del view
     assert pool.stats()["allocated"] == 0
+
+
+FORKED = """
+import os
+import numpy as np
+from minitorch.allocator import CachingAllocator
+
+array = CachingAllocator().empty((1 << 20,), np.float32)
+array[:] = 1.0
+child = os.fork()
+if child == 0:
+    array[:] = 2.0
+    os._exit(0)
+os.waitpid(child, 0)
+print(array[0], array[-1])
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_a_forked_process_does_not_write_into_its_parents_arrays() -> None:
+    ran = subprocess.run([sys.executable, "-c", FORKED], capture_output=True, text=True, check=True)
+    assert ran.stdout.split() == ["1.0", "1.0"]
 
 
 def test_empty_cache_gives_whole_segments_back() -> None:
