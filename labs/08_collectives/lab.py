@@ -18,6 +18,7 @@ import platform
 import socket
 import threading
 import time
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
@@ -29,14 +30,24 @@ from autograder import lab
 from ddp_lab import launch, simulate
 from ddp_lab.show import CollectivesExplorer, RingPlayer, explore, watch
 
+try:
+    import torch
+
+    from ddp_lab.device_array import DeviceArray
+    from ddp_lab.transport.device import DeviceWorld
+except ImportError:  # only one measurement of section 6 asks for it
+    torch = None
+
 # %% tags="setup"
 q = lab("collectives")
 style = Path("../style.mplstyle")
 plt.style.use([style] if style.exists() else [])
+CUDA = torch is not None and torch.cuda.is_available()
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 for name in ("numpy", "mlsys-labs"):
     print(name, version(name))
 print("Python", platform.python_version(), "on", platform.machine(), "with", CORES, "cores")
+print("CUDA", torch.cuda.get_device_name() if CUDA else "none: everything runs on the CPU")
 
 # %% [markdown]
 # Three things serve the whole lab.
@@ -254,7 +265,7 @@ fig, ax = plt.subplots()
 ax.loglog(sizes, seconds, "o", label="your messages, measured")
 ax.loglog(fine, alpha + fine * beta, color="C1", label=r"$\alpha + b\beta$")
 ax.axvline(alpha / beta, color="C4", linewidth=1)
-ax.text(alpha / beta * 1.2, seconds[0], r"$\alpha = b\beta$")
+ax.text(alpha / beta * 1.2, 0.93, r"$\alpha = b\beta$", transform=ax.get_xaxis_transform())
 ax.set(xlabel="message, bytes", ylabel="seconds", title="One message between two processes")
 ax.legend()
 plt.show()
@@ -857,9 +868,111 @@ for i, (name, marker) in enumerate(zip(WAYS, "os^")):
     ax.loglog(sizes, clock[name], marker, color=f"C{i}")
 ax.axvline(here, color="C4", linewidth=1)
 ax.text(here * 1.1, clock["tree"][0], "your crossover")
-ax.set(xlabel="array, bytes", ylabel="seconds", title="Broadcast to 8 ranks: lines predicted")
+ax.set(xlabel="array, bytes", ylabel="seconds")
+ax.set_title("Broadcast to 8 ranks: lines predicted, points measured")
 ax.legend()
 plt.show()
+
+# %% [markdown]
+# **And on the device at hand.** `launch(fn, n, transport="cuda")` puts ranks on GPUs: over NCCL if each rank can have one, else as **virtual ranks**, threads that share one (NCCL refuses two ranks on one GPU). Without a GPU the same virtual ranks share the CPU. Your functions notice nothing: `OnDevice` hands them arrays that stay there.
+#
+# Ranks with a device each follow your formula. Ranks that share one share its memory: a copy occupies it, whoever makes it, so all $n - 1$ messages follow each other, **tree or not**. With $\alpha$ and $\beta$ of one message there, that is a prediction.
+
+
+# %%
+class OnDevice:
+    """A rank whose arrays lie on the device; NumPy's functions work on them there."""
+
+    def __init__(self, comm):
+        self.comm, self.rank, self.size = comm, comm.rank, comm.size
+
+    def send(self, x, dst):
+        self.comm.send(x.tensor, dst)
+
+    def recv(self, src):
+        return DeviceArray(self.comm.recv(src))
+
+
+def there_and_back(comm, x):
+    """Rank 0 sends to rank 1, which sends it back; the others have nothing to do."""
+    if comm.rank == 0:
+        comm.send(x, 1)
+        comm.recv(1)
+    elif comm.rank == 1:
+        comm.send(comm.recv(0), 0)
+
+
+# %%
+def when(comm, run, repeats=25):
+    """Return (began, ended) of each `run()`: the clock is the same on all ranks of a machine."""
+    wait = (
+        torch.cuda.synchronize if CUDA else lambda: None
+    )  # a GPU works on while Python goes ahead
+    times = []
+    for _ in range(repeats):
+        wait()
+        comm.barrier()
+        began = time.perf_counter()
+        run()
+        wait()
+        times.append((began, time.perf_counter()))
+    return times
+
+
+def contest_there(comm, ways, sizes):
+    """Return {name: when each run of each size began and ended on this rank}."""
+    found = {name: [] for name in ways}
+    for n_bytes in sizes:
+        ones = DeviceArray(torch.ones(n_bytes // 4, device="cuda" if CUDA else "cpu"))
+        x = ones if comm.rank == 0 else None
+        for name, way in ways.items():
+            found[name].append(when(comm, partial(way, OnDevice(comm), x)))
+    return found
+
+
+# %%
+def there(sizes):
+    """Return {name: best seconds by size} from the root's first send to the last rank's end."""
+    ways = {"two messages": there_and_back, "naive": naive_broadcast, "tree": tree_broadcast}
+    world = "cuda" if CUDA else DeviceWorld(RANKS, "cpu")
+    ranks = launch(contest_there, RANKS, ways, sizes, transport=world)
+    times = {name: np.array([rank[name] for rank in ranks]) for name in ways}
+    return {name: (t[..., 1].max(axis=0) - t[0, ..., 0]).min(axis=1) for name, t in times.items()}
+
+
+# %%
+here_sizes = [2**k for k in range(10, 29 if CUDA else 23, 2)]
+alone = CUDA and torch.cuda.device_count() >= RANKS
+if torch is None:
+    print("no torch here: nothing is timed")
+else:
+    clock = there(here_sizes)
+    message = clock["two messages"] / 2
+    link = message[0], (message[-1] - message[0]) / here_sizes[-1]
+    expected = {
+        name: [broadcast_time(name if alone else "naive", RANKS, b, *link) for b in here_sizes]
+        for name in ("naive", "tree")
+    }
+    print(RANKS, "ranks on", torch.cuda.get_device_name() if CUDA else "the CPU", end="")
+    print(", each with a GPU" if alone else ", which they share")
+    for name, predicted in expected.items():
+        for i in (0, len(here_sizes) // 2, -1):
+            what = f"{name}, {here_sizes[i]:,} bytes, microseconds"
+            compare(what, predicted[i] * 1e6, clock[name][i] * 1e6)
+
+# %%
+if torch is not None:
+    fig, ax = plt.subplots()
+    for i, (name, marker) in enumerate(zip(expected, "os")):
+        ax.loglog(here_sizes, clock[name], marker, color=f"C{i}", label=f"{name}, measured")
+        label = f"{name}, predicted" if alone else "n - 1 copies, predicted"
+        if alone or i == 0:
+            ax.loglog(here_sizes, expected[name], color=f"C{i if alone else 4}", label=label)
+    ax.set(
+        xlabel="array, bytes", ylabel="seconds", title=f"Broadcast to {RANKS} ranks on the device"
+    )
+    ax.legend()
+    plt.show()
 
 # %% [markdown]
 # And on networks that nobody here has: the same functions on the virtual clock, with up to 256 ranks and the constants of a fast network ($\alpha$ = 5 µs, 10 GB/s).
@@ -890,7 +1003,7 @@ compared = {
 CollectivesExplorer(explore([2, 4, 8, 16], compared), ranks=8, latency_us=5.0, bandwidth_gb_s=10.0)
 
 # %% [markdown]
-# **Reflect.** With more ranks the crossover moves to larger arrays. Which term of your formula does that, and what could be changed about the scatter to help? (Section 4 has the idea.)
+# **Reflect.** With more ranks the crossover moves to larger arrays. Which term of your formula does that, and what could be changed about the scatter to help? (Section 4 has the idea.) And where ranks share a device, what would a broadcast look like that copies nothing at all?
 #
 # *The real system.* MPICH takes the tree for broadcasts of less than 12,288 bytes or fewer than 8 ranks, then scatter with recursive doubling, then scatter with a ring ([`bcast`](https://github.com/pmodels/mpich/tree/main/src/mpi/coll/bcast); the limits are settings). Thakur et al. found such limits by measuring. NCCL computes them from measured latencies and bandwidths, as your formula does: [`tuning`](https://github.com/NVIDIA/nccl/tree/master/src/graph).
 
