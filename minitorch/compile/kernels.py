@@ -11,7 +11,7 @@ from __future__ import annotations
 import ctypes
 import math
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -32,20 +32,25 @@ _Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class _Call:
-    """What a kernel does for operands of one set of shapes and strides.
+    """What a kernel does for operands of one set of shapes, strides and dtypes.
 
     Attributes:
-        numbers: the table, addresses missing.
-        places: where in the table the address of each operand goes, the result's last.
+        function: the compiled code.
+        head: the table up to where it says where the operands are.
+        pack: makes the rest of the table from those numbers, the result's last.
+        shape: of the result.
         total: the bound of the whole work: elements, or rows of a reduction.
+        row: the length of a row.
+        empty: makes the result.
     """
 
-    function: Function
-    numbers: tuple[int, ...]
-    places: tuple[int, ...]
+    function: Callable[[int, int, bytes], None]
+    head: bytes
+    pack: Callable[..., bytes]
     shape: tuple[int, ...]
     total: int
-    pack: Callable[..., bytes]
+    row: int
+    empty: Callable[..., _Array]
 
 
 class Kernel:
@@ -64,6 +69,7 @@ class Kernel:
         self._dtypes = [self.dtype if k == "float" else np.dtype(bool) for k in program.inputs]
         self._functions: dict[loops.Layout, Function] = {}
         self._calls: dict[Any, _Call] = {}
+        self._latest: tuple[Any, Any] = (None, None)  # the last key, and its call
 
     def __call__(self, *arrays: Any, out: _Array | None = None, axes: int | None = None) -> _Array:
         """Return the result in a new array, or in `out`, which may be one of the inputs.
@@ -75,36 +81,38 @@ class Kernel:
         Raises:
             DTypeError, ShapeError: an input or `out` does not fit.
         """
-        given = [a if type(a) is np.ndarray else np.asarray(a) for a in arrays]
-        key = (tuple([(a.shape, a.strides) for a in given]), axes)
-        call = self._calls.get(key)
-        if call is None:
-            call = self._calls[key] = self._prepared(given, axes)
-        for i, (a, dtype) in enumerate(zip(given, self._dtypes, strict=True)):
-            if a.dtype is not dtype and a.dtype != dtype:
-                raise self._wrong_dtype(i, a)
-            if not a.flags.aligned:
-                return self(*[np.array(b) for b in given], out=out, axes=axes)
+        for a in arrays:
+            if type(a) is not np.ndarray:
+                return self(*[np.asarray(b) for b in arrays], out=out, axes=axes)
+        key = [(a.shape, a.strides, a.dtype) for a in arrays]
+        latest, call = self._latest
+        if latest != (key, axes):
+            call = self._call_for(arrays, key, axes)
         if out is None:
-            out = _empty(call.shape, self.result_dtype)
+            out = call.empty(call.shape, self.result_dtype)
         elif out.shape != call.shape or out.dtype != self.result_dtype or not _in_rows(out):
             raise ShapeError(
                 f"kernel: out does not fit: got {out.dtype} {out.shape}, expected contiguous "
                 f"{self.result_dtype} {call.shape}."
             )
-        if call.total and out.size:
-            _run(call, [*given, out])
+        _run(call, arrays, out)
         return out
+
+    def _call_for(self, arrays: Any, key: list[Any], axes: int | None) -> _Call:
+        """Return what to do for such arrays, and keep it at hand."""
+        known = (axes, *key)
+        call = self._calls.get(known)
+        if call is None:
+            call = self._calls[known] = self._prepared(arrays, axes)
+        self._latest = ((key, axes), call)
+        return call
 
     def layouts(self) -> list[loops.Layout]:
         """Return the layouts compiled so far."""
         return list(self._functions)
 
-    def _prepared(self, arrays: list[_Array], over: int | None) -> _Call:
-        if len(arrays) != len(self.program.inputs):
-            raise ShapeError(
-                f"kernel: got {len(arrays)} arrays, expected {len(self.program.inputs)}."
-            )
+    def _prepared(self, arrays: Sequence[_Array], over: int | None) -> _Call:
+        self._fit(arrays)
         shape = tuple(int(n or 0) for n in broadcast(*(a.shape for a in arrays), op="kernel"))
         axes = (len(shape) if over is None else over) if self.program.reduction else 0
         strides = [stretched(a.shape, a.strides, shape) for a in arrays]
@@ -118,10 +126,24 @@ class Kernel:
         if function is None:
             function = Function(loops.kernel(self.program, layout))
             self._functions[layout] = function
-        numbers, places = _table(nest)
+        numbers = [nest.sizes[-1], *nest.sizes[:-1], *(n for s in nest.strides for n in s)]
+        head = struct.pack(f"{len(numbers)}q", *numbers)
+        pack = struct.Struct(f"{len(nest.strides)}q").pack
         total = math.prod(nest.sizes[:-1]) if self.program.reduction else math.prod(nest.sizes)
-        pack = struct.Struct(f"{len(numbers)}q").pack
-        return _Call(function, numbers, places, kept, total, pack)
+        n_bytes = math.prod(kept) * self.result_dtype.itemsize
+        empty = allocator.cpu.empty if n_bytes > allocator.LARGE else np.empty
+        return _Call(function.call, head, pack, kept, total if n_bytes else 0, numbers[0], empty)
+
+    def _fit(self, arrays: Sequence[_Array]) -> None:
+        """Raise unless there are as many arrays as inputs, each of its dtype."""
+        if len(arrays) != len(self._dtypes):
+            raise ShapeError(f"kernel: got {len(arrays)} arrays, expected {len(self._dtypes)}.")
+        for i, (array, dtype) in enumerate(zip(arrays, self._dtypes, strict=True)):
+            if array.dtype != dtype:
+                raise DTypeError(
+                    f"kernel: input {i} has another dtype: got {array.dtype}, expected {dtype}. "
+                    "Cast it first."
+                )
 
     def _split(self, shape: tuple[int, ...], axes: int, strides: Any) -> Nest:
         """Return the nest of a reduction: the kept axes merged, and the folded ones as the row."""
@@ -142,42 +164,24 @@ class Kernel:
             return "b" * (len(sizes) - 1) + "c"
         return "".join(kind(s[-1], n) for s, n in zip(nest.strides, sizes, strict=True))
 
-    def _wrong_dtype(self, place: int, array: _Array) -> DTypeError:
-        return DTypeError(
-            f"kernel: input {place} has another dtype: got {array.dtype}, expected "
-            f"{self._dtypes[place]}. Cast it first."
-        )
-
-
-def _table(nest: Nest) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the integers of a kernel's table, with 0 for addresses, and where those go."""
-    numbers = [nest.sizes[-1], *nest.sizes[:-1]]
-    places = []
-    for strides in nest.strides:
-        places.append(len(numbers))
-        numbers += [0, *strides]
-    return tuple(numbers), tuple(places)
-
-
-def _empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> _Array:
-    """Return new memory; large results lie in cached blocks, which costs no page faults."""
-    if math.prod(shape) * dtype.itemsize > allocator.LARGE:
-        return allocator.cpu.empty(shape, dtype)
-    return np.empty(shape, dtype)
-
 
 def _in_rows(array: _Array) -> bool:
-    return bool(array.flags.c_contiguous and array.flags.writeable and array.flags.aligned)
+    return bool(array.flags.c_contiguous and array.flags.writeable)
 
 
-def _run(call: _Call, arrays: list[_Array]) -> None:
-    numbers = list(call.numbers)
-    for place, array in zip(call.places, arrays, strict=True):
-        numbers[place] = address(array)
-    table = call.pack(*numbers)
+def _run(call: _Call, arrays: Sequence[_Array], out: _Array) -> None:
+    """Do the work, in the caller's thread or shared among the pool's."""
+    if _OFFSET is None:
+        held = [ctypes.c_int64(a.ctypes.data) for a in (*arrays, out)]
+        table = call.head + call.pack(*[ctypes.addressof(h) for h in held])
+    else:
+        table = call.head + call.pack(*[id(a) + _OFFSET for a in arrays], id(out) + _OFFSET)
     threads = _pool.threads
-    elements = call.total * (call.numbers[0] if call.total < call.numbers[0] else 1)
-    if threads == 1 or elements < 2 * SHARE or call.total < threads:
+    if threads == 1:
+        call.function(0, call.total, table)
+        return
+    elements = call.total * (call.row if call.total < call.row else 1)
+    if elements < 2 * SHARE or call.total < threads:
         call.function(0, call.total, table)
         return
     step = -(-call.total // threads)
@@ -191,8 +195,9 @@ def _run(call: _Call, arrays: list[_Array]) -> None:
 def _offset() -> int | None:
     """Return where in an array object its address stands; None where it is not to be found there.
 
-    NumPy's C interface fixes it: the first field after Python's own head of an object. Reading it
-    takes a tenth of the time of `array.ctypes.data`, which counts for small arrays.
+    NumPy's C interface fixes it: the first field after Python's own head of an object. So a kernel
+    is told where the objects are and reads the addresses itself; asking each array for its
+    `ctypes.data` would take longer than the arithmetic on a few thousand elements.
     """
     probe = np.zeros(3)
     place = object.__basicsize__
@@ -201,13 +206,6 @@ def _offset() -> int | None:
 
 
 _OFFSET = _offset()
-
-
-def address(array: _Array) -> int:
-    """Return where the first element of an array is."""
-    if _OFFSET is None:
-        return int(array.ctypes.data)
-    return ctypes.c_void_p.from_address(id(array) + _OFFSET).value or 0
 
 
 class _Pool:

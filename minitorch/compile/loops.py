@@ -4,13 +4,15 @@
 
 computes the elements lo to hi of the result, counted in rows, so that threads can share the work;
 of a reduction it computes the rows lo to hi. The table holds, as 64-bit integers, the length of a
-row; the sizes of the outer axes; then for each input and the result its address and its strides in
-bytes, outer axes first. Along a row an operand is of one kind, which is part of the kernel:
+row; the sizes of the outer axes; for each input and the result its strides in bytes, outer axes
+first; then for each of them where its address is written. Along a row an operand is of one kind,
+which is part of the kernel:
 
     c  contiguous: a vector load          b  one element for the whole row: loaded once
     s  anything else: its elements are gathered one by one
 
-The last, short vector of a row is copied to a buffer on the stack and computed whole.
+What is left of a row after its whole vectors is copied to a buffer on the stack and computed as one
+more; that is code of its own, so that the loop over whole vectors is short and calls nothing.
 
 May import: text, rows, program, folds.
 """
@@ -40,11 +42,6 @@ class Layout:
 
     kinds: str
     outer: int
-
-
-def slots(layout: Layout) -> int:
-    """Return how many integers the table of a kernel has."""
-    return 1 + layout.outer + len(layout.kinds) * (2 + layout.outer)
 
 
 class _Nest:
@@ -102,9 +99,11 @@ def _head(nest: _Nest) -> None:
     for d in range(layout.outer):
         load(f"size{d}")
     for k in range(len(layout.kinds)):
-        load(f"base{k}", "ptr")
         for d in range(layout.outer + 1):
             load(f"stride{k}.{d}")
+    for k in range(len(layout.kinds)):
+        load(f"object{k}", "ptr")
+        t.do(f"%base{k} = load ptr, ptr %object{k}, align 8")
     if nest.program.reduction:
         t.do("%row0 = add i64 %lo, 0")
         t.do("%column0 = add i64 0, 0")
@@ -158,7 +157,7 @@ def _indices(t: Text, outer: int) -> list[str]:
 def _splat(nest: _Nest, k: int) -> None:
     """Load the one element that operand k has in this row, into every lane."""
     t, element = nest.t, nest.element(k)
-    one = t.emit(f"load {element}, ptr %start{k}, align {nest.n_bytes(k)}")
+    one = t.emit(f"load {element}, ptr %start{k}, align 1")
     kind = t.of(element)
     first = t.emit(f"insertelement {kind} poison, {element} {one}, i32 0")
     zeros = f"<{t.width} x i32> zeroinitializer"
@@ -168,36 +167,57 @@ def _splat(nest: _Nest, k: int) -> None:
         t.do(f"%all{k} = icmp ne {kind} %bytes{k}, zeroinitializer")
 
 
-def _vector_begin(nest: _Nest, entry_phis: str = "") -> None:
-    """Begin the loop over the vectors of a row; a short last one is copied to the stack first."""
+def _vectors(nest: _Nest, phi: str = "") -> None:
+    """Begin the loop over the whole vectors of a row; `phi` is what it carries along."""
     t, layout = nest.t, nest.layout
-    t.do("%none = icmp sle i64 %count, 0")
-    t.do("br i1 %none, label %row.end, label %vector")
+    t.do(f"%whole = and i64 %count, {-t.width}")
+    t.do("%some = icmp sgt i64 %whole, 0")
+    t.do("br i1 %some, label %vector, label %after")
     t.label("vector")
-    t.do("%i = phi i64 [ 0, %row ], [ %i.next, %vector.end ]")
-    if entry_phis:
-        t.do(entry_phis)
-    t.do("%remain = sub i64 %count, %i")
-    t.do(f"%full = icmp sge i64 %remain, {t.width}")
+    t.do("%i = phi i64 [ 0, %row ], [ %i.next, %vector ]")
+    if phi:
+        t.do(phi)
     for k, kind in enumerate(layout.kinds):
         if kind == "c":
-            t.do(f"%step{k} = mul i64 %i, {nest.n_bytes(k)}")
-            t.do(f"%here{k} = getelementptr i8, ptr %start{k}, i64 %step{k}")
+            _place(nest, k, "here", "%i")
     _ask_ahead(nest)
-    t.do("br i1 %full, label %compute, label %tail")
+
+
+def _vectors_end(nest: _Nest) -> None:
+    t = nest.t
+    t.do(f"%i.next = add i64 %i, {t.width}")
+    t.do("%more = icmp slt i64 %i.next, %whole")
+    t.do("br i1 %more, label %vector, label %after")
+
+
+def _rest(nest: _Nest, phi: str = "") -> None:
+    """Begin what is left of a row: its elements are copied to the stack."""
+    t, layout = nest.t, nest.layout
+    t.label("after")
+    if phi:
+        t.do(phi)
+    t.do("%remain = sub i64 %count, %whole")
+    t.do("%ragged = icmp sgt i64 %remain, 0")
+    t.do("br i1 %ragged, label %tail, label %row.end")
     t.label("tail")
+    for k, kind in enumerate(layout.kinds):
+        if kind == "c":
+            _place(nest, k, "last", "%whole")
+            t.do(f"%length{k} = mul i64 %remain, {nest.n_bytes(k)}")
     for k, kind in enumerate(layout.kinds[:-1]):
         if kind == "c":
-            t.do(f"%length{k} = mul i64 %remain, {nest.n_bytes(k)}")
-            t.do(
-                f"call void @llvm.memcpy.p0.p0.i64(ptr %scratch{k}, ptr %here{k}, "
-                f"i64 %length{k}, i1 false)"
-            )
-    t.do("br label %compute")
-    t.label("compute")
-    for k, kind in enumerate(layout.kinds):
-        if kind == "c":
-            t.do(f"%p{k} = phi ptr [ %here{k}, %vector ], [ %scratch{k}, %tail ]")
+            _copied(nest, k, f"%scratch{k}", f"%last{k}")
+
+
+def _place(nest: _Nest, k: int, name: str, i: str) -> None:
+    """Find element i of this row of operand k, which is contiguous."""
+    t = nest.t
+    step = t.emit(f"mul i64 {i}, {nest.n_bytes(k)}")
+    t.do(f"%{name}{k} = getelementptr i8, ptr %start{k}, i64 {step}")
+
+
+def _copied(nest: _Nest, k: int, to: str, source: str) -> None:
+    nest.t.do(f"call void @llvm.memcpy.p0.p0.i64(ptr {to}, ptr {source}, i64 %length{k}, i1 false)")
 
 
 def _ask_ahead(nest: _Nest) -> None:
@@ -213,69 +233,81 @@ def _ask_ahead(nest: _Nest) -> None:
             t.do(f"call void @llvm.prefetch.p0(ptr {soon}, i32 0, i32 3, i32 1)")
 
 
-def _inputs(nest: _Nest) -> list[str]:
-    """Load the vectors of all inputs; return their names."""
+def _inputs(nest: _Nest, whole: bool) -> list[str]:
+    """Load the vectors of all inputs, of a whole vector or of what is left; return their names."""
     found = []
     for k, kind in enumerate(nest.layout.kinds[:-1]):
         if kind == "b":
             found.append(f"%all{k}")
-            continue
-        if kind == "s":
-            _gather(nest, k)
-        source = f"%p{k}" if kind == "c" else f"%scratch{k}"
-        found.append(_loaded(nest, k, source))
+        elif kind == "c":
+            found.append(_loaded(nest, k, f"%here{k}" if whole else f"%scratch{k}"))
+        else:
+            found.append(_gathered(nest, k) if whole else _gathered_rest(nest, k))
     return found
 
 
 def _loaded(nest: _Nest, k: int, source: str) -> str:
+    value = nest.t.emit(f"load {nest.t.of(nest.element(k))}, ptr {source}, align 1")
+    return _as_value(nest, k, value)
+
+
+def _as_value(nest: _Nest, k: int, value: str) -> str:
+    """Return a vector as it was in memory as one to compute with: bytes as a mask."""
     t = nest.t
-    kind = t.of(nest.element(k))
-    value = t.emit(f"load {kind}, ptr {source}, align {nest.n_bytes(k)}")
     if nest.types[k] == "bool":
-        value = t.emit(f"icmp ne {kind} {value}, zeroinitializer")
+        value = t.emit(f"icmp ne {t.of(nest.element(k))} {value}, zeroinitializer")
     return value
 
 
-def _gather(nest: _Nest, k: int) -> None:
-    """Copy the elements of a strided operand to the stack; past the end, the last one again."""
-    t, element, stride = nest.t, nest.element(k), f"%stride{k}.{nest.layout.outer}"
+def _gathered(nest: _Nest, k: int) -> str:
+    """Load a whole vector of a strided operand, element by element."""
+    t, element = nest.t, nest.element(k)
+    value = "poison"
+    for lane in range(t.width):
+        one = _strided(nest, k, t.emit(f"add i64 %i, {lane}"))
+        value = t.emit(f"insertelement {t.of(element)} {value}, {element} {one}, i32 {lane}")
+    return _as_value(nest, k, value)
+
+
+def _gathered_rest(nest: _Nest, k: int) -> str:
+    """Load what is left of a strided operand's row; past the end, the last element again."""
+    t, element = nest.t, nest.element(k)
     last = t.emit("sub i64 %remain, 1")
+    value = "poison"
     for lane in range(t.width):
         inside = t.emit(f"icmp slt i64 {lane}, %remain")
         place = t.emit(f"select i1 {inside}, i64 {lane}, i64 {last}")
-        step = t.emit(f"mul i64 {t.emit(f'add i64 %i, {place}')}, {stride}")
-        source = t.emit(f"getelementptr i8, ptr %start{k}, i64 {step}")
-        value = t.emit(f"load {element}, ptr {source}, align {nest.n_bytes(k)}")
-        target = t.emit(f"getelementptr {element}, ptr %scratch{k}, i64 {lane}")
-        t.do(f"store {element} {value}, ptr {target}, align {nest.n_bytes(k)}")
+        one = _strided(nest, k, t.emit(f"add i64 %whole, {place}"))
+        value = t.emit(f"insertelement {t.of(element)} {value}, {element} {one}, i32 {lane}")
+    return _as_value(nest, k, value)
+
+
+def _strided(nest: _Nest, k: int, i: str) -> str:
+    """Load element i of this row of operand k."""
+    t = nest.t
+    step = t.emit(f"mul i64 {i}, %stride{k}.{nest.layout.outer}")
+    source = t.emit(f"getelementptr i8, ptr %start{k}, i64 {step}")
+    return t.emit(f"load {nest.element(k)}, ptr {source}, align 1")
 
 
 def _map_row(nest: _Nest) -> None:
     """Compute a row vector by vector and store it. The result is contiguous along the row."""
     t, out = nest.t, len(nest.layout.kinds) - 1
-    _vector_begin(nest)
-    value = rows.write(t, nest.program, _inputs(nest))
-    kind = t.of(nest.element(out))
+    _vectors(nest)
+    _store(nest, rows.write(t, nest.program, _inputs(nest, whole=True)), f"%here{out}")
+    _vectors_end(nest)
+    _rest(nest)
+    _store(nest, rows.write(t, nest.program, _inputs(nest, whole=False)), f"%scratch{out}")
+    _copied(nest, out, f"%last{out}", f"%scratch{out}")
+    t.do("br label %row.end")
+
+
+def _store(nest: _Nest, value: str, to: str) -> None:
+    t = nest.t
+    kind = t.of(nest.element(len(nest.layout.kinds) - 1))
     if nest.result == "bool":
         value = t.emit(f"zext {t.mask} {value} to {kind}")
-    t.do(f"store {kind} {value}, ptr %p{out}, align {nest.n_bytes(out)}")
-    t.do("br i1 %full, label %vector.end, label %tail.end")
-    t.label("tail.end")
-    t.do(f"%stored = mul i64 %remain, {nest.n_bytes(out)}")
-    t.do(
-        f"call void @llvm.memcpy.p0.p0.i64(ptr %here{out}, ptr %scratch{out}, "
-        "i64 %stored, i1 false)"
-    )
-    t.do("br label %vector.end")
-    _vector_end(nest)
-
-
-def _vector_end(nest: _Nest) -> None:
-    t = nest.t
-    t.label("vector.end")
-    t.do(f"%i.next = add i64 %i, {t.width}")
-    t.do("%more = icmp slt i64 %i.next, %count")
-    t.do("br i1 %more, label %vector, label %row.end")
+    t.do(f"store {kind} {value}, ptr {to}, align 1")
 
 
 def _row_end(nest: _Nest) -> None:
@@ -296,26 +328,30 @@ def _reduce_row(nest: _Nest) -> None:
 
     Sums are kept in double, so that they are as exact as NumPy's pairwise ones.
     """
-    t, out = nest.t, len(nest.layout.kinds) - 1
-    keep = nest.wide if nest.program.reduction == "sum" else t
-    start = keep.number(IDENTITY[nest.program.reduction])
-    _vector_begin(
-        nest, f"%total = phi {keep.vector} [ {start}, %row ], [ %total.next, %vector.end ]"
-    )
-    value = rows.write(t, nest.program, _inputs(nest))
-    value = only_inside(t, nest.program.reduction, value)
-    if keep is not t and t.single:
-        value = t.emit(f"fpext {t.vector} {value} to {keep.vector}")
-    folded = fold(keep, nest.program.reduction, "%total", value)
-    t.do("br label %vector.end")
-    t.label("vector.end")
-    t.do(f"%total.next = phi {keep.vector} [ {folded}, %compute ]")
-    t.do(f"%i.next = add i64 %i, {t.width}")
-    t.do("%more = icmp slt i64 %i.next, %count")
-    t.do("br i1 %more, label %vector, label %row.end")
+    t, out, reduction = nest.t, len(nest.layout.kinds) - 1, nest.program.reduction
+    keep = nest.wide if reduction == "sum" else t
+    start = keep.number(IDENTITY[reduction])
+    _vectors(nest, f"%total = phi {keep.vector} [ {start}, %row ], [ %total.next, %vector ]")
+    value = rows.write(t, nest.program, _inputs(nest, whole=True))
+    t.do(f"%total.next = {_folded(nest, keep, '%total', value)}")
+    _vectors_end(nest)
+    _rest(nest, f"%so.far = phi {keep.vector} [ {start}, %row ], [ %total.next, %vector ]")
+    value = rows.write(t, nest.program, _inputs(nest, whole=False))
+    value = only_inside(t, reduction, value)
+    t.do(f"%total.last = {_folded(nest, keep, '%so.far', value)}")
+    t.do("br label %row.end")
     t.label("row.end")
-    t.do(f"%row.total = phi {keep.vector} [ {start}, %row ], [ %total.next, %vector.end ]")
-    one = across(keep, nest.program.reduction, "%row.total")
+    t.do(f"%row.total = phi {keep.vector} [ %so.far, %after ], [ %total.last, %tail ]")
+    one = across(keep, reduction, "%row.total")
     if keep is not t and t.single:
         one = t.emit(f"fptrunc double {one} to float")
-    t.do(f"store {t.scalar} {one}, ptr %start{out}, align {nest.n_bytes(out)}")
+    t.do(f"store {t.scalar} {one}, ptr %start{out}, align 1")
+
+
+def _folded(nest: _Nest, keep: Text, total: str, value: str) -> str:
+    """Fold a vector into the total; return the instruction that gives the new total."""
+    t = nest.t
+    if keep is not t and t.single:
+        value = t.emit(f"fpext {t.vector} {value} to {keep.vector}")
+    folded = fold(keep, nest.program.reduction, total, value)
+    return f"bitcast {keep.vector} {folded} to {keep.vector}"  # the same under the caller's name

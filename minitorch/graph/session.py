@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from operator import itemgetter
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,13 +13,16 @@ import numpy as np
 from ..arrays import Array, DType, asarray, to_numpy
 from ..arrays import device as device_called
 from ..errors import GraphError
-from .control.history import Opaque
+from .fetching import check_asked, no_node
 from .node import Node, UnknownShape
-from .operators.late import ByShape, needs_shapes
+from .operators.late import ByShape, needs_shapes, unknown
 from .optimize import optimize
 from .running.executors import Run, executor_called
 from .scope import Graph, get_default_graph
 from .state import State, Variable
+
+_Ready = tuple[Run, list[tuple[Node, DType, Any]], Callable[[tuple[Any, ...]], Any]]
+"""A plan, what each of its feeds should be, and what makes the answer of its values."""
 
 
 class Session:
@@ -56,6 +60,7 @@ class Session:
         self.state = State(self.device)
         self.closed = False
         self._steps: dict[tuple[Any, ...], Run] = {}
+        self._ready: dict[tuple[Any, ...], _Ready] = {}
 
     def run(self, fetches: Any, feed_dict: Mapping[Any, Any] | None = None) -> Any:
         """Return the values of `fetches`, in the same structure.
@@ -68,6 +73,23 @@ class Session:
             GraphError: a placeholder is missing, a feed does not fit, a variable has no value;
                 names the node and the line that built it.
         """
+        given = {} if feed_dict is None else feed_dict
+        try:  # what was run before in this very form goes the short way
+            ready = self._ready[(list, *fetches) if type(fetches) is list else fetches, *given]
+            step, wanted, rebuild = ready
+            feeding = list(zip(wanted, given.values(), strict=True))
+        except (KeyError, TypeError, AttributeError):  # not ready, no hash, no dict
+            return self._run_anew(fetches, feed_dict)
+        arrays = [
+            value
+            if type(value) is np.ndarray and value.dtype is dtype and value.shape == shape
+            else self._checked(node, value)
+            for (node, dtype, shape), value in feeding
+        ]
+        return rebuild(step(self.state, arrays))
+
+    def _run_anew(self, fetches: Any, feed_dict: Mapping[Any, Any] | None) -> Any:
+        """Run what may never have run before; fetches and feeds may be named and nested."""
         if self.closed:
             raise GraphError("run: the session is closed. Open a new one.")
         leaves: list[Node] = []
@@ -77,7 +99,19 @@ class Session:
         step = self._steps.get(key)
         if step is None:
             step = self._steps[key] = self._plan(leaves, feeds)
+        self._make_ready(fetches, feed_dict, step)
         return rebuild(iter(step(self.state, arrays)).__next__)
+
+    def _make_ready(self, fetches: Any, feed_dict: Mapping[Any, Any] | None, step: Run) -> None:
+        """Let the next run of these fetches go the short way, if they and the feeds are nodes."""
+        feeds = tuple(feed_dict or ())
+        flat = tuple(fetches) if type(fetches) in (list, tuple) else (fetches,)
+        if self.device != "cpu" or not all(isinstance(n, Node) for n in (*flat, *feeds)):
+            return
+        key = (list, *flat) if type(fetches) is list else fetches
+        rebuild = list if type(fetches) is list else tuple if flat is fetches else itemgetter(0)
+        wanted = [(n, n.dtype, None if unknown(n) else tuple(n.shape)) for n in feeds]
+        self._ready[key, *feeds] = (step, wanted, rebuild)
 
     def make_callable(self, fetches: Any, feed_list: Sequence[Node] = ()) -> Callable[..., Any]:
         """Return `run` of these fetches as a function of the feeds in order."""
@@ -102,14 +136,10 @@ class Session:
         self.closed = True
         self.state = State(self.device)
         self._steps.clear()
+        self._ready.clear()
 
     def _plan(self, leaves: list[Node], feeds: tuple[Node, ...]) -> Run:
-        for node in leaves:
-            if isinstance(node, Opaque):
-                raise GraphError(
-                    f"run: cannot fetch {node.name!r}: it is a loop, not a value (built at "
-                    f"{node.location}). Fetch what while_loop returned."
-                )
+        check_asked(self.graph, leaves, feeds)
         if needs_shapes(leaves, feeds):
             return ByShape(leaves, feeds, self._step)
         return self._step(leaves, feeds)
@@ -140,10 +170,7 @@ class Session:
     def _named(self, fetch: Any) -> Node:
         node = self.graph.find(fetch) if isinstance(fetch, str) else None
         if node is None:
-            raise GraphError(
-                f"run: cannot fetch {fetch!r}: got {type(fetch).__name__}, expected a node, the "
-                "name of one, or lists, tuples and dicts of them."
-            )
+            raise no_node("fetch", fetch)
         return node
 
     # Feeds
@@ -160,10 +187,7 @@ class Session:
     def _named_feed(self, key: Any) -> Node:
         node = self.graph.find(key) if isinstance(key, str) else None
         if node is None:
-            raise GraphError(
-                f"run: cannot feed {key!r}: got {type(key).__name__}, expected a placeholder or "
-                "another node as the key of feed_dict."
-            )
+            raise no_node("feed", key)
         return node
 
     def _checked(self, node: Node, value: Any, copy: bool = False) -> Array:

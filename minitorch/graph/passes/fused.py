@@ -8,6 +8,7 @@ elements on the kernel pays.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -54,6 +55,16 @@ class Fused(Op):
         if small and type(self) is Fused:  # nothing to decide at run time
             self.compute = self._function  # type: ignore[method-assign]
 
+    @functools.cached_property
+    def kernel(self) -> code.Kernel:
+        """The kernel of `program`."""
+        return code.kernel(self.program)  # type: ignore[arg-type]
+
+    @property
+    def always_by_kernel(self) -> bool:
+        """Whether NumPy arrays of any size go to the kernel."""
+        return type(self) is Fused and self.least == 0
+
     @property
     def name(self) -> str:
         """The operators' names, last first."""
@@ -64,7 +75,7 @@ class Fused(Op):
         if xp is np:
             size = self._size(arrays)
             if self.least is not None and size >= self.least:
-                return code.kernel(self.program)(*arrays)  # type: ignore[arg-type]
+                return self.kernel(*arrays)
             if size >= LARGE:
                 return self.by_numpy(*arrays)
         return self._function(xp, *arrays)
@@ -92,7 +103,7 @@ class Fused(Op):
     def into(self, out: Array, *arrays: Array) -> None:
         """Compute into `out`, which may be the memory of an input of the same shape and dtype."""
         if isinstance(self.program, code.Program) and code.available():
-            code.kernel(self.program)(*arrays, out=out)
+            self.kernel(*arrays, out=out)
         else:
             np.copyto(out, self._function(np, *arrays))
 
@@ -154,7 +165,7 @@ class FusedReduction(Fused):
         dims, largest = self.reduction.dims, max(a.size for a in arrays)
         in_one = all(a.size == 1 or (a.size == largest and a.flags.c_contiguous) for a in arrays)
         at_once = len(dims) if in_one else 1
-        found = code.kernel(self.program)(*arrays, axes=at_once)  # type: ignore[arg-type]
+        found = self.kernel(*arrays, axes=at_once)
         if at_once < len(dims):
             rest = tuple(range(found.ndim - len(dims) + 1, found.ndim))
             found = np.asarray(FOLDS[kernel_reduction(self.reduction)](found, axis=rest))

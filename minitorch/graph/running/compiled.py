@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from ...errors import GraphError
@@ -28,25 +28,38 @@ def compile(node: Any) -> Callable[..., Any]:
     session = Session(optimize=True)
     leaves: list[Node] = []
     session._flatten(node, leaves)
-    inputs = {n.name: n for n in needed(leaves, ()) if isinstance(n, Placeholder | Variable)}
-    optional = {
-        name: n.initializer
-        for name, n in inputs.items()
-        if isinstance(n, Variable) and n.initializer is not None
+    inputs: dict[str, Node] = {
+        n.name: n for n in needed(leaves, ()) if isinstance(n, Placeholder | Variable)
     }
+    known: dict[tuple[str, ...], list[Node]] = {}  # the nodes for arguments in an order seen before
 
     def function(**arrays: Any) -> Any:
-        missing = sorted(inputs.keys() - arrays.keys() - optional.keys())
-        unknown = sorted(arrays.keys() - inputs.keys())
-        if missing or unknown:
-            what = f"missing {', '.join(missing)}" if missing else f"unknown {', '.join(unknown)}"
-            raise GraphError(
-                f"compile: arguments do not fit: {what}; the inputs are {', '.join(inputs)}."
-            )
-        for name in optional.keys() - arrays.keys():
-            if inputs[name] not in session.state.values:
-                session.run(optional[name])
-        return session.run(node, {inputs[name]: value for name, value in arrays.items()})
+        nodes = known.get(tuple(arrays))
+        if nodes is None:
+            nodes = known[tuple(arrays)] = _inputs_called(arrays, inputs, session)
+        return session.run(node, dict(zip(nodes, arrays.values(), strict=True)))
 
     function.__doc__ = f"Compute it from {', '.join(inputs) or 'nothing'}."
     return function
+
+
+def _inputs_called(arrays: Iterable[str], inputs: dict[str, Node], session: Session) -> list[Node]:
+    """Return the inputs of these names; what is left out gets its initial value.
+
+    Raises:
+        GraphError: an argument is missing or unknown; lists the names.
+    """
+    given = list(arrays)
+    starts = {name: n.initializer for name, n in inputs.items() if isinstance(n, Variable)}
+    left = inputs.keys() - given
+    missing = sorted(name for name in left if starts.get(name) is None)
+    unknown = sorted(set(given) - inputs.keys())
+    if missing or unknown:
+        what = f"missing {', '.join(missing)}" if missing else f"unknown {', '.join(unknown)}"
+        raise GraphError(
+            f"compile: arguments do not fit: {what}; the inputs are {', '.join(inputs)}."
+        )
+    for name in left:
+        if inputs[name] not in session.state.values:
+            session.run(starts[name])
+    return [inputs[name] for name in given]

@@ -207,11 +207,29 @@ def test_what_does_not_fit_is_refused_by_name() -> None:
         code.Function("define void @kernel( {")
 
 
-def test_an_array_s_address_is_read_right() -> None:
+@pytest.mark.parametrize("offset", ["found", None])
+def test_an_array_s_address_is_read_right(
+    offset: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if offset is None:  # as where array objects are laid out in another way
+        monkeypatch.setattr(kernels, "_OFFSET", None)
     x = np.arange(20.0).reshape(4, 5)
-    for view in (x, x[1:, ::2], x.T, x[::-1], np.float32(3.0) + np.zeros((), np.float32)):
-        array = np.asarray(view)
-        assert kernels.address(array) == array.ctypes.data
+    task = kernel(program("neg", "float64"))
+    for view in (x, x[1:, ::2], x.T, x[::-1], np.float64(3.0), np.zeros((0, 2)), 2.0):
+        np.testing.assert_array_equal(task(view), -np.asarray(view))
+
+
+def test_arrays_that_change_place_dtype_or_shape_between_calls_are_not_mixed_up() -> None:
+    task = kernel(program("add", "float64"))
+    for shape in ((3,), (4,), (3,), (2, 3)):
+        a = np.arange(float(np.prod(shape))).reshape(shape)
+        np.testing.assert_array_equal(task(a, a[..., ::-1]), a + a[..., ::-1])
+        with pytest.raises(DTypeError, match="input 1 has another dtype: got int64"):
+            task(a, a.astype(np.int64))
+    total = kernel(Program("float64", ("float",), (Step("neg", (0,)),), "sum"))
+    x = np.ones((4, 40))
+    for axes, shape in ((1, (4,)), (2, ()), (1, (4,)), (None, ())):
+        assert total(x, axes=axes).shape == shape
 
 
 def test_neighbouring_axes_become_one_where_all_operands_agree() -> None:
