@@ -143,8 +143,9 @@ _STARTED: list[LineProcess] = []
 
 @functools.lru_cache(maxsize=1)
 def _folder() -> "tempfile.TemporaryDirectory[str]":
-    """Return a folder of this worker's that is removed when it ends."""
-    return tempfile.TemporaryDirectory(prefix="autograder-")
+    """Return a folder of this worker's, in the place that Dask sweeps after workers that died."""
+    place = _distributed().get_worker().local_directory
+    return tempfile.TemporaryDirectory(prefix="autograder-", dir=place)
 
 
 def _distributed() -> Any:
