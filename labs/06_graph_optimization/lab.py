@@ -24,6 +24,7 @@ from typing import NamedTuple
 import matplotlib.pyplot as plt
 import numpy as np
 
+import minitorch as mt
 import minitorch.graph as graph
 from autograder import lab
 from minitorch.show import compare_passes, map_memory
@@ -37,6 +38,8 @@ for name in ("numpy", "mlsys-labs"):
 print("Python", platform.python_version(), "on", platform.machine())
 blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
 print("matrix products by", blas["name"], blas.get("version", ""))
+DEVICE = "cuda" if mt.cuda.is_available() else "cpu"
+print("CUDA: used in 6 and 7" if DEVICE == "cuda" else "CUDA: none; all runs on the CPU")
 
 # %% [markdown]
 # ## 1. Work that need not be done
@@ -415,7 +418,8 @@ predicted_speedup = 100  # a product with one column waits for memory: less than
 compare("multiplications, left over right", predicted_work, flops(left) / flops(right))
 feeds = random_feeds(left)
 times = milliseconds(ready(left, feeds), ready(right, feeds), repeats=21)
-compare("time, left over right", predicted_speedup, times[0] / times[1])
+speedup = times[0] / times[1]
+compare("time, left over right", predicted_speedup, speedup)
 
 # %% [markdown]
 # **Idea.** For a chain of $n$ matrices there are exponentially many orders, but few different *pieces*. Whatever the best order is, some product is the last: it joins the best product of the factors $i..k$ with the best of $k+1..j$. Let $c_{ij}$ be the least number of multiplications for the factors $i..j$, where factor $i$ is $s_i \times s_{i+1}$:
@@ -580,13 +584,28 @@ with_relu, without = two_layers(True), two_layers(False)
 compare("products of products, with ReLU", chains_with_relu, longest_chains(with_relu))
 compare("products of products, without", chains_without, longest_chains(without))
 print("with ReLU, products:", sum(step.op == "matmul" for step in with_relu.steps))
-for sizes in ((64, 8, 512, 256), (512, 64, 512, 8), (256, 8, 256, 8, 256), (32, 512, 16, 512, 32)):
+chains = (64, 8, 512, 256), (512, 64, 512, 8), (256, 8, 256, 8, 256), (32, 512, 16, 512, 32)
+by_work, by_clock = [flops(left) / flops(right)], [speedup]
+for sizes in chains:
     as_read = chain(*sizes, tree=reduce(lambda tree, k: (tree, k), range(len(sizes) - 1)))
     best = reassociate(as_read)
     feeds = random_feeds(as_read)
     times = milliseconds(ready(as_read, feeds), ready(best, feeds), repeats=15)
-    work = flops(as_read) / flops(best)
-    compare(f"speed-up by work: {sizes}", work, times[0] / times[1])
+    by_work.append(flops(as_read) / flops(best))
+    by_clock.append(times[0] / times[1])
+    compare(f"speed-up by work: {sizes}", by_work[-1], by_clock[-1])
+
+# %%
+fig, ax = plt.subplots()
+ax.loglog(by_work, by_clock, "o", label="measured")
+ax.loglog([1, 300], [1, 300], color="C4", linewidth=1, label="if only the work counted")
+for work, time_ratio, sizes in zip(by_work, by_clock, [(512, 512, 512, 1), *chains]):
+    where = (work, time_ratio), (8, -10)
+    ax.annotate(" x ".join(map(str, sizes)), *where, textcoords="offset points", fontsize=8)
+ax.set(xlabel="multiplications, as read / best order", ylabel="time, as read / best order")
+ax.set(title="What a better order of products gains", xlim=(1, 1500))
+ax.legend()
+plt.show()
 
 # %% [markdown]
 # **Reflect.** With the ReLU no product meets a product, neither forward nor backward: an elementwise operator stands in every joint. Where do chains occur in real networks, then? (Think of a layer that was made of two factors to save parameters, of attention without its softmax, and of the gradient of a product.) And why is the speed-up so rarely the ratio of the multiplications?
@@ -601,6 +620,8 @@ for sizes in ((64, 8, 512, 256), (512, 64, 512, 8), (256, 8, 256, 8, 256), (32, 
 # $$xA,\; xB \;\to\; y = x\,[A\;B],\quad y_{:,\,:m},\; y_{:,\,m:}$$
 #
 # It is one of the two rewrites of Figure 2 in the TASO paper. There it pays.
+#
+# **Idea.** A rewrite is right for *every* input or it is a bug; whether it *pays* depends on shapes and machine. Merging saves a call and makes the product larger; it costs a copy of the weights.
 #
 # **Predict.** The `concat` copies both weights. With $x$ of 64 rows, and $A$, $B$ of 512 by 64 each: will the merged program be faster, as a ratio before over after, (a) when the weights are inputs and the concat runs each time, (b) when they are constants, and your `fold` runs it once?
 
@@ -690,11 +711,14 @@ gains = {kind: [gain(two_heads(*shape, kind)) for shape in shapes] for kind in (
 fig, ax = plt.subplots()
 for k, (kind, values) in enumerate(gains.items()):
     ax.bar(np.arange(len(shapes)) + 0.4 * k, values, 0.38, label=f"weights: {kind}")
+for k, guess in enumerate((predicted_gain_at_run_time, predicted_gain_folded)):
+    if guess is not ...:
+        ax.plot(1 + 0.4 * k, guess, "kD", label="" if k else "your predictions")
 ax.axhline(1, color="C4", linewidth=1)
 ax.set_xticks(np.arange(len(shapes)) + 0.2, [" x ".join(map(str, s)) for s in shapes])
 ax.set(ylabel="time before / after", title="Two products merged: rows x middle x columns")
-ax.set_ylim(0, 1.25 * max(1, *gains["input"], *gains["const"]))
-ax.legend(ncols=2)
+ax.set_ylim(0, 1.35 * max(1, *gains["input"], *gains["const"]))
+ax.legend(ncols=3)
 plt.show()
 
 # %% [markdown]
@@ -974,7 +998,11 @@ def memory_map(**programs):
             ax.broken_barh([(first, last - first + 1)], box, facecolor=colour, edgecolor="white")
         ax.axhline(plan.peak / 1024, color="C4", linewidth=1)
         share = f"{plan.peak / plan.total:.0%} of {plan.total / 1024:,.0f} KiB"
-        ax.set(title=f"{title.replace('_', ' ')}: {share}", xlabel="step", ylabel="KiB")
+        ax.set(
+            title=f"{title.replace('_', ' ')}: {share}",
+            xlabel="step",
+            ylabel="place in the arena, KiB",
+        )
     plt.show()
 
 
@@ -1201,6 +1229,90 @@ print(
 )
 
 # %% [markdown]
+# **The same on the device**, the GPU where there is one. Below it has an allocator that other people wrote: torch's on CUDA, minitorch's own on the CPU. The program runs over tensors, and each is dropped after its last use. Your `lifetimes` predict how many bytes are alive at every step; the allocator counts them.
+
+
+# %%
+def plain(op):
+    return lambda _, *tensors: getattr(mt, op)(*tensors)
+
+
+THERE = {  # the operators over tensors of minitorch, on whatever device; first comes the attribute
+    **{op: plain(op) for op in ELEMENTWISE},
+    "positive": lambda _, a: (a > 0) * 1.0,
+    "matmul": lambda _, a, b: a @ b,
+    "sum": lambda axis, a: a.sum(dim=(0, 1) if axis is None else axis, keepdim=True),
+    "concat": lambda _, *tensors: mt.cat(tensors, dim=1),
+    "transpose": lambda _, a: a.T,
+    "slice": lambda columns, a: a[:, columns[0] : columns[1]],
+}
+
+
+# %%
+def fused_there(parts, *tensors):
+    """The parts one after the other: one kernel for all of them would have to be generated."""
+    results = []
+    for op, operands in parts:
+        sources = (tensors[j] if j >= 0 else results[-1 - j] for j in operands)
+        results.append(THERE[op](None, *sources))
+    return results[-1]
+
+
+THERE["fused"] = fused_there
+
+
+# %%
+def given_there(program, feeds):
+    """Return {step: tensor on the device} for a program's inputs and constants."""
+    steps = [(i, s) for i, s in enumerate(program.steps) if s.op in ("input", "const")]
+    arrays = {i: feeds[s.attr[0]] if s.op == "input" else s.attr for i, s in steps}
+    return {i: mt.tensor(array, device=DEVICE) for i, array in arrays.items()}
+
+
+def run_there(program, given, watch=lambda: None):
+    """Run a program on the device and wait for its end; a tensor is dropped after its last use."""
+    values, last = dict(given), {j: i for i, s in enumerate(program.steps) for j in s.inputs}
+    for i, step in enumerate(program.steps):
+        if i not in given:
+            values[i] = THERE[step.op](step.attr, *(values[j] for j in step.inputs))
+        watch()
+        for j in set(step.inputs) - set(program.outputs):
+            if last[j] == i:
+                del values[j]
+    if DEVICE == "cuda":
+        mt.cuda.synchronize()  # a GPU works on while Python goes ahead
+    return [values[i] for i in program.outputs]
+
+
+# %%
+counters = mt.cuda.memory_stats if DEVICE == "cuda" else mt.cpu.memory_stats
+given = given_there(wide, feeds)
+first = run_there(wide, given)
+close_enough = [
+    np.allclose(t.to("cpu").numpy(), a, rtol=1e-2, atol=1e-2) for t, a in zip(first, once)
+]
+del first
+before, alive = counters(), []
+run_there(wide, given, lambda: alive.append(counters()["allocated"] - before["allocated"]))
+plan = memory_plan(wide)
+expected = [
+    sum(plan.sizes[i] for i, (first, last) in lives.items() if first <= now <= last)
+    for now in range(len(wide.steps))
+]
+print("on", DEVICE, "- right:", all(close_enough))
+compare("MiB alive at the peak", max(expected) / 2**20, max(alive) / 2**20)
+compare("times to the system, second run", 0, counters()["misses"] - before["misses"])
+
+# %%
+fig, ax = plt.subplots()
+ax.step(range(len(alive)), np.array(expected) / 2**20, where="mid", label="by your lifetimes")
+ax.plot(np.array(alive) / 2**20, "C1o", label=f"counted by the allocator on {DEVICE}")
+ax.axhline(plan.total / 2**20, color="C4", linewidth=1, linestyle=":", label="nothing ever freed")
+ax.set(xlabel="step", ylabel="MiB alive", title="Four layers and their gradients", ylim=(0, None))
+ax.legend()
+plt.show()
+
+# %% [markdown]
 # **Reflect.** In the second run the allocator never goes to the system: a training step asks for the same sizes each time. What happens when the batch size varies from step to step, or the length of a text does? Which blocks then lie about, and for whom do they not fit? (**Fragmentation**.)
 #
 # *The real system.* [PyTorch's CUDA allocator](https://github.com/pytorch/pytorch/blob/main/c10/cuda/CUDACachingAllocator.cpp) is yours, with sizes rounded to 512 bytes, small and large blocks apart, and a pool a stream; `cudaMalloc` would wait for the whole device. (Paszke et al., NeurIPS 2019, section 5.3.) minitorch has one for the CPU, `minitorch.allocator`, where large results live.
@@ -1297,7 +1409,7 @@ written = training_step()
 print(len(written.steps), "steps, of which products:", sum(s.op == "matmul" for s in written.steps))
 
 # %% [markdown]
-# Each pass in the order of the lab: steps, multiplications, bytes of all values and of the planned arena, and the time as a share of the program as written. All run in planned memory.
+# Each pass in the order of the lab: steps, multiplications, bytes of all values and of the planned arena, and the time as a share of the program as written: by NumPy in planned memory, and over tensors on the device. **Does a pass that pays here pay there too?**
 
 # %%
 stages = {"as written": written}
@@ -1309,27 +1421,37 @@ stages["fused"] = fuse(stages["products"])
 stages["+ merged"] = fuse(merge_matmuls(stages["products"]))
 feeds = random_feeds(written)
 times = milliseconds(*[partial(bind(p)[0], feeds) for p in stages.values()], repeats=21)
-print(f"{'':<12}{'steps':>6}{'Mmult':>8}{'MiB':>7}{'arena':>7}{'time':>7}")
-for (title, p), ms in zip(stages.items(), times):
-    mib, arena = (n / 2**20 for n in (memory_plan(p).total, memory_plan(p).peak))
-    print(f"{title:<12}{len(p.steps):>6}{flops(p) / 1e6:>8.1f}{mib:>7.1f}{arena:>7.1f}", end="")
-    print(f"{ms / times[0]:>7.2f}")
+there = [partial(run_there, p, given_there(p, feeds)) for p in stages.values()]
+times_there = milliseconds(*there, repeats=21)
 
 # %%
-fig, axes = plt.subplots(1, 3, sharey=True)
+print(f"{'':<12}{'steps':>6}{'Mmult':>8}{'MiB':>7}{'arena':>7}{'NumPy':>7}{DEVICE:>7}")
+for (title, p), ms, ms_there in zip(stages.items(), times, times_there):
+    mib, arena = (n / 2**20 for n in (memory_plan(p).total, memory_plan(p).peak))
+    print(f"{title:<12}{len(p.steps):>6}{flops(p) / 1e6:>8.1f}{mib:>7.1f}{arena:>7.1f}", end="")
+    print(f"{ms / times[0]:>7.2f}{ms_there / times_there[0]:>7.2f}")
+for title in ("dead code", "products", "fused"):
+    k = list(stages).index(title)
+    here, on_device = times[0] / times[k], times_there[0] / times_there[k]
+    compare(f"{title}: gain on {DEVICE}, NumPy predicts", here, on_device)
+
+# %%
+fig, axes = plt.subplots(1, 4, sharey=True, figsize=(8.6, 3.6))
 rows = np.arange(len(stages))[::-1]
 measures = {
     "multiplications": [flops(p) for p in stages.values()],
     "bytes of all values": [memory_plan(p).total for p in stages.values()],
-    "time": times,
+    "time, NumPy": times,
+    f"time, {DEVICE}": times_there,
 }
 for ax, (title, values) in zip(axes, measures.items()):
     shares = np.array(values) / values[0]
     ax.barh(rows, shares, color="C0")
     ax.bar_label(ax.containers[0], [f"{share:.0%}" for share in shares], padding=3, fontsize=8)
-    ax.set(title=title, xticks=[0, 0.5, 1], xlim=(0, 1.35))
+    ax.set(title=title, xticks=[0, 0.5, 1], xlim=(0, 1.5))
     ax.set_yticks(rows, stages)
     ax.grid(axis="y", visible=False)
+fig.supxlabel("share of the program as written", fontsize="medium")
 plt.show()
 
 # %% [markdown]
@@ -1401,9 +1523,9 @@ losses, weights, fast_s = train(planned)
 fig, ax = plt.subplots()
 ax.plot(slow_losses, linewidth=5, alpha=0.35, linestyle="-", label="as written")
 ax.plot(losses, color="C1", linestyle="-", label="found by your search, in your arena")
-ax.set(
-    xlabel="training step", ylabel="loss (squared error)", yscale="log", title="Digits: one curve"
-)
+ax.set(xlabel="training step", ylabel="loss (squared error)", title="Digits: one curve")
+ax.set(yscale="log", yticks=[0.3, 1, 3, 10], yticklabels=["0.3", "1", "3", "10"])
+ax.minorticks_off()
 ax.legend()
 plt.show()
 hidden = np.maximum(pixels[1536:] @ weights["u"] @ weights["v"] + weights["b"], 0)
