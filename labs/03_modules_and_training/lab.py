@@ -315,6 +315,7 @@ for name, spread in starts.items():
     ax.semilogy(spread ** np.arange(21), color=line.get_color(), lw=1, ls=":")
 ax.semilogy([], [], color="C4", lw=1, ls=":", label="the formula")
 ax.set(xlabel="layer", ylabel="root mean square", title="How a signal travels through 20 layers")
+ax.set_xticks(range(0, 21, 4))
 ax.legend(fontsize="small")
 plt.show()
 compare("growth with weights of size 1", predicted_growth, sizes_of_signal(starts["1"])[-1])
@@ -1078,7 +1079,9 @@ for (name, found), marker in zip(took.items(), "osd^v"):
     print(f"{name:26} {ratio[0]:5.1f} to {ratio[-1]:4.1f} times NumPy, {arrays[name]:.2f} arrays")
 ax.set(xlabel="weights", ylabel="time over NumPy in place", title="One update of one variable")
 ax.set_yticks([1, 2, 4, 8], labels=["1", "2", "4", "8"])
-ax.legend(fontsize="small")
+ax.minorticks_off()
+ax.set_ylim(0.9, 2.6 * ax.get_ylim()[1])
+ax.legend(fontsize="small", ncols=2)
 plt.show()
 compare(
     "arrays made with the old value fetched", predicted_arrays, arrays["and the old value fetched"]
