@@ -5,6 +5,7 @@ from itertools import product
 import numpy as np
 
 from autograder.checks import Feedback, Lab, check, close
+from autograder.errors import StudentError
 
 LAB = Lab(wall_s=90.0, preload=("numpy", "ddp_lab"))
 
@@ -128,6 +129,29 @@ def sizes_differ_by_at_most_one(student, rng):
             )
 
 
+def sliced(n_elements, n):
+    """Return the lengths of the chunks of a range, cut at the learner's bounds."""
+    pairs = list(chunk_bounds(n_elements, n))
+    return [len(range(n_elements)[lo:hi]) for lo, hi in pairs], [list(pair) for pair in pairs]
+
+
+@check("chunk_bounds", hidden=True, requires="sizes_differ_by_at_most_one")
+def bounds_are_exact_integers_however_large(student, rng):
+    """bounds can be used in a slice, and are exact for 10**17 elements over 999 ranks too"""
+    hint = "Is a division of yours carried out in floating point? It has 53 bits."
+    for elements, n in ((int(rng.integers(10, 99)), 7), (10**17 + int(rng.integers(1, 999)), 999)):
+        try:
+            sizes, pairs = student.probe(sliced, n_elements=elements, n=n)
+        except StudentError as error:
+            raise Feedback(
+                f"{elements} over {n}: {error.type_name} in a slice.", hint=hint
+            ) from error
+        edges = [0, *(hi for _, hi in pairs)]
+        whole = [lo for lo, _ in pairs] == edges[:-1] and edges[-1] == elements == sum(sizes)
+        if not whole or len(pairs) != n or max(sizes) - min(sizes) > 1:
+            raise Feedback(f"chunks of {elements} elements over {n} are wrong.", hint=hint)
+
+
 # ---- 3. ring_reduce_scatter
 
 
@@ -232,6 +256,22 @@ def every_message_is_the_right_partial_sum(student, rng):
                 )
 
 
+@check("ring_reduce_scatter", hidden=True, requires="each_rank_ends_with_its_own_chunk_complete")
+def the_dtype_stays_what_it_was(student, rng):
+    """integers and float32 are summed, and sent, as what they are"""
+    for dtype in (np.int64, np.float32):
+        inputs = [rng.integers(0, 99, size=8).astype(dtype) for _ in range(4)]
+        run = student.ranks("ring_reduce_scatter", 4, inputs)
+        sent = {str(m.array.dtype) for m in run.messages}
+        kept = {str(np.asarray(got).dtype) for got in run.results}
+        right = np.allclose(np.concatenate(run.results), sum(inputs))
+        if not right or sent != {str(np.dtype(dtype))} or kept != sent:
+            raise Feedback(
+                f"ring_reduce_scatter of {np.dtype(dtype)}: sent {sent}, returned {kept}.",
+                hint="In which line does your working copy get its dtype?",
+            )
+
+
 # ---- 4. ring_bytes, ring_all_gather, ring_all_reduce
 
 
@@ -327,6 +367,22 @@ def what_arrived_is_passed_on(student, rng):
                 )
 
 
+@check("ring_all_gather", hidden=True, requires="all_chunks_in_the_order_of_ranks")
+def what_rank_r_gave_may_be_empty_or_of_integers(student, rng):
+    """whole numbers, empty chunks everywhere but on one rank, and more ranks are gathered too"""
+    for n, dtype in ((6, np.int64), (3, np.float32)):
+        full = int(rng.integers(0, n))
+        inputs = [rng.integers(1, 99, size=5 * (r == full)).astype(dtype) for r in range(n)]
+        hint = "Does a chunk without elements travel too? And which dtype has what you join?"
+        try:
+            run = student.ranks("ring_all_gather", n, inputs)
+        except StudentError as error:
+            raise Feedback(f"ring_all_gather: {error.type_name}.", hint=hint) from error
+        for got in run.results:
+            if not np.array_equal(got, inputs[full]) or np.asarray(got).dtype != dtype:
+                raise Feedback(f"ring_all_gather, one chunk of {dtype.__name__}.", hint=hint)
+
+
 @check("ring_all_reduce", weight=2)
 def every_rank_has_the_sum(student, rng):
     """every rank returns the sum over all ranks, in x's shape and dtype"""
@@ -384,6 +440,49 @@ def the_same_bits_on_every_rank(student, rng):
             )
 
 
+@check("ring_all_reduce", weight=2, hidden=True, requires="every_rank_has_the_sum")
+def uneven_arrays_cost_no_byte_more(student, rng):
+    """an array that n does not divide is not made longer: 2(n-1) times its bytes in all"""
+    for n, shape in ((4, (3, 7)), (5, (3,)), (3, (10,))):
+        inputs = [rng.integers(0, 99, size=shape).astype(np.float32) for _ in range(n)]
+        run = student.ranks("ring_all_reduce", n, inputs)
+        for got in run.results:
+            close(got, sum(inputs), called="ring_all_reduce", hint="Does n divide the elements?")
+        if sum(run.bytes_sent(rank) for rank in range(n)) != 2 * (n - 1) * inputs[0].nbytes:
+            raise Feedback(
+                f"ring_all_reduce of {shape} over {n} ranks sends more bytes than there are.",
+                hint="Chunks may differ in length. What travels besides the array itself?",
+            )
+
+
+@check("ring_all_reduce", hidden=True, requires="every_rank_has_the_sum")
+def views_are_reduced_and_x_is_kept(student, rng):
+    """x may be a transposed view, and keeps its values; a rank alone has a result of its own"""
+
+    def on_a_view(comm, x):
+        view = x.T
+        before = view.copy()
+        got = ring_all_reduce(comm, view)
+        got[...] = got + 0  # a result may be written to
+        kept = bool((view == before).all())
+        got[...] = 7
+        return kept and bool((view == before).all())
+
+    def total(comm, x):
+        return ring_all_reduce(comm, x.T)
+
+    hint = "Not every array can be made flat without a copy, and x belongs to the caller."
+    for n in (3, 1):
+        inputs = [rng.normal(size=(4, 5)) for _ in range(n)]
+        try:
+            kept = student.ranks(on_a_view, n, inputs).results
+            sums = student.ranks(total, n, inputs).results
+        except StudentError as error:
+            raise Feedback(f"ring_all_reduce of a view: {error.type_name}.", hint=hint) from error
+        if not all(kept) or not all(np.allclose(got, sum(inputs).T) for got in sums):
+            raise Feedback("ring_all_reduce of a transposed view is wrong.", hint=hint)
+
+
 # ---- 5. ring_time
 
 
@@ -422,6 +521,21 @@ def only_one_half_combines(student, rng):
                 f"ring_time({n}, n_bytes, 0, 0, gamma): combining takes {got:.4g} times "
                 "n_bytes * gamma. In which of the two halves does a rank combine, and how much?"
             )
+
+
+@check("ring_time", hidden=True, requires="bytes_travel_twice")
+def the_three_prices_add_up(student, rng):
+    """latency, bytes and combining are paid one after the other, and one rank pays nothing"""
+    for n in (1, 2, int(rng.integers(3, 50))):
+        alpha, beta, gamma = (float(x) for x in rng.uniform(0.5, 1.5, size=3))
+        right = 2 * (n - 1) * (alpha + 60 / n * beta) + (n - 1) * 60 / n * gamma
+        hint = "A message pays for being one and for its bytes; then its bytes are combined."
+        try:
+            got = float(student.call("ring_time", n, 60, alpha, beta, gamma))
+        except StudentError as error:
+            raise Feedback(f"ring_time of {n} ranks: {error.type_name}.", hint=hint) from error
+        if not abs(got - right) <= 1e-9 * (1 + right):
+            raise Feedback(f"ring_time of {n} ranks with three prices is wrong.", hint=hint)
 
 
 # ---- 6. pipelined_ring
@@ -472,6 +586,26 @@ def the_same_bytes_in_more_messages(student, rng):
         one_way(run, n, "pipelined_ring")
         counted(run, n, 2 * (n - 1) * pieces, f"pipelined_ring in {pieces} pieces")
         sized(run, n, [2 * (n - 1) * pieces * 2 * 8] * n, "pipelined_ring")
+
+
+@check("pipelined_ring", hidden=True, requires="the_result_is_that_of_the_plain_ring")
+def pieces_carry_the_array_and_nothing_else(student, rng):
+    """uneven float32 and whole numbers: the right dtype, and 2(n-1) times the bytes in all"""
+    for n, shape, pieces, dtype in ((3, (11,), 4, np.float32), (4, (3, 5), 3, np.int64)):
+        inputs = [rng.integers(0, 99, size=shape).astype(dtype) for _ in range(n)]
+        run = student.ranks("pipelined_ring", n, [(x, "sum", pieces) for x in inputs])
+        whole = 2 * (n - 1) * inputs[0].nbytes
+        for got in run.results:
+            if not np.array_equal(got, sum(inputs)) or np.asarray(got).dtype != dtype:
+                raise Feedback(
+                    f"pipelined_ring of {np.dtype(dtype)} {shape}: wrong result or dtype.",
+                    hint="Pieces may be empty and differ in length. Which dtype has your copy?",
+                )
+        if sum(run.bytes_sent(rank) for rank in range(n)) != whole:
+            raise Feedback(
+                f"pipelined_ring of {np.dtype(dtype)} {shape}: other bytes than {whole} in all.",
+                hint="In which dtype, and how long, does each piece travel?",
+            )
 
 
 @check("pipelined_ring", weight=3)

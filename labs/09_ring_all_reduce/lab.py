@@ -19,11 +19,16 @@ from time import perf_counter
 
 import matplotlib.pyplot as plt
 import numpy as np
+import torch
+import torch.distributed as dist
 
 import ddp_lab
 from autograder import lab
 from ddp_lab import launch
+from ddp_lab.device_array import DeviceArray, synchronize
+from ddp_lab.errors import DdpLabError
 from ddp_lab.show import RingPlayer, watch
+from ddp_lab.transport.device import DeviceWorld
 
 # %% tags="setup"
 q = lab("ring_all_reduce")
@@ -33,6 +38,8 @@ CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os
 for name in ("numpy", "torch", "mlsys-labs"):
     print(name, version(name))
 print("Python", platform.python_version(), "on", platform.machine(), "with", CORES, "cores")
+GPUS = torch.cuda.device_count()
+print("CUDA", f"{GPUS} x {torch.cuda.get_device_name()}" if GPUS else "none: all runs on the CPU")
 
 # %% [markdown]
 # Two things serve the whole lab.
@@ -451,11 +458,8 @@ print(
 # %% [markdown]
 # **Measure.** Your ring, the boss of section 1, the library's own algorithms, and gloo, the library behind torch on CPUs. All take turns within one run, so that a busy machine is unfair to all alike. (With as many ranks as there are cores, 2 at least and 4 at most.)
 
+
 # %%
-import torch
-import torch.distributed as dist
-
-
 def contestants(comm):
     """Return {name: a function of an array} for everyone in the contest."""
     runs = {"naive": naive_all_reduce, "yours": ring_all_reduce}
@@ -509,7 +513,98 @@ ax.legend(ncols=2)
 plt.show()
 
 # %% [markdown]
-# **Reflect.** Where does the curve of your ring bend, and is $\alpha/\beta$ bytes near that place? A ratio of model to measurement that stays far from 1 at *large* sizes says that something moves more bytes than the model knows of: which copies does `send` make that a wire would not?
+# **And on a device?** A GPU's gradients should not leave its memory. Your ring asks an array for little: slices, `COMBINE`, `np.concatenate`. A `DeviceArray` is a torch tensor that answers to these, so the function that you wrote runs on the device: over NCCL with a GPU a rank, where there are several; on one GPU by **virtual ranks**, threads with a stream each, since NCCL refuses two ranks on one GPU. Where there is none, the same cells time virtual ranks on the CPU.
+
+# %%
+DEVICE = torch.device("cuda" if GPUS else "cpu")
+DEVICE_RANKS = min(4, GPUS) if GPUS > 1 else CLOCK_RANKS
+PLACE = torch.cuda.get_device_name() if GPUS else "the CPU"
+PLACE = f"{GPUS} x {PLACE}, NCCL" if GPUS > 1 else f"{PLACE}, virtual ranks"
+print("timed here:", DEVICE_RANKS, "ranks on", PLACE)
+
+
+def library_ring(comm, x):
+    return comm.all_reduce(x, algorithm="ring")
+
+
+ring = ring_all_reduce
+try:  # on two virtual ranks first: not every right answer gets along with a DeviceArray
+    launch(lambda comm: ring(comm, DeviceArray(torch.ones(5))), 2, transport=DeviceWorld(2, "cpu"))
+except DdpLabError as error:
+    print("yours asks for more, so the library's is timed:", str(error).splitlines()[0])
+    ring = library_ring
+
+
+# %%
+def by_torch(comm, x):
+    """Return the sum as torch makes it: by NCCL, or by one sum in the memory that all share."""
+    if dist.is_initialized():
+        return dist.all_reduce(x.clone())
+    return torch.stack([x] * comm.size).sum(0)
+
+
+def seconds_of(comm, run, *args, repeats=25):
+    """Return the best seconds of `run(*args)` on this rank, while all ranks run theirs."""
+    best = np.inf
+    for _ in range(repeats):
+        comm.barrier()
+        synchronize(DEVICE)  # a GPU works on while Python goes ahead: wait, then read the clock
+        began = perf_counter()
+        run(*args)
+        synchronize(DEVICE)
+        best = min(best, perf_counter() - began)
+    return best
+
+
+# %%
+def pass_on(comm, x):
+    """Take one step around the ring, in which nobody adds."""
+    comm.send(x, (comm.rank + 1) % comm.size)
+    comm.recv((comm.rank - 1) % comm.size)
+
+
+def device_contest(comm, sizes):
+    """Return the device's alpha, beta and gamma, and {name: [seconds by size]}."""
+    chunk = sizes[-1] // comm.size
+    few, many = (torch.ones(n // 4, device=DEVICE) for n in (8, chunk))
+    alpha = seconds_of(comm, pass_on, comm, few, repeats=100)
+    beta = (seconds_of(comm, pass_on, comm, many) - alpha) / chunk
+    gamma = seconds_of(comm, np.add, DeviceArray(many), DeviceArray(many)) / chunk
+    took = {"yours": [], "library ring": [], "torch": []}
+    for n_bytes in sizes:
+        x = torch.ones(n_bytes // 4, device=DEVICE)
+        took["yours"].append(seconds_of(comm, ring, comm, DeviceArray(x)))
+        took["library ring"].append(seconds_of(comm, library_ring, comm, x))
+        took["torch"].append(seconds_of(comm, by_torch, comm, x))
+    return (alpha, beta, gamma), took
+
+
+# %% [markdown]
+# **Predict** with your `ring_time`, from the constants of the device; then **measure**.
+
+# %%
+device_sizes = [2**k for k in range(8, 27 if GPUS else 23, 2)]
+world = "cuda" if GPUS else DeviceWorld(DEVICE_RANKS, "cpu")
+ranks = launch(device_contest, DEVICE_RANKS, device_sizes, transport=world)
+constants = np.max([found for found, _ in ranks], axis=0)
+model = [ring_time(DEVICE_RANKS, n, *constants) for n in device_sizes]
+on_device = {name: np.max([took[name] for _, took in ranks], axis=0) for name in ranks[0][1]}
+for n_bytes, expected, seen in zip(device_sizes, model, on_device["yours"]):
+    compare(f"{n_bytes:,} bytes on {DEVICE.type}, us", expected * 1e6, seen * 1e6)
+
+# %%
+fig, ax = plt.subplots()
+for (name, seconds), mark in zip(on_device.items(), ("o", "", "")):
+    ax.plot(device_sizes, np.array(seconds) * 1e6, marker=mark, label=name)
+ax.plot(device_sizes, np.array(model) * 1e6, "k-", linewidth=1, label="your model of yours")
+ax.set_xscale("log", base=2)
+ax.set(xlabel="array, bytes", ylabel="time, us", yscale="log")
+ax.set_title(f"{DEVICE_RANKS} ranks on {PLACE}")
+ax.legend()
+plt.show()
+
+# %% [markdown]
+# **Reflect.** Where does the curve of your ring bend, and is $\alpha/\beta$ bytes near that place? A ratio of model to measurement that stays far from 1 at *large* sizes says that something moves more bytes than the model knows of: which copies does `send` make that a wire would not? On the device small arrays take a multiple of the model's time too: count the slices, sums and copies of one step of yours, each of which a device starts on its own. What would remain if they were one kernel?
 #
 # *The real system.* On shared memory nothing needs to travel: each rank can read the others' arrays where they lie. A **two-shot** all-reduce has every rank reduce its own chunk straight from all the others, then everybody reads the finished chunks. The ring is for wires.
 

@@ -40,6 +40,11 @@ def chunk_bounds(n_elements, n):
     return [(min(i * size, n_elements), min((i + 1) * size, n_elements)) for i in range(n)]
 
 
+# %% wrong="floating_bounds" question="chunk_bounds" check="bounds_are_exact_integers_however_large" says="in floating point"
+def chunk_bounds(n_elements, n):
+    return [(int(i * n_elements / n), int((i + 1) * n_elements / n)) for i in range(n)]
+
+
 # %% wrong="never_accumulates" question="ring_reduce_scatter" check="each_rank_ends_with_its_own_chunk_complete" says="What did its left neighbour know"
 def ring_reduce_scatter(comm, x, op="sum"):
     n, rank = comm.size, comm.rank
@@ -113,6 +118,30 @@ def ring_reduce_scatter(comm, x, op="sum"):
     return chunks[rank]
 
 
+# %% wrong="works_in_float64" question="ring_reduce_scatter" check="the_dtype_stays_what_it_was" says="get its dtype"
+def ring_reduce_scatter(comm, x, op="sum"):
+    n, rank = comm.size, comm.rank
+    right, left = (rank + 1) % n, (rank - 1) % n
+    chunks = split(np.array(x, dtype=float), n)
+    for step in range(n - 1):
+        comm.send(chunks[(rank - 1 - step) % n], right)
+        mine = chunks[(rank - 2 - step) % n]
+        mine[...] = COMBINE[op](mine, comm.recv(left))
+    return chunks[rank]
+
+
+# %% wrong="carries_them_backwards" question="ring_reduce_scatter" check="every_message_is_the_right_partial_sum" says="contents of your messages"
+def ring_reduce_scatter(comm, x, op="sum"):
+    n, rank = comm.size, comm.rank
+    right, left = (rank + 1) % n, (rank - 1) % n
+    chunks = split(x.copy(), n)
+    carried = chunks[(rank - 1) % n]
+    for step in range(n - 1):
+        comm.send(carried[::-1].copy(), right)
+        carried = COMBINE[op](comm.recv(left)[::-1], chunks[(rank - 2 - step) % n])
+    return carried if n > 1 else chunks[rank]
+
+
 # %% wrong="one_half_only" question="ring_bytes" check="bytes_of_both_halves" says="one of the two halves"
 def ring_bytes(n, n_bytes):
     return (n - 1) * n_bytes / n
@@ -172,6 +201,31 @@ def ring_all_gather(comm, chunk):
     return whole.reshape(-1)
 
 
+# %% wrong="starts_from_zeros" question="ring_all_gather" check="what_rank_r_gave_may_be_empty_or_of_integers" says="which dtype has what you join"
+def ring_all_gather(comm, chunk):
+    n, rank = comm.size, comm.rank
+    right, left = (rank + 1) % n, (rank - 1) % n
+    chunks = [np.zeros(0)] * n
+    chunks[rank] = passing = chunk
+    for step in range(n - 1):
+        comm.send(passing, right)
+        passing = comm.recv(left)
+        chunks[(rank - step - 1) % n] = passing
+    return np.concatenate([np.zeros(0), *chunks])
+
+
+# %% wrong="passes_them_on_backwards" question="ring_all_gather" check="what_arrived_is_passed_on" says="what it has just received"
+def ring_all_gather(comm, chunk):
+    n, rank = comm.size, comm.rank
+    right, left = (rank + 1) % n, (rank - 1) % n
+    chunks, passing = [chunk] * n, chunk[::-1].copy()
+    for step in range(n - 1):
+        comm.send(passing, right)
+        passing = comm.recv(left)
+        chunks[(rank - step - 1) % n] = passing[::-1]
+    return np.concatenate(chunks)
+
+
 # %% wrong="loses_the_shape" question="ring_all_reduce" check="every_rank_has_the_sum" says="x had shape"
 def ring_all_reduce(comm, x, op="sum"):
     return ring_all_gather(comm, ring_reduce_scatter(comm, x.reshape(-1), op))
@@ -199,6 +253,30 @@ def ring_all_reduce(comm, x, op="sum"):
     return total
 
 
+# %% wrong="pads_to_a_multiple" question="ring_all_reduce" check="uneven_arrays_cost_no_byte_more" says="besides the array itself"
+def ring_all_reduce(comm, x, op="sum"):
+    rest = -x.size % comm.size
+    flat = np.concatenate([x.reshape(-1), np.zeros(rest, x.dtype)])
+    chunk = ring_reduce_scatter(comm, flat, op)
+    return ring_all_gather(comm, chunk)[: x.size].reshape(x.shape)
+
+
+# %% wrong="flat_by_force" question="ring_all_reduce" check="views_are_reduced_and_x_is_kept" says="without a copy"
+def ring_all_reduce(comm, x, op="sum"):
+    flat = x.view()
+    flat.shape = (x.size,)
+    chunk = ring_reduce_scatter(comm, flat, op)
+    return ring_all_gather(comm, chunk).reshape(x.shape)
+
+
+# %% wrong="alone_it_is_x_itself" question="ring_all_reduce" check="views_are_reduced_and_x_is_kept" says="belongs to the caller"
+def ring_all_reduce(comm, x, op="sum"):
+    if comm.size == 1:
+        return x
+    chunk = ring_reduce_scatter(comm, x.reshape(-1), op)
+    return ring_all_gather(comm, chunk).reshape(x.shape)
+
+
 # %% wrong="one_latency_a_half" question="ring_time" check="latency_counts_once_a_step" says="one after the other"
 def ring_time(n, n_bytes, alpha, beta, gamma=0.0):
     steps, chunk = n - 1, n_bytes / n
@@ -215,6 +293,12 @@ def ring_time(n, n_bytes, alpha, beta, gamma=0.0):
 def ring_time(n, n_bytes, alpha, beta, gamma=0.0):
     steps, chunk = n - 1, n_bytes / n
     return 2 * steps * (alpha + chunk * beta + chunk * gamma)
+
+
+# %% wrong="the_dearest_alone" question="ring_time" check="the_three_prices_add_up" says="then its bytes are combined"
+def ring_time(n, n_bytes, alpha, beta, gamma=0.0):
+    steps, chunk = n - 1, n_bytes / n
+    return max(2 * steps * (alpha + chunk * beta), steps * chunk * gamma)
 
 
 # %% wrong="waits_for_the_whole_chunk" question="pipelined_ring" check="a_piece_is_passed_on_before_the_next_is_awaited" says="as soon as it is there"
@@ -287,6 +371,25 @@ def pipelined_ring(comm, x, op="sum", pieces=4):
         for piece in chunks[(rank - 2 - step) % n]:
             arrived = comm.recv(left)
             piece[...] = piece + arrived if step < n - 1 else arrived
+            if step < 2 * (n - 1) - 1:
+                comm.send(piece, right)
+    return work.reshape(x.shape)
+
+
+# %% wrong="pieces_of_float64" question="pipelined_ring" check="pieces_carry_the_array_and_nothing_else" says="Which dtype has your copy"
+def pipelined_ring(comm, x, op="sum", pieces=4):
+    n, rank = comm.size, comm.rank
+    right, left = (rank + 1) % n, (rank - 1) % n
+    work = np.array(x, dtype=float).reshape(-1)
+    chunks = [split(chunk, pieces) for chunk in split(work, n)]
+    if n == 1:
+        return work.reshape(x.shape)
+    for piece in chunks[(rank - 1) % n]:
+        comm.send(piece, right)
+    for step in range(2 * (n - 1)):
+        for piece in chunks[(rank - 2 - step) % n]:
+            arrived = comm.recv(left)
+            piece[...] = COMBINE[op](piece, arrived) if step < n - 1 else arrived
             if step < 2 * (n - 1) - 1:
                 comm.send(piece, right)
     return work.reshape(x.shape)

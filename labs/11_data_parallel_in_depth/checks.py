@@ -123,6 +123,65 @@ def different_models_are_an_error_everywhere(student, rng):
             )
 
 
+def with_names(comm, values, names, frozen):
+    """Synchronize a model with layers of these names, some frozen; return it, or the error."""
+    import torch
+
+    model = torch.nn.Module()
+    for name, value, still in zip(names, values, frozen):
+        layer = torch.nn.Linear(3, 2)
+        with torch.no_grad():
+            for param, fill in zip(layer.parameters(), value):
+                param.copy_(torch.from_numpy(fill))
+                param.requires_grad_(not still)
+        model.add_module(name, layer)
+    error = None
+    try:
+        synchronize(comm, model)
+    except ValueError as raised:
+        error = type(raised).__name__
+    return error, [t.numpy().copy() for t in model.state_dict().values()]
+
+
+def three_layers(rng, n):
+    """Return the weights and biases of three layers for each of n ranks."""
+    shapes = ((2, 3), (2,))
+    return [
+        [[rng.normal(size=s).astype(np.float32) for s in shapes] for _ in "abc"] for _ in "r" * n
+    ]
+
+
+@check("synchronize", hidden=True, requires="different_models_are_an_error_everywhere")
+def layers_of_other_names_are_another_model(student, rng):
+    """as many layers of the same shapes under other names are an error everywhere"""
+    given, odd = three_layers(rng, 3), int(rng.integers(0, 3))
+    plain = ("first", "second", "third")
+    other = ("first", "third", "second")
+    inputs = [(given[r], other if r == odd else plain, (False,) * 3) for r in range(3)]
+    run = student.ranks(with_names, 3, inputs)
+    if not all(error for error, _ in run.results):
+        raise Feedback(
+            f"synchronize: rank {odd} has two layers in another order, and some rank went on.",
+            hint="Equal counts and shapes are not equal models. What is in a fingerprint?",
+        )
+
+
+@check("synchronize", hidden=True, requires="parameters_become_rank_0s")
+def frozen_parameters_are_synchronized_too(student, rng):
+    """parameters that need no gradient are rank 0's afterwards, and still need none"""
+    given = three_layers(rng, 2)
+    frozen = tuple(bool(f) for f in rng.permutation([True, True, False]))
+    names = ("first", "second", "third")
+    run = student.ranks(with_names, 2, [(values, names, frozen) for values in given])
+    expected = [tensor for layer in given[0] for tensor in layer]
+    for error, got in run.results:
+        if error or not all(same(a, b) for a, b in zip(got, expected, strict=True)):
+            raise Feedback(
+                "synchronize: a layer that needs no gradient is not rank 0's afterwards.",
+                hint="Fine-tuning freezes layers. Do they take part in the forward pass?",
+            )
+
+
 # ---- 2. agreed_order, rebuild
 
 
@@ -140,6 +199,20 @@ def everybody_has_rank_0s_order(student, rng):
                 raise Feedback(f"{called}, and was returned {got}. It should be rank 0's.")
             if kind != "list of int":
                 raise Feedback(f"{called}: the right numbers, but a {kind}, not a list of ints.")
+
+
+@check("agreed_order", hidden=True, requires="everybody_has_rank_0s_order")
+def a_thousand_parameters_have_an_order_too(student, rng):
+    """the order may have many entries, or none"""
+    for n, many in ((2, 1000), (1, 300), (2, 0)):
+        orders = [[int(i) for i in rng.permutation(many)] for _ in range(n)]
+        hint = "Which numbers can your dtype hold? And an array of no numbers?"
+        try:
+            run = student.ranks(ordered, n, [(order,) for order in orders])
+        except StudentError as error:
+            raise Feedback(f"agreed_order, {many}: {error.type_name}.", hint=hint) from error
+        if not all(got == orders[0] for got, _ in run.results):
+            raise Feedback(f"agreed_order of {many} parameters is not rank 0's.", hint=hint)
 
 
 def ordered(comm, ready):
@@ -198,6 +271,49 @@ def the_first_bucket_has_a_cap_of_its_own(student, rng):
             else:
                 continue
             raise Feedback(f"{called}: bucket {number} holds {held} bytes. {hint}")
+
+
+def by_the_rule(sizes, order, first, cap):
+    """Return the buckets of `rebuild`, from the words of its docstring."""
+    buckets = [[]]
+    for index in order:
+        due = first if len(buckets) == 1 else cap
+        if buckets[-1] and sum(sizes[i] for i in buckets[-1]) >= due:
+            buckets.append([])
+        buckets[-1].append(index)
+    return [bucket for bucket in buckets if bucket]
+
+
+@check("rebuild", hidden=True, requires="the_first_bucket_has_a_cap_of_its_own")
+def empty_gradients_fill_nothing(student, rng):
+    """a gradient of no bytes has a place in a bucket, and neither opens nor closes one"""
+    for _ in range(4):
+        sizes = [int(b) for b in rng.integers(1, 9, size=14)]
+        for empty in rng.permutation(14)[:6]:
+            sizes[empty] = 0
+        order = [int(i) for i in rng.permutation(14)]
+        first, cap = (int(b) for b in rng.integers(2, 20, size=2))
+        if student.call("rebuild", sizes, order, first, cap) != by_the_rule(
+            sizes, order, first, cap
+        ):
+            raise Feedback(
+                f"rebuild({sizes}, {order}, {first}, {cap}): wrong with gradients of no bytes.",
+                hint="By what does your code know that a bucket is new? A gradient may be empty.",
+            )
+
+
+@check("rebuild", hidden=True, requires="the_first_bucket_has_a_cap_of_its_own")
+def frozen_parameters_are_in_no_bucket(student, rng):
+    """an index that is not in the order, as of a parameter without gradient, is left out"""
+    sizes = [int(b) for b in rng.integers(1, 50, size=20)]
+    order = [int(i) for i in rng.permutation(20)[:13]]
+    hint = "Parameters that are frozen are never ready. How many indices does `order` have?"
+    try:
+        got = student.call("rebuild", sizes, order, 40, 70)
+    except StudentError as error:
+        raise Feedback(f"rebuild, 13 of 20 in order: {error.type_name}.", hint=hint) from error
+    if got != by_the_rule(sizes, order, 40, 70):
+        raise Feedback("rebuild, 13 of 20 in order: wrong.", hint=hint)
 
 
 # ---- 3. used_parameters, average_used
@@ -370,6 +486,41 @@ def every_node_is_visited_once(student, rng):
             raise Feedback("used_parameters: sixty doublings in a row: the answer is wrong.")
 
 
+def odd_losses(weights):
+    """Ask which parameters are used by a loss of constants, and by one of a function of its own."""
+    import torch
+
+    class Double(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return 2 * x
+
+        @staticmethod
+        def backward(ctx, grad):
+            return 2 * grad
+
+    params = [torch.nn.Parameter(torch.tensor(w)) for w in weights]
+    params[1].requires_grad_(False)
+    losses = [sum(p.detach() for p in params), Double.apply(params[0]) * params[1]]
+    losses.append(torch.stack([params[2], params[1]])[0] + params[2])
+    return [[bool(b) for b in used_parameters(loss, params)] for loss in losses]
+
+
+@check("used_parameters", hidden=True, requires="what_backward_reaches_is_used")
+def frozen_parameters_and_constants_are_not_used(student, rng):
+    """a loss without a graph uses nothing, and a parameter that needs no gradient is not used"""
+    hint = "What is grad_fn of a tensor that no parameter went into?"
+    try:
+        got = student.probe(odd_losses, weights=[float(w) for w in rng.uniform(1, 2, size=3)])
+    except StudentError as error:
+        raise Feedback(f"a loss of constants: {error.type_name}.", hint=hint) from error
+    if got != [[False] * 3, [True, False, False], [False, False, True]]:
+        raise Feedback(
+            f"three losses over a frozen parameter and two others: {got}.",
+            hint="What does backward reach where a layer is frozen, or nothing has a gradient?",
+        )
+
+
 def with_unused(comm, grads, used):
     """Average gradients where they are used; stale ones lie in the others."""
     import torch
@@ -466,6 +617,52 @@ def what_nobody_used_is_not_sent(student, rng):
             f"average_used: three of four parameters were used by some rank, {needed} elements; "
             f"collectives of {sizes} elements. What need not be sent?"
         )
+
+
+def precisely(comm, function, grads, here):
+    """Average gradients in double precision by one of the two functions; return all of them."""
+    import torch
+
+    params = [torch.nn.Parameter(torch.full(g.shape, 7.0, dtype=torch.float64)) for g in grads]
+    for param, grad, has in zip(params, grads, here):
+        param.grad = torch.from_numpy(grad.copy()) if has else None
+    if function == "average_used":
+        average_used(comm, params, here)
+    else:
+        average_uneven(comm, params, here[0])
+    return [(p.grad.numpy(), str(p.grad.dtype)) for p in params]
+
+
+ODD = ((), (0, 3), (2, 1, 3), (5,))
+
+
+def compare_precisely(student, rng, function, here, count):
+    """Raise Feedback unless the average is right in float64, for shapes that are unusual."""
+    hint = "What shape and dtype have the zeros of a rank that has nothing to say?"
+    n = len(here)
+    grads = [[np.asarray(rng.normal(size=s)) for s in ODD] for _ in range(n)]
+    try:
+        run = student.ranks(precisely, n, [(function, g, h) for g, h in zip(grads, here)])
+    except StudentError as error:
+        raise Feedback(f"{function} in float64: {error.type_name}.", hint=hint) from error
+    for i, shape in enumerate(ODD):
+        expected = sum(g[i] for g, has in zip(grads, here) if has[i]) / count
+        for got in run.results:
+            value, dtype = got[i]
+            exact = np.allclose(value, expected, rtol=1e-12, atol=1e-14)
+            if np.shape(value) != shape or dtype != "torch.float64" or not exact:
+                raise Feedback(f"{function} in float64, shape {shape}: wrong.", hint=hint)
+
+
+@check("average_used", hidden=True, requires="a_rank_without_a_gradient_counts_as_zero")
+def zeros_fit_their_parameter(student, rng):
+    """parameters of any shape, in double precision, on four ranks"""
+    here = rng.random((4, len(ODD))) < 0.5
+    here[int(rng.integers(0, 4))] = True
+    here[int(rng.integers(0, 4))][:2] = False
+    here[0, :2] |= ~here[:, :2].any(axis=0)  # each is used by some rank
+    here = [[bool(h) for h in row] for row in here]
+    compare_precisely(student, rng, "average_used", here, 4)
 
 
 # ---- 4. average_uneven
@@ -566,6 +763,33 @@ def when_nobody_has_a_batch_nothing_changes(student, rng):
         )
 
 
+@check("average_uneven", hidden=True, requires="the_average_is_over_those_with_a_batch")
+def shadows_of_four_ranks_fit_their_parameters(student, rng):
+    """parameters of any shape, in double precision, on four ranks"""
+    have = [bool(h) for h in rng.permutation([True, True, True, False])]
+    here = [[h] * len(ODD) for h in have]
+    compare_precisely(student, rng, "average_uneven", here, 3)
+
+
+@check("average_uneven", hidden=True, requires="the_average_is_over_those_with_a_batch")
+def a_shadows_old_overflow_is_not_heard(student, rng):
+    """what lies in a shadow's .grad does not count, not even inf"""
+    grads = drawn(rng, 3)
+    shadow = int(rng.integers(0, 3))
+    for grad in grads[shadow]:
+        grad.flat[0] = np.inf
+    have = [rank != shadow for rank in range(3)]
+    run = student.ranks(uneven, 3, list(zip(grads, have, strict=True)))
+    for _, got in run.results:
+        for i in range(len(SHAPES)):
+            total = sum(g[i] for g, has in zip(grads, have) if has)
+            if not same(got[i], total / 2):
+                raise Feedback(
+                    "average_uneven: an inf in a shadow's old gradient reached the others.",
+                    hint="What is nothing times an old infinity? Where do your zeros come from?",
+                )
+
+
 # ---- 5. fp16_average, top_k_average, low_rank_average
 
 
@@ -624,6 +848,21 @@ def half_the_bytes_are_sent(student, rng):
         )
     if sent == 0:
         raise Feedback("fp16_average: rank 1 sent nothing.")
+
+
+@check("fp16_average", hidden=True, requires="averages_within_half_precision")
+def many_ranks_do_not_overflow_either(student, rng):
+    """on seven ranks as on two, and on one"""
+    for n in (7, 1):
+        flats = [rng.uniform(55_000, 64_000, size=9).astype(np.float32) for _ in range(n)]
+        flats[0][0] = flats[0][1] = 0.0
+        run = student.ranks(half, n, [(flat,) for flat in flats])
+        for got, _, _ in run.results:
+            if not same(got, np.mean(flats, axis=0), rtol=5e-3, atol=1.0):
+                raise Feedback(
+                    f"fp16_average of numbers near 60,000 is wrong on {n} ranks.",
+                    hint="For how many ranks is the largest number on the way small enough?",
+                )
 
 
 def sparse(comm, flats, memory, k):
@@ -732,6 +971,39 @@ def only_k_entries_travel(student, rng):
         )
 
 
+@check("top_k_average", hidden=True, requires="the_largest_entries_are_averaged")
+def positions_far_back_arrive(student, rng):
+    """the largest entries may lie anywhere in a gradient of 100,000"""
+    flats = [rng.uniform(-1, 1, size=100_000).astype(np.float32) for _ in range(2)]
+    for flat in flats:
+        flat[rng.integers(70_000, 100_000, size=3)] = rng.uniform(5, 9, size=3)
+    memories = [np.zeros(100_000, np.float32) for _ in range(2)]
+    hint = "Which is the largest position that your dtype can hold?"
+    try:
+        run = student.ranks(sparse, 2, [([f], m, 3) for f, m in zip(flats, memories)])
+    except StudentError as error:
+        raise Feedback(f"top_k_average of 100,000: {error.type_name}.", hint=hint) from error
+    expected, _ = largest(flats, memories, 3)
+    if not all(same(steps[0][0], expected) for steps in run.results):
+        raise Feedback("top_k_average of 100,000 entries is wrong.", hint=hint)
+
+
+@check("top_k_average", hidden=True, requires="nothing_is_lost_only_late")
+def all_entries_are_the_plain_average(student, rng):
+    """with k = all entries nothing is left out, on three ranks and on one"""
+    for n in (3, 1):
+        called = f"top_k_average with k = N on {n} ranks"
+        hint = "Nothing should be left out. What of your code takes k for less than N?"
+        try:
+            flats, memories, run = run_sparse(student, rng, n, elements=9, k=9, steps=2)
+        except StudentError as error:
+            raise Feedback(f"{called}: {error.type_name}.", hint=hint) from error
+        expected, _ = largest([flat[0] for flat in flats], memories, 9)
+        for steps in run.results:
+            if not same(steps[0][0], expected) or np.any(steps[0][1]):
+                raise Feedback(f"{called} is not the average of all.", hint=hint)
+
+
 def thin(comm, matrices, q, memory):
     """Run a few steps; return each average, q and the memory after it, and the input."""
     import torch
@@ -830,6 +1102,40 @@ def only_the_factors_travel(student, rng):
         )
 
 
+@check("low_rank_average", hidden=True, requires="the_average_is_a_power_step")
+def a_gradient_of_zeros_is_no_division(student, rng):
+    """a gradient of zeros, or of lower rank than r, has a finite average that is right"""
+    shape, q = (8, 6), rng.normal(size=(6, 2))
+    column, row = rng.normal(size=(8, 1)), rng.normal(size=(1, 6))
+    for matrix in (np.zeros(shape), column @ row):
+        run = student.ranks(thin, 2, [([matrix], q, np.zeros(shape))] * 2)
+        for steps in run.results:
+            if not same(steps[0][0], matrix):  # NaN is not
+                raise Feedback(
+                    "low_rank_average of zeros, or of a matrix of rank 1 with r = 2, is wrong.",
+                    hint="A layer may have a gradient of zeros. Does your code divide by a length?",
+                )
+
+
+@check("low_rank_average", hidden=True, requires="the_average_is_a_power_step")
+def single_precision_and_wide_matrices(student, rng):
+    """float32 as in training, wide and tall, on four ranks"""
+    for shape in ((3, 40), (40, 3)):
+        matrices = [rng.normal(size=shape).astype(np.float32) for _ in range(4)]
+        memories = [rng.normal(size=shape).astype(np.float32) for _ in range(4)]
+        q = rng.normal(size=(shape[1], 2)).astype(np.float32)
+        hint = "Training is in float32. Which tensor of yours has another dtype, or is transposed?"
+        try:
+            run = student.ranks(thin, 4, [([m], q, e) for m, e in zip(matrices, memories)])
+        except StudentError as error:
+            raise Feedback(f"low_rank_average, {shape}: {error.type_name}.", hint=hint) from error
+        expected, _, after = power_step(matrices, q, memories)
+        for rank, ((got, _, left_out, _),) in enumerate(run.results):
+            right = same(got, expected, 1e-3, 1e-3) and same(left_out, after[rank], 1e-3, 1e-3)
+            if not right or np.asarray(got).dtype != np.float32:
+                raise Feedback(f"low_rank_average of float32 {shape} is wrong.", hint=hint)
+
+
 # ---- 6. RoundRobin
 
 
@@ -912,3 +1218,38 @@ def it_has_the_groups_rank_and_size(student, rng):
             f"RoundRobin: its groups have rank {place[0]} and size {place[1]}; it says "
             f"rank {told[0]} and size {told[1]}."
         )
+
+
+def two_in_turns(factors, calls):
+    """Return what the all-reduces of two RoundRobins gave, called in a mixed order."""
+
+    class Group:
+        rank, size = 0, 1
+
+        def __init__(self, factor):
+            self.factor = factor
+
+        def all_reduce(self, x, op="sum", async_op=False):
+            return x * self.factor
+
+    pair = [RoundRobin(Group(f) for f in row) for row in factors]
+    return [float(pair[which].all_reduce(np.array(value))) for which, value in calls]
+
+
+@check("RoundRobin", hidden=True, requires="the_groups_take_turns")
+def two_of_them_count_apart(student, rng):
+    """each RoundRobin counts its own all-reduces, over groups given as any iterable"""
+    factors = [[float(f) for f in rng.permutation(50)[:k] + 2] for k in (3, 2)]
+    calls = [(int(w), float(v)) for w, v in zip(rng.integers(0, 2, 12), rng.uniform(1, 9, 12))]
+    calls = [(0, 1.0), (1, 1.0), (1, 2.0), *calls]
+    hint = "Two models are trained in one program. Whose calls does each of them count?"
+    try:
+        got = student.probe(two_in_turns, factors=factors, calls=calls)
+    except StudentError as error:
+        raise Feedback(f"two RoundRobins: {error.type_name}.", hint=hint) from error
+    turns = [0, 0]
+    for (which, value), result in zip(calls, got, strict=True):
+        due = value * factors[which][turns[which] % len(factors[which])]
+        turns[which] += 1
+        if abs(result - due) > 1e-6:
+            raise Feedback("two RoundRobins used by turns: a wrong group.", hint=hint)

@@ -34,6 +34,28 @@ def synchronize(comm, model):
         tensor = comm.broadcast(tensor, root=0)
 
 
+# %% wrong="shapes_alone" question="synchronize" check="layers_of_other_names_are_another_model" says="What is in a fingerprint"
+def synchronize(comm, model):
+    shapes = [tuple(t.shape) for t in model.state_dict().values()]
+    prints = comm.all_gather(np.array([hash(tuple(shapes))]))
+    if (prints != prints[0]).any():
+        raise ValueError("different models")
+    for tensor in model.state_dict().values():
+        tensor.copy_(comm.broadcast(tensor, root=0))
+
+
+# %% wrong="only_what_learns" question="synchronize" check="frozen_parameters_are_synchronized_too" says="take part in the forward pass"
+def synchronize(comm, model):
+    prints = comm.all_gather(fingerprint(model))
+    if (prints != prints[0]).any():
+        raise ValueError("different models")
+    for param in model.parameters():
+        if param.requires_grad:
+            param.data.copy_(comm.broadcast(param.data, root=0))
+    for buffer in model.buffers():
+        buffer.copy_(comm.broadcast(buffer, root=0))
+
+
 # %% wrong="own_order" question="agreed_order" check="everybody_has_rank_0s_order" says="it has its own"
 def agreed_order(comm, ready):
     return list(ready)
@@ -47,6 +69,11 @@ def agreed_order(comm, ready):
 # %% wrong="an_array" question="agreed_order" check="everybody_has_rank_0s_order" says="not a list of ints"
 def agreed_order(comm, ready):
     return comm.broadcast(np.array(ready, dtype=np.int64), root=0)
+
+
+# %% wrong="a_byte_an_index" question="agreed_order" check="a_thousand_parameters_have_an_order_too" says="Which numbers can your dtype hold"
+def agreed_order(comm, ready):
+    return comm.broadcast(np.array(ready, dtype=np.uint8), root=0).tolist()
 
 
 # %% wrong="in_index_order" question="rebuild" check="buckets_follow_the_order" says="In which order do the gradients get ready?"
@@ -80,6 +107,32 @@ def rebuild(n_bytes, order, first_bytes, cap_bytes):
             buckets.append([])
         buckets[-1].append(index)
         full = sum(n_bytes[i] for i in buckets[-1]) >= first_bytes
+    return buckets
+
+
+# %% wrong="no_bytes_is_new" question="rebuild" check="empty_gradients_fill_nothing" says="that a bucket is new"
+def rebuild(n_bytes, order, first_bytes, cap_bytes):
+    buckets, held = [], 0
+    for index in order:
+        if held == 0:
+            buckets.append([])
+        buckets[-1].append(index)
+        held += n_bytes[index]
+        if held >= (first_bytes if len(buckets) == 1 else cap_bytes):
+            held = 0
+    return buckets
+
+
+# %% wrong="expects_every_index" question="rebuild" check="frozen_parameters_are_in_no_bucket" says="How many indices does"
+def rebuild(n_bytes, order, first_bytes, cap_bytes):
+    buckets, full = [], True
+    for place in range(len(n_bytes)):
+        index = order[place]
+        if full:
+            buckets.append([])
+        buckets[-1].append(index)
+        cap = first_bytes if len(buckets) == 1 else cap_bytes
+        full = sum(n_bytes[i] for i in buckets[-1]) >= cap
     return buckets
 
 
@@ -152,6 +205,20 @@ def used_parameters(loss, params):
     return [id(param) in leaves for param in params]
 
 
+# %% wrong="every_loss_has_a_graph" question="used_parameters" check="frozen_parameters_and_constants_are_not_used" says="What is grad_fn"
+def used_parameters(loss, params):
+    waiting, seen, leaves = [loss.grad_fn], set(), set()
+    while waiting:
+        node = waiting.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if hasattr(node, "variable"):
+            leaves.add(id(node.variable))
+        waiting.extend(before for before, _ in node.next_functions if before is not None)
+    return [id(param) in leaves for param in params]
+
+
 # %% wrong="over_those_who_used_it" question="average_used" check="a_rank_without_a_gradient_counts_as_zero" says="here all ranks count"
 def average_used(comm, params, used):
     counts = comm.all_reduce(np.array(used, dtype=np.int64))
@@ -183,6 +250,15 @@ def average_used(comm, params, used):
     for param, here in zip(params, used):
         if here:
             param.grad = comm.all_reduce(param.grad) / comm.size
+
+
+# %% wrong="zeros_of_float32" question="average_used" check="zeros_fit_their_parameter" says="What shape and dtype have the zeros"
+def average_used(comm, params, used):
+    counts = comm.all_reduce(np.array(used, dtype=np.int64))
+    for param, here, count in zip(params, used, counts):
+        if count:
+            grad = param.grad if here else torch.zeros(param.shape)
+            param.grad = comm.all_reduce(grad) / comm.size
 
 
 # %% wrong="divides_by_all" question="average_uneven" check="the_average_is_over_those_with_a_batch" says="number of all ranks"
@@ -230,6 +306,24 @@ def average_uneven(comm, params, has_batch):
     return int(has_batch)
 
 
+# %% wrong="shadows_of_float32" question="average_uneven" check="shadows_of_four_ranks_fit_their_parameters" says="What shape and dtype have the zeros"
+def average_uneven(comm, params, has_batch):
+    active = int(comm.all_reduce(np.array([int(has_batch)]))[0])
+    for param in params if active else ():
+        grad = param.grad if has_batch else torch.zeros(param.shape)
+        param.grad = comm.all_reduce(grad) / active
+    return active
+
+
+# %% wrong="multiplies_by_nothing" question="average_uneven" check="a_shadows_old_overflow_is_not_heard" says="an old infinity"
+def average_uneven(comm, params, has_batch):
+    active = int(comm.all_reduce(np.array([int(has_batch)]))[0])
+    for param in params if active else ():
+        grad = torch.zeros_like(param) if param.grad is None else param.grad * int(has_batch)
+        param.grad = comm.all_reduce(grad) / active
+    return active
+
+
 # %% wrong="divides_too_late" question="fp16_average" check="averages_within_half_precision" says="came back infinite"
 def fp16_average(comm, flat):
     return comm.all_reduce(flat.half()).float() / comm.size
@@ -248,6 +342,11 @@ def fp16_average(comm, flat):
 # %% wrong="rounds_but_sends_all" question="fp16_average" check="half_the_bytes_are_sent" says="In which dtype did they travel?"
 def fp16_average(comm, flat):
     return comm.all_reduce((flat / comm.size).half().float())
+
+
+# %% wrong="a_quarter_will_do" question="fp16_average" check="many_ranks_do_not_overflow_either" says="For how many ranks"
+def fp16_average(comm, flat):
+    return comm.all_reduce((flat / 4).half()).float() * 4 / comm.size
 
 
 # %% wrong="no_memory" question="top_k_average" check="the_largest_entries_are_averaged" says="left out in earlier steps"
@@ -305,6 +404,31 @@ def top_k_average(comm, flat, left_out, k):
     return total / comm.size
 
 
+# %% wrong="two_bytes_a_position" question="top_k_average" check="positions_far_back_arrive" says="the largest position"
+def top_k_average(comm, flat, left_out, k):
+    left_out += flat
+    picked = left_out.abs().topk(k).indices
+    values = left_out[picked]
+    left_out[picked] = 0.0
+    positions = comm.all_gather(picked.short()).reshape(-1).long()
+    total = torch.zeros_like(flat)
+    total.index_add_(0, positions, comm.all_gather(values).reshape(-1))
+    return total / comm.size
+
+
+# %% wrong="above_the_next" question="top_k_average" check="all_entries_are_the_plain_average" says="takes k for less than N"
+def top_k_average(comm, flat, left_out, k):
+    left_out += flat
+    smallest = left_out.abs().sort(descending=True).values[k]
+    picked = (left_out.abs() > smallest).nonzero().reshape(-1)
+    values = left_out[picked]
+    left_out[picked] = 0.0
+    positions = comm.all_gather(picked.int()).reshape(-1)
+    total = torch.zeros_like(flat)
+    total.index_add_(0, positions, comm.all_gather(values).reshape(-1))
+    return total / comm.size
+
+
 # %% wrong="no_orthonormal_columns" question="low_rank_average" check="the_average_is_a_power_step" says="average is wrong"
 def low_rank_average(comm, matrix, q, left_out):
     full = matrix + left_out
@@ -342,6 +466,30 @@ def low_rank_average(comm, matrix, q, left_out):
     return p @ q.T, q
 
 
+# %% wrong="divides_by_a_length" question="low_rank_average" check="a_gradient_of_zeros_is_no_division" says="divide by a length"
+def low_rank_average(comm, matrix, q, left_out):
+    full = matrix + left_out
+    p = comm.all_reduce(full @ q)
+    for column in range(p.shape[1]):
+        for before in range(column):
+            p[:, column] -= (p[:, before] @ p[:, column]) * p[:, before]
+        p[:, column] /= p[:, column].norm()
+    own = full.T @ p
+    left_out.copy_(full - p @ own.T)
+    q = comm.all_reduce(own) / comm.size
+    return p @ q.T, q
+
+
+# %% wrong="factors_in_double_precision" question="low_rank_average" check="single_precision_and_wide_matrices" says="Training is in float32"
+def low_rank_average(comm, matrix, q, left_out):
+    full = matrix.double() + left_out
+    p = torch.linalg.qr(comm.all_reduce(full @ q.double())).Q
+    own = full.T @ p
+    left_out.copy_(full - p @ own.T)
+    q = comm.all_reduce(own) / comm.size
+    return p @ q.T, q
+
+
 # %% wrong="always_the_first" question="RoundRobin" check="the_groups_take_turns" says="Whose turn was it?"
 class RoundRobin:
     def __init__(self, groups):
@@ -374,3 +522,17 @@ class RoundRobin:
         group = self.groups[self.calls % len(self.groups)]
         self.calls += 1
         return group.all_reduce(x, op)
+
+
+# %% wrong="one_count_for_all" question="RoundRobin" check="two_of_them_count_apart" says="Whose calls"
+class RoundRobin:
+    calls = 0
+
+    def __init__(self, groups):
+        self.groups, RoundRobin.calls = list(groups), 0
+        self.rank, self.size = self.groups[0].rank, self.groups[0].size
+
+    def all_reduce(self, x, op="sum", async_op=False):
+        group = self.groups[RoundRobin.calls % len(self.groups)]
+        RoundRobin.calls += 1
+        return group.all_reduce(x, op, async_op=async_op)
