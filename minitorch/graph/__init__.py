@@ -1,423 +1,98 @@
 """Dataflow graphs with deferred execution, under TensorFlow 1's names.
 
-`import minitorch.graph as tf` runs code written for TensorFlow 1's graphs.
+`import minitorch.graph as tf` runs code written for TensorFlow 1's graphs. Each family of names
+lists its own in `__all__`; what few programs use is loaded when it is first asked for (`names`).
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from minitorch.arrays import bool_ as bool
-from minitorch.arrays import (
-    float16,
-    float32,
-    float64,
-    int8,
-    int16,
-    int32,
-    int64,
-    uint8,
-)
-from minitorch.errors import GraphError
-from minitorch.graph import nn, train
-from minitorch.graph.control.cond import merge, switch
-from minitorch.graph.control.tensor_array import TensorArray
-from minitorch.graph.discovery.improve import improve
-from minitorch.graph.discovery.search import discover
-from minitorch.graph.dynamic import trees
-from minitorch.graph.explain import explain
-from minitorch.graph.gradients import gradients
-from minitorch.graph.initializers import (
-    Initializer,
-    constant_initializer,
-    glorot_normal_initializer,
-    glorot_uniform_initializer,
-    ones_initializer,
-    random_normal_initializer,
-    random_uniform_initializer,
-    truncated_normal_initializer,
-    uniform_unit_scaling_initializer,
-    variance_scaling_initializer,
-    zeros_initializer,
-)
-from minitorch.graph.loss_scale import LossScaleOptimizer
-from minitorch.graph.nn import one_hot
-from minitorch.graph.node import Constant, Node, placeholder, placeholder_with_default
-from minitorch.graph.operators.elementwise import (
-    abs,
-    acos,
-    add,
-    add_n,
-    asin,
-    atan,
-    atan2,
-    ceil,
-    clip_by_value,
-    cos,
-    cosh,
-    div,
-    divide,
-    equal,
-    erf,
-    exp,
-    expm1,
-    floor,
-    floor_div,
-    floordiv,
-    floormod,
-    greater,
-    greater_equal,
-    is_finite,
-    is_inf,
-    is_nan,
-    less,
-    less_equal,
-    log,
-    log1p,
-    logical_and,
-    logical_not,
-    logical_or,
-    logical_xor,
-    maximum,
-    minimum,
-    mod,
-    mul,
-    multiply,
-    neg,
-    negative,
-    not_equal,
-    pow,
-    realdiv,
-    reciprocal,
-    round,
-    rsqrt,
-    select,
-    sigmoid,
-    sign,
-    sin,
-    sinh,
-    sqrt,
-    square,
-    squared_difference,
-    sub,
-    subtract,
-    tan,
-    tanh,
-    truediv,
-    where,
-)
-from minitorch.graph.operators.math import (
-    argmax,
-    argmin,
-    batch_matmul,
-    cast,
-    clip_by_global_norm,
-    clip_by_norm,
-    cumsum,
-    global_norm,
-    matmul,
-    norm,
-    reduce_all,
-    reduce_any,
-    reduce_logsumexp,
-    reduce_max,
-    reduce_mean,
-    reduce_min,
-    reduce_prod,
-    reduce_sum,
-    to_double,
-    to_float,
-    to_int32,
-    to_int64,
-)
-from minitorch.graph.operators.random import (
-    random_normal,
-    random_uniform,
-    set_random_seed,
-    truncated_normal,
-)
-from minitorch.graph.operators.shaping import (
-    concat,
-    constant,
-    expand_dims,
-    eye,
-    fill,
-    gather,
-    identity,
-    linspace,
-    ones,
-    ones_like,
-    pack,
-    pad,
-    range,
-    rank,
-    reshape,
-    reverse,
-    shape,
-    size,
-    slice,
-    split,
-    squeeze,
-    stack,
-    stop_gradient,
-    tile,
-    transpose,
-    unpack,
-    unstack,
-    zeros,
-    zeros_like,
-)
-from minitorch.graph.optimize import count_nodes, mixed_precision, optimize, recompute
-from minitorch.graph.placing.placed import PlacedSession
-from minitorch.graph.running.compiled import compile
-from minitorch.graph.running.plan import memory_plan
-from minitorch.graph.running.profiling import profile
-from minitorch.graph.scope import (
-    Graph,
-    control_dependencies,
-    device,
-    get_default_graph,
-    name_scope,
-    reset_default_graph,
-)
-from minitorch.graph.session import InteractiveSession, Session, get_default_session
-from minitorch.graph.state import (
-    Variable,
-    assign,
-    assign_add,
-    assign_sub,
-    global_variables,
-    group,
-    initialize_all_variables,
-    initialize_variables,
-    no_op,
-    trainable_variables,
-)
-from minitorch.graph.variable_scope import (
-    AUTO_REUSE,
-    VariableScope,
-    get_variable,
-    get_variable_scope,
-    variable_scope,
-)
+from minitorch.arrays import bool_ as bool_
+from minitorch.arrays import float16 as float16
+from minitorch.arrays import float32 as float32
+from minitorch.arrays import float64 as float64
+from minitorch.arrays import int8 as int8
+from minitorch.arrays import int16 as int16
+from minitorch.arrays import int32 as int32
+from minitorch.arrays import int64 as int64
+from minitorch.arrays import uint8 as uint8
+from minitorch.errors import GraphError as GraphError
+from minitorch.graph import nn as nn
+from minitorch.graph import train as train
+from minitorch.graph.control.cond import merge as merge
+from minitorch.graph.control.cond import switch as switch
+from minitorch.graph.control.tensor_array import TensorArray as TensorArray
+from minitorch.graph.defaults import *  # noqa: F403  (its __all__)
+from minitorch.graph.discovery.improve import improve as improve
+from minitorch.graph.discovery.search import discover as discover
+from minitorch.graph.dynamic import trees as trees
+from minitorch.graph.explain import explain as explain
+from minitorch.graph.gradients import gradients as gradients
+from minitorch.graph.initializers import *  # noqa: F403  (its __all__)
+from minitorch.graph.loss_scale import LossScaleOptimizer as LossScaleOptimizer
+from minitorch.graph.names import LATER, SPACES
+from minitorch.graph.nn import one_hot as one_hot
+from minitorch.graph.node import Constant as Constant
+from minitorch.graph.node import Node as Node
+from minitorch.graph.node import placeholder as placeholder
+from minitorch.graph.node import placeholder_with_default as placeholder_with_default
+from minitorch.graph.operators.elementwise import *  # noqa: F403  (its __all__)
+from minitorch.graph.operators.making import *  # noqa: F403  (its __all__)
+from minitorch.graph.operators.math import *  # noqa: F403  (its __all__)
+from minitorch.graph.operators.random import *  # noqa: F403  (its __all__)
+from minitorch.graph.operators.shaping import *  # noqa: F403  (its __all__)
+from minitorch.graph.optimize import count_nodes as count_nodes
+from minitorch.graph.optimize import mixed_precision as mixed_precision
+from minitorch.graph.optimize import optimize as optimize
+from minitorch.graph.optimize import recompute as recompute
+from minitorch.graph.placing.placed import PlacedSession as PlacedSession
+from minitorch.graph.running.compiled import compile as compile
+from minitorch.graph.running.plan import memory_plan as memory_plan
+from minitorch.graph.running.profiling import profile as profile
+from minitorch.graph.scope import *  # noqa: F403  (its __all__)
+from minitorch.graph.session import InteractiveSession as InteractiveSession
+from minitorch.graph.session import Session as Session
+from minitorch.graph.session import get_default_session as get_default_session
+from minitorch.graph.state import *  # noqa: F403  (its __all__)
+from minitorch.graph.static_shape import Dimension as Dimension
+from minitorch.graph.static_shape import as_static as as_static
+from minitorch.graph.variable_scope import *  # noqa: F403  (its __all__)
 
 if TYPE_CHECKING:
-    from minitorch.tracing import cond, foldl, foldr, jit, map_fn, scan, trace, while_loop
+    from minitorch.graph.collections import GraphKeys as GraphKeys
+    from minitorch.graph.operators.choosing import *  # noqa: F403  (its __all__)
+    from minitorch.graph.operators.effects import *  # noqa: F403  (its __all__)
+    from minitorch.graph.operators.matrices import *  # noqa: F403  (its __all__)
+    from minitorch.graph.operators.ranking import *  # noqa: F403  (its __all__)
+    from minitorch.graph.operators.segments import *  # noqa: F403  (its __all__)
+    from minitorch.graph.operators.writing import *  # noqa: F403  (its __all__)
+    from minitorch.tracing import cond as cond
+    from minitorch.tracing import foldl as foldl
+    from minitorch.tracing import foldr as foldr
+    from minitorch.tracing import jit as jit
+    from minitorch.tracing import map_fn as map_fn
+    from minitorch.tracing import scan as scan
+    from minitorch.tracing import trace as trace
+    from minitorch.tracing import while_loop as while_loop
 
-all_variables = global_variables
-global_variables_initializer = initialize_all_variables
-variables_initializer = initialize_variables
 Tensor = Node
 Operation = Node
-
-# From the layer above, which knows tensors as well as nodes; handed on when first asked for.
-_LATER = ("cond", "foldl", "foldr", "jit", "map_fn", "scan", "trace", "while_loop")
+TensorShape = as_static
+bool = bool_
+double, half = float64, float16
+newaxis = None
 
 
 def __getattr__(name: str) -> Any:
-    """Return one of the names that are handed on late."""
-    if name not in _LATER:
+    """Return one of the names that are handed on when they are first asked for."""
+    if name in SPACES:
+        return import_module(f"minitorch.graph.{name}")
+    if name not in LATER:
         raise AttributeError(f"module 'minitorch.graph' has no attribute {name!r}")
-    found = globals()[name] = getattr(import_module("minitorch.tracing"), name)
+    found = globals()[name] = getattr(import_module(LATER[name]), name)
     return found
 
 
-__all__ = [
-    "AUTO_REUSE",
-    "Constant",
-    "Graph",
-    "GraphError",
-    "Initializer",
-    "InteractiveSession",
-    "LossScaleOptimizer",
-    "Node",
-    "Operation",
-    "PlacedSession",
-    "Session",
-    "Tensor",
-    "TensorArray",
-    "Variable",
-    "VariableScope",
-    "abs",
-    "acos",
-    "add",
-    "add_n",
-    "all_variables",
-    "argmax",
-    "argmin",
-    "asin",
-    "assign",
-    "assign_add",
-    "assign_sub",
-    "atan",
-    "atan2",
-    "batch_matmul",
-    "bool",
-    "cast",
-    "ceil",
-    "clip_by_global_norm",
-    "clip_by_norm",
-    "clip_by_value",
-    "compile",
-    "concat",
-    "cond",
-    "constant",
-    "constant_initializer",
-    "control_dependencies",
-    "cos",
-    "cosh",
-    "count_nodes",
-    "cumsum",
-    "device",
-    "discover",
-    "div",
-    "divide",
-    "equal",
-    "erf",
-    "exp",
-    "expand_dims",
-    "explain",
-    "expm1",
-    "eye",
-    "fill",
-    "float16",
-    "float32",
-    "float64",
-    "floor",
-    "floor_div",
-    "floordiv",
-    "floormod",
-    "foldl",
-    "foldr",
-    "gather",
-    "get_default_graph",
-    "get_default_session",
-    "get_variable",
-    "get_variable_scope",
-    "global_norm",
-    "global_variables",
-    "global_variables_initializer",
-    "glorot_normal_initializer",
-    "glorot_uniform_initializer",
-    "gradients",
-    "greater",
-    "greater_equal",
-    "group",
-    "identity",
-    "improve",
-    "initialize_all_variables",
-    "initialize_variables",
-    "int8",
-    "int16",
-    "int32",
-    "int64",
-    "is_finite",
-    "is_inf",
-    "is_nan",
-    "jit",
-    "less",
-    "less_equal",
-    "linspace",
-    "log",
-    "log1p",
-    "logical_and",
-    "logical_not",
-    "logical_or",
-    "logical_xor",
-    "map_fn",
-    "matmul",
-    "maximum",
-    "memory_plan",
-    "merge",
-    "minimum",
-    "mixed_precision",
-    "mod",
-    "mul",
-    "multiply",
-    "name_scope",
-    "neg",
-    "negative",
-    "nn",
-    "no_op",
-    "norm",
-    "not_equal",
-    "one_hot",
-    "ones",
-    "ones_initializer",
-    "ones_like",
-    "optimize",
-    "pack",
-    "pad",
-    "placeholder",
-    "placeholder_with_default",
-    "pow",
-    "profile",
-    "random_normal",
-    "random_normal_initializer",
-    "random_uniform",
-    "random_uniform_initializer",
-    "range",
-    "rank",
-    "realdiv",
-    "reciprocal",
-    "recompute",
-    "reduce_all",
-    "reduce_any",
-    "reduce_logsumexp",
-    "reduce_max",
-    "reduce_mean",
-    "reduce_min",
-    "reduce_prod",
-    "reduce_sum",
-    "reset_default_graph",
-    "reshape",
-    "reverse",
-    "round",
-    "rsqrt",
-    "scan",
-    "select",
-    "set_random_seed",
-    "shape",
-    "sigmoid",
-    "sign",
-    "sin",
-    "sinh",
-    "size",
-    "slice",
-    "split",
-    "sqrt",
-    "square",
-    "squared_difference",
-    "squeeze",
-    "stack",
-    "stop_gradient",
-    "sub",
-    "subtract",
-    "switch",
-    "tan",
-    "tanh",
-    "tile",
-    "to_double",
-    "to_float",
-    "to_int32",
-    "to_int64",
-    "trace",
-    "train",
-    "trainable_variables",
-    "transpose",
-    "trees",
-    "truediv",
-    "truncated_normal",
-    "truncated_normal_initializer",
-    "uint8",
-    "uniform_unit_scaling_initializer",
-    "unpack",
-    "unstack",
-    "variable_scope",
-    "variables_initializer",
-    "variance_scaling_initializer",
-    "where",
-    "while_loop",
-    "zeros",
-    "zeros_initializer",
-    "zeros_like",
-]
+def __dir__() -> list[str]:
+    """Return all names, those that are not loaded yet among them."""
+    return sorted({*globals(), *LATER, *SPACES})

@@ -17,6 +17,20 @@ from ..errors import GraphError
 from .node import Constant, Node
 from .operators.random import random_normal, random_uniform, truncated_normal
 
+__all__ = [
+    "Initializer",
+    "constant_initializer",
+    "glorot_normal_initializer",
+    "glorot_uniform_initializer",
+    "ones_initializer",
+    "random_normal_initializer",
+    "random_uniform_initializer",
+    "truncated_normal_initializer",
+    "uniform_unit_scaling_initializer",
+    "variance_scaling_initializer",
+    "zeros_initializer",
+]
+
 
 class Initializer:
     """Base: `initializer(shape, dtype=None)` gives a node; `dtype` of the class unless given."""

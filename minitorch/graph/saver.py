@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 
 from ..errors import GraphError
+from .defaults import global_variables
 from .node import Node, UnknownShape
 from .session import Session
-from .state import Variable, global_variables
+from .state import Variable
 
 SUFFIX = ".safetensors"
 INDEX = "checkpoint"  # beside the files: their names, newest last

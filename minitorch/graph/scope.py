@@ -20,6 +20,16 @@ from .collections import Remembering
 if TYPE_CHECKING:
     from minitorch.graph.node import Node
 
+__all__ = [
+    "Graph",
+    "control_dependencies",
+    "device",
+    "get_default_graph",
+    "name_scope",
+    "reset_default_graph",
+]
+
+
 PACKAGE = str(Path(__file__).parent.parent)
 
 

@@ -7,7 +7,7 @@ runs it after every node that reads the old value. A read that must see a write 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,8 @@ from ..op import Op, Spec
 from .collections import OF_VARIABLES, GraphKeys
 from .node import UNKNOWN, Node, UnknownShape, as_shape, build, convert
 from .scope import control_dependencies, get_default_graph, outside
+
+__all__ = ["Variable", "assign", "assign_add", "assign_sub", "group", "no_op"]
 
 
 class State:
@@ -375,35 +377,3 @@ def group(*inputs: Any, name: str | None = None) -> Node:
         flat += value if isinstance(value, list | tuple) else [value]
     with control_dependencies(flat):
         return no_op(name)
-
-
-def global_variables(scope: str | None = None) -> list[Variable]:
-    """Return the variables of the default graph; with `scope` those whose names begin so."""
-    return get_default_graph().get_collection(GraphKeys.GLOBAL_VARIABLES, scope)
-
-
-def trainable_variables(scope: str | None = None) -> list[Variable]:
-    """Return the variables that optimizers update."""
-    return get_default_graph().get_collection(GraphKeys.TRAINABLE_VARIABLES, scope)
-
-
-def local_variables(scope: str | None = None) -> list[Variable]:
-    """Return the variables that are not saved: counts of metrics and the like."""
-    return get_default_graph().get_collection(GraphKeys.LOCAL_VARIABLES, scope)
-
-
-def initialize_variables(var_list: Iterable[Variable], name: str | None = None) -> Node:
-    """Return a node that sets each of these variables to its initial value."""
-    starts = [v.initializer for v in var_list if v.initializer is not None]
-    with control_dependencies(None):
-        return group(*starts, name=name)
-
-
-def initialize_all_variables() -> Node:
-    """Return a node that sets every global variable built so far to its initial value."""
-    return initialize_variables(global_variables())
-
-
-def local_variables_initializer() -> Node:
-    """Return a node that sets every local variable built so far to its initial value."""
-    return initialize_variables(local_variables())

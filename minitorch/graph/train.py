@@ -14,12 +14,13 @@ import numpy as np
 from ..arrays import Array
 from ..errors import GraphError
 from ..op import Spec
+from .defaults import trainable_variables
 from .gradients import gradients
 from .node import Node, build, convert
 from .saver import Saver as Saver
 from .saver import latest_checkpoint as latest_checkpoint
 from .scope import control_dependencies, get_default_graph
-from .state import State, StateOp, Variable, assign_add, fresh, group, label, trainable_variables
+from .state import State, StateOp, Variable, assign_add, fresh, group, label
 
 
 class Update(StateOp):

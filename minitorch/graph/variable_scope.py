@@ -20,6 +20,15 @@ from .node import Node, convert
 from .scope import Graph, get_default_graph
 from .state import Variable
 
+__all__ = [
+    "AUTO_REUSE",
+    "VariableScope",
+    "get_variable",
+    "get_variable_scope",
+    "variable_scope",
+]
+
+
 AUTO_REUSE = "auto"
 """Make a variable the first time and share it afterwards."""
 

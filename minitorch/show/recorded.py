@@ -216,8 +216,8 @@ def _needs_feed(node: Any) -> bool:
 
 def _open(session: Any, root: Any) -> Any:
     """Return a session of our own, so that what a picture runs changes no variable of anybody's."""
+    from minitorch.graph.defaults import initialize_variables
     from minitorch.graph.session import Session
-    from minitorch.graph.state import initialize_variables
 
     own = Session(root.graph)
     if session is not None:

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from minitorch.errors import ArgumentError
+from minitorch.graph.defaults import initialize_variables
 from minitorch.graph.node import Node
 from minitorch.graph.session import Session
-from minitorch.graph.state import initialize_variables
 from minitorch.graph.tokens.event import TokenEvent
 from minitorch.show.asked import check_limit, nodes_in
 from minitorch.show.diagram import Boxed, Line, Wire, draw

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from ..copying import copied
 from ..gradients import gradients
 from ..node import Constant, Node, Placeholder, build
-from ..operators.shaping import zeros_like
+from ..operators.making import zeros_like
 from ..order import needed
 from ..scope import outside
 from .history import (

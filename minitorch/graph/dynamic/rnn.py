@@ -14,8 +14,9 @@ from ..control.nested import apart_from, same_structure
 from ..control.while_op import KEPT_APART
 from ..node import Constant, Node, UnknownShape, build, convert
 from ..operators.elementwise import logical_and, maximum, where
+from ..operators.making import zeros_like
 from ..operators.math import reduce_max
-from ..operators.shaping import expand_dims, shape, transpose, zeros_like
+from ..operators.shaping import expand_dims, shape, transpose
 from ..variable_scope import variable_scope
 from .rnn_cell import RNNCell
 

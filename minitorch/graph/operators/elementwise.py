@@ -6,12 +6,86 @@ from collections.abc import Callable
 from typing import Any
 
 from ...errors import GraphError
-from ...ops import binary, logic, pointwise
+from ...op import apply
+from ...ops import activation, binary, logic, pointwise
 from ...ops import elementwise as unary
 from ...ops.joining import stack
 from ...ops.movement import insert_axes
+from ...ops.rows import ROWS, Binary, named
 from ..node import Node, UnknownShape, convert
 from ..state import rename
+
+__all__ = [
+    "abs",
+    "acos",
+    "acosh",
+    "add",
+    "add_n",
+    "asin",
+    "asinh",
+    "atan",
+    "atan2",
+    "atanh",
+    "ceil",
+    "clip_by_value",
+    "cos",
+    "cosh",
+    "div",
+    "divide",
+    "equal",
+    "erf",
+    "erfc",
+    "exp",
+    "expm1",
+    "floor",
+    "floor_div",
+    "floordiv",
+    "floormod",
+    "greater",
+    "greater_equal",
+    "is_finite",
+    "is_inf",
+    "is_nan",
+    "less",
+    "less_equal",
+    "log",
+    "log1p",
+    "log_sigmoid",
+    "logical_and",
+    "logical_not",
+    "logical_or",
+    "logical_xor",
+    "maximum",
+    "minimum",
+    "mod",
+    "mul",
+    "multiply",
+    "neg",
+    "negative",
+    "not_equal",
+    "pow",
+    "realdiv",
+    "reciprocal",
+    "rint",
+    "round",
+    "rsqrt",
+    "select",
+    "sigmoid",
+    "sign",
+    "sin",
+    "sinh",
+    "sqrt",
+    "square",
+    "squared_difference",
+    "sub",
+    "subtract",
+    "tan",
+    "tanh",
+    "truediv",
+    "truncatediv",
+    "truncatemod",
+    "where",
+]
 
 
 def _of_one(function: Callable[..., Any], name: str) -> Callable[..., Node]:
@@ -38,14 +112,33 @@ def _documented(call: Any, function: Any, name: str) -> Callable[..., Node]:
     return call  # type: ignore[no-any-return]
 
 
+def _taking_ties(name: str, wins: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """Return the row called `name` with TensorFlow's gradient: of a tie the first gets all."""
+    row = ROWS[name]
+    op = Binary(
+        name,
+        row.compute,
+        (lambda g, a, b, y: g * wins(a, b), lambda g, a, b, y: g * ~wins(a, b)),
+        reads="x",
+    )
+    return named(lambda x, y: apply(op, x, y), name, f"{row.name} of two.", op)  # type: ignore[no-any-return]
+
+
+_larger = _taking_ties("maximum", logic.ge)
+_smaller = _taking_ties("minimum", logic.le)
+
 abs = _of_one(unary.abs, "abs")
 acos = _of_one(unary.acos, "acos")
+acosh = _of_one(unary.acosh, "acosh")
 asin = _of_one(unary.asin, "asin")
+asinh = _of_one(unary.asinh, "asinh")
 atan = _of_one(unary.atan, "atan")
+atanh = _of_one(unary.atanh, "atanh")
 ceil = _of_one(unary.ceil, "ceil")
 cos = _of_one(unary.cos, "cos")
 cosh = _of_one(unary.cosh, "cosh")
 erf = _of_one(unary.erf, "erf")
+erfc = _of_one(unary.erfc, "erfc")
 exp = _of_one(unary.exp, "exp")
 expm1 = _of_one(unary.expm1, "expm1")
 floor = _of_one(unary.floor, "floor")
@@ -57,7 +150,7 @@ log1p = _of_one(unary.log1p, "log1p")
 logical_not = _of_one(logic.logical_not, "logical_not")
 neg = negative = _of_one(unary.neg, "negative")
 reciprocal = _of_one(unary.reciprocal, "reciprocal")
-round = _of_one(unary.rint, "round")
+rint = round = _of_one(unary.rint, "round")
 rsqrt = _of_one(unary.rsqrt, "rsqrt")
 sigmoid = _of_one(unary.sigmoid, "sigmoid")
 sign = _of_one(unary.sign, "sign")
@@ -77,12 +170,15 @@ greater = _of_two(logic.gt, "greater")
 greater_equal = _of_two(logic.ge, "greater_equal")
 less = _of_two(logic.lt, "less")
 less_equal = _of_two(logic.le, "less_equal")
+log_sigmoid = _of_one(activation.logsigmoid, "log_sigmoid")
 logical_and = _of_two(logic.logical_and, "logical_and")
 logical_or = _of_two(logic.logical_or, "logical_or")
 logical_xor = _of_two(logic.logical_xor, "logical_xor")
-maximum = _of_two(binary.maximum, "maximum")
-minimum = _of_two(binary.minimum, "minimum")
+maximum = _of_two(_larger, "maximum")
+minimum = _of_two(_smaller, "minimum")
 mod = floormod = _of_two(binary.remainder, "mod")
+truncatediv = _of_two(binary.trunc_divide, "truncatediv")
+truncatemod = _of_two(binary.fmod, "truncatemod")
 mul = multiply = _of_two(binary.mul, "multiply")
 not_equal = _of_two(logic.ne, "not_equal")
 pow = _of_two(pointwise.pow, "pow")
@@ -135,8 +231,14 @@ def _by_row(condition: Node, x: Any) -> Node:
 select = where
 
 
-def add_n(inputs: list[Any], name: str | None = None) -> Node:
-    """The sum of nodes of one shape."""
+def add_n(inputs: Any, name: str | None = None) -> Node:
+    """The sum of nodes of one shape.
+
+    Raises:
+        GraphError: there is none.
+    """
+    if not isinstance(inputs, list | tuple) or not inputs:
+        raise GraphError(f"add_n: got {inputs!r}, expected a list of one node or more.")
     total = convert(inputs[0])
     for value in inputs[1:]:
         total = total + value

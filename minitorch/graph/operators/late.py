@@ -8,6 +8,7 @@ for each set of shapes.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import wraps
 from typing import Any
 
 from ...arrays import Array, DType
@@ -15,11 +16,11 @@ from ...errors import GraphError
 from ...op import Op
 from ..control.history import Opaque, placeholder_like
 from ..control.while_op import Output, While
-from ..node import UNKNOWN, Node, Placeholder, UnknownShape, build
+from ..node import UNKNOWN, Node, Placeholder, UnknownShape, build, convert
 from ..order import needed, schedule
 from ..passes.rewrite import like
 from ..running.executors import Run
-from ..state import State
+from ..state import State, rename
 
 
 class Late(Op):
@@ -43,6 +44,22 @@ def late(build: Callable[..., Node], inputs: Sequence[Node], dtype: DType) -> No
 def unknown(*nodes: Node) -> bool:
     """Tell whether the number of axes of one of these is not known."""
     return any(isinstance(node.shape, UnknownShape) for node in nodes)
+
+
+def once_known(function: Callable[..., Node]) -> Callable[..., Node]:
+    """Return `function`, put off until its first argument has a shape, if it has none yet."""
+
+    @wraps(function)
+    def call(x: Any, *args: Any, **kwargs: Any) -> Node:
+        node = convert(x)
+        if not unknown(node):
+            return function(node, *args, **kwargs)
+        name = kwargs.pop("name", None)
+        return rename(
+            late(lambda known: function(known, *args, **kwargs), (node,), node.dtype), name
+        )
+
+    return call
 
 
 class ByShape:

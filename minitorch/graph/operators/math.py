@@ -5,17 +5,46 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from ...arrays import as_dtype, int64
-from ...errors import GraphError
 from ...ops import elementwise as rows
-from ...ops import linalg, movement, ordering, reduction, statistics
+from ...ops import linalg, matrices, movement, ordering, reduction, reordering, statistics
 from ...ops.casting import cast_to
+from ...ops.products import Product
 from ..gradients import Identity
 from ..lined import lined
-from ..node import Node, build, convert
+from ..node import Constant, Node, build, convert
 from ..state import rename
 from .elementwise import add_n, maximum, sqrt
-from .late import late, unknown
+from .late import late, once_known, unknown
+
+__all__ = [
+    "argmax",
+    "argmin",
+    "batch_matmul",
+    "cast",
+    "clip_by_global_norm",
+    "clip_by_norm",
+    "cumprod",
+    "cumsum",
+    "global_norm",
+    "matmul",
+    "norm",
+    "reduce_all",
+    "reduce_any",
+    "reduce_logsumexp",
+    "reduce_max",
+    "reduce_mean",
+    "reduce_min",
+    "reduce_prod",
+    "reduce_sum",
+    "to_double",
+    "to_float",
+    "to_int32",
+    "to_int64",
+]
+
 
 Axis = int | Sequence[int] | None
 
@@ -50,7 +79,7 @@ def _reduction(function: Callable[..., Any], name: str, says: str) -> Callable[.
     @lined
     def call(
         input_tensor: Any,
-        axis: Axis = None,
+        axis: Any = None,
         keepdims: bool | None = None,
         name: str | None = None,
         reduction_indices: Axis = None,
@@ -68,8 +97,10 @@ def _reduction(function: Callable[..., Any], name: str, says: str) -> Callable[.
         over = tuple(range(len(x.shape))) if dims is None else dims
         if isinstance(over, list | tuple) and not over:
             return rename(build(Identity(), (x,)), name)  # over no axis at all
-        if isinstance(over, list):
-            over = tuple(over)
+        if isinstance(over, Constant):
+            over = over.value.tolist()
+        if isinstance(over, list | np.ndarray):
+            over = tuple(int(d) for d in over)
         return rename(function(x, over, keep), name)
 
     call.__name__ = call.__qualname__ = name
@@ -94,12 +125,10 @@ def _prod(x: Any, dims: Any, keep: bool) -> Any:
     rank = len(x.shape)
     along = tuple(sorted(d % rank for d in over))
     for dim in along:
-        if x.shape[dim] is None:
-            raise GraphError(
-                f"reduce_prod: axis {dim} of {x.name!r} has no known size, and the tree of "
-                f"products is built now (node {x.name!r} built at {x.location}). Give it a size."
-            )
-        x = statistics.prod(x, dim, True)
+        if x.shape[dim] is None:  # no tree of products can be built for it now
+            x = movement.insert_axes(build(Product(dim), (x,)), (dim,))
+        else:
+            x = statistics.prod(x, dim, True)
     return x if keep else movement.remove_axes(x, along)
 
 
@@ -158,9 +187,33 @@ def _argument(
 
 
 @lined
-def cumsum(x: Any, axis: int = 0, name: str | None = None) -> Node:
-    """Running sums along an axis."""
-    return rename(ordering.cumsum(convert(x), axis), name)
+@once_known
+def cumsum(
+    x: Any, axis: int = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None
+) -> Node:
+    """Running sums along an axis; `exclusive` of what is before, `reverse` from the end."""
+    return rename(_running(ordering.cumsum, 0.0, x, axis, exclusive, reverse), name)
+
+
+@lined
+@once_known
+def cumprod(
+    x: Any, axis: int = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None
+) -> Node:
+    """Running products along an axis; `exclusive` of what is before, `reverse` from the end."""
+    return rename(_running(ordering.cumprod, 1.0, x, axis, exclusive, reverse), name)
+
+
+def _running(
+    function: Callable[..., Any], start: float, x: Any, axis: int, exclusive: bool, reverse: bool
+) -> Any:
+    node = reordering.flip(x, axis) if reverse else x
+    if exclusive:  # one place further, from the neutral element
+        before = (slice(None),) * (axis % len(node.shape))
+        border = [0, 0] * (len(node.shape) - 1 - len(before)) + [1, 0]
+        node = matrices.pad(node[(*before, slice(None, -1))], border, value=start)
+    found = cast_to(function(node, axis), node.dtype)
+    return reordering.flip(found, axis) if reverse else found
 
 
 def cast(x: Any, dtype: Any, name: str | None = None) -> Node:

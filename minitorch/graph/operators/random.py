@@ -19,6 +19,13 @@ from ..scope import get_default_graph
 from ..state import State, StateOp, rename
 from .sized import computed, of_shape
 
+__all__ = [
+    "random_normal",
+    "random_uniform",
+    "set_random_seed",
+    "truncated_normal",
+]
+
 
 class Random(StateOp):
     """Numbers drawn anew at each run, of a fixed shape or that of the input."""

@@ -8,19 +8,42 @@ from typing import Any
 
 import numpy as np
 
-from ...arrays import DType, as_dtype, get_default_dtype, int32
+from ...arrays import as_dtype, int32
 from ...errors import GraphError
-from ...ops import elementwise, joining, matrices, movement, reordering
-from ...ops.broadcasting import expand_to
-from ...shapes import known
+from ...ops import joining, matrices, movement, reordering
+from ...ops.casting import cast_to
 from ..gradients import Identity, StopGradient
 from ..lined import lined
 from ..node import Constant, Node, UnknownShape, as_shape, build, convert
 from ..state import rename
 from ..static_shape import StaticShape
-from .late import late, unknown
+from .late import late, once_known, unknown
 from .pieces import Joined
-from .sized import ShapeOf, computed, counted, filled, reshaped, tiled
+from .sized import RankOf, ShapeOf, computed, reshaped, tiled
+
+__all__ = [
+    "concat",
+    "expand_dims",
+    "gather",
+    "identity",
+    "pack",
+    "pad",
+    "rank",
+    "reshape",
+    "reverse",
+    "shape",
+    "size",
+    "slice",
+    "split",
+    "squeeze",
+    "stack",
+    "stop_gradient",
+    "tile",
+    "transpose",
+    "unpack",
+    "unstack",
+]
+
 
 Axis = int | Sequence[int] | None
 
@@ -116,31 +139,85 @@ pack = stack
 
 
 @lined
-def unstack(value: Any, num: int | None = None, axis: int = 0) -> list[Node]:
-    """The slices along an axis, without it."""
-    return list(joining.unbind(convert(value), axis))
+def unstack(
+    value: Any, num: int | None = None, axis: int = 0, name: str | None = None
+) -> list[Node]:
+    """The slices along an axis, without it; `num` says how many where the shape does not."""
+    node = convert(value)
+    count = num if unknown(node) else node.shape[axis]
+    if count is None:
+        raise GraphError(
+            f"unstack: the size of axis {axis} is not known (node {node.name!r} built at "
+            f"{node.location}). Give num."
+        )
+    if num is not None and num != count:
+        raise GraphError(
+            f"unstack: got num {num} for axis {axis} of size {count} (node {node.name!r} built at "
+            f"{node.location})."
+        )
+    if unknown(node):
+        return [_late_piece(unstack, node, i, (num, axis)) for i in builtins.range(count)]
+    return list(joining.unbind(node, axis))
+
+
+def _late_piece(function: Any, node: Node, i: int, args: tuple[Any, ...]) -> Node:
+    return late(lambda known: function(known, *args)[i], (node,), node.dtype)
 
 
 unpack = unstack
 
 
 @lined
-def split(value: Any, num_or_size_splits: int | Sequence[int], axis: int = 0) -> list[Node]:
+def split(
+    value: Any,
+    num_or_size_splits: Any,
+    axis: int = 0,
+    num: int | None = None,
+    name: str | None = None,
+) -> list[Node]:
     """The value in that many equal parts, or in parts of those sizes, along an axis."""
-    node = convert(value)
-    sizes = num_or_size_splits
-    if isinstance(sizes, int):
-        length = node.shape[axis]
-        if length is None or length % sizes:
-            raise GraphError(
-                f"split: got axis {axis} of size {length} for {sizes} parts, expected one that "
-                f"divides (node {node.name!r} built at {node.location})."
-            )
-        return list(joining.split(node, length // sizes, axis))
-    return list(joining.split(node, list(sizes), axis))
+    node, sizes = convert(value), num_or_size_splits
+    sizes = int(sizes) if isinstance(sizes, np.integer) else sizes
+    count = sizes if isinstance(sizes, int) else len(sizes)
+    if unknown(node):
+        return [_late_piece(split, node, i, (sizes, axis)) for i in builtins.range(count)]
+    length = node.shape[axis]
+    if not isinstance(sizes, int):
+        return _split_by_sizes(node, list(sizes), axis)
+    if length is None:
+        return _equal_pieces(node, count, axis)
+    if sizes < 1 or length % sizes:
+        raise GraphError(
+            f"split: got axis {axis} of size {length} for {sizes} parts, expected one that "
+            f"divides (node {node.name!r} built at {node.location})."
+        )
+    return list(joining.split(node, length // sizes, axis))
+
+
+def _split_by_sizes(node: Node, sizes: list[int], axis: int) -> list[Node]:
+    length = node.shape[axis]
+    if sizes.count(-1) == 1 and length is not None:
+        sizes[sizes.index(-1)] = length - sum(n for n in sizes if n != -1)
+    if min(sizes) < 0 or length not in (None, sum(sizes)):
+        raise GraphError(
+            f"split: got sizes {sizes} for axis {axis} of size {length}, expected them to add up "
+            f"to it (node {node.name!r} built at {node.location})."
+        )
+    ends = np.cumsum(sizes).tolist()
+    before = [builtins.slice(None)] * (axis % len(node.shape))
+    return [node[(*before, np.s_[b - n : b])] for n, b in zip(sizes, ends, strict=True)]
+
+
+def _equal_pieces(node: Node, count: int, axis: int) -> list[Node]:
+    """Return equal parts of an axis whose size only the run knows."""
+    width = shape(node)[axis] // count
+    before = [builtins.slice(None)] * (axis % len(node.shape))
+    cuts = [np.s_[width * i : width * (i + 1)] for i in builtins.range(count)]
+    return [node[(*before, cut)] for cut in cuts]
 
 
 @lined
+@once_known
 def slice(input_: Any, begin: Any, size: Any, name: str | None = None) -> Node:
     """The block that starts at `begin`; a size of -1 reaches to the end. Both may be nodes."""
     pairs = zip(begin, size, strict=True)
@@ -149,6 +226,7 @@ def slice(input_: Any, begin: Any, size: Any, name: str | None = None) -> Node:
 
 
 @lined
+@once_known
 def tile(input: Any, multiples: Any, name: str | None = None) -> Node:
     """The input repeated that many times along each axis."""
     if computed(multiples):
@@ -157,6 +235,7 @@ def tile(input: Any, multiples: Any, name: str | None = None) -> Node:
 
 
 @lined
+@once_known
 def pad(
     tensor: Any,
     paddings: Sequence[Sequence[int]],
@@ -168,13 +247,16 @@ def pad(
     kind = {"CONSTANT": "constant", "REFLECT": "reflect"}.get(mode.upper())
     if kind is None:
         raise GraphError(f"pad: got mode {mode!r}, expected 'CONSTANT' or 'REFLECT'.")
-    flat = [n for pair in reversed(list(paddings)) for n in pair]
+    if isinstance(paddings, Constant):
+        paddings = paddings.value.tolist()
+    flat = [int(n) for pair in reversed(list(paddings)) for n in pair]
     if kind == "constant":
         return rename(matrices.pad(convert(tensor), flat, value=constant_values), name)
     return rename(matrices.pad(convert(tensor), flat, mode=kind), name)
 
 
 @lined
+@once_known
 def gather(params: Any, indices: Any, name: str | None = None, axis: int = 0) -> Node:
     """The slices along an axis that the indices name, of the indices' shape there."""
     node, places = convert(params), convert(indices)
@@ -182,6 +264,7 @@ def gather(params: Any, indices: Any, name: str | None = None, axis: int = 0) ->
 
 
 @lined
+@once_known
 def reverse(tensor: Any, axis: Axis, name: str | None = None) -> Node:
     """The elements in the opposite order along the axes."""
     along = [axis] if isinstance(axis, int) else list(axis or ())
@@ -191,9 +274,12 @@ def reverse(tensor: Any, axis: Axis, name: str | None = None) -> Node:
 # ── shapes as values ────────────────────────────────────────────────────────────────────────────
 
 
-def shape(input: Any, name: str | None = None) -> Node:
+def shape(input: Any, name: str | None = None, out_type: Any = int32) -> Node:
     """The sizes at run time, a vector of int32; `node.shape` is what is known before."""
-    return rename(build(ShapeOf(), (convert(input),)), name)
+    found = build(ShapeOf(), (convert(input),))
+    if unknown(found):
+        found.shape = StaticShape((None,))
+    return rename(cast_to(found, out_type) if as_dtype(out_type) != int32 else found, name)
 
 
 def size(input: Any, name: str | None = None) -> Node:
@@ -205,89 +291,7 @@ def size(input: Any, name: str | None = None) -> Node:
 
 def rank(input: Any, name: str | None = None) -> Node:
     """The number of axes."""
-    return Constant(len(convert(input).shape), int32, name=name or "rank")
-
-
-# ── constants ───────────────────────────────────────────────────────────────────────────────────
-
-
-def constant(value: Any, dtype: Any = None, shape: Any = None, name: str = "Const") -> Constant:
-    """A value fixed now. Python floats become float32, integers int32; arrays keep their dtype."""
-    return Constant(value, dtype, shape, name)
-
-
-def fill(dims: Any, value: Any, name: str | None = None) -> Node:
-    """A value of this shape, all one number; the shape may be computed in the run."""
-    if computed(dims) or isinstance(value, Node):
-        return rename(filled(dims, value), name)
-    return Constant(np.full(tuple(dims), value, _dtype_for(value)), name=name or "Fill")
-
-
-def zeros(shape: Any, dtype: Any = None, name: str | None = None) -> Node:
-    """A value of zeros; the shape may be computed in the run."""
-    if computed(shape):
-        return rename(filled(shape, 0, _or_default(dtype)), name)
-    return Constant(np.zeros(tuple(shape), _or_default(dtype)), name=name or "zeros")
-
-
-def ones(shape: Any, dtype: Any = None, name: str | None = None) -> Node:
-    """A value of ones; the shape may be computed in the run."""
-    if computed(shape):
-        return rename(filled(shape, 1, _or_default(dtype)), name)
-    return Constant(np.ones(tuple(shape), _or_default(dtype)), name=name or "ones")
-
-
-def eye(
-    num_rows: int, num_columns: int | None = None, dtype: Any = None, name: str | None = None
-) -> Node:
-    """The identity matrix, with rows or columns of zeros where it is not square."""
-    return Constant(np.eye(num_rows, num_columns, dtype=_or_default(dtype)), name=name or "eye")
-
-
-def zeros_like(tensor: Any, dtype: Any = None, name: str | None = None) -> Node:
-    """Zeros of the shape that the node has at run time."""
-    return _like(tensor, 0, dtype, name)
-
-
-def ones_like(tensor: Any, dtype: Any = None, name: str | None = None) -> Node:
-    """Ones of the shape that the node has at run time."""
-    return _like(tensor, 1, dtype, name)
-
-
-def _like(tensor: Any, value: int, dtype: Any, name: str | None) -> Node:
-    node = convert(tensor)
-    kind = node.dtype if dtype is None else as_dtype(dtype)
-    if not isinstance(node.shape, UnknownShape) and known(node.shape):
-        return Constant(np.full(tuple(node.shape), value, kind), name=name or "like")
-    if isinstance(node.shape, UnknownShape):
-        make = elementwise.ones_like if value else elementwise.zeros_like
-        return rename(make(node), name)
-    return rename(expand_to(Constant(value, kind), node), name)
-
-
-def range(
-    start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, name: str = "range"
-) -> Node:
-    """A vector that counts from start (0) up to but not limit, either of them a node or not."""
-    low, high = (0, start) if limit is None else (start, limit)
-    if computed([low, high, delta]):
-        return rename(counted(low, high, delta), None if name == "range" else name)
-    numbers = np.arange(low, high, delta)
-    whole = numbers.dtype.kind == "i"
-    return Constant(numbers, dtype or (int32 if whole else get_default_dtype()), name=name)
-
-
-def linspace(start: float, stop: float, num: int, name: str = "linspace") -> Node:
-    """A constant of evenly spaced numbers, both ends included."""
-    return Constant(np.linspace(start, stop, num).astype(get_default_dtype()), name=name)
-
-
-def _or_default(dtype: Any) -> DType:
-    return get_default_dtype() if dtype is None else as_dtype(dtype)
-
-
-def _dtype_for(value: Any) -> DType:
-    found = np.asarray(value).dtype
-    if isinstance(value, np.generic | np.ndarray):
-        return found
-    return get_default_dtype() if found.kind == "f" else int32 if found.kind == "i" else found
+    node = convert(input)
+    if unknown(node):
+        return rename(build(RankOf(), (node,)), name)
+    return Constant(len(node.shape), int32, name=name or "rank")

@@ -41,6 +41,18 @@ class ShapeOf(Op):
         return (None,)
 
 
+class RankOf(ShapeOf):
+    """The number of axes of the input."""
+
+    def compute(self, xp: Any, *arrays: Array) -> Array:
+        """Return the number."""
+        return xp.asarray(len(arrays[0].shape), dtype=native_dtype(xp, int32))
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the spec of one integer."""
+        return Spec((), int32)
+
+
 class OfShape(Op):
     """Zeros of the sizes in a vector; in memory they are one.
 

@@ -1,0 +1,39 @@
+"""Which module each name of `minitorch.graph` comes from that is only loaded when it is asked for.
+
+The families that every program uses are there at once; these wait, which keeps the import short.
+"""
+
+from __future__ import annotations
+
+FAMILIES: dict[str, str] = {
+    "minitorch.graph.collections": "GraphKeys",
+    "minitorch.graph.options": "ConfigProto GPUOptions OptimizerOptions RunMetadata RunOptions",
+    "minitorch.graph.operators.choosing": "case convert_to_tensor",
+    "minitorch.graph.operators.effects": """
+        Assert Print assert_equal assert_greater assert_greater_equal assert_less
+        assert_less_equal assert_non_negative assert_positive assert_rank py_func
+        """,
+    "minitorch.graph.operators.matrices": """
+        cholesky cholesky_solve cross diag diag_part einsum logdet matrix_band_part
+        matrix_determinant matrix_diag matrix_diag_part matrix_inverse matrix_set_diag matrix_solve
+        matrix_transpose matrix_triangular_solve meshgrid tensordot
+        """,
+    "minitorch.graph.operators.ranking": "argsort sort",
+    "minitorch.graph.operators.segments": """
+        bincount boolean_mask dynamic_partition dynamic_stitch gather_nd invert_permutation
+        scatter_nd segment_max segment_mean segment_min segment_sum sequence_mask setdiff1d unique
+        unique_with_counts unsorted_segment_max unsorted_segment_mean unsorted_segment_min
+        unsorted_segment_sqrt_n unsorted_segment_sum
+        """,
+    "minitorch.graph.operators.together": "tuple",
+    "minitorch.graph.operators.writing": "scatter_add scatter_sub scatter_update",
+    "minitorch.tracing": "cond foldl foldr jit map_fn scan trace while_loop",
+}
+
+LATER: dict[str, str] = {
+    name: module for module, names in FAMILIES.items() for name in names.split()
+}
+"""The module of each name."""
+
+SPACES = ("contrib", "errors", "layers", "logging", "losses", "metrics", "summary")
+"""Modules of this folder that are names themselves."""

@@ -1,0 +1,276 @@
+"""Nodes that do something beside computing: call Python, print, stop the run."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...arrays import CPU, Array, DType, as_dtype, asarray, to_numpy
+from ...errors import GraphError
+from ...op import Spec
+from ..control.history import Opaque
+from ..lined import lined
+from ..node import UNKNOWN, Node, build, convert
+from ..state import NoOp, State, StateOp, no_op, rename
+
+__all__ = [
+    "Assert",
+    "Print",
+    "assert_equal",
+    "assert_greater",
+    "assert_greater_equal",
+    "assert_less",
+    "assert_less_equal",
+    "assert_non_negative",
+    "assert_positive",
+    "assert_rank",
+    "py_func",
+]
+
+
+# ── Python in the middle of a graph ─────────────────────────────────────────────────────────────
+
+
+class Call(StateOp):
+    """A Python function of arrays; the result is the tuple of what it returns.
+
+    Attributes:
+        function: what is called.
+        dtypes: of what it returns.
+    """
+
+    def __init__(self, function: Callable[..., Any], dtypes: tuple[DType, ...], many: bool) -> None:
+        self.function, self.dtypes, self.many = function, dtypes, many
+
+    @property
+    def name(self) -> str:
+        """What the function is called."""
+        return getattr(self.function, "__name__", "py_func").strip("<>")
+
+    def run(self, state: State, *arrays: Array) -> Any:
+        """Return the arrays that the function gives.
+
+        Raises:
+            GraphError: there are more or fewer than was said, or they have other dtypes.
+        """
+        found = self.function(*map(to_numpy, arrays))
+        listed = list(found) if self.many and isinstance(found, list | tuple) else [found]
+        if not self.many and found is None and not self.dtypes:
+            listed = []
+        if len(listed) != len(self.dtypes):
+            raise GraphError(
+                f"py_func: {self.name} gives {len(listed)} values, expected {len(self.dtypes)}."
+            )
+        return tuple(
+            self._checked(np.asarray(value), dtype, state)
+            for value, dtype in zip(listed, self.dtypes, strict=True)
+        )
+
+    def _checked(self, array: Any, dtype: DType, state: State) -> Array:
+        if array.dtype != dtype:
+            raise GraphError(
+                f"py_func: {self.name} gives {array.dtype}, expected {dtype}, as Tout says. "
+                f"Return value.astype({dtype})."
+            )
+        return array if state.device == CPU else asarray(array, None, state.device)
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return a spec that nobody reads: the result is a tuple."""
+        return Spec((), as_dtype(bool))
+
+
+class Picked(StateOp):
+    """One of the values of a call."""
+
+    ordered = False
+    hands_on = True
+
+    def __init__(self, place: int, dtype: DType) -> None:
+        self.place, self.dtype = place, dtype
+
+    def run(self, state: State, *arrays: Any) -> Array:
+        """Return the value."""
+        return arrays[0][self.place]
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return what is known: the dtype."""
+        return Spec(UNKNOWN, self.dtype)
+
+    def gradient(self, out_grad: Any, node: Any) -> Any:
+        """Return nothing: nobody knows the derivative of a Python function."""
+        return (None,)
+
+
+@lined
+def py_func(
+    func: Callable[..., Any],
+    inp: Sequence[Any],
+    Tout: Any,
+    stateful: bool = True,
+    name: str | None = None,
+) -> Any:
+    """What a Python function of the arrays of `inp` returns, a node for each dtype in `Tout`.
+
+    Nothing is known of the shapes before the run (see `set_shape`), and no gradient flows.
+    """
+    many = isinstance(Tout, list | tuple)
+    dtypes = tuple(as_dtype(t) for t in (Tout if many else [Tout]))
+    call = build(Call(func, dtypes, many), [convert(v) for v in inp], kind=Opaque)
+    if many and not dtypes:
+        return build(NoOp(), (call,)) if name is None else rename(build(NoOp(), (call,)), name)
+    nodes = [build(Picked(i, t), (call,)) for i, t in enumerate(dtypes)]
+    rename(nodes[0], name)
+    return nodes if many else nodes[0]
+
+
+# ── printing ────────────────────────────────────────────────────────────────────────────────────
+
+
+class Printed(StateOp):
+    """The first input, after the others have been printed."""
+
+    hands_on = True
+
+    def __init__(self, message: str, first_n: int | None, summarize: int) -> None:
+        self.message, self.first_n, self.summarize = message, first_n, summarize
+        self.times = 0
+
+    def run(self, state: State, *arrays: Array) -> Array:
+        """Print to the standard error stream, and return the first array."""
+        self.times += 1
+        if self.first_n is None or self.first_n < 0 or self.times <= self.first_n:
+            shown = "".join(f"[{_some(to_numpy(a), self.summarize)}]" for a in arrays[1:])
+            print(f"{self.message}{shown}", file=sys.stderr, flush=True)
+        return arrays[0]
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the spec of the first input."""
+        return specs[0]
+
+    def gradient(self, out_grad: Any, node: Any) -> Any:
+        """The first input's is the gradient itself."""
+        return (out_grad, *(None for _ in node.inputs[1:]))
+
+
+def _some(array: Any, summarize: int) -> str:
+    flat = np.asarray(array).reshape(-1)
+    more = "..." if 0 <= summarize < flat.size else ""
+    items = flat if summarize < 0 else flat[:summarize]
+    return " ".join(str(item) for item in items) + more
+
+
+@lined
+def Print(
+    input_: Any,
+    data: Sequence[Any],
+    message: str | None = None,
+    first_n: int | None = None,
+    summarize: int | None = None,
+    name: str | None = None,
+) -> Node:
+    """`input_`; whenever it is computed, a line with `data` goes to the standard error stream.
+
+    Args:
+        first_n: only so many times.
+        summarize: so many elements of each value, 3 unless given; -1 for all.
+    """
+    op = Printed(message or "", first_n, 3 if summarize is None else summarize)
+    return rename(build(op, [convert(input_), *map(convert, data)]), name)
+
+
+# ── stopping ────────────────────────────────────────────────────────────────────────────────────
+
+
+class Asserted(StateOp):
+    """Nothing, or an error with the other inputs where the first is not all true."""
+
+    def __init__(self, message: str, summarize: int) -> None:
+        self.message, self.summarize = message, summarize
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        return "Assert"
+
+    def run(self, state: State, *arrays: Array) -> Any:
+        """Return nothing.
+
+        Raises:
+            GraphError: the condition does not hold.
+        """
+        if not bool(np.all(to_numpy(arrays[0]))):
+            shown = "".join(f" [{_some(to_numpy(a), self.summarize)}]" for a in arrays[1:])
+            raise GraphError(f"assertion failed: {self.message}{shown}")
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the spec of a scalar, which nobody reads."""
+        return Spec((), as_dtype(bool))
+
+
+@lined
+def Assert(
+    condition: Any, data: Sequence[Any], summarize: int | None = None, name: str | None = None
+) -> Node:
+    """An operation that stops the run, and shows `data`, where the condition does not hold.
+
+    Put it under `control_dependencies` of what it guards.
+    """
+    words = " ".join(item for item in data if isinstance(item, str))
+    nodes = [convert(item) for item in data if not isinstance(item, str)]
+    op = Asserted(words, 3 if summarize is None else summarize)
+    return rename(build(op, [convert(condition), *nodes]), name)
+
+
+def _comparison(name: str, holds: Callable[[Any, Any], Any], says: str) -> Callable[..., Node]:
+    @lined
+    def call(
+        x: Any,
+        y: Any,
+        data: Sequence[Any] | None = None,
+        summarize: int | None = None,
+        message: str | None = None,
+        name: str | None = None,
+    ) -> Node:
+        left = convert(x)
+        right = convert(y, left.dtype)
+        words = message or f"{left.name} {says} {right.name}, elementwise"
+        return Assert(holds(left, right), data or [words, left, right], summarize, name)
+
+    call.__name__ = call.__qualname__ = name
+    call.__doc__ = f"An operation that stops the run unless x {says} y everywhere."
+    return call
+
+
+assert_equal = _comparison("assert_equal", lambda x, y: x == y, "==")
+assert_greater = _comparison("assert_greater", lambda x, y: x > y, ">")
+assert_greater_equal = _comparison("assert_greater_equal", lambda x, y: x >= y, ">=")
+assert_less = _comparison("assert_less", lambda x, y: x < y, "<")
+assert_less_equal = _comparison("assert_less_equal", lambda x, y: x <= y, "<=")
+
+
+def assert_positive(x: Any, message: str | None = None, name: str | None = None) -> Node:
+    """An operation that stops the run unless every element is above 0."""
+    return assert_greater(x, 0, message=message, name=name)
+
+
+def assert_non_negative(x: Any, message: str | None = None, name: str | None = None) -> Node:
+    """An operation that stops the run unless every element is 0 or more."""
+    return assert_greater_equal(x, 0, message=message, name=name)
+
+
+def assert_rank(x: Any, rank: int, message: str | None = None, name: str | None = None) -> Node:
+    """Nothing, if `x` has so many axes, which is asked while the graph is being built.
+
+    Raises:
+        GraphError: it has more or fewer.
+    """
+    node = convert(x)
+    if node.shape.ndims not in (None, rank):
+        raise GraphError(
+            f"assert_rank: {message or 'wrong number of axes'}: got shape {node.shape}, expected "
+            f"{rank} axes (node {node.name!r} built at {node.location})."
+        )
+    return no_op(name)

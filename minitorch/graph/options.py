@@ -1,0 +1,39 @@
+"""Settings of TensorFlow's sessions that programs pass along; here they have no effect."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class Settings:
+    """Holds whatever it is given, by name."""
+
+    def __init__(self, **settings: Any) -> None:
+        vars(self).update(settings)
+
+    def __getattr__(self, name: str) -> Settings:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        found = Settings()
+        setattr(self, name, found)
+        return found
+
+
+class ConfigProto(Settings):
+    """What a session may use of the machine."""
+
+
+class GPUOptions(Settings):
+    """What a session may use of a GPU."""
+
+
+class OptimizerOptions(Settings):
+    """How TensorFlow was to rewrite graphs; here `Session(optimize=True)` does."""
+
+
+class RunOptions(Settings):
+    """What a run was to record; here `profile` does."""
+
+
+class RunMetadata(Settings):
+    """Where a run put what it had recorded."""
