@@ -599,7 +599,7 @@ for (name, seconds), mark in zip(on_device.items(), ("o", "", "")):
 ax.plot(device_sizes, np.array(model) * 1e6, "k-", linewidth=1, label="your model of yours")
 ax.set_xscale("log", base=2)
 ax.set(xlabel="array, bytes", ylabel="time, us", yscale="log")
-ax.set_title(f"{DEVICE_RANKS} ranks on {PLACE}")
+ax.set_title(f"All-reduce over {DEVICE_RANKS} ranks on {PLACE}")
 ax.legend()
 plt.show()
 

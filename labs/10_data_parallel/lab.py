@@ -28,7 +28,9 @@ from autograder import earlier, lab
 from ddp_lab import launch
 from ddp_lab.data_parallel.step_times import Span, StepTimes
 from ddp_lab.data_parallel.sweep import BackwardProfile
+from ddp_lab.device_array import synchronize
 from ddp_lab.show import DdpTimeline
+from ddp_lab.transport.device import DeviceWorld
 
 # %% tags="setup"
 q = lab("data_parallel")
@@ -194,7 +196,8 @@ fig, ax = plt.subplots()
 ax.plot(apart(alone), label="each on its own")
 ax.plot(apart(averaged), label="gradients averaged")
 ax.set(xlabel="training step", ylabel="distance between replicas", title="Weights, Euclidean norm")
-ax.legend()
+ax.set_ylim(top=1.25 * apart(alone).max())
+ax.legend(ncols=2)
 plt.show()
 
 # %% [markdown]
@@ -371,18 +374,18 @@ q.check("flat_all_reduce")
 
 
 # %%
-def one_step(wire, model, finish, step):
+def one_step(wire, model, finish, step, now=perf_counter):
     """Train one step; return the seconds of each of PARTS."""
-    x, y = batch(step)
+    x, y = (part.to(model[0].weight.device) for part in batch(step))
     wire.busy = wire.blocked = 0.0
-    at = [perf_counter()]
+    at = [now()]
     loss = loss_of(model(x), y)
-    at.append(perf_counter())
+    at.append(now())
     loss.backward()
     finish()
-    at.append(perf_counter())
+    at.append(now())
     descend(model.parameters(), lr=0.01)
-    forward, backward, optimize = np.diff([*at, perf_counter()])
+    forward, backward, optimize = np.diff([*at, now()])
     exposed = wire.blocked
     return [forward, backward - exposed, exposed, optimize, max(0.0, wire.busy - exposed)]
 
@@ -394,7 +397,7 @@ def set_up(comm, kind, cap_bytes=None):
     return wire, model, start(kind, wire, list(model.parameters()), cap_bytes)
 
 
-def contest(comm, plans, turns=7):
+def contest(comm, plans, turns=7, set_up=set_up, now=perf_counter):
     """Return the parts of the fastest step of each plan; the plans take turns."""
     torch.set_num_threads(1)
     runners = [set_up(comm, *plan) for plan in plans]
@@ -402,16 +405,20 @@ def contest(comm, plans, turns=7):
     for turn in range(turns):
         for i, runner in enumerate(runners):
             comm.barrier()
-            best[i] = min(best[i], one_step(*runner, turn), key=lambda parts: sum(parts[:4]))
+            best[i] = min(best[i], one_step(*runner, turn, now), key=lambda parts: sum(parts[:4]))
     return best
+
+
+def slower_of(ranks):
+    """Return for each plan the parts of its step on the rank that took longer."""
+    return [max(both, key=lambda parts: sum(parts[:4])) for both in zip(*ranks)]
 
 
 # %%
 def measure(*plans):
     """Return the parts of each plan's step on the slower of two ranks, in backward passes."""
-    both = zip(*launch(contest, 2, plans))
-    slower = (max(ranks, key=lambda parts: sum(parts[:4])) for ranks in both)
-    return [dict(zip(PARTS, np.array(seconds) / BACKWARD)) for seconds in slower]
+    ranks = launch(contest, 2, plans)
+    return [dict(zip(PARTS, np.array(seconds) / BACKWARD)) for seconds in slower_of(ranks)]
 
 
 kinds = ("each", "hooks", "flat")
@@ -593,27 +600,129 @@ overlapped = launch(train, RANKS, STEPS, "overlap", 10_000)
 together = np.mean([losses for losses, _ in overlapped], axis=0)
 print(f"largest difference to the losses of one process: {np.abs(together - one[0][0]).max():.1e}")
 
+
+# %%
+def draw(steps, title, unit, predicted=()):
+    """Draw {kind: its step's parts}, and marks at what was predicted for the steps."""
+    _, ax = plt.subplots()
+    left, rows = np.zeros(len(steps)), np.arange(len(steps))
+    for name, hatch in zip(PARTS, ("", "//", "xx", "..", "--")):
+        width = np.array([step[name] for step in steps.values()])
+        if name != "hidden communication":
+            ax.barh(rows, width, 0.5, left, label=name, hatch=hatch)
+            left = left + width
+        elif width.any():  # runs beside compute: a bar of its own
+            beside = [step["forward"] for step in steps.values()]
+            ax.barh(rows + 0.35, width, 0.15, beside, label=name, hatch=hatch)
+    if len(predicted):
+        ax.plot(predicted, rows, "wD", markeredgecolor="k", label="end, by the predicted wait")
+    ax.set_yticks(rows, steps)
+    ax.invert_yaxis()
+    ax.set(xlabel=f"time, {unit}", title=title)
+    ax.legend(loc="upper center", bbox_to_anchor=(0.45, -0.2), ncols=3, fontsize="small")
+    plt.show()
+
+
 # %%
 kinds = ("each", "hooks", "flat", "overlap")
-steps = measure(*((kind, B / 8) for kind in kinds))
-fig, ax = plt.subplots()
-left, rows = np.zeros(len(kinds)), np.arange(len(kinds))
-for name, hatch in zip(PARTS, ("", "//", "xx", "..", "--")):
-    width = np.array([step[name] for step in steps])
-    if name == "hidden communication":  # runs beside compute: a bar of its own
-        ax.barh(
-            rows - 0.35, width, 0.15, [step["forward"] for step in steps], label=name, hatch=hatch
-        )
-    else:
-        ax.barh(rows, width, 0.5, left, label=name, hatch=hatch)
-        left = left + width
-ax.set_yticks(rows, kinds)
-ax.set(xlabel="time, in backward passes", title="One training step on the slow wire")
-ax.legend(loc="upper center", bbox_to_anchor=(0.45, -0.2), ncols=3, fontsize="small")
-plt.show()
+plans = tuple((kind, B / 8) for kind in kinds)
+draw(dict(zip(kinds, measure(*plans))), "One step on the slow wire", "in backward passes")
 
 # %% [markdown]
-# **Reflect.** How much of the communication is hidden, and which part cannot be, however the buckets are cut? What would happen in `finish` if one parameter got no gradient in this step? (That is where lab 11 begins.)
+# **And on a device?** No wire is lent now. Two ranks train on the GPU: each on its own by NCCL, where there are two; else as **virtual ranks**, threads that share one device with a stream each (NCCL refuses two ranks on one GPU). Without a GPU the same cells time virtual ranks on the CPU. A GPU works on while Python goes ahead, so every reading of the clock waits for the device first.
+
+# %%
+GPUS = torch.cuda.device_count()
+DEVICE = torch.device("cuda" if CUDA else "cpu")
+PLACE = torch.cuda.get_device_name() if CUDA else "the CPU"
+PLACE += ", NCCL" if GPUS > 1 else ", virtual ranks"
+
+
+def on_device(fn, *args):
+    """Return what `fn` gives on two ranks of the device."""
+    return launch(fn, 2, *args, transport="cuda" if CUDA else DeviceWorld(2, "cpu"))
+
+
+def now():
+    """Return the time when all is done that this rank has given the device to do."""
+    synchronize(DEVICE)
+    return perf_counter()
+
+
+# %%
+class Clocked:
+    """`comm`, and for how long its all-reduces were waited for."""
+
+    busy = blocked = 0.0
+
+    def __init__(self, comm):
+        self.comm, self.rank, self.size = comm, comm.rank, comm.size
+
+    def all_reduce(self, x, op="sum", async_op=False):
+        work = Awaited(self, self.comm.all_reduce(x, op, async_op=True))
+        return work if async_op else work.wait()
+
+
+# %%
+class Awaited:
+    """An all-reduce under way; what this rank itself still computes is not waiting for it."""
+
+    def __init__(self, clocked, work):
+        self.clocked, self.work = clocked, work
+
+    def wait(self):
+        began = now()
+        result = self.work.wait()
+        self.clocked.blocked += now() - began
+        return result
+
+
+# %%
+def set_up_there(comm, kind, cap_bytes=None):
+    """Return the big model on the device, with one way of averaging."""
+    clocked, model = Clocked(comm), big_model().to(DEVICE)
+    return clocked, model, start(kind, clocked, list(model.parameters()), cap_bytes)
+
+
+def prices(comm, repeats=30):
+    """Return alpha and beta of an all-reduce on the device, from one float and from B bytes."""
+    torch.set_num_threads(1)
+    best = []
+    for elements in (1, B // 4):
+        clocked, x = Clocked(comm), torch.ones(elements, device=DEVICE)
+        times = []
+        for _ in range(repeats):
+            comm.barrier()
+            clocked.blocked = 0.0
+            clocked.all_reduce(x)
+            times.append(clocked.blocked)
+        best.append(min(times))
+    return best[0], (best[1] - best[0]) / B
+
+
+# %% [markdown]
+# **Predict** the waits with the device's own $\alpha$ and $\beta$: a message a gradient; one for all; and for overlap the last bucket alone, the only one that nothing is left to hide behind.
+
+# %%
+alpha, beta = np.max(list(on_device(prices)), axis=0)
+last = sum(sizes[i] for i in assign_buckets(sizes, B / 8)[-1])
+one_by_one, at_once = N * alpha + B * beta, alpha + B * beta
+waits = dict(zip(kinds, (one_by_one, one_by_one, at_once, alpha + last * beta)))
+there = slower_of(on_device(contest, plans, 9, set_up_there, now))
+there = {kind: dict(zip(PARTS, 1e3 * np.array(parts))) for kind, parts in zip(kinds, there)}
+print("timed here: two ranks on", PLACE)
+for kind, step in there.items():
+    compare(f"{kind}: waited for, ms", waits[kind] * 1e3, step["exposed communication"])
+
+# %%
+ends = [
+    sum(list(step.values())[:4]) - step["exposed communication"] + 1e3 * waits[kind]
+    for kind, step in there.items()
+]
+draw(there, f"One step, two ranks on {PLACE}", "ms", ends)
+
+# %% [markdown]
+# **Reflect.** How much of the communication is hidden, and which part cannot be, however the buckets are cut? On the device, a ratio above 1 says that something else is waited for than bytes: what is a rank that has finished its own backward waiting for? And who does the adding there, while backward computes? What would happen in `finish` if one parameter got no gradient in this step? (That is where lab 11 begins.)
 #
 # *The real system.* torch's reducer does what you did, in C++, and with `gradient_as_bucket_view=True` without your two copies: its gradients then *are* views into the buckets. Li et al. measured that overlap saves 38.0 % of the time of an iteration for ResNet-50 and 35.2 % for BERT on NCCL, and 26.8 % and 21.5 % on Gloo (section 5.1).
 
@@ -770,7 +879,7 @@ fig, ax = plt.subplots()
 ax.semilogx(np.array(caps) / 2**10, model_says, label="predicted by your finish_time")
 ax.semilogx(np.array(caps) / 2**10, measured, "o", color="C1", label="measured")
 ax.axvline(best / 2**10, color="C4", linewidth=1, linestyle=":")
-ax.text(best / 2**10, ax.get_ylim()[1], " predicted optimum", va="top")
+ax.text(best / 2**10, ax.get_ylim()[1], "predicted optimum ", ha="right", va="top")
 ax.set(xlabel="bucket cap, KiB", ylabel="backward + exposed, in backward passes")
 ax.set_title("One bucket hides nothing; a bucket a gradient drowns in latency")
 ax.legend()
