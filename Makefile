@@ -36,8 +36,8 @@ fix: setup ## apply the style and make the notebooks anew
 bench: setup ## the tables of ratios
 	@for script in bench/*.py; do echo; echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
-demos: setup ## lecture demos, in a browser
-	@JUPYTER_PATH=labs/demos/share/jupyter exec $(BIN)/voila --no-browser --template=offline --Voila.ip=127.0.0.1 labs/demos
+demos: setup ## the index of lecture demos, in a browser
+	@JUPYTER_PATH=labs/demos/share/jupyter exec $(BIN)/voila --template=offline --Voila.ip=127.0.0.1 labs/demos
 
 slides: setup ## offline slides of labs and demos, in build/slides (needs npm)
 	@$(BIN)/python scripts/slides.py -o build/slides
