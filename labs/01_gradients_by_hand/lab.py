@@ -811,6 +811,9 @@ def nonsense_on_the_way_back(params, x, labels):
     return loss, backward([*params[:2], nonsense, params[3]], x, hidden, out_grad)
 
 
+# %% [markdown]
+# **Measure.** The four of them from the same start, and what your own check says of each.
+
 # %%
 rules = {
     "right": gradients_of,

@@ -325,6 +325,9 @@ except ValueError as error:
 # %% tags="check"
 q.check("evaluate")
 
+# %% [markdown]
+# **Measure.** Feed a node in the middle, and count what runs.
+
 # %%
 before_exp = loss.inputs[0].inputs[0].inputs[0]
 print("fed in the middle:", before_exp)
@@ -402,6 +405,9 @@ for node, other in zip([w_grad, b_grad], eager):
 
 # %% tags="check"
 q.check("gradients")
+
+# %% [markdown]
+# **Measure.** Three layers: count the products that run.
 
 # %%
 batch = Placeholder((None, 4), "batch")
@@ -641,6 +647,9 @@ def minimize(loss, variables, lr, momentum=0.9):
 # %% tags="check"
 q.check("minimize")
 
+# %% [markdown]
+# **Try and measure**: a weight whose gradient is always 1.
+
 # %%
 height = Variable(5.0, "height")
 train = minimize(height * 1.0, [height], lr=0.1)
@@ -778,6 +787,9 @@ class PrintOp(Op):
 
 # %% tags="check"
 q.check("PrintOp")
+
+# %% [markdown]
+# **Try and measure**: one model, five runs, and every line counted.
 
 
 # %%

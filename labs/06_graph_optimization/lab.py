@@ -671,6 +671,9 @@ def merge_matmuls(program):
 # %% tags="check"
 q.check("merge_matmuls")
 
+# %% [markdown]
+# **Try it** on two heads.
+
 
 # %%
 def two_heads(rows, middle, columns, weights="input"):
@@ -1320,7 +1323,9 @@ plt.show()
 # %% [markdown]
 # ## 7. Search, and a network that learns
 #
-# Which rewrites, in which order? Some lose by themselves and open the way for one that wins. TASO's answer is a search with a **measured cost**: keep a queue of programs, take the cheapest, try every rewrite on it; keep what is better than the best so far, and also what is a *little* worse, less than $\alpha$ times the best. With $\alpha = 1$ it is greedy and stops at the first hill; TASO takes $\alpha = 1.05$.
+# Which rewrites, in which order? Some lose by themselves and open the way for one that wins.
+#
+# **Idea.** TASO's answer is a search with a **measured cost**: keep a queue of programs, take the cheapest, try every rewrite on it; keep what is better than the best so far, and also what is a *little* worse, less than $\alpha$ times the best. With $\alpha = 1$ it is greedy and stops at the first hill; TASO takes $\alpha = 1.05$.
 #
 # **Predict.** From A one rewrite leads to B, from B one leads to C. The costs are 100, 104, 60. What does the search find with $\alpha = 1$, and what with 1.05? And if B cost 106?
 
@@ -1363,6 +1368,9 @@ def search(start, rewrites, cost, fingerprint=str, alpha=1.05, budget=30):
 
 # %% tags="check"
 q.check("search")
+
+# %% [markdown]
+# **Try it** on the three costs.
 
 # %%
 step_to = {"A": "B", "B": "C", "C": "C"}

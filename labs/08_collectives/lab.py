@@ -409,7 +409,7 @@ compare("lower rank first / yours", 2, ordered / yours)
 #
 # Rank 0 has read the weights from disk, and everybody needs them: **broadcast**. It has read the data, and everybody needs a share of it: **scatter**. The other way round: rank 0 wants what everybody has found, side by side, **gather**, or combined, **reduce**. Where rank 0 does the talking, any rank may: it is the **root**.
 #
-# The obvious programs have one loop: the root talks to each of the others in turn.
+# **Idea.** The obvious programs have one loop: the root talks to each of the others in turn.
 #
 # **Predict.** With 8 ranks, an array of 8,000 bytes that is broadcast, one of 8,000 bytes that is scattered (1,000 for each), and 8,000 bytes on every rank that are reduced: how many bytes does the *root* send, or receive for reduce?
 
@@ -831,7 +831,7 @@ def crossover_bytes(n, alpha, beta):
 q.check("crossover_bytes")
 
 # %% [markdown]
-# **Measure** on the slow network, with eight ranks, all three in turn. The clock is this machine's, the messages are yours.
+# **Try and measure** on the slow network, with eight ranks, all three in turn. The clock is this machine's, the messages are yours.
 
 # %%
 WAYS = {"naive": naive_broadcast, "tree": tree_broadcast, "scatter_all_gather": scatter_all_gather}
@@ -1010,7 +1010,9 @@ CollectivesExplorer(explore([2, 4, 8, 16], compared), ranks=8, latency_us=5.0, b
 # %% [markdown]
 # ## 7. A network learns over your collectives
 #
-# Each rank trains on its own share of the data and has the whole model. But why should each of eight ranks keep the momentum of *every* parameter, and update every parameter, all of them alike? Let rank $r$ take care of row $r$ of the parameters:
+# Each rank trains on its own share of the data and has the whole model. But why should each of eight ranks keep the momentum of *every* parameter, and update every parameter, all of them alike?
+#
+# **Idea.** Let rank $r$ take care of row $r$ of the parameters:
 #
 # - **scatter** the data, **broadcast** the first weights;
 # - each step: **reduce-scatter** the gradients, update the own row, **all-gather** the rows;
