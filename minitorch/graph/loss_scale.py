@@ -23,7 +23,7 @@ from .operators.math import cast, reduce_all
 from .operators.shaping import identity
 from .scope import control_dependencies
 from .state import Variable, assign, group
-from .train import Optimizer
+from .optimizer import Optimizer
 
 LARGEST = 2.0**24  # a scale above it would make ordinary losses overflow float32's gradients too
 

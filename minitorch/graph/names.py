@@ -30,10 +30,29 @@ FAMILIES: dict[str, str] = {
     "minitorch.tracing": "cond foldl foldr jit map_fn scan trace while_loop",
 }
 
-LATER: dict[str, str] = {
-    name: module for module, names in FAMILIES.items() for name in names.split()
+TRAINING_FAMILIES: dict[str, str] = {
+    "minitorch.graph.adaptive": "AdadeltaOptimizer FtrlOptimizer RMSPropOptimizer",
+    "minitorch.graph.averages": """
+        ExponentialMovingAverage create_global_step get_global_step get_or_create_global_step
+        global_step
+        """,
+    "minitorch.graph.saver": "checkpoint_exists get_checkpoint_state",
+    "minitorch.graph.schedules": """
+        cosine_decay exponential_decay inverse_time_decay natural_exp_decay piecewise_constant
+        polynomial_decay
+        """,
 }
-"""The module of each name."""
+
+
+def _by_name(families: dict[str, str]) -> dict[str, str]:
+    return {name: module for module, names in families.items() for name in names.split()}
+
+
+LATER = _by_name(FAMILIES)
+"""The module of each name of `minitorch.graph`."""
+
+TRAINING = _by_name(TRAINING_FAMILIES)
+"""The module of each name of `minitorch.graph.train`."""
 
 SPACES = ("contrib", "errors", "layers", "logging", "losses", "metrics", "summary")
 """Modules of this folder that are names themselves."""

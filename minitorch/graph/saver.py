@@ -10,7 +10,7 @@ import json
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -32,6 +32,8 @@ class Saver:
         var_list: the variables, or a dict of them by the names they have in the file; all of the
             default graph unless given.
         max_to_keep: how many of the files it has written it leaves; 0 or None for all.
+        reshape, sharded, keep_checkpoint_every_n_hours, name: taken for TensorFlow's sake; no
+            effect.
     Raises:
         GraphError: there is no variable, or two have one name.
     """
@@ -40,6 +42,10 @@ class Saver:
         self,
         var_list: Iterable[Variable] | Mapping[str, Variable] | None = None,
         max_to_keep: int | None = 5,
+        reshape: bool = False,
+        sharded: bool = False,
+        keep_checkpoint_every_n_hours: float = 10000.0,
+        name: str | None = None,
     ) -> None:
         found = global_variables() if var_list is None else var_list
         self.variables = _by_name(found)
@@ -48,12 +54,23 @@ class Saver:
         self.max_to_keep = max_to_keep
         self.last_checkpoints: list[str] = []
 
-    def save(self, sess: Session, save_path: Path_, global_step: Any = None) -> str:
+    def save(
+        self,
+        sess: Session,
+        save_path: Path_,
+        global_step: Any = None,
+        latest_filename: str | None = None,
+        meta_graph_suffix: str = "meta",
+        write_meta_graph: bool = True,
+        write_state: bool = True,
+    ) -> str:
         """Write the variables' values, all or nothing; return the path of the file.
 
         Args:
             save_path: where to; `.safetensors` is added if it is not there.
             global_step: a number, or a variable that holds one, to put into the name.
+            latest_filename, meta_graph_suffix, write_meta_graph, write_state: taken for
+                TensorFlow's sake; no effect.
         Raises:
             GraphError: a variable has no value yet; names it.
         """
@@ -102,12 +119,35 @@ class Saver:
         (path.parent / INDEX).write_text(json.dumps(names))
 
 
+class CheckpointState(NamedTuple):
+    """The files that a `Saver` left in a directory, the newest last."""
+
+    model_checkpoint_path: str
+    all_model_checkpoint_paths: list[str]
+
+
+def get_checkpoint_state(
+    checkpoint_dir: Path_, latest_filename: str | None = None
+) -> CheckpointState | None:
+    """Return what checkpoints a directory has, or None if there is none."""
+    found = _present(checkpoint_dir)
+    return CheckpointState(found[-1], found) if found else None
+
+
+def checkpoint_exists(checkpoint_prefix: Path_) -> bool:
+    """Tell whether there is a file of that name, with or without its suffix."""
+    return _path(checkpoint_prefix, None).is_file()
+
+
 def latest_checkpoint(checkpoint_dir: Path_) -> str | None:
     """Return the path of the file that a `Saver` wrote last in a directory, or None."""
+    return next(reversed(_present(checkpoint_dir)), None)
+
+
+def _present(checkpoint_dir: Path_) -> list[str]:
     index = Path(checkpoint_dir) / INDEX
     names = json.loads(index.read_text()) if index.is_file() else []
-    present = [Path(checkpoint_dir) / name for name in names]
-    return next((str(path) for path in reversed(present) if path.is_file()), None)
+    return [str(path) for name in names if (path := Path(checkpoint_dir) / name).is_file()]
 
 
 def _by_name(found: Iterable[Variable] | Mapping[str, Variable]) -> dict[str, Variable]:

@@ -6,52 +6,18 @@ them like any other, so it belongs after `minimize`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from importlib import import_module
 from typing import Any
-
-import numpy as np
 
 from ..arrays import Array
 from ..errors import GraphError
-from ..op import Spec
-from .defaults import trainable_variables
-from .gradients import gradients
-from .node import Node, build, convert
+from .names import TRAINING
+from .optimizer import Optimizer as Optimizer
+from .optimizer import Update
 from .saver import Saver as Saver
 from .saver import latest_checkpoint as latest_checkpoint
-from .scope import control_dependencies, get_default_graph
-from .state import State, StateOp, Variable, assign_add, fresh, group, label
-
-
-class Update(StateOp):
-    """One optimizer's step on one variable. A subclass gives the rule, in place and not.
-
-    Inputs of the node: the gradient, then the hyperparameters as scalars.
-    """
-
-    def __init__(self, variable: Variable, slots: tuple[Variable, ...] = ()) -> None:
-        self.variable, self.slots = variable, slots
-        self.writes = (variable, *slots)
-
-    def rule(self, grad: Array, values: list[Array], *hyper: Array) -> None:
-        """Change `values` (the variable's array, then the slots') in place."""
-        raise NotImplementedError(f"{self.name}: `rule` is not defined. Define it.")
-
-    def run(self, state: State, *arrays: Array) -> Array:
-        """Step on copies; whoever holds the old arrays keeps them."""
-        for variable in self.writes:
-            state.values[variable] = fresh(variable.value_in(state))
-        return self.run_in_place(state, *arrays)
-
-    def run_in_place(self, state: State, *arrays: Array) -> Array:
-        """Step on the variables' own arrays."""
-        grad, *hyper = arrays
-        self.rule(grad, [variable.value_in(state) for variable in self.writes], *hyper)
-        return state.values[self.variable]
-
-    def infer(self, *specs: Spec) -> Spec:
-        """Return the spec of the variable."""
-        return Spec(tuple(self.variable.shape), self.variable.dtype)
+from .state import State, Variable
 
 
 class GradientDescent(Update):
@@ -110,91 +76,12 @@ class Adam(Update):
         w -= lr * (1 - power2) ** 0.5 / (1 - power1) * m / (v**0.5 + eps)
 
 
-class Optimizer:
-    """Base of the optimizers; a subclass says which update, with which slots and numbers."""
-
-    def __init__(self, learning_rate: Any, name: str) -> None:
-        self.learning_rate = learning_rate
-        self.name = name
-
-    def minimize(
-        self,
-        loss: Node,
-        global_step: Variable | None = None,
-        var_list: Iterable[Variable] | None = None,
-        name: str | None = None,
-    ) -> Node:
-        """Return an operation that takes one step down the gradient of `loss`.
-
-        A loss with axes counts as its sum, which is what the gradient of all its elements is.
-        """
-        pairs = self.compute_gradients(loss, var_list)
-        if all(grad is None for grad, _ in pairs):
-            names = ", ".join(v.name for _, v in pairs)
-            raise GraphError(
-                f"minimize: the loss {loss.name!r} depends on none of the variables {names} "
-                f"(built at {loss.location}). Check how the loss is built."
-            )
-        return self.apply_gradients(pairs, global_step, name)
-
-    def compute_gradients(
-        self, loss: Node, var_list: Iterable[Variable] | None = None
-    ) -> list[tuple[Node | None, Variable]]:
-        """Return (gradient or None, variable) for each variable, the trainable ones unless told."""
-        if not isinstance(loss, Node):
-            raise GraphError(f"minimize: got a loss of {type(loss).__name__}, expected a node.")
-        variables = trainable_variables() if var_list is None else list(var_list)
-        if not variables:
-            raise GraphError(
-                "minimize: there is no variable to train. Build one, or give var_list."
-            )
-        return list(zip(gradients(loss, variables), variables, strict=True))
-
-    def apply_gradients(
-        self,
-        grads_and_vars: Iterable[tuple[Any, Variable]],
-        global_step: Variable | None = None,
-        name: str | None = None,
-    ) -> Node:
-        """Return an operation that applies these gradients; None leaves its variable alone."""
-        updates = [
-            self._update(convert(grad, v.dtype), v)
-            for grad, v in grads_and_vars
-            if grad is not None
-        ]
-        if not updates:
-            raise GraphError("apply_gradients: got no gradient, expected one or more.")
-        if global_step is not None:
-            with control_dependencies(updates):
-                updates = [assign_add(global_step, np.ones((), global_step.dtype))]
-        return group(*updates, name=name)
-
-    def _update(self, grad: Node, variable: Variable) -> Node:
-        slots = self._slots(variable)
-        hyper = [convert(h, variable.dtype) for h in self._hyper()]
-        update = build(self._operator(variable, slots), (grad, *hyper))
-        return label(update, f"update_{variable.name}")
-
-    def _operator(self, variable: Variable, slots: tuple[Variable, ...]) -> Update:
-        raise NotImplementedError(f"{type(self).__name__} does not say which update it makes.")
-
-    def _slots(self, variable: Variable) -> tuple[Variable, ...]:
-        return ()
-
-    def _hyper(self) -> Sequence[Any]:
-        return (self.learning_rate,)
-
-    def _slot(self, variable: Variable, what: str, start: float, scalar: bool = False) -> Variable:
-        shape = () if scalar else tuple(variable.shape)
-        with control_dependencies(None), get_default_graph().as_default():
-            value = np.full(shape, start, variable.dtype)
-            return Variable(value, trainable=False, name=f"{variable.name}/{what}")
-
-
 class GradientDescentOptimizer(Optimizer):
     """w -= lr g."""
 
-    def __init__(self, learning_rate: Any, name: str = "GradientDescent") -> None:
+    def __init__(
+        self, learning_rate: Any, use_locking: bool = False, name: str = "GradientDescent"
+    ) -> None:
         super().__init__(learning_rate, name)
 
     def _operator(self, variable: Variable, slots: tuple[Variable, ...]) -> Update:
@@ -208,6 +95,7 @@ class MomentumOptimizer(Optimizer):
         self,
         learning_rate: Any,
         momentum: Any,
+        use_locking: bool = False,
         name: str = "Momentum",
         use_nesterov: bool = False,
     ) -> None:
@@ -234,7 +122,11 @@ class AdagradOptimizer(Optimizer):
     """
 
     def __init__(
-        self, learning_rate: Any, initial_accumulator_value: float = 0.1, name: str = "Adagrad"
+        self,
+        learning_rate: Any,
+        initial_accumulator_value: float = 0.1,
+        use_locking: bool = False,
+        name: str = "Adagrad",
     ) -> None:
         if initial_accumulator_value <= 0.0:
             raise GraphError(
@@ -263,6 +155,7 @@ class AdamOptimizer(Optimizer):
         beta1: Any = 0.9,
         beta2: Any = 0.999,
         epsilon: Any = 1e-8,
+        use_locking: bool = False,
         name: str = "Adam",
     ) -> None:
         super().__init__(learning_rate, name)
@@ -278,3 +171,16 @@ class AdamOptimizer(Optimizer):
 
     def _hyper(self) -> Sequence[Any]:
         return (self.learning_rate, self.beta1, self.beta2, self.epsilon)
+
+
+def __getattr__(name: str) -> Any:
+    """Return one of TensorFlow's further names for training, loaded when first asked for."""
+    if name not in TRAINING:
+        raise AttributeError(f"module 'minitorch.graph.train' has no attribute {name!r}")
+    found = globals()[name] = getattr(import_module(TRAINING[name]), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    """Return all names, those that are not loaded yet among them."""
+    return sorted({*globals(), *TRAINING})
