@@ -14,6 +14,7 @@ import os
 import platform
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from copy import deepcopy
 from importlib.metadata import version
 from itertools import pairwise
 from pathlib import Path
@@ -678,9 +679,12 @@ class Awaited:
 
 
 # %%
+BIG_MODEL = big_model()  # made here: virtual ranks would draw from one generator at once
+
+
 def set_up_there(comm, kind, cap_bytes=None):
-    """Return the big model on the device, with one way of averaging."""
-    clocked, model = Clocked(comm), big_model().to(DEVICE)
+    """Return a copy of the big model on the device, with one way of averaging."""
+    clocked, model = Clocked(comm), deepcopy(BIG_MODEL).to(DEVICE)
     return clocked, model, start(kind, clocked, list(model.parameters()), cap_bytes)
 
 

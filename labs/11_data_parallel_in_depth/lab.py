@@ -14,6 +14,7 @@ import os
 import platform
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from threading import Lock
@@ -26,7 +27,7 @@ import torch
 from sklearn.datasets import load_digits
 
 from autograder import lab
-from ddp_lab import DistributedDataParallel, launch
+from ddp_lab import DistributedDataParallel, device_array, launch
 from ddp_lab.errors import DdpLabError
 
 # %% tags="setup"
@@ -826,9 +827,9 @@ class Compressor:
 
     def __init__(self, kind, grads):
         self.kind = kind
-        self.left_out = [torch.zeros(grad.shape) for grad in grads]
-        generator = torch.Generator().manual_seed(0)
-        self.q = [torch.randn(grad.shape[-1], 1, generator=generator) for grad in grads]
+        self.left_out = [torch.zeros_like(grad) for grad in grads]
+        draw = torch.Generator().manual_seed(0)
+        self.q = [torch.randn(g.shape[-1], 1, generator=draw).to(g.device) for g in grads]
 
     def average(self, comm, index, grad):
         """Return the average over the ranks of gradient `index`."""
@@ -882,6 +883,8 @@ for kind, line in zip(KINDS, ("-", "--", "-", ":", "-.")):
     print(f"{kind:<8} bytes {sent[kind] / sent['plain']:6.1%}", end="")
     print(f"   last losses {losses[-12:].mean():.3f}")
 ax.set(xlabel="training step", ylabel="loss, mean of 12 steps", title="Digits, two ranks")
+ax.set_yticks((0.2, 0.5, 1, 2), ("0.2", "0.5", "1", "2"))
+ax.minorticks_off()
 ax.legend()
 plt.show()
 
@@ -954,7 +957,87 @@ for kind in COSTLY[1:]:
 
 
 # %% [markdown]
-# **Reflect.** Which method would you take on a network of 1 Gbit/s (125 MB/s), which on one of 400 Gbit/s? Where points lie above their line: how many messages does that method send, and what does the formula say about a message? And top-k's messages are gathered: how do the bytes that a rank *receives* grow with the number of ranks, compared to those of low rank, which are all-reduced?
+# **And on a device?** A GPU does this work in a fraction of the time, and its wires are faster too. The work alone needs no second rank: with `Alone` nothing travels, and the arithmetic remains. It is timed on the GPU where there is one, by the same cells on the CPU where there is none.
+#
+# **Predict.** For large gradients memory sets the pace. A copy reads 4 bytes an element and writes 4. Follow your `fp16_average` through its three operations: how many times as long as a copy should it take?
+
+# %%
+### BEGIN STARTER
+# predicted_copies = ...
+### END STARTER
+### BEGIN SOLUTION
+predicted_copies = (4 + 4 + 4 + 2 + 2 + 4) / 8  # divide, round, widen: what each reads and writes
+### END SOLUTION
+
+
+# %%
+DEVICE = torch.device("cuda" if CUDA else "cpu")
+PLACE = torch.cuda.get_device_name() if CUDA else f"the CPU, threads: {torch.get_num_threads()}"
+
+
+class Alone:
+    """A group of one rank, to which nothing need be sent."""
+
+    rank, size = 0, 1
+
+    def all_reduce(self, x, op="sum", algorithm="auto"):
+        return x
+
+    def all_gather(self, x):
+        return x[None]
+
+
+# %%
+def seconds_there(run, turns=12):
+    """Return the best seconds of `run` on the device, which works on while Python goes ahead."""
+    best = np.inf
+    for _ in range(turns):
+        device_array.synchronize(DEVICE)
+        began = perf_counter()
+        run()
+        device_array.synchronize(DEVICE)
+        best = min(best, perf_counter() - began)
+    return best
+
+
+def works(width):
+    """Return {what: seconds} of compressing a gradient of (width, width), and of copying it."""
+    grad = torch.randn(width, width, device=DEVICE)
+    runs = {"copy": grad.clone}
+    for kind in COSTLY[1:]:
+        runs[kind] = partial(Compressor(kind, [grad]).average, Alone(), 0, grad)
+    return {what: seconds_there(run) for what, run in runs.items()}
+
+
+# %%
+widths = np.array([2**k for k in range(6, 14 if CUDA else 12)])
+elements, there = widths**2, [works(int(width)) for width in widths]
+there = {what: np.array([row[what] for row in there]) for what in there[0]}
+saved = {"fp16": 2 * elements, "top 1 %": 4 * elements - 8 * (elements // 100)}
+saved["rank 1"] = 4 * elements - 8 * widths  # bytes that a rank of two need not send
+pays = {kind: saved[kind] / there[kind] for kind in saved}
+print("timed here:", PLACE)
+compare("fp16 / copy, time", predicted_copies, there["fp16"][-1] / there["copy"][-1])
+for kind, below in pays.items():
+    print(f"{kind:<8} of {4 * elements[-1] / 2**20:.0f} MiB pays below {below[-1] / 1e9:,.2f} GB/s")
+
+# %%
+fig, ax = plt.subplots()
+for kind, color in zip(saved, ("C1", "C2", "C3")):
+    ax.loglog(4 * elements, pays[kind] / 1e9, marker="o", color=color, label=kind)
+if predicted_copies is not ...:
+    model = saved["fp16"] / (predicted_copies * there["copy"])
+    ax.loglog(4 * elements, model / 1e9, "k-", linewidth=1, label="fp16, predicted by the copy")
+for wire, gb_s in (("1 Gbit/s", 1 / 8), ("400 Gbit/s", 50)):
+    ax.axhline(gb_s, color="C4", linewidth=1, linestyle=":")
+    ax.text(4 * elements[0], gb_s * 1.1, wire, color="C4")
+ax.set(xlabel="gradient, bytes", ylabel="pays on wires below, GB/s")
+ax.set_title(f"Bytes saved for a second of work on {PLACE}")
+ax.legend(loc="center left", bbox_to_anchor=(1, 0.5), fontsize="small")
+plt.show()
+
+# %% [markdown]
+# **Reflect.** Which method would you take on a network of 1 Gbit/s (125 MB/s), which on one of 400 Gbit/s, each with the device that you have timed? Where points lie above their line: how many messages does that method send, and what does the formula say about a message? And top-k's messages are gathered: how do the bytes that a rank *receives* grow with the number of ranks, compared to those of low rank, which are all-reduced?
 #
 # *The real system.* These are [comm hooks](https://github.com/pytorch/pytorch/tree/main/torch/distributed/algorithms/ddp_comm_hooks): `model.register_comm_hook(state, hook)`. torch's PowerSGD hook begins after 1,000 plain steps unless told otherwise. Its memory is what a rank wanted to say less the *average* of what was said; yours is less its own share. Added up over the ranks the two are the same, and only the sum ever counts.
 
@@ -1059,7 +1142,7 @@ def timed(comm, counts, buckets=8, alpha=0.008, beta=0.002):
 
 
 COUNTS = (1, 2, 4, 8)
-seconds = np.median([launch(timed, 2, COUNTS)[0] for _ in range(3)], axis=0)
+seconds = np.min([launch(timed, 2, COUNTS)[0] for _ in range(4)], axis=0)
 formula = np.array([max(8 / g * 10, 8 + 8 * 2) for g in COUNTS])
 compare("speed-up of two groups", predicted_speedup, seconds[0] / seconds[1])
 
