@@ -171,11 +171,8 @@ def _in_rows(array: _Array) -> bool:
 
 def _run(call: _Call, arrays: Sequence[_Array], out: _Array) -> None:
     """Do the work, in the caller's thread or shared among the pool's."""
-    if _OFFSET is None:
-        held = [ctypes.c_int64(a.ctypes.data) for a in (*arrays, out)]
-        table = call.head + call.pack(*[ctypes.addressof(h) for h in held])
-    else:
-        table = call.head + call.pack(*[id(a) + _OFFSET for a in arrays], id(out) + _OFFSET)
+    held, places = places_of((*arrays, out))
+    table = call.head + call.pack(*places)
     threads = _pool.threads
     if threads == 1:
         call.function(0, call.total, table)
@@ -190,6 +187,7 @@ def _run(call: _Call, arrays: Sequence[_Array], out: _Array) -> None:
     waiting = [_pool.submit(call.function, lo, hi, table) for lo, hi in bounds]
     for work in waiting:
         work.result()
+    del held  # until here
 
 
 def _offset() -> int | None:
@@ -206,6 +204,14 @@ def _offset() -> int | None:
 
 
 _OFFSET = _offset()
+
+
+def places_of(arrays: Sequence[_Array]) -> tuple[Any, list[int]]:
+    """Return where the arrays' addresses are written, and what must be kept until they are read."""
+    if _OFFSET is not None:
+        return arrays, [id(a) + _OFFSET for a in arrays]
+    held = [ctypes.c_int64(a.ctypes.data) for a in arrays]
+    return held, [ctypes.addressof(h) for h in held]
 
 
 class _Pool:

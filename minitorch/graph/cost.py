@@ -26,7 +26,7 @@ from ..ops.rows import ROWS, Binary, Unary
 ELEMENTS = 2**16  # in a measurement: 256 KiB of float32, so that a level-2 cache holds it
 REPEATS = 7  # of a measurement, of which the shortest counts: other work only adds to it
 LARGEST_PRODUCT = 2e7  # flops of a product that is timed itself; larger ones run at one speed
-RUNS = 1000  # a training step is run so often that a compilation may be spread over them
+RUNS = 10_000  # a training step is run so often that a compilation may be spread over them
 COMMON = frozenset({"add", "sub", "mul", "neg", "square", "positive", "relu", "relu_grad", "abs"})
 
 

@@ -51,7 +51,7 @@ class ExpandTo(Op):
     def compute(self, xp: Any, *arrays: Array) -> Array:
         """Return the first array, stretched."""
         shape = tuple(arrays[1].shape) if self.shape is None else self.shape
-        if xp is np and not arrays[0].shape:
+        if xp is np and arrays[0].size == 1 and len(arrays[0].shape) <= len(shape):
             return _repeated(arrays[0], shape)
         return xp.broadcast_to(arrays[0], shape)
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ...arrays import Array
+from ...arrays import Array, dtype_of
+from ...compile.classes import class_gradient
 from ...op import Op, Spec, apply
 from ...ops import elementwise, reduction
 from ...ops.broadcasting import sum_to
@@ -110,15 +111,19 @@ class CrossEntropyGrad(Op):
 
     def gradient(self, out_grad: Any, node: Any) -> Any:
         """The same written out in operators, differentiated term by term."""
-        g, labels, logits = node.inputs
-        p = apply(Softmax(), logits)
-        weight = reduction.sum(labels, -1, True)
-        by_p = out_grad * _column(g) * weight
-        by_logits = p * (by_p - reduction.sum(by_p * p, -1, True))
-        by_g = reduction.sum(out_grad * (p * weight - labels), -1)
-        flow = out_grad * _column(g)
-        by_labels = reduction.sum(flow * p, -1, True) - flow
-        return by_g, sum_to(by_labels, labels), sum_to(by_logits, logits)
+        return by_inputs(out_grad, *node.inputs)
+
+
+def by_inputs(out_grad: Any, g: Any, labels: Any, logits: Any) -> tuple[Any, Any, Any]:
+    """Return the gradients of `CrossEntropyGrad` by its inputs."""
+    p = apply(Softmax(), logits)
+    weight = reduction.sum(labels, -1, True)
+    by_p = out_grad * _column(g) * weight
+    by_logits = p * (by_p - reduction.sum(by_p * p, -1, True))
+    by_g = reduction.sum(out_grad * (p * weight - labels), -1)
+    flow = out_grad * _column(g)
+    by_labels = reduction.sum(flow * p, -1, True) - flow
+    return by_g, sum_to(by_labels, labels), sum_to(by_logits, logits)
 
 
 class SparseCrossEntropy(Op):
@@ -141,10 +146,35 @@ class SparseCrossEntropy(Op):
         )
 
     def gradient(self, out_grad: Any, node: Any) -> Any:
-        """g (softmax - one_hot(labels)), which is the other operator's rule."""
+        """g (softmax - one_hot(labels))."""
         labels, logits = node.inputs
+        return None, apply(SparseCrossEntropyGrad(), out_grad, labels, logits)
+
+
+class SparseCrossEntropyGrad(Op):
+    """g (softmax(logits) - one_hot(labels)); inputs g, labels (integers), logits."""
+
+    reads_output = False
+
+    def compute(self, xp: Any, *arrays: Array) -> Array:
+        """Return the gradient by the logits."""
+        found = class_gradient(*arrays) if xp is np else None
+        if found is not None:
+            return found
+        g, labels, x = arrays
+        hot = OneHot(x.shape[-1], dtype_of(x)).compute(xp, labels)
+        return CrossEntropyGrad().compute(xp, g, hot, x)
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the spec of the logits."""
+        return specs[2]
+
+    def gradient(self, out_grad: Any, node: Any) -> Any:
+        """That of the other operator, with the labels written out."""
+        g, labels, logits = node.inputs
         hot = apply(OneHot(logits.shape[-1], logits.dtype), labels)
-        return None, apply(CrossEntropyGrad(), out_grad, hot, logits)
+        by_g, _, by_logits = by_inputs(out_grad, g, hot, logits)
+        return by_g, None, by_logits
 
 
 class OneHot(Op):
