@@ -18,11 +18,9 @@ function plural(count, noun) {
 }
 
 function isDark() {
-  const { jpThemeLight } = document.body.dataset;
+  const { jpThemeLight, vscodeThemeKind } = document.body.dataset;
   if (jpThemeLight !== undefined) return jpThemeLight === "false";
-  if (/\bvscode-(light|dark)\b/.test(document.body.className)) {
-    return document.body.classList.contains("vscode-dark");
-  }
+  if (vscodeThemeKind) return ["vscode-dark", "vscode-high-contrast"].includes(vscodeThemeKind);
   return window.matchMedia("(prefers-color-scheme: dark)").matches;
 }
 

@@ -8,7 +8,8 @@ const CENTRE = { x: 285, y: 235 };
 const RADIUS = 165;
 const BARS = { x: 640, y: 90, width: 150, pitch: 34 };
 const ROUND_MS = 1100;
-let players = 0;
+// Each widget of a notebook loads a module of its own: none of them can count the others.
+const own = (name) => `${name}-${Math.random().toString(36).slice(2, 10)}`;
 
 function make(parent, name, attributes = {}, text = "") {
   const svg = parent.namespaceURI === SVG || name === "svg";
@@ -173,7 +174,7 @@ function render({ model, el }) {
   const story = model.get("story");
   const last = story.rounds.length;
   const parts = build(el, story);
-  const draw = drawing(parts.svg, story, `rp-head-${players++}`);
+  const draw = drawing(parts.svg, story, own("rp-head"));
   const motion = window.matchMedia("(prefers-reduced-motion: reduce)");
   // VS Code has a setting of its own.
   const still = () => motion.matches || document.body.classList.contains("vscode-reduce-motion");

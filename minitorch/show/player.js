@@ -8,7 +8,8 @@ const SVG = "http://www.w3.org/2000/svg";
 const STEP_MS = 1100;
 const TRAVEL = 0.6; // of a step's time that things are on their way
 const SHRINK = 0.7; // smaller than this nobody can read the words
-let players = 0;
+// Each widget of a notebook loads a module of its own: none of them can count the others.
+const own = (name) => `${name}-${Math.random().toString(36).slice(2, 10)}`;
 
 function make(parent, name, attributes = {}, text = "") {
   const svg = name === "svg" || parent.namespaceURI === SVG;
@@ -62,7 +63,7 @@ function travellers(svg, step) {
 }
 
 function build(el, scenes) {
-  const id = `mt-player-${players++}`;
+  const id = own("mt-player");
   const root = make(el, "div", {
     class: "mt-player", role: "group", "data-lm-suppress-shortcuts": "true",
   });
@@ -86,7 +87,8 @@ function build(el, scenes) {
   parts.speed.value = "1";
   parts.status = make(root, "p", { class: "mt-status", role: "status", "aria-live": "polite" });
   parts.stage = make(root, "div", { class: "mt-stage", id: `${id}-stage` });
-  if (parts.tabs) parts.stage.setAttribute("role", "tabpanel");
+  parts.stage.setAttribute("role", parts.tabs ? "tabpanel" : "group");
+  if (!parts.tabs) parts.stage.setAttribute("aria-label", "Picture");
   parts.svg = make(parts.stage, "svg", { role: "img" });
   parts.list = make(root, "ul", { "aria-label": "What this step does" });
   return parts;

@@ -92,7 +92,8 @@
   }
 
   function* structure(root) {
-    if (!root.getAttribute("role") || !nameOf(root)) yield ["name of the whole", say(root)];
+    const landmark = root.tagName === "SECTION"; // a named section is a region
+    if (!(landmark || root.getAttribute("role")) || !nameOf(root)) yield ["name of the whole", say(root)];
     for (const svg of root.querySelectorAll("svg")) {
       if (svg.getAttribute("aria-hidden") === "true" || !shown(svg)) continue;
       if (svg.getAttribute("role") !== "img" || !nameOf(svg)) yield ["name of a picture", say(svg)];
@@ -112,7 +113,8 @@
       if (!nameOf(table) && !table.caption) yield ["name of a table", say(table)];
       if ([...table.querySelectorAll("th")].some((head) => !head.scope)) yield ["scope of a heading", say(table)];
     }
-    if (!words(root.querySelector("[role=status]")?.textContent)) yield ["what it says now", say(root)];
+    const said = root.querySelector("[role=status], [aria-live]");
+    if (!said || !(landmark || words(said.textContent))) yield ["what it says now", say(root)];
   }
 
   function* texts(root) {

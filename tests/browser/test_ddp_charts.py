@@ -215,27 +215,32 @@ def foreign(requests: list[str], address: str) -> list[str]:
     return [url for url in requests if not url.startswith((address, "blob:", "data:"))]
 
 
-def test_in_voila_the_timeline_lies_over_a_recorded_step(voila: str, visit: Any) -> None:
+def test_in_voila_the_timeline_lies_over_a_recorded_step(
+    voila: str, visit: Any, audit: Any
+) -> None:
     page, requests = in_voila(voila, visit, "ddp_timeline")
     expect(page.locator(".dl-timeline")).to_have_count(2)
     measured = page.locator(".dl-timeline").nth(1)
     expect(measured.locator("[data-lane='recorded compute']").first).to_be_visible()
     expect(measured.locator("[data-lane='recorded link']").first).to_be_visible()
     expect(measured.get_by_text("as given")).to_be_visible()
+    assert audit(page, ".dl-chart") == []
     assert foreign(requests, voila) == []
 
 
-def test_in_voila_the_curves_grow_while_runs_train(voila: str, visit: Any) -> None:
+def test_in_voila_the_curves_grow_while_runs_train(voila: str, visit: Any, audit: Any) -> None:
     page, requests = in_voila(voila, visit, "training_curves")
     expect(page.locator("path[data-run]")).to_have_count(4)
     expect(status(page)).to_have_text(re.compile(r"PowerSGD, rank 1 \S+ at 199"))
+    assert audit(page, ".dl-chart") == []
     assert foreign(requests, voila) == []
 
 
-def test_in_voila_the_explorer_explores(voila: str, visit: Any) -> None:
+def test_in_voila_the_explorer_explores(voila: str, visit: Any, audit: Any) -> None:
     page, requests = in_voila(voila, visit, "collectives_explorer")
     page.get_by_role("slider", name="Ranks").press("End")
     expect(status(page)).to_have_text(re.compile("on 8 ranks"))
+    assert audit(page, ".dl-chart") == []
     assert foreign(requests, voila) == []
 
 

@@ -38,20 +38,18 @@ def test_every_demo_has_its_page() -> None:
     assert {path.stem for path in DEMOS.glob("*/*.ipynb")} == set(PAGES)
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("name", PAGES)
-def test_a_page_owes_nothing(visit: Any, audit: Any, name: str, scheme: str) -> None:
-    browser = visit(offline=True, color_scheme=scheme, reduced_motion="reduce")
+def test_a_page_owes_nothing(visit: Any, audit: Any, name: str) -> None:
+    browser = visit(offline=True, color_scheme="light", reduced_motion="reduce")
     page = browser.open((DEMOS / name / f"{name}.html").as_uri())
     assert audit(page, PAGES[name]) == []
-    if page.get_by_role("slider").count():  # and after a step, where more is seen
-        page.get_by_role("slider").first.press("ArrowRight")
-        assert audit(page, PAGES[name]) == []
+    page.get_by_role("slider").first.press("ArrowRight")  # a step on, where more is seen
+    assert audit(page, PAGES[name]) == []
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_a_page_fits_on_a_telephone(visit: Any, audit: Any, name: str) -> None:
-    browser = visit(offline=True, reduced_motion="reduce")
+def test_a_page_owes_nothing_on_a_telephone_in_the_dark(visit: Any, audit: Any, name: str) -> None:
+    browser = visit(offline=True, color_scheme="dark", reduced_motion="reduce")
     page = browser.open((DEMOS / name / f"{name}.html").as_uri())
     page.set_viewport_size({"width": 400, "height": 800})
     wider = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
@@ -79,7 +77,7 @@ def test_a_page_names_no_place_of_the_machine_that_made_it(name: str) -> None:
          "button.parentElement.lastChild.textContent = 'x'; button.addEventListener('focus',"
          " () => button.blur())"),
         ("focus is not seen", "button.style.outline = 'none'"),
-        ("size of a target", "button.style.cssText = 'min-height: 0; height: 12px; font-size: 8px'"),
+        ("size of a target", "button.style.cssText = 'min-height: 0; height: 12px; font: 8px a'"),
         ("contrast of a control", "button.style.borderColor = '#eeeeee'"),
         ("contrast of a text", "root.querySelector('h3').style.color = '#999999'"),
         ("contrast of a text", "root.querySelector('svg text').style.fill = '#999999'"),
@@ -117,8 +115,10 @@ import minitorch.graph as tf
 from ddp_lab import DistributedDataParallel, launch
 from ddp_lab.data_parallel import measure
 from ddp_lab.data_parallel.sweep import profile_backward
-from ddp_lab.show import CollectivesExplorer, DdpTimeline, RingPlayer, TrainingCurves, explore, watch
-from minitorch.show import both_ways, compare_passes, follow_tokens, map_memory, see_timeline, step_through
+from ddp_lab.show import CollectivesExplorer, DdpTimeline, RingPlayer, TrainingCurves
+from ddp_lab.show import explore, watch
+from minitorch.show import both_ways, compare_passes, follow_tokens, map_memory
+from minitorch.show import see_timeline, step_through
 
 def loss(model):
     return (model(mt.ones(8, 16)) ** 2).mean()
@@ -145,8 +145,8 @@ follow_tokens(tf.cond(a > 0.0, lambda: a * 2.0, lambda: -a), {a: 1.0})""",
 compare_passes(tf.exp(b) + tf.exp(b), passes=["cse"])""",
     "map_memory(tf.matmul(tf.exp(b), b))",
     'both_ways("x = mt.tensor([1.0])", "x = tf.constant([1.0])")',
-    """from minitorch.graph.running.profiling import profile as profiled
-see_timeline(profiled(tf.reduce_sum(tf.exp(b)), {b: np.ones((2, 2), "float32")}))""",
+    """feeds = {b: np.ones((2, 2), "float32")}
+see_timeline(tf.profile(tf.Session(), tf.reduce_sum(tf.exp(b)), feeds)[1])""",
 ]  # fmt: skip
 
 

@@ -219,21 +219,26 @@ CHOICES = {  # a choice in the notebook, and what the widget is called then
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_demo_in_voila_is_recorded_anew_and_stepped(voila: str, visit: Any, name: str) -> None:
+def test_a_demo_in_voila_is_recorded_anew_and_stepped(
+    voila: str, visit: Any, audit: Any, name: str
+) -> None:
     browser = visit(reduced_motion="reduce")
     requests, errors = heard_by(browser)
     page = browser.open(f"{voila}voila/render/{name}/{name}.ipynb")
     before, first = FIRST[name]
     expect(status(page)).to_contain_text(before)
+    shown_first = page.locator(".mt-player").element_handle()
     if name in CHOICES:
         option, title = CHOICES[name]
         page.locator(".widget-dropdown select").first.select_option(label=option)
         expect(page.locator(".mt-player h3")).to_have_text(title)
     else:
         page.get_by_role("button", name="Run both").click()
+    page.wait_for_function("(node) => !node.isConnected", arg=shown_first)
     expect(page.locator(".mt-player")).to_have_count(1)
     page.get_by_role("button", name="One step forward").click()
     expect(status(page)).to_contain_text(first)
+    assert audit(page, ".mt-player") == []
     assert [url for url in requests if not url.startswith((voila, "blob:", "data:"))] == []
     assert errors == []
 

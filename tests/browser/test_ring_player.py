@@ -111,8 +111,10 @@ def test_without_scripts_the_page_shows_the_whole_run(visit: Any) -> None:
     expect(page.get_by_role("img", name=re.compile("24 messages in 6 rounds"))).to_be_visible()
 
 
-def test_the_demo_in_voila_records_the_run_that_is_chosen(voila: str, visit: Any) -> None:
-    browser = visit()
+def test_the_demo_in_voila_records_the_run_that_is_chosen(
+    voila: str, visit: Any, audit: Any
+) -> None:
+    browser = visit(reduced_motion="reduce")
     requests: list[str] = []
     browser.context.on("request", lambda request: requests.append(request.url))
     page = browser.open(f"{voila}voila/render/ring_player/ring_player.ipynb")
@@ -126,6 +128,7 @@ def test_the_demo_in_voila_records_the_run_that_is_chosen(voila: str, visit: Any
     page.get_by_label("Round", exact=True).focus()
     page.keyboard.press("End")
     expect(status(page)).to_have_text("Round 8 of 8.")
+    assert audit(page, ".ring-player") == []
     assert [url for url in requests if not url.startswith((voila, "blob:", "data:"))] == []
 
 
