@@ -34,9 +34,8 @@ class GradientDescent(Update):
         """As the base does, without its detour through lists: this runs at every step."""
         grad, lr = arrays
         w = state.values[self.variable]
-        if w.size >= LARGE and descend(w, lr, grad):
-            return w
-        w -= lr * grad
+        if not (isinstance(w, np.ndarray) and w.size >= LARGE and descend(w, lr, grad)):
+            w -= lr * grad
         return w
 
 
@@ -45,10 +44,12 @@ LARGE = 2**14  # elements from which one pass over memory saves more than callin
 
 def descend(w: Array, lr: Array, grad: Array) -> bool:
     """Set w to w - lr grad in one pass, no array in between; tell whether that was possible."""
-    if not isinstance(w, np.ndarray) or w.dtype.name not in code.DTYPES or not code.available():
+    if w.dtype.name not in code.DTYPES or not code.available():
         return False
-    if not (w.flags.c_contiguous and w.shape == grad.shape and w.dtype == grad.dtype == lr.dtype):
+    if not (w.dtype == grad.dtype == lr.dtype and w.shape == grad.shape and lr.size == 1):
         return False
+    if not w.flags.c_contiguous or np.may_share_memory(w, grad):
+        return False  # the gradient may be the transposed variable itself
     steps = (code.Step("mul", (1, 2)), code.Step("sub", (0, -1)))
     rule = code.kernel(code.Program(w.dtype.name, ("float",) * 3, steps))
     rule(w, lr, grad, out=w)

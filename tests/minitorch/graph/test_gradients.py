@@ -63,6 +63,23 @@ def test_gradients_of_a_network_equal_pytorchs() -> None:
         close(a, b.grad)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_large_variable_descends_as_a_small_one_does(dtype: Any) -> None:
+    rng = np.random.default_rng(0)
+    start, slope = (rng.normal(size=(200, 200)).astype(dtype) for _ in range(2))
+    w = tf.Variable(start)
+    by_slope = tf.train.GradientDescentOptimizer(0.3).minimize(tf.reduce_sum(w * slope))
+    turned = tf.transpose(w)  # as a gradient it looks into the very memory that is written
+    by_itself = tf.train.GradientDescentOptimizer(0.3).apply_gradients([(turned, w)])
+    with tf.Session() as session:
+        session.run(tf.initialize_all_variables())
+        session.run(by_slope)
+        after = start - dtype(0.3) * slope
+        np.testing.assert_array_equal(session.run(w), after)
+        session.run(by_itself)
+        np.testing.assert_array_equal(session.run(w), after - dtype(0.3) * after.T)
+
+
 def test_an_optimizer_trains_as_pytorchs_does() -> None:
     pairs = [
         (tf.train.GradientDescentOptimizer(0.3), torch.optim.SGD, {"lr": 0.3}),
