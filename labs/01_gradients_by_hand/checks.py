@@ -264,10 +264,16 @@ def equal_gradients_agree(student, rng):
 @check("agree", weight=2, requires="equal_gradients_agree")
 def wrong_gradients_do_not(student, rng):
     """a wrong sign, a factor and zeros are told apart at any size"""
-    hint = "Near a minimum gradients are small. What is 'close to each other' worth then?"
-    for size in (1e-8, 1.0, 1e8):
+    near = "Near a minimum gradients are small. What is 'close to each other' worth then?"
+    hints = {
+        -1.0: "The two are equally long. What has to be short for them to be the same?",
+        1.0005: "Rounding leaves many more digits equal: how wrong may a rule be to pass you?",
+        0.0: "A gradient that is missing altogether is as wrong as can be.",
+    }
+    for size in (1.0, 1e8, 1e-8):
         a = size * rng.normal(size=(3, 4))
         for factor, what in ((-1.0, "a wrong sign"), (1.0005, "a factor 1.0005"), (0.0, "zeros")):
+            hint = hints[factor] if size >= 1 else near
             must_differ(student, a, factor * a, f"{what}, size {size:g}", hint)
             must_differ(student, factor * a, a, f"{what} on the left, size {size:g}", hint)
 
@@ -437,7 +443,7 @@ def the_first_layer_has_its_gradients(student, rng):
                 f"{called} lets everything through the ReLU.",
                 hint="Where hidden is zero, a small change of its input changes nothing.",
             )
-        hint = "The adjoint of hidden is out_grad w2^T, closed where the ReLU was closed."
+        hint = "Through which weights did hidden reach the loss? That way its adjoint comes back."
         close(got[0], expected[0], called=called, hint=hint)
         hint = "b1 was added to all rows: each row sends it a share."
         close(got[1], expected[1], called=f"gradient of b1, (N, D, H, C) = {sizes}", hint=hint)

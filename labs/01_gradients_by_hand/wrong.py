@@ -169,13 +169,13 @@ def agree(by_hand, numerical, tolerance=1e-6):
     return by_hand.shape == numerical.shape and np.allclose(by_hand, numerical, rtol=tolerance)
 
 
-# %% wrong="relative_at_a_hundredth" question="agree" check="wrong_gradients_do_not" says="1.0005"
+# %% wrong="relative_at_a_hundredth" question="agree" check="wrong_gradients_do_not" says="how wrong may a rule be"
 def agree(by_hand, numerical, tolerance=1e-2):
     longer = max(np.linalg.norm(by_hand), np.linalg.norm(numerical))
     return bool(np.linalg.norm(by_hand - numerical) <= tolerance * longer)
 
 
-# %% wrong="compares_the_lengths" question="agree" check="wrong_gradients_do_not" says="a wrong sign"
+# %% wrong="compares_the_lengths" question="agree" check="wrong_gradients_do_not" says="equally long"
 def agree(by_hand, numerical, tolerance=1e-6):
     if by_hand.shape != numerical.shape:
         return False
@@ -273,7 +273,7 @@ def backward(params, x, hidden, out_grad):
     return [x.T @ inner, inner.mean(axis=0), hidden.T @ out_grad, out_grad.mean(axis=0)]
 
 
-# %% wrong="multiplies_by_hidden" question="backward" check="the_first_layer_has_its_gradients" says="closed where"
+# %% wrong="multiplies_by_hidden" question="backward" check="the_first_layer_has_its_gradients" says="That way its adjoint"
 def backward(params, x, hidden, out_grad):
     _, _, w2, _ = params
     inner = (out_grad @ w2.T) * hidden

@@ -7,6 +7,7 @@ learner's code is in the functions that `probe` sends.
 import numpy as np
 
 from autograder.checks import Feedback, Lab, check, close
+from autograder.errors import StudentError
 
 LAB = Lab(preload=("numpy", "minitorch"))
 
@@ -103,6 +104,11 @@ def must_differentiate_again(again, name):
         )
 
 
+LOOSE = (
+    "The slope is right, and its own slope is not: which value in `gradient` has lost its history?"
+)
+
+
 @check("ExpOp")
 def exp_computes(student, rng):
     """compute returns exp(x)"""
@@ -123,7 +129,7 @@ def exp_gradient_has_a_gradient(student, rng):
     """the gradient of exp can be differentiated again"""
     (x,), v, (u,), got = operator(student, rng, "ExpOp", [(3,)], (3,))
     must_differentiate_again(got[2], "ExpOp")
-    close(got[2][0], v * np.exp(x) * u, called="ExpOp: second derivative")
+    close(got[2][0], v * np.exp(x) * u, called="ExpOp: second derivative", hint=LOOSE)
     close(got[2][1], np.exp(x) * u, called="ExpOp: derivative by the adjoint from above")
 
 
@@ -159,16 +165,22 @@ def mul_gradient_has_a_gradient(student, rng):
     """the gradients of a product can be differentiated again"""
     (a, b), v, (p, r), got = operator(student, rng, "MulOp", [(2, 3), (2, 3)], (2, 3))
     must_differentiate_again(got[2], "MulOp")
-    close(got[2][0], v * r, called="MulOp: second derivative by a")
-    close(got[2][1], v * p, called="MulOp: second derivative by b")
+    close(got[2][0], v * r, called="MulOp: second derivative by a", hint=LOOSE)
+    close(got[2][1], v * p, called="MulOp: second derivative by b", hint=LOOSE)
     close(got[2][2], b * p + a * r, called="MulOp: derivative by the adjoint from above")
 
 
 @check("MatMulOp")
 def matmul_computes(student, rng):
     """compute returns the matrix product"""
-    (a, b), _, _, got = operator(student, rng, "MatMulOp", [(2, 3), (3, 4)], (2, 4))
-    close(got[0], a @ b, called="MatMulOp()(a, b)", hint="On arrays, @ is the matrix product.")
+    hint = "Rows of a times columns of b: (N, K) and (K, M) give (N, M)."
+    try:
+        (a, b), _, _, got = operator(student, rng, "MatMulOp", [(2, 3), (3, 4)], (2, 4))
+    except StudentError as error:
+        raise Feedback(
+            f"MatMulOp on (2, 3) and (3, 4) raised {str(error).rstrip('. ')}.", hint=hint
+        ) from error
+    close(got[0], a @ b, called="MatMulOp()(a, b)", hint=hint)
 
 
 @check("MatMulOp")
@@ -194,8 +206,8 @@ def matmul_gradients_of_any_shape(student, rng):
     close(got[1][0], v @ b.T, called="MatMulOp: adjoint of a")
     close(got[1][1], a.T @ v, called="MatMulOp: adjoint of b")
     must_differentiate_again(got[2], "MatMulOp")
-    close(got[2][0], v @ r.T, called="MatMulOp: second derivative by a")
-    close(got[2][1], p.T @ v, called="MatMulOp: second derivative by b")
+    close(got[2][0], v @ r.T, called="MatMulOp: second derivative by a", hint=LOOSE)
+    close(got[2][1], p.T @ v, called="MatMulOp: second derivative by b", hint=LOOSE)
 
 
 # 3. Topological order
@@ -275,7 +287,15 @@ def all_values_are_there(student, rng):
 def a_deep_graph_is_no_problem(student, rng):
     """a chain of 20,000 values works, so nothing recurses"""
     depth = 20_000
-    order = student.probe(order_of, parents=[[]] + [[i] for i in range(depth)])
+    try:
+        order = student.probe(order_of, parents=[[]] + [[i] for i in range(depth)])
+    except StudentError as error:
+        hint = (
+            "Python's own stack is a thousand calls deep. Who else could remember where to go on?"
+        )
+        raise Feedback(
+            f"A chain of 20,000 values raised {str(error).rstrip('. ')}.", hint=hint
+        ) from error
     if order != list(range(depth + 1)):
         raise Feedback("A chain of 20,000 values comes out in another order.")
 

@@ -82,7 +82,7 @@ class ExpOp(Op):
         return out_grad * mt.exp(x)
 
 
-# %% wrong="differentiates_in_numpy" question="ExpOp" check="exp_gradient_has_a_gradient" says=""
+# %% wrong="differentiates_in_numpy" question="ExpOp" check="exp_gradient_has_a_gradient" says="lost its history"
 class ExpOp(Op):
     def compute(self, xp, x):
         return xp.exp(x)
@@ -122,7 +122,7 @@ class MulOp(Op):
         return sum_to_shape(out_grad * b, a.shape), sum_to_shape(out_grad * a, b.shape)
 
 
-# %% wrong="freezes_the_factors" question="MulOp" check="mul_gradient_has_a_gradient" says=""
+# %% wrong="freezes_the_factors" question="MulOp" check="mul_gradient_has_a_gradient" says="lost its history"
 class MulOp(Op):
     def compute(self, xp, a, b):
         return a * b
@@ -132,7 +132,7 @@ class MulOp(Op):
         return sum_to_shape(out_grad * b, a.shape), sum_to_shape(out_grad * a, b.shape)
 
 
-# %% wrong="multiplies_elementwise" question="MatMulOp" check="matmul_computes" says=""
+# %% wrong="multiplies_elementwise" question="MatMulOp" check="matmul_computes" says="columns of b"
 class MatMulOp(Op):
     def compute(self, xp, a, b):
         return a * b
@@ -215,7 +215,7 @@ def topological_order(output):
     return order
 
 
-# %% wrong="recurses" question="topological_order" check="a_deep_graph_is_no_problem" says="RecursionError"
+# %% wrong="recurses" question="topological_order" check="a_deep_graph_is_no_problem" says="a thousand calls deep"
 def topological_order(output):
     order, seen = [], set()
 

@@ -231,7 +231,16 @@ def a_deep_graph_is_no_problem(student, rng):
     """a chain of 20,000 nodes works, so nothing recurses"""
     depth = 20_000
     parents = [[]] + [[i] for i in range(depth)]
-    if student.probe(order_of, parents=parents, fetches=[depth], fed=[]) != list(range(depth + 1)):
+    try:
+        order = student.probe(order_of, parents=parents, fetches=[depth], fed=[])
+    except StudentError as error:
+        hint = (
+            "Python's own stack is a thousand calls deep. Who else could remember where to go on?"
+        )
+        raise Feedback(
+            f"A chain of 20,000 nodes raised {str(error).rstrip('. ')}.", hint=hint
+        ) from error
+    if order != list(range(depth + 1)):
         raise Feedback("A chain of 20,000 nodes comes out in another order.")
 
 
@@ -463,7 +472,7 @@ def a_rule_may_give_a_node_or_a_tuple(student, rng):
     try:
         got = gradients_of(student, "own", s, t)
     except StudentError as error:
-        raise Feedback(f"gradients raised {error}.", hint=hint) from error
+        raise Feedback(f"gradients raised {str(error).rstrip('. ')}.", hint=hint) from error
     close(got, [4 * s, None], called="gradients of twice(s) * s", hint=hint)
 
 
@@ -650,7 +659,11 @@ def task(rng):
 
 def compare_paths(student, rng, momentum, steps, hint):
     given = task(rng)
-    path, slots = student.probe(descended, momentum=momentum, steps=steps, **given)
+    try:
+        path, slots = student.probe(descended, momentum=momentum, steps=steps, **given)
+    except StudentError as error:
+        said = f"minimize of a loss of two variables, (3,) and (2,), or its run, raised {str(error).rstrip('. ')}."
+        raise Feedback(said, hint="Whose velocity has which shape?") from error
     right = by_hand(momentum=0.9 if momentum < 0 else momentum, steps=steps, **given)
     for step, (got, expected) in enumerate(zip(path, right, strict=True), 1):
         called = f"the variables after {step} steps (lr {given['lr']:.3g}, momentum {momentum:.3g})"

@@ -105,7 +105,7 @@ def needed(fetches, feeds):
     return order
 
 
-# %% wrong="recurses" question="needed" check="a_deep_graph_is_no_problem" says="RecursionError"
+# %% wrong="recurses" question="needed" check="a_deep_graph_is_no_problem" says="a thousand calls deep"
 def needed(fetches, feeds):
     order, seen = [], set()
 
@@ -422,7 +422,7 @@ def minimize(loss, variables, lr, momentum=0.9):
     return group(*updates)
 
 
-# %% wrong="one_velocity_for_all" question="minimize" check="the_first_step_goes_downhill" says="do not broadcast"
+# %% wrong="one_velocity_for_all" question="minimize" check="the_first_step_goes_downhill" says="Whose velocity"
 def minimize(loss, variables, lr, momentum=0.9):
     updates = []
     slot = Variable(np.zeros(variables[0].shape), "velocity")

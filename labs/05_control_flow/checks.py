@@ -22,7 +22,7 @@ def hinted(called, hint):
     try:
         yield
     except StudentError as error:
-        raise Feedback(f"{called} raised {error}.", hint=hint) from error
+        raise Feedback(f"{called} raised {str(error).rstrip('. ')}.", hint=hint) from error
 
 
 def plain(array):

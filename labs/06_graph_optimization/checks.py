@@ -572,7 +572,7 @@ def merging_keeps_the_values(student, rng):
             if error.type_name != "KeyError":
                 raise
             raise Feedback(
-                f"merge_matmuls of {what} raised {error}. At the place of the first product, "
+                f"merge_matmuls of {what} raised {str(error).rstrip('. ')}. At the place of the first product, "
                 "is every right factor of the group there already?"
             ) from error
 
