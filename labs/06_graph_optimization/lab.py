@@ -3,7 +3,8 @@
 #
 # - **You build** the passes of a compiler for dataflow programs: dead code, constant folding, common subexpressions, the order of products, merged products, fusion, a memory plan, a caching allocator, and a search that decides by measured cost.
 # - **You need** NumPy, and what a gradient graph is (lab 02 or 04).
-# - **It takes** about 120 minutes.
+# - **It takes** about 120 minutes, and twenty more for section 6, which may wait for another day: nothing after it needs it. So may the reading note, with its paper.
+# - Cells that are said to need no reading are to be run, and their output is to be looked at.
 #
 # A program that is written for a reader does more work than it has to: it computes what nobody asks for, computes the same thing twice, multiplies matrices in the order in which a formula names them, and walks through memory once for every operator.
 # A system that is handed the **whole** computation before it runs can do better. In this lab you write the passes of such a system.
@@ -162,7 +163,7 @@ def ready(program, feeds):
 
 
 # %% [markdown]
-# Three functions serve the whole lab: `compare` prints what you predicted, what was measured, and the ratio; `milliseconds` times some functions in turns and returns the best of each (of programs made `ready`, so that the system's handing out of memory is not timed too; that is section 6); `draw` shows small programs.
+# Three functions serve the whole lab: `compare` prints what you predicted, what was measured, and the ratio; `milliseconds` times some functions in turns and returns the best of each (of programs made `ready`, so that the system's handing out of memory is not timed too; that is section 6); `draw` shows small programs. (None of the three needs reading.)
 
 
 # %%
@@ -501,7 +502,7 @@ def emit_tree(new, factors, tree):
 
 
 # %% [markdown]
-# **Try it**, and then a question. A network has two layers, and its loss is `MSE(w2 ReLU(w1 x), y)`. `gradients` below appends the steps of its gradients to a program, each operator's by its rule, as labs 02 and 04 do. In how many places can the pass fire, in the loss and the gradients of `w1` and `w2` together? And without the ReLU? Write both numbers down.
+# **Try it**, and then a question. A network has two layers, and its loss is `MSE(w2 ReLU(w1 x), y)`. `gradients` below appends the steps of its gradients to a program, each operator's by its rule, as labs 02 and 04 do (and needs no reading). In how many places can the pass fire, in the loss and the gradients of `w1` and `w2` together? And without the ReLU? Write both numbers down.
 
 # %%
 ### BEGIN STARTER
@@ -758,7 +759,7 @@ arrays_unfused, arrays_fused = 5 * 2 + 1, 3
 ### END SOLUTION
 
 # %% [markdown]
-# **Idea.** **Fusion**: a tree of elementwise operators becomes one step that goes through memory once, in blocks small enough for its temporaries to stay in the cache. The kernel is written; `attr` of a `fused` step is a tuple of parts `(op, operands)`, where an operand of 0 or more is an input of the step, and $-1-k$ is the result of part $k$.
+# **Idea.** **Fusion**: a tree of elementwise operators becomes one step that goes through memory once, in blocks small enough for its temporaries to stay in the cache. The kernel is written, and needs no reading; `attr` of a `fused` step is a tuple of parts `(op, operands)`, where an operand of 0 or more is an input of the step, and $-1-k$ is the result of part $k$.
 
 # %%
 BLOCK = 65_536  # elements: 256 KiB a temporary, so that it stays in a level-2 cache
@@ -986,7 +987,7 @@ def layers(depth, backward, size=256, batch=64):
 
 
 # %% [markdown]
-# **Try it.** A map of the arena: time to the right, bytes upwards, one box a value.
+# **Try it.** A map of the arena: time to the right, bytes upwards, one box a value. (The drawing needs no reading.)
 
 
 # %%
@@ -1059,6 +1060,93 @@ for title, program in {"forward": forward, "with gradients": both}.items():
     print(
         f"{title}: right, with poison too: {right}; time fresh / planned {times[0] / times[1]:.2f}"
     )
+
+# %% [markdown]
+# **And on the device**, the GPU where there is one. There memory comes from an allocator that other people wrote, torch's on CUDA and minitorch's own on the CPU. The program runs over tensors, and each is dropped after its last use. Your `lifetimes` predict how many bytes are alive at every step; the allocator counts them. (Of these cells only `run_there` needs reading.)
+
+
+# %%
+def plain(op):
+    return lambda _, *tensors: getattr(mt, op)(*tensors)
+
+
+THERE = {  # the operators over tensors of minitorch, on whatever device; first comes the attribute
+    **{op: plain(op) for op in ELEMENTWISE},
+    "positive": lambda _, a: (a > 0) * 1.0,
+    "matmul": lambda _, a, b: a @ b,
+    "sum": lambda axis, a: a.sum(dim=(0, 1) if axis is None else axis, keepdim=True),
+    "concat": lambda _, *tensors: mt.cat(tensors, dim=1),
+    "transpose": lambda _, a: a.T,
+    "slice": lambda columns, a: a[:, columns[0] : columns[1]],
+}
+
+
+# %%
+def fused_there(parts, *tensors):
+    """The parts one after the other: one kernel for all of them would have to be generated."""
+    results = []
+    for op, operands in parts:
+        sources = (tensors[j] if j >= 0 else results[-1 - j] for j in operands)
+        results.append(THERE[op](None, *sources))
+    return results[-1]
+
+
+THERE["fused"] = fused_there
+
+
+# %%
+def given_there(program, feeds):
+    """Return {step: tensor on the device} for a program's inputs and constants."""
+    steps = [(i, s) for i, s in enumerate(program.steps) if s.op in ("input", "const")]
+    arrays = {i: feeds[s.attr[0]] if s.op == "input" else s.attr for i, s in steps}
+    return {i: mt.tensor(array, device=DEVICE) for i, array in arrays.items()}
+
+
+def run_there(program, given, watch=lambda: None):
+    """Run a program on the device and wait for its end; a tensor is dropped after its last use."""
+    values, last = dict(given), {j: i for i, s in enumerate(program.steps) for j in s.inputs}
+    for i, step in enumerate(program.steps):
+        if i not in given:
+            values[i] = THERE[step.op](step.attr, *(values[j] for j in step.inputs))
+        watch()
+        for j in set(step.inputs) - set(program.outputs):
+            if last[j] == i:
+                del values[j]
+    if DEVICE == "cuda":
+        mt.cuda.synchronize()  # a GPU works on while Python goes ahead
+    return [values[i] for i in program.outputs]
+
+
+# %%
+wide = layers(4, True, size=512, batch=2048)
+feeds, lives = random_feeds(wide), lifetimes(wide)
+counters = mt.cuda.memory_stats if DEVICE == "cuda" else mt.cpu.memory_stats
+given = given_there(wide, feeds)
+first = run_there(wide, given)
+close_enough = [
+    np.allclose(t.to("cpu").numpy(), a, rtol=1e-2, atol=1e-2)
+    for t, a in zip(first, run(wide, feeds))
+]
+del first
+before, alive = counters(), []
+run_there(wide, given, lambda: alive.append(counters()["allocated"] - before["allocated"]))
+plan = memory_plan(wide)
+expected = [
+    sum(plan.sizes[i] for i, (first, last) in lives.items() if first <= now <= last)
+    for now in range(len(wide.steps))
+]
+print("on", DEVICE, "- right:", all(close_enough))
+compare("MiB alive at the peak", max(expected) / 2**20, max(alive) / 2**20)
+compare("times to the system, second run", 0, counters()["misses"] - before["misses"])
+
+# %%
+fig, ax = plt.subplots()
+ax.step(range(len(alive)), np.array(expected) / 2**20, where="mid", label="by your lifetimes")
+ax.plot(np.array(alive) / 2**20, "C1o", label=f"counted by the allocator on {DEVICE}")
+ax.axhline(plan.total / 2**20, color="C4", linewidth=1, linestyle=":", label="nothing ever freed")
+ax.set(xlabel="step", ylabel="MiB alive", title="Four layers and their gradients", ylim=(0, None))
+ax.legend()
+plt.show()
 
 # %% [markdown]
 # The library plans in this way too. Its plan for four layers with gradients, step by step: a block is a buffer, as long as it is needed. There are fewer blocks than results: which results share one?
@@ -1216,7 +1304,6 @@ def run_cached(program, feeds, heap, lives):
 
 
 # %%
-wide = layers(4, True, size=512, batch=2048)
 feeds, lives = random_feeds(wide), lifetimes(wide)
 heap = Heap(2 * memory_plan(wide).total)
 planned, plan = bind(wide)
@@ -1230,90 +1317,6 @@ print(
 print(
     f"bytes, fresh : cached : planned = 1 : {heap.system.bytes / plan.total:.2f} : {plan.peak / plan.total:.2f}"
 )
-
-# %% [markdown]
-# **The same on the device**, the GPU where there is one. Below it has an allocator that other people wrote: torch's on CUDA, minitorch's own on the CPU. The program runs over tensors, and each is dropped after its last use. Your `lifetimes` predict how many bytes are alive at every step; the allocator counts them.
-
-
-# %%
-def plain(op):
-    return lambda _, *tensors: getattr(mt, op)(*tensors)
-
-
-THERE = {  # the operators over tensors of minitorch, on whatever device; first comes the attribute
-    **{op: plain(op) for op in ELEMENTWISE},
-    "positive": lambda _, a: (a > 0) * 1.0,
-    "matmul": lambda _, a, b: a @ b,
-    "sum": lambda axis, a: a.sum(dim=(0, 1) if axis is None else axis, keepdim=True),
-    "concat": lambda _, *tensors: mt.cat(tensors, dim=1),
-    "transpose": lambda _, a: a.T,
-    "slice": lambda columns, a: a[:, columns[0] : columns[1]],
-}
-
-
-# %%
-def fused_there(parts, *tensors):
-    """The parts one after the other: one kernel for all of them would have to be generated."""
-    results = []
-    for op, operands in parts:
-        sources = (tensors[j] if j >= 0 else results[-1 - j] for j in operands)
-        results.append(THERE[op](None, *sources))
-    return results[-1]
-
-
-THERE["fused"] = fused_there
-
-
-# %%
-def given_there(program, feeds):
-    """Return {step: tensor on the device} for a program's inputs and constants."""
-    steps = [(i, s) for i, s in enumerate(program.steps) if s.op in ("input", "const")]
-    arrays = {i: feeds[s.attr[0]] if s.op == "input" else s.attr for i, s in steps}
-    return {i: mt.tensor(array, device=DEVICE) for i, array in arrays.items()}
-
-
-def run_there(program, given, watch=lambda: None):
-    """Run a program on the device and wait for its end; a tensor is dropped after its last use."""
-    values, last = dict(given), {j: i for i, s in enumerate(program.steps) for j in s.inputs}
-    for i, step in enumerate(program.steps):
-        if i not in given:
-            values[i] = THERE[step.op](step.attr, *(values[j] for j in step.inputs))
-        watch()
-        for j in set(step.inputs) - set(program.outputs):
-            if last[j] == i:
-                del values[j]
-    if DEVICE == "cuda":
-        mt.cuda.synchronize()  # a GPU works on while Python goes ahead
-    return [values[i] for i in program.outputs]
-
-
-# %%
-counters = mt.cuda.memory_stats if DEVICE == "cuda" else mt.cpu.memory_stats
-given = given_there(wide, feeds)
-first = run_there(wide, given)
-close_enough = [
-    np.allclose(t.to("cpu").numpy(), a, rtol=1e-2, atol=1e-2) for t, a in zip(first, once)
-]
-del first
-before, alive = counters(), []
-run_there(wide, given, lambda: alive.append(counters()["allocated"] - before["allocated"]))
-plan = memory_plan(wide)
-expected = [
-    sum(plan.sizes[i] for i, (first, last) in lives.items() if first <= now <= last)
-    for now in range(len(wide.steps))
-]
-print("on", DEVICE, "- right:", all(close_enough))
-compare("MiB alive at the peak", max(expected) / 2**20, max(alive) / 2**20)
-compare("times to the system, second run", 0, counters()["misses"] - before["misses"])
-
-# %%
-fig, ax = plt.subplots()
-ax.step(range(len(alive)), np.array(expected) / 2**20, where="mid", label="by your lifetimes")
-ax.plot(np.array(alive) / 2**20, "C1o", label=f"counted by the allocator on {DEVICE}")
-ax.axhline(plan.total / 2**20, color="C4", linewidth=1, linestyle=":", label="nothing ever freed")
-ax.set(xlabel="step", ylabel="MiB alive", title="Four layers and their gradients", ylim=(0, None))
-ax.legend()
-plt.show()
 
 # %% [markdown]
 # **Reflect.** In the second run the allocator never goes to the system: a training step asks for the same sizes each time. What happens when the batch size varies from step to step, or the length of a text does? Which blocks then lie about, and for whom do they not fit? (**Fragmentation**.)
@@ -1497,7 +1500,7 @@ compare("as written / found by the search", 1 / best_cost, again[0] / again[2])
 print("merged products in it:", sum(step.op == "concat" for step in best.steps))
 
 # %% [markdown]
-# And now it learns: in an arena planned by you, step by step, beside the program as written.
+# And now it learns: in an arena planned by you, step by step, beside the program as written. (The cells need no reading.)
 
 # %%
 from sklearn.datasets import load_digits

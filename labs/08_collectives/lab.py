@@ -3,7 +3,7 @@
 #
 # - **You build** all eight collectives from messages over a socket, naive and by trees, and count, predict and time what they send.
 # - **You need** NumPy.
-# - **It takes** about 115 minutes.
+# - **It takes** about 115 minutes; the reading note, with its paper, is for another day. Cells that are said to need no reading are to be run, and their output is to be looked at.
 #
 # A training job is a crowd of programs, and all that one of them can do for another is to send it some bytes.
 # Between those bytes and a trained network stand eight operations that every rank calls together, the **collectives**: broadcast, scatter, gather, reduce, all-gather, reduce-scatter, all-reduce, barrier.
@@ -481,7 +481,7 @@ def naive_reduce(comm, x, root=0, op="sum"):
 q.check("to_one")
 
 # %% [markdown]
-# **Try it.** `picture` draws what you sent: a line for each rank, time to the right, an arrow a message. A rank sends and receives one message a round.
+# **Try it.** `picture` draws what you sent (and needs no reading): a line for each rank, time to the right, an arrow a message. A rank sends and receives one message a round.
 
 
 # %%
@@ -874,7 +874,7 @@ ax.legend()
 plt.show()
 
 # %% [markdown]
-# **And on the device at hand.** `launch(fn, n, transport="cuda")` puts ranks on GPUs: over NCCL if each rank can have one, else as **virtual ranks**, threads that share one (NCCL refuses two ranks on one GPU). Without a GPU the same virtual ranks share the CPU. Your functions notice nothing: `OnDevice` hands them arrays that stay there.
+# **And on the device at hand.** (The cells need no reading but `OnDevice`.) `launch(fn, n, transport="cuda")` puts ranks on GPUs: over NCCL if each rank can have one, else as **virtual ranks**, threads that share one (NCCL refuses two ranks on one GPU). Without a GPU the same virtual ranks share the CPU. Your functions notice nothing: `OnDevice` hands them arrays that stay there.
 #
 # Ranks with a device each follow your formula. Ranks that share one share its memory: a copy occupies it, whoever makes it, so all $n - 1$ messages follow each other, **tree or not**. With $\alpha$ and $\beta$ of one message there, that is a prediction.
 
