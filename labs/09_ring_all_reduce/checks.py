@@ -106,6 +106,10 @@ def every_element_is_in_one_chunk(student, rng):
             raise Feedback(
                 f"{called}: {len(got)} chunks, expected {n}, one a rank, some may be empty."
             )
+        if any(np.shape(chunk) != (2,) for chunk in got):
+            raise Feedback(f"{called}. Each chunk is a pair: where it begins, and where it ends.")
+        if any(not isinstance(edge, int | np.integer) for chunk in got for edge in chunk):
+            raise Feedback(f"{called}. What would half an element be? A slice takes whole numbers.")
         at = 0
         for lo, hi in got:
             if lo != at or hi < lo:
@@ -226,6 +230,11 @@ def any_operation_and_one_rank(student, rng):
         run = student.ranks("ring_reduce_scatter", 3, [(x, op) for x in inputs])
         expected = combine.reduce(inputs)
         for rank, got in enumerate(run.results):
+            if np.shape(got) == (3,) and np.allclose(got, inputs[rank][3 * rank : 3 * rank + 3]):
+                raise Feedback(
+                    f'ring_reduce_scatter(comm, x, "{op}"): rank {rank} returned its own chunk as '
+                    "it was. Where does what has been combined go?"
+                )
             if np.shape(got) != (3,) or not np.allclose(got, expected[3 * rank : 3 * rank + 3]):
                 raise Feedback(
                     f'ring_reduce_scatter(comm, x, "{op}"): rank {rank} returned something else '
@@ -264,11 +273,15 @@ def the_dtype_stays_what_it_was(student, rng):
         run = student.ranks("ring_reduce_scatter", 4, inputs)
         sent = {str(m.array.dtype) for m in run.messages}
         kept = {str(np.asarray(got).dtype) for got in run.results}
-        right = np.allclose(np.concatenate(run.results), sum(inputs))
-        if not right or sent != {str(np.dtype(dtype))} or kept != sent:
+        if sent != {str(np.dtype(dtype))} or kept != sent:
             raise Feedback(
                 f"ring_reduce_scatter of {np.dtype(dtype)}: sent {sent}, returned {kept}.",
                 hint="In which line does your working copy get its dtype?",
+            )
+        if not np.allclose(np.concatenate(run.results), sum(inputs)):
+            raise Feedback(
+                f"ring_reduce_scatter of {np.dtype(dtype)} is no sum.",
+                hint="Read the digits of `tiny` first.",
             )
 
 
@@ -313,6 +326,9 @@ def all_chunks_in_the_order_of_ranks(student, rng):
 def disorder(rank, got, inputs):
     """Return in words what rank `rank` got, a chunk at a time, if it is made of chunks."""
     flat = np.reshape(got, -1)
+    joined = np.concatenate(inputs)
+    if flat.shape == joined.shape and np.allclose(flat, joined):
+        return f"rank {rank} returned the right chunks in shape {np.shape(got)}. Join them to one."
     order = []
     for at in range(0, len(flat) - 1, 2):
         found = [r for r, chunk in enumerate(inputs) if np.allclose(flat[at : at + 2], chunk)]
@@ -391,6 +407,10 @@ def every_rank_has_the_sum(student, rng):
         run = student.ranks("ring_all_reduce", n, inputs)
         for rank, got in enumerate(run.results):
             where = f"ring_all_reduce over {n} ranks of {np.dtype(dtype)} {shape}: rank {rank}"
+            if got is None:
+                raise Feedback(f"{where} returned None. Is the last line a return?")
+            if np.shape(got) == shape and np.allclose(np.multiply(got, n), sum(inputs)):
+                raise Feedback(f"{where} returned the average. What is asked for is the sum.")
             if np.shape(got) != shape:
                 raise Feedback(f"{where} returned shape {np.shape(got)}. x had shape {shape}.")
             if np.asarray(got).dtype != dtype:

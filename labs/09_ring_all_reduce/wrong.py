@@ -45,6 +45,17 @@ def chunk_bounds(n_elements, n):
     return [(int(i * n_elements / n), int((i + 1) * n_elements / n)) for i in range(n)]
 
 
+# %% wrong="half_an_element" question="chunk_bounds" check="every_element_is_in_one_chunk" says="What would half an element be?"
+def chunk_bounds(n_elements, n):
+    size = n_elements / n
+    return [(i * size, (i + 1) * size) for i in range(n)]
+
+
+# %% wrong="sizes_alone" question="chunk_bounds" check="every_element_is_in_one_chunk" says="where it begins, and where it ends"
+def chunk_bounds(n_elements, n):
+    return [n_elements // n + (i < n_elements % n) for i in range(n)]
+
+
 # %% wrong="never_accumulates" question="ring_reduce_scatter" check="each_rank_ends_with_its_own_chunk_complete" says="What did its left neighbour know"
 def ring_reduce_scatter(comm, x, op="sum"):
     n, rank = comm.size, comm.rank
@@ -104,6 +115,17 @@ def ring_reduce_scatter(comm, x, op="sum"):
     for other in range(n):
         if other != rank:
             chunks[rank][...] = COMBINE[op](chunks[rank], comm.recv(other))
+    return chunks[rank]
+
+
+# %% wrong="a_new_name_for_the_sum" question="ring_reduce_scatter" check="any_operation_and_one_rank" says="Where does what has been combined go?"
+def ring_reduce_scatter(comm, x, op="sum"):
+    n, rank = comm.size, comm.rank
+    chunks = split(x.copy(), n)
+    for step in range(n - 1):
+        comm.send(chunks[(rank - 1 - step) % n], (rank + 1) % n)
+        mine = chunks[(rank - 2 - step) % n]
+        mine = COMBINE[op](mine, comm.recv((rank - 1) % n))
     return chunks[rank]
 
 
@@ -179,6 +201,16 @@ def ring_all_gather(comm, chunk):
     return np.concatenate(chunks)
 
 
+# %% wrong="a_list_of_chunks" question="ring_all_gather" check="all_chunks_in_the_order_of_ranks" says="Join them to one"
+def ring_all_gather(comm, chunk):
+    n, rank = comm.size, comm.rank
+    chunks = [chunk] * n
+    for step in range(n - 1):
+        comm.send(chunks[(rank - step) % n], (rank + 1) % n)
+        chunks[(rank - step - 1) % n] = comm.recv((rank - 1) % n)
+    return chunks
+
+
 # %% wrong="tells_everybody" question="ring_all_gather" check="each_chunk_passes_each_link_once" says="one neighbour to send to"
 def ring_all_gather(comm, chunk):
     n, rank = comm.size, comm.rank
@@ -229,6 +261,17 @@ def ring_all_gather(comm, chunk):
 # %% wrong="loses_the_shape" question="ring_all_reduce" check="every_rank_has_the_sum" says="x had shape"
 def ring_all_reduce(comm, x, op="sum"):
     return ring_all_gather(comm, ring_reduce_scatter(comm, x.reshape(-1), op))
+
+
+# %% wrong="forgets_to_return" question="ring_all_reduce" check="every_rank_has_the_sum" says="Is the last line a return?"
+def ring_all_reduce(comm, x, op="sum"):
+    ring_all_gather(comm, ring_reduce_scatter(comm, x.reshape(-1), op)).reshape(x.shape)
+
+
+# %% wrong="averages" question="ring_all_reduce" check="every_rank_has_the_sum" says="returned the average"
+def ring_all_reduce(comm, x, op="sum"):
+    chunk = ring_reduce_scatter(comm, x.reshape(-1), op) / comm.size
+    return ring_all_gather(comm, chunk).reshape(x.shape)
 
 
 # %% wrong="forgets_op" question="ring_all_reduce" check="other_operations_too" says="Follow op through"

@@ -13,6 +13,12 @@ def average_gradients(comm, params):
         grad.data.copy_(comm.all_reduce(grad.data) / comm.size)
 
 
+# %% wrong="divides_what_it_has" question="average_gradients" check="gradients_become_the_average" says="nothing of the others is in it"
+def average_gradients(comm, params):
+    for param in params:
+        param.grad /= comm.size
+
+
 # %% wrong="result_is_lost" question="average_gradients" check="gradients_become_the_average" says="has not reached .grad"
 def average_gradients(comm, params):
     for param in params:
@@ -137,6 +143,18 @@ def flat_all_reduce(comm, params):
         grad.copy_(part.view(grad.shape))
 
 
+# %% wrong="bytes_for_indices" question="assign_buckets" check="every_gradient_is_in_one_bucket" says="By what does one know whose they are?"
+def assign_buckets(n_bytes, cap_bytes):
+    buckets, filled = [], cap_bytes
+    for size in reversed(n_bytes):
+        if filled >= cap_bytes:
+            buckets.append([])
+            filled = 0
+        buckets[-1].append(size)
+        filled += size
+    return buckets
+
+
 # %% wrong="first_to_last" question="assign_buckets" check="the_last_parameter_comes_first" says="Whose gradient does backward finish"
 def assign_buckets(n_bytes, cap_bytes):
     buckets, filled = [], cap_bytes
@@ -251,6 +269,43 @@ class Overlapped(Reducer):
                 grad = self.params[i].grad
                 grad.copy_(flat[at : at + grad.numel()].reshape(grad.shape))
                 at += grad.numel()
+        self.start_afresh()
+
+
+# %% wrong="forgets_what_has_gone" question="Overlapped" check="backward_goes_on_while_buckets_travel" says="know which have gone?"
+class Overlapped(Reducer):
+    def on_gradient(self, index):
+        if not self.sync:
+            return
+        self.waiting[self.bucket_of[index]] -= 1
+        for b in launchable(self.waiting, self.next_bucket):
+            flat = torch.cat([self.params[i].grad.reshape(-1) for i in self.buckets[b]])
+            self.works.append((b, self.comm.all_reduce(flat, async_op=True)))
+
+    def finish(self):
+        for b, work in self.works:
+            flat, at = work.wait() / self.comm.size, 0
+            for i in self.buckets[b]:
+                grad = self.params[i].grad
+                grad.copy_(flat[at : at + grad.numel()].reshape(grad.shape))
+                at += grad.numel()
+        self.start_afresh()
+
+
+# %% wrong="results_are_waited_for_and_lost" question="Overlapped" check="ranks_may_finish_in_different_orders" says="What becomes of the results"
+class Overlapped(Reducer):
+    def on_gradient(self, index):
+        if not self.sync:
+            return
+        self.waiting[self.bucket_of[index]] -= 1
+        for b in launchable(self.waiting, self.next_bucket):
+            flat = torch.cat([self.params[i].grad.reshape(-1) for i in self.buckets[b]])
+            self.works.append(self.comm.all_reduce(flat, async_op=True))
+            self.next_bucket = b + 1
+
+    def finish(self):
+        for work in self.works:
+            work.wait()
         self.start_afresh()
 
 

@@ -262,7 +262,9 @@ def the_first_bucket_has_a_cap_of_its_own(student, rng):
             before = sum(sizes[i] for i in bucket[:-1])
             if len(bucket) > 1 and before >= due:
                 hint = "It was full before its last gradient came."
-                if number == 0 and before < cap:
+                if before == due:
+                    hint = "Before its last gradient came it held just the cap: is that full?"
+                elif number == 0 and before < cap:
                     hint = "The first bucket was filled up to the cap of the others."
             elif held < due and number < len(got) - 1:
                 hint = "It was closed before it was full."
@@ -555,7 +557,15 @@ def users(used, i):
 
 def run_used(student, rng, n):
     grads, used = used_case(rng, n)
-    return grads, used, student.ranks(with_unused, n, list(zip(grads, used, strict=True)))
+    try:
+        return grads, used, student.ranks(with_unused, n, list(zip(grads, used, strict=True)))
+    except StudentError as error:
+        if "None" not in str(error):
+            raise
+        raise Feedback(
+            f"average_used: your code raised {error} On a rank that did not use a parameter "
+            "its .grad may be None. What does such a rank contribute?"
+        ) from error
 
 
 @check("average_used", weight=3)
@@ -675,7 +685,9 @@ def uneven(comm, grads, has_batch):
     for param, grad in zip(params, grads):
         param.grad = None if np.isnan(grad).any() else torch.from_numpy(grad.copy())
     active = average_uneven(comm, params, has_batch)
-    return float(active), [None if p.grad is None else p.grad.numpy() for p in params]
+    if active is not None:
+        active = float(np.asarray(active).reshape(-1)[0])
+    return active, [None if p.grad is None else p.grad.numpy() for p in params]
 
 
 def run_uneven(student, rng, have):
@@ -934,12 +946,15 @@ def nothing_is_lost_only_late(student, rng):
     """what is not sent stays in left_out, what is sent leaves it, over several steps"""
     flats, memories, run = run_sparse(student, rng, 2)
     for step in range(3):
+        before = memories
         expected, memories = largest([flat[step] for flat in flats], memories, 7)
         for rank, steps in enumerate(run.results):
             got, left_out, _ = steps[step]
             if not same(left_out, memories[rank]):
                 hint = "Its sum with what was sent should be memory plus gradient."
-                if same(left_out, 0 * left_out):
+                if same(left_out, before[rank]):
+                    hint = "It is what it was before the call. Which line changes it in place?"
+                elif same(left_out, 0 * left_out):
                     hint = "It is empty: whatever is small is forgotten."
                 elif (left_out == 0).sum() == 0:
                     hint = "What has been sent is still in it, and will be said again."
@@ -1011,7 +1026,10 @@ def thin(comm, matrices, q, memory):
     left_out, q, steps = torch.from_numpy(memory.copy()), torch.from_numpy(q.copy()), []
     for matrix in matrices:
         given = torch.from_numpy(matrix.copy())
-        got, q = low_rank_average(comm, given, q, left_out)
+        result = low_rank_average(comm, given, q, left_out)
+        if not isinstance(result, tuple | list) or len(result) != 2:
+            raise TypeError("low_rank_average returns two: the average, and q for the next step")
+        got, q = result
         steps.append((got.numpy(), q.numpy().copy(), left_out.numpy().copy(), given.numpy()))
     return steps
 
@@ -1061,12 +1079,15 @@ def memory_and_q_go_on_to_the_next_step(student, rng):
     """left_out keeps what was not sent, q is the next step's start, over several steps"""
     matrices, memories, q, run = run_thin(student, rng, 2, 2)
     for step in range(3):
+        before = memories
         expected, q, memories = power_step([m[step] for m in matrices], q, memories)
         for rank, steps in enumerate(run.results):
             got, _, left_out, _ = steps[step]
             if not same(left_out, memories[rank]):
                 hint = "Its memory and gradient, less P times its own factor."
-                if same(left_out, memories[1 - rank]):
+                if same(left_out, before[rank]):
+                    hint = "It is what it was before the call. Which line changes it in place?"
+                elif same(left_out, memories[1 - rank]):
                     hint = "It is another rank's."
                 elif same(sum(s[step][2] for s in run.results), sum(memories)):
                     hint = "Over all ranks together nothing is lost. Whose factor was taken off?"
@@ -1232,13 +1253,13 @@ def two_in_turns(factors, calls):
         def all_reduce(self, x, op="sum", async_op=False):
             return x * self.factor
 
-    pair = [RoundRobin(Group(f) for f in row) for row in factors]
+    pair = [RoundRobin([Group(f) for f in row]) for row in factors]
     return [float(pair[which].all_reduce(np.array(value))) for which, value in calls]
 
 
 @check("RoundRobin", hidden=True, requires="the_groups_take_turns")
 def two_of_them_count_apart(student, rng):
-    """each RoundRobin counts its own all-reduces, over groups given as any iterable"""
+    """each RoundRobin counts its own all-reduces"""
     factors = [[float(f) for f in rng.permutation(50)[:k] + 2] for k in (3, 2)]
     calls = [(int(w), float(v)) for w, v in zip(rng.integers(0, 2, 12), rng.uniform(1, 9, 12))]
     calls = [(0, 1.0), (1, 1.0), (1, 2.0), *calls]

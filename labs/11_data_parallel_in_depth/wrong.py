@@ -136,6 +136,18 @@ def rebuild(n_bytes, order, first_bytes, cap_bytes):
     return buckets
 
 
+# %% wrong="full_is_not_enough" question="rebuild" check="the_first_bucket_has_a_cap_of_its_own" says="held just the cap"
+def rebuild(n_bytes, order, first_bytes, cap_bytes):
+    buckets, full = [], True
+    for index in order:
+        if full:
+            buckets.append([])
+        buckets[-1].append(index)
+        cap = first_bytes if len(buckets) == 1 else cap_bytes
+        full = sum(n_bytes[i] for i in buckets[-1]) > cap
+    return buckets
+
+
 # %% wrong="gradients_tell" question="used_parameters" check="what_backward_reaches_is_used" says="can be reached"
 def used_parameters(loss, params):
     return [param.grad is not None for param in params]
@@ -235,6 +247,14 @@ def average_used(comm, params, used):
         if count:
             grad = torch.zeros_like(param) if param.grad is None else param.grad
             param.grad = comm.all_reduce(grad) / comm.size
+
+
+# %% wrong="nothing_to_contribute" question="average_used" check="a_rank_without_a_gradient_counts_as_zero" says="What does such a rank contribute?"
+def average_used(comm, params, used):
+    counts = comm.all_reduce(np.array(used, dtype=np.int64))
+    for param, count in zip(params, counts):
+        if count:
+            param.grad = comm.all_reduce(param.grad) / comm.size
 
 
 # %% wrong="sends_everything" question="average_used" check="what_nobody_used_stays_as_it_was" says="is something else now"
@@ -392,6 +412,18 @@ def top_k_average(comm, flat, left_out, k):
     return total / comm.size
 
 
+# %% wrong="a_memory_of_its_own" question="top_k_average" check="nothing_is_lost_only_late" says="changes it in place"
+def top_k_average(comm, flat, left_out, k):
+    left_out = left_out + flat
+    picked = left_out.abs().topk(k).indices
+    values = left_out[picked]
+    left_out[picked] = 0.0
+    positions = comm.all_gather(picked.int()).reshape(-1)
+    total = torch.zeros_like(flat)
+    total.index_add_(0, positions, comm.all_gather(values).reshape(-1))
+    return total / comm.size
+
+
 # %% wrong="long_positions" question="top_k_average" check="only_k_entries_travel" says="how many has a position"
 def top_k_average(comm, flat, left_out, k):
     left_out += flat
@@ -455,6 +487,25 @@ def low_rank_average(comm, matrix, q, left_out):
     own = matrix.T @ p
     q = comm.all_reduce(own) / comm.size
     return p @ q.T, q
+
+
+# %% wrong="remembers_nothing" question="low_rank_average" check="memory_and_q_go_on_to_the_next_step" says="changes it in place"
+def low_rank_average(comm, matrix, q, left_out):
+    full = matrix + left_out
+    p = torch.linalg.qr(comm.all_reduce(full @ q)).Q
+    own = full.T @ p
+    left_out = full - p @ own.T
+    q = comm.all_reduce(own) / comm.size
+    return p @ q.T, q
+
+
+# %% wrong="keeps_q_to_itself" question="low_rank_average" check="the_average_is_a_power_step" says="returns two"
+def low_rank_average(comm, matrix, q, left_out):
+    full = matrix + left_out
+    p = torch.linalg.qr(comm.all_reduce(full @ q)).Q
+    own = full.T @ p
+    left_out.copy_(full - p @ own.T)
+    return p @ (comm.all_reduce(own) / comm.size).T
 
 
 # %% wrong="memory_of_the_average" question="low_rank_average" check="memory_and_q_go_on_to_the_next_step" says="Whose factor was taken off?"
