@@ -54,6 +54,7 @@ class _Nest:
         self.types = [*program.inputs, "float" if program.reduction else self.result]
         self.wide = Text("float64", self.t.width, prefix="w")
         self.wide.lines, self.wide.declared = self.t.lines, self.t.declared
+        self.wide.defined = self.t.defined
 
     def element(self, k: int) -> str:
         """Return the type in memory of operand k; booleans are bytes."""
@@ -77,7 +78,7 @@ def kernel(program: Program, layout: Layout) -> str:
     _row_end(nest)
     body = "\n".join(t.lines)
     memcpy = "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"
-    declared = "\n".join(sorted({*t.declared, memcpy}))
+    declared = "\n".join([*sorted({*t.declared, memcpy}), *t.defined.values()])
     return f"{declared}\n\ndefine void @kernel(i64 %lo, i64 %hi, ptr %table) {{\n{body}\n}}\n"
 
 

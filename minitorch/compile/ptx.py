@@ -66,7 +66,7 @@ def module(program: Program, kinds: str = "") -> str:
 def _text(t: Text, count: int) -> str:
     places = "".join(f", ptr addrspace(1) %base{k}" for k in range(count))
     special = "\n".join(f"declare i32 @{_SPECIAL}.{name}.x()" for name in ("tid", "ntid", "ctaid"))
-    declared = "\n".join(sorted(t.declared))
+    declared = "\n".join([*sorted(t.declared), *t.defined.values()])
     body = "\n".join(t.lines)
     return (
         f'target triple = "{TRIPLE}"\n\n{special}\n{declared}\n\n'

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..errors import ArgumentError
-from . import functions
+from . import circular, functions, powers
 from .program import Program
 from .text import Text
 
@@ -61,19 +61,19 @@ def _reciprocal(t: Text, x: str) -> str:
 
 
 def _power(t: Text, x: str, exponent: float) -> str:
-    """x to one of `POWERS`."""
-    size = abs(exponent)
-    if size == 0.5:
-        found = t.intrinsic("sqrt", x)
-    else:
-        found = x
-        for _ in range(int(size) - 1):
-            found = t.mul(found, x)
+    """x to a number."""
+    if exponent == 0.5:  # NumPy takes the root as well, which -0 and -inf can tell from a power
+        return t.intrinsic("sqrt", x)
+    if exponent not in POWERS:
+        return powers.pow(t, x, t.number(exponent))
+    found = x
+    for _ in range(int(abs(exponent)) - 1):
+        found = t.mul(found, x)
     return found if exponent > 0 else _reciprocal(t, found)
 
 
 POWERS = (-2.0, -1.0, 1.0, 2.0, 3.0, 4.0)
-"""Exponents that are a few multiplications; NumPy's own `pow` does the rest."""
+"""Exponents that are a few multiplications."""
 
 ROWS: dict[str, Row] = {
     "add": _op("fadd"),
@@ -105,6 +105,9 @@ ROWS: dict[str, Row] = {
     "sigmoid": functions.sigmoid,
     "tanh": functions.tanh,
     "erf": functions.erf,
+    "pow": powers.pow,
+    "sin": circular.sin,
+    "cos": circular.cos,
     "where": lambda t, c, a, b: t.either(c, a, b),
     "eq": _compare("oeq"),
     "ne": _compare("une"),
@@ -132,7 +135,9 @@ def arity(row: str) -> int:
 
 
 BINARY = frozenset(
-    {"add", "sub", "mul", "div", "maximum", "minimum", "relu_grad"} | (MASKS - {"isnan"}) | OF_MASKS
+    {"add", "sub", "mul", "div", "pow", "maximum", "minimum", "relu_grad"}
+    | (MASKS - {"isnan"})
+    | OF_MASKS
 )
 """Rows of two operands."""
 

@@ -22,6 +22,7 @@ class Text:
         width: lanes of a vector.
         lines: the instructions so far.
         declared: the intrinsic functions that they call.
+        defined: the text of the functions of our own that they call, by name.
     """
 
     def __init__(self, dtype: str, width: int | None = None, prefix: str = "t") -> None:
@@ -32,6 +33,7 @@ class Text:
         self.integer = "i32" if self.single else "i64"
         self.lines: list[str] = []
         self.declared: set[str] = set()
+        self.defined: dict[str, str] = {}
         self._count = 0
 
     # Types
@@ -149,6 +151,17 @@ class Text:
     def as_number(self, a: str) -> str:
         """Return integers taken for the bits of numbers."""
         return self.emit(f"bitcast {self.bits} {a} to {self.vector}")
+
+    def lane(self, kind: str, a: str, i: int) -> str:
+        """Return one element of a vector of this type."""
+        return self.emit(f"extractelement {kind} {a}, i32 {i}") if self.width > 1 else a
+
+    def with_lane(self, kind: str, a: str, one: str, i: int) -> str:
+        """Return a vector of this type with another element in one lane."""
+        if self.width == 1:
+            return one
+        element = kind.split(" x ")[1].rstrip(">")
+        return self.emit(f"insertelement {kind} {a}, {element} {one}, i32 {i}")
 
     def polynomial(self, x: str, coefficients: Sequence[float]) -> str:
         """Return the polynomial with these coefficients, the highest power first (Horner)."""

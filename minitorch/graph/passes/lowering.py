@@ -38,7 +38,7 @@ def program_of(parts: Parts, dtypes: Sequence[DType], reduction: str = "") -> co
 def row_of(op: Op) -> tuple[str, float]:
     """Return the name under which kernels know an operator, "" for none, and its parameter."""
     if isinstance(op, Power):
-        return ("power" if op.exponent in code.POWERS else ""), float(op.exponent)
+        return "power", float(op.exponent)
     if isinstance(op, Cast):
         return ("as_number" if op.dtype.name in ("float32", "float64") else ""), 0.0
     known = ROWS.get(op.name) is op and op.name in code.ROWS
@@ -47,7 +47,15 @@ def row_of(op: Op) -> tuple[str, float]:
 
 def names_of(parts: Parts) -> list[str]:
     """Return the rows of these operators, for a prediction of their cost."""
-    return [row_of(op)[0] or op.name for op, _ in parts]
+    return [_costs_as(op) for op, _ in parts]
+
+
+def _costs_as(op: Op) -> str:
+    """Return the row that costs what `op` does: a power is some products, a root or a real one."""
+    row, exponent = row_of(op)
+    if row == "power":
+        return "mul" if exponent in code.POWERS else "sqrt" if exponent == 0.5 else "pow"
+    return row or op.name
 
 
 def _kind(place: int, inputs: Sequence[str], steps: Sequence[code.Step]) -> str:

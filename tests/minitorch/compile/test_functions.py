@@ -19,6 +19,8 @@ LIMITS = {  # units in the last place, as the module's docstring promises
     "sigmoid": (3.0, 3.0),
     "tanh": (7.0, 3.0),
     "erf": (7.0, 5.0),
+    "sin": (1.5, 2.1),
+    "cos": (1.5, 2.1),
 }
 
 
@@ -35,6 +37,8 @@ EXACT: dict[str, Callable[[Any], Any]] = {
     "sigmoid": _sigmoid,
     "tanh": np.tanh,
     "erf": np.vectorize(math.erf, otypes=[float]),
+    "sin": np.sin,
+    "cos": np.cos,
 }
 
 
@@ -45,11 +49,13 @@ def numbers(dtype: str) -> Any:
     anything = rng.integers(0, np.iinfo(whole).max, SAMPLES, whole, endpoint=True).view(dtype)
     reach = 110 if dtype == "float32" else 760
     ranges = [rng.uniform(-r, r, SAMPLES).astype(dtype) for r in (1e-3, 0.5, 2, 20, reach)]
+    ranges += [rng.uniform(-r, r, SAMPLES // 10).astype(dtype) for r in (1e3, 131072, 2e9, 1e30)]
+    quarters = (np.pi / 2 * rng.integers(-(2**20), 2**20, SAMPLES // 10)).astype(dtype)
     near_one = (1 + rng.uniform(-0.5, 1, SAMPLES)).astype(dtype)
     info = np.finfo(dtype)
     edges = [0.0, 1.0, np.inf, np.nan, info.tiny, info.smallest_subnormal, info.max, info.eps]
     return np.concatenate(
-        [anything, *ranges, near_one, np.array(edges, dtype), -np.array(edges, dtype)]
+        [anything, *ranges, quarters, near_one, np.array(edges, dtype), -np.array(edges, dtype)]
     )
 
 
@@ -78,7 +84,54 @@ def test_a_function_is_as_exact_as_promised_for_every_number(name: str, dtype: s
     assert worst(name, dtype, got, x) <= LIMITS[name][dtype == "float64"]
 
 
-@pytest.mark.parametrize("name", ["expm1", "log1p", "tanh", "erf"])
+def power(x: Any, y: Any) -> Any:
+    task = Program(x.dtype.name, ("float", "float"), (Step("pow", (0, 1)),))
+    return kernel(task)(x, y)
+
+
+@pytest.mark.parametrize(("dtype", "most"), [("float32", 0.6), ("float64", 2.0)])
+def test_a_power_is_as_exact_as_promised(dtype: str, most: float) -> None:
+    rng = np.random.default_rng(0)
+    reach = 85 if dtype == "float32" else 700
+    wide = np.float64 if dtype == "float32" else np.longdouble
+    pairs = [
+        (rng.uniform(0, 10, SAMPLES), rng.uniform(-5, 5, SAMPLES)),
+        (np.exp(rng.uniform(-reach, reach, SAMPLES)), rng.uniform(-1, 1, SAMPLES)),
+        (rng.uniform(0.9, 1.1, SAMPLES), rng.uniform(-9000, 9000, SAMPLES)),
+        (rng.uniform(-10, 10, SAMPLES), rng.integers(-20, 21, SAMPLES)),
+        (numbers(dtype), numbers(dtype)[::-1]),
+    ]
+    for x, y in ((a.astype(dtype), b.astype(dtype)) for a, b in pairs):
+        with np.errstate(all="ignore"):
+            got, exact = power(x, y), np.power(x.astype(wide), y.astype(wide))
+            want = exact.astype(dtype)
+            error = np.abs(got.astype(wide) - exact) / np.abs(np.spacing(want)).astype(wide)
+        same = (got == want) | (np.isnan(got) & np.isnan(want))
+        assert np.where(same, 0, error).max() <= most  # NaN, where one is infinite, fails too
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_power_has_the_edges_of_the_c_standard(dtype: str) -> None:
+    info = np.finfo(dtype)
+    edges = [0.0, 1.0, 0.5, 2.0, 3.0, np.inf, info.max, info.tiny / 4, 2.0**53, 2.0**24 + 2]
+    edge = np.array([*edges, *(-e for e in edges), np.nan], dtype)
+    x, y = (a.reshape(-1) for a in np.meshgrid(edge, edge))
+    with np.errstate(all="ignore"):
+        got, want = power(x, y), np.power(x, y)
+    np.testing.assert_allclose(got, want, rtol=1e-6)
+    number = ~np.isnan(want)
+    np.testing.assert_array_equal(np.signbit(got[number]), np.signbit(want[number]))
+
+
+@pytest.mark.parametrize("exponent", [0.5, -0.5, 1.7, 5.0, 0.0, -3.0, 0.1])
+def test_a_fixed_power_is_numpys(exponent: float) -> None:
+    x = np.array([0.0, -0.0, 0.3, 2.5, -2.5, 1e-3, np.inf, -np.inf, np.nan], np.float32)
+    task = Program("float32", ("float",), (Step("power", (0,), exponent),))
+    with np.errstate(all="ignore"):
+        np.testing.assert_allclose(kernel(task)(x), x**exponent, rtol=3e-7)
+
+
+@pytest.mark.parametrize("name", ["expm1", "log1p", "tanh", "erf", "sin"])
 def test_minus_zero_stays_minus_zero(name: str) -> None:
     got = computed(name, "float32", np.array([-0.0, 0.0], np.float32))
     np.testing.assert_array_equal(np.signbit(got), [True, False])

@@ -24,8 +24,8 @@ def program(row: str, dtype: str = "float32") -> Program:
 
 
 def _partials(row: str) -> Any:
-    two = {"add", "sub", "mul", "div", "maximum", "minimum", "relu_grad", "eq", "ne", "lt", "le",
-           "gt", "ge", "logical_and", "logical_or", "logical_xor"}  # fmt: skip
+    two = {"add", "sub", "mul", "div", "pow", "maximum", "minimum", "relu_grad", "eq", "ne", "lt",
+           "le", "gt", "ge", "logical_and", "logical_or", "logical_xor"}  # fmt: skip
     return (0, 0) if row in two else (0,)
 
 
@@ -250,7 +250,9 @@ def test_the_loop_is_made_of_vectors() -> None:
 
 def random_program(rng: np.random.Generator, dtype: str) -> Program:
     """A program of a dozen steps over three numbers and a mask, its last result a number."""
-    rows = sorted(set(COMPARED) - {"zeros_like", "ones_like"})
+    large = {"sin", "cos"}  # of large numbers they tell the last bit of what came before
+    zeros = {"zeros_like", "ones_like", "relu_grad"}  # the last gives zeros of either sign
+    rows = sorted(set(COMPARED) - large - zeros)
     inputs = ("float", "float", "float", "bool")
     kinds, steps = list(inputs), []
     for _ in range(12):
