@@ -3,6 +3,7 @@
 The archive holds what the notebook looks for, as it looks for it (the lab's folder, and the style
 sheet above it), and the course as a wheel. The cell unpacks it beside the notebook, installs what
 a learner's kernel needs, and moves into the lab's folder. Colab brings NumPy, torch and IPython.
+Pictures stand in the notebook itself: its text is shown before anything is unpacked.
 """
 
 import json
@@ -12,12 +13,15 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Iterator, Sequence
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 from autograder.errors import LabError
 from autograder.grade import CHECKS
 from autograder.manifest import MANIFEST
 from autograder.notebook import as_text, cell_id, learner_notebook
+from autograder.pictures import embed
 from autograder.records import Lab
 from autograder.release import ASSETS, SHARED
 
@@ -33,11 +37,12 @@ MODULES = (
     "safetensors>=0.5",
     "scikit-learn>=1.5",
 )
+SETUPTOOLS = 77  # the oldest that reads pyproject.toml as this project writes it
 OLDEST = (1980, 1, 1, 0, 0, 0)  # the first date that an archive can hold: equal bytes every time
 OLDEST_S = "315532800"  # the same, in seconds
 
 _SET_UP = '''\
-# On Colab: upload {archive} (the folder symbol on the left), then run this cell.
+# On Colab: run this cell; where it asks for a file, choose {archive}.
 def set_up_course(lab={lab!r}, archive={archive!r}):
     """Unpack and install what this notebook needs, where it is not there yet."""
     import importlib.util, os, subprocess, sys, zipfile
@@ -46,6 +51,8 @@ def set_up_course(lab={lab!r}, archive={archive!r}):
     if installed and os.path.exists("lab.json"):
         return
     if not installed or not os.path.exists(f"{{lab}}/lab.json"):
+        if "COLAB_RELEASE_TAG" in os.environ and not os.path.exists(archive):
+            importlib.import_module("google.colab.files").upload()
         if not zipfile.is_zipfile(archive):
             missing = f"{{archive}} is not in {{os.getcwd()}}, or not all of it yet."
             raise FileNotFoundError(f"{{missing}} Upload it there, then run this cell again.")
@@ -75,7 +82,10 @@ def build_wheel(directory: Path, checkout: Path = CHECKOUT, python: str = sys.ex
         raise LabError(f"{problem}. Install from a checkout: pip install -e CHECKOUT.")
     source = directory / "source"
     _copy_sources(checkout, source)
-    command = [python, "-m", "pip", "wheel", "--no-deps", "-q", "-w", str(directory), str(source)]
+    options = ["--no-deps", "-q", "-w", str(directory)]
+    if python == sys.executable and _has_setuptools():
+        options.append("--no-build-isolation")  # what is here builds it, and nothing is fetched
+    command = [python, "-m", "pip", "wheel", *options, str(source)]
     environment = os.environ | {"SOURCE_DATE_EPOCH": OLDEST_S}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     wheels = sorted(directory.glob("*.whl"))
@@ -84,6 +94,13 @@ def build_wheel(directory: Path, checkout: Path = CHECKOUT, python: str = sys.ex
         problem = f"release --colab: pip cannot build the course's wheel: it says:\n{said}\n"
         raise LabError(f"{problem}Try by hand: pip wheel --no-deps {checkout}")
     return wheels[0]
+
+
+def _has_setuptools() -> bool:
+    try:
+        return int(version("setuptools").partition(".")[0]) >= SETUPTOOLS
+    except PackageNotFoundError:
+        return False
 
 
 def add_colab(lab: Lab, target: Path, wheel: Path) -> list[Path]:
@@ -104,8 +121,18 @@ def archive_name(lab: Lab) -> str:
 
 
 def colab_notebook(lab: Lab) -> str:
-    """Return the learner's notebook with the set-up cell in front, as text."""
-    content = json.loads(learner_notebook(lab))
+    """Return the learner's notebook with the set-up cell in front, as text.
+
+    Raises:
+        LabError: a picture that its text shows is missing.
+    """
+    content = for_colab(json.loads(learner_notebook(lab)), lab)
+    return as_text(content)
+
+
+def for_colab(content: dict[str, Any], lab: Lab) -> dict[str, Any]:
+    """Return one of the lab's notebooks with the set-up cell in front and its pictures inside."""
+    cells = [_with_pictures(cell, lab.directory) for cell in content["cells"]]
     cell = {
         "cell_type": "code",
         "execution_count": None,
@@ -114,8 +141,13 @@ def colab_notebook(lab: Lab) -> str:
         "outputs": [],
         "source": set_up_text(lab).splitlines(keepends=True),
     }
-    content["cells"].insert(0, cell)
-    return as_text(content)
+    return {**content, "cells": [cell, *cells]}
+
+
+def _with_pictures(cell: dict[str, Any], directory: Path) -> dict[str, Any]:
+    if cell["cell_type"] != "markdown":
+        return cell
+    return {**cell, "source": embed("".join(cell["source"]), directory).splitlines(keepends=True)}
 
 
 def set_up_text(lab: Lab) -> str:
