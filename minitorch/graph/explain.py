@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 
 from ..errors import MinitorchError
-from ..ops.linalg import Linear, MatMul
-from ..ops.pointwise import Power
-from ..ops.rows import Elementwise
 from .control.history import Opacity
-from .cost import machine
-from .node import Node, Placeholder, UnknownShape
+from .control.while_op import While
+from .node import Node, Placeholder
 from .optimize import PASSES, run_pass
 from .order import needed, schedule
 from .passes.fuse import fuse
-from .passes.fused import Fused
-from .passes.lowering import names_of
-from .passes.matmul_chain import UNKNOWN_SIZE, size_of
+from .passes.loops import ends_of, inside
+from .passes.matmul_chain import size_of
 from .passes.merge_matmuls import merge_matmuls
-from .running.plan import VIEWS, memory_plan, sizes_of
+from .predict import predicted_s, unknown
+from .running.plan import memory_plan, sizes_of
 from .state import Variable
 from .structure import flatten
 
@@ -37,8 +33,9 @@ def explain(fetches: Any, feed_dict: Mapping[Node, Any] | None = None) -> str:
         fetches: a node, or lists, tuples and dicts of nodes.
         feed_dict: what the measured runs are fed, and whose sizes count. What is left out gets
             random numbers, of size 64 where a size is not known.
-    Returns: the table, then what was not merged and not fused and why. Bytes are the planned peak;
-        "-" where a size is not known before the run.
+    Returns: the table, then what was not merged and not fused and why. Nodes inside loops count,
+        each once; the predicted time has as many rounds as are known, or ten. Bytes are the planned
+        peak; "-" where a size is not known before the run.
     """
     leaves: list[Node] = []
     flatten(fetches, leaves)
@@ -48,15 +45,21 @@ def explain(fetches: Any, feed_dict: Mapping[Node, Any] | None = None) -> str:
     lines.append(_line("as built", leaves, feeds))
     reasons: list[str] = []
     for name in PASSES:
-        if name == "merge_matmuls":
-            merge_matmuls(leaves, fed, reasons)
-        if name == "fuse":
-            found: list[str] = []
-            fuse(leaves, fed, found)
-            reasons += [f"not fused: {reason}" for reason in found]
+        reasons += _reasons(name, leaves, fed)
         leaves = run_pass(name, leaves, fed)
         lines.append(_line(name, leaves, feeds))
     return "\n".join([*lines, *reasons])
+
+
+def _reasons(name: str, leaves: Sequence[Node], fed: Collection[Node]) -> list[str]:
+    """Return what a pass has to say for what it will leave."""
+    found: list[str] = []
+    if name == "merge_matmuls":
+        inside(lambda nodes, given: merge_matmuls(nodes, given, found))(leaves, fed)
+        return found
+    if name == "fuse":
+        inside(lambda nodes, given: fuse(nodes, given, found))(leaves, fed)
+    return [f"not fused: {reason}" for reason in found]
 
 
 def _line(name: str, leaves: list[Node], feeds: dict[Node, Any]) -> str:
@@ -64,8 +67,15 @@ def _line(name: str, leaves: list[Node], feeds: dict[Node, Any]) -> str:
     times = [predicted_s(leaves, set(feeds), sizes), _measured_s(leaves, feeds)]
     shown = "".join(f"{'-' if t is None else f'{t * 1e6:.1f} us':>13}" for t in times)
     size = memory_plan(leaves, set(feeds), sizes).peak_bytes if sizes else None
-    nodes = len(needed(leaves, set(feeds)))
+    nodes = _count_all(leaves, set(feeds))
     return f"{name:<16}{nodes:>7}{'-' if size is None else f'{size:,}':>13}{shown}"
+
+
+def _count_all(leaves: Sequence[Node], fed: Collection[Node]) -> int:
+    """Return the number of nodes, those inside loops included, each once."""
+    nodes = needed(leaves, fed)
+    loops = [node.op for node in nodes if isinstance(node.op, While) and node not in fed]
+    return len(nodes) + sum(_count_all(*ends_of(loop)) for loop in loops)
 
 
 def _sizes(leaves: list[Node], feeds: Mapping[Node, Any]) -> dict[Node, tuple[int, ...]]:
@@ -73,56 +83,12 @@ def _sizes(leaves: list[Node], feeds: Mapping[Node, Any]) -> dict[Node, tuple[in
     shapes = {node: np.shape(value) for node, value in feeds.items()}
     order = schedule(leaves, set(feeds))
     for node in order:
-        if node.op is None and node not in shapes and not _unknown(node):
+        if node.op is None and node not in shapes and not unknown(node):
             shapes[node] = tuple(size_of(n) for n in node.shape)
     try:
         return sizes_of(order, shapes)
     except MinitorchError:
         return {}
-
-
-Sizes = Mapping[Node, tuple[int, ...]]
-
-
-def predicted_s(fetches: Sequence[Node], fed: set[Node], sizes: Sizes | None = None) -> float:
-    """Return the seconds that the machine's cost model gives a run of `fetches`."""
-    nodes = needed(fetches, fed)
-    return sum(
-        node_s(node, sizes or {}) for node in nodes if node not in fed and node.op is not None
-    )
-
-
-def node_s(node: Node, sizes: Sizes) -> float:
-    """Return the predicted seconds of one node; 64 stands for sizes that are not known."""
-    here, op = machine(), node.op
-    if isinstance(op, VIEWS):
-        return here.view_s
-    count = _count(node, sizes)
-    inside = max((_count(source, sizes) for source in node.inputs), default=0)
-    if isinstance(op, Fused):
-        rows = names_of(op.parts)
-        uses_kernel = op.least is not None and inside >= op.least
-        return here.fused_s(rows, inside) if uses_kernel else here.numpy_s(rows, inside)
-    if isinstance(op, MatMul | Linear) and not any(map(_unknown, (node, *node.inputs))):
-        inner, columns = _shape(node.inputs[0], sizes)[-1], _shape(node, sizes)[-1]
-        return here.matmul_s(count // max(columns, 1), inner, columns, node.dtype)
-    if isinstance(op, Elementwise | Power):
-        return here.numpy_s([op.name], count)
-    moved = sum(_count(n, sizes) * int(n.dtype.itemsize) for n in (node, *node.inputs))
-    return here.call_s + here.byte_s * moved
-
-
-def _unknown(node: Node) -> bool:
-    return isinstance(node.shape, UnknownShape)
-
-
-def _shape(node: Node, sizes: Sizes) -> tuple[int, ...]:
-    return sizes[node] if node in sizes else tuple(size_of(n) for n in node.shape)
-
-
-def _count(node: Node, sizes: Sizes) -> int:
-    known = node in sizes or not _unknown(node)
-    return math.prod(_shape(node, sizes)) if known else UNKNOWN_SIZE
 
 
 def _measured_s(leaves: list[Node], feeds: dict[Node, Any]) -> float | None:
@@ -134,7 +100,7 @@ def _measured_s(leaves: list[Node], feeds: dict[Node, Any]) -> float | None:
     from .session import Session
 
     nodes = needed(leaves, set(feeds))
-    if any(_unknown(node) and node not in feeds and node.op is None for node in nodes):
+    if any(unknown(node) and node not in feeds and node.op is None for node in nodes):
         return None
     if not feeds and any(isinstance(node.op, Opacity) for node in nodes):
         return None

@@ -43,8 +43,9 @@ def check_graph(graph: Graph, node: Node, verb: str) -> None:
 
 def check_outside_loops(node: Node, feeds: Sequence[Node]) -> None:
     """Raise if `node` is computed from a loop's variables, within the loop."""
-    for source in needed([node], set(feeds)):
-        if isinstance(source, Placeholder) and source.inside and source not in feeds:
+    fed = set(feeds)
+    for source in needed([node], fed):
+        if isinstance(source, Placeholder) and source.inside and source not in fed:
             raise GraphError(
                 f"run: cannot fetch {node.name!r}: it is in a while loop, where each round has a "
                 f"value of its own (built at {node.location}). Make it a loop variable and fetch "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from ..arrays import float16
@@ -14,6 +14,9 @@ from .passes.cse import cse
 from .passes.dead_code import dead_code
 from .passes.fold import fold
 from .passes.fuse import fuse
+from .passes.loop_invariants import loop_invariants
+from .passes.loop_values import loop_values
+from .passes.loops import Pass, inside
 from .passes.matmul_chain import matmul_chain
 from .passes.merge_matmuls import merge_matmuls
 from .passes.mixed_precision import mixed_precision as in_half
@@ -23,25 +26,28 @@ from .passes.transposes import transposes
 from .structure import flatten
 from .verify import same_types, verify
 
-Pass = Callable[[Sequence[Node], Collection[Node]], list[Node]]
-
 PASSES: dict[str, Pass] = {
-    "dead_code": dead_code,
-    "fold": fold,
-    "algebra": algebra,
-    "cse": cse,
-    "shape_only": shape_only,
-    "transposes": transposes,
-    "matmul_chain": matmul_chain,
-    "merge_matmuls": merge_matmuls,
-    "fold again": fold,
-    "fuse": fuse,
+    "dead_code": inside(dead_code),
+    "fold": inside(fold),
+    "loop_values": inside(loop_values),
+    "algebra": inside(algebra),
+    "cse": inside(cse),
+    "shape_only": inside(shape_only),
+    "transposes": inside(transposes),
+    "loop_invariants": loop_invariants,
+    "matmul_chain": inside(matmul_chain),
+    "merge_matmuls": inside(merge_matmuls),
+    "fold again": inside(fold),
+    "fuse": inside(fuse),
 }
-"""In this order: dead branches hide constants, folding and algebra make subexpressions equal,
-merging makes constants to fold, and fusion comes last because what is fused no other pass looks
-into."""
+"""In this order: dead branches hide constants, folding and algebra make subexpressions equal, what
+leaves a loop is then done for good, merging makes constants to fold, and fusion comes last because
+what is fused no other pass looks into. Each also rewrites what is inside loops."""
 
-ON_REQUEST: dict[str, Pass] = {"mixed_precision": in_half, "recompute": computed_again}
+ON_REQUEST: dict[str, Pass] = {
+    "mixed_precision": inside(in_half),
+    "recompute": computed_again,
+}
 """Passes that trade something for something else, numbers or time, and so run only when named."""
 
 
@@ -88,7 +94,7 @@ def mixed_precision(fetches: Any, dtype: Any = float16, fed: Collection[Node] = 
     Raises:
         GraphError: NumPy cannot compute in `dtype`.
     """
-    return _alone("mixed_precision", lambda n, f: in_half(n, f, dtype), fetches, fed)
+    return _alone("mixed_precision", inside(lambda n, f: in_half(n, f, dtype)), fetches, fed)
 
 
 def _alone(name: str, rewrite: Pass, fetches: Any, fed: Collection[Node]) -> Any:
@@ -122,7 +128,10 @@ def verified(
 
 
 def count_nodes(fetches: Any) -> int:
-    """Return how many nodes a run of `fetches` needs, inputs and constants included."""
+    """Return how many nodes a run of `fetches` needs, inputs and constants included.
+
+    A loop is one node here, however much is in it; `explain` counts what is inside as well.
+    """
     leaves: list[Node] = []
     flatten(fetches, leaves)
     return len(needed(leaves, ()))

@@ -48,16 +48,17 @@ def schedule(fetches: Iterable[Node], fed: Collection[Node]) -> list[Node]:
         missing[node] = len(before)
         for source in before:
             users[source].append(node)
-    ready = [(_writes(node), node.id, node) for node in nodes if not missing[node]]
+    place = {node: i for i, node in enumerate(nodes)}  # decides between a node and its copy
+    ready = [(_writes(node), node.id, i) for node, i in place.items() if not missing[node]]
     heapq.heapify(ready)
     order: list[Node] = []
     while ready:
-        node = heapq.heappop(ready)[2]
+        node = nodes[heapq.heappop(ready)[2]]
         order.append(node)
         for user in users[node]:
             missing[user] -= 1
             if not missing[user]:
-                heapq.heappush(ready, (_writes(user), user.id, user))
+                heapq.heappush(ready, (_writes(user), user.id, place[user]))
     return order
 
 

@@ -1,12 +1,17 @@
-"""The type check of a graph, run after every pass: a rewrite that breaks a type stops here."""
+"""The type check of a graph, run after every pass: a rewrite that breaks a type stops here.
+
+What is inside a loop is checked as well, once for each loop: loops never change.
+"""
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Collection, Sequence
 
 from ..errors import GraphError, MinitorchError
 from ..op import Spec
-from .node import Node, UnknownShape
+from .control.while_op import While
+from .node import Node, Placeholder, UnknownShape
 from .order import needed, schedule
 
 
@@ -23,6 +28,8 @@ def verify(fetches: Sequence[Node], fed: Collection[Node] = (), after: str = "ve
     for node in nodes:
         if node.op is None or node in fed:
             continue
+        if isinstance(node.op, While):
+            _verify_loop(node, after)
         if any(isinstance(source.shape, UnknownShape) for source in (*node.inputs, node)):
             continue
         try:
@@ -37,6 +44,33 @@ def verify(fetches: Sequence[Node], fed: Collection[Node] = (), after: str = "ve
                 f"{after}: node {node.name!r} has {node.dtype} {tuple(node.shape)}, but "
                 f"{node.op.name} gives {spec.dtype} {tuple(spec.shape)} (built at {node.location})."
             )
+
+
+_verified: weakref.WeakSet[While] = weakref.WeakSet()
+
+
+def _verify_loop(node: Node, after: str) -> None:
+    """Raise unless a loop's graphs are right, and it is given what its placeholders stand for."""
+    loop: While = node.op
+    given = (*loop.variables, *loop.entrances)
+    if len(given) != len(node.inputs):
+        raise GraphError(
+            f"{after}: loop {node.name!r} has {len(node.inputs)} inputs, but {len(given)} "
+            f"placeholders (built at {node.location})."
+        )
+    same_types(node.inputs, given, after)
+    if loop in _verified:
+        return
+    below = set(needed([loop.test, *loop.body], set(given)))
+    free = [n.name for n in below - set(given) if isinstance(n, Placeholder) and not n.inputs]
+    if free:
+        raise GraphError(
+            f"{after}: inside loop {node.name!r} nobody feeds {free[0]!r} (built at "
+            f"{node.location})."
+        )
+    same_types(loop.variables, loop.body, after)
+    verify([loop.test, *loop.body, *loop.saved], set(given), after)
+    _verified.add(loop)
 
 
 def same_types(before: Sequence[Node], after: Sequence[Node], name: str) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from ...errors import GraphError
 from ..node import Node
+from ..state import Read
 
 
 class Dead:
@@ -37,9 +38,14 @@ def merges(node: Node) -> bool:
 
 
 def deadly(node: Node) -> tuple[Node, ...]:
-    """Return the nodes whose death is the death of `node`: all before it; none where it merges."""
+    """Return the nodes whose death is the death of `node`: all before it; none where it merges.
+
+    A read of a variable is given no value: what it has as an input is for gradients alone.
+    """
     if merges(node):
         return ()
+    if isinstance(node.op, Read):
+        return tuple(node.control_inputs)
     spared = getattr(node.op, "fires_on_dead", ())
     inputs = tuple(source for i, source in enumerate(node.inputs) if i not in spared)
     return (*inputs, *node.control_inputs)

@@ -98,7 +98,7 @@ def _round_back(loop: While, taken: frozenset[Slot]) -> RoundBack:
 def _needs(loop: While, results: Sequence[Node]) -> dict[Node, None]:
     """Return the nodes of the forward round that `results` look at first on every way back."""
     outer = set(loop.entrances)
-    forward = set(needed([*loop.body, *loop.saved], outer)) - outer
+    forward = {*needed([*loop.body, *loop.saved], outer), *loop.variables} - outer
     needs: dict[Node, None] = {}
     met: set[Node] = set()
     waiting = list(results)
@@ -142,7 +142,9 @@ def _loop_back(loop: While, once: RoundBack, first: Sequence[Node], node: Node) 
         of_lists = [next(at) for _ in once.pasts]
         for (k, grad), past in zip(once.pasts.items(), of_lists, strict=True):
             new[grad] = top_or_zeros(past, new[loop.saved[k]])
-        after = copied([*once.flown, *once.shares.values()], new)
+        results = [*once.flown, *once.shares.values()]
+        new.update((n, n.with_inputs((), ())) for n in needed(results, set(new)) if _waits(n))
+        after = copied(results, new, anew=True)  # all of it inside
         flown, shares = after[: len(once.flown)], after[len(once.flown) :]
         body = [
             *(_without_top(past) for past in lists),
@@ -152,6 +154,11 @@ def _loop_back(loop: While, once: RoundBack, first: Sequence[Node], node: Node) 
         ]
         test = build(Filled(), (lists[0],))
     return While(test, body, variables, loop.parallel_iterations)
+
+
+def _waits(node: Node) -> bool:
+    """Tell whether a node is a constant that waits for something of the forward round."""
+    return isinstance(node, Constant) and bool(node.control_inputs)
 
 
 def _without_top(past: Node) -> Node:

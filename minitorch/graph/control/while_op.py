@@ -53,7 +53,7 @@ class While(Opacity):
 
     Attributes:
         variables: the placeholders of the loop's variables.
-        captured: the outer nodes that condition and body use.
+        captured: the outer nodes that condition and body use; unknown to a loop made by `over`.
         entrances: the placeholders that stand for these inside.
         test, body: whether there is another round; the variables' next values. Both depend on
             nothing but the placeholders.
@@ -70,17 +70,45 @@ class While(Opacity):
         variables: Sequence[Node],
         parallel_iterations: int = KEPT_APART,
     ) -> None:
-        self.variables, self.parallel_iterations = tuple(variables), parallel_iterations
         self.captured = outer_nodes([test, *body], variables)
         with outside():
-            self.entrances = tuple(placeholder_like(node, "captured") for node in self.captured)
-        known: dict[Node, Node] = dict(zip(self.captured, self.entrances, strict=True))
+            entrances = [placeholder_like(node, "captured") for node in self.captured]
+        known: dict[Node, Node] = dict(zip(self.captured, entrances, strict=True))
         known.update((v, v) for v in variables)
-        self.test, *after = copied([test, *body], known)
-        self.body = tuple(after)
-        self.saved: list[Node] = []
-        self._places: dict[Node, int] = {}
-        inside = needed([self.test, *self.body], {*variables, *self.entrances})
+        test, *after = copied([test, *body], known)
+        self._begin(test, after, variables, entrances, (), parallel_iterations)
+
+    @classmethod
+    def over(
+        cls,
+        test: Node,
+        body: Sequence[Node],
+        variables: Sequence[Node],
+        entrances: Sequence[Node],
+        saved: Sequence[Node],
+        parallel_iterations: int,
+    ) -> While:
+        """Return a loop whose graphs depend on nothing but these placeholders already."""
+        loop = cls.__new__(cls)
+        loop.captured = ()
+        loop._begin(test, body, variables, entrances, saved, parallel_iterations)
+        return loop
+
+    def _begin(
+        self,
+        test: Node,
+        body: Sequence[Node],
+        variables: Sequence[Node],
+        entrances: Sequence[Node],
+        saved: Sequence[Node],
+        parallel_iterations: int,
+    ) -> None:
+        self.test, self.body = test, tuple(body)
+        self.variables, self.entrances = tuple(variables), tuple(entrances)
+        self.parallel_iterations = parallel_iterations
+        self.saved = list(saved)
+        self._places = {node: k for k, node in enumerate(saved)}
+        inside = needed([test, *body], {*variables, *entrances})
         self.writes = tuple({v: None for n in inside for v in getattr(n.op, "writes", ())})
         self.ordered = any(is_ordered(node) for node in inside)
         self._steps: dict[tuple[int, ...], tuple[Step, Step]] = {}

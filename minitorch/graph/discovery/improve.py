@@ -18,12 +18,13 @@ from ...ops.indexing import narrow
 from ...ops.joining import Cat
 from ...ops.linalg import MatMul
 from ...ops.movement import Permute
-from ..explain import predicted_s
 from ..node import Node, UnknownShape
 from ..optimize import verified
 from ..order import needed, schedule
 from ..passes.algebra import Simplify
+from ..passes.loops import each_loop
 from ..passes.rewrite import rebuilt, rewrite, simple
+from ..predict import predicted_s
 from ..structure import flatten
 from .search import Rule, holds
 from .terms import Term, size, variables
@@ -61,12 +62,19 @@ def improve(fetches: Any, rules: Sequence[Rule], fed: Collection[Node] = ()) -> 
     fed = set(fed)
     now: list[Node] = []
     rebuild = flatten(fetches, now)
+    return rebuild(iter(_improved(now, rules, fed)).__next__)
+
+
+def _improved(fetches: Sequence[Node], rules: Sequence[Rule], fed: Collection[Node]) -> list[Node]:
+    """Return nodes of the same values for which no use of a rule pays, inside loops either."""
+    fed = set(fed)
+    now = each_loop(fetches, fed, lambda nodes, given: _improved(nodes, rules, given))
     cost = predicted_s(now, fed)
     while True:
         found = [(predicted_s(other, fed), other) for other in _others(now, rules, fed)]
         best = min(found, key=lambda pair: pair[0], default=None)
         if best is None or best[0] >= GAIN * cost:
-            return rebuild(iter(now).__next__)
+            return now
         cost, now = best[0], verified(best[1], now, fed, "improve")
 
 

@@ -2,7 +2,8 @@
 
 A rule sees the inputs after their own rewriting and returns what stands for the result, which must
 have the same shape and dtype; that is checked here, once, for all of them. Only rules that are
-right for every number are in the table, infinities and NaN included: x * 0 is not 0.
+right for every number are in the table, infinities and NaN included: x * 0 is not 0. What is
+dropped for its shape must not be what the result dies of.
 """
 
 from __future__ import annotations
@@ -18,8 +19,10 @@ from ...ops.casting import Cast
 from ...ops.movement import Permute, Reshape
 from ...ops.pointwise import Power
 from ...ops.reduction import Sum
+from ..control.fates import Fate, die_first, fates
 from ..gradients import Identity
 from ..node import Constant, Node, UnknownShape
+from ..order import schedule
 from .rewrite import rebuilt, rewrite, simple
 
 Simplify = Callable[..., Node | None]
@@ -37,8 +40,14 @@ def algebra(
     """
     table = RULES if rules is None else rules
 
+    known: dict[Node, Fate] = {}
+
     def rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
         if node.op is None or not simple(node) or any(source in fed for source in inputs):
+            return None
+        if isinstance(node.op, SHAPED) and not all(
+            die_first(node.inputs[:1], source, known) for source in node.inputs[1:]
+        ):
             return None
         kind = node.op.name if node.op.name in table else type(node.op).__name__
         for simplify in table.get(kind, ()):
@@ -48,6 +57,7 @@ def algebra(
         return None
 
     for _ in range(ROUNDS):
+        known = fates(schedule(fetches, fed), fed)
         after = rewrite(fetches, rule, fed)
         if all(a is b for a, b in zip(after, fetches, strict=True)):
             break
@@ -55,6 +65,7 @@ def algebra(
     return list(fetches)
 
 
+SHAPED = (ExpandTo, Reshape, SumTo)  # read no more of a second input than its shape
 ROUNDS = 20  # a rule shortens the graph, so this many only bounds a mistake
 
 

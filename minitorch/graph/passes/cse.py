@@ -14,7 +14,7 @@ SMALL = 4096  # bytes of a constant that is compared by value
 
 def cse(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[Node]:
     """Return the fetches with every value computed in one place."""
-    known: dict[Any, Node] = {}
+    known: dict[Any, Node] = {}  # by the inputs' addresses: it keeps them alive
     constants: dict[Node, Node] = {}
 
     def one(node: Node) -> Node:
@@ -30,7 +30,7 @@ def cse(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[Node]:
         sources = tuple(one(source) for source in inputs)
         if not simple(node):
             return None
-        key = (signature(node.op), node.device, tuple(source.id for source in sources))
+        key = (signature(node.op), node.device, tuple(map(id, sources)))
         found = known.get(key)
         if found is None:
             same = all(a is b for a, b in zip(sources, node.inputs, strict=True))

@@ -3,7 +3,8 @@
 Nodes that no fetch needs were never in the run. What is left is subtler. A node that runs only
 because another waits for it, and has no effect, need not run: whoever waited for it waits for the
 effects above it instead. And a Switch whose predicate is a constant always sends its value one way,
-so the Merge below it has one input to choose from.
+so the Merge below it has one input to choose from. Last, what is in a branch need not wait for the
+branch's predicate when one of its inputs came through the same Switch.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from ..control.cond import Merge, MergeIndex, Switch
 from ..control.dead import deadly, endangered, merges
+from ..control.fates import fates, is_spared
 from ..gradients import Identity
 from ..node import Constant, Node
 from ..order import schedule
@@ -20,7 +22,22 @@ from .rewrite import may_change, over, rebuilt, rewrite
 
 def dead_code(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[Node]:
     """Return the fetches without branches never taken, and without waiting for nothing."""
-    return _waits(_branches(fetches, fed), fed)
+    return _pivots(_waits(_branches(fetches, fed), fed), fed)
+
+
+def _pivots(fetches: Sequence[Node], fed: Collection[Node]) -> list[Node]:
+    """Return the fetches with nobody waiting for a predicate that an input has waited for."""
+    order = schedule(fetches, fed)
+    known = fates(order, fed)
+    new: dict[Node, Node] = {}
+    for node in order:
+        new[node] = node
+        if node in fed or not may_change(node):
+            continue
+        inputs = tuple(new.get(s, s) for s in node.inputs)
+        waits = (s for s in node.control_inputs if not is_spared(node, s, known))
+        new[node] = over(node, inputs, tuple(new.get(s, s) for s in waits))
+    return [new[node] for node in fetches]
 
 
 def _branches(fetches: Sequence[Node], fed: Collection[Node]) -> list[Node]:
@@ -99,7 +116,7 @@ def _waits(fetches: Sequence[Node], fed: Collection[Node]) -> list[Node]:
     risky = endangered(order, fed)
     above: dict[Node, tuple[Node, ...]] = {}
     for node in order:
-        if node in fed or _effective(node) or node in risky:
+        if node in fed or effective(node) or node in risky:
             above[node] = (node,)
         else:
             above[node] = _joined(above.get(s, ()) for s in (*node.inputs, *node.control_inputs))
@@ -147,7 +164,7 @@ def _kept(
     return found
 
 
-def _effective(node: Node) -> bool:
+def effective(node: Node) -> bool:
     """Tell whether it matters when, or that, a node runs."""
     return node.op is not None and bool(getattr(node.op, "ordered", not node.op.pure))
 

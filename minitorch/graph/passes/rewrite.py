@@ -46,9 +46,15 @@ def may_change(node: Node) -> bool:
 
 
 def over(node: Node, inputs: tuple[Node, ...], control: tuple[Node, ...]) -> Node:
-    """Return the same node over other inputs; itself when they are the same."""
-    same = _all_same(inputs, node.inputs) and _all_same(control, node.control_inputs)
-    return node if same else node.with_inputs(inputs, control)
+    """Return the same node over other inputs; itself when they are the same.
+
+    It keeps its number, and so its turn among what is free to run: two writes stay in order.
+    """
+    if _all_same(inputs, node.inputs) and _all_same(control, node.control_inputs):
+        return node
+    copy = node.with_inputs(inputs, control)
+    copy.id = node.id
+    return copy
 
 
 def rebuilt(op: Op, *inputs: Node) -> Node:

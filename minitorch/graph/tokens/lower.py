@@ -121,6 +121,7 @@ class Lowering:
             if isinstance(node.op, While):
                 taken = [n for n in order if _is_taken(n) and n.inputs[0] is node]
                 first, last = self._loop(node, level, risky, taken)
+                level.new[node] = last  # for what only waits for the loop
             else:
                 first = last = level.new[node] = self._same(node, level)
             what = touched(node)
@@ -167,7 +168,8 @@ class Lowering:
         loop: While = node.op
         count, inputs = len(loop.variables), self._here(node.inputs, level)
         before = [*node.control_inputs, *(n for n in node.inputs if n in risky)]
-        ring = Ring(node, level.pivot, self._here(before, level))
+        turn = () if level.pivot is None else (level.pivot,)  # dead after the last iteration
+        ring = Ring(node, level.pivot, (*self._here(before, level), *turn))
         places = sorted({n.op.slot[1] for n in taken if n.op.slot[0] == "past"})
         for source in (*inputs[:count], *(ring.source(Empty(), "Empty") for _ in places)):
             ring.open(source)

@@ -1,0 +1,121 @@
+"""Loop-invariant code motion: what is the same in every round is computed once, before the loop.
+
+It leaves the loop when the machine's cost model says that a round saves more than one more captured
+value costs. A loop may run no round at all; then what left it is computed for nothing, so nothing
+leaves that could fail, unless a round is certain: the condition is always tried once, and some
+loops count from constants. Inner loops come first, so that a product can leave several.
+
+Source: Aho, Lam, Sethi & Ullman, Compilers, section 9.5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from ...ops.broadcasting import ExpandTo, SumTo
+from ...ops.casting import Cast
+from ...ops.indexing import Slice
+from ...ops.joining import Cat
+from ...ops.linalg import Linear, MatMul
+from ...ops.movement import InsertAxes, Permute, RemoveAxes, Reshape
+from ...ops.pointwise import Power
+from ...ops.reduction import Mean, Sum
+from ...ops.rows import Elementwise
+from ..control.history import Slot, placeholder_like
+from ..control.while_op import While
+from ..copying import copied
+from ..cost import machine
+from ..node import Constant, Node, UnknownShape
+from ..order import needed, schedule
+from ..predict import node_s
+from ..rounds import known_rounds
+from ..scope import outside
+from .fused import Fused
+from .loops import Remade, each_loop, kept_places, with_loops
+from .rewrite import like, simple
+
+TOTAL = (Cast, Elementwise, Mean, Permute, Power, Sum)
+"""Operators that never fail on one input, whatever its size."""
+VIEWS = (ExpandTo, InsertAxes, RemoveAxes, Reshape, Slice)
+SIZED = (*TOTAL, *VIEWS, Cat, Fused, Linear, MatMul, SumTo)
+"""Operators that never fail where `infer` has seen all sizes."""
+
+
+def loop_invariants(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[Node]:
+    """Return the fetches with nothing in a loop that could as well be done before it."""
+
+    def remade(node: Node, inputs: tuple[Node, ...], asked: Collection[Slot]) -> Remade | None:
+        places, saved = kept_places(node.op, asked)
+        leaving = _leaving(node, saved)
+        return _without(node, inputs, leaving, saved, places) if leaving else None
+
+    return with_loops(each_loop(fetches, fed, loop_invariants), fed, remade)
+
+
+def _leaving(node: Node, saved: Sequence[Node]) -> list[Node]:
+    """Return the nodes inside the loop that are to be computed before it."""
+    loop: While = node.op
+    placeholders = {*loop.variables, *loop.entrances}
+    ends = [loop.test, *loop.body, *saved]
+    tried = set(needed([loop.test], placeholders))
+    certain = bool(known_rounds(node, most=1))
+    same = set(loop.entrances)
+    pays: set[Node] = set()
+    for inner in schedule(ends, placeholders):
+        if not simple(inner) or not all(s in same or _constant(s) for s in inner.inputs):
+            continue
+        if not any(s in same for s in inner.inputs):
+            continue  # of constants alone: folded, where that is wise
+        if certain or inner in tried or cannot_fail(inner):
+            same.add(inner)
+            if any(s in pays for s in inner.inputs) or node_s(inner, {}) > machine().view_s:
+                pays.add(inner)
+    return _outermost(ends, placeholders, pays)
+
+
+def _outermost(ends: Sequence[Node], placeholders: set[Node], pays: set[Node]) -> list[Node]:
+    """Return those of `pays` that something else than these uses."""
+    used: dict[Node, None] = dict.fromkeys(end for end in ends if end in pays)
+    for inner in needed(ends, placeholders) if pays else ():
+        if inner not in pays:
+            used.update((s, None) for s in (*inner.inputs, *inner.control_inputs) if s in pays)
+    return list(used)
+
+
+def _without(
+    node: Node,
+    inputs: tuple[Node, ...],
+    leaving: Sequence[Node],
+    saved: Sequence[Node],
+    places: dict[Slot, Slot],
+) -> Remade:
+    """Return the loop with `leaving` captured; `inputs` are those of its node."""
+    loop: While = node.op
+    outer = dict(zip(loop.entrances, inputs[len(loop.variables) :], strict=True))
+    before = copied(leaving, outer)
+    with like(node), outside():
+        entrances = [placeholder_like(inner, "captured") for inner in leaving]
+    new: dict[Node, Node] = {p: p for p in (*loop.variables, *loop.entrances)}
+    new.update(zip(leaving, entrances, strict=True))
+    test, *after = copied([loop.test, *loop.body, *saved], new)
+    body, kept = after[: len(loop.body)], after[len(loop.body) :]
+    every = [*loop.entrances, *entrances]
+    made = While.over(test, body, loop.variables, every, kept, loop.parallel_iterations)
+    return Remade(made, (*inputs, *before), places)
+
+
+def _constant(node: Node) -> bool:
+    return isinstance(node, Constant) and not node.control_inputs
+
+
+def cannot_fail(node: Node) -> bool:
+    """Tell whether an operator gives a result for all inputs of the types that are known."""
+    if any(isinstance(n.shape, UnknownShape) for n in (node, *node.inputs)):
+        return False
+    if all(None not in n.shape for n in (node, *node.inputs)):
+        return isinstance(node.op, SIZED)
+    if isinstance(node.op, MatMul):
+        a, b = node.inputs
+        return len(a.shape) == len(b.shape) == 2 and None not in (a.shape[1], b.shape[0])
+    sized = [s for s in node.inputs if len(s.shape)]
+    return isinstance(node.op, TOTAL) and len(sized) <= 1

@@ -1,0 +1,137 @@
+"""What a loop need not carry round: values that never change, constants, and what nobody asks for.
+
+A variable that every round hands on as it is counts inside as something captured; what is captured
+and constant is a constant inside, where other passes fold it. A variable that decides nothing, is
+not asked for and has no effect is dropped, with all that was computed for it alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from ..control.fates import Fate, die_first, fates
+from ..control.history import Slot, placeholder_like
+from ..control.while_op import While
+from ..copying import copied
+from ..node import Constant, Node
+from ..order import needed, schedule
+from ..scope import outside
+from .dead_code import effective
+from .loops import Remade, kept_places, with_loops
+from .rewrite import like
+
+
+def loop_values(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[Node]:
+    """Return the fetches with loops that carry and compute no more than is of use."""
+
+    known = fates(schedule(fetches, fed), fed)
+
+    def remade(node: Node, inputs: tuple[Node, ...], asked: Collection[Slot]) -> Remade | None:
+        return _Slimmer(node, inputs, asked, fed).remade(known)
+
+    return with_loops(fetches, fed, remade)
+
+
+class _Slimmer:
+    """One loop, and what can be left out of it."""
+
+    def __init__(
+        self,
+        node: Node,
+        inputs: tuple[Node, ...],
+        asked: Collection[Slot],
+        fed: Collection[Node],
+    ) -> None:
+        self.node, self.inputs, self.asked, self.fed = node, inputs, asked, fed
+        self.loop: While = node.op
+        self.placeholders = {*self.loop.variables, *self.loop.entrances}
+
+    def remade(self, known: dict[Node, Fate]) -> Remade | None:
+        """Return the loop without what it need not carry; None if that is nothing."""
+        loop, count = self.loop, len(self.loop.variables)
+        places, saved = kept_places(loop, self.asked)
+        kept = self._kept_variables(saved)
+        new = self._constants()
+        with like(self.node), outside():
+            fixed = {i: placeholder_like(loop.variables[i], "captured") for i in self._fixed(new)}
+        new.update((loop.variables[i], entrance) for i, entrance in fixed.items())
+        before = [loop.test, *(loop.body[i] for i in kept), *saved]
+        test, *after = copied(before, {**{p: p for p in self.placeholders}, **new})
+        captured = {e: count + j for j, e in enumerate(loop.entrances)}
+        captured.update((entrance, i) for i, entrance in fixed.items())
+        used = set(needed([test, *after], {*self.placeholders, *captured}))
+        captured = {entrance: i for entrance, i in captured.items() if entrance in used}
+        counts = len(kept), len(captured)
+        same = all(a is b for a, b in zip((test, *after), before, strict=True))
+        if same and counts == (count, len(loop.entrances)) and len(saved) == len(loop.saved):
+            return None
+        body, ends = after[: len(kept)], after[len(kept) :]
+        variables = [loop.variables[i] for i in kept]
+        made = While.over(test, body, variables, [*captured], ends, loop.parallel_iterations)
+        slots: dict[Slot, Slot] = {("out", i): ("out", at) for at, i in enumerate(kept)}
+        return self._with_inputs(made, [*kept, *captured.values()], {**slots, **places}, known)
+
+    def _with_inputs(
+        self, made: While, taken: list[int], slots: dict[Slot, Slot], known: dict[Node, Fate]
+    ) -> Remade:
+        """Return the loop over these of the inputs; it still dies of the others."""
+        old = self.node.inputs
+        left = [old[i] for i in taken] + list(self.node.control_inputs)
+        waits = [
+            self.inputs[i]
+            for i, source in enumerate(old)
+            if i not in taken and not die_first(left, source, known)
+        ]
+        return Remade(made, tuple(self.inputs[i] for i in taken), slots, tuple(waits))
+
+    def _kept_variables(self, saved: Sequence[Node]) -> list[int]:
+        """Return the variables that matter, by number; one at least."""
+        loop = self.loop
+        place = {v: i for i, v in enumerate(loop.variables)}
+        kept = {i for kind, i in self.asked if kind == "out"} | self._with_effects()
+        met: set[Node] = set()
+        waiting = [loop.test, *saved, *(loop.body[i] for i in kept)]
+        while waiting:
+            node = waiting.pop()
+            if node in met:
+                continue
+            met.add(node)
+            if node in place:
+                kept.add(place[node])
+                waiting.append(loop.body[place[node]])
+            elif node not in self.placeholders:
+                waiting += [*node.inputs, *node.control_inputs]
+        return sorted(kept) or [0]
+
+    def _with_effects(self) -> set[int]:
+        """Return the variables whose next values have effects on their way."""
+        if not self.loop.ordered:
+            return set()
+        return {
+            i
+            for i, end in enumerate(self.loop.body)
+            if any(effective(n) for n in needed([end], self.placeholders))
+        }
+
+    def _constants(self) -> dict[Node, Node]:
+        """Return what is captured and constant, with the constant that stands for it inside."""
+        pairs = zip(self.loop.entrances, self.inputs[len(self.loop.variables) :], strict=True)
+        return {e: s for e, s in pairs if self._constant(s)}
+
+    def _constant(self, node: Node) -> bool:
+        return isinstance(node, Constant) and node not in self.fed and not node.control_inputs
+
+    def _fixed(self, new: dict[Node, Node]) -> list[int]:
+        """Return the variables that stay as they are; those that are constant go into `new`."""
+        pairs = list(enumerate(zip(self.loop.variables, self.loop.body, strict=True)))
+        moving = [end for _, (variable, end) in pairs if end is not variable]
+        used = set(needed([self.loop.test, *moving, *self.loop.saved], self.placeholders))
+        found = []
+        for i, (variable, end) in pairs:
+            if end is not variable or variable not in used:
+                continue
+            if self._constant(self.inputs[i]):
+                new[variable] = self.inputs[i]
+            else:
+                found.append(i)
+        return found

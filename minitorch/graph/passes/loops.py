@@ -1,0 +1,148 @@
+"""Passes inside loops: a loop's condition and body are graphs, and are rewritten as such.
+
+A loop that changes becomes another one, since nodes and operators never do; what takes values out
+of it then asks the other one. A loop made again keeps only the rounds that somebody asks for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+
+from ..control.history import Slot
+from ..control.while_op import History, Output, While
+from ..node import Node
+from ..order import needed, schedule
+from .rewrite import may_change, over
+
+Pass = Callable[[Sequence[Node], Collection[Node]], list[Node]]
+
+
+@dataclass(frozen=True)
+class Remade:
+    """A loop in the place of another one.
+
+    Attributes:
+        loop: the other loop.
+        inputs: its first values, then what it captures.
+        slots: where it has what the first one had elsewhere.
+        waits: what the first one died of, and this one would not.
+    """
+
+    loop: While
+    inputs: tuple[Node, ...]
+    slots: dict[Slot, Slot] = field(default_factory=dict)
+    waits: tuple[Node, ...] = ()
+
+
+Remake = Callable[[Node, tuple[Node, ...], Collection[Slot]], Remade | None]
+"""(a loop's node, its inputs after the rewrite, the slots asked for) -> another loop, or None."""
+
+
+def inside(rewriting: Pass) -> Pass:
+    """Return a pass that also rewrites the conditions and bodies of loops, nested ones too."""
+
+    def run(fetches: Sequence[Node], fed: Collection[Node]) -> list[Node]:
+        return each_loop(rewriting(fetches, fed), fed, run)
+
+    return run
+
+
+def each_loop(fetches: Sequence[Node], fed: Collection[Node], change: Pass) -> list[Node]:
+    """Return the fetches with every loop's condition and body as `change` makes them."""
+
+    def remade(node: Node, inputs: tuple[Node, ...], asked: Collection[Slot]) -> Remade | None:
+        loop: While = node.op
+        places, saved = kept_places(loop, asked)
+        placeholders = {*loop.variables, *loop.entrances}
+        ends = [*loop.body, *saved]
+        test, after = change([loop.test], placeholders), change(ends, placeholders)
+        if all(a is b for a, b in zip((*test, *after), (loop.test, *ends), strict=True)):
+            return None
+        body, kept = after[: len(loop.body)], after[len(loop.body) :]
+        new = While.over(
+            test[0], body, loop.variables, loop.entrances, kept, loop.parallel_iterations
+        )
+        return Remade(new, inputs, places)
+
+    return with_loops(fetches, fed, remade)
+
+
+def kept_places(loop: While, asked: Collection[Slot]) -> tuple[dict[Slot, Slot], list[Node]]:
+    """Return the new places of the lists that are asked for, and the nodes that they are of."""
+    old = sorted(k for kind, k in asked if kind == "past")
+    return {("past", k): ("past", i) for i, k in enumerate(old)}, [loop.saved[k] for k in old]
+
+
+def with_loops(fetches: Sequence[Node], fed: Collection[Node], remake: Remake) -> list[Node]:
+    """Return the fetches with other loops in the place of those that `remake` makes anew."""
+    order = schedule(fetches, fed)
+    asked = _asked(order, fed, fetches)
+    if not asked:
+        return list(fetches)
+    new: dict[Node, Node] = {}
+    slots: dict[Node, dict[Slot, Slot]] = {}
+    for node in order:
+        new[node] = node
+        if node in fed or not may_change(node):
+            continue
+        inputs = tuple(new.get(source, source) for source in node.inputs)
+        control = tuple(new.get(source, source) for source in node.control_inputs)
+        made = remake(node, inputs, asked[node]) if node in asked else None
+        if made is not None:
+            new[node] = with_op(node, made.loop, made.inputs, (*control, *made.waits))
+            slots[node] = made.slots
+        elif node.inputs and node.inputs[0] in slots:
+            new[node] = _taken(node, slots[node.inputs[0]], inputs, control)
+        else:
+            new[node] = over(node, inputs, control)
+    return [new[node] for node in fetches]
+
+
+def _asked(
+    order: Sequence[Node], fed: Collection[Node], fetches: Sequence[Node]
+) -> dict[Node, set[Slot]]:
+    """Return the loops, each with the slots that are asked for; not those used in other ways."""
+    found: dict[Node, set[Slot]] = {
+        node: set() for node in order if isinstance(node.op, While) and node not in fed
+    }
+    for node in order if found else ():
+        for source in () if node in fed else node.inputs:
+            if source in found:
+                if isinstance(node.op, Output):
+                    found[source].add(node.op.slot)
+                else:
+                    del found[source]
+    for node in fetches:
+        found.pop(node, None)
+    return found
+
+
+def _taken(
+    node: Node, slots: dict[Slot, Slot], inputs: tuple[Node, ...], control: tuple[Node, ...]
+) -> Node:
+    """Return what takes the same value out of the loop that came in the place of another one."""
+    op: Output = node.op
+    slot = slots.get(op.slot, op.slot)
+    like = History(slot[1], node) if isinstance(op, History) else Output(slot, node)
+    like.shape, like.dtype = op.shape, op.dtype
+    return with_op(node, like, inputs, control)
+
+
+def with_op(
+    node: Node, op: While | Output, inputs: tuple[Node, ...], control: tuple[Node, ...]
+) -> Node:
+    """Return the same node with another operator."""
+    copy = node.with_inputs(inputs, control)
+    copy.op, copy.id = op, node.id
+    return copy
+
+
+def loops_below(fetches: Sequence[Node], fed: Collection[Node]) -> list[Node]:
+    """Return the nodes below `fetches` that are loops; not those inside others."""
+    return [n for n in needed(fetches, fed) if isinstance(n.op, While) and n not in fed]
+
+
+def ends_of(loop: While) -> tuple[tuple[Node, ...], set[Node]]:
+    """Return all results of a loop's two graphs, and the placeholders that these stand on."""
+    return (loop.test, *loop.body, *loop.saved), {*loop.variables, *loop.entrances}

@@ -1,0 +1,118 @@
+"""Random programs with loops, branches and effects: passes and executors keep what they do."""
+
+import importlib.util
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import minitorch.graph as tf
+from minitorch.graph.control.while_op import While
+from minitorch.graph.cost import Fixed, use
+from minitorch.graph.explain import _count_all
+from minitorch.graph.optimize import PASSES, run_pass
+from minitorch.graph.order import needed
+
+_spec = importlib.util.spec_from_file_location(
+    "random_programs", Path(__file__).parent / "random_programs.py"
+)
+assert _spec is not None
+assert _spec.loader is not None
+programs = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(programs)
+
+OPTIONS: list[dict[str, Any]] = [
+    {}, {"executor": "interpreter"}, {"executor": "tokens", "shuffle": 3},
+    {"executor": "parallel", "threads": 2}, {"optimize": True},
+    {"executor": "tokens", "shuffle": 4, "optimize": True},
+]  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _a_machine_that_is_the_same_everywhere() -> Iterator[None]:
+    with use(Fixed(kernels=False)):
+        yield
+
+
+def agree(got: list[Any], want: list[Any]) -> None:
+    for a, b in zip(got, want, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-10)
+
+
+def passes_agree(seed: int, effects: bool, depth: int = 1) -> None:
+    program = programs.RandomProgram(seed, depth, effects)
+    want = program.run(program.fetches, 1 + effects, executor="interpreter")
+    leaves = list(program.fetches)
+    for i, name in enumerate(PASSES):
+        before, leaves = leaves, run_pass(name, leaves, set(program.feeds))
+        if all(a is b for a, b in zip(before, leaves, strict=True)):
+            continue
+        try:
+            agree(program.run(leaves, 1 + effects, **OPTIONS[(seed + i) % 4]), want)
+        except AssertionError as error:
+            error.add_note(f"after {name}")
+            raise
+
+
+def executors_agree(seed: int, depth: int = 1) -> None:
+    program = programs.RandomProgram(seed, depth)
+    want = program.run(program.fetches, executor="interpreter")
+    for options in OPTIONS:
+        agree(program.run(program.fetches, **options), want)
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_a_program_of_loops_and_branches_agrees_before_and_after_each_pass(seed: int) -> None:
+    passes_agree(seed, effects=False, depth=1 + (seed % 8 == 0))
+
+
+@pytest.mark.parametrize("seed", range(200, 250))
+def test_a_program_with_effects_agrees_before_and_after_each_pass(seed: int) -> None:
+    passes_agree(seed, effects=True, depth=1 + (seed % 8 == 0))
+
+
+@pytest.mark.parametrize("seed", range(300, 330))
+def test_a_program_with_effects_is_the_same_on_every_executor(seed: int) -> None:
+    executors_agree(seed)
+
+
+@pytest.mark.wide
+@pytest.mark.parametrize("seed", range(1000, 1400))
+def test_many_more_programs(seed: int) -> None:
+    passes_agree(seed, effects=True, depth=2)
+    executors_agree(seed, depth=2)
+
+
+def test_the_programs_hold_what_passes_must_survive() -> None:
+    kinds: set[str] = set()
+    for seed in range(30):
+        kinds |= kinds_in(programs.RandomProgram(seed).fetches, ())
+    assert kinds >= {"Switch", "Merge", "While", "Assign", "Read", "MatMul", "Random"}
+    assert "While inside" in kinds
+
+
+def test_passes_never_make_more_of_what_they_have_made() -> None:
+    for seed in range(20):
+        program = programs.RandomProgram(seed)
+        once = tf.optimize(program.fetches, set(program.feeds))
+        twice = tf.optimize(once, set(program.feeds))
+        third = tf.optimize(twice, set(program.feeds))
+        assert count_all(third) <= count_all(twice) <= count_all(once)
+
+
+def count_all(fetches: Any) -> int:
+    return _count_all(fetches, set())
+
+
+def kinds_in(ends: Any, fed: Any, inside: str = "") -> set[str]:
+    found: set[str] = set()
+    for node in needed(ends, fed):
+        found.add(type(node.op).__name__)
+        if isinstance(node.op, While):
+            loop = node.op
+            found |= {f"While{inside}"} | kinds_in(
+                [loop.test, *loop.body], {*loop.variables, *loop.entrances}, " inside"
+            )
+    return found
