@@ -7,7 +7,7 @@ import numpy as np
 from autograder.checks import Feedback, Lab, check, close
 from autograder.errors import StudentError
 
-LAB = Lab(wall_s=90.0, preload=("numpy", "ddp_lab"))
+LAB = Lab(wall_s=120.0, preload=("numpy", "ddp_lab"))
 
 
 def arrays(rng, n, elements, dtype=np.float64):
@@ -463,7 +463,7 @@ def the_same_bits_on_every_rank(student, rng):
 @check("ring_all_reduce", weight=2, hidden=True, requires="every_rank_has_the_sum")
 def uneven_arrays_cost_no_byte_more(student, rng):
     """an array that n does not divide is not made longer: 2(n-1) times its bytes in all"""
-    for n, shape in ((4, (3, 7)), (5, (3,)), (3, (10,))):
+    for n, shape in ((4, (3, 7)), (5, (3,))):
         inputs = [rng.integers(0, 99, size=shape).astype(np.float32) for _ in range(n)]
         run = student.ranks("ring_all_reduce", n, inputs)
         for got in run.results:
@@ -483,24 +483,20 @@ def views_are_reduced_and_x_is_kept(student, rng):
         view = x.T
         before = view.copy()
         got = ring_all_reduce(comm, view)
-        got[...] = got + 0  # a result may be written to
-        kept = bool((view == before).all())
-        got[...] = 7
-        return kept and bool((view == before).all())
-
-    def total(comm, x):
-        return ring_all_reduce(comm, x.T)
+        total = got.copy()
+        got[...] = 7  # a result may be written to
+        return total, bool((view == before).all())
 
     hint = "Not every array can be made flat without a copy, and x belongs to the caller."
     for n in (3, 1):
         inputs = [rng.normal(size=(4, 5)) for _ in range(n)]
         try:
-            kept = student.ranks(on_a_view, n, inputs).results
-            sums = student.ranks(total, n, inputs).results
+            run = student.ranks(on_a_view, n, inputs)
         except StudentError as error:
             raise Feedback(f"ring_all_reduce of a view: {error.type_name}.", hint=hint) from error
-        if not all(kept) or not all(np.allclose(got, sum(inputs).T) for got in sums):
-            raise Feedback("ring_all_reduce of a transposed view is wrong.", hint=hint)
+        for total, kept in run.results:
+            if not kept or np.shape(total) != (5, 4) or not np.allclose(total, sum(inputs).T):
+                raise Feedback("ring_all_reduce of a transposed view is wrong.", hint=hint)
 
 
 # ---- 5. ring_time

@@ -5,7 +5,7 @@ import numpy as np
 from autograder.checks import Feedback, Lab, check
 from autograder.errors import StudentError
 
-LAB = Lab(wall_s=120.0, call_s=20.0, memory_mib=2048, preload=("numpy", "torch", "ddp_lab"))
+LAB = Lab(wall_s=180.0, call_s=20.0, memory_mib=2048, preload=("numpy", "torch", "ddp_lab"))
 
 SHAPES = ((3, 4), (4,), (2, 3), (2,))
 ODD = ((5,), (), (0, 3), (2, 1, 3), (7, 4))  # a scale, an empty table, a convolution, ...
@@ -97,9 +97,9 @@ VIEWS = "Some tensors have no axis, no element, or are transposed views. Which l
 DIGITS = "Which dtype has each tensor that you make on the way?"
 
 
-def odd_averages(student, rng, called, function, *rest):
+def odd_averages(student, rng, called, function, *rest, ranks=(3, 1)):
     """Raise Feedback unless `function` averages `odd_gradients` to the last digits."""
-    for n in (4, 1):
+    for n in ranks:
         grads = odd_gradients(rng, n)
         try:
             run = student.ranks(function, n, [(g, *rest) for g in grads])
@@ -223,7 +223,7 @@ def some_take_part(comm, grads, order):
 def each_gradient_goes_by_itself(student, rng):
     """whichever parameters take part, and in whichever order, theirs are averaged"""
     hint = "Does one gradient's hook count on another gradient being there?"
-    for order in ([3, 1, 0], [2, 0], [1, 2], [0, 1, 2, 3]):
+    for order in ([3, 1, 0], [0, 2]):
         grads = gradients(rng, 2)
         called = f"attach_hooks, then a backward that reaches parameters {order}"
         try:
@@ -533,8 +533,8 @@ def odd_backward(comm, grads, cap_bytes):
 @check("Overlapped", hidden=True, requires="every_gradient_becomes_the_average")
 def any_shape_in_double_precision_is_bucketed(student, rng):
     """gradients of any shape and dtype, in any buckets, become their average"""
-    for cap in (0, 60, 10_000):
-        odd_averages(student, rng, f"Overlapped, cap {cap}", odd_backward, cap)
+    for cap, n in ((60, 3), (10_000, 1)):
+        odd_averages(student, rng, f"Overlapped, cap {cap}", odd_backward, cap, ranks=(n,))
 
 
 def under_the_microscope(comm, grads, marks, cap_bytes, order):
@@ -634,22 +634,21 @@ def backward_goes_on_while_buckets_travel(student, rng):
 @check("Overlapped", weight=2, hidden=True, requires="backward_goes_on_while_buckets_travel")
 def full_buckets_do_not_wait_for_the_end_of_backward(student, rng):
     """a bucket that was full too early goes at once with the one that it had to wait for"""
-    for _ in range(2):
-        order = [int(i) for i in rng.permutation(4)]
-        order.insert(int(rng.integers(1, 4)), 4)  # the first bucket's, after some of the others
-        due, ready, at = [], set(), 4
-        for index in order:
-            ready.add(index)
-            while at in ready:
-                due.append(f"launched {at}")
-                at -= 1
-            due.append(f"gradient {index}")
-        if log_of(student, rng, order)[: len(due)] != due:
-            raise Feedback(
-                f"Overlapped: gradients came in the order {order}, a bucket each, and full "
-                "buckets were launched later than they could be.",
-                hint="When the bucket comes that others waited for, which may go in that moment?",
-            )
+    order = [3, *(int(i) for i in rng.permutation(3))]
+    order.insert(int(rng.integers(1, 4)), 4)  # the first bucket's, after the second and others
+    due, ready, at = [], set(), 4
+    for index in order:
+        ready.add(index)
+        while at in ready:
+            due.append(f"launched {at}")
+            at -= 1
+        due.append(f"gradient {index}")
+    if log_of(student, rng, order)[: len(due)] != due:
+        raise Feedback(
+            f"Overlapped: gradients came in the order {order}, a bucket each, and full buckets "
+            "were launched later than they could be.",
+            hint="When the bucket comes that others waited for, which may go in that moment?",
+        )
 
 
 @check("Overlapped", requires="every_gradient_becomes_the_average")

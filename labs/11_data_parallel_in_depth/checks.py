@@ -5,7 +5,7 @@ import numpy as np
 from autograder.checks import Feedback, Lab, check, close
 from autograder.errors import StudentError
 
-LAB = Lab(wall_s=180.0, call_s=20.0, memory_mib=2048, preload=("numpy", "torch", "ddp_lab"))
+LAB = Lab(wall_s=240.0, call_s=20.0, memory_mib=2048, preload=("numpy", "torch", "ddp_lab"))
 
 SHAPES = ((3, 4), (4,), (2, 3), (2,))
 
@@ -204,7 +204,7 @@ def everybody_has_rank_0s_order(student, rng):
 @check("agreed_order", hidden=True, requires="everybody_has_rank_0s_order")
 def a_thousand_parameters_have_an_order_too(student, rng):
     """the order may have many entries, or none"""
-    for n, many in ((2, 1000), (1, 300), (2, 0)):
+    for n, many in ((2, 1000), (1, 0)):
         orders = [[int(i) for i in rng.permutation(many)] for _ in range(n)]
         hint = "Which numbers can your dtype hold? And an array of no numbers?"
         try:
