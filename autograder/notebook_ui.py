@@ -204,17 +204,18 @@ class Notebook:
         score, total = self.practice.score()
         return f"<lab {self.practice.lab.name}: {score:g} of {total:g} points>"
 
-    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
+    def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         """Show the panel where widgets render, text elsewhere."""
         bundle: dict[str, Any] = {"text/plain": self.overview()}
         try:
             from autograder.panel import Panel
         except ImportError:  # the extra `lab` is not installed: the text is all there is
-            return bundle
+            return bundle, {}
         if self._panel is None:
             self._panel = Panel(self)
         self._panel.draw()
-        return bundle | self._panel.view()
+        shown, metadata = self._panel.view()
+        return bundle | shown, metadata
 
     def _draw(self) -> None:
         if self._panel is not None:

@@ -15,6 +15,7 @@ from autograder.records import Outcome, Question
 if TYPE_CHECKING:
     from autograder.notebook_ui import Notebook
 
+VIEW = "application/vnd.jupyter.widget-view+json"
 _STATIC = Path(__file__).parent / "static"
 
 
@@ -39,10 +40,14 @@ class Panel(anywidget.AnyWidget):
         }
         self.on_msg(self._wish)
 
-    def view(self) -> dict[str, Any]:
-        """Return the part of a mime bundle that shows this widget."""
+    def view(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the part of a mime bundle that shows this widget, and its metadata.
+
+        Colab shows no widget whose metadata does not say which manager draws it.
+        """
         reference = {"version_major": 2, "version_minor": 0, "model_id": self.model_id}
-        return {"application/vnd.jupyter.widget-view+json": reference}
+        bundle = self._repr_mimebundle_()
+        return {VIEW: reference}, {} if bundle is None else bundle[1]
 
     def draw(self) -> None:
         """Let the front end draw how things stand."""

@@ -34,7 +34,10 @@ def upload():
     shutil.copy(os.environ["CHOSEN"], os.getcwd())
 """,
     "output.py": """
+class _widgets:
+    _installed_url = None
 def enable_custom_widget_manager():
+    _widgets._installed_url = "https://colab.example/manager.js"
     print("custom widgets are enabled")
 """,
 }  # what of google.colab the course and its widgets use
@@ -46,6 +49,7 @@ from ddp_lab.show import DdpTimeline
 print("works in", os.getcwd())
 print("course from", ddp_lab.__file__)
 print("ranks", ddp_lab.launch(lambda comm: int(comm.all_reduce(minitorch.ones(1).numpy())[0]), 2))
+print("panel", q._repr_mimebundle_()[1])
 print("style", len(DdpTimeline(layers=1)._css) > 0, os.path.exists("checks.py"))
 q
 """
@@ -163,6 +167,7 @@ def test_a_lab_runs_on_colab_from_one_cell_and_one_file(
     assert "ranks [2, 2]" in last
     assert "style True True" in last
     assert "custom widgets are enabled" in last
+    assert "{'colab': {'custom_widget_manager': {'url': 'https://colab.example" in last
 
 
 @pytest.mark.wide

@@ -149,7 +149,7 @@ def test_status_tells_every_question_and_the_points(
 
 
 def test_the_panel_carries_the_same_state_and_text_beside_it(session: Any) -> None:
-    bundle = session.q._repr_mimebundle_()
+    bundle, _ = session.q._repr_mimebundle_()
     assert "Scale and sum" in bundle["text/plain"]
     model = bundle["application/vnd.jupyter.widget-view+json"]["model_id"]
     session.run(WRONG)
