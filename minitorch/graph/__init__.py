@@ -59,6 +59,12 @@ from minitorch.graph.static_shape import as_static as as_static
 from minitorch.graph.variable_scope import *  # noqa: F403  (its __all__)
 
 if TYPE_CHECKING:
+    from minitorch.graph import contrib as contrib
+    from minitorch.graph import errors as errors
+    from minitorch.graph import layers as layers
+    from minitorch.graph import losses as losses
+    from minitorch.graph import metrics as metrics
+    from minitorch.graph import summary as summary
     from minitorch.graph.collections import GraphKeys as GraphKeys
     from minitorch.graph.operators.choosing import *  # noqa: F403  (its __all__)
     from minitorch.graph.operators.effects import *  # noqa: F403  (its __all__)

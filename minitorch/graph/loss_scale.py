@@ -21,9 +21,9 @@ from .node import Node
 from .operators.elementwise import is_finite, logical_and, maximum, where
 from .operators.math import cast, reduce_all
 from .operators.shaping import identity
+from .optimizer import Optimizer
 from .scope import control_dependencies
 from .state import Variable, assign, group
-from .optimizer import Optimizer
 
 LARGEST = 2.0**24  # a scale above it would make ordinary losses overflow float32's gradients too
 
@@ -54,12 +54,19 @@ class LossScaleOptimizer(Optimizer):
         self.good_steps = Variable(np.int32(0), trainable=False, name="good_steps")
 
     def compute_gradients(
-        self, loss: Node, var_list: Iterable[Variable] | None = None
+        self,
+        loss: Node,
+        var_list: Iterable[Variable] | None = None,
+        gate_gradients: int = Optimizer.GATE_OP,
+        aggregation_method: Any = None,
+        colocate_gradients_with_ops: bool = False,
+        grad_loss: Any = None,
     ) -> list[tuple[Node | None, Variable]]:
         """Return (gradient of the unscaled loss or None, variable) for each variable."""
         if not isinstance(loss, Node):
             raise GraphError(f"minimize: got a loss of {type(loss).__name__}, expected a node.")
-        scaled = self.optimizer.compute_gradients(loss * cast(self.scale, loss.dtype), var_list)
+        larger = loss * cast(self.scale, loss.dtype)
+        scaled = self.optimizer.compute_gradients(larger, var_list, grad_loss=grad_loss)
         return [(g if g is None else g / cast(self.scale, g.dtype), v) for g, v in scaled]
 
     def apply_gradients(

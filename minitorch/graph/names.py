@@ -8,6 +8,7 @@ from __future__ import annotations
 FAMILIES: dict[str, str] = {
     "minitorch.graph.collections": "GraphKeys",
     "minitorch.graph.options": "ConfigProto GPUOptions OptimizerOptions RunMetadata RunOptions",
+    "minitorch.graph.dynamic.bidirectional": "reverse_sequence",
     "minitorch.graph.operators.choosing": "case convert_to_tensor",
     "minitorch.graph.operators.effects": """
         Assert Print assert_equal assert_greater assert_greater_equal assert_less
@@ -30,6 +31,23 @@ FAMILIES: dict[str, str] = {
     "minitorch.tracing": "cond foldl foldr jit map_fn scan trace while_loop",
 }
 
+NETWORK_FAMILIES: dict[str, str] = {
+    "minitorch.graph.candidates": """
+        learned_unigram_candidate_sampler log_uniform_candidate_sampler nce_loss
+        sampled_softmax_loss uniform_candidate_sampler
+        """,
+    "minitorch.graph.dynamic.bidirectional": """
+        bidirectional_dynamic_rnn static_bidirectional_rnn
+        """,
+    "minitorch.graph.operators.images": """
+        atrous_conv2d conv1d conv2d_transpose depthwise_conv2d separable_conv2d
+        """,
+    "minitorch.graph.operators.normalizing": """
+        fused_batch_norm local_response_normalization lrn weighted_moments zero_fraction
+        """,
+    "minitorch.graph.operators.ranking": "in_top_k top_k",
+}
+
 TRAINING_FAMILIES: dict[str, str] = {
     "minitorch.graph.adaptive": "AdadeltaOptimizer FtrlOptimizer RMSPropOptimizer",
     "minitorch.graph.averages": """
@@ -50,6 +68,9 @@ def _by_name(families: dict[str, str]) -> dict[str, str]:
 
 LATER = _by_name(FAMILIES)
 """The module of each name of `minitorch.graph`."""
+
+NETWORKS = _by_name(NETWORK_FAMILIES)
+"""The module of each name of `minitorch.graph.nn`."""
 
 TRAINING = _by_name(TRAINING_FAMILIES)
 """The module of each name of `minitorch.graph.train`."""

@@ -3,23 +3,51 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
+import numpy as np
+
+from ..arrays import as_dtype
 from ..errors import GraphError
-from ..op import Op
-from ..ops import activation, movement
+from ..ops import activation, joining, movement
 from ..ops import elementwise as rows
 from .dynamic import rnn_cell as rnn_cell
 from .dynamic.rnn import dynamic_rnn as dynamic_rnn
 from .dynamic.rnn import static_rnn as static_rnn
 from .lined import lined
+from .names import NETWORKS
 from .node import Node, build, convert
 from .operators import elementwise, math, random
-from .operators.crossentropy import CrossEntropy, LogSoftmax, OneHot, Softmax, SparseCrossEntropy
-from .operators.elementwise import sigmoid, tanh
-from .operators.images import avg_pool, conv2d, max_pool
+from .operators.crossentropy import OneHot
+from .operators.elementwise import log_sigmoid as log_sigmoid
+from .operators.elementwise import sigmoid as sigmoid
+from .operators.elementwise import tanh as tanh
+from .operators.images import avg_pool as avg_pool
+from .operators.images import conv2d as conv2d
+from .operators.images import max_pool as max_pool
 from .operators.late import late, unknown
+from .operators.normalizing import batch_normalization as batch_normalization
+from .operators.normalizing import l2_normalize as l2_normalize
+from .operators.normalizing import moments as moments
 from .operators.scalar import as_scalar
+from .operators.softmax import log_softmax as log_softmax
+from .operators.softmax import (
+    sigmoid_cross_entropy_with_logits as sigmoid_cross_entropy_with_logits,
+)
+from .operators.softmax import softmax as softmax
+from .operators.softmax import (
+    softmax_cross_entropy_with_logits as softmax_cross_entropy_with_logits,
+)
+from .operators.softmax import (
+    softmax_cross_entropy_with_logits_v2 as softmax_cross_entropy_with_logits_v2,
+)
+from .operators.softmax import (
+    sparse_softmax_cross_entropy_with_logits as sparse_softmax_cross_entropy_with_logits,
+)
+from .operators.softmax import (
+    weighted_cross_entropy_with_logits as weighted_cross_entropy_with_logits,
+)
 from .state import rename
 
 
@@ -45,92 +73,7 @@ def leaky_relu(features: Any, alpha: float = 0.2, name: str | None = None) -> No
     return rename(activation.leaky_relu(convert(features), alpha), name)
 
 
-# ── softmax and the losses ──────────────────────────────────────────────────────────────────────
-
-
-def softmax(logits: Any, axis: int = -1, name: str | None = None, dim: int | None = None) -> Node:
-    """e^x over its sum along an axis."""
-    return _along(Softmax(), logits, axis if dim is None else dim, name)
-
-
-def log_softmax(
-    logits: Any, axis: int = -1, name: str | None = None, dim: int | None = None
-) -> Node:
-    """The logarithm of the softmax, without overflow."""
-    return _along(LogSoftmax(), logits, axis if dim is None else dim, name)
-
-
-@lined
-def _along(op: Op, logits: Any, axis: int, name: str | None) -> Node:
-    """Return `op`, which works on the last axis, along any axis."""
-    x = convert(logits)
-    if unknown(x):
-        return late(lambda known: _along(op, known, axis, None), (x,), x.dtype)
-    last = len(x.shape) - 1
-    if axis in (-1, last):
-        return rename(build(op, (x,)), name)
-    return rename(
-        movement.transpose(build(op, (movement.transpose(x, axis, last),)), axis, last), name
-    )
-
-
-@lined
-def softmax_cross_entropy_with_logits(
-    _sentinel: Any = None,
-    labels: Any = None,
-    logits: Any = None,
-    dim: int = -1,
-    name: str | None = None,
-) -> Node:
-    """-sum(labels * log softmax(logits)) over the last axis: one loss a row.
-
-    Raises:
-        GraphError: labels and logits were not given by name; their order differed among versions.
-    """
-    _by_name("softmax_cross_entropy_with_logits", _sentinel, labels, logits)
-    x = convert(logits)
-    y = convert(labels, x.dtype)
-    if unknown(x, y):
-        loss = softmax_cross_entropy_with_logits
-        return late(lambda a, b: loss(labels=a, logits=b, dim=dim), (y, x), x.dtype)
-    last = len(x.shape) - 1
-    if dim not in (-1, last):
-        x, y = movement.transpose(x, dim, last), movement.transpose(y, dim, last)
-    return rename(build(CrossEntropy(), (y, x)), name)
-
-
-softmax_cross_entropy_with_logits_v2 = softmax_cross_entropy_with_logits
-
-
-@lined
-def sparse_softmax_cross_entropy_with_logits(
-    _sentinel: Any = None, labels: Any = None, logits: Any = None, name: str | None = None
-) -> Node:
-    """-log softmax(logits) at the class of each row, an integer: one loss a row."""
-    _by_name("sparse_softmax_cross_entropy_with_logits", _sentinel, labels, logits)
-    y = convert(labels)
-    if y.dtype.kind not in "iu":
-        raise GraphError(
-            f"sparse_softmax_cross_entropy_with_logits: got labels of {y.dtype}, expected integers "
-            f"(node {y.name!r} built at {y.location})."
-        )
-    return rename(build(SparseCrossEntropy(), (y, convert(logits))), name)
-
-
-@lined
-def sigmoid_cross_entropy_with_logits(
-    _sentinel: Any = None, labels: Any = None, logits: Any = None, name: str | None = None
-) -> Node:
-    """Binary cross-entropy of sigmoid(logits), element by element, without overflow."""
-    _by_name("sigmoid_cross_entropy_with_logits", _sentinel, labels, logits)
-    x = convert(logits)
-    z = convert(labels, x.dtype)
-    return rename(rows.relu(x) - x * z + elementwise.log1p(elementwise.exp(-rows.abs(x))), name)
-
-
-def _by_name(where: str, sentinel: Any, labels: Any, logits: Any) -> None:
-    if sentinel is not None or labels is None or logits is None:
-        raise GraphError(f"{where}: got positional arguments, expected labels=... and logits=....")
+# ── layers' arithmetic ──────────────────────────────────────────────────────────────────────────
 
 
 def l2_loss(t: Any, name: str | None = None) -> Node:
@@ -138,13 +81,20 @@ def l2_loss(t: Any, name: str | None = None) -> Node:
     return rename(math.reduce_sum(rows.square(convert(t))) / 2, name)
 
 
-# ── layers' arithmetic ──────────────────────────────────────────────────────────────────────────
-
-
 @lined
-def bias_add(value: Any, bias: Any, name: str | None = None) -> Node:
-    """The value plus a bias along its last axis."""
-    return rename(convert(value) + convert(bias), name)
+def bias_add(
+    value: Any, bias: Any, data_format: str | None = None, name: str | None = None
+) -> Node:
+    """The value plus a bias along its channels: the last axis, or with "NCHW" the second."""
+    x, b = convert(value), convert(bias)
+    if b.shape.ndims not in (None, 1):
+        raise GraphError(
+            f"bias_add: got a bias of shape {b.shape}, expected one axis (node {b.name!r} built at "
+            f"{b.location})."
+        )
+    if data_format in ("NCHW", "NCW") and len(x.shape) > 2:
+        b = movement.reshape(b, (-1, *(1,) * (len(x.shape) - 2)))
+    return rename(x + b, name)
 
 
 def xw_plus_b(x: Any, weights: Any, biases: Any, name: str | None = None) -> Node:
@@ -178,87 +128,84 @@ def dropout(
 
 
 @lined
-def embedding_lookup(params: Any, ids: Any, name: str | None = None) -> Node:
-    """The rows of a table that the ids name."""
-    return rename(convert(params)[convert(ids)], name)
-
-
-def l2_normalize(
-    x: Any, axis: Any = None, epsilon: float = 1e-12, name: str | None = None, dim: Any = None
+def embedding_lookup(
+    params: Any,
+    ids: Any,
+    partition_strategy: str = "mod",
+    name: str | None = None,
+    validate_indices: bool = True,
+    max_norm: float | None = None,
 ) -> Node:
-    """x over its Euclidean length along an axis."""
-    node = convert(x)
-    total = math.reduce_sum(rows.square(node), axis if dim is None else dim, keepdims=True)
-    return rename(node * elementwise.rsqrt(elementwise.maximum(total, epsilon)), name)
+    """The rows of a table that the ids name.
+
+    Args:
+        params: the table; or a list of parts of it, which by "mod" take the rows in turns, and by
+            "div" a block each.
+        max_norm: shorten rows to this length.
+    """
+    places = convert(ids)
+    if isinstance(params, list | tuple) and len(params) > 1:
+        parts = [convert(part) for part in params]
+        if partition_strategy == "mod":
+            starts = [0, *np.cumsum([part.shape[0] for part in parts])[:-1].tolist()]
+            first = convert(np.array(starts, places.dtype))[places % len(parts)]
+            places = first + places // len(parts)
+        table = joining.cat(parts, 0)
+    else:
+        table = convert(params[0] if isinstance(params, list | tuple) else params)
+    found = table[places]
+    if max_norm is not None:
+        found = math.clip_by_norm(found, max_norm, axes=[-1])
+    return rename(found, name)
+
+
+def crelu(features: Any, name: str | None = None) -> Node:
+    """max(x, 0) beside max(-x, 0), along the last axis."""
+    x = convert(features)
+    return rename(rows.relu(joining.cat([x, -x], -1)), name)
+
+
+def relu_layer(x: Any, weights: Any, biases: Any, name: str | None = None) -> Node:
+    """max(x weights + biases, 0)."""
+    return relu(xw_plus_b(x, weights, biases), name)
 
 
 @lined
-def moments(x: Any, axes: Any, keep_dims: bool = False) -> tuple[Node, Node]:
-    """Mean and variance over axes."""
-    node = convert(x)
-    mean = math.reduce_mean(node, axes, keepdims=True)
-    variance = math.reduce_mean(rows.square(node - mean), axes, keepdims=keep_dims)
-    return (mean if keep_dims else math.reduce_mean(node, axes)), variance
-
-
-def batch_normalization(
-    x: Any,
-    mean: Any,
-    variance: Any,
-    offset: Any,
-    scale: Any,
-    variance_epsilon: float,
-    name: str | None = None,
-) -> Node:
-    """(x - mean) / sqrt(variance + epsilon) * scale + offset."""
-    factor = elementwise.rsqrt(convert(variance) + variance_epsilon)
-    factor = factor if scale is None else factor * scale
-    result = (convert(x) - mean) * factor
-    return rename(result if offset is None else result + offset, name)
-
-
 def one_hot(
     indices: Any,
     depth: int,
     on_value: float = 1.0,
     off_value: float = 0.0,
+    axis: int = -1,
     dtype: Any = "float32",
     name: str | None = None,
 ) -> Node:
-    """A new last axis of size `depth`: on_value at the index, off_value elsewhere."""
-    from ..arrays import as_dtype
-
-    hot = build(OneHot(depth, as_dtype(dtype)), (convert(indices),))
+    """A new axis of size `depth`, the last unless told: on_value at the index, else off_value."""
+    node = convert(indices)
+    size = int(getattr(depth, "value", depth))
+    if unknown(node):
+        found = late(
+            lambda known: one_hot(known, size, on_value, off_value, axis, dtype),
+            (node,),
+            as_dtype(dtype),
+        )
+        return rename(found, name)
+    hot: Node = build(OneHot(size, as_dtype(dtype)), (node,))
+    if axis not in (-1, len(node.shape)):
+        hot = movement.movedim(hot, -1, axis)
     if (on_value, off_value) != (1.0, 0.0):
         hot = hot * (on_value - off_value) + off_value
     return rename(hot, name)
 
 
-__all__ = [
-    "avg_pool",
-    "batch_normalization",
-    "bias_add",
-    "conv2d",
-    "dropout",
-    "elu",
-    "embedding_lookup",
-    "l2_loss",
-    "l2_normalize",
-    "leaky_relu",
-    "log_softmax",
-    "max_pool",
-    "moments",
-    "relu",
-    "relu6",
-    "selu",
-    "sigmoid",
-    "sigmoid_cross_entropy_with_logits",
-    "softmax",
-    "softmax_cross_entropy_with_logits",
-    "softmax_cross_entropy_with_logits_v2",
-    "softplus",
-    "softsign",
-    "sparse_softmax_cross_entropy_with_logits",
-    "tanh",
-    "xw_plus_b",
-]
+def __getattr__(name: str) -> Any:
+    """Return one of TensorFlow's further names of `nn`, loaded when first asked for."""
+    if name not in NETWORKS:
+        raise AttributeError(f"module 'minitorch.graph.nn' has no attribute {name!r}")
+    found = globals()[name] = getattr(import_module(NETWORKS[name]), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    """Return all names, those that are not loaded yet among them."""
+    return sorted({*globals(), *NETWORKS})

@@ -17,6 +17,7 @@ from .fetching import check_asked, no_node
 from .node import Node, UnknownShape
 from .operators.late import ByShape, needs_shapes, unknown
 from .optimize import optimize
+from .partial import PartialRun
 from .running.executors import Run, executor_called
 from .scope import Graph, get_default_graph
 from .state import State, Variable
@@ -29,7 +30,9 @@ class Session:
     """Where a graph runs. A context manager; several sessions of one graph share nothing.
 
     Args:
+        target: the graph, or TensorFlow's address of a server, which has no effect.
         graph: the graph whose names `run("loss")` looks up; the default one unless given.
+        config: taken for TensorFlow's sake; no effect.
         optimize: rewrite what is fetched before its first run (see `passes`).
         device: "cpu", or "cuda" where there is one.
         executor: how it runs, `Session.default_executor` unless given; all give the same values.
@@ -46,14 +49,17 @@ class Session:
 
     def __init__(
         self,
+        target: Graph | str | None = None,
         graph: Graph | None = None,
+        config: Any = None,
         *,
         optimize: bool = False,
         device: Any = "cpu",
         executor: str | None = None,
         **options: Any,
     ) -> None:
-        self.graph = get_default_graph() if graph is None else graph
+        chosen = target if isinstance(target, Graph) else graph
+        self.graph = get_default_graph() if chosen is None else chosen
         self.optimize = optimize
         self._executor = executor_called(executor or self.default_executor, options)
         self.device = device_called(device)
@@ -62,13 +68,20 @@ class Session:
         self._steps: dict[tuple[Any, ...], Run] = {}
         self._ready: dict[tuple[Any, ...], _Ready] = {}
 
-    def run(self, fetches: Any, feed_dict: Mapping[Any, Any] | None = None) -> Any:
+    def run(
+        self,
+        fetches: Any,
+        feed_dict: Mapping[Any, Any] | None = None,
+        options: Any = None,
+        run_metadata: Any = None,
+    ) -> Any:
         """Return the values of `fetches`, in the same structure.
 
         Args:
             fetches: a node, a node's name, or lists, tuples and dicts of them. An operation such
                 as `group` or `minimize` gives None.
             feed_dict: a value for each placeholder that is needed; any node may be fed.
+            options, run_metadata: taken for TensorFlow's sake; no effect. See `profile`.
         Raises:
             GraphError: a placeholder is missing, a feed does not fit, a variable has no value;
                 names the node and the line that built it.
@@ -116,6 +129,23 @@ class Session:
     def make_callable(self, fetches: Any, feed_list: Sequence[Node] = ()) -> Callable[..., Any]:
         """Return `run` of these fetches as a function of the feeds in order."""
         return lambda *values: self.run(fetches, dict(zip(feed_list, values, strict=True)))
+
+    def partial_run_setup(self, fetches: Any, feeds: Sequence[Any] = ()) -> PartialRun:
+        """Return the handle of one run in several calls, of these fetches and feeds."""
+        listed = fetches if isinstance(fetches, list | tuple) else [fetches]
+        return PartialRun(self, listed, feeds)
+
+    def partial_run(
+        self, handle: PartialRun, fetches: Any, feed_dict: Mapping[Any, Any] | None = None
+    ) -> Any:
+        """Return the values of `fetches`; what earlier calls of the handle computed still stands.
+
+        Raises:
+            GraphError: as `run`; or something was not announced, or comes a second time.
+        """
+        if not isinstance(handle, PartialRun) or handle.session is not self:
+            raise GraphError("partial_run: got no handle of this session's partial_run_setup.")
+        return handle.run(fetches, feed_dict)
 
     @property
     def plans(self) -> int:
@@ -240,8 +270,14 @@ class Session:
 class InteractiveSession(Session):
     """A session that is the default one from the start, for a notebook."""
 
-    def __init__(self, graph: Graph | None = None, **options: Any) -> None:
-        super().__init__(graph, **options)
+    def __init__(
+        self,
+        target: Graph | str | None = None,
+        graph: Graph | None = None,
+        config: Any = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(target, graph, config, **options)
         _open.stack.append(self)
 
     def close(self) -> None:

@@ -15,6 +15,7 @@ import numpy as np
 
 from ..arrays import DType, as_dtype, float32
 from ..errors import GraphError
+from .collections import GraphKeys
 from .initializers import GlorotUniform, Zeros
 from .node import Node, convert
 from .scope import Graph, get_default_graph
@@ -40,6 +41,7 @@ class VariableScope:
         name: the full prefix, without a "/" at its end; "" outside all scopes.
         reuse: False to make variables, True to find them, AUTO_REUSE for whichever applies.
         initializer, dtype: what variables start from, and of what dtype, unless they say it.
+        regularizer: a function of a new variable whose value is a loss, unless they say it.
     """
 
     def __init__(
@@ -48,8 +50,10 @@ class VariableScope:
         reuse: Any = False,
         initializer: Any = None,
         dtype: Any = float32,
+        regularizer: Any = None,
     ) -> None:
         self.name, self.reuse, self.initializer, self.dtype = name, reuse, initializer, dtype
+        self.regularizer = regularizer
 
     @property
     def original_name_scope(self) -> str:
@@ -83,6 +87,12 @@ class Shelf:
         count = self.taken.get(full, 0)
         self.taken[full] = count + 1
         return f"{full}_{count}" if count else full
+
+    def leave(self, prefix: str) -> None:
+        """Let default names inside `prefix` start over, so that entering it again finds them."""
+        inside = [full for full in self.taken if full.startswith(f"{prefix}/")]
+        for full in inside:
+            del self.taken[full]
 
 
 def _shelf(graph: Graph | None = None) -> Shelf:
@@ -130,6 +140,7 @@ def variable_scope(
         reuse or base.reuse,
         base.initializer if initializer is None else initializer,
         base.dtype if dtype is None else as_dtype(dtype),
+        base.regularizer if regularizer is None else regularizer,
     )
     graph = get_default_graph()
     held = graph.scopes
@@ -142,6 +153,7 @@ def variable_scope(
         yield scope
     finally:
         shelf.open.remove(scope)
+        shelf.leave(full)
         graph.scopes = held
 
 
@@ -162,6 +174,11 @@ def get_variable(
     regularizer: Any = None,
     trainable: bool = True,
     collections: Any = None,
+    caching_device: Any = None,
+    partitioner: Any = None,
+    validate_shape: bool = True,
+    use_resource: bool | None = None,
+    custom_getter: Any = None,
 ) -> Variable:
     """Return the variable of that name in the present scope: a new one, or the one it shares.
 
@@ -169,7 +186,9 @@ def get_variable(
         shape: needed to make one, unless `initializer` is a value.
         initializer: an initializer or its class, a function (shape, dtype) -> node, or a value;
             that of the scope unless given, else Glorot's uniform one, for integers zeros.
-        regularizer, collections: taken for TensorFlow's sake; no effect.
+        regularizer: a function of the new variable; what it gives goes into the collection
+            REGULARIZATION_LOSSES.
+        collections: those of the graph that a new variable is in.
     Raises:
         GraphError: it exists and the scope does not share, or the other way round; or the shape
             or dtype differ from what is shared.
@@ -194,16 +213,21 @@ def get_variable(
         _same(found, full, shape, None if dtype is None else kind)
         return found
     start = _start(full, shape, kind, scope.initializer if initializer is None else initializer)
-    shelf.variables[full] = made = _named(full, start, kind, trainable)
+    shelf.variables[full] = made = _named(full, start, kind, trainable, collections)
+    penalty = scope.regularizer if regularizer is None else regularizer
+    if penalty is not None:
+        loss = penalty(made)
+        if loss is not None:
+            get_default_graph().add_to_collection(GraphKeys.REGULARIZATION_LOSSES, loss)
     return made
 
 
-def _named(full: str, start: Any, dtype: DType, trainable: bool) -> Variable:
+def _named(full: str, start: Any, dtype: DType, trainable: bool, collections: Any) -> Variable:
     """Return a variable of exactly that name, whatever name scopes are open."""
     graph = get_default_graph()
     held, graph.scopes = graph.scopes, []
     try:
-        return Variable(start, trainable, full, dtype)
+        return Variable(start, trainable, full, dtype, collections=collections)
     finally:
         graph.scopes = held
 

@@ -53,7 +53,7 @@ class _Watched(Session):
 
     runs: list[tuple[list[Node], dict[Any, Any], dict[Node, Any]]]
 
-    def run(self, fetches: Any, feed_dict: Any = None) -> Any:
+    def run(self, fetches: Any, feed_dict: Any = None, *more: Any) -> Any:
         """Run, and remember."""
         leaves: list[Node] = []
         flatten(fetches, leaves)

@@ -22,7 +22,7 @@ from ..operators.math import matmul
 from ..operators.shaping import concat, split
 from ..scope import outside
 from ..state import Variable
-from ..variable_scope import VariableScope, get_variable, variable_scope
+from ..variable_scope import AUTO_REUSE, VariableScope, get_variable, variable_scope
 
 Activation = Callable[[Node], Node]
 
@@ -42,8 +42,10 @@ class RNNCell:
 
     scope_name = "rnn_cell"
 
-    def __init__(self) -> None:
+    def __init__(self, name: str | None = None) -> None:
         self._scope: VariableScope | None = None
+        if name is not None:
+            self.scope_name = name
 
     @property
     def state_size(self) -> Any:
@@ -73,7 +75,8 @@ class RNNCell:
             with outside(), variable_scope(scope or self.scope_name) as made:
                 self.build(_columns(x, self), x.dtype)
             self._scope = made
-        return self.call(x, state)
+        with variable_scope(self._scope, reuse=AUTO_REUSE):
+            return self.call(x, state)
 
     def zero_state(self, batch_size: Any, dtype: Any) -> Any:
         """Return a state of zeros; `batch_size` is a number or a scalar node."""
@@ -95,8 +98,20 @@ class BasicRNNCell(RNNCell):
     scope_name = "basic_rnn_cell"
     gates = 1
 
-    def __init__(self, num_units: int, activation: Activation | None = None) -> None:
-        super().__init__()
+    def __init__(
+        self,
+        num_units: int,
+        activation: Activation | None = None,
+        reuse: Any = None,
+        name: str | None = None,
+        **more: Any,
+    ) -> None:
+        super().__init__(name)
+        if more:
+            raise GraphError(
+                f"{type(self).__name__}: got {', '.join(more)}, expected num_units, activation, "
+                "reuse and name."
+            )
         self.units, self.activation = num_units, activation or tanh
 
     @property
@@ -135,8 +150,10 @@ class BasicLSTMCell(BasicRNNCell):
         forget_bias: float = 1.0,
         state_is_tuple: bool = True,
         activation: Activation | None = None,
+        reuse: Any = None,
+        name: str | None = None,
     ) -> None:
-        super().__init__(num_units, activation)
+        super().__init__(num_units, activation, reuse, name)
         if not state_is_tuple:
             raise GraphError(
                 "BasicLSTMCell: got state_is_tuple=False, expected True: a pair (c, h)."
@@ -156,9 +173,6 @@ class BasicLSTMCell(BasicRNNCell):
         new_c = kept + sigmoid(i) * self.activation(j)
         new_h = self.activation(new_c) * sigmoid(o)
         return new_h, LSTMStateTuple(new_c, new_h)
-
-
-LSTMCell = BasicLSTMCell
 
 
 class GRUCell(BasicRNNCell):
@@ -255,3 +269,12 @@ def _affine(parts: Sequence[Any], kernel: Node, bias: Node) -> Node:
     """Return the parts side by side, times the kernel, plus the bias."""
     product: Node = matmul(concat([convert(p) for p in parts], 1), kernel) + bias
     return product
+
+
+def __getattr__(name: str) -> Any:
+    """Return one of the cells that stand on these, loaded when first asked for."""
+    if name not in ("DropoutWrapper", "LSTMCell", "ResidualWrapper"):
+        raise AttributeError(f"module 'rnn_cell' has no attribute {name!r}")
+    from . import wrapped
+
+    return getattr(wrapped, name)

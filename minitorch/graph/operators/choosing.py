@@ -10,7 +10,7 @@ from ...errors import GraphError
 from ...ops.casting import cast_to
 from ..control.cond import cond
 from ..lined import lined
-from ..node import Node, convert
+from ..node import Constant, Node, convert
 from ..scope import control_dependencies
 from ..state import rename
 from .effects import Assert
@@ -93,3 +93,13 @@ def convert_to_tensor(
             f"{node.location}). Use cast."
         )
     return node if isinstance(value, Node) else rename(node, name)
+
+
+def when(holds: Any, yes: Build, no: Build) -> Any:
+    """Return what `yes` or `no` builds: one of them where `holds` is known, else a `cond`."""
+    if isinstance(holds, Constant):
+        holds = bool(holds.value)
+    if not isinstance(holds, Node):
+        return yes() if holds else no()
+    pred = holds if holds.dtype.kind == "b" else holds != 0
+    return cond(pred, yes, no)

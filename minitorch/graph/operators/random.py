@@ -11,16 +11,18 @@ from typing import Any
 
 import numpy as np
 
-from ...arrays import CPU, Array, DType, as_dtype, asarray, float32, get_default_dtype
+from ...arrays import CPU, Array, DType, as_dtype, asarray, float32, get_default_dtype, to_numpy
 from ...errors import GraphError
 from ...op import Spec
-from ..node import Node, UnknownShape, as_shape, build
+from ..node import Node, UnknownShape, as_shape, build, convert
 from ..scope import get_default_graph
 from ..state import State, StateOp, rename
 from .sized import computed, of_shape
 
 __all__ = [
+    "multinomial",
     "random_normal",
+    "random_shuffle",
     "random_uniform",
     "set_random_seed",
     "truncated_normal",
@@ -132,7 +134,7 @@ def set_random_seed(seed: int | None) -> None:
 
 def uniform_like(x: Node, seed: int | None = None) -> Node:
     """Return numbers uniform in [0, 1) of the shape and dtype of `x`."""
-    op = Random("random_uniform", 0.0, 1.0, None, x.dtype, _seed(seed))
+    op = Random("random_uniform", 0.0, 1.0, None, x.dtype, seed_of(seed))
     return build(op, (x,))
 
 
@@ -140,18 +142,84 @@ def _random(
     kind: str, a: float, b: float, shape: Any, dtype: DType, seed: int | None, name: str | None
 ) -> Node:
     if computed(shape):
-        op = Random(kind, a, b, None, dtype, _seed(seed))
+        op = Random(kind, a, b, None, dtype, seed_of(seed))
         return rename(build(op, (of_shape(shape),)), name)
     sizes = as_shape(shape)
     if isinstance(sizes, UnknownShape) or None in sizes:
         raise GraphError(f"{kind}: got shape {shape}, expected every size. Random needs to know.")
-    return rename(build(Random(kind, a, b, sizes, dtype, _seed(seed)), ()), name)
+    return rename(build(Random(kind, a, b, sizes, dtype, seed_of(seed)), ()), name)
 
 
-def _seed(seed: int | None) -> Sequence[int] | None:
+def seed_of(seed: int | None) -> Sequence[int] | None:
     """Return what a new random node seeds its generators with; None is anew in each session."""
     graph = get_default_graph()
     graph.random_nodes += 1
     if seed is None:
         return None if graph.seed is None else (graph.seed, graph.random_nodes)
     return (0 if graph.seed is None else graph.seed, seed)
+
+
+class Shuffled(StateOp):
+    """The rows of the input in an order drawn anew at each run."""
+
+    def __init__(self, seed: Any) -> None:
+        self.seed = seed
+
+    def run(self, state: State, *arrays: Array) -> Array:
+        """Return the rows."""
+        order = state.generator(self, self.seed).permutation(arrays[0].shape[0])
+        return arrays[0][order]
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the spec of the input."""
+        return specs[0]
+
+
+class Multinomial(Shuffled):
+    """Classes drawn for each row of logits, as many as were asked for."""
+
+    def __init__(self, count: int, dtype: DType, seed: Any) -> None:
+        self.count, self.dtype, self.seed = count, dtype, seed
+
+    def run(self, state: State, *arrays: Array) -> Array:
+        """Return the classes, by the largest of logits plus Gumbel noise."""
+        logits = np.asarray(to_numpy(arrays[0]), np.float64)
+        draw = state.generator(self, self.seed)
+        noise = draw.gumbel(size=(logits.shape[0], self.count, logits.shape[1]))
+        found = (logits[:, None] + noise).argmax(-1).astype(self.dtype)
+        return found if state.device == CPU else asarray(found, None, state.device)
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the spec of as many integers for each row."""
+        return Spec((specs[0].shape[0], self.count), self.dtype)
+
+    def gradient(self, out_grad: Any, node: Any) -> Any:
+        """Return nothing: a draw has no derivative."""
+        return (None,)
+
+
+def random_shuffle(value: Any, seed: int | None = None, name: str | None = None) -> Node:
+    """Return the rows of a value in an order drawn anew at each run."""
+    return rename(build(Shuffled(seed_of(seed)), (convert(value),)), name)
+
+
+def multinomial(
+    logits: Any,
+    num_samples: int,
+    seed: int | None = None,
+    name: str | None = None,
+    output_dtype: Any = None,
+) -> Node:
+    """Return `num_samples` classes for each row of logits (batch, classes), drawn by their softmax.
+
+    Raises:
+        GraphError: the logits are no matrix.
+    """
+    node = convert(logits)
+    if node.shape.ndims != 2:
+        raise GraphError(
+            f"multinomial: got logits of shape {node.shape}, expected (batch, classes) (node "
+            f"{node.name!r} built at {node.location})."
+        )
+    dtype = as_dtype(output_dtype or "int64")
+    return rename(build(Multinomial(num_samples, dtype, seed_of(seed)), (node,)), name)

@@ -1,0 +1,124 @@
+"""Softmax and the cross-entropies under TensorFlow's names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...errors import GraphError
+from ...op import Op
+from ...ops import elementwise as rows
+from ...ops import movement
+from ..gradients import StopGradient
+from ..lined import lined
+from ..node import Node, build, convert
+from ..state import Variable, rename
+from . import elementwise
+from .crossentropy import CrossEntropy, LogSoftmax, Softmax, SparseCrossEntropy
+from .late import late, unknown
+
+
+def softmax(logits: Any, axis: int = -1, name: str | None = None, dim: int | None = None) -> Node:
+    """e^x over its sum along an axis."""
+    return _along(Softmax(), logits, axis if dim is None else dim, name)
+
+
+def log_softmax(
+    logits: Any, axis: int = -1, name: str | None = None, dim: int | None = None
+) -> Node:
+    """The logarithm of the softmax, without overflow."""
+    return _along(LogSoftmax(), logits, axis if dim is None else dim, name)
+
+
+@lined
+def _along(op: Op, logits: Any, axis: int, name: str | None) -> Node:
+    """Return `op`, which works on the last axis, along any axis."""
+    x = convert(logits)
+    if unknown(x):
+        return late(lambda known: _along(op, known, axis, None), (x,), x.dtype)
+    last = len(x.shape) - 1
+    if axis in (-1, last):
+        return rename(build(op, (x,)), name)
+    return rename(
+        movement.transpose(build(op, (movement.transpose(x, axis, last),)), axis, last), name
+    )
+
+
+@lined
+def softmax_cross_entropy_with_logits_v2(
+    _sentinel: Any = None,
+    labels: Any = None,
+    logits: Any = None,
+    dim: int = -1,
+    name: str | None = None,
+) -> Node:
+    """-sum(labels * log softmax(logits)) over the last axis: one loss a row, a gradient for both.
+
+    Raises:
+        GraphError: labels and logits were not given by name; their order differed among versions.
+    """
+    _by_name("softmax_cross_entropy_with_logits", _sentinel, labels, logits)
+    x = convert(logits)
+    y = convert(labels, x.dtype)
+    if unknown(x, y):
+        loss = softmax_cross_entropy_with_logits_v2
+        return late(lambda a, b: loss(labels=a, logits=b, dim=dim), (y, x), x.dtype)
+    last = len(x.shape) - 1
+    if dim not in (-1, last):
+        x, y = movement.transpose(x, dim, last), movement.transpose(y, dim, last)
+    return rename(build(CrossEntropy(), (y, x)), name)
+
+
+def softmax_cross_entropy_with_logits(
+    _sentinel: Any = None,
+    labels: Any = None,
+    logits: Any = None,
+    dim: int = -1,
+    name: str | None = None,
+) -> Node:
+    """The same loss; no gradient flows into the labels."""
+    given = labels
+    if isinstance(labels, Node) and (labels.op is not None or isinstance(labels, Variable)):
+        given = build(StopGradient(), (labels,))
+    return softmax_cross_entropy_with_logits_v2(_sentinel, given, logits, dim, name)
+
+
+@lined
+def sparse_softmax_cross_entropy_with_logits(
+    _sentinel: Any = None, labels: Any = None, logits: Any = None, name: str | None = None
+) -> Node:
+    """-log softmax(logits) at the class of each row, an integer: one loss a row."""
+    _by_name("sparse_softmax_cross_entropy_with_logits", _sentinel, labels, logits)
+    y = convert(labels)
+    if y.dtype.kind not in "iu":
+        raise GraphError(
+            f"sparse_softmax_cross_entropy_with_logits: got labels of {y.dtype}, expected integers "
+            f"(node {y.name!r} built at {y.location})."
+        )
+    return rename(build(SparseCrossEntropy(), (y, convert(logits))), name)
+
+
+@lined
+def sigmoid_cross_entropy_with_logits(
+    _sentinel: Any = None, labels: Any = None, logits: Any = None, name: str | None = None
+) -> Node:
+    """Binary cross-entropy of sigmoid(logits), element by element, without overflow."""
+    _by_name("sigmoid_cross_entropy_with_logits", _sentinel, labels, logits)
+    x = convert(logits)
+    z = convert(labels, x.dtype)
+    return rename(rows.relu(x) - x * z + elementwise.log1p(elementwise.exp(-rows.abs(x))), name)
+
+
+def _by_name(where: str, sentinel: Any, labels: Any, logits: Any) -> None:
+    if sentinel is not None or labels is None or logits is None:
+        raise GraphError(f"{where}: got positional arguments, expected labels=... and logits=....")
+
+
+def weighted_cross_entropy_with_logits(
+    targets: Any, logits: Any, pos_weight: Any, name: str | None = None
+) -> Node:
+    """Binary cross-entropy whose positive part counts `pos_weight` times."""
+    x = convert(logits)
+    z = convert(targets, x.dtype)
+    weight = z * (pos_weight - 1.0) + 1.0
+    tail = elementwise.log1p(elementwise.exp(-rows.abs(x))) + rows.relu(-x)
+    return rename((1.0 - z) * x + weight * tail, name)
