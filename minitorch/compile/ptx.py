@@ -1,8 +1,8 @@
 """The same programs as PTX, the assembly of NVIDIA's GPUs: one thread an element.
 
 The instructions of an operator are written by the same functions as for the processor; only the
-loops differ. What is here is the text. It has been compiled by LLVM's NVPTX backend and read, but
-it has not been run on a GPU.
+loops differ. What is here is the text; `cuda_driver` loads and launches it, and tests run the very
+same instructions on the processor, thread by thread.
 
     .visible .entry kernel(.param .u64 n, .param .u64 input_0, ..., .param .u64 result)
 

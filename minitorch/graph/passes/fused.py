@@ -16,6 +16,7 @@ import numpy as np
 
 from ... import compile as code
 from ...arrays import Array, DType
+from ...compile import cuda_driver
 from ...op import Op, Spec
 from ...ops.reduction import Extreme, Mean, Reduction
 from .lowering import Parts, program_of
@@ -79,6 +80,13 @@ class Fused(Op):
             if size >= LARGE:
                 return self.by_numpy(*arrays)
         return self._function(xp, *arrays)
+
+    def on_device(self, xp: Any, *arrays: Array) -> Array:
+        """Return the result of arrays that are not NumPy's: by a kernel where a GPU has them."""
+        found = None
+        if isinstance(self.program, code.Program):
+            found = cuda_driver.run_on_device(self.program, arrays)
+        return self.compute(xp, *arrays) if found is None else found
 
     def _size(self, arrays: Sequence[Array]) -> int:
         """Return the number of elements of the largest input."""

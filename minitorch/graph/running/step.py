@@ -122,9 +122,7 @@ class Step:
         target = slot[node]
         key = f"k{target[1:]}"
         if isinstance(node, Constant):
-            names[key] = (
-                node.value if self.device == CPU else asarray(node.value, None, self.device)
-            )
+            names[key] = node.value if names["xp"] is np else asarray(node.value, None, self.device)
             return f"{target} = {key}"
         if isinstance(node, Placeholder):
             return f"{target} = {slot[node.inputs[0]]}"
@@ -142,7 +140,9 @@ class Step:
             return f"{target} = {key}(state{arguments})"
         names[key] = node.op.compute
         call = f"{key}(xp{arguments})"
-        if isinstance(node.op, Fused) and node.op.always_by_kernel and self.device == CPU:
+        if isinstance(node.op, Fused) and names["xp"] is not np:
+            names[key] = node.op.on_device
+        elif isinstance(node.op, Fused) and node.op.always_by_kernel:
             names[key], call = node.op.kernel, f"{key}({arguments[2:]})"
         if isinstance(node.op, SumTo | ExpandTo) and len(node.inputs) == 2:
             x, like = (slot[source] for source in node.inputs)
