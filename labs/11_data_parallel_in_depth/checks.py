@@ -1259,8 +1259,8 @@ def two_in_turns(factors, calls):
 
 @check("RoundRobin", hidden=True, requires="the_groups_take_turns")
 def two_of_them_count_apart(student, rng):
-    """each RoundRobin counts its own all-reduces"""
-    factors = [[float(f) for f in rng.permutation(50)[:k] + 2] for k in (3, 2)]
+    """each RoundRobin counts its own all-reduces, over one group as over several"""
+    factors = [[float(f) for f in rng.permutation(50)[:k] + 2] for k in (3, 1)]
     calls = [(int(w), float(v)) for w, v in zip(rng.integers(0, 2, 12), rng.uniform(1, 9, 12))]
     calls = [(0, 1.0), (1, 1.0), (1, 2.0), *calls]
     hint = "Two models are trained in one program. Whose calls does each of them count?"

@@ -1010,7 +1010,7 @@ def works(width):
 
 
 # %%
-widths = np.array([2**k for k in range(6, 14 if CUDA else 12)])
+widths = np.array([2**k for k in range(6, 14 if CUDA else 11)])
 elements, there = widths**2, [works(int(width)) for width in widths]
 there = {what: np.array([row[what] for row in there]) for what in there[0]}
 saved = {"fp16": 2 * elements, "top 1 %": 4 * elements - 8 * (elements // 100)}
