@@ -2,7 +2,7 @@
 
 (A B) C and A (B C) are the same matrix at different cost: with A and B of 512 x 512 and C of
 512 x 1 the second needs 170 times fewer multiplications. The order with the fewest is taken unless
-the machine's cost model says that it takes longer.
+the machine's cost model says that it takes longer. A very long chain is taken in stretches.
 
 Source: Cormen et al., Introduction to Algorithms, section 14.2.
 """
@@ -19,21 +19,15 @@ from .rewrite import rebuilt, rewrite, simple, users_of
 
 UNKNOWN_SIZE = 64  # what a size that is not known, a batch, counts as
 GAIN = 0.9  # a new order must need this much fewer flops: rounding changes, so it must be worth it
+LONGEST = 48  # factors in a chain: the search takes their cube
 ERROR = 1.1  # of a measured time: only what is predicted to take longer than this is a loss
 
 
 def matmul_chain(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[Node]:
     """Return the fetches with each chain of products in its cheapest order."""
     order = schedule(fetches, fed)
-    uses = users_of(order, fetches)
-    inner = {
-        source
-        for node in order
-        if _is_product(node, fed)
-        for source in node.inputs
-        if _is_product(source, fed) and uses[source] == 1 and source.device == node.device
-    }
-    ends = {node for node in order if _is_product(node, fed) and node not in inner}
+    inner, products = _inner(order, fetches, fed)
+    ends = products - inner
 
     def rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
         if node not in ends:
@@ -50,6 +44,25 @@ def matmul_chain(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[No
         return _product(factors, split, 0, len(factors) - 1)
 
     return rewrite(fetches, rule, fed)
+
+
+def _inner(
+    order: Sequence[Node], fetches: Sequence[Node], fed: Collection[Node]
+) -> tuple[set[Node], set[Node]]:
+    """Return the products that are links of a longer chain, and all products."""
+    uses = users_of(order, fetches)
+    inner: set[Node] = set()
+    lengths: dict[Node, int] = {}  # factors in the chain that ends in a product
+    for node in order:
+        if not _is_product(node, fed):
+            continue
+        lengths[node] = 2
+        for source in dict.fromkeys(node.inputs):
+            longer = lengths[node] + lengths.get(source, LONGEST) - 1
+            if longer <= LONGEST and uses[source] == 1 and source.device == node.device:
+                inner.add(source)
+                lengths[node] = longer
+    return inner, set(lengths)
 
 
 def cheapest(sizes: Sequence[int]) -> tuple[int, dict[tuple[int, int], int]]:

@@ -19,6 +19,7 @@ from ..node import Node
 from ..running.plan import MemoryPlan, memory_plan
 from .rewrite import may_change, over, simple
 
+DENSE = 16  # up to here every k is tried
 WAIT = 4  # steps between two uses from which on a value counts as waiting
 
 
@@ -56,10 +57,19 @@ def recompute(
 def _choices(waiting: Sequence[Node]) -> list[set[Node]]:
     """Return the sets of values to compute again, the smallest set first."""
     found: list[set[Node]] = []
-    for k in range(2, len(waiting) + 2):
+    for k in _steps(len(waiting) + 1):
         found.append({node for i, node in enumerate(waiting) if (i + 1) % k == 0})
         found.append({node for i, node in enumerate(waiting) if (i + 1) % k})
     return sorted([c for c in found if c], key=len)
+
+
+def _steps(most: int) -> list[int]:
+    """Return the k to try: all small ones, then ever fewer, so that large graphs take no longer."""
+    found, k = [], 2
+    while k <= most:
+        found.append(k)
+        k += max(1, k // DENSE)
+    return found
 
 
 def _late_uses(fetches: Sequence[Node], fed: Collection[Node], plan: MemoryPlan) -> dict[Node, int]:
@@ -97,6 +107,7 @@ class _Sweep:
         self.risky = endangered(plan.order, fed)
         self.new: dict[Node, Node] = {}
         self.again: dict[Node, Node] = {}
+        self.place = {node: i for i, node in enumerate(plan.order)}
 
     def fetches(self) -> list[Node]:
         """Return what stands for the fetches."""
@@ -119,19 +130,25 @@ class _Sweep:
 
     def _before(self, user: Node, step: int) -> tuple[Node, ...]:
         """Return what to wait for, so that nothing is computed again before it is needed."""
-        place = {node: i for i, node in enumerate(self.plan.order)}
         others = [s for s in user.inputs if not self._drops(s) and s.op is not None]
-        latest = max(others, key=place.__getitem__, default=self.plan.order[step - 1])
+        latest = max(others, key=self.place.__getitem__, default=self.plan.order[step - 1])
         return () if latest in self.risky or latest.op is None else (self.new[latest],)
 
     def _computed(self, node: Node, wait: tuple[Node, ...]) -> Node:
         """Return `node` computed again from values that are still there."""
-        if node not in self.again:
-            inputs = tuple(
-                self.new.get(s, s) if self._is_there(s) else self._computed(s, wait)
-                for s in node.inputs
-            )
-            self.again[node] = node.with_inputs(inputs, wait)
+        waiting = [node]
+        while waiting:
+            at = waiting[-1]
+            missing = [s for s in at.inputs if not self._is_there(s) and s not in self.again]
+            if missing and at not in self.again:
+                waiting += missing
+                continue
+            waiting.pop()
+            if at not in self.again:
+                inputs = (
+                    self.new.get(s, s) if self._is_there(s) else self.again[s] for s in at.inputs
+                )
+                self.again[at] = at.with_inputs(tuple(inputs), wait)
         return self.again[node]
 
     def _is_there(self, node: Node) -> bool:

@@ -3,7 +3,8 @@
 A value lives from the node that computes it to the last node that uses it. Views have no memory of
 their own and keep their source alive. An elementwise result takes over the memory of an input that
 dies there. Each remaining buffer is placed, largest first, at the lowest offset where it meets no
-other that lives at the same time. `arena` runs a graph by its plan.
+other that lives at the same time; of very many, in the order of the run, in the smallest gap that
+is wide enough, which takes no longer for each of them. `arena` runs a graph by its plan.
 
 Source: greedy by size, Pisarchyk & Lee, Efficient Memory Management for Deep Neural Net Inference,
 2020.
@@ -11,8 +12,10 @@ Source: greedy by size, Pisarchyk & Lee, Efficient Memory Management for Deep Ne
 
 from __future__ import annotations
 
+import bisect
+import heapq
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ...errors import GraphError
@@ -155,6 +158,7 @@ class _Planner:
         self.straight: set[Node] = set()
         self.last: dict[Node, int] = {}
         self._made: set[Node] = set()
+        self._members: dict[Node, list[Node]] = {}  # a home, with the nodes whose home it is
 
     def n_bytes(self, node: Node) -> int:
         """Return the size of a node's value."""
@@ -184,6 +188,8 @@ class _Planner:
                 self.last[home] = max(self.last.get(home, 0), i)
         for node in self.fetches:
             self.last[self.home[node]] = len(self.order)
+        for node, home in self.home.items():
+            self._members.setdefault(home, []).append(node)
 
     def _is_view(self, node: Node) -> bool:
         """Tell whether a result only looks into its input's memory.
@@ -211,9 +217,9 @@ class _Planner:
             if owner is not None:
                 found.append(node)
                 self.last[owner] = self.last.pop(node)
-                for other, home in self.home.items():
-                    if home is node:
-                        self.home[other] = owner
+                for other in self._members.pop(node):
+                    self.home[other] = owner
+                    self._members[owner].append(other)
         return found
 
     def _dies(self, source: Node, node: Node, i: int) -> bool:
@@ -244,7 +250,16 @@ def _may_overwrite(node: Node) -> bool:
     return isinstance(node.op, Elementwise | Fused) and not isinstance(node.op, FusedReduction)
 
 
+MANY = 2000
+"""Buffers from which on they are placed in the order of the run: the other way takes the square."""
+
+
 def _place(buffers: Sequence[Buffer]) -> list[Buffer]:
+    """Return the buffers with offsets, so that no two that live at the same time overlap."""
+    return _by_time(buffers) if len(buffers) > MANY else _by_size(buffers)
+
+
+def _by_size(buffers: Sequence[Buffer]) -> list[Buffer]:
     """Return the buffers with offsets: largest first, each at the lowest place that is free."""
     placed: list[Buffer] = []
     for buffer in sorted(buffers, key=lambda b: (-b.n_bytes, b.first)):
@@ -260,3 +275,69 @@ def _place(buffers: Sequence[Buffer]) -> list[Buffer]:
             offset = max(offset, -(-end // ALIGNMENT) * ALIGNMENT)
         placed.append(Buffer(buffer.node, buffer.n_bytes, buffer.first, buffer.last, offset))
     return placed
+
+
+def _by_time(buffers: Sequence[Buffer]) -> list[Buffer]:
+    """Return the buffers with offsets: in the order of the run, each in the smallest gap."""
+    gaps, placed = Gaps(), []
+    ending: list[tuple[int, int, int]] = []  # the last step of a buffer, its offset and its bytes
+    for buffer in sorted(buffers, key=lambda b: b.first):
+        while ending and ending[0][0] < buffer.first:
+            gaps.give_back(*heapq.heappop(ending)[1:])
+        n_bytes = -(-buffer.n_bytes // ALIGNMENT) * ALIGNMENT
+        offset = gaps.take(n_bytes)
+        heapq.heappush(ending, (buffer.last, offset, n_bytes))
+        placed.append(replace(buffer, offset=offset))
+    return placed
+
+
+class Gaps:
+    """The free pieces of an arena that grows as it must.
+
+    Attributes:
+        top: how far it reaches.
+    """
+
+    def __init__(self) -> None:
+        self.top = 0
+        self._sizes: list[tuple[int, int]] = []  # (bytes, offset), sorted
+        self._starts: dict[int, int] = {}  # offset: bytes
+        self._ends: dict[int, int] = {}  # end: offset
+
+    def take(self, n_bytes: int) -> int:
+        """Return the offset of a piece: the smallest gap that is wide enough, or a new end."""
+        if not n_bytes:
+            return 0
+        at = bisect.bisect_left(self._sizes, (n_bytes, 0))
+        if at < len(self._sizes):
+            size, offset = self._sizes[at]
+            self._drop(offset)
+            self._add(offset + n_bytes, size - n_bytes)
+            return offset
+        start = self._ends.get(self.top, self.top)  # the last gap becomes wider
+        if start < self.top:
+            self._drop(start)
+        self.top = start + n_bytes
+        return start
+
+    def give_back(self, offset: int, n_bytes: int) -> None:
+        """Make a piece free; gaps that touch become one."""
+        if not n_bytes:
+            return
+        after = self._starts.get(offset + n_bytes, 0)
+        if after:
+            self._drop(offset + n_bytes)
+        before = self._ends.get(offset, offset)
+        if before < offset:
+            self._drop(before)
+        self._add(before, offset - before + n_bytes + after)
+
+    def _add(self, offset: int, size: int) -> None:
+        if size:
+            bisect.insort(self._sizes, (size, offset))
+            self._starts[offset], self._ends[offset + size] = size, offset
+
+    def _drop(self, offset: int) -> None:
+        size = self._starts.pop(offset)
+        del self._ends[offset + size]
+        del self._sizes[bisect.bisect_left(self._sizes, (size, offset))]
