@@ -23,10 +23,17 @@ def to_numpy(x: Any, operation: str) -> tuple[NDArray, str]:
         InvalidArgument: `x` is not an array of numbers.
     """
     if type(x) is np.ndarray and x.dtype.kind in NUMBERS and x.flags.c_contiguous:
-        return x, NUMPY
+        if x.dtype.isnative:
+            return x, NUMPY
+        return x.astype(x.dtype.newbyteorder("=")), NUMPY
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(x, torch.Tensor):
-        return _from_tensor(torch, x), TORCH
+        return _from_tensor(torch, x, operation), TORCH
+    if isinstance(x, np.ma.MaskedArray):
+        raise InvalidArgument(
+            f"{operation}: a masked array would lose its mask: got shape {x.shape}, expected a "
+            "plain array. Send x.filled(value), or x.data and x.mask."
+        )
     try:
         array = np.asarray(x, order="C")
     except ValueError as error:
@@ -38,15 +45,28 @@ def to_numpy(x: Any, operation: str) -> tuple[NDArray, str]:
             f"{operation}: not an array of numbers: got {type(x).__name__} with dtype "
             f"{array.dtype}, expected a NumPy array or a torch tensor. Convert it first."
         )
+    if not array.dtype.isnative:  # ranks compare dtypes by name, which is the same for both orders
+        array = array.astype(array.dtype.newbyteorder("="))
     return array, NUMPY
 
 
-def _from_tensor(torch: Any, tensor: Any) -> NDArray:
-    tensor = tensor.detach().cpu().contiguous()
+def _from_tensor(torch: Any, tensor: Any, operation: str) -> NDArray:
+    if tensor.layout != torch.strided or tensor.is_meta or tensor.is_quantized:
+        raise InvalidArgument(
+            f"{operation}: not a dense tensor with values: got layout {tensor.layout}, dtype "
+            f"{tensor.dtype} on {tensor.device}. Convert it first, for example by to_dense()."
+        )
+    tensor = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
     if tensor.dtype == torch.bfloat16:
         bits: NDArray = tensor.view(torch.uint16).numpy()
         return bits.view(BFLOAT16)
-    array: NDArray = tensor.numpy()
+    try:
+        array: NDArray = tensor.numpy()
+    except TypeError as error:
+        raise InvalidArgument(
+            f"{operation}: ranks cannot send this dtype: got {tensor.dtype}, expected floats of 16 "
+            "bits or more, complex, integers or bool. Convert it, or send its view(torch.uint8)."
+        ) from error
     return array
 
 
@@ -67,13 +87,26 @@ def outside(array: NDArray, kind: str, device: Any = None) -> Any:
 
 
 def dtype_of(dtype: Any) -> tuple[np.dtype[Any], str]:
-    """Return the NumPy dtype that carries `dtype`, and the kind of array it asks for."""
+    """Return the NumPy dtype that carries `dtype`, and the kind of array it asks for.
+
+    Raises:
+        InvalidArgument: it is no dtype of numbers.
+    """
     torch = sys.modules.get("torch")
-    if torch is not None and isinstance(dtype, torch.dtype):
-        if dtype == torch.bfloat16:
-            return BFLOAT16, TORCH
-        return torch.empty(0, dtype=dtype).numpy().dtype, TORCH
-    return np.dtype(dtype), NUMPY
+    try:
+        if torch is not None and isinstance(dtype, torch.dtype):
+            if dtype == torch.bfloat16:
+                return BFLOAT16, TORCH
+            return torch.empty(0, dtype=dtype).numpy().dtype, TORCH
+        found = np.dtype(dtype)
+    except TypeError:
+        found = np.dtype(object)
+    if found.kind not in NUMBERS and found != BFLOAT16:
+        raise InvalidArgument(
+            f"empty: not a dtype of numbers: got {dtype!r}, expected for example np.float32 or "
+            "torch.float32. Choose a dtype that ranks can send."
+        )
+    return found, NUMPY
 
 
 def device_of(x: Any) -> Any:

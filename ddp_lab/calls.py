@@ -8,6 +8,7 @@ import numpy as np
 from ddp_lab import header as headers
 from ddp_lab.arrays import outside
 from ddp_lab.collectives.registry import Algorithm
+from ddp_lab.errors import InvalidArgument
 from ddp_lab.reduction import divide
 from ddp_lab.transport.base import NDArray
 
@@ -38,6 +39,10 @@ class Call:
         """The bytes of this rank's argument, where it has one."""
         return 0 if self.array is None else self.array.nbytes
 
+    def working(self, array: NDArray) -> NDArray:
+        """Return an array that the algorithm may have: the caller's own if it only reads."""
+        return array if self.algorithm.reads else array.copy()
+
     def label(self) -> str:
         """Return the name under which this call is recorded."""
         sequence = self.header.partition(b"|")[0].decode()
@@ -50,6 +55,8 @@ class Call:
             result = self._all_reduce(inner)
         else:
             result = self.algorithm.fn(inner, *self.args, **self.kwargs)
+            if not self.algorithm.built_in:
+                result = self._checked(result, inner)
         if result is None:
             return None
         if self.divisor:
@@ -69,12 +76,51 @@ class Call:
         if out is not None and out is not x:
             np.copyto(out, x)
         result = self.algorithm.fn(inner, work, **self.kwargs)
-        if not hasattr(result, "nbytes"):  # a learner's may return a list
-            result = np.asarray(result)
+        if not self.algorithm.built_in:
+            result = self._checked(result, inner)
         if out is not None and result is not out:
             np.copyto(out, result.reshape(out.shape))
             return out
         return result
+
+    def _checked(self, result: Any, inner: Any) -> Any:
+        """Return what a learner's algorithm returned, which may be a list, as an array.
+
+        Raises:
+            InvalidArgument: it is not what the collective promises its caller.
+        """
+        root = self.kwargs.get("root", inner.rank)
+        if self.operation == "barrier" or (
+            self.operation in ("gather", "reduce") and inner.rank != root
+        ):
+            return None
+        like = self._like(inner)
+        if result is not None and not hasattr(result, "nbytes"):
+            result = np.asarray(result, None if like is None else like[1])
+        got = None if result is None else (tuple(result.shape), result.dtype)
+        if got is None or (like is not None and got != like):
+            due = "the root's array" if like is None else f"{like[1]} {like[0]}"
+            what = "None" if got is None else f"{got[1]} {got[0]}"
+            raise InvalidArgument(
+                f"{self.operation}: the algorithm {self.algorithm.name!r} returned no such array: "
+                f"got {what} on rank {inner.rank}, expected {due}. "
+                "End the function with the array that this rank is to have."
+            )
+        return result
+
+    def _like(self, inner: Any) -> tuple[tuple[int, ...], Any] | None:
+        """Return shape and dtype of this rank's result, None where only the root knows them."""
+        x = self.args[0]
+        if isinstance(x, list):
+            x = x[inner.rank]
+        if x is None:
+            return None
+        shape = tuple(x.shape)
+        if self.operation in ("gather", "all_gather"):
+            shape = (inner.size, *shape)
+        elif self.operation == "reduce_scatter":
+            shape = shape[1:]
+        return shape, x.dtype
 
     def _own(self, result: NDArray) -> NDArray:
         """Return memory of the caller's own: at the root, the result is what was passed in."""

@@ -8,6 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from ddp_lab.arguments import whole_number
 from ddp_lab.groups import Group
 
 
@@ -65,7 +66,7 @@ class Communicator(Group):
         self._check_rank("reduce", root)
         array, kind = self._operand("reduce", x, op)
         call = self._call("reduce", algorithm, array, f"root={root} op={op}", kind, x)
-        return self._run(call, (array.copy(),), {"root": root, "op": op}, async_op)
+        return self._run(call, (call.working(array),), {"root": root, "op": op}, async_op)
 
     def all_gather(self, x: Any, algorithm: str = "auto", async_op: bool = False) -> Any:
         """Return an array of shape (size, *x.shape): row r is rank r's `x`."""
@@ -80,7 +81,7 @@ class Communicator(Group):
         array, kind = self._operand("reduce_scatter", x, op)
         self._needs_rows("reduce_scatter", array)
         call = self._call("reduce_scatter", algorithm, array, f"op={op}", kind, x)
-        return self._run(call, (array.copy(),), {"op": op}, async_op)
+        return self._run(call, (call.working(array),), {"op": op}, async_op)
 
     def all_to_all(self, x: Any, algorithm: str = "auto", async_op: bool = False) -> Any:
         """Return the array whose row r is row `rank` of rank r's `x`; shape (size, ...)."""
@@ -110,14 +111,14 @@ class Communicator(Group):
         array, kind = self._operand("all_reduce", x, op)
         call = self._call("all_reduce", algorithm, array, f"op={op}", kind, x)
         if out is not None:
-            self._write_to(call, out, x, array)
+            array = self._write_to(call, out, x, array)
         return self._run(call, (array,), {"op": op}, async_op)
 
     def scan(self, x: Any, op: str = "sum", algorithm: str = "auto", async_op: bool = False) -> Any:
         """Return the reduction over ranks 0 to `rank`, this one included."""
         array, kind = self._operand("scan", x, op)
         call = self._call("scan", algorithm, array, f"op={op}", kind, x)
-        return self._run(call, (array.copy(),), {"op": op}, async_op)
+        return self._run(call, (call.working(array),), {"op": op}, async_op)
 
     def barrier(self, algorithm: str = "auto", async_op: bool = False) -> Any:
         """Return once every rank has called it."""
@@ -128,10 +129,20 @@ class Communicator(Group):
         """Return a communicator of the ranks that passed the same `color`; every rank calls it.
 
         Ranks in it are ordered by `key`, then by rank here. A rank that passes None gets None.
+
+        Raises:
+            InvalidArgument: `color` or `key` is no whole number.
         """
+        return self._split(color, key, "split")
+
+    def _split(self, color: int | None, key: int, why: str) -> Self | None:
+        """Split as `split` does; ranks whose `why` differs are told so."""
         nobody = np.iinfo(np.int64).min
-        mine = [nobody if color is None else color, key, self._contexts[0]]
-        table = self.all_gather(np.array(mine, np.int64), algorithm="reference")
+        color = None if color is None else whole_number("split", "color", color)
+        own = [nobody if color is None else color, whole_number("split", "key", key)]
+        mine = np.array([*own, self._contexts[0]], np.int64)
+        call = self._call("all_gather", "reference", mine, why, "numpy", None)
+        table = self._run(call, (mine,), {}, async_op=False)
         context = int(table[:, 2].max())
         self._contexts[0] = context + 1
         if color is None:
@@ -148,13 +159,16 @@ class Communicator(Group):
 
         Raises:
             InvalidArgument: the axes' sizes do not multiply to the number of ranks.
+            Mismatch: ranks ask for different grids.
         """
         shape = self._grid_shape(axes)
+        why = " ".join(["grid", *(f"{name}={size}" for name, size in axes.items())])
         position = np.unravel_index(self.rank, shape) if shape else ()
         groups = {}
         for index, name in enumerate(axes):
             others = [int(p) if i != index else 0 for i, p in enumerate(position)]
-            group = self.split(int(np.ravel_multi_index(others, shape)), key=int(position[index]))
+            color = int(np.ravel_multi_index(others, shape))
+            group = self._split(color, int(position[index]), why)
             assert group is not None
             groups[name] = group
         return groups

@@ -3,9 +3,10 @@
 import re
 import sys
 import traceback
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import FrameType
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from ddp_lab.errors import RankFailed, RankLost, RankTimeout
 from ddp_lab.header import PACKAGE
@@ -33,6 +34,16 @@ class Failure:
         return f"{self.kind}: {self.message}" if self.message else self.kind
 
 
+def call(fn: Callable[..., Any], comm: Any, args: tuple[Any, ...]) -> Any:
+    """Return what a rank's function returns; one that leaves with code 0 has returned None."""
+    try:
+        return fn(comm, *args)
+    except SystemExit as leaving:
+        if leaving.code:
+            raise
+        return None
+
+
 def failure_of(rank: int, error: BaseException, at: float) -> Failure:
     """Return the record of an exception that left a rank's function."""
     frames = traceback.extract_tb(error.__traceback__)
@@ -41,13 +52,21 @@ def failure_of(rank: int, error: BaseException, at: float) -> Failure:
     return Failure(
         rank,
         type(error).__name__,
-        str(error),
+        text_of(error),
         at,
         isinstance(error, RankLost),
         isinstance(error, RankTimeout),
         places,
-        f"caused by {type(cause).__name__}: {cause}" if cause is not None else "",
+        f"caused by {type(cause).__name__}: {text_of(cause)}" if cause is not None else "",
     )
+
+
+def text_of(error: BaseException) -> str:
+    """Return the message of an exception, whatever its `__str__` does."""
+    try:
+        return str(error)
+    except Exception as another:
+        return f"(its message cannot be shown: str() raised {type(another).__name__})"
 
 
 def rank_failed(failures: list[Failure], world_size: int) -> RankFailed | RankTimeout:

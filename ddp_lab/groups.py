@@ -4,6 +4,8 @@ Every call goes through `_call` (what is asked, stamped and numbered) and `_run`
 the asynchronous calls that are still under way, so that all ranks keep one order).
 """
 
+import math
+from collections.abc import Iterable
 from functools import partial
 from typing import Any, Self
 
@@ -11,6 +13,7 @@ import numpy as np
 
 import ddp_lab.collectives.builtin  # noqa: F401 - registers the package's algorithms
 from ddp_lab import header as headers
+from ddp_lab.arguments import whole_number
 from ddp_lab.arrays import device_of
 from ddp_lab.calls import Call
 from ddp_lab.collectives.choose import choose
@@ -123,16 +126,20 @@ class Group(Messenger):
         finally:
             recorder.end(call.n_bytes, began_at, outer)
 
-    def _write_to(self, call: Call, out: Any, x: Any, array: NDArray) -> None:
-        target = array if out is x else self._writable(out, call.operation)
-        if out is x:
-            self._writable(x, call.operation)
+    def _write_to(self, call: Call, out: Any, x: Any, array: NDArray) -> NDArray:
+        """Have the result written to `out`; return what to read, which no write may change."""
+        target = self._writable(out, call.operation)
         if target.shape != array.shape or target.dtype != array.dtype:
             raise InvalidArgument(
                 f"{call.operation}: out= does not fit: got {target.dtype} {target.shape}, expected "
                 f"{array.dtype} {array.shape}. Pass an array of x's shape and dtype."
             )
         call.out, call.answer = target, out
+        if out is x or same_place(array, target):
+            call.out = array
+        elif isinstance(array, np.ndarray) and np.may_share_memory(array, target):
+            call.array = array = array.copy()  # what is written must not change what is read
+        return array
 
     def _operand(self, operation: str, x: Any, op: str) -> tuple[NDArray, str]:
         array, kind = self._array_of(x, operation)
@@ -142,6 +149,11 @@ class Group(Messenger):
     def _parts(self, parts: Any) -> tuple[list[NDArray], str]:
         if parts is None:
             self._needs_array("scatter")
+        if not isinstance(parts, Iterable) or isinstance(parts, dict | str | bytes):
+            raise InvalidArgument(
+                f"scatter: not a list of arrays: got {type(parts).__name__}, expected "
+                f"{self.size} arrays. Pass a list with an array for each rank."
+            )
         pairs = [self._array_of(part, "scatter") for part in parts]
         if len(pairs) != self.size:
             raise InvalidArgument(
@@ -164,10 +176,17 @@ class Group(Messenger):
             )
 
     def _grid_shape(self, axes: dict[str, int]) -> tuple[int, ...]:
-        shape = tuple(axes.values())
-        if not shape or min(shape) < 1 or int(np.prod(shape)) != self.size:
+        shape = tuple(whole_number("grid", name, size) for name, size in axes.items())
+        if not shape or min(shape) < 1 or math.prod(shape) != self.size:
             raise InvalidArgument(
                 f"grid: the axes do not cover the ranks: got {axes}, expected sizes whose product "
                 f"is {self.size}. Change an axis or the number of ranks."
             )
         return shape
+
+
+def same_place(a: NDArray, b: NDArray) -> bool:
+    """Return whether two arrays of one shape and dtype are the same memory."""
+    if not isinstance(a, np.ndarray) or not isinstance(b, np.ndarray):
+        return False
+    return a.ctypes.data == b.ctypes.data

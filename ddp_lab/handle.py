@@ -6,7 +6,8 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-from ddp_lab.errors import RankTimeout
+from ddp_lab.arguments import wait_limit
+from ddp_lab.errors import InvalidArgument, RankTimeout
 
 
 class Handle:
@@ -26,7 +27,7 @@ class Handle:
             RankTimeout: it is not there after `timeout_s`; waiting again is allowed.
             Exception: whatever the collective raised.
         """
-        if not self._done.wait(timeout_s):
+        if not self._done.wait(wait_limit("wait", timeout_s)):
             raise RankTimeout(
                 f"wait: not complete after {timeout_s} s. Wait again, or see which rank is late."
             )
@@ -48,6 +49,10 @@ class Handle:
 
         If the collective raised, `fn` is not called and the new handle raises the same.
         """
+        if not callable(fn):
+            raise InvalidArgument(
+                f"then: not a function: got {fn!r}, expected fn(result). Pass the function itself."
+            )
         after = Handle()
 
         def run(done: Handle) -> None:

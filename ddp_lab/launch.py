@@ -3,6 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
+from ddp_lab.arguments import time_limit
 from ddp_lab.errors import InvalidArgument
 from ddp_lab.results import Results
 from ddp_lab.transport.threads import ThreadWorld
@@ -39,11 +42,14 @@ def launch(
         raise InvalidArgument(
             f"launch: not a function: got {fn!r}, expected fn(comm, *args). Pass the function."
         )
+    if isinstance(world_size, np.integer):
+        world_size = int(world_size)
     if isinstance(world_size, bool) or not isinstance(world_size, int) or world_size < 1:
         raise InvalidArgument(
             f"launch: no such number of ranks: got {world_size!r}, expected 1 or more. "
             "Pass the number of ranks as the second argument."
         )
+    timeout_s = time_limit("launch", timeout_s)
     if isinstance(transport, ThreadWorld):
         return _launch_world(fn, world_size, args, transport, timeout_s, record)
     if transport not in TRANSPORTS:

@@ -11,6 +11,7 @@ from typing import Any
 import cloudpickle
 
 from ddp_lab.collectives.registry import learners
+from ddp_lab.errors import InvalidArgument
 from ddp_lab.failures import Failure, rank_failed, timed_out
 from ddp_lab.header import operation_of, site_of
 from ddp_lab.output import Printer
@@ -53,8 +54,15 @@ def launch_processes(
 
 def make_job(fn: Callable[..., Any], args: tuple[Any, ...], transport: str, record: bool) -> Job:
     """Return the job, with everything that makes a rank's process look like this one."""
+    try:
+        call = dumps_for_ranks((fn, args, learners()))
+    except Exception as error:
+        raise InvalidArgument(
+            f"launch: the function or its arguments cannot be sent to the ranks: "
+            f"{type(error).__name__}: {error}. Make what cannot be sent inside the function."
+        ) from error
     return Job(
-        call=dumps_for_ranks((fn, args, learners())),
+        call=call,
         transport=transport,
         record=record,
         zero=time.perf_counter(),

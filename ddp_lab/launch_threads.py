@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ddp_lab.communicator import Communicator
-from ddp_lab.failures import Failure, failure_of, frames_of, rank_failed, timed_out
+from ddp_lab.failures import Failure, call, failure_of, frames_of, rank_failed, timed_out
 from ddp_lab.results import Results
 from ddp_lab.transport.base import Transport
 from ddp_lab.transport.board import FAILED, RETURNED, entries
@@ -89,7 +89,8 @@ class ThreadRun:
         self.world.enter(rank)
         try:
             with self.world.running(rank):
-                self.results[rank] = self.fn(Communicator(self.transports[rank]), *self.args)
+                comm = Communicator(self.transports[rank])
+                self.results[rank] = call(self.fn, comm, self.args)
         except BaseException as error:
             self.failures.append(failure_of(rank, error, time.monotonic()))
             board.end(rank, FAILED, type(error).__name__)

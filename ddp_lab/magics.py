@@ -11,7 +11,7 @@ from typing import Any
 import cloudpickle
 
 from ddp_lab.communicator import Communicator
-from ddp_lab.errors import InvalidArgument, RankFailed, RankTimeout
+from ddp_lab.errors import DdpLabError, InvalidArgument
 from ddp_lab.launch import launch
 
 
@@ -23,12 +23,13 @@ def load_ipython_extension(shell: Any) -> None:
 def ranks(shell: Any, line: str, cell: str) -> list[Any] | None:
     """Run a cell on several ranks; print what went wrong, if anything did."""
     world_size, transport = parse(line)
-    source = shell.transform_cell(cell)
+    source = "\n" + shell.transform_cell(cell)  # lines count from that of `%%ranks`
     filename = shell.compile.cache(source, shell.execution_count)
-    names = used_names(source, shell.user_ns)
     try:
+        compile(source, filename, "exec")
+        names = used_names(source, shell.user_ns)
         results = launch(run_cell, world_size, source, filename, names, transport=transport)
-    except (RankFailed, RankTimeout) as error:
+    except (DdpLabError, SyntaxError) as error:  # without this package's own lines
         raise error.with_traceback(None) from None
     return list(results) if any(result is not None for result in results) else None
 
@@ -45,7 +46,12 @@ def parse(line: str) -> tuple[int, str]:
 
 def used_names(source: str, namespace: dict[str, Any]) -> bytes:
     """Return, pickled, what the cell may use of the notebook: what can be sent, by name."""
-    named = {node.id for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Name)}
+    named = read_names(source)
+    if "get_ipython" in named:
+        raise InvalidArgument(
+            "%%ranks: ranks are plain Python: got a line that begins with % or !, expected none. "
+            "Put it in a cell of its own."
+        )
     found = {}
     for name in sorted(named & namespace.keys()):
         try:
@@ -57,6 +63,15 @@ def used_names(source: str, namespace: dict[str, Any]) -> bytes:
         found[name] = namespace[name]
     data: bytes = cloudpickle.dumps(found)
     return data
+
+
+def read_names(source: str) -> set[str]:
+    """Return the names whose values a cell reads, but for `comm`, which is the rank's own."""
+    nodes = list(ast.walk(ast.parse(source)))
+    read = {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+    targets = [n.target for n in nodes if isinstance(n, ast.AugAssign)]
+    added_to = {target.id for target in targets if isinstance(target, ast.Name)}
+    return (read | added_to) - {"comm"}
 
 
 def run_cell(comm: Communicator, source: str, filename: str, names: bytes) -> Any:

@@ -6,6 +6,7 @@ from typing import Any, Self
 import numpy as np
 
 from ddp_lab import header as headers
+from ddp_lab.arguments import shape_of, wait_limit
 from ddp_lab.arrays import TORCH, device_of, dtype_of, outside, to_numpy
 from ddp_lab.errors import InvalidArgument, Mismatch
 from ddp_lab.reduction import combine
@@ -33,6 +34,11 @@ class Messenger:
     """
 
     def __init__(self, transport: Transport) -> None:
+        if not callable(getattr(transport, "isend", None)) or not hasattr(transport, "size"):
+            raise InvalidArgument(
+                f"Communicator: not a transport: got {transport!r}, expected an object with rank, "
+                "size, isend and irecv. Use ddp_lab.launch or ddp_lab.init to get a communicator."
+            )
         self._transport = transport
         self._recorder = transport if isinstance(transport, Recorder) else None
         carrier = transport.transport if isinstance(transport, Recorder) else transport
@@ -57,6 +63,11 @@ class Messenger:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(rank={self.rank}, size={self.size})"
+
+    def __reduce__(self) -> str:
+        raise TypeError(
+            f"a communicator belongs to its rank and cannot be sent or copied: got {self!r}"
+        )
 
     def _fork(self, members: tuple[int, ...], rank: int, context: int) -> Self:
         """Return a communicator of the same class over the same transport, for another group."""
@@ -118,6 +129,11 @@ class Messenger:
         """Start receiving: `irecv(src)` or `irecv(buffer, src)`; `wait()` returns the array."""
         if src is None:
             buffer, src = None, buffer
+        if np.ndim(src):
+            raise InvalidArgument(
+                f"recv: no rank to receive from: got an array of shape {np.shape(src)} in its "
+                "place, expected recv(src) or recv(buffer, src). Give the rank last."
+            )
         self._check_rank("recv", src)
         array = None if buffer is None else self._writable(buffer, "recv")
         work = self._transport.irecv(self._members[src], channel=self._channel, buffer=array)
@@ -125,6 +141,7 @@ class Messenger:
 
     def sendrecv(self, x: Any, dst: int, src: int) -> Any:
         """Send `x` to rank `dst` and return what rank `src` sent, both at the same time."""
+        self._check_rank("sendrecv", src)  # before anything is sent
         sent = self.isend(x, dst)
         received = self.recv(src)
         sent.wait()
@@ -137,7 +154,7 @@ class Messenger:
         gives a torch tensor over the same memory.
         """
         numpy_dtype, kind = dtype_of(dtype)
-        return outside(self._transport.empty(shape, numpy_dtype), kind)
+        return outside(self._transport.empty(shape_of("empty", shape), numpy_dtype), kind)
 
     def take(self, src: int, buffer: NDArray | None = None) -> NDArray:
         """Return the next array from `src`, checked to belong to this collective."""
@@ -244,7 +261,7 @@ class Receiving:
             RankTimeout: nothing came for `timeout_s`; waiting again is allowed.
         """
         try:
-            array = self._work.wait(timeout_s)
+            array = self._work.wait(wait_limit("recv", timeout_s))
         except Mismatch:  # a disagreement about a collective says more than one about a buffer
             self._comm.hear(self._work.header, self._src)
             raise

@@ -5,6 +5,7 @@ can be imported. A test module or a file that was loaded by its path is known to
 """
 
 import sys
+import threading
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any
@@ -12,18 +13,20 @@ from typing import Any
 import cloudpickle
 
 _known: dict[tuple[str, str], bool] = {}
+_registering = threading.Lock()  # what is sent by value is known to cloudpickle process-wide
 
 
 def dumps_for_ranks(thing: Any) -> bytes:
     """Return `thing` pickled so that a fresh process with this one's `sys.path` can load it."""
-    private = [module for module in list(sys.modules.values()) if _is_private(module)]
-    for module in private:
-        cloudpickle.register_pickle_by_value(module)
-    try:
-        data: bytes = cloudpickle.dumps(thing)
-    finally:
+    with _registering:
+        private = [module for module in list(sys.modules.values()) if _is_private(module)]
         for module in private:
-            cloudpickle.unregister_pickle_by_value(module)
+            cloudpickle.register_pickle_by_value(module)
+        try:
+            data: bytes = cloudpickle.dumps(thing)
+        finally:
+            for module in private:
+                cloudpickle.unregister_pickle_by_value(module)
     return data
 
 

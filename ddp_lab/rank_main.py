@@ -20,7 +20,7 @@ import cloudpickle
 from ddp_lab.collectives.registry import register_algorithm
 from ddp_lab.communicator import Communicator
 from ddp_lab.connect import connect
-from ddp_lab.failures import Failure, failure_of, frames_of
+from ddp_lab.failures import Failure, call, failure_of, frames_of
 from ddp_lab.transport.base import Leaves
 from ddp_lab.transport.board import FAILED, RETURNED
 from ddp_lab.transport.record import Log, Recorder
@@ -162,19 +162,10 @@ def _run(
         comm = Communicator(transport)
         give(comm)
         send_message(link, READY)
-        result = _call(fn, comm, args)
+        result = call(fn, comm, args)
         return Outcome(_pickled(result), None, recorder.log if recorder else None)
     except BaseException as error:
         return Outcome(failure=failure_of(rank, error, time.monotonic()))
-
-
-def _call(fn: Any, comm: Communicator, args: tuple[Any, ...]) -> Any:
-    try:
-        return fn(comm, *args)
-    except SystemExit as leaving:
-        if leaving.code:
-            raise
-        return None
 
 
 def _pickled(result: Any) -> bytes:

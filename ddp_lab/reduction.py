@@ -36,13 +36,18 @@ def combiner(op: str, dtype: np.dtype[Any]) -> Combine:
     """
     ufunc = UFUNCS.get(op)
     if ufunc is None:
-        raise InvalidArgument(
-            f"reduce: unknown operation: got {op!r}, expected one of {', '.join(OPERATIONS)}. "
-            "Choose one of these names."
-        )
+        raise unknown("combine", op)
     if dtype == BFLOAT16:
         return lambda a, b, out: _combine_bfloat16(ufunc, a, b, out)
     return lambda a, b, out: ufunc(a, b, out=out)  # NumPy deprecates `out` by position
+
+
+def unknown(operation: str, op: object) -> InvalidArgument:
+    """Return the error for a reduction that there is not."""
+    return InvalidArgument(
+        f"{operation}: unknown operation: got {op!r}, expected one of {', '.join(OPERATIONS)}. "
+        "Choose one of these names."
+    )
 
 
 def combine(into: NDArray, other: NDArray, op: str) -> None:
@@ -55,10 +60,10 @@ def combine(into: NDArray, other: NDArray, op: str) -> None:
 
 def check_operation(operation: str, op: str, dtype: np.dtype[Any]) -> None:
     """Raise `InvalidArgument` unless `op` can be applied to arrays of `dtype`."""
-    if op not in OPERATIONS:
-        combiner(op, dtype)
+    if not isinstance(op, str) or op not in OPERATIONS:
+        raise unknown(operation, op)
     bits = op in ("band", "bor", "bxor")
-    if dtype.hasobject or (bits and dtype.kind not in "iub"):
+    if dtype.hasobject or (bits and dtype.kind not in "iub") or (op, dtype.kind) == ("avg", "b"):
         raise InvalidArgument(
             f"{operation}: {op!r} is not defined for this dtype: got {dtype}, expected "
             f"{'integers or bool' if bits else 'numbers'}. Convert the array first."

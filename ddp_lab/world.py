@@ -2,6 +2,7 @@
 
 import os
 
+from ddp_lab.arguments import time_limit
 from ddp_lab.communicator import Communicator
 from ddp_lab.errors import InvalidArgument
 from ddp_lab.transport.base import Transport
@@ -26,10 +27,11 @@ def init(timeout_s: float = 60.0) -> Communicator:
     TCP. Otherwise it is a world of one rank.
 
     Raises:
-        InvalidArgument: some of these variables are missing or no numbers.
+        InvalidArgument: some of these variables are missing or no numbers, or no time to wait.
         RankTimeout: the other ranks did not come within `timeout_s`.
     """
     global _given
+    timeout_s = time_limit("init", timeout_s)
     if _given is None:
         _given = Communicator(_from_environment(timeout_s))
     return _given

@@ -29,7 +29,7 @@ def all_gather(comm: "Communicator", x: NDArray) -> NDArray:
     return out
 
 
-@built_in("reduce_scatter", "direct")
+@built_in("reduce_scatter", "direct", reads=True)
 def reduce_scatter(comm: "Communicator", x: NDArray, *, op: str) -> NDArray:
     """Return row `rank` of the reduction: each rank reads, or is sent, that row of all others."""
     meeting = None
@@ -98,12 +98,12 @@ def gather(comm: "Communicator", x: NDArray, *, root: int) -> NDArray | None:
     return out
 
 
-@built_in("reduce", "direct")
+@built_in("reduce", "direct", reads=True)
 def reduce(comm: "Communicator", x: NDArray, *, root: int, op: str) -> NDArray | None:
     """Return the reduction at the root, which reads all arrays in rank order."""
     meeting = comm.meeting()
     if meeting is None:
-        return reference.reduce(comm, x, root=root, op=op)
+        return reference.reduce(comm, x.copy(), root=root, op=op)
     meeting.offer(comm.header, x)
     total = None
     if comm.rank == root:

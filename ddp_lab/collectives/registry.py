@@ -43,20 +43,22 @@ COLLECTIVES = (
 class Algorithm:
     """A function with what the communicator must know of it.
 
-    `borrows`: it reads `x` without changing it and takes `out=`, the array for its result.
+    `reads`: it leaves `x` as it is. `borrows`: so it does, and takes `out=`, the array for its
+    result.
     """
 
     name: str
     fn: Callable[..., Any]
     borrows: bool = False
     built_in: bool = True
+    reads: bool = False
 
 
 _REGISTRY: dict[str, dict[str, Algorithm]] = {collective: {} for collective in COLLECTIVES}
 
 
 def _of(collective: str) -> dict[str, Algorithm]:
-    if collective not in _REGISTRY:
+    if not isinstance(collective, str) or collective not in _REGISTRY:
         raise InvalidArgument(
             f"algorithms: unknown collective: got {collective!r}, expected one of "
             f"{', '.join(COLLECTIVES)}. Choose one of these names."
@@ -73,9 +75,14 @@ def register_algorithm(collective: str, name: str, fn: Callable[..., Any]) -> No
     """Add `fn` under `name`; `launch` makes it known to the ranks. A second one replaces the first.
 
     Raises:
-        InvalidArgument: no such collective, or the name is one of the package's own.
+        InvalidArgument: no such collective, no name, one of the package's own, or no function.
     """
     known = _of(collective)
+    if not isinstance(name, str) or not name or not name.isprintable() or "|" in name:
+        raise InvalidArgument(
+            f"register_algorithm: not a name: got {name!r}, expected printable text without '|'. "
+            "It is what algorithm= will be given."
+        )
     if name == "auto" or (name in known and known[name].built_in):
         raise InvalidArgument(
             f"register_algorithm: the name is taken: got {name!r}, expected a name of your own. "
@@ -89,11 +96,13 @@ def register_algorithm(collective: str, name: str, fn: Callable[..., Any]) -> No
     known[name] = Algorithm(name, fn, built_in=False)
 
 
-def built_in(collective: str, name: str, *, borrows: bool = False) -> Callable[[Fn], Fn]:
+def built_in(
+    collective: str, name: str, *, borrows: bool = False, reads: bool = False
+) -> Callable[[Fn], Fn]:
     """Return a decorator that registers one of the package's own algorithms."""
 
     def register(fn: Fn) -> Fn:
-        _of(collective)[name] = Algorithm(name, fn, borrows)
+        _of(collective)[name] = Algorithm(name, fn, borrows, reads=reads)
         return fn
 
     return register
@@ -105,7 +114,7 @@ def lookup(collective: str, name: str) -> Algorithm:
     Raises:
         UnknownAlgorithm: naming those that there are.
     """
-    algorithm = _of(collective).get(name)
+    algorithm = _of(collective).get(name) if isinstance(name, str) else None
     if algorithm is None:
         raise UnknownAlgorithm(
             f"{collective}: unknown algorithm: got {name!r}, expected one of "

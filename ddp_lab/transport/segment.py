@@ -72,6 +72,9 @@ class Segment:
         self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.map))
         self.view = functools.lru_cache(maxsize=1024)(self._view)
 
+    def __reduce__(self) -> str:
+        raise TypeError("shared memory belongs to the ranks of one run and cannot be sent")
+
     @classmethod
     def create(cls, size: int, arena_bytes: int = ARENA_BYTES) -> "Segment":
         """Return a new segment for `size` ranks, with arenas as large as the system allows."""

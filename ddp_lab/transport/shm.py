@@ -40,6 +40,9 @@ class ShmTransport:
         self._targets = [self._ring(rank, dst) for dst in range(self.size)]
         self._locks = [threading.Lock() for _ in range(self.size)]
 
+    def __reduce__(self) -> str:
+        raise TypeError("shared memory belongs to the ranks of one run and cannot be sent")
+
     def _ring(self, src: int, dst: int) -> RingBuffer:
         return RingBuffer(self.segment, self.words, self.segment.layout.ring(src, dst))
 

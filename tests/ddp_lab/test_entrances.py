@@ -5,10 +5,12 @@ import socket
 import subprocess
 import sys
 import textwrap
+import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
+from IPython.core.interactiveshell import InteractiveShell
 
 import ddp_lab
 from ddp_lab import cli, magics, world
@@ -102,6 +104,39 @@ def test_a_cell_runs_on_ranks_with_the_names_of_the_notebook() -> None:
     assert magics.parse("4 tcp") == (4, "tcp")
     with pytest.raises(ValueError, match="expected a number of ranks: got 'four'"):
         magics.parse("four")
+
+
+def notebook() -> InteractiveShell:
+    """Return a shell with the magic, and in it a name that no rank can be sent."""
+    shell = InteractiveShell()
+    shell.extension_manager.load_extension("ddp_lab.magics")
+    shell.user_ns.update(k=10, np=np, endless=(x for x in ()), comm=threading.Lock())
+    return shell
+
+
+def test_a_cell_may_assign_to_what_cannot_be_sent_and_has_a_comm_of_its_own() -> None:
+    shell = notebook()
+    run = shell.run_cell_magic("ranks", "2 threads", "endless = 1\nk += comm.size\nk")
+    assert run == [12, 12]
+    assert shell.user_ns["k"] == 10
+
+
+@pytest.mark.parametrize(
+    ("cell", "error", "says"),
+    [
+        ("x = = 3", SyntaxError, "line 2"),
+        ("return 3", SyntaxError, "outside function"),
+        ("!ls", ValueError, "ranks are plain Python"),
+        ("sum(endless)", ValueError, "endless cannot be sent to the ranks"),
+        ("k\n1 / 0", ddp_lab.RankFailed, "line 3, in <module>"),
+        ("nowhere", ddp_lab.RankFailed, "NameError: name 'nowhere'"),
+    ],
+)
+def test_what_is_wrong_with_a_cell_is_said_with_its_line(
+    cell: str, error: type[Exception], says: str
+) -> None:
+    with pytest.raises(error, match=says):
+        notebook().run_cell_magic("ranks", "2", cell)
 
 
 TORCH = """
