@@ -26,7 +26,7 @@ MOST_CONTENTION = 8.0
 class Sample:
     """One measured collective: `seconds` from its last rank's begin to its last rank's end.
 
-    `spread` is how much longer the upper quartile of its rounds took than the lower, as a share;
+    `spread` is how much longer it took in the slowest launch than in the fastest, as a share;
     `cores` are those that its ranks had between them, 0 for a core each.
     """
 
@@ -40,15 +40,15 @@ class Sample:
 
     @property
     def crowding(self) -> float:
-        """Ranks a core above one: 1 where two ranks share each core."""
-        return max(0.0, self.world_size / self.cores - 1) if self.cores else 0.0
+        """How many ranks the fullest core has besides one: it is what the others wait for."""
+        return float(-(-self.world_size // self.cores) - 1) if self.cores else 0.0
 
 
 @dataclass(frozen=True)
 class Constants:
     """Seconds a message (`alpha`), a byte sent (`beta`) and a byte reduced (`gamma`).
 
-    `contention` is what all of it takes longer, as a share, where two ranks share each core.
+    `contention` is what all of it takes longer, as a share, where two ranks share a core.
     """
 
     alpha: float

@@ -5,9 +5,11 @@ import dataclasses
 import numpy as np
 import pytest
 
+import ddp_lab
 from ddp_lab import cli, cost
-from ddp_lab.calibrate import PLAN, Calibration, measure, measure_in_turns
+from ddp_lab.calibrate import PLAN, Calibration
 from ddp_lab.fit import Constants, Sample, fit
+from ddp_lab.timing import available_cores, measure
 
 TRUE = Constants(3e-5, 8e-10, 2e-10)
 
@@ -65,7 +67,7 @@ def test_no_constant_is_negative_even_where_that_would_fit_better() -> None:
     [
         ([], "cannot be told apart: got 0 samples"),
         (samples(TRUE, plan=[("broadcast", "tree")]), "with and without a reduction"),
-        (samples(TRUE, PLAN[2:], sizes=(1 << 10,)), "cannot be told apart: got 4 samples"),
+        (samples(TRUE, PLAN[:2], sizes=(1 << 10,))[:2], "cannot be told apart: got 2 samples"),
         ([Sample("broadcast", "tree", 8, 2, 0.0)], "a collective takes time: got 0 s"),
     ],
 )
@@ -74,13 +76,24 @@ def test_samples_that_say_too_little_are_refused(given: list[Sample], says: str)
         fit(given)
 
 
-def test_measuring_gives_a_sample_for_each_collective_and_size() -> None:
-    found = measure("threads", 3, (64, 1024), rounds=1)
+def test_measuring_gives_a_sample_for_each_collective_world_size_and_size() -> None:
+    before = available_cores()
+    found = measure("threads", [2, 3], (64, 1024), PLAN, rounds=2, passes=2)
     # recursive doubling has no closed form for three ranks
-    assert [(s.collective, s.algorithm, s.n_bytes) for s in found] == [
-        (*key, n) for key in PLAN if key[1] != "recursive_doubling" for n in (64, 1024)
+    assert [(s.world_size, s.collective, s.algorithm, s.n_bytes) for s in found] == [
+        (p, *key, n)
+        for p in (2, 3)
+        for key in PLAN
+        if p == 2 or key[1] != "recursive_doubling"
+        for n in (64, 1024)
     ]
-    assert all(s.seconds > 0 and s.world_size == 3 for s in found)
+    assert all(s.seconds > 0 and s.spread >= 0 and s.cores >= 1 for s in found)
+    assert available_cores() == before
+
+
+def test_a_collective_in_which_a_rank_can_run_ahead_is_not_timed() -> None:
+    with pytest.raises(ddp_lab.RankFailed, match="run ahead of each other in 'gather'"):
+        measure("threads", [2], (64,), [("gather", "tree")], rounds=1, passes=1)
 
 
 def test_the_table_holds_predictions_against_what_was_kept_from_the_fit() -> None:
@@ -89,11 +102,13 @@ def test_the_table_holds_predictions_against_what_was_kept_from_the_fit() -> Non
     own = {("broadcast", "tree"): halved}
     calibration = Calibration("tcp", TRUE, (), tuple(twice), own)
     table = calibration.table().splitlines()
+    rows = len(twice)
     assert table[0].startswith("tcp: alpha 30 us, 1/beta 1.25 GB/s, 1/gamma 5 GB/s")
-    assert [line.split()[-1] for line in table[2:10]] == ["2.00"] * 8
-    assert sorted(line.split()[-2] for line in table[2:10]) == ["1.00"] * 2 + ["2.00"] * 6
-    assert table[10] == "one set: half within a factor 2.00, nine in ten within 2.00"
-    assert table[12] == "rounds spread by 0%"
+    assert [line.split()[-1] for line in table[2 : 2 + rows]] == ["2.00"] * rows
+    own_ratios = sorted(line.split()[-2] for line in table[2 : 2 + rows])
+    assert own_ratios == ["1.00"] * 2 + ["2.00"] * (rows - 2)
+    assert table[2 + rows] == "one set: half within a factor 2.00, nine in ten within 2.00"
+    assert table[4 + rows].startswith("launches differ by 0%, load ")
 
 
 def test_what_sharing_a_core_costs_is_found_again() -> None:
@@ -101,6 +116,7 @@ def test_what_sharing_a_core_costs_is_found_again() -> None:
     crowded = [dataclasses.replace(s, cores=2) for s in samples(true)]
     crowded = [dataclasses.replace(s, seconds=true.predict(s)) for s in crowded]
     assert [s.crowding for s in crowded[:2]] == [0.0, 1.0]
+    assert dataclasses.replace(crowded[0], world_size=3).crowding == 1.0  # one core has two of them
     found = fit(crowded)
     assert found.contention == pytest.approx(0.7, abs=0.01)
     assert found.beta == pytest.approx(TRUE.beta, rel=0.01)
@@ -117,17 +133,13 @@ def test_one_disturbed_measurement_in_ten_moves_predictions_little() -> None:
 
 
 @pytest.mark.parametrize(("spread", "trusted"), [(0.2, True), (3.0, False)])
-def test_rounds_that_lie_too_far_apart_are_not_trusted(spread: float, trusted: bool) -> None:
+def test_launches_that_disagree_are_no_ground_for_a_claim(spread: float, trusted: bool) -> None:
     kept = tuple(dataclasses.replace(s, spread=spread) for s in samples(TRUE))
-    calibration = Calibration("shm", TRUE, (), kept)
+    calibration = Calibration("shm", TRUE, (), kept, load=7.5)
     assert calibration.trusted is trusted
-    assert ("too busy to trust" in calibration.table()) is not trusted
-
-
-def test_world_sizes_take_turns_and_rounds_are_kept_together() -> None:
-    found = measure_in_turns("threads", [2, 3], (64,), [("broadcast", "tree")], rounds=4, passes=2)
-    assert [s.world_size for s in found] == [2, 3]
-    assert all(s.seconds > 0 and s.spread >= 0 and s.cores >= 1 for s in found)
+    table = calibration.table()
+    assert ("no claim: launches differ by 300%, load 7.5 on" in table) is not trusted
+    assert ("half within a factor" in table) is trusted
 
 
 def test_an_option_that_calibrate_does_not_know_is_refused(capsys) -> None:
