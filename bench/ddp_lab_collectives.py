@@ -1,10 +1,13 @@
 """All-reduce of this package and of torch's gloo, interleaved in one run: ratios, not times.
 
-    python bench/ddp_lab_collectives.py [--ranks 2] [--rounds 15]
+    python bench/ddp_lab_collectives.py [--ranks 2] [--rounds 15] [--hog]
+    python bench/ddp_lab_collectives.py --every [--ranks 4] [--hog]
     python bench/ddp_lab_collectives.py --thresholds [--ranks 4]
 
-The second prints, for the pairs of algorithms that `auto` chooses from, how many times faster the
-one for large arrays is than the one for small arrays, and from which size on it always is.
+With `--hog` a program that never sleeps takes one core meanwhile. The second compares every
+collective that gloo has, by the bytes of the whole array. The third prints, for the pairs of
+algorithms that `auto` chooses from, how many times faster the one for large arrays is than the one
+for small arrays, and from which size on it always is.
 
 Where mpi4py and mpiexec are installed, a column says how many times faster than MPI's Allreduce the
 in-place one is; MPI's ranks need a launcher of their own, so these rounds follow the others instead
@@ -15,6 +18,7 @@ shared memory, is what the ranks reach when each copies an array of that size, a
 """
 
 import argparse
+import contextlib
 import datetime
 import importlib.util
 import json
@@ -25,7 +29,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -41,6 +45,7 @@ SIZES = {"1 KiB": 1 << 10, "32 KiB": 32 << 10, "1 MiB": 1 << 20, "25 MiB": 25 <<
 GOALS = {"1 KiB": 5.0, "32 KiB": 0.0, "1 MiB": 4.0, "25 MiB": 2.5}
 WARM_UP = 2  # rounds not counted
 THRESHOLD_SIZES = {f"{kib} KiB": 1024 * kib for kib in (1, 4, 16, 32, 64, 256, 1024, 4096)}
+EVERY_SIZES = {"4 B": 4, "1 KiB": 1 << 10, "64 KiB": 64 << 10, "1 MiB": 1 << 20, "25 MiB": 25 << 20}
 COLUMNS = ("size", "in place", "new array", "unregistered", "busbw/copybw", "goal", "against MPI")
 
 
@@ -71,13 +76,7 @@ def calls(comm: ddp_lab.Communicator, n_bytes: int) -> list[Callable[[], Any]]:
 
 
 def measure(comm: ddp_lab.Communicator, store: str, rounds: int) -> dict[str, list[list[float]]]:
-    dist.init_process_group(
-        "gloo",
-        init_method=f"file://{store}",
-        rank=comm.rank,
-        world_size=comm.size,
-        timeout=datetime.timedelta(seconds=60),
-    )
+    join_gloo(comm, store)
     found = {}
     for name, n_bytes in SIZES.items():
         row = calls(comm, n_bytes)
@@ -89,6 +88,83 @@ def measure(comm: ddp_lab.Communicator, store: str, rounds: int) -> dict[str, li
         found[name] = rows[WARM_UP:]
     dist.destroy_process_group()
     return found
+
+
+def join_gloo(comm: ddp_lab.Communicator, store: str) -> None:
+    """Make the default group of torch.distributed from the same ranks."""
+    dist.init_process_group(
+        "gloo",
+        init_method=f"file://{store}",
+        rank=comm.rank,
+        world_size=comm.size,
+        timeout=datetime.timedelta(seconds=60),
+    )
+
+
+def both_ways(comm: ddp_lab.Communicator, n_bytes: int) -> dict[str, list[Callable[[], Any]]]:
+    """Return each collective by this package and by gloo, on arrays of `n_bytes` in all."""
+    n, p = max(1, n_bytes // 4), comm.size
+    part = max(1, n // p)
+    ours, theirs = comm.empty(n, np.float32), torch.zeros(n)
+    rows, piece = comm.empty((p, part), np.float32), torch.zeros(part)
+    for array in (ours, rows):
+        array[...] = 0
+    pieces, others = list(torch.zeros(p, part)), list(torch.zeros(p, part))
+    return {
+        "all_reduce": [lambda: comm.all_reduce(ours, out=ours), lambda: dist.all_reduce(theirs)],
+        "broadcast": [lambda: comm.broadcast(ours), lambda: dist.broadcast(theirs, 0)],
+        "all_gather": [lambda: comm.all_gather(rows[0]), lambda: dist.all_gather(pieces, piece)],
+        "reduce_scatter": [
+            lambda: comm.reduce_scatter(rows),
+            lambda: dist.reduce_scatter(piece, pieces),
+        ],
+        "all_to_all": [lambda: comm.all_to_all(rows), lambda: dist.all_to_all(others, pieces)],
+    }
+
+
+def measure_every(
+    comm: ddp_lab.Communicator, store: str, rounds: int
+) -> dict[tuple[str, str], list[list[float]]]:
+    """Return this rank's seconds a call, ours and gloo's, by collective and size."""
+    join_gloo(comm, store)
+    found = {}
+    for size, n_bytes in EVERY_SIZES.items():
+        repeat = max(1, min(50, (1 << 20) // n_bytes))
+        for name, pair in both_ways(comm, n_bytes).items():
+            rows = [
+                [seconds_a_call(call, repeat, dist.barrier) for call in pair]
+                for _ in range(rounds + WARM_UP)
+            ]
+            found[name, size] = rows[WARM_UP:]
+    dist.destroy_process_group()
+    return found
+
+
+def print_every(ranks: int, rounds: int, folder: str) -> None:
+    """Print how many times faster than gloo each collective is, with the quartiles of rounds."""
+    runs = ddp_lab.launch(measure_every, ranks, f"{folder}/store", rounds)
+    print(f"{ranks} ranks, float32: times faster than gloo, median (quartiles) of {rounds} rounds")
+    print("".join(f"{cell:>22}" for cell in ("", *EVERY_SIZES)))
+    for name in sorted({name for name, _ in runs[0]}):
+        cells = []
+        for size in EVERY_SIZES:
+            slowest = np.max(np.array([run[name, size] for run in runs]), axis=0)
+            low, middle, high = np.percentile(slowest[:, 1] / slowest[:, 0], [25, 50, 75])
+            cells.append(f"{middle:.2f} ({low:.2f}-{high:.2f})")
+        print("".join(f"{cell:>22}" for cell in (name, *cells)))
+
+
+@contextlib.contextmanager
+def hog(wanted: bool) -> Iterator[None]:
+    """Have a program take one core for as long as this lasts."""
+    if not wanted:
+        yield
+        return
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as process:
+        try:
+            yield
+        finally:
+            process.kill()
 
 
 def measure_mpi(rounds: int) -> None:
@@ -191,6 +267,8 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--thresholds", action="store_true")
+    parser.add_argument("--every", action="store_true", help="every collective that gloo has")
+    parser.add_argument("--hog", action="store_true", help="take one core meanwhile")
     parser.add_argument("--mpi", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.mpi:
@@ -200,7 +278,10 @@ def main() -> None:
         print_thresholds(options.ranks, options.rounds)
         return
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, hog(options.hog):
+        if options.every:
+            print_every(options.ranks, options.rounds, folder)
+            return
         runs = ddp_lab.launch(measure, options.ranks, f"{folder}/store", options.rounds)
     mpi = mpi_seconds(options.ranks, options.rounds)
     print(f"{options.ranks} ranks, float32: how many times faster than gloo")
