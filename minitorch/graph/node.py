@@ -14,11 +14,12 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ..arrays import DType, as_dtype, cast, get_default_dtype, result_type
-from ..errors import GraphError, MinitorchError, ShapeError
+from ..errors import DTypeError, GraphError, MinitorchError, ShapeError
 from ..op import Op, Spec, Value
 from ..ops.casting import cast_to
 from ..ops.methods import Methods
 from ..shapes import Shape
+from .mixing import OPERATORS, strict
 from .scope import Graph, call_site, get_default_graph
 from .static_shape import UNKNOWN as UNKNOWN
 from .static_shape import SizedShape, as_static
@@ -187,6 +188,10 @@ class Node(Methods):
         return f"<{kind} {self.name!r} shape={self.shape} dtype={self.dtype}>"
 
 
+for _name in OPERATORS:
+    setattr(Node, f"__{_name}__", strict(getattr(Methods, f"__{_name}__"), _name.removeprefix("r")))
+
+
 class Placeholder(Node):
     """A value given to each run by `feed_dict`.
 
@@ -254,8 +259,18 @@ def constant_array(value: Any, dtype: Any = None) -> np.ndarray[Any, Any]:
 
     Python floats become the default dtype (float32), integers int32 as in TensorFlow; arrays keep
     their dtype.
+
+    Raises:
+        DTypeError: the dtype asked for is whole and a number is not.
     """
     array = np.array(value, dtype=None if dtype is None else as_dtype(dtype))
+    if array.dtype.kind in "iu" and not isinstance(value, int | np.integer):
+        given = np.asarray(value)
+        if given.dtype.kind == "f" and not np.array_equal(given, array):
+            raise DTypeError(
+                f"constant: got {value!r} for {array.dtype}, which would lose its fraction. Give "
+                "whole numbers, or another dtype."
+            )
     if dtype is None and not isinstance(value, np.ndarray | np.generic):
         if array.dtype.kind == "f":
             array = array.astype(get_default_dtype())

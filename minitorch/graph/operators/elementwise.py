@@ -12,6 +12,7 @@ from ...ops import elementwise as unary
 from ...ops.joining import stack
 from ...ops.movement import insert_axes
 from ...ops.rows import ROWS, Binary, named
+from ..mixing import check_dtypes, from_outside
 from ..node import Node, UnknownShape, convert
 from ..state import rename
 
@@ -96,7 +97,11 @@ def _of_one(function: Callable[..., Any], name: str) -> Callable[..., Node]:
 
 
 def _of_two(function: Callable[..., Any], name: str) -> Callable[..., Node]:
+    what = name
+
     def call(x: Any, y: Any, name: str | None = None) -> Node:
+        if from_outside(1) and (isinstance(x, Node) or isinstance(y, Node)):
+            check_dtypes(what, x, y)
         if not isinstance(x, Node) and not isinstance(y, Node):
             x = convert(x)
         elif not isinstance(x, Node):

@@ -1,0 +1,60 @@
+"""Dtypes that do not mix: a program says by `cast` which one it means, as in TensorFlow.
+
+Asked only of what a program writes; the package's own rules may count a mask as numbers. A bare
+number, or a `Constant`, takes the dtype of what is beside it, as long as it keeps its value.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from ..errors import DTypeError
+from .scope import PACKAGE
+
+_SIGNS = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow")
+OPERATORS = (*_SIGNS, *(f"r{sign}" for sign in _SIGNS), "lt", "le", "gt", "ge")
+"""The signs whose two sides must have one dtype."""
+
+
+def check_dtypes(what: str, a: Any, b: Any) -> None:
+    """Raise unless two sides of an operator have one dtype, or one of them takes the other's.
+
+    Raises:
+        DTypeError: names both nodes and the lines that built them.
+    """
+    if not hasattr(a, "built_at"):
+        a, b = b, a
+    kind = a.dtype.kind
+    if hasattr(b, "built_at"):
+        loose = getattr(a, "follows", False) or getattr(b, "follows", False)
+        if loose or a.dtype == b.dtype or "b" in (kind, b.dtype.kind):
+            return
+        raise DTypeError(
+            f"{what}: dtypes differ: {a.name!r} is {a.dtype} (built at {a.location}) and "
+            f"{b.name!r} is {b.dtype} (built at {b.location}). Use cast."
+        )
+    if isinstance(b, float) and kind in "iu" and not getattr(a, "follows", False):
+        raise DTypeError(
+            f"{what}: got the number {b} beside {a.name!r}, which is {a.dtype} and would lose its "
+            f"fraction (built at {a.location}). Use cast."
+        )
+
+
+def from_outside(depth: int) -> bool:
+    """Tell whether the function `depth` calls up is not one of this package."""
+    return not sys._getframe(depth + 1).f_code.co_filename.startswith(PACKAGE)
+
+
+def strict(operator: Callable[[Any, Any], Any], name: str) -> Callable[[Any, Any], Any]:
+    """Return the method of a sign, which a program may only call with one dtype."""
+
+    @wraps(operator)
+    def call(self: Any, other: Any) -> Any:
+        if from_outside(1):
+            check_dtypes(name, self, other)
+        return operator(self, other)
+
+    return call
