@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from minitorch.graph.explain import predicted_s
 from minitorch.graph.node import Constant, Node, UnknownShape
 from minitorch.graph.optimize import PASSES, run_pass
 from minitorch.graph.order import schedule
+from minitorch.graph.predict import predicted_s
 from minitorch.show.asked import check_limit, nodes_in
 from minitorch.show.diagram import Boxed, Drawn, Line, Wire, draw
 from minitorch.show.numbers import brief, file_and_line, in_seconds, listing, plural

@@ -1,8 +1,9 @@
 """Placement: which operator runs on which of several devices.
 
-What belongs together is placed together: a variable, its reads and all that writes it; a loop and
-what is taken out of it. A group goes where one of its members was put by `device("...")`. The
-others follow their data, or go greedily, in the order of the run, where they would be done first:
+What belongs together is placed together: a variable, its reads and all that writes it; a loop,
+what is in it and what is taken out of it. A group goes where one of its members was put by
+`device("...")`. The others follow their data, or go greedily, in the order of the run, where they
+would be done first:
 
     done(node, r) = max(free(r), max over inputs (done(input) + transfer if it is not on r)) + cost
 
@@ -21,8 +22,9 @@ from ...errors import GraphError
 from ...ops.linalg import MatMul
 from ...shapes import numel
 from ..control.history import Opaque
+from ..control.while_op import While
 from ..node import Constant, Node, Placeholder, UnknownShape
-from ..order import sources
+from ..order import schedule, sources
 from ..state import Read, Variable
 
 Cost = Callable[[Node], float]
@@ -104,6 +106,9 @@ class Wanted:
                 self._parent[self.group(node)] = self.group(other)
         self.rank_of: dict[Node, int] = {}
         named: dict[Node, Node] = {}
+        for node in order:
+            if isinstance(node.op, While) and node not in fed:
+                self._place_loop(node, named)
         chosen = [node for node in order if node.device is not None and not everywhere(node, fed)]
         for node in sorted(chosen, key=lambda n: not isinstance(n, Variable)):
             group, rank = self.group(node), self.rank_called(node)
@@ -115,6 +120,28 @@ class Wanted:
                     f"place: {first.name!r} on {first.device!r} and {node.name!r} on "
                     f"{node.device!r} belong together: one operator writes both (built at "
                     f"{first.location} and {node.location}). Put them on one device."
+                )
+
+    def _place_loop(self, node: Node, named: dict[Node, Node]) -> None:
+        """Put a loop where what is in it was put.
+
+        Raises:
+            GraphError: that is two devices; a loop runs whole, on one of them.
+        """
+        first: Node | None = None
+        for inner in inside_loop(node):
+            if inner.device is None:
+                continue
+            rank = self.rank_called(inner)
+            if first is None:
+                first = named[self.group(node)] = inner
+                self.rank_of[self.group(node)] = rank
+            elif rank != self.rank_called(first):
+                raise GraphError(
+                    f"place: loop {node.name!r} runs on one device, but has {first.name!r} on "
+                    f"{first.device!r} (built at {first.location}) and {inner.name!r} on "
+                    f"{inner.device!r} (built at {inner.location}). Put both on one device, or "
+                    "move one out of the loop."
                 )
 
     def group(self, node: Node) -> Node:
@@ -135,6 +162,17 @@ class Wanted:
                 "or say in ranks= which one it is."
             )
         return rank
+
+
+def inside_loop(node: Node) -> list[Node]:
+    """Return the operators of a loop's condition and body, and of the loops in them."""
+    loop: While = node.op
+    placeholders = {*loop.variables, *loop.entrances}
+    found: list[Node] = []
+    for inner in schedule([loop.test, *loop.body], placeholders):
+        if not everywhere(inner, placeholders):
+            found += [inner, *(inside_loop(inner) if isinstance(inner.op, While) else ())]
+    return found
 
 
 def _companions(node: Node, fed: Collection[Node]) -> list[Node]:

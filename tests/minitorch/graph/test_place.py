@@ -333,3 +333,40 @@ def test_variables_written_by_one_operator_must_be_on_one_device() -> None:
     loop = tf.while_loop(lambda i: i < 2, body, [tf.constant(0)])
     with pytest.raises(GraphError, match=r"'a' on 'cpu:0' and 'b' on 'cpu:1' belong together"):
         ranks_of([loop, a, b])
+
+
+# ── loops ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def a_loop(first: str | None, second: str | None, around: str | None = None) -> Any:
+    x = tf.placeholder(tf.float32, (4, 4))
+
+    def body(i: Any, v: Any) -> Any:
+        with tf.device(first):
+            v = tf.tanh(v, name="curve")
+        with tf.device(second):
+            v = v + 1.0
+        return i + 1, v
+
+    with tf.device(around):
+        return tf.while_loop(lambda i, v: i < 3, body, [0, x])[1]
+
+
+def test_a_loop_goes_where_what_is_in_it_was_put() -> None:
+    order = schedule([a_loop("cpu:1", None)], ())
+    placed = place(order, (), 2)
+    assert {placed[n] for n in order if n in placed and n.op is not None} == {1}
+
+
+def test_a_loop_over_two_devices_is_refused_with_both_nodes_lines_and_devices() -> None:
+    says = (
+        r"place: loop 'while.*' runs on one device, but has 'curve' on 'cpu:1' \(built at "
+        r".*test_place\.py:\d+\) and 'add' on 'cpu:0' \(built at .*test_place\.py:\d+\)"
+    )
+    with pytest.raises(GraphError, match=says):
+        place(schedule([a_loop("cpu:1", "cpu:0")], ()), (), 2)
+
+
+def test_a_device_inside_a_loop_that_is_not_there_is_named() -> None:
+    with pytest.raises(GraphError, match=r"there is no device 'cpu:7'.*'curve'"):
+        place(schedule([a_loop("cpu:7", None)], ()), (), 2)
