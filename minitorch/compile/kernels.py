@@ -27,6 +27,9 @@ from .program import Program
 from .strides import Nest, in_rows, kind, merged, stretched
 
 SHARE = 2**16  # elements: a thread with fewer costs more than it brings
+PAST_CACHES = 2**21  # bytes of a new result: more than the caches of one core hold, and writing it
+# past them saves reading it first, a seventh of what five arrays of a million take
+LINE = 64  # bytes of a vector; a large new result begins at a multiple of 512
 _Array = np.ndarray[Any, Any]
 
 
@@ -86,8 +89,8 @@ class Kernel:
                 return self(*[np.asarray(b) for b in arrays], out=out, axes=axes)
         key = [(a.shape, a.strides, a.dtype) for a in arrays]
         latest, call = self._latest
-        if latest != (key, axes):
-            call = self._call_for(arrays, key, axes)
+        if latest != (key, axes, out is None):
+            call = self._call_for(arrays, key, axes, out is None)
         if out is None:
             out = call.empty(call.shape, self.result_dtype)
         elif out.shape != call.shape or out.dtype != self.result_dtype or not _in_rows(out):
@@ -98,20 +101,20 @@ class Kernel:
         _run(call, arrays, out)
         return out
 
-    def _call_for(self, arrays: Any, key: list[Any], axes: int | None) -> _Call:
-        """Return what to do for such arrays, and keep it at hand."""
-        known = (axes, *key)
+    def _call_for(self, arrays: Any, key: list[Any], axes: int | None, new: bool) -> _Call:
+        """Return what to do for such arrays, and a new result or a given one; keep it at hand."""
+        known = (axes, new, *key)
         call = self._calls.get(known)
         if call is None:
-            call = self._calls[known] = self._prepared(arrays, axes)
-        self._latest = ((key, axes), call)
+            call = self._calls[known] = self._prepared(arrays, axes, new)
+        self._latest = ((key, axes, new), call)
         return call
 
     def layouts(self) -> list[loops.Layout]:
         """Return the layouts compiled so far."""
         return list(self._functions)
 
-    def _prepared(self, arrays: Sequence[_Array], over: int | None) -> _Call:
+    def _prepared(self, arrays: Sequence[_Array], over: int | None, new: bool) -> _Call:
         self._fit(arrays)
         shape = tuple(int(n or 0) for n in broadcast(*(a.shape for a in arrays), op="kernel"))
         axes = (len(shape) if over is None else over) if self.program.reduction else 0
@@ -121,18 +124,27 @@ class Kernel:
         nest = merged(Nest(shape, (*strides, (*result, *([0] * axes)))))
         if self.program.reduction:
             nest = self._split(shape, axes, (*strides, result))
-        layout = loops.Layout(self._kinds(nest), len(nest.sizes) - 1)
-        function = self._functions.get(layout)
-        if function is None:
-            function = Function(loops.kernel(self.program, layout))
-            self._functions[layout] = function
+        n_bytes = math.prod(kept) * self.result_dtype.itemsize
+        past_caches = new and n_bytes > PAST_CACHES and self._in_whole_lines(nest)
+        function = self._compiled(loops.Layout(self._kinds(nest), len(nest.sizes) - 1, past_caches))
         numbers = [nest.sizes[-1], *nest.sizes[:-1], *(n for s in nest.strides for n in s)]
         head = struct.pack(f"{len(numbers)}q", *numbers)
         pack = struct.Struct(f"{len(nest.strides)}q").pack
         total = math.prod(nest.sizes[:-1]) if self.program.reduction else math.prod(nest.sizes)
-        n_bytes = math.prod(kept) * self.result_dtype.itemsize
         empty = allocator.cpu.empty if n_bytes > allocator.LARGE else np.empty
         return _Call(function.call, head, pack, kept, total if n_bytes else 0, numbers[0], empty)
+
+    def _compiled(self, layout: loops.Layout) -> Function:
+        function = self._functions.get(layout)
+        if function is None:
+            function = self._functions[layout] = Function(loops.kernel(self.program, layout))
+        return function
+
+    def _in_whole_lines(self, nest: Nest) -> bool:
+        """Tell whether each row of a new result begins at a whole vector, as its first one does."""
+        if self.program.reduction or self.result_dtype is not self.dtype:
+            return False
+        return all(stride % LINE == 0 for stride in nest.strides[-1][:-1])
 
     def _fit(self, arrays: Sequence[_Array]) -> None:
         """Raise unless there are as many arrays as inputs, each of its dtype."""

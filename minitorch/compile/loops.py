@@ -38,10 +38,13 @@ class Layout:
     Attributes:
         kinds: "c", "b" or "s" for each input, and last for the result.
         outer: how many axes there are above the row.
+        past_caches: whether whole vectors of the result, which then lie at multiples of their size,
+            are written to memory without being read into the caches first.
     """
 
     kinds: str
     outer: int
+    past_caches: bool = False
 
 
 class _Nest:
@@ -79,7 +82,8 @@ def kernel(program: Program, layout: Layout) -> str:
     body = "\n".join(t.lines)
     memcpy = "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"
     declared = "\n".join([*sorted({*t.declared, memcpy}), *t.defined.values()])
-    return f"{declared}\n\ndefine void @kernel(i64 %lo, i64 %hi, ptr %table) {{\n{body}\n}}\n"
+    head = "define void @kernel(i64 %lo, i64 %hi, ptr %table)"
+    return f"{declared}\n\n{head} {{\n{body}\n}}\n\n!0 = !{{i32 1}}\n"
 
 
 def _head(nest: _Nest) -> None:
@@ -295,7 +299,9 @@ def _map_row(nest: _Nest) -> None:
     """Compute a row vector by vector and store it. The result is contiguous along the row."""
     t, out = nest.t, len(nest.layout.kinds) - 1
     _vectors(nest)
-    _store(nest, rows.write(t, nest.program, _inputs(nest, whole=True)), f"%here{out}")
+    value = rows.write(t, nest.program, _inputs(nest, whole=True))
+    how = "align 64, !nontemporal !0" if nest.layout.past_caches else "align 1"
+    _store(nest, value, f"%here{out}", how)
     _vectors_end(nest)
     _rest(nest)
     _store(nest, rows.write(t, nest.program, _inputs(nest, whole=False)), f"%scratch{out}")
@@ -303,12 +309,12 @@ def _map_row(nest: _Nest) -> None:
     t.do("br label %row.end")
 
 
-def _store(nest: _Nest, value: str, to: str) -> None:
+def _store(nest: _Nest, value: str, to: str, how: str = "align 1") -> None:
     t = nest.t
     kind = t.of(nest.element(len(nest.layout.kinds) - 1))
     if nest.result == "bool":
         value = t.emit(f"zext {t.mask} {value} to {kind}")
-    t.do(f"store {kind} {value}, ptr {to}, align 1")
+    t.do(f"store {kind} {value}, ptr {to}, {how}")
 
 
 def _row_end(nest: _Nest) -> None:
@@ -321,6 +327,8 @@ def _row_end(nest: _Nest) -> None:
     t.do("%again = icmp slt i64 %done.after, %hi")
     t.do("br i1 %again, label %row, label %done")
     t.label("done")
+    if nest.layout.past_caches:
+        t.do("fence seq_cst")  # other threads see them in order again
     t.do("ret void")
 
 

@@ -133,6 +133,28 @@ def test_threads_share_the_work_and_change_no_bit(two_threads: None, shape: Any)
     np.testing.assert_array_equal(shared, kernel(fused())(*inputs))
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(
+    ("shape", "past"),
+    [((600_011,), True), ((1024, 640), True), ((1100, 557), False), ((30, 20), False)],
+)
+def test_a_large_new_result_is_the_one_in_given_memory(shape: Any, past: bool, dtype: str) -> None:
+    rng = np.random.default_rng(6)
+    shapes = (shape, shape[-1:], (), shape, (*shape[:-1], 1))
+    inputs = [rng.normal(size=s).astype(dtype) for s in shapes]
+    task = kernels.Kernel(fused(dtype))
+    new, given = task(*inputs), task(*inputs, out=np.empty(shape, dtype))
+    np.testing.assert_array_equal(new, given)
+    assert [layout.past_caches for layout in task.layouts()] == ([True, False] if past else [False])
+
+
+def test_results_past_the_caches_are_seen_by_all_threads(two_threads: None) -> None:
+    x = np.arange(2_000_003, dtype=np.float32)
+    task = Program("float32", ("float",), (Step("neg", (0,)), Step("positive", (-1,))))
+    for _ in range(5):
+        np.testing.assert_array_equal(kernel(task)(x), -x)
+
+
 REDUCE = {"sum": np.sum, "amax": np.max, "amin": np.min}
 
 
