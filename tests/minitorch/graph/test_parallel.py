@@ -10,6 +10,7 @@ import pytest
 import minitorch.graph as tf
 from minitorch.errors import GraphError
 from minitorch.graph.tokens.lower import lower
+from minitorch.graph.tokens.makespan import makespan
 from minitorch.graph.tokens.parallel import ParallelStep, critical_path
 from minitorch.graph.tokens.program import Program
 from minitorch.op import Op
@@ -150,3 +151,65 @@ def test_what_is_most_urgent_runs_first() -> None:
     step = ParallelStep([short, long], [x], threads=1, on_event=lambda e: fired.append(e.node_name))
     step(tf.Session().state, [np.float32(0.0)])
     assert fired == ["x", "long0", "long1", "short", "long2"]
+
+
+# ── schedules with known costs ──────────────────────────────────────────────────────────────────
+
+
+def uneven() -> tuple[Program, list[float]]:
+    """A chain of four that is built last, and six operators that wait for nothing but x."""
+    x = tf.placeholder(tf.float32, (), "x")
+    short = [tf.exp(x, name=f"short{k}") for k in range(6)]
+    long = x
+    for k in range(4):
+        long = tf.exp(long, name=f"long{k}")
+    program = Program(lower([*short, long], {x}), [x])
+    return program, [0.0 if spot.node is x else 1.0 for spot in program.spots]
+
+
+def test_the_longest_path_first_takes_less_time_than_first_come() -> None:
+    program, costs = uneven()
+    urgent, order = makespan(program, costs, critical_path(program, costs), 2)
+    served, _ = makespan(program, costs, [0.0] * len(costs), 2)
+    assert urgent == sum(costs) / 2 == 5.0  # no thread ever waits
+    assert served == 3.0 + 4.0  # the short ones first, and then the chain alone
+    assert [program.spots[i].node.name for i in order[:2]] == ["x", "long0"]
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 20])
+def test_a_makespan_lies_between_grahams_bounds(threads: int) -> None:
+    program, costs = uneven()
+    ranks = critical_path(program, costs)
+    least = max(max(ranks), sum(costs) / threads)
+    for order in (ranks, [0.0] * len(costs), [-r for r in ranks]):
+        took, begun = makespan(program, costs, order, threads)
+        assert least <= took <= (2 - 1 / threads) * least
+        assert sorted(begun) == list(range(len(costs)))
+
+
+def test_a_makespan_of_a_loop_is_refused() -> None:
+    y = tf.while_loop(lambda i: i < 3, lambda i: i + 1, [tf.constant(0)])
+    program = Program(lower([y], ()), [])
+    with pytest.raises(GraphError, match="loop"):
+        makespan(program, [1.0] * len(program.spots), [0.0] * len(program.spots), 2)
+
+
+def test_a_chain_is_run_by_the_caller_alone() -> None:
+    """No second thread is started for what can only be done one after another."""
+    names: set[str] = set()
+
+    class Where(Op):
+        def compute(self, xp: Any, *arrays: Any) -> Any:
+            names.add(threading.current_thread().name)
+            return arrays[0]
+
+        def infer(self, *specs: Any) -> Any:
+            return specs[0]
+
+    x = tf.placeholder(tf.float32, ())
+    y: Any = x
+    for _ in range(20):
+        y = Where()(y)
+    with tf.Session(executor="parallel", threads=4) as session:
+        session.run(y, {x: 1.0})
+    assert names == {threading.current_thread().name}
