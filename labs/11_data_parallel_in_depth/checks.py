@@ -262,10 +262,10 @@ def the_first_bucket_has_a_cap_of_its_own(student, rng):
             before = sum(sizes[i] for i in bucket[:-1])
             if len(bucket) > 1 and before >= due:
                 hint = "It was full before its last gradient came."
-                if before == due:
-                    hint = "Before its last gradient came it held just the cap: is that full?"
-                elif number == 0 and before < cap:
+                if number == 0 and before < cap:
                     hint = "The first bucket was filled up to the cap of the others."
+                if before == due:
+                    hint += " And before that it held just its cap: is that full?"
             elif held < due and number < len(got) - 1:
                 hint = "It was closed before it was full."
                 if number and held >= first:
@@ -1262,7 +1262,7 @@ def two_of_them_count_apart(student, rng):
     """each RoundRobin counts its own all-reduces, over one group as over several"""
     factors = [[float(f) for f in rng.permutation(50)[:k] + 2] for k in (3, 1)]
     calls = [(int(w), float(v)) for w, v in zip(rng.integers(0, 2, 12), rng.uniform(1, 9, 12))]
-    calls = [(0, 1.0), (1, 1.0), (1, 2.0), *calls]
+    calls = [(0, 1.0), (1, 1.0), (0, 2.0), *calls]
     hint = "Two models are trained in one program. Whose calls does each of them count?"
     try:
         got = student.probe(two_in_turns, factors=factors, calls=calls)

@@ -136,7 +136,7 @@ def rebuild(n_bytes, order, first_bytes, cap_bytes):
     return buckets
 
 
-# %% wrong="full_is_not_enough" question="rebuild" check="the_first_bucket_has_a_cap_of_its_own" says="held just the cap"
+# %% wrong="full_is_not_enough" question="rebuild" check="the_first_bucket_has_a_cap_of_its_own" says="held just its cap"
 def rebuild(n_bytes, order, first_bytes, cap_bytes):
     buckets, full = [], True
     for index in order:
