@@ -153,3 +153,16 @@ def test_threads_share_the_allocator_safely() -> None:
 @pytest.mark.parametrize("shape", [(0,), (3, 0), ()])
 def test_empty_and_0_d_arrays_are_fine(shape: tuple[int, ...]) -> None:
     assert CachingAllocator().empty(shape, np.float32).shape == shape
+
+
+def test_the_block_that_came_back_last_is_taken_first_and_counted() -> None:
+    pool = CachingAllocator()
+    first, second = (pool.empty((1000,), np.float64) for _ in range(2))
+    place = second.ctypes.data
+    del first, second
+    again = pool.empty((1000,), np.float64)
+    assert again.ctypes.data == place
+    stats = pool.stats()
+    assert (stats["hits"], stats["misses"]) == (2, 1)
+    assert stats["allocated"] == 8192
+    assert stats["peak_allocated"] == 16384
