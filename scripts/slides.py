@@ -71,10 +71,14 @@ def executed(lab: Lab) -> list[dict[str, Any]]:
     """Return the cells of the solved notebook after a run beside its lab."""
     import nbformat
     from nbclient import NotebookClient
+    from traitlets.config import Config
 
     notebook = nbformat.reads(solution_notebook(lab), as_version=4)
     resources = {"metadata": {"path": str(lab.directory)}}
-    NotebookClient(notebook, timeout=CELL_S, resources=resources).execute()
+    with tempfile.TemporaryDirectory() as folder:  # sockets in it: over TCP the kernel warns
+        kernel = {"transport": "ipc", "connection_file": f"{folder}/kernel.json"}
+        options = {"timeout": CELL_S, "resources": resources}
+        NotebookClient(notebook, config=Config(KernelManager=kernel), **options).execute()
     return list(notebook.cells)
 
 
