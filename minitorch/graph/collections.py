@@ -82,7 +82,7 @@ class Remembering:
 
     def get_operations(self) -> list[Node]:
         """Return the nodes in the order in which they were built."""
-        return sorted(self.nodes, key=lambda node: node.id)
+        return sorted(dict.fromkeys(self.nodes), key=lambda node: node.id)
 
     def as_graph_element(
         self, obj: Any, allow_tensor: bool = True, allow_operation: bool = True

@@ -19,7 +19,9 @@ def gradients(
     xs: Any,
     grad_ys: Any = None,
     name: str = "gradients",
-    *,
+    colocate_gradients_with_ops: bool = False,
+    gate_gradients: bool = False,
+    aggregation_method: Any = None,
     stop_gradients: Any = None,
 ) -> list[Node | None]:
     """Return, for each of `xs`, a node for the derivative of the sum of all elements of `ys`.
@@ -30,6 +32,8 @@ def gradients(
         grad_ys: for each y the gradient that arrives there, instead of ones.
         stop_gradients: nodes that count as constants: the derivative by one of them does not flow
             on to what it was computed from.
+        colocate_gradients_with_ops, gate_gradients, aggregation_method: taken for TensorFlow's
+            sake; no effect.
     Returns:
         a list as long as `xs`; None where no y depends on x.
     """
@@ -43,7 +47,7 @@ def gradients(
     if any(isinstance(node.shape, UnknownShape) for node in needed(roots, set())):
         return _later(roots, wanted, arriving, stops)
     found: dict[Node, Node] = {}
-    with name_scope(name):
+    with roots[0].graph.as_default(), name_scope(name):
         seeds = _seeds(roots, arriving)
         between = ancestors(wanted, seeds)
         if between:
@@ -120,6 +124,8 @@ def _as_list(value: Any) -> list[Any]:
 
 def _listed(value: Any, what: str) -> list[Node]:
     nodes = _as_list(value)
+    if not nodes:
+        raise GraphError(f"gradients: got no {what}, expected a node or a list of nodes.")
     for node in nodes:
         if not isinstance(node, Node):
             raise GraphError(f"gradients: got {type(node).__name__} in {what}, expected nodes.")

@@ -15,7 +15,7 @@ import numpy as np
 from ..arrays import as_dtype, float32
 from ..errors import GraphError
 from .node import Constant, Node
-from .operators.random import random_normal, random_uniform, truncated_normal
+from .operators import random as draws
 
 __all__ = [
     "Initializer",
@@ -94,7 +94,7 @@ class Uniform(Initializer):
 
     def node(self, shape: tuple[int, ...], dtype: Any) -> Node:
         """Return a random node."""
-        return random_uniform(shape, self.minval, self.maxval, dtype, self.seed)
+        return draws.random_uniform(shape, self.minval, self.maxval, dtype, self.seed)
 
 
 class Normal(Initializer):
@@ -107,7 +107,7 @@ class Normal(Initializer):
 
     def node(self, shape: tuple[int, ...], dtype: Any) -> Node:
         """Return a random node."""
-        return random_normal(shape, self.mean, self.stddev, dtype, self.seed)
+        return draws.random_normal(shape, self.mean, self.stddev, dtype, self.seed)
 
 
 class TruncatedNormal(Normal):
@@ -115,7 +115,7 @@ class TruncatedNormal(Normal):
 
     def node(self, shape: tuple[int, ...], dtype: Any) -> Node:
         """Return a random node."""
-        return truncated_normal(shape, self.mean, self.stddev, dtype, self.seed)
+        return draws.truncated_normal(shape, self.mean, self.stddev, dtype, self.seed)
 
 
 class VarianceScaling(Initializer):
@@ -155,9 +155,9 @@ class VarianceScaling(Initializer):
         n = {"fan_in": fan_in, "fan_out": fan_out, "fan_avg": (fan_in + fan_out) / 2}[self.mode]
         variance = self.scale / max(1.0, n)
         if self.distribution == "normal":
-            return truncated_normal(shape, 0.0, math.sqrt(variance), dtype, self.seed)
+            return draws.truncated_normal(shape, 0.0, math.sqrt(variance), dtype, self.seed)
         limit = math.sqrt(3.0 * variance)
-        return random_uniform(shape, -limit, limit, dtype, self.seed)
+        return draws.random_uniform(shape, -limit, limit, dtype, self.seed)
 
 
 class GlorotUniform(VarianceScaling):
@@ -201,3 +201,9 @@ variance_scaling_initializer = VarianceScaling
 glorot_uniform_initializer = GlorotUniform
 glorot_normal_initializer = GlorotNormal
 uniform_unit_scaling_initializer = UnitScaling
+
+# as `tf.initializers` has them
+zeros, ones, constant = Zeros, Ones, Fixed
+random_uniform, random_normal, truncated_normal = Uniform, Normal, TruncatedNormal
+variance_scaling, glorot_uniform, glorot_normal = VarianceScaling, GlorotUniform, GlorotNormal
+uniform_unit_scaling = UnitScaling

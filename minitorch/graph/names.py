@@ -17,17 +17,18 @@ FAMILIES: dict[str, str] = {
     "minitorch.graph.operators.matrices": """
         cholesky cholesky_solve cross diag diag_part einsum logdet matrix_band_part
         matrix_determinant matrix_diag matrix_diag_part matrix_inverse matrix_set_diag matrix_solve
-        matrix_transpose matrix_triangular_solve meshgrid tensordot
+        matrix_trace matrix_transpose matrix_triangular_solve meshgrid tensordot
         """,
     "minitorch.graph.operators.ranking": "argsort sort",
     "minitorch.graph.operators.segments": """
-        bincount boolean_mask dynamic_partition dynamic_stitch gather_nd invert_permutation
-        scatter_nd segment_max segment_mean segment_min segment_sum sequence_mask setdiff1d unique
-        unique_with_counts unsorted_segment_max unsorted_segment_mean unsorted_segment_min
-        unsorted_segment_sqrt_n unsorted_segment_sum
+        bincount boolean_mask confusion_matrix dynamic_partition dynamic_stitch gather_nd
+        invert_permutation scatter_nd segment_max segment_mean segment_min segment_sum
+        sequence_mask setdiff1d unique unique_with_counts unsorted_segment_max
+        unsorted_segment_mean unsorted_segment_min unsorted_segment_sqrt_n unsorted_segment_sum
         """,
     "minitorch.graph.operators.together": "tuple",
     "minitorch.graph.operators.writing": "scatter_add scatter_sub scatter_update",
+    "minitorch.graph.spaces": "linalg math random",
     "minitorch.tracing": "cond foldl foldr jit map_fn scan trace while_loop",
 }
 

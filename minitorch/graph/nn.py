@@ -183,6 +183,11 @@ def one_hot(
     """A new axis of size `depth`, the last unless told: on_value at the index, else off_value."""
     node = convert(indices)
     size = int(getattr(depth, "value", depth))
+    if node.dtype.kind not in "iu":
+        raise GraphError(
+            f"one_hot: got indices of {node.dtype}, expected integers (node {node.name!r} built at "
+            f"{node.location}). Cast them."
+        )
     if unknown(node):
         found = late(
             lambda known: one_hot(known, size, on_value, off_value, axis, dtype),

@@ -215,17 +215,22 @@ class Placeholder(Node):
         return copy
 
 
-def placeholder(dtype: Any, shape: Any = None, name: str = "Placeholder") -> Placeholder:
-    """Return a value that each run is given by `feed_dict`; sizes that vary are None."""
-    return Placeholder(dtype, shape, name)
+def placeholder(dtype: Any, shape: Any = None, name: str | None = None) -> Placeholder:
+    """Return a value that each run is given by `feed_dict`; sizes that vary are None.
+
+    Raises:
+        DTypeError, GraphError: no dtype, or no shape; with the line that asked.
+    """
+    try:
+        return Placeholder(dtype, shape, name or "Placeholder")
+    except MinitorchError as error:
+        raise located(error, place_of_new()) from None
 
 
-def placeholder_with_default(
-    input: Any, shape: Any, name: str = "PlaceholderWithDefault"
-) -> Placeholder:
+def placeholder_with_default(input: Any, shape: Any, name: str | None = None) -> Placeholder:
     """Return a value that a run may be given; otherwise it is `input`."""
     start = convert(input)
-    node = Placeholder(start.dtype, shape, name)
+    node = Placeholder(start.dtype, shape, name or "PlaceholderWithDefault")
     node.default = start
     node.inputs = (start,)
     return node
@@ -263,20 +268,20 @@ def constant_array(value: Any, dtype: Any = None) -> np.ndarray[Any, Any]:
     Raises:
         DTypeError: the dtype asked for is whole and a number is not.
     """
+    given = np.asarray(value)
+    if given.dtype.kind not in "biuf":
+        as_dtype(given.dtype)  # words, say, are refused by name
     array = np.array(value, dtype=None if dtype is None else as_dtype(dtype))
-    if array.dtype.kind in "iu" and not isinstance(value, int | np.integer):
-        given = np.asarray(value)
-        if given.dtype.kind == "f" and not np.array_equal(given, array):
-            raise DTypeError(
-                f"constant: got {value!r} for {array.dtype}, which would lose its fraction. Give "
-                "whole numbers, or another dtype."
-            )
+    if array.dtype.kind in "iu" and given.dtype.kind == "f" and not np.array_equal(given, array):
+        raise DTypeError(
+            f"constant: got {value!r} for {array.dtype}, which would lose its fraction. Give whole "
+            "numbers, or another dtype."
+        )
     if dtype is None and not isinstance(value, np.ndarray | np.generic):
         if array.dtype.kind == "f":
             array = array.astype(get_default_dtype())
         elif array.dtype == np.int64 and np.all(np.abs(array) < 2**31):
             array = array.astype(np.int32)
-    as_dtype(array.dtype)  # an object array, say, is refused by name
     array.flags.writeable = False
     return array
 
@@ -395,7 +400,7 @@ def _promoted(op: Op, inputs: Sequence[Any]) -> tuple[Node, ...]:
     known: list[Any] = []
     own, loose = inputs[: op.fixed], inputs[op.fixed :]
     for value in loose:
-        if isinstance(value, Value):
+        if isinstance(value, Value) or value is None:
             node = convert(value)
             unknown = isinstance(node.shape, UnknownShape)
             known.append((node.dtype, 1 if unknown else len(node.shape)))

@@ -111,7 +111,8 @@ class Optimizer:
             variables = trainable_variables() if var_list is None else _listed(var_list)
             if not variables:
                 raise GraphError(
-                    "minimize: there is no variable to train. Build one, or give var_list."
+                    "minimize: there is no variable to train in the graph of the loss "
+                    f"{loss.name!r} (built at {loss.location}). Build one, or give var_list."
                 )
             return list(zip(gradients(loss, variables, grad_loss), variables, strict=True))
 

@@ -236,8 +236,12 @@ class Session:
         return array if self.device == "cpu" else asarray(array, dtype, self.device)
 
     def _converted(self, node: Node, value: Any) -> Any:
-        if isinstance(value, Node):
-            raise GraphError(f"run: feed for {node.name!r} is a node. Feed numbers or an array.")
+        if isinstance(value, Node) or value is None:
+            what = "None" if value is None else "a node"
+            raise GraphError(
+                f"run: feed for {node.name!r} is {what}. Feed numbers or an array (node "
+                f"{node.name!r} built at {node.location})."
+            )
         try:
             array = np.asarray(to_numpy(value) if hasattr(value, "__array__") else value)
             return _cast(array, node.dtype)

@@ -17,7 +17,7 @@ from ..errors import GraphError
 from ..op import Op, Spec
 from .collections import OF_VARIABLES, GraphKeys
 from .node import UNKNOWN, Node, UnknownShape, as_shape, build, convert
-from .scope import control_dependencies, get_default_graph, outside
+from .scope import call_site, control_dependencies, get_default_graph, outside
 
 __all__ = ["Variable", "assign", "assign_add", "assign_sub", "group", "no_op"]
 
@@ -309,7 +309,8 @@ def _write(ref: Variable, value: Any, combine: str, name: str | None) -> Node:
     what = f"assign_{combine}" if combine else "assign"
     if not isinstance(ref, Variable):
         raise GraphError(
-            f"{what}: got {ref!r}, expected a Variable. Only variables can be written."
+            f"{what}: got {ref!r}, expected a Variable. Only variables can be written (asked for "
+            f"at {':'.join(map(str, call_site()))})."
         )
     node = convert(value, ref.dtype)
     if node.dtype != ref.dtype:

@@ -12,6 +12,7 @@ from ...ops import elementwise as unary
 from ...ops.joining import stack
 from ...ops.movement import insert_axes
 from ...ops.rows import ROWS, Binary, named
+from ..lined import lined
 from ..mixing import check_dtypes, from_outside
 from ..node import Node, UnknownShape, convert
 from ..state import rename
@@ -236,6 +237,7 @@ def _by_row(condition: Node, x: Any) -> Node:
 select = where
 
 
+@lined
 def add_n(inputs: Any, name: str | None = None) -> Node:
     """The sum of nodes of one shape.
 

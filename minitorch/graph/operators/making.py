@@ -10,6 +10,7 @@ from ...arrays import DType, as_dtype, get_default_dtype, int32
 from ...ops import elementwise
 from ...ops.broadcasting import expand_to
 from ...shapes import known
+from ..lined import lined
 from ..node import Constant, Node, UnknownShape, convert
 from ..state import rename
 from .sized import computed, counted, filled
@@ -18,6 +19,7 @@ __all__ = [
     "constant",
     "eye",
     "fill",
+    "lin_space",
     "linspace",
     "ones",
     "ones_like",
@@ -27,12 +29,19 @@ __all__ = [
 ]
 
 
-def constant(value: Any, dtype: Any = None, shape: Any = None, name: str = "Const") -> Constant:
+@lined
+def constant(
+    value: Any,
+    dtype: Any = None,
+    shape: Any = None,
+    name: str | None = None,
+    verify_shape: bool = False,
+) -> Constant:
     """A value fixed now. Python floats become float32, integers int32; arrays keep their dtype.
 
     Unlike a bare number it belongs to its graph and keeps its dtype beside others.
     """
-    made = Constant(value, dtype, shape, name)
+    made = Constant(value, dtype, shape, name or "Const")
     made.follows = False
     return made
 
@@ -101,6 +110,9 @@ def range(
 def linspace(start: float, stop: float, num: int, name: str = "linspace") -> Node:
     """A constant of evenly spaced numbers, both ends included."""
     return Constant(np.linspace(start, stop, num).astype(get_default_dtype()), name=name)
+
+
+lin_space = linspace
 
 
 def _or_default(dtype: Any) -> DType:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...arrays import as_dtype, int64
+from ...errors import GraphError
 from ...ops import elementwise as rows
 from ...ops import linalg, matrices, movement, ordering, reduction, reordering, statistics
 from ...ops.casting import cast_to
@@ -26,6 +27,7 @@ __all__ = [
     "cast",
     "clip_by_global_norm",
     "clip_by_norm",
+    "count_nonzero",
     "cumprod",
     "cumsum",
     "global_norm",
@@ -243,9 +245,39 @@ def to_int64(x: Any, name: str | None = None) -> Node:
     return cast(x, "int64", name)
 
 
-def norm(tensor: Any, axis: Axis = None, keepdims: bool = False, name: str | None = None) -> Node:
-    """The Euclidean length over axes, all unless told."""
-    return sqrt(reduce_sum(rows.square(convert(tensor)), axis, keepdims), name=name)
+def norm(
+    tensor: Any,
+    ord: Any = "euclidean",
+    axis: Any = None,
+    keepdims: bool | None = None,
+    name: str | None = None,
+    keep_dims: bool | None = None,
+) -> Node:
+    """The length over axes, all unless told: Euclidean, or of order 1, 2 or infinity.
+
+    Raises:
+        GraphError: another order.
+    """
+    node, keep = convert(tensor), bool(keepdims or keep_dims)
+    if ord in ("euclidean", "fro", 2):
+        return sqrt(reduce_sum(rows.square(node), axis, keep), name=name)
+    if ord == 1:
+        return reduce_sum(rows.abs(node), axis, keep, name=name)
+    if ord in (np.inf, "inf"):
+        return reduce_max(rows.abs(node), axis, keep, name=name)
+    raise GraphError(f"norm: got order {ord!r}, expected 'euclidean', 1, 2 or infinity.")
+
+
+def count_nonzero(
+    input_tensor: Any,
+    axis: Any = None,
+    keepdims: bool | None = None,
+    dtype: Any = int64,
+    name: str | None = None,
+) -> Node:
+    """How many elements are not 0, over axes, all unless told."""
+    present = cast_to(convert(input_tensor) != 0, as_dtype(dtype))
+    return reduce_sum(present, axis, keepdims, name=name)
 
 
 def global_norm(t_list: Sequence[Any], name: str | None = None) -> Node:
@@ -266,5 +298,5 @@ def clip_by_global_norm(
 def clip_by_norm(t: Any, clip_norm: Any, axes: Axis = None, name: str | None = None) -> Node:
     """`t` scaled so that its Euclidean length is at most `clip_norm`."""
     node = convert(t)
-    length = norm(node, axes, keepdims=axes is not None)
+    length = norm(node, axis=axes, keepdims=axes is not None)
     return rename(node * (clip_norm / maximum(length, clip_norm)), name)

@@ -30,6 +30,7 @@ __all__ = [
     "matrix_inverse",
     "matrix_set_diag",
     "matrix_solve",
+    "matrix_trace",
     "matrix_transpose",
     "matrix_triangular_solve",
     "meshgrid",
@@ -72,7 +73,7 @@ matrix_inverse = _of_matrix(
     decompositions.inverse, "matrix_inverse", "The inverse of square matrices."
 )
 matrix_transpose = _of_matrix(linalg.mT, "matrix_transpose", "The last two axes exchanged.")
-trace = _of_matrix(_trace, "trace", "The sums of the diagonals of matrices.")
+matrix_trace = _of_matrix(_trace, "matrix_trace", "The sums of the diagonals of matrices.")
 
 
 @lined

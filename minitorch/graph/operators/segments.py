@@ -26,6 +26,7 @@ from .sized import filled
 __all__ = [
     "bincount",
     "boolean_mask",
+    "confusion_matrix",
     "dynamic_partition",
     "dynamic_stitch",
     "gather_nd",
@@ -234,6 +235,17 @@ def bincount(arr: Any, minlength: Any = None, name: str | None = None) -> Node:
     longer = joining.cat([flat, convert(np.array([minlength - 1], flat.dtype))], 0)
     ones = joining.cat([ones_like(flat), convert(np.zeros(1, flat.dtype))], 0)
     return rename(segments.segment_sum(ones, longer), name)
+
+
+@lined
+def confusion_matrix(
+    labels: Any, predictions: Any, num_classes: int, dtype: Any = "int32", name: str | None = None
+) -> Node:
+    """How often each label (a row) was predicted as each class (a column)."""
+    truth, guess = cast(convert(labels), "int32"), cast(convert(predictions), "int32")
+    places = movement.reshape(truth * num_classes + guess, (-1,))
+    counts = segments.segment_sum(cast(ones_like(places), dtype), places, num_classes**2)
+    return rename(movement.reshape(counts, (num_classes, num_classes)), name)
 
 
 @lined
