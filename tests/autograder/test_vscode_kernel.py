@@ -1,0 +1,122 @@
+"""Labs as VS Code runs them: the notebooks it opens, and a kernel in the state that it sets up.
+
+VS Code starts the kernel in the notebook's folder without a Jupyter server, so there is no
+JPY_SESSION_NAME; it tells the notebook's path in a variable instead, and `__main__` has no file.
+"""
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+
+from autograder.colab import CHECKOUT
+from autograder.handing_in import notebook_file
+from autograder.notebook import learner_notebook
+from autograder.release import release
+from autograder.source import find_labs, load_lab
+
+NOTEBOOKS = [*(CHECKOUT / "labs").glob("*/lab.ipynb"), *(CHECKOUT / "labs/demos").glob("*/*.ipynb")]
+ELSEWHERE = (
+    "%%javascript",
+    "window.Jupyter",
+    "Jupyter.notebook",
+    "requirejs",
+    "%%js",
+    "jupyterapp",
+)
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.parent.name)
+def test_a_notebook_is_what_vscode_reads(path: Path) -> None:
+    content = json.loads(path.read_text(encoding="utf-8"))
+    nbformat.validate(nbformat.from_dict(content))
+    assert (content["nbformat"], content["nbformat_minor"]) == (4, 5)
+    assert content["metadata"]["kernelspec"]["name"] == "python3"
+    assert content["metadata"]["language_info"]["name"] == "python"
+    ids = [cell["id"] for cell in content["cells"]]
+    assert len(set(ids)) == len(ids)
+    assert all(re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", name) for name in ids)
+    text = "".join("".join(cell["source"]) for cell in content["cells"])
+    assert [word for word in ELSEWHERE if word in text] == []
+
+
+@pytest.mark.parametrize("directory", find_labs(CHECKOUT / "labs"), ids=lambda path: path.name)
+def test_what_vscode_writes_back_keeps_tags_and_ids(directory: Path) -> None:
+    given = json.loads(learner_notebook(load_lab(directory)))
+    # It writes with an indent of its own, sources as lists, and keys in another order.
+    saved = json.loads(json.dumps(dict(reversed(given.items())), indent=4))
+    again = nbformat.reads(json.dumps(saved), as_version=4)
+    for before, after in zip(given["cells"], again.cells, strict=True):
+        assert (after.id, after.metadata.get("tags")) == (
+            before["id"],
+            before["metadata"].get("tags"),
+        )
+
+
+@pytest.fixture
+def kernel(lab_copy: Callable[..., Path], tmp_path: Path) -> Iterator[Callable[[str], str]]:
+    """Return a way to run code in a kernel that VS Code has set up; what the code printed."""
+    from jupyter_client.manager import KernelManager
+
+    release(load_lab(lab_copy()), tmp_path / "work")
+    folder = tmp_path / "work" / "copied_lab"
+    shutil.move(folder / "lab.ipynb", folder / "my copy.ipynb")
+    hidden = ("JPY_", "JUPYTER")
+    env = {name: value for name, value in os.environ.items() if not name.startswith(hidden)}
+    manager = KernelManager(kernel_name="python3")
+    manager.start_kernel(cwd=str(folder), env={**env, "IPYTHONDIR": str(tmp_path / "ipython")})
+    client = manager.blocking_client()
+    client.start_channels()
+
+    def run(code: str) -> str:
+        said: list[str] = []
+
+        def hear(message: Any) -> None:
+            content = message["content"]
+            said.append(content.get("text", "") or "\n".join(content.get("traceback", [])))
+
+        client.execute_interactive(code, output_hook=hear, timeout=120, allow_stdin=False)
+        return "".join(said)
+
+    try:
+        client.wait_for_ready(timeout=60)
+        run(f"__vsc_ipynb_file__ = {str(folder / 'my copy.ipynb')!r}")
+        yield run
+    finally:
+        client.stop_channels()
+        manager.shutdown_kernel(now=True)
+
+
+def test_a_lab_is_checked_in_a_kernel_of_vscode(kernel: Callable[[str], str]) -> None:
+    assert kernel("import __main__; print(hasattr(__main__, '__file__'))").strip() == "False"
+    kernel("from autograder import lab\nq = lab('copied_lab')")
+    kernel("def scale(x, factor):\n    return x * factor")
+    assert "✓ scale: correct." in kernel("q.check('scale')")
+    said = kernel("q.submit()")
+    assert "Name yours" not in said
+    assert "does not have the scale that you ran last" in said
+    assert "my copy.ipynb" in said
+
+
+def test_ranks_run_from_a_kernel_of_vscode(kernel: Callable[[str], str]) -> None:
+    kernel("import ddp_lab, numpy as np\nbase = 10\ndef f(comm):\n    return base + comm.rank")
+    assert kernel("print(ddp_lab.launch(f, 2))").strip() == "[10, 11]"
+    kernel("%load_ext ddp_lab.magics")
+    said = kernel("%%ranks 2\nprint(base + comm.rank, comm.all_reduce(np.ones(1))[0])")
+    assert "10 2.0" in said and "11 2.0" in said
+    assert "ZeroDivisionError" in kernel("%%ranks 2\n1 / comm.rank")
+
+
+def test_the_notebook_that_vscode_names_counts_before_any_other(tmp_path: Path) -> None:
+    for name in ("lab.ipynb", "mine.ipynb", "other.ipynb"):
+        (tmp_path / name).write_text("{}")
+    told = {"__vsc_ipynb_file__": str(tmp_path / "mine.ipynb")}
+    assert notebook_file(None, tmp_path, told, {}).name == "mine.ipynb"
+    gone = {"__vsc_ipynb_file__": str(tmp_path / "untitled:Untitled-1.ipynb")}
+    assert notebook_file(None, tmp_path, gone, {}).name == "lab.ipynb"
