@@ -1,5 +1,6 @@
 """From what the ranks reported to one error that names the guilty rank."""
 
+import linecache
 import re
 import sys
 import traceback
@@ -113,13 +114,13 @@ def place_of(frames: list[Frame]) -> str:
 def format_frames(failure: Failure) -> str:
     """Return the traceback, notebook cells by their number, this package's own frames left out."""
     outside = [f for f in failure.frames if not f[0].startswith((PACKAGE, "<frozen"))]
-    lines = []
-    for filename, line, name in outside or failure.frames:
-        summary = traceback.FrameSummary(cell_name(filename), line, name)
-        source = traceback.FrameSummary(filename, line, name).line
-        lines.append(f'  File "{summary.filename}", line {line}, in {name}\n')
-        if source:
-            lines.append(f"    {source}\n")
+    frames = [
+        traceback.FrameSummary(
+            cell_name(filename), line, name, line=linecache.getline(filename, line)
+        )
+        for filename, line, name in outside or failure.frames
+    ]
+    lines = traceback.StackSummary.from_list(frames).format()  # which counts what repeats
     if failure.notes:
         lines.append(f"  {failure.notes}\n")
     return "".join(lines)

@@ -9,6 +9,7 @@ May import: cost, errors, NumPy.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import ceil
 
 import numpy as np
 
@@ -40,8 +41,12 @@ class Sample:
 
     @property
     def crowding(self) -> float:
-        """How many ranks the fullest core has besides one: it is what the others wait for."""
-        return float(-(-self.world_size // self.cores) - 1) if self.cores else 0.0
+        """Ranks a core besides one: on the fullest core, which is what the others wait for.
+
+        In a tree few ranks work at a time, and meet on a core as often as the average says.
+        """
+        ranks_a_core = self.world_size / self.cores if self.cores else 0.0
+        return max(0.0, (ranks_a_core if self.algorithm == "tree" else ceil(ranks_a_core)) - 1)
 
 
 @dataclass(frozen=True)

@@ -158,6 +158,17 @@ def test_an_exception_that_cannot_be_shown_is_a_failure_like_any_other(transport
         ddp_lab.launch(rank, 2, transport=transport)
 
 
+@pytest.mark.parametrize("transport", ["threads", "shm"])
+def test_an_endless_recursion_is_told_in_a_few_lines(transport: str) -> None:
+    def rank(comm: ddp_lab.Communicator) -> None:
+        rank(comm)
+
+    with pytest.raises(ddp_lab.RankFailed, match="RecursionError") as caught:
+        ddp_lab.launch(rank, 2, transport=transport)
+    assert "more times]" in caught.value.traceback
+    assert len(str(caught.value).splitlines()) < 20
+
+
 @pytest.mark.parametrize("transport", ["threads", "shm", "tcp"])
 def test_leaving_with_code_0_is_returning_and_with_another_is_failing(transport: str) -> None:
     def rank(comm: ddp_lab.Communicator, code: Any) -> None:

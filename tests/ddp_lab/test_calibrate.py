@@ -116,7 +116,10 @@ def test_what_sharing_a_core_costs_is_found_again() -> None:
     crowded = [dataclasses.replace(s, cores=2) for s in samples(true)]
     crowded = [dataclasses.replace(s, seconds=true.predict(s)) for s in crowded]
     assert [s.crowding for s in crowded[:2]] == [0.0, 1.0]
-    assert dataclasses.replace(crowded[0], world_size=3).crowding == 1.0  # one core has two of them
+    three = [dataclasses.replace(s, world_size=3) for s in crowded]
+    assert {(s.algorithm, s.crowding) for s in three} == {  # one core has two of them
+        (name, 0.5 if name == "tree" else 1.0) for _, name in PLAN
+    }
     found = fit(crowded)
     assert found.contention == pytest.approx(0.7, abs=0.01)
     assert found.beta == pytest.approx(TRUE.beta, rel=0.01)
