@@ -60,6 +60,7 @@ def compare(what, predicted, measured):
         print(f"{what}: predicted {predicted:.4g}, measured {measured:.4g}, ratio {ratio:.3g}")
 
 
+# %%
 def seconds(f, *args, repeats=5):
     """Return the median time of `repeats` calls of f(*args)."""
     times = []
@@ -512,6 +513,7 @@ def forward(params, x):
     return hidden, hidden @ w2 + b2
 
 
+# %%
 params = initial([64, 32, 10])
 forward_s = seconds(forward, params, images[:64], repeats=101)
 
@@ -615,6 +617,7 @@ def judge(loss, params, grads):
         print(f"parameter {i}, shape {param.shape!s:9} agrees: {agrees}")
 
 
+# %%
 few, few_labels = images[:64], labels[:64]
 first_loss, grads = gradients_of(params, few, few_labels)
 judge(lambda params: loss_of(params, few, few_labels), params, grads)
@@ -667,6 +670,8 @@ if CUDA:
     pictures = torch.tensor(images, device="cuda")
     curves["torch, CUDA"] = forward_times(there, pictures, torch.cuda.synchronize)
 
+
+# %%
 fig, ax = plt.subplots()
 for (name, found), marker in zip(curves.items(), "os"):
     ax.loglog(batches, found * 1e6, marker + "-", label=name)
@@ -769,6 +774,7 @@ def accuracy(logits):
     return np.mean(logits.argmax(axis=1) == test_labels)
 
 
+# %%
 net = initial([64, 32, 10])
 right_losses = train(gradients_of, net, epochs=20, curve=LiveCurve("Digits, gradients by hand"))
 right_accuracy = accuracy(forward(net, test_images)[1])
@@ -822,6 +828,9 @@ rules = {
     "3: nonsense on the way back": nonsense_on_the_way_back,
 }
 _, exact = gradients_of(params, few, few_labels)
+
+
+# %%
 fig, ax = plt.subplots()
 share = {}
 for name, rule in rules.items():
@@ -970,6 +979,7 @@ def deep_rule(skip):
     return rule
 
 
+# %%
 fig, ax = plt.subplots()
 for skip, scale, name in [(1.0, 0.3, "16 layers, with skips"), (0.0, 1.0, "16 layers, plain")]:
     net = initial(SIZES)
@@ -1007,6 +1017,7 @@ def resnet50_parameters():
     yield from [(1000, 2048), (1000,)]
 
 
+# %%
 shapes = list(resnet50_parameters())
 total = sum(int(np.prod(shape)) for shape in shapes)
 print(f"{len(shapes)} parameter tensors with {total:,} numbers, 16 skips")

@@ -61,6 +61,7 @@ def wait():
         mt.cuda.synchronize()
 
 
+# %%
 def seconds(f, repeats=5):
     """Return the best time of `repeats` calls of f()."""
     times = []
@@ -460,6 +461,7 @@ def gradients_in_the_wrong_order(output, inputs):
     return [adjoint[id(value)] for value in inputs]
 
 
+# %%
 s = mt.tensor(3.0, requires_grad=True)
 u = mul(s, s)  # used twice below: once directly, once through another product
 y = add(u, mul(u, s))  # y = s**2 + s**3
@@ -556,6 +558,7 @@ class CountingMatMul(MatMulOp):
         return partials
 
 
+# %%
 def three_layers(size):
     """Return (a function that runs three layers, their weights), all on the device."""
     rng = np.random.default_rng(size)
@@ -818,6 +821,7 @@ def initial():
     return [mt.tensor(a.astype(np.float32), requires_grad=True) for a in arrays]
 
 
+# %%
 def train_with(sweep, epochs=15, lr=0.5):
     """Train; return the parameters, the loss of each step and the median time of a step."""
     parameters, losses, times = initial(), [], []

@@ -59,6 +59,7 @@ def compare(what, predicted, measured):
         print(f"{what}: predicted {predicted:.4g}, measured {measured:.4g}, ratio {ratio:.3g}")
 
 
+# %%
 def seconds(f, *args, repeats=11):
     """Return the median time of `repeats` calls of f(*args)."""
     times = []
@@ -179,6 +180,7 @@ class Scale(Module):
         return x * self.gain
 
 
+# %%
 class Several(Module):
     """Several scales, one of them twice, and an attribute that is no parameter."""
 
@@ -308,6 +310,9 @@ def sizes_of_signal(spread, depth=20, width=64):
 
 
 starts = {"1": np.sqrt(64 / 2), "sqrt(2/n)": 1.0, "sqrt(1/n)": np.sqrt(1 / 2)}
+
+
+# %%
 fig, ax = plt.subplots()
 for name, spread in starts.items():
     found = sizes_of_signal(spread)
@@ -439,6 +444,7 @@ def valley(lr, momentum, steps=800):
     return walk(SGD([w], lr, momentum), w, mt.tensor([0.5, 50.0]), steps)
 
 
+# %%
 kappa = 100
 root = np.sqrt(kappa)
 plain = valley(lr=2 / (1 + kappa), momentum=0.0)
@@ -619,6 +625,7 @@ def accuracy(model, pictures=test_images):
     return np.mean(found == test_labels.numpy())
 
 
+# %%
 class Flat(Module):
     """64-32-10, of your linear layers."""
 
@@ -794,6 +801,7 @@ def torch_step(model, optimizer, x, y):
     return loss.item()
 
 
+# %%
 theirs = torch_cnn(CNN(np.random.default_rng(0)))
 their_adam = torch.optim.Adam(theirs.parameters(), lr=0.003)
 their_losses = [
@@ -822,6 +830,7 @@ def conv_forward(x, w, b, stride):
     return windows, (windows @ w.reshape(len(w), -1).T + b).transpose(0, 3, 1, 2)
 
 
+# %%
 def conv_backward(x, w, stride, windows, out_grad):
     """Return the gradients of x, w and b."""
     g = out_grad.transpose(0, 2, 3, 1)
@@ -859,6 +868,7 @@ def gradients_by_hand(weights, x, y):
     return loss, [dw1, db1, dw2, db2, g.T @ flat, g.sum(axis=0)]
 
 
+# %%
 def step_by_hand(weights, state, x, y, lr=0.003):
     """One step of Adam on arrays; `state` is [t, means, squares]."""
     loss, grads = gradients_by_hand(weights, x, y)
@@ -905,6 +915,7 @@ def runners(n):
     return found
 
 
+# %%
 def race(n, turns):
     """Return {name: median seconds of a step on n pictures}, the ways taking turns."""
     ways = runners(n)
@@ -927,6 +938,8 @@ for name, predicted in [
 ]:
     compare(f"step on 64, {name} over PyTorch", predicted, at_64[name] / at_64["PyTorch"])
 
+
+# %%
 fig, ax = plt.subplots()
 for name, marker in zip(raced[0], "osd^"):
     took = np.array([times[name] for times in raced])
@@ -975,6 +988,7 @@ def as_the_formulas_stand(w, v, grad):
     return tf.group(first, second)
 
 
+# %%
 print("the weight after each step:", run_three(as_the_formulas_stand))
 
 # %% [markdown]
@@ -1104,6 +1118,7 @@ def adam_of_nodes(w, g, lr=0.001):
     return tf.group(tf.assign_sub(w, lr * (m1 / (1.0 - tf.pow(np.float32(0.9), t1))) / root))
 
 
+# %%
 def adam_times(size):
     """Return (nodes, seconds of a step) for Adam of nodes and Adam as one node."""
     tf.reset_default_graph()

@@ -133,6 +133,7 @@ class Variable(Node):
         super().__init__(None, (), self.initial.shape, name=name)
 
 
+# %%
 class Constant(Node):
     """A value that is fixed now."""
 
@@ -462,6 +463,7 @@ class AssignOp(Op):
         return value
 
 
+# %%
 class GroupOp(Op):
     """Nothing: a node to fetch for what its inputs do."""
 
@@ -680,6 +682,7 @@ def cross_entropy(logits, one_hot):
     return ((log_total - shifted) * one_hot).sum(dim=1).mean()
 
 
+# %%
 def initial(width=32):
     """Return the same starting point each time: w1, b1, w2, b2."""
     rng = np.random.default_rng(2)
@@ -1042,6 +1045,7 @@ def take_turns(steps, x, t, rounds=25):
     return {name: median(found[2:]) for name, found in times.items()}
 
 
+# %%
 small = train_images[:8], one_hot[:8]
 ways = {
     "graph built at each step": anew(),

@@ -72,6 +72,7 @@ class Node(Methods):
         return f"<{self.name} {self.shape}>"
 
 
+# %%
 class Constant(Node):
     """A value that is fixed now."""
 
@@ -142,6 +143,7 @@ class Dead:
 DEAD = Dead()
 
 
+# %%
 class Switch(Op):
     """Of (data, predicate): the data where the predicate is `side`, dead otherwise."""
 
@@ -161,6 +163,7 @@ class Switch(Op):
         return switch_gradient(out_grad, node)
 
 
+# %%
 class Merge(Op):
     """Of its inputs: the one that is alive."""
 
@@ -229,6 +232,7 @@ def in_order(nodes, stop=()):
     return order
 
 
+# %%
 def run_in_order(fetches, feeds):
     """Return {node: token} for all nodes behind the fetches."""
     tokens = {}
@@ -304,6 +308,7 @@ def switch(data, predicate, side):
     return record(Switch(side), [data, predicate])
 
 
+# %%
 def merge(*values):
     """Return the one of these that is alive."""
     return record(Merge(), values)
@@ -495,6 +500,7 @@ class Enter(Border):
     """Into iteration 0 of the loop."""
 
 
+# %%
 class NextIteration(Border):
     """Into the next iteration."""
 
@@ -592,6 +598,9 @@ class Run:
             if len(self.events) > 50_000:
                 raise RuntimeError("50,000 operators have fired: does the loop ever end?")
 
+
+# %%
+class Run(Run):
     def send(self, node, tag, token):
         """Hand a token to all users of a node."""
         if tag == ():
@@ -621,6 +630,9 @@ class Run(Run):
         for frame in self.frames_of(tag):
             frame.live += 1
 
+
+# %%
+class Run(Run):
     def frames_of(self, tag):
         """Return the frames that a tag is in, innermost first."""
         return [self.frames[tag[:depth], tag[depth][0]] for depth in reversed(range(len(tag)))]
@@ -657,6 +669,9 @@ class Run(Run):
         elif not (dead and isinstance(op, NextIteration)):
             self.send(node, tag_after(op, tag), token)
 
+
+# %%
+class Run(Run):
     def end_if_finished(self, frame):
         """When a frame is over, send a dead token out of each Exit that let nothing out."""
         if self.is_over(frame):
@@ -671,6 +686,7 @@ class Run(Run):
         return is_finished(frame)
 
 
+# %%
 def run(fetches, feeds=()):
     """Return the tokens of the fetches, a list."""
     values = Run(fetches, dict(feeds)).values
@@ -731,6 +747,7 @@ def draw_tokens(done, title):
     plt.show()
 
 
+# %%
 draw_tokens(
     Run([counted], {first: 0, n: 3}), "while i < 3: one colour an iteration, a cross is dead"
 )
@@ -774,6 +791,7 @@ class Careless(Run):
         return frame.live == 0
 
 
+# %%
 for executor in (Careless, Run):
     ends, feeds = late_variable()
     values = executor(ends, feeds).values
@@ -909,6 +927,7 @@ def triangle(n):
     return while_loop(lambda i, n, total: i < n + 0.5, outer, 1.0, n, 0.0)[2]
 
 
+# %%
 total = triangle(number)
 done = Run([total], {number: 4.0})
 right = sum(i * j for i in range(1, 5) for j in range(1, i + 1))
@@ -958,6 +977,7 @@ class Push(Op):
         return stack
 
 
+# %%
 class Top(Op):
     """Value number `place` on top of a stack; it looks like the node `like`."""
 
@@ -992,6 +1012,7 @@ class Filled(Op):
         return Spec((), np.dtype(bool))
 
 
+# %%
 EMPTY = Constant(0.0)
 EMPTY.value = ()  # the empty stack
 
@@ -1141,6 +1162,7 @@ def row(table, i):
     return record(Row(), [table, i])
 
 
+# %%
 def cell(x, h, w, u):
     """One step of a recurrent network: (B, 1), (B, 8) -> (B, 8)."""
     return mt.tanh(x @ w + h @ u)
@@ -1225,6 +1247,7 @@ def by_loop(sentence):
     return {table: sentence, length: len(sentence), h0: start_state, **weights}
 
 
+# %%
 def by_padding(group, steps=longest):
     filled_table, counts = filled_up(group, steps)
     return {table: filled_table, many: counts, h0: np.zeros((len(group), 8)), **weights}
@@ -1279,6 +1302,9 @@ compare(
     predicted_time,
     taken["padded, one by one"] / taken["loop, one by one"],
 )
+
+
+# %%
 fig, ax = plt.subplots()
 each = [1e3 * t / len(sentences) for t in taken.values()]
 ax.barh(list(taken), each)
@@ -1368,6 +1394,7 @@ def by_recursion(tree, embed, left, right, bias):
     return mt.tanh(a @ left + b @ right + bias)
 
 
+# %%
 def tree_weights(d=12):
     r = np.random.default_rng(8)
     arrays = [r.normal(size=s) / 2 for s in [(2, d), (d, d), (d, d), (d,), (d, 1)]]
@@ -1403,6 +1430,7 @@ def flatten(trees):
     return left, right, symbol, roots
 
 
+# %%
 forest_rng = np.random.default_rng(9)
 forest = [random_tree(6, forest_rng) for _ in range(64)]
 left, right, symbol, roots = flatten(forest)
@@ -1494,6 +1522,7 @@ def seconds(trees, repeats=7):
     return np.reshape(times, (repeats, 2)).min(axis=0)
 
 
+# %%
 def by_recursions(trees, *weights):
     return mt.cat([by_recursion(tree, *weights) for tree in trees])
 

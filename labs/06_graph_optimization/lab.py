@@ -84,6 +84,7 @@ class Step(NamedTuple):
     shape: tuple
 
 
+# %%
 def infer(op, attr, shapes):
     """Return the shape of a step's result."""
     if op in ("input", "noise"):
@@ -145,6 +146,7 @@ def compute(step, arrays, out=None):
     return out
 
 
+# %%
 def run(program, feeds, memory=None):
     """Return the outputs, given {name: array} for the inputs; memory[i], if any, is for step i."""
     values, memory = [], memory or {}
@@ -392,6 +394,7 @@ def random_feeds(program, seed=0):
     return {name: rng.normal(size=shape).astype(np.float32) / 8 for name, shape in names}
 
 
+# %%
 def flops(program):
     """Return the multiplications in all products of a program."""
     shapes = [step.shape for step in program.steps]
@@ -471,6 +474,7 @@ def users_of(program):
     return users
 
 
+# %%
 def reassociate(program, shared=False):
     """Return the program with each chain of products in its cheapest order."""
     users = users_of(program)
@@ -494,6 +498,7 @@ def reassociate(program, shared=False):
     return dead_code(rebuild(program, rule))
 
 
+# %%
 def emit_tree(new, factors, tree):
     """Emit the products of `tree`; return the number of the last."""
     if isinstance(tree, int):
@@ -554,6 +559,7 @@ def gradients(p, loss, wrt):
     return [adjoint[j] for j in wrt]
 
 
+# %%
 def two_layers(between, width=96, batch=8):
     """Return the program of MSE(w2 f(w1 x), y) and of its gradients for w1 and w2."""
     p = Program()
@@ -567,6 +573,7 @@ def two_layers(between, width=96, batch=8):
     return dead_code(p)
 
 
+# %%
 def longest_chains(program):
     """Return how many products have a product among their inputs, transposes looked through."""
 
@@ -712,6 +719,9 @@ compare("weights fed", predicted_gain_at_run_time, gain(two_heads(64, 512, 64)))
 compare("weights constant", predicted_gain_folded, gain(two_heads(64, 512, 64, "const")))
 shapes = [(8, 512, 512), (64, 512, 64), (256, 256, 64), (512, 64, 16), (512, 512, 256)]
 gains = {kind: [gain(two_heads(*shape, kind)) for shape in shapes] for kind in ("input", "const")}
+
+
+# %%
 fig, ax = plt.subplots()
 for k, (kind, values) in enumerate(gains.items()):
     ax.bar(np.arange(len(shapes)) + 0.4 * k, values, 0.38, label=f"weights: {kind}")
@@ -765,6 +775,7 @@ arrays_unfused, arrays_fused = 5 * 2 + 1, 3
 BLOCK = 65_536  # elements: 256 KiB a temporary, so that it stays in a level-2 cache
 
 
+# %%
 def fused_kernel(parts, out, *arrays):
     """Compute all parts block by block, by rows; a part's result is overwritten by its user."""
     n, columns = out.shape
@@ -785,6 +796,7 @@ def fused_kernel(parts, out, *arrays):
     return out
 
 
+# %%
 KERNELS["fused"] = fused_kernel
 
 
@@ -975,6 +987,7 @@ def memory_plan(program):
     return Plan(lives, sizes, offsets, peak, sum(sizes.values()))
 
 
+# %%
 def layers(depth, backward, size=256, batch=64):
     """Return a deep network of relu layers, or its gradients with respect to all weights."""
     p = Program()
@@ -1029,6 +1042,7 @@ def bind(program):
     return partial(run, program, memory=memory), plan
 
 
+# %%
 def poisoned(program, feeds):
     """Return the outputs of a run in an arena in which whatever has ended is made NaN."""
     planned, plan = bind(program)
@@ -1252,6 +1266,7 @@ class Counter:
         return self.bytes - n
 
 
+# %%
 system = Counter()
 cache = Caching(system)
 hundreds = [cache.malloc(100) for _ in range(4)]
@@ -1284,6 +1299,7 @@ class Heap:
         )
 
 
+# %%
 def run_cached(program, feeds, heap, lives):
     """Return copies of the outputs; values lie in the heap and are freed after their last use."""
     values, address = [], {}
@@ -1393,6 +1409,7 @@ SIZES = {"u": (64, 8), "v": (8, 768), "b": (1, 768), "p": (768, 10), "r": (768, 
 BATCH = 512
 
 
+# %%
 def training_step(batch=BATCH):
     """Return the program of one step: the loss, then the new weights in the order of SIZES."""
     p = Program()
@@ -1416,6 +1433,7 @@ def training_step(batch=BATCH):
     return p
 
 
+# %%
 written = training_step()
 print(len(written.steps), "steps, of which products:", sum(s.op == "matmul" for s in written.steps))
 
@@ -1483,6 +1501,7 @@ def clocked(program):
     return mine / reference
 
 
+# %%
 rewrites = [
     lambda p: dead_code(cse(fold(dead_code(p)))),
     reassociate,
@@ -1511,6 +1530,7 @@ targets = {"digit": np.eye(10)[digits], "even": np.eye(2)[digits % 2]}
 targets = {name: array.astype(np.float32) for name, array in targets.items()}
 
 
+# %%
 def train(step, steps=200):
     """Return (losses, weights, seconds) of training with a step: a function of feeds."""
     rng, losses = np.random.default_rng(0), []

@@ -213,6 +213,7 @@ class Sending:
         self.thread.join()
 
 
+# %%
 class Wired:
     """A rank with a socket to every other one; counts the array bytes and messages it sends."""
 
@@ -249,6 +250,7 @@ def ping_pong(comm, sizes, repeats=15):
     return best
 
 
+# %%
 sizes = [2**k for k in range(3, 22, 3)]
 seconds = np.array(launch(ping_pong, 2, sizes)[0])
 alpha = seconds[0]
@@ -502,6 +504,7 @@ def picture(recordings):
     plt.show()
 
 
+# %%
 one = np.arange(1.0, 5.0)
 watched = {
     "broadcast": watch(naive_broadcast, [one] * 8),
@@ -509,7 +512,6 @@ watched = {
 }
 picture(watched)
 print("reduce of tiny:", watch(naive_reduce, tiny).results[0])
-
 
 # %% [markdown]
 # **Measure.** `launch(..., record=True)` counts what every rank really sent.
@@ -919,6 +921,7 @@ def when(comm, run, repeats=25):
     return times
 
 
+# %%
 def contest_there(comm, ways, sizes):
     """Return {name: when each run of each size began and ended on this rank}."""
     found = {name: [] for name in ways}
@@ -1047,6 +1050,7 @@ def network(flat, x):
     return hidden, exp / exp.sum(axis=1, keepdims=True), w2
 
 
+# %%
 def loss_and_gradient(flat, x, y):
     """Return the mean cross entropy and its gradient, by hand."""
     hidden, prob, w2 = network(flat, x)
@@ -1132,6 +1136,7 @@ def on_a_rank(comm):
     return train(Wired(comm), *(data if comm.rank == 0 else ()))
 
 
+# %%
 ranks = launch(on_a_rank, RANKS, timeout_s=120)
 alone, alone_params, *_ = train(Alone(), *data)
 together, params, _, kept = ranks[0]
