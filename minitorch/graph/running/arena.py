@@ -5,7 +5,9 @@ Every operator writes its result to its place: generated kernels and NumPy's fun
 `poison` a buffer is filled with NaN (all bits set) as soon as the plan calls it free, so that a
 value which is read too late cannot go unnoticed.
 
-A run with branches or loops has no order that is known before, so it has no arena.
+A loop has an arena for one round within its own buffer, and every round uses it again. What a side
+of a branch would have computed stays unwritten where the run goes the other way. Lists, those that
+a loop keeps for its gradient and those of a `TensorArray`, hold copies outside the arena.
 """
 
 from __future__ import annotations
@@ -23,8 +25,9 @@ from ...op import Op
 from ...ops.linalg import MatMul
 from ...ops.reduction import Extreme, Mean, Sum
 from ...ops.rows import ROWS, Elementwise
-from ..control.dead import merges
-from ..control.history import Opacity
+from ..control.dead import DEAD, alive, deadly, endangered, merges
+from ..control.history import EMPTY, HOLE, Opaque, Past
+from ..control.while_op import Outcome, While
 from ..node import Constant, Node, Placeholder
 from ..operators.cutting import Places
 from ..operators.late import Late
@@ -33,7 +36,7 @@ from ..order import schedule
 from ..passes.fused import Fused
 from ..passes.lowering import program_of
 from ..state import NoOp, Read, State, StateOp, Variable
-from .plan import ALIGNMENT, MemoryPlan, memory_plan, sizes_of
+from .plan import ALIGNMENT, LoopPlan, MemoryPlan, memory_plan, sizes_of
 from .step import check_source, copied, explain
 
 Into = Callable[..., None]
@@ -49,7 +52,7 @@ class ArenaStep:
         plan: of the last run; it depends on the shapes that were fed.
         measured_bytes: how far the last run's arrays reached into the arena.
     Raises:
-        GraphError: there are branches or loops, or the device is not the CPU.
+        GraphError: the device is not the CPU, or a size is only known once it is computed.
     """
 
     def __init__(
@@ -79,81 +82,188 @@ class ArenaStep:
         shapes = tuple(a.shape for a in arrays)
         if shapes not in self._runs:
             sizes = sizes_of(self.order, dict(zip(self.feeds, shapes, strict=True)))
-            self._runs[shapes] = _Run(self, memory_plan(list(self.fetches), self.fed, sizes), sizes)
+            plan = memory_plan(list(self.fetches), self.fed, sizes)
+            arena = _Arena(plan.peak_bytes, self.poison)
+            self._runs[shapes] = _Run(plan, self.fed, sizes, arena)
         run = self._runs[shapes]
-        self.plan = run.plan
+        self.plan, run.arena.reach = run.plan, 0
         with np.errstate(all="ignore"):
             values = run(state, dict(zip(self.feeds, arrays, strict=True)))
-        self.measured_bytes = run.reach
+        self.measured_bytes = run.arena.reach
         return tuple(
-            None if isinstance(node.op, NoOp) else copied(values[node]) for node in self.fetches
+            None if isinstance(node.op, NoOp) else copied(alive(values[node], node))
+            for node in self.fetches
         )
 
 
-class _Run:
-    """The runs for feeds of one set of shapes: their plan and their memory."""
+class _Arena:
+    """A block of memory, and how far it has been written.
 
-    def __init__(self, step: ArenaStep, plan: MemoryPlan, sizes: dict[Node, Any]) -> None:
-        self.step, self.plan = step, plan
-        block = np.empty(plan.peak_bytes + ALIGNMENT, np.uint8)
+    Attributes:
+        memory: the bytes, aligned.
+        reach: the end of what was written last in the run, from the start.
+        poison: whether freed pieces are filled with NaN.
+    """
+
+    def __init__(self, n_bytes: int, poison: bool) -> None:
+        block = np.empty(n_bytes + ALIGNMENT, np.uint8)
         start = -block.ctypes.data % ALIGNMENT
-        self.memory = block[start : start + plan.peak_bytes]
-        self.base = self.memory.ctypes.data
-        self.reach = 0
-        in_place = set(plan.in_place)
-        offsets = {buffer.node: buffer.offset for buffer in plan.buffers}
-        self.places = {
-            node: self._at(offsets[home], sizes[node], node.dtype)
-            for node, home in plan.home.items()
-            if home in offsets and (node is home or node in in_place)
-        }
-        self.into = {node: _into(node) for node in self.places}
-        self.free: list[list[Array]] = [[] for _ in plan.order]
-        for buffer in plan.buffers:
-            if buffer.last < len(plan.order):
-                piece = self.memory[buffer.offset : buffer.offset + buffer.n_bytes]
-                self.free[buffer.last].append(piece)
+        self.memory = block[start : start + n_bytes]
+        self.reach, self.poison = 0, poison
 
-    def _at(self, offset: int, shape: tuple[int, ...], dtype: Any) -> Array:
+    def at(self, offset: int, shape: tuple[int, ...], dtype: Any) -> Array:
+        """Return an array that stands at `offset`."""
         n_bytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
         return self.memory[offset : offset + n_bytes].view(dtype).reshape(shape)
 
+    def spoil(self, place: Array) -> None:
+        """Fill an array's memory with what no number is."""
+        start = place.ctypes.data - self.memory.ctypes.data
+        self.memory[start : start + place.nbytes].fill(0xFF)
+
+    def wrote(self, place: Array) -> None:
+        """Take note of an array that was written."""
+        end = place.ctypes.data + place.nbytes - self.memory.ctypes.data
+        self.reach = max(self.reach, end)
+
+
+class _Run:
+    """The runs for feeds of one set of shapes by their plan, from `start` of an arena on."""
+
+    def __init__(
+        self,
+        plan: MemoryPlan,
+        fed: set[Node],
+        sizes: dict[Node, tuple[int, ...]],
+        arena: _Arena,
+        start: int = 0,
+    ) -> None:
+        self.plan, self.fed, self.arena = plan, fed, arena
+        in_place = set(plan.in_place)
+        offsets = {buffer.node: start + buffer.offset for buffer in plan.buffers}
+        self.loops = {n: _LoopRun(n, p, arena, offsets[n]) for n, p in plan.loops.items()}
+        self.places = {
+            node: arena.at(offsets[home], sizes[node], node.dtype)
+            for node, home in plan.home.items()
+            if home in offsets and (node is home or node in in_place) and node not in self.loops
+        }
+        self.into = {node: _into(node) for node in self.places}
+        self.mortal = endangered(plan.order, fed)
+        self.free: list[list[Array]] = [[] for _ in plan.order]
+        for buffer in plan.buffers:
+            if buffer.last < len(plan.order):
+                at = start + buffer.offset
+                self.free[buffer.last].append(arena.memory[at : at + buffer.n_bytes])
+
     def __call__(self, state: State, values: dict[Node, Any]) -> dict[Node, Any]:
-        self.reach = 0
         for i, node in enumerate(self.plan.order):
             if node not in values:
-                inputs = [values[source] for source in _read(node, self.step.fed)]
+                inputs = [values[source] for source in _read(node, self.fed)]
                 try:
-                    values[node] = self._value(node, inputs, state)
+                    values[node] = self._value(node, inputs, values, state)
                 except Exception as error:
                     raise explain(node, inputs, error) from error
-            if self.step.poison:
+            if self.arena.poison:
                 for piece in self.free[i]:
                     piece.fill(0xFF)
         return values
 
-    def _value(self, node: Node, inputs: list[Any], state: State) -> Any:
+    def _value(self, node: Node, inputs: list[Any], values: dict[Node, Any], state: State) -> Any:
+        if node.op is not None and node in self.mortal and _is_dead(node, inputs, values):
+            return DEAD
         place = self.places.get(node)
         if place is not None:
             if isinstance(node.op, StateOp):
                 np.copyto(place, node.op.run(state, *inputs))
             else:
                 self.into[node](place, *inputs)
-            self.reach = max(self.reach, place.ctypes.data + place.nbytes - self.base)
+            self.arena.wrote(place)
             return place
-        if isinstance(node, Constant):
-            return node.value
-        if isinstance(node, Placeholder):
-            return inputs[0]
-        if isinstance(node, Variable) or isinstance(node.op, Read):
-            return (node if isinstance(node, Variable) else node.op.variable).value_in(state)
-        if isinstance(node.op, StateOp):
-            return node.op.run(state, *inputs)
-        return _viewed(node, inputs)
+        if node in self.loops:
+            return self.loops[node](state, inputs)
+        return _outside(node, inputs, state)
 
 
-def _viewed(node: Node, inputs: Sequence[Array]) -> Array:
+class _LoopRun:
+    """The rounds of one loop: variables at their places, every round in the same scratch memory."""
+
+    def __init__(self, node: Node, plan: LoopPlan, arena: _Arena, start: int) -> None:
+        self.loop: While = node.op
+        self.plan, self.arena = plan, arena
+        fed = {*self.loop.variables, *self.loop.entrances}
+        scratch = start + plan.scratch
+        self.test = _Run(plan.test, fed, plan.sizes, arena, scratch)
+        self.body = _Run(plan.body, fed, plan.sizes, arena, scratch)
+        shifts = (start, start + plan.spare)
+        self.sets = [self._places(shift) for shift in shifts]
+
+    def _places(self, start: int) -> list[Array | None]:
+        """Return the places of the variables, one set of them."""
+        pairs = zip(self.loop.variables, self.plan.places, strict=True)
+        return [None if p is None else self.arena.at(start + p[0], p[1], v.dtype) for v, p in pairs]
+
+    def __call__(self, state: State, inputs: Sequence[Any]) -> Outcome:
+        loop, count = self.loop, len(self.loop.variables)
+        now, spare = self.sets
+        values = self._kept(inputs[:count], now)
+        captured = dict(zip(loop.entrances, inputs[count:], strict=True))
+        pasts = [EMPTY] * len(self.plan.kept)
+        while True:
+            given = {**captured, **dict(zip(loop.variables, values, strict=True))}
+            if not alive(self.test(state, dict(given))[loop.test], loop.test):
+                break
+            found = self.body(state, given)
+            ends = [alive(found[end], end) for end in loop.body]
+            kept = (loop.saved[k] for k in self.plan.kept)
+            pasts = [Past(_item(found[n]), p) for n, p in zip(kept, pasts, strict=True)]
+            values = self._kept(ends, spare)
+            if self.arena.poison and self.plan.spare:
+                for place in now:
+                    if place is not None:
+                        self.arena.spoil(place)
+            now, spare = spare, now
+        out = {("out", i): value for i, value in enumerate(values)}
+        return Outcome(
+            {**out, **{("past", k): p for k, p in zip(self.plan.kept, pasts, strict=True)}}
+        )
+
+    def _kept(self, values: Sequence[Any], places: Sequence[Array | None]) -> list[Any]:
+        """Return the variables' values at their places."""
+        found: list[Any] = []
+        for value, place in zip(values, places, strict=True):
+            if place is not None:
+                if value is not place:
+                    np.copyto(place, value)
+                self.arena.wrote(place)
+            found.append(value if place is None else place)
+        return found
+
+
+def _is_dead(node: Node, inputs: Sequence[Any], values: dict[Node, Any]) -> bool:
+    """Tell whether something that a node cannot live without is dead."""
+    if merges(node):
+        return all(value is DEAD for value in inputs)
+    return any(values[source] is DEAD for source in deadly(node))
+
+
+def _item(value: Any) -> Any:
+    """Return what a list keeps of a value: a copy, since the next round uses its memory."""
+    return HOLE if value is DEAD else copied(value)
+
+
+def _outside(node: Node, inputs: list[Any], state: State) -> Any:
+    """Return the value of a node that has no place in the arena."""
+    if isinstance(node, Constant):
+        return node.value
+    if isinstance(node, Placeholder):
+        return inputs[0]
+    if isinstance(node, Variable) or isinstance(node.op, Read):
+        return (node if isinstance(node, Variable) else node.op.variable).value_in(state)
+    if isinstance(node, Opaque):
+        inputs = [copied(value) for value in inputs]  # it keeps them for longer than is planned
     assert node.op is not None  # sources have been dealt with
+    if isinstance(node.op, StateOp):
+        return node.op.run(state, *inputs)
     return node.op.compute(np, *inputs)
 
 
@@ -165,18 +275,24 @@ def _read(node: Node, fed: set[Node]) -> tuple[Node, ...]:
 
 def _check(node: Node, device: Device) -> None:
     op = node.op
+    where = f"got node {node.name!r} (built at {node.location})"
+    if device != CPU or isinstance(op, Late):
+        what = f"device {device}" if device != CPU else "what is built in the run"
+        raise GraphError(
+            f"arena: cannot run {what}: {where}, expected operators on the CPU, of known types. "
+            "Use another executor."
+        )
     if isinstance(op, Counting | OfShape) or (isinstance(op, Places) and ... in op.bounds):
         raise GraphError(
-            f"arena: cannot plan for a size that is computed in the run: got node {node.name!r} "
-            f"(built at {node.location}), expected sizes from the feeds. Use another executor."
+            f"arena: cannot plan for a size that is computed in the run: {where}, expected sizes "
+            "from the feeds. Use another executor."
         )
-    branches = merges(node) or getattr(op, "may_kill", False)
-    if device != CPU or branches or isinstance(op, Opacity | Late):
-        what = f"device {device}" if device != CPU else "branches or loops"
-        raise GraphError(
-            f"arena: cannot run {what}: got node {node.name!r} (built at {node.location}), "
-            "expected operators in one order on the CPU. Use another executor."
-        )
+    if isinstance(op, While):
+        placeholders = {*op.variables, *op.entrances}
+        for inner in schedule([op.test, *op.body], placeholders):
+            if inner not in placeholders:
+                _check(inner, device)
+                check_source(inner)
 
 
 # ── operators with a place for their result ─────────────────────────────────────────────────────

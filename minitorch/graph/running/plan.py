@@ -6,16 +6,18 @@ dies there. Each remaining buffer is placed, largest first, at the lowest offset
 other that lives at the same time; of very many, in the order of the run, in the smallest gap that
 is wide enough, which takes no longer for each of them. `arena` runs a graph by its plan.
 
+A loop has one buffer: the variables' values, and beside them an arena for one round, which every
+round uses again. Both sides of a branch are planned as if both ran. Lists of what the rounds
+computed, for a gradient, are as long as the run decides; they are no part of a plan.
+
 Source: greedy by size, Pisarchyk & Lee, Efficient Memory Management for Deep Neural Net Inference,
 2020.
 """
 
 from __future__ import annotations
 
-import bisect
-import heapq
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from ...errors import GraphError
@@ -24,6 +26,9 @@ from ...ops.broadcasting import ExpandTo
 from ...ops.movement import InsertAxes, Permute, RemoveAxes, Reshape
 from ...ops.rows import Elementwise
 from ...shapes import numel
+from ..control.cond import Merge, Switch
+from ..control.history import Opaque
+from ..control.while_op import History, Output, While
 from ..gradients import Identity, StopGradient
 from ..node import Node, UnknownShape
 from ..operators.random import Random
@@ -31,21 +36,11 @@ from ..order import schedule
 from ..passes.fused import Fused, FusedReduction
 from ..state import StateOp
 from ..structure import flatten
+from .offsets import ALIGNMENT as ALIGNMENT
+from .offsets import Buffer as Buffer
+from .offsets import placed
 
-ALIGNMENT = 16
-"""Bytes to which offsets are rounded: a multiple of every element's size."""
-VIEWS = (ExpandTo, Identity, InsertAxes, Permute, RemoveAxes, Reshape, StopGradient)
-
-
-@dataclass(frozen=True)
-class Buffer:
-    """A piece of the arena: bytes from `offset`, from the step `first` to the step `last`."""
-
-    node: Node
-    n_bytes: int
-    first: int
-    last: int
-    offset: int = 0
+VIEWS = (ExpandTo, Identity, InsertAxes, Permute, RemoveAxes, Reshape, StopGradient, Switch)
 
 
 @dataclass(frozen=True)
@@ -59,6 +54,7 @@ class MemoryPlan:
         in_place: nodes whose result takes over an input's memory.
         order: the nodes in the order in which they run; `first` and `last` count in it.
         home: for each node, the node in whose memory its value is.
+        loops: what is in the buffers of loops.
     """
 
     total_bytes: int
@@ -67,12 +63,45 @@ class MemoryPlan:
     in_place: tuple[Node, ...]
     order: tuple[Node, ...]
     home: dict[Node, Node]
+    loops: dict[Node, LoopPlan] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class LoopPlan:
+    """What is in the one buffer of a loop; offsets count from its start.
+
+    Attributes:
+        n_bytes: of the whole buffer.
+        places: the offset and the shape of each variable's value; None for a list.
+        spare: how far behind is a second set of places, for a round that hands a variable's memory
+            on to another; 0 where one set is enough.
+        scratch: the offset of the arena in which condition and round run.
+        test, body: their plans.
+        kept: the places of the lists that the loop keeps.
+        sizes: the shape of every node inside.
+    """
+
+    n_bytes: int
+    places: tuple[tuple[int, tuple[int, ...]] | None, ...]
+    spare: int
+    scratch: int
+    test: MemoryPlan
+    body: MemoryPlan
+    kept: tuple[int, ...]
+    sizes: dict[Node, tuple[int, ...]]
+
+    @property
+    def total_bytes(self) -> int:
+        """All buffers of one round, and the variables' values."""
+        return self.scratch + self.test.total_bytes + self.body.total_bytes
 
 
 def memory_plan(
     fetches: Any, fed: Collection[Node] = (), sizes: dict[Node, tuple[int, ...]] | None = None
 ) -> MemoryPlan:
     """Return the plan of a run of `fetches`, in the order in which a session runs it.
+
+    What is inside a loop counts once, however often it goes round.
 
     Args:
         fed: nodes that the run is given; placeholders always are.
@@ -84,15 +113,97 @@ def memory_plan(
     flatten(fetches, leaves)
     fed = set(fed)
     order = schedule(leaves, fed)
-    planner = _Planner(order, leaves, fed, sizes or {})
+    loops = {n: loop_plan(n, p, sizes or {}) for n, p in _kept(order, fed).items()}
+    planner = _Planner(order, leaves, fed, sizes or {}, loops)
     planner.place_views()
     in_place = planner.reuse()
     lives = planner.lives()
-    total = sum(planner.n_bytes(node) for node in order if planner.produces(node))
-    buffers = _place([Buffer(node, planner.n_bytes(node), *lives[node]) for node in lives])
+    total = sum(planner.total_bytes(node) for node in order if planner.produces(node))
+    buffers = placed([Buffer(node, planner.n_bytes(node), *lives[node]) for node in lives])
     peak = max((b.offset + b.n_bytes for b in buffers), default=0)
     return MemoryPlan(
-        total, peak, tuple(buffers), tuple(in_place), tuple(order), dict(planner.home)
+        total, peak, tuple(buffers), tuple(in_place), tuple(order), dict(planner.home), loops
+    )
+
+
+def _kept(order: Sequence[Node], fed: Collection[Node]) -> dict[Node, set[int]]:
+    """Return the loops, each with the places of the lists that are asked for."""
+    found: dict[Node, set[int]] = {
+        node: set() for node in order if isinstance(node.op, While) and node not in fed
+    }
+    for node in order if found else ():
+        if isinstance(node.op, History) and node.inputs[0] in found and node not in fed:
+            found[node.inputs[0]].add(node.op.place)
+    return found
+
+
+def loop_plan(node: Node, kept: Collection[int], sizes: dict[Node, tuple[int, ...]]) -> LoopPlan:
+    """Return the plan of the loop `node`, whose inputs have these sizes, or those that are known.
+
+    Args:
+        kept: the places of the lists that are asked for.
+    Raises:
+        GraphError: a size in it is not known, or a variable's changes from round to round.
+    """
+    loop: While = node.op
+    given = dict(zip((*loop.variables, *loop.entrances), node.inputs, strict=True))
+    known = {p: _size(source, sizes) for p, source in given.items()}
+    ends = [*loop.body, *(loop.saved[k] for k in sorted(kept))]
+    inside = sizes_of(schedule([loop.test, *ends], set(given)), known)
+    for variable, end in zip(loop.variables, loop.body, strict=True):
+        if not isinstance(variable, Opaque) and inside.get(end, known[variable]) != known[variable]:
+            raise GraphError(
+                f"memory_plan: a variable of loop {node.name!r} is {known[variable]} at first and "
+                f"{inside[end]} after a round, expected one size (built at {end.location}). A loop "
+                "whose values grow cannot be planned."
+            )
+    test = memory_plan([loop.test], set(given), inside)
+    body = memory_plan(ends, set(given), inside)
+    places, used = _places(loop, known)
+    spare = used if _swaps(loop, body) else 0
+    scratch = used + spare
+    work = max(test.peak_bytes, body.peak_bytes)
+    return LoopPlan(scratch + work, places, spare, scratch, test, body, tuple(sorted(kept)), inside)
+
+
+def _places(
+    loop: While, known: dict[Node, tuple[int, ...]]
+) -> tuple[tuple[tuple[int, tuple[int, ...]] | None, ...], int]:
+    """Return where each variable's value stands, and where the last one ends."""
+    places: list[tuple[int, tuple[int, ...]] | None] = []
+    end = 0
+    for variable in loop.variables:
+        if isinstance(variable, Opaque):
+            places.append(None)
+            continue
+        places.append((end, known[variable]))
+        end = _up(end + _bytes(variable, known[variable]))
+    return tuple(places), end
+
+
+def _swaps(loop: While, body: MemoryPlan) -> bool:
+    """Tell whether a round's results look into variables' memory, other than each at its own."""
+    pairs = zip(loop.variables, loop.body, strict=True)
+    variables = set(loop.variables)
+    return any(end is not v and body.home.get(end, end) in variables for v, end in pairs)
+
+
+def _up(n_bytes: int) -> int:
+    return -(-n_bytes // ALIGNMENT) * ALIGNMENT
+
+
+def _size(node: Node, sizes: dict[Node, tuple[int, ...]]) -> tuple[int, ...]:
+    if node in sizes:
+        return sizes[node]
+    if isinstance(node.shape, UnknownShape) or None in node.shape:
+        raise GraphError(_unknown_size(node))
+    return tuple(n for n in node.shape if n is not None)
+
+
+def _unknown_size(node: Node) -> str:
+    return (
+        f"memory_plan: the size of {node.name!r} is not known: got {node.shape}, expected "
+        f"numbers (node {node.name!r} built at {node.location}). Give it a shape."
     )
 
 
@@ -111,16 +222,24 @@ def sizes_of(
         elif not isinstance(node.shape, UnknownShape) and None not in node.shape:
             found[node] = tuple(node.shape)
         elif node.op is not None and all(source in found for source in node.inputs):
-            specs = [Spec(found[source], source.dtype) for source in node.inputs]
-            found[node] = tuple(n or 0 for n in node.op.infer(*specs).shape)
+            found[node] = _inferred(node, found)
         elif node.op is None and node.inputs and node.inputs[0] in found:
             found[node] = found[node.inputs[0]]  # a placeholder's default
         else:
-            raise GraphError(
-                f"memory_plan: the size of {node.name!r} is not known: got {node.shape}, expected "
-                f"numbers (node {node.name!r} built at {node.location}). Give it a shape."
-            )
+            raise GraphError(_unknown_size(node))
     return found
+
+
+def _inferred(node: Node, found: dict[Node, tuple[int, ...]]) -> tuple[int, ...]:
+    """Return the shape of an operator's result; a loop keeps the sizes of its first values."""
+    assert node.op is not None  # the caller has asked
+    if isinstance(node.op, Output) and isinstance(node.inputs[0].op, While):
+        kind, place = node.op.slot
+        return found[node.inputs[0].inputs[place]] if kind == "out" else ()
+    shape = node.op.infer(*[Spec(found[source], source.dtype) for source in node.inputs]).shape
+    if isinstance(node.op, StateOp | Merge) and None in shape:
+        raise GraphError(_unknown_size(node))
+    return tuple(n or 0 for n in shape)
 
 
 def _bytes(node: Node, size: tuple[int, ...] | None) -> int:
@@ -152,8 +271,10 @@ class _Planner:
         fetches: Sequence[Node],
         fed: Collection[Node],
         sizes: dict[Node, tuple[int, ...]],
+        loops: dict[Node, LoopPlan],
     ) -> None:
         self.order, self.fetches, self.fed, self.sizes = order, fetches, fed, sizes
+        self.loops = loops
         self.home: dict[Node, Node] = {}
         self.straight: set[Node] = set()
         self.last: dict[Node, int] = {}
@@ -162,7 +283,13 @@ class _Planner:
 
     def n_bytes(self, node: Node) -> int:
         """Return the size of a node's value."""
+        if node in self.loops:
+            return self.loops[node].n_bytes
         return _bytes(node, self.sizes.get(node))
+
+    def total_bytes(self, node: Node) -> int:
+        """Return the size of all buffers that a node makes."""
+        return self.loops[node].total_bytes if node in self.loops else self.n_bytes(node)
 
     def produces(self, node: Node) -> bool:
         """Tell whether a run makes memory for this node's result."""
@@ -174,7 +301,7 @@ class _Planner:
             if self._is_view(node):
                 source = node.inputs[0]
                 self.home[node] = self.home.get(source, source)
-                if source in self.straight and self._keeps_order(node):
+                if source in self.straight and not _is_taken(node) and self._keeps_order(node):
                     self.straight.add(node)
                 continue
             self.home[node] = node
@@ -196,7 +323,11 @@ class _Planner:
 
         A transpose can be looked at in place, but not under another shape: that is a copy.
         """
-        if node in self.fed or not isinstance(node.op, VIEWS):
+        if node in self.fed or isinstance(node, Opaque):
+            return False
+        if _is_taken(node):
+            return node.inputs[0] in self.loops
+        if not isinstance(node.op, VIEWS):
             return False
         return not isinstance(node.op, Reshape) or node.inputs[0] in self.straight
 
@@ -242,102 +373,22 @@ class _Planner:
 
 
 def _makes_memory(node: Node) -> bool:
-    """Tell whether a result is new memory of the run: not what variables hold, nor a loop's."""
-    return node.op is not None and (not isinstance(node.op, StateOp) or isinstance(node.op, Random))
+    """Tell whether a result is new memory of the run: not what variables or lists hold."""
+    if isinstance(node.op, While):
+        return True
+    if node.op is None or isinstance(node, Opaque):
+        return False
+    return not isinstance(node.op, StateOp) or isinstance(node.op, Random)
+
+
+def _is_taken(node: Node) -> bool:
+    """Tell whether a node is the last value of a loop's variable, where the loop has it."""
+    return (
+        isinstance(node.op, Output)
+        and isinstance(node.inputs[0].op, While)
+        and (node.op.slot[0] == "out")
+    )
 
 
 def _may_overwrite(node: Node) -> bool:
     return isinstance(node.op, Elementwise | Fused) and not isinstance(node.op, FusedReduction)
-
-
-MANY = 2000
-"""Buffers from which on they are placed in the order of the run: the other way takes the square."""
-
-
-def _place(buffers: Sequence[Buffer]) -> list[Buffer]:
-    """Return the buffers with offsets, so that no two that live at the same time overlap."""
-    return _by_time(buffers) if len(buffers) > MANY else _by_size(buffers)
-
-
-def _by_size(buffers: Sequence[Buffer]) -> list[Buffer]:
-    """Return the buffers with offsets: largest first, each at the lowest place that is free."""
-    placed: list[Buffer] = []
-    for buffer in sorted(buffers, key=lambda b: (-b.n_bytes, b.first)):
-        beside = sorted(
-            (b.offset, b.offset + b.n_bytes)
-            for b in placed
-            if b.first <= buffer.last and buffer.first <= b.last
-        )
-        offset = 0
-        for start, end in beside:
-            if offset + buffer.n_bytes <= start:
-                break
-            offset = max(offset, -(-end // ALIGNMENT) * ALIGNMENT)
-        placed.append(Buffer(buffer.node, buffer.n_bytes, buffer.first, buffer.last, offset))
-    return placed
-
-
-def _by_time(buffers: Sequence[Buffer]) -> list[Buffer]:
-    """Return the buffers with offsets: in the order of the run, each in the smallest gap."""
-    gaps, placed = Gaps(), []
-    ending: list[tuple[int, int, int]] = []  # the last step of a buffer, its offset and its bytes
-    for buffer in sorted(buffers, key=lambda b: b.first):
-        while ending and ending[0][0] < buffer.first:
-            gaps.give_back(*heapq.heappop(ending)[1:])
-        n_bytes = -(-buffer.n_bytes // ALIGNMENT) * ALIGNMENT
-        offset = gaps.take(n_bytes)
-        heapq.heappush(ending, (buffer.last, offset, n_bytes))
-        placed.append(replace(buffer, offset=offset))
-    return placed
-
-
-class Gaps:
-    """The free pieces of an arena that grows as it must.
-
-    Attributes:
-        top: how far it reaches.
-    """
-
-    def __init__(self) -> None:
-        self.top = 0
-        self._sizes: list[tuple[int, int]] = []  # (bytes, offset), sorted
-        self._starts: dict[int, int] = {}  # offset: bytes
-        self._ends: dict[int, int] = {}  # end: offset
-
-    def take(self, n_bytes: int) -> int:
-        """Return the offset of a piece: the smallest gap that is wide enough, or a new end."""
-        if not n_bytes:
-            return 0
-        at = bisect.bisect_left(self._sizes, (n_bytes, 0))
-        if at < len(self._sizes):
-            size, offset = self._sizes[at]
-            self._drop(offset)
-            self._add(offset + n_bytes, size - n_bytes)
-            return offset
-        start = self._ends.get(self.top, self.top)  # the last gap becomes wider
-        if start < self.top:
-            self._drop(start)
-        self.top = start + n_bytes
-        return start
-
-    def give_back(self, offset: int, n_bytes: int) -> None:
-        """Make a piece free; gaps that touch become one."""
-        if not n_bytes:
-            return
-        after = self._starts.get(offset + n_bytes, 0)
-        if after:
-            self._drop(offset + n_bytes)
-        before = self._ends.get(offset, offset)
-        if before < offset:
-            self._drop(before)
-        self._add(before, offset - before + n_bytes + after)
-
-    def _add(self, offset: int, size: int) -> None:
-        if size:
-            bisect.insort(self._sizes, (size, offset))
-            self._starts[offset], self._ends[offset + size] = size, offset
-
-    def _drop(self, offset: int) -> None:
-        size = self._starts.pop(offset)
-        del self._ends[offset + size]
-        del self._sizes[bisect.bisect_left(self._sizes, (size, offset))]

@@ -11,8 +11,9 @@ import minitorch.graph as tf
 from minitorch.graph.cost import Fixed, use
 from minitorch.graph.optimize import ON_REQUEST, PASSES, run_pass
 from minitorch.graph.passes.matmul_chain import LONGEST
-from minitorch.graph.running import plan as planning
-from minitorch.graph.running.plan import Buffer, memory_plan
+from minitorch.graph.running import offsets as planning
+from minitorch.graph.running.offsets import Buffer
+from minitorch.graph.running.plan import memory_plan
 
 DEEP = 2400  # more than twice as deep as Python recurses
 
@@ -78,7 +79,7 @@ def test_many_buffers_are_placed_apart_from_those_that_live_with_them() -> None:
     for first in range(planning.MANY + 500):
         last = first + int(rng.integers(0, 40))
         buffers.append(Buffer(x, int(rng.integers(0, 400)), first, last))
-    placed = planning._place(buffers)
+    placed = planning.placed(buffers)
     assert {(b.first, b.last, b.n_bytes) for b in placed} == {
         (b.first, b.last, b.n_bytes) for b in buffers
     }

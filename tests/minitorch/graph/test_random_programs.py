@@ -26,7 +26,8 @@ _spec.loader.exec_module(programs)
 OPTIONS: list[dict[str, Any]] = [
     {}, {"executor": "interpreter"}, {"executor": "tokens", "shuffle": 3},
     {"executor": "parallel", "threads": 2}, {"optimize": True},
-    {"executor": "tokens", "shuffle": 4, "optimize": True},
+    {"executor": "tokens", "shuffle": 4, "optimize": True}, {"executor": "arena", "poison": True},
+    {"executor": "arena", "poison": True, "optimize": True},
 ]  # fmt: skip
 
 
