@@ -10,6 +10,8 @@ FAMILIES: dict[str, str] = {
     "minitorch.graph.options": "ConfigProto GPUOptions OptimizerOptions RunMetadata RunOptions",
     "minitorch.graph.dynamic.bidirectional": "reverse_sequence",
     "minitorch.graph.operators.choosing": "case convert_to_tensor",
+    "minitorch.graph.gradients": "hessians",
+    "minitorch.graph.operators.cutting": "strided_slice",
     "minitorch.graph.operators.effects": """
         Assert Print assert_equal assert_greater assert_greater_equal assert_less
         assert_less_equal assert_non_negative assert_positive assert_rank py_func

@@ -313,11 +313,12 @@ def _cast(array: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, Any]:
     Raises:
         TypeError, ValueError: it is no array of numbers, or a number would become another one.
     """
-    if array.dtype.kind == "f" and dtype.kind in "iub":
-        raise TypeError(f"{array.dtype} would lose its fraction")
     if array.dtype.kind == "c":
         raise TypeError(f"{array.dtype} would lose its imaginary part")
-    found = array.astype(dtype)
+    with np.errstate(invalid="ignore"):
+        found = array.astype(dtype)
+    if dtype.kind in "iub" and array.dtype.kind == "f" and not np.array_equal(found, array):
+        raise TypeError(f"{array.dtype} would lose its fraction")
     if dtype.kind in "iu" and array.dtype.kind in "iu" and not np.array_equal(found, array):
         raise ValueError(f"a value is outside the range of {dtype}")
     return found

@@ -7,6 +7,7 @@ from typing import Any
 from ...arrays import as_dtype, int32
 from ...errors import GraphError
 from ...op import Spec
+from ...ops.segments import stitched
 from ..node import Node, UnknownShape, as_shape, build, convert
 from ..operators.shaping import gather, reshape
 from .history import Opaque
@@ -107,6 +108,10 @@ class TensorArray:
         node = convert(value, self.dtype)
         self.elements.add(node[0])
         return self.with_flow(build(Unpile(self.dtype.kind == "f"), (node,), kind=Opaque))
+
+    def scatter(self, indices: Any, value: Any, name: str | None = None) -> TensorArray:
+        """Return an array that has the rows of `value` at `indices`, zeros between them."""
+        return self.unstack(stitched(convert(indices, int32), convert(value, self.dtype)))
 
     def gather(self, indices: Any, name: str | None = None) -> Node:
         """Return the values at `indices` as one array."""

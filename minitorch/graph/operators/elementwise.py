@@ -19,6 +19,7 @@ from ..state import rename
 
 __all__ = [
     "abs",
+    "accumulate_n",
     "acos",
     "acosh",
     "add",
@@ -250,3 +251,6 @@ def add_n(inputs: Any, name: str | None = None) -> Node:
     for value in inputs[1:]:
         total = total + value
     return rename(total, name) if len(inputs) > 1 else total
+
+
+accumulate_n = add_n

@@ -7,12 +7,14 @@ from typing import Any
 import numpy as np
 
 from ...arrays import DType, as_dtype, get_default_dtype, int32
+from ...errors import GraphError
 from ...ops import elementwise
 from ...ops.broadcasting import expand_to
 from ...shapes import known
 from ..lined import lined
 from ..node import Constant, Node, UnknownShape, convert
 from ..state import rename
+from ..static_shape import as_static
 from .sized import computed, counted, filled
 
 __all__ = [
@@ -53,18 +55,20 @@ def fill(dims: Any, value: Any, name: str | None = None) -> Node:
     return Constant(np.full(tuple(dims), value, _dtype_for(value)), name=name or "Fill")
 
 
+@lined
 def zeros(shape: Any, dtype: Any = None, name: str | None = None) -> Node:
     """A value of zeros; the shape may be computed in the run."""
     if computed(shape):
         return rename(filled(shape, 0, _or_default(dtype)), name)
-    return Constant(np.zeros(tuple(shape), _or_default(dtype)), name=name or "zeros")
+    return Constant(np.zeros(_sizes(shape), _or_default(dtype)), name=name or "zeros")
 
 
+@lined
 def ones(shape: Any, dtype: Any = None, name: str | None = None) -> Node:
     """A value of ones; the shape may be computed in the run."""
     if computed(shape):
         return rename(filled(shape, 1, _or_default(dtype)), name)
-    return Constant(np.ones(tuple(shape), _or_default(dtype)), name=name or "ones")
+    return Constant(np.ones(_sizes(shape), _or_default(dtype)), name=name or "ones")
 
 
 def eye(
@@ -113,6 +117,18 @@ def linspace(start: float, stop: float, num: int, name: str = "linspace") -> Nod
 
 
 lin_space = linspace
+
+
+def _sizes(shape: Any) -> tuple[int, ...]:
+    """Return a shape as sizes; one number is one axis.
+
+    Raises:
+        GraphError: a size is not known.
+    """
+    found = as_static([shape] if isinstance(shape, int | np.integer) else shape)
+    if not found.is_fully_defined():
+        raise GraphError(f"shape: got {shape}, expected every size. Use tf.shape for the others.")
+    return tuple(int(n) for n in found.as_list() if n is not None)
 
 
 def _or_default(dtype: Any) -> DType:

@@ -113,6 +113,24 @@ def _close(got: Any, want: Any) -> None:
         (lambda: tf.convert_to_tensor([1, tf.constant(2)]), np.array([1, 2])),
         (lambda: tf.tuple([tf.constant(1), None, tf.constant(2)])[2], 2),
         (lambda: tf.truncatediv(tf.constant([-7.0]), 2.0), np.array([-3])),
+        (lambda: tf.strided_slice(X, [0, 3], [3, 0], [2, -1]), X[0:3:2, 3:0:-1]),
+        (lambda: tf.strided_slice(X, [1, 0], [2, 0], end_mask=2, shrink_axis_mask=1), X[1]),
+        (lambda: tf.zeros(3) + tf.ones([3]), np.ones(3)),
+        (lambda: tf.accumulate_n([tf.constant(1.0), tf.constant(2.0)]), 3),
+        (
+            lambda: tf.TensorArray(tf.float32, 3).scatter([2, 0, 1], [1.0, 2.0, 3.0]).stack(),
+            np.array([2, 3, 1]),
+        ),
+        (lambda: tf.norm([[3.0, -4.0]], 1, axis=1), np.array([7])),
+        (lambda: tf.norm([[3.0, -4.0]], np.inf), 4),
+        (lambda: tf.norm([[3.0, -4.0]], axis=[1]), np.array([5])),
+        (lambda: tf.count_nonzero([0, 1, 2]), 2),
+        (lambda: tf.confusion_matrix([0, 1, 1], [0, 1, 0], 2), np.array([[1, 0], [1, 1]])),
+        (lambda: tf.linalg.trace(SQUARE), np.trace(SQUARE)),
+        (lambda: tf.linalg.inv(SQUARE), np.linalg.inv(SQUARE)),
+        (lambda: tf.math.log(tf.math.exp(2.0)), 2),
+        (lambda: tf.shape(tf.random.normal([2, 3])), np.array([2, 3])),
+        (lambda: tf.initializers.ones()([2]), np.ones(2)),
         (lambda: tf.nn.log_sigmoid([0.0]), np.array([-math.log(2)])),
     ],
 )
@@ -239,6 +257,24 @@ def test_one_number_comes_back_as_a_numpy_scalar_from_every_executor() -> None:
                 assert isinstance(value, np.float32)
                 assert f"{value:.1f}" == operator.mod("%.1f", value)
             assert session.run(x) == 2.5
+
+
+def test_a_hessian_is_the_matrix_of_a_quadratic_form() -> None:
+    x = tf.Variable([1.0, -2.0, 0.5])
+    form = tf.reduce_sum(x * tf.einsum("ij,j->i", SQUARE, x)) + tf.reduce_sum(x)
+    (found,) = tf.hessians(form, x)
+    _close(_run(lambda: found), SQUARE + SQUARE.T)
+    with pytest.raises(tf.GraphError, match="hessians"):
+        tf.hessians(form, tf.Variable(1.0))
+
+
+def test_numbers_without_a_fraction_may_be_fed_as_integers() -> None:
+    x = tf.placeholder(tf.int32, [None])
+    with tf.Session() as session:
+        assert session.run(x, {x: np.array([1.0, 2.0])}).tolist() == [1, 2]
+        for value in ([1.5], [np.nan], [np.inf]):
+            with pytest.raises(tf.GraphError, match="lose its fraction"):
+                session.run(x, {x: np.array(value)})
 
 
 def test_a_metric_counts_over_batches() -> None:
