@@ -1,13 +1,16 @@
-"""The gradient of softmax cross-entropy with class numbers, row by row in one kernel.
+"""Softmax cross-entropy with class numbers, and its gradient, row by row in a kernel each.
 
+    loss[r]   = log sum_c exp(x[r, c]) - x[r, labels[r]]
     out[r, c] = g[r] (softmax(x[r])[c] - [c is labels[r]])
 
-NumPy needs a dozen calls for it, of which a small network's training step would mostly consist. A
-row stays in registers from its logits to its gradient, so a kernel is made for a number of vectors
-a row; the last one is read and written under a mask.
+NumPy needs a dozen calls for either, of which a small network's training step would mostly
+consist. A row stays in registers from its logits to its gradient, so a kernel is made for a number
+of vectors a row; the last one is read and written under a mask.
 
     void kernel(i64 lo, i64 hi, ptr table)    rows lo to hi; the table: classes, where the addresses
                                               of g, labels, x and out are written, g's stride
+
+For the loss g is an integer in memory, to which the rows are added whose label is no class.
 
 May import: text, folds, functions, engine, kernels.
 """
@@ -31,6 +34,20 @@ _PACK = struct.Struct("6q").pack
 _Array = np.ndarray[Any, Any]
 
 
+def class_loss(labels_N: _Array, logits_NC: _Array) -> _Array | None:
+    """Return each row's loss; None where this kernel does not fit, or a label is no class.
+
+    Args:
+        labels_N: integers.
+        logits_NC: float32 or float64, in rows.
+    """
+    wrong = np.zeros(1, np.int64)
+    out = np.empty(logits_NC.shape[:1], logits_NC.dtype)
+    if not _ran("loss", logits_NC.dtype, wrong, labels_N, logits_NC, out) or wrong[0]:
+        return None
+    return out
+
+
 def class_gradient(g_N: _Array, labels_N: _Array, logits_NC: _Array) -> _Array | None:
     """Return g (softmax(logits) - one_hot(labels)); None where this kernel does not fit.
 
@@ -41,45 +58,57 @@ def class_gradient(g_N: _Array, labels_N: _Array, logits_NC: _Array) -> _Array |
         labels_N: integers.
         logits_NC: float32 or float64, in rows.
     """
-    rows = logits_NC.shape[:1]
-    if logits_NC.ndim != 2 or not rows == labels_N.shape == g_N.shape:
-        return None
-    function = _function(g_N.dtype, labels_N.dtype, logits_NC.dtype, logits_NC.shape[1])
-    if function is None or not (logits_NC.flags.c_contiguous and labels_N.flags.c_contiguous):
+    if g_N.shape != logits_NC.shape[:1]:
         return None
     out = np.empty(logits_NC.shape, logits_NC.dtype)
-    held, places = kernels.places_of((g_N, labels_N, logits_NC, out))
-    function.call(0, rows[0], _PACK(logits_NC.shape[1], *places, g_N.strides[0]))
+    return out if _ran("gradient", g_N.dtype, g_N, labels_N, logits_NC, out) else None
+
+
+def _ran(what: str, of: Any, g: _Array, labels: _Array, x: _Array, out: _Array) -> bool:
+    """Run a kernel over all rows, where there is one for such arrays; tell whether there was."""
+    if x.ndim != 2 or labels.shape != x.shape[:1]:
+        return False
+    function = _function(what, of, labels.dtype, x.dtype, x.shape[1])
+    if function is None or not (x.flags.c_contiguous and labels.flags.c_contiguous):
+        return False
+    held, places = kernels.places_of((g, labels, x, out))
+    function.call(0, x.shape[0], _PACK(x.shape[1], *places, g.strides[0]))
     del held  # until here
-    return out
+    return True
 
 
 @functools.cache
-def _function(g: Any, labels: Any, logits: Any, classes: int) -> Function | None:
+def _function(what: str, g: Any, labels: Any, logits: Any, classes: int) -> Function | None:
     """Return the kernel for arrays of these dtypes and so many classes; None if there is none."""
     name = logits.name
     width = LANES.get(name, 0)
     if not (available() and g == logits and labels.name in LABELS and 0 < classes <= MOST * width):
         return None
-    return _compiled(name, LABELS[labels.name], -(-classes // width))
+    return _compiled(what, name, LABELS[labels.name], -(-classes // width))
 
 
 @functools.cache
-def _compiled(dtype: str, label: str, vectors: int) -> Function:
-    return Function(module(dtype, label, vectors))
+def _compiled(what: str, dtype: str, label: str, vectors: int) -> Function:
+    return Function(module(what, dtype, label, vectors))
 
 
-def module(dtype: str, label: str, vectors: int) -> str:
+def module(what: str, dtype: str, label: str, vectors: int) -> str:
     """Return the LLVM module for logits of `dtype` in rows of so many vectors.
 
     Args:
+        what: "loss" or "gradient".
         label: the type of a label, "i32" or "i64".
     """
     t = Text(dtype)
     _head(t)
     lanes, masks = _lanes(t, vectors)
     _row_begin(t, label)
-    _row(t, lanes, masks)
+    places = [t.emit(f"add i64 %first, {v * t.width}") for v in range(vectors)]
+    largest, powers, total = _softmax(t, places, masks)
+    if what == "loss":
+        _loss(t, largest, total)
+    else:
+        _gradient(t, places, lanes, masks, powers, total)
     _row_end(t)
     body, head = "\n".join(t.lines), "\n".join(sorted(t.declared))
     return f"{head}\n\ndefine void @kernel(i64 %lo, i64 %hi, ptr %table) {{\n{body}\n}}\n"
@@ -108,15 +137,12 @@ def _lanes(t: Text, vectors: int) -> tuple[list[str], list[str]]:
 
 
 def _row_begin(t: Text, label: str) -> None:
-    """Begin the loop over rows: where the row is, its g and its label."""
+    """Begin the loop over rows: where the row is, and its label."""
     t.do("%any = icmp slt i64 %lo, %hi")
     t.do("br i1 %any, label %row, label %done")
     t.label("row")
     t.do("%r = phi i64 [ %lo, %entry ], [ %r.next, %row ]")
     t.do("%first = mul i64 %r, %n")
-    t.do("%g.step = mul i64 %r, %step")
-    t.do("%g.at = getelementptr i8, ptr %base.g, i64 %g.step")
-    t.do(f"%g = load {t.scalar}, ptr %g.at, align 1")
     t.do(f"%label.at = getelementptr {label}, ptr %base.labels, i64 %r")
     t.do(f"%label.raw = load {label}, ptr %label.at, align 1")
     t.do(
@@ -124,24 +150,47 @@ def _row_begin(t: Text, label: str) -> None:
     )
 
 
-def _row(t: Text, lanes: list[str], masks: list[str]) -> None:
-    """Compute one row, and store it."""
-    places = [t.emit(f"add i64 %first, {v * t.width}") for v in range(len(lanes))]
-    low = t.number(-float("inf"))
+def _softmax(t: Text, places: list[str], masks: list[str]) -> tuple[str, list[str], str]:
+    """Load one row; return its largest number, in every lane, e^(x - largest), and their sum."""
+    low, zero = t.number(-float("inf")), t.number(0.0)
     x = [_load(t, at, mask, low) for at, mask in zip(places, masks, strict=True)]
     largest = spread(t, t.scalar, across(t, "amax", _folded(t, "amax", x)))
     # past the end e^0, and not e^-inf, as arithmetic on denormals takes long
     near = [t.either(mask, a, largest) for a, mask in zip(x, masks, strict=True)]
     powers = [functions.exp(t, t.sub(a, largest)) for a in near]
-    zero = t.number(0.0)
     inside = [t.either(mask, p, zero) for p, mask in zip(powers, masks, strict=True)]
-    total = across(t, "sum", _folded(t, "sum", inside))
-    factor = spread(t, t.scalar, t.emit(f"fdiv {t.scalar} %g, {total}"))
-    g, label = spread(t, t.scalar, "%g"), spread(t, "i64", "%label")
-    for at, mask, lane, power in zip(places, masks, lanes, powers, strict=True):
+    return largest, powers, across(t, "sum", _folded(t, "sum", inside))
+
+
+def _loss(t: Text, largest: str, total: str) -> None:
+    """Store log(total) - (x at the label - largest), and count the row if its label is no class."""
+    t.do("%is.class = icmp ult i64 %label, %n")  # a negative one is huge without its sign
+    place = t.emit("add i64 %first, " + t.emit("select i1 %is.class, i64 %label, i64 0"))
+    at = t.emit(f"getelementptr {t.scalar}, ptr %base.x, i64 {place}")
+    chosen = spread(t, t.scalar, t.emit(f"load {t.scalar}, ptr {at}, align 1"))
+    loss = t.sub(functions.log(t, spread(t, t.scalar, total)), t.sub(chosen, largest))
+    to = t.emit(f"getelementptr {t.scalar}, ptr %base.out, i64 %r")
+    t.do(
+        f"store {t.scalar} {t.emit(f'extractelement {t.vector} {loss}, i32 0')}, ptr {to}, align 1"
+    )
+    wrong = t.emit(f"zext i1 {t.emit('xor i1 %is.class, true')} to i64")
+    t.do(f"%wrong = add i64 {t.emit('load i64, ptr %base.g, align 8')}, {wrong}")
+    t.do("store i64 %wrong, ptr %base.g, align 8")
+
+
+def _gradient(
+    t: Text, places: list[str], lanes: list[str], masks: list[str], powers: list[str], total: str
+) -> None:
+    """Store g (power / total - [the lane is the label's])."""
+    step = t.emit("mul i64 %r, %step")
+    at = t.emit(f"getelementptr i8, ptr %base.g, i64 {step}")
+    one = t.emit(f"load {t.scalar}, ptr {at}, align 1")
+    factor = spread(t, t.scalar, t.emit(f"fdiv {t.scalar} {one}, {total}"))
+    g, label, zero = spread(t, t.scalar, one), spread(t, "i64", "%label"), t.number(0.0)
+    for place, mask, lane, power in zip(places, masks, lanes, powers, strict=True):
         hit = t.emit(f"icmp eq {t.of('i64')} {lane}, {label}")
         out = t.sub(t.mul(power, factor), t.either(hit, g, zero))
-        _store(t, out, at, mask)
+        _store(t, out, place, mask)
 
 
 def _folded(t: Text, reduction: str, vectors: list[str]) -> str:

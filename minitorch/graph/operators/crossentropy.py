@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...arrays import Array, dtype_of
-from ...compile.classes import class_gradient
+from ...compile.classes import class_gradient, class_loss
 from ...op import Op, Spec, apply
 from ...ops import elementwise, reduction
 from ...ops.broadcasting import sum_to
@@ -133,6 +133,9 @@ class SparseCrossEntropy(Op):
 
     def compute(self, xp: Any, *arrays: Array) -> Array:
         """Return one loss for each row."""
+        found = class_loss(*arrays) if xp is np else None
+        if found is not None:
+            return found
         labels, x = arrays
         shifted, _, total = exponentials(xp, x)
         picked = xp.take_along_axis(shifted, xp.astype(labels, xp.int64)[..., None], axis=-1)

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from minitorch.compile.classes import class_gradient
+from minitorch.compile.classes import class_gradient, class_loss
 
 SIZES = ((1, 1), (3, 2), (64, 10), (7, 16), (5, 17), (4, 64), (0, 5))
 
@@ -34,6 +34,33 @@ def test_rows_of_any_length_have_the_gradient_of_the_formula(
         assert got is not None
         assert got.dtype == dtype
         np.testing.assert_allclose(got, expected(g, y, x), **close)
+
+
+@pytest.mark.parametrize("labels", [np.int32, np.int64])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("shape", SIZES, ids=str)
+def test_rows_of_any_length_have_the_loss_of_the_formula(
+    shape: tuple[int, int], dtype: Any, labels: Any
+) -> None:
+    rng = np.random.default_rng(1)
+    x = (30 * rng.normal(size=shape)).astype(dtype)
+    y = rng.integers(0, shape[1], shape[0]).astype(labels)
+    got = class_loss(y, x)
+    assert got is not None
+    assert got.dtype == dtype
+    wide = x.astype(np.longdouble)
+    largest = wide.max(axis=1, keepdims=True, initial=-np.inf)
+    want = np.log(np.exp(wide - largest).sum(axis=1)) + (largest - wide)[np.arange(len(y)), y]
+    exact = np.finfo(dtype).eps  # of the sum, whose logarithm may be next to 0
+    np.testing.assert_allclose(got, want.astype(dtype), rtol=8 * exact, atol=2 * exact)
+
+
+@pytest.mark.parametrize("wrong", [-1, 10, 2**40])
+def test_the_loss_of_a_label_that_is_no_class_is_left_to_numpy(wrong: int) -> None:
+    x, y = np.zeros((64, 10), np.float32), np.zeros(64, np.int64)
+    assert class_loss(y, x) is not None
+    y[63] = wrong
+    assert class_loss(y, x) is None
 
 
 def test_what_is_not_a_number_stays_in_its_row() -> None:
