@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from operator import itemgetter
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -15,14 +15,27 @@ from ..arrays import device as device_called
 from ..errors import GraphError
 from .fetching import check_asked, no_node
 from .node import Node, UnknownShape
-from .operators.late import ByShape, needs_shapes, unknown
+from .operators.late import ByShape, needs_shapes
 from .optimize import optimize
-from .partial import PartialRun
 from .running.executors import Run, executor_called
 from .scope import Graph, get_default_graph
 from .state import State, Variable
 
-_Ready = tuple[Run, list[tuple[Node, DType, Any]], Callable[[tuple[Any, ...]], Any]]
+
+class _Wanted:
+    """What a feed should be; `shape` is one that fits, known after the first that did."""
+
+    __slots__ = ("dtype", "node", "shape")
+
+    def __init__(self, node: Node) -> None:
+        self.node, self.dtype = node, node.dtype
+        self.shape: tuple[int, ...] | None = None
+
+
+if TYPE_CHECKING:
+    from .partial import PartialRun
+
+_Ready = tuple[Run, list[_Wanted], Callable[[tuple[Any, ...]], Any]]
 """A plan, what each of its feeds should be, and what makes the answer of its values."""
 
 
@@ -95,11 +108,18 @@ class Session:
             return self._run_anew(fetches, feed_dict)
         arrays = [
             value
-            if type(value) is np.ndarray and value.dtype is dtype and value.shape == shape
-            else self._checked(node, value)
-            for (node, dtype, shape), value in feeding
+            if type(value) is np.ndarray and value.dtype is want.dtype and value.shape == want.shape
+            else self._fed(want, value)
+            for want, value in feeding
         ]
         return rebuild(step(self.state, arrays))
+
+    def _fed(self, want: _Wanted, value: Any) -> Array:
+        """Return the array for a feed; the shape of one that fits is known the next time."""
+        array = self._checked(want.node, value)
+        if array is value:
+            want.shape = value.shape
+        return array
 
     def _run_anew(self, fetches: Any, feed_dict: Mapping[Any, Any] | None) -> Any:
         """Run what may never have run before; fetches and feeds may be named and nested."""
@@ -123,7 +143,7 @@ class Session:
             return
         key = (list, *flat) if type(fetches) is list else fetches
         rebuild = list if type(fetches) is list else tuple if flat is fetches else itemgetter(0)
-        wanted = [(n, n.dtype, None if unknown(n) else tuple(n.shape)) for n in feeds]
+        wanted = [_Wanted(node) for node in feeds]
         self._ready[key, *feeds] = (step, wanted, rebuild)
 
     def make_callable(self, fetches: Any, feed_list: Sequence[Node] = ()) -> Callable[..., Any]:
@@ -132,6 +152,8 @@ class Session:
 
     def partial_run_setup(self, fetches: Any, feeds: Sequence[Any] = ()) -> PartialRun:
         """Return the handle of one run in several calls, of these fetches and feeds."""
+        from .partial import PartialRun
+
         listed = fetches if isinstance(fetches, list | tuple) else [fetches]
         return PartialRun(self, listed, feeds)
 
@@ -143,7 +165,7 @@ class Session:
         Raises:
             GraphError: as `run`; or something was not announced, or comes a second time.
         """
-        if not isinstance(handle, PartialRun) or handle.session is not self:
+        if getattr(handle, "session", None) is not self:
             raise GraphError("partial_run: got no handle of this session's partial_run_setup.")
         return handle.run(fetches, feed_dict)
 
