@@ -134,7 +134,25 @@
     }
   }
 
-  window.audit = (root) => [...controls(root), ...structure(root), ...texts(root)]
+  // The rules of the page around a widget may pull its texts together.
+  function* apart(root) {
+    const own = (node) => [...node.childNodes].filter((child) => child.nodeType === 3 && words(child.data));
+    const places = [...root.querySelectorAll("h3, p, dt, dd, th, td, li, button, label, output")]
+      .filter((node) => shown(node)).flatMap((node) => own(node).map((text) => {
+        const range = document.createRange();
+        range.selectNodeContents(text);
+        return { node, box: range.getBoundingClientRect() };
+      }));
+    for (const [k, a] of places.entries()) {
+      for (const b of places.slice(k + 1)) {
+        const wide = Math.min(a.box.right, b.box.right) - Math.max(a.box.left, b.box.left);
+        const high = Math.min(a.box.bottom, b.box.bottom) - Math.max(a.box.top, b.box.top);
+        if (wide > 3 && high > 5) yield ["texts over each other", `${say(a.node)} and ${say(b.node)}`];
+      }
+    }
+  }
+
+  window.audit = (root) => [...controls(root), ...structure(root), ...texts(root), ...apart(root)]
     .map(([rule, what]) => ({ rule, what }));
 
   // What Tab should reach, in the order in which it stands in the page; of radios and tabs, one.

@@ -90,6 +90,7 @@ def test_a_page_names_no_place_of_the_machine_that_made_it(name: str) -> None:
         ("a reference to nothing", "button.setAttribute('aria-controls', 'nothing')"),
         ("an id twice", "button.id = root.querySelector('.mt-stage').id"),
         ("a tab alone", "button.setAttribute('role', 'tab')"),
+        ("texts over each other", "root.querySelector('h3').style.position = 'absolute'"),
         ("what it says now", "root.querySelector('[role=status]').textContent = ''"),
     ],
 )  # fmt: skip
@@ -159,3 +160,27 @@ def test_in_jupyterlab_every_widget_owes_nothing_in_the_dark(in_lab: Any, audit:
     assert set(papers) == {"rgb(20, 24, 29)"}
     assert audit(page, WIDGETS) == []
     assert browser.hosts <= {"127.0.0.1", ""}
+
+
+# Voila
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_index_leads_to_every_demo(voila: str, visit: Any, audit: Any, scheme: str) -> None:
+    browser = visit(color_scheme=scheme)
+    page = browser.open(voila)
+    links = page.get_by_role("main").get_by_role("link")
+    found = links.evaluate_all("(nodes) => nodes.map((node) => node.getAttribute('href'))")
+    assert sorted(found) == [f"/voila/render/{name}/{name}.ipynb" for name in sorted(PAGES)]
+    page.evaluate("() => document.querySelector('main').setAttribute('aria-label', 'Demos')")
+    problems = [p for p in audit(page, "main") if "what it says now" not in p and "whole" not in p]
+    assert problems == []
+    assert browser.hosts == {"127.0.0.1"}
+
+
+def test_the_numbers_of_a_step_stand_apart_in_voila(voila: str, visit: Any, audit: Any) -> None:
+    page = visit(reduced_motion="reduce").open(
+        f"{voila}voila/render/ddp_timeline/ddp_timeline.ipynb"
+    )
+    expect(page.locator(".dl-numbers dt").first).to_be_visible()
+    assert audit(page, ".dl-chart") == []
