@@ -39,10 +39,12 @@ PASSES: dict[str, Pass] = {
     "merge_matmuls": inside(merge_matmuls),
     "fold again": inside(fold),
     "fuse": inside(fuse),
+    "cse again": inside(cse),
 }
 """In this order: dead branches hide constants, folding and algebra make subexpressions equal, what
 leaves a loop is then done for good, merging makes constants to fold, and fusion comes last because
-what is fused no other pass looks into. Each also rewrites what is inside loops."""
+what is fused no other pass looks into, unless it was fused twice. Each also rewrites what is inside
+loops."""
 
 ON_REQUEST: dict[str, Pass] = {
     "mixed_precision": inside(in_half),
@@ -59,7 +61,8 @@ def optimize(fetches: Any, fed: Collection[Node] = (), passes: Sequence[str] | N
     Args:
         fetches: a node, or lists, tuples and dicts of nodes.
         fed: nodes that a run will feed; nothing above them matters.
-        passes: names of `PASSES` or `ON_REQUEST` to run; all `PASSES` in order unless given.
+        passes: names of `PASSES` or `ON_REQUEST` to run, each once; all `PASSES`, until nothing is
+            left to do, unless given.
     Raises:
         GraphError: no such pass; or a pass broke a type, which is a mistake in the pass.
     """
@@ -67,9 +70,27 @@ def optimize(fetches: Any, fed: Collection[Node] = (), passes: Sequence[str] | N
         raise GraphError(f"optimize: got passes={passes!r}, expected a list. Write [{passes!r}].")
     leaves: list[Node] = []
     rebuild = flatten(fetches, leaves)
-    for name in PASSES if passes is None else passes:
+    if passes is None:
+        leaves = _settled(leaves, set(fed))
+    for name in LAST if passes is None else passes:
         leaves = run_pass(name, leaves, set(fed))
     return rebuild(iter(leaves).__next__)
+
+
+LAST = ("fuse", "cse again")  # once, when nothing else finds anything to do
+ROUNDS = 4
+
+
+def _settled(leaves: list[Node], fed: Collection[Node]) -> list[Node]:
+    """Return the nodes after all passes but the last, again until none finds anything to do."""
+    for _ in range(ROUNDS):
+        before = leaves
+        for name in PASSES:
+            if name not in LAST:
+                leaves = run_pass(name, leaves, fed)
+        if all(a is b for a, b in zip(before, leaves, strict=True)):
+            break
+    return leaves
 
 
 def recompute(fetches: Any, budget_bytes: int | None = None, fed: Collection[Node] = ()) -> Any:
