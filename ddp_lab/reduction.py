@@ -27,6 +27,17 @@ UFUNCS: dict[str, np.ufunc] = {
 }
 OPERATIONS = (*UFUNCS, "avg")
 
+# NumPy's kinds of dtypes that an operation is for, where not all of them, and what to call these
+BITS, IN_ORDER = ("biu", "integers or bool"), ("biuf", "real numbers or bool")
+KINDS = {
+    "avg": ("iufc", "numbers"),
+    "band": BITS,
+    "bor": BITS,
+    "bxor": BITS,
+    "max": IN_ORDER,
+    "min": IN_ORDER,
+}
+
 
 def combiner(op: str, dtype: np.dtype[Any]) -> Combine:
     """Return `combine(a, b, out)`, which writes `a op b` to `out`; `out` may be `a` or `b`.
@@ -62,11 +73,11 @@ def check_operation(operation: str, op: str, dtype: np.dtype[Any]) -> None:
     """Raise `InvalidArgument` unless `op` can be applied to arrays of `dtype`."""
     if not isinstance(op, str) or op not in OPERATIONS:
         raise unknown(operation, op)
-    bits = op in ("band", "bor", "bxor")
-    if dtype.hasobject or (bits and dtype.kind not in "iub") or (op, dtype.kind) == ("avg", "b"):
+    kinds, expected = KINDS.get(op, ("biufc", "numbers"))
+    if dtype.kind not in kinds and not (dtype == BFLOAT16 and "f" in kinds):
         raise InvalidArgument(
             f"{operation}: {op!r} is not defined for this dtype: got {dtype}, expected "
-            f"{'integers or bool' if bits else 'numbers'}. Convert the array first."
+            f"{expected}. Convert the array first."
         )
 
 

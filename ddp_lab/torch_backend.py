@@ -6,6 +6,12 @@ Ranks on one machine share memory, found through torch's own store; others are j
 Collectives run on a thread of their own, so that torch's DistributedDataParallel overlaps them
 with its backward pass. Algorithms can be chosen by name, a learner's too:
 `ddp_lab.torch_backend.use_algorithm("all_reduce", "ring")`.
+
+When a rank fails: the end of its process, and an error inside a collective, reach the others at
+once. A rank that raised anywhere else and lives on, held by a notebook or a debugger, tells nobody:
+the others wait for it until `init_process_group(timeout=...)` is over. That is so over any backend,
+and DistributedDataParallel over a torch group notices no more than its backend does. Under
+`ddp_lab.launch` an exception ends its rank, and all others are told.
 """
 
 from datetime import timedelta

@@ -41,6 +41,8 @@ CALLS: list[tuple[str, str, str]] = [
     ("all_reduce(torch.ones(2, device='meta'))", "not a dense tensor", "meta"),
     ("all_reduce(torch.ones(2).to(torch.float8_e4m3fn))", "cannot send this dtype", "float8"),
     ("all_reduce(np.array([True]), 'avg')", "all_reduce: 'avg' is not defined", "bool"),
+    ("all_reduce(np.array([1j]), 'max')", "all_reduce: 'max' is not defined", "complex128"),
+    ("all_reduce(np.ones(2), 'bor')", "all_reduce: 'bor' is not defined", "float64"),
     ("all_reduce(np.ones(2), None)", "all_reduce: unknown operation: got None", "sum, prod"),
     ("scan(np.ones(2), [])", "scan: unknown operation: got []", "sum, prod"),
     ("all_reduce(np.ones(2), algorithm=[])", "unknown algorithm: got []", "ring"),
