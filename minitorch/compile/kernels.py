@@ -3,7 +3,7 @@
 A kernel is specialised to how its operands lie, not to their sizes; `kernel(program)` gives equal
 programs the same one, so a structure is compiled once in a process.
 
-May import: program, loops, engine, strides; allocator, errors, shapes.
+May import: program, loops, operands, engine, strides; allocator, errors, shapes.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from ..errors import ArgumentError, DTypeError, ShapeError
 from ..shapes import broadcast
 from . import loops, rows
 from .engine import Function
+from .operands import Layout
 from .program import Program
 from .strides import Nest, in_rows, kind, merged, stretched
 
@@ -70,7 +71,7 @@ class Kernel:
         gives = "float" if program.reduction else rows.gives(program.steps[-1].row)
         self.result_dtype = self.dtype if gives == "float" else np.dtype(bool)
         self._dtypes = [self.dtype if k == "float" else np.dtype(bool) for k in program.inputs]
-        self._functions: dict[loops.Layout, Function] = {}
+        self._functions: dict[Layout, Function] = {}
         self._calls: dict[Any, _Call] = {}
         self._latest: tuple[Any, Any] = (None, None)  # the last key, and its call
 
@@ -110,7 +111,7 @@ class Kernel:
         self._latest = ((key, axes, new), call)
         return call
 
-    def layouts(self) -> list[loops.Layout]:
+    def layouts(self) -> list[Layout]:
         """Return the layouts compiled so far."""
         return list(self._functions)
 
@@ -126,7 +127,7 @@ class Kernel:
             nest = self._split(shape, axes, (*strides, result))
         n_bytes = math.prod(kept) * self.result_dtype.itemsize
         past_caches = new and n_bytes > PAST_CACHES and self._in_whole_lines(nest)
-        function = self._compiled(loops.Layout(self._kinds(nest), len(nest.sizes) - 1, past_caches))
+        function = self._compiled(Layout(self._kinds(nest), len(nest.sizes) - 1, past_caches))
         numbers = [nest.sizes[-1], *nest.sizes[:-1], *(n for s in nest.strides for n in s)]
         head = struct.pack(f"{len(numbers)}q", *numbers)
         pack = struct.Struct(f"{len(nest.strides)}q").pack
@@ -134,7 +135,7 @@ class Kernel:
         empty = allocator.cpu.empty if n_bytes > allocator.LARGE else np.empty
         return _Call(function.call, head, pack, kept, total if n_bytes else 0, numbers[0], empty)
 
-    def _compiled(self, layout: loops.Layout) -> Function:
+    def _compiled(self, layout: Layout) -> Function:
         function = self._functions.get(layout)
         if function is None:
             function = self._functions[layout] = Function(loops.kernel(self.program, layout))

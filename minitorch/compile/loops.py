@@ -14,63 +14,21 @@ which is part of the kernel:
 What is left of a row after its whole vectors is copied to a buffer on the stack and computed as one
 more; that is code of its own, so that the loop over whole vectors is short and calls nothing.
 
-May import: text, rows, program, folds.
+May import: text, rows, program, folds, operands.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from . import rows
+from . import operands, rows
 from .folds import IDENTITY, across, fold, only_inside
+from .operands import Emission, Layout
 from .program import Program
 from .text import Text
-
-AHEAD = 512
-"""Bytes, eight cache lines: on arrays larger than the caches 12 % faster than not to ask, where 256
-and 768 bytes brought 6 % and nothing."""
-
-
-@dataclass(frozen=True)
-class Layout:
-    """What a kernel is specialised to besides its program.
-
-    Attributes:
-        kinds: "c", "b" or "s" for each input, and last for the result.
-        outer: how many axes there are above the row.
-        past_caches: whether whole vectors of the result, which then lie at multiples of their size,
-            are written to memory without being read into the caches first.
-    """
-
-    kinds: str
-    outer: int
-    past_caches: bool = False
-
-
-class _Nest:
-    """The state of one kernel's emission: its text, and where everything is."""
-
-    def __init__(self, program: Program, layout: Layout) -> None:
-        self.program, self.layout = program, layout
-        self.t = Text(program.dtype)
-        self.result = rows.gives(program.steps[-1].row)
-        self.types = [*program.inputs, "float" if program.reduction else self.result]
-        self.wide = Text("float64", self.t.width, prefix="w")
-        self.wide.lines, self.wide.declared = self.t.lines, self.t.declared
-        self.wide.defined = self.t.defined
-
-    def element(self, k: int) -> str:
-        """Return the type in memory of operand k; booleans are bytes."""
-        return "i8" if self.types[k] == "bool" else self.t.scalar
-
-    def n_bytes(self, k: int) -> int:
-        """Return the size of an element of operand k."""
-        return 1 if self.types[k] == "bool" else (4 if self.t.single else 8)
 
 
 def kernel(program: Program, layout: Layout) -> str:
     """Return the LLVM module of a program for a layout, its function called `kernel`."""
-    nest = _Nest(program, layout)
+    nest = Emission(program, layout)
     t = nest.t
     _head(nest)
     _row_begin(nest)
@@ -86,7 +44,7 @@ def kernel(program: Program, layout: Layout) -> str:
     return f"{declared}\n\n{head} {{\n{body}\n}}\n\n!0 = !{{i32 1}}\n"
 
 
-def _head(nest: _Nest) -> None:
+def _head(nest: Emission) -> None:
     """Read the table, and find the first row."""
     t, layout = nest.t, nest.layout
     t.label("entry")
@@ -119,7 +77,7 @@ def _head(nest: _Nest) -> None:
     t.do("br i1 %any, label %row, label %done")
 
 
-def _row_begin(nest: _Nest) -> None:
+def _row_begin(nest: Emission) -> None:
     """Find where the operands' rows begin, and how many elements of this row are wanted."""
     t, layout = nest.t, nest.layout
     t.label("row")
@@ -143,7 +101,7 @@ def _row_begin(nest: _Nest) -> None:
         t.do(f"%start{k} = getelementptr i8, ptr {at}, i64 {step}")
     for k, kind in enumerate(layout.kinds[:-1]):
         if kind == "b":
-            _splat(nest, k)
+            operands.splat(nest, k)
 
 
 def _indices(t: Text, outer: int) -> list[str]:
@@ -159,20 +117,7 @@ def _indices(t: Text, outer: int) -> list[str]:
     return found[::-1]
 
 
-def _splat(nest: _Nest, k: int) -> None:
-    """Load the one element that operand k has in this row, into every lane."""
-    t, element = nest.t, nest.element(k)
-    one = t.emit(f"load {element}, ptr %start{k}, align 1")
-    kind = t.of(element)
-    first = t.emit(f"insertelement {kind} poison, {element} {one}, i32 0")
-    zeros = f"<{t.width} x i32> zeroinitializer"
-    name = f"%all{k}" if nest.types[k] == "float" else f"%bytes{k}"
-    t.do(f"{name} = shufflevector {kind} {first}, {kind} poison, {zeros}")
-    if nest.types[k] == "bool":
-        t.do(f"%all{k} = icmp ne {kind} %bytes{k}, zeroinitializer")
-
-
-def _vectors(nest: _Nest, phi: str = "") -> None:
+def _vectors(nest: Emission, phi: str = "") -> None:
     """Begin the loop over the whole vectors of a row; `phi` is what it carries along."""
     t, layout = nest.t, nest.layout
     t.do(f"%whole = and i64 %count, {-t.width}")
@@ -184,18 +129,18 @@ def _vectors(nest: _Nest, phi: str = "") -> None:
         t.do(phi)
     for k, kind in enumerate(layout.kinds):
         if kind == "c":
-            _place(nest, k, "here", "%i")
-    _ask_ahead(nest)
+            operands.place(nest, k, "here", "%i")
+    operands.ask_ahead(nest)
 
 
-def _vectors_end(nest: _Nest) -> None:
+def _vectors_end(nest: Emission) -> None:
     t = nest.t
     t.do(f"%i.next = add i64 %i, {t.width}")
     t.do("%more = icmp slt i64 %i.next, %whole")
     t.do("br i1 %more, label %vector, label %after")
 
 
-def _rest(nest: _Nest, phi: str = "") -> None:
+def _rest(nest: Emission, phi: str = "") -> None:
     """Begin what is left of a row: its elements are copied to the stack."""
     t, layout = nest.t, nest.layout
     t.label("after")
@@ -207,117 +152,30 @@ def _rest(nest: _Nest, phi: str = "") -> None:
     t.label("tail")
     for k, kind in enumerate(layout.kinds):
         if kind == "c":
-            _place(nest, k, "last", "%whole")
+            operands.place(nest, k, "last", "%whole")
             t.do(f"%length{k} = mul i64 %remain, {nest.n_bytes(k)}")
     for k, kind in enumerate(layout.kinds[:-1]):
         if kind == "c":
-            _copied(nest, k, f"%scratch{k}", f"%last{k}")
+            operands.copied(nest, k, f"%scratch{k}", f"%last{k}")
 
 
-def _place(nest: _Nest, k: int, name: str, i: str) -> None:
-    """Find element i of this row of operand k, which is contiguous."""
-    t = nest.t
-    step = t.emit(f"mul i64 {i}, {nest.n_bytes(k)}")
-    t.do(f"%{name}{k} = getelementptr i8, ptr %start{k}, i64 {step}")
-
-
-def _copied(nest: _Nest, k: int, to: str, source: str) -> None:
-    nest.t.do(f"call void @llvm.memcpy.p0.p0.i64(ptr {to}, ptr {source}, i64 %length{k}, i1 false)")
-
-
-def _ask_ahead(nest: _Nest) -> None:
-    """Ask the memory for what the loop will read soon; past the end of an array that is harmless.
-
-    The processor does so itself, but stops at the end of every page.
-    """
-    t = nest.t
-    t.declared.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
-    for k, kind in enumerate(nest.layout.kinds[:-1]):
-        if kind == "c":
-            soon = t.emit(f"getelementptr i8, ptr %here{k}, i64 {AHEAD}")
-            t.do(f"call void @llvm.prefetch.p0(ptr {soon}, i32 0, i32 3, i32 1)")
-
-
-def _inputs(nest: _Nest, whole: bool) -> list[str]:
-    """Load the vectors of all inputs, of a whole vector or of what is left; return their names."""
-    found = []
-    for k, kind in enumerate(nest.layout.kinds[:-1]):
-        if kind == "b":
-            found.append(f"%all{k}")
-        elif kind == "c":
-            found.append(_loaded(nest, k, f"%here{k}" if whole else f"%scratch{k}"))
-        else:
-            found.append(_gathered(nest, k) if whole else _gathered_rest(nest, k))
-    return found
-
-
-def _loaded(nest: _Nest, k: int, source: str) -> str:
-    value = nest.t.emit(f"load {nest.t.of(nest.element(k))}, ptr {source}, align 1")
-    return _as_value(nest, k, value)
-
-
-def _as_value(nest: _Nest, k: int, value: str) -> str:
-    """Return a vector as it was in memory as one to compute with: bytes as a mask."""
-    t = nest.t
-    if nest.types[k] == "bool":
-        value = t.emit(f"icmp ne {t.of(nest.element(k))} {value}, zeroinitializer")
-    return value
-
-
-def _gathered(nest: _Nest, k: int) -> str:
-    """Load a whole vector of a strided operand, element by element."""
-    t, element = nest.t, nest.element(k)
-    value = "poison"
-    for lane in range(t.width):
-        one = _strided(nest, k, t.emit(f"add i64 %i, {lane}"))
-        value = t.emit(f"insertelement {t.of(element)} {value}, {element} {one}, i32 {lane}")
-    return _as_value(nest, k, value)
-
-
-def _gathered_rest(nest: _Nest, k: int) -> str:
-    """Load what is left of a strided operand's row; past the end, the last element again."""
-    t, element = nest.t, nest.element(k)
-    last = t.emit("sub i64 %remain, 1")
-    value = "poison"
-    for lane in range(t.width):
-        inside = t.emit(f"icmp slt i64 {lane}, %remain")
-        place = t.emit(f"select i1 {inside}, i64 {lane}, i64 {last}")
-        one = _strided(nest, k, t.emit(f"add i64 %whole, {place}"))
-        value = t.emit(f"insertelement {t.of(element)} {value}, {element} {one}, i32 {lane}")
-    return _as_value(nest, k, value)
-
-
-def _strided(nest: _Nest, k: int, i: str) -> str:
-    """Load element i of this row of operand k."""
-    t = nest.t
-    step = t.emit(f"mul i64 {i}, %stride{k}.{nest.layout.outer}")
-    source = t.emit(f"getelementptr i8, ptr %start{k}, i64 {step}")
-    return t.emit(f"load {nest.element(k)}, ptr {source}, align 1")
-
-
-def _map_row(nest: _Nest) -> None:
+def _map_row(nest: Emission) -> None:
     """Compute a row vector by vector and store it. The result is contiguous along the row."""
     t, out = nest.t, len(nest.layout.kinds) - 1
     _vectors(nest)
-    value = rows.write(t, nest.program, _inputs(nest, whole=True))
+    value = rows.write(t, nest.program, operands.inputs(nest, whole=True))
     how = "align 64, !nontemporal !0" if nest.layout.past_caches else "align 1"
-    _store(nest, value, f"%here{out}", how)
+    operands.store(nest, value, f"%here{out}", how)
     _vectors_end(nest)
     _rest(nest)
-    _store(nest, rows.write(t, nest.program, _inputs(nest, whole=False)), f"%scratch{out}")
-    _copied(nest, out, f"%last{out}", f"%scratch{out}")
+    operands.store(
+        nest, rows.write(t, nest.program, operands.inputs(nest, whole=False)), f"%scratch{out}"
+    )
+    operands.copied(nest, out, f"%last{out}", f"%scratch{out}")
     t.do("br label %row.end")
 
 
-def _store(nest: _Nest, value: str, to: str, how: str = "align 1") -> None:
-    t = nest.t
-    kind = t.of(nest.element(len(nest.layout.kinds) - 1))
-    if nest.result == "bool":
-        value = t.emit(f"zext {t.mask} {value} to {kind}")
-    t.do(f"store {kind} {value}, ptr {to}, {how}")
-
-
-def _row_end(nest: _Nest) -> None:
+def _row_end(nest: Emission) -> None:
     t = nest.t
     if not nest.program.reduction:
         t.label("row.end")
@@ -332,7 +190,7 @@ def _row_end(nest: _Nest) -> None:
     t.do("ret void")
 
 
-def _reduce_row(nest: _Nest) -> None:
+def _reduce_row(nest: Emission) -> None:
     """Fold a row into one vector, the vector into one element, and store that.
 
     Sums are kept in double, so that they are as exact as NumPy's pairwise ones.
@@ -341,11 +199,11 @@ def _reduce_row(nest: _Nest) -> None:
     keep = nest.wide if reduction == "sum" else t
     start = keep.number(IDENTITY[reduction])
     _vectors(nest, f"%total = phi {keep.vector} [ {start}, %row ], [ %total.next, %vector ]")
-    value = rows.write(t, nest.program, _inputs(nest, whole=True))
+    value = rows.write(t, nest.program, operands.inputs(nest, whole=True))
     t.do(f"%total.next = {_folded(nest, keep, '%total', value)}")
     _vectors_end(nest)
     _rest(nest, f"%so.far = phi {keep.vector} [ {start}, %row ], [ %total.next, %vector ]")
-    value = rows.write(t, nest.program, _inputs(nest, whole=False))
+    value = rows.write(t, nest.program, operands.inputs(nest, whole=False))
     value = only_inside(t, reduction, value)
     t.do(f"%total.last = {_folded(nest, keep, '%so.far', value)}")
     t.do("br label %row.end")
@@ -357,7 +215,7 @@ def _reduce_row(nest: _Nest) -> None:
     t.do(f"store {t.scalar} {one}, ptr %start{out}, align 1")
 
 
-def _folded(nest: _Nest, keep: Text, total: str, value: str) -> str:
+def _folded(nest: Emission, keep: Text, total: str, value: str) -> str:
     """Fold a vector into the total; return the instruction that gives the new total."""
     t = nest.t
     if keep is not t and t.single:

@@ -8,7 +8,7 @@ import pytest
 
 from minitorch import compile as code
 from minitorch.compile import Program, Step, kernel, kernels
-from minitorch.compile.loops import Layout
+from minitorch.compile.operands import Layout
 from minitorch.compile.strides import Nest, in_rows, merged, stretched
 from minitorch.errors import ArgumentError, CompileError, DTypeError, ShapeError
 from minitorch.ops.rows import ROWS
