@@ -147,7 +147,7 @@ def _as_list(value: Any) -> list[Any]:
 
 def _listed(value: Any, what: str) -> list[Node]:
     nodes = _as_list(value)
-    if not nodes:
+    if not nodes and what != "stop_gradients":
         raise GraphError(f"gradients: got no {what}, expected a node or a list of nodes.")
     for node in nodes:
         if not isinstance(node, Node):

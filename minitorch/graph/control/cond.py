@@ -19,6 +19,7 @@ from ...op import Op, Spec
 from ...ops.elementwise import zeros_like
 from ...ops.logic import eq
 from ..gradients import Identity
+from ..lined import lined
 from ..node import Node, build, convert
 from ..operators.scalar import as_scalar
 from ..scope import get_default_graph
@@ -169,6 +170,7 @@ class Branch:
             graph.branches, graph.control = held, control
 
 
+@lined
 def cond(
     pred: Any,
     true_fn: Callable[[], Any],
@@ -189,8 +191,8 @@ def cond(
             "functions that build the sides. Write lambda: value."
         )
     condition = as_predicate("cond", pred)
-    sides = [_build_side(condition, fn, side) for side, fn in ((False, false_fn), (True, true_fn))]
-    (no, shape_no), (yes, shape_yes) = sides
+    yes, shape_yes = _build_side(condition, true_fn, True)  # first, as TensorFlow's programs expect
+    no, shape_no = _build_side(condition, false_fn, False)
     if shape_no != shape_yes:
         raise GraphError(
             f"cond: the sides differ in structure: true_fn gives {shape_yes}, false_fn {shape_no}."

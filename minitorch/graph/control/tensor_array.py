@@ -7,7 +7,6 @@ from typing import Any
 from ...arrays import as_dtype, int32
 from ...errors import GraphError
 from ...op import Spec
-from ...ops.segments import stitched
 from ..node import Node, UnknownShape, as_shape, build, convert
 from ..operators.shaping import gather, reshape
 from .history import Opaque
@@ -111,6 +110,8 @@ class TensorArray:
 
     def scatter(self, indices: Any, value: Any, name: str | None = None) -> TensorArray:
         """Return an array that has the rows of `value` at `indices`, zeros between them."""
+        from ...ops.segments import stitched
+
         return self.unstack(stitched(convert(indices, int32), convert(value, self.dtype)))
 
     def gather(self, indices: Any, name: str | None = None) -> Node:

@@ -459,3 +459,70 @@ def test_summaries_are_lines_that_anybody_can_read(tmp_path: Path) -> None:
     lines = (tmp_path / "summaries.jsonl").read_text().splitlines()
     assert len(lines) == 2
     assert '"step": 1, "values": {"train/loss": 0.5}' in lines[1]
+
+
+def test_batch_statistics_are_kept_by_a_moving_average_inside_a_branch() -> None:
+    x, training = tf.placeholder(tf.float32, [None, 3]), tf.placeholder(tf.bool)
+    beta, gamma = tf.Variable(tf.zeros([3])), tf.Variable(tf.constant(1.0, shape=[3]))
+    batch_mean, batch_var = tf.nn.moments(x, [0])
+    average = tf.train.ExponentialMovingAverage(decay=0.5)
+
+    def kept() -> Any:
+        with tf.control_dependencies([average.apply([batch_mean, batch_var])]):
+            return tf.identity(batch_mean), tf.identity(batch_var)
+
+    mean, var = tf.cond(
+        training, kept, lambda: (average.average(batch_mean), average.average(batch_var))
+    )
+    y = tf.nn.batch_normalization(x, mean, var, beta, gamma, 1e-3)
+    step = tf.train.GradientDescentOptimizer(0.1).minimize(tf.reduce_sum(y * y))
+    data = RNG.normal(1.0, 2.0, size=(8, 3))
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        for i in range(3):
+            held = session.run(average.average(batch_mean))
+            np.testing.assert_allclose(held, data.mean(0) * (1 - 0.5**i), rtol=1e-5)
+            session.run(step, {x: data, training: True})
+        settled = session.run([y, mean], {x: data, training: False})
+        np.testing.assert_allclose(settled[1], data.mean(0) * (1 - 0.5**3), rtol=1e-5)
+        assert session.run(average.average(batch_mean)).tolist() == settled[1].tolist()
+
+
+def test_a_sentence_classifier_pools_over_windows_of_several_sizes() -> None:
+    words = tf.placeholder(tf.int32, [None, 10], name="words")
+    keep = tf.placeholder(tf.float32, name="keep")
+    with tf.device("/cpu:0"), tf.name_scope("embedding"):
+        table = tf.Variable(tf.random_uniform([20, 8], -1.0, 1.0, seed=1), name="W")
+        found = tf.expand_dims(tf.nn.embedding_lookup(table, words), -1)
+    pooled = []
+    for i, height in enumerate((2, 3)):
+        with tf.name_scope(f"conv-maxpool-{height}"):
+            w = tf.Variable(tf.truncated_normal([height, 8, 1, 4], stddev=0.1, seed=i), name="W")
+            b = tf.Variable(tf.constant(0.1, shape=[4]), name="b")
+            conv = tf.nn.conv2d(found, w, strides=[1, 1, 1, 1], padding="VALID", name="conv")
+            h = tf.nn.relu(tf.nn.bias_add(conv, b), name="relu")
+            window = [1, 10 - height + 1, 1, 1]
+            pooled.append(tf.nn.max_pool(h, window, [1, 1, 1, 1], "VALID", name="pool"))
+    h = tf.nn.dropout(tf.reshape(tf.concat(pooled, 3), [-1, 8]), keep)
+    with tf.name_scope("output"):
+        w = tf.get_variable("W", [8, 2], initializer=tf.contrib.layers.xavier_initializer())
+        scores = tf.nn.xw_plus_b(h, w, tf.Variable(tf.constant(0.1, shape=[2])), name="scores")
+        guess = tf.argmax(scores, 1, name="predictions")
+    truth = RNG.integers(0, 2, 16)
+    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=truth, logits=scores)
+    loss = tf.reduce_mean(losses) + 0.01 * tf.nn.l2_loss(w)
+    global_step = tf.Variable(0, name="global_step", trainable=False)
+    optimizer = tf.train.AdamOptimizer(0.02)
+    step = optimizer.apply_gradients(optimizer.compute_gradients(loss), global_step=global_step)
+    feed = {words: RNG.integers(0, 20, (16, 10))}
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        for _ in range(60):
+            session.run(step, {**feed, keep: 0.8})
+        assert session.run(guess, {**feed, keep: 1.0}).tolist() == truth.tolist()
+        assert (
+            session.run("output/predictions:0", {"words:0": feed[words], "keep:0": 1.0}).size == 16
+        )
+        assert session.run(global_step) == 60
+    names = [v.name for v in tf.trainable_variables()]
+    assert names[:3] == ["embedding/W", "conv-maxpool-2/W", "conv-maxpool-2/b"]
