@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from ..errors import GraphError
@@ -26,7 +26,7 @@ def check_asked(graph: Graph, fetches: Sequence[Node], feeds: Sequence[Node]) ->
                 f"run: cannot fetch {node.name!r}: it is a loop, not a value (built at "
                 f"{node.location}). Fetch what while_loop returned."
             )
-        check_outside_loops(node, feeds)
+    check_outside_loops(fetches, set(feeds))
     for node in feeds:
         check_graph(graph, node, "feed")
 
@@ -41,16 +41,21 @@ def check_graph(graph: Graph, node: Node, verb: str) -> None:
         )
 
 
-def check_outside_loops(node: Node, feeds: Sequence[Node]) -> None:
-    """Raise if `node` is computed from a loop's variables, within the loop."""
-    fed = set(feeds)
-    for source in needed([node], fed):
-        if isinstance(source, Placeholder) and source.inside and source not in fed:
+def check_outside_loops(fetches: Sequence[Node], fed: Collection[Node]) -> None:
+    """Raise if one of `fetches` is computed from a loop's variables, within the loop."""
+    if not any(_is_inside(source, fed) for source in needed(fetches, fed)):
+        return
+    for node in fetches:
+        if any(_is_inside(source, fed) for source in needed([node], fed)):
             raise GraphError(
                 f"run: cannot fetch {node.name!r}: it is in a while loop, where each round has a "
                 f"value of its own (built at {node.location}). Make it a loop variable and fetch "
                 "what while_loop returns."
             )
+
+
+def _is_inside(node: Node, fed: Collection[Node]) -> bool:
+    return isinstance(node, Placeholder) and node.inside and node not in fed
 
 
 def no_node(verb: str, what: Any) -> GraphError:
