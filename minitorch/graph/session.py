@@ -53,7 +53,7 @@ class Session:
             "interpreter": node by node, a loop within.
             "tokens": loops taken apart, as tokens that move; tells what happens.
             "parallel": the same by several threads.
-            "arena": in the memory that was planned; no branches or loops.
+            "arena": in the memory that was planned.
         options: of the executor: `shuffle=` and `on_event=` of "tokens", `threads=` of "parallel",
             `poison=` of "arena".
     """
