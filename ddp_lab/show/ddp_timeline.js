@@ -3,6 +3,7 @@
 
 const LANE = { left: 130, width: 700, height: 30 };
 const TOP = 34;
+const LABEL = 160; // the room that "without overlap" and its time take
 const MIB = 1048576;
 
 // What computes, at speed 1, and more slowly beside a bucket that travels; cf. `_Core.work`.
@@ -133,7 +134,9 @@ function draw(svg, run, apart, recorded) {
   const bottom = TOP + (2 + lanes.length) * (LANE.height + 14);
   for (const [x, text, y] of [[run.step_time, "step", 14], [apart.step_time, "without overlap", 28]]) {
     make(svg, "line", { class: "dl-mark", x1: at(x), y1: y + 4, x2: at(x), y2: bottom });
-    make(svg, "text", { class: "dl-small", x: at(x) - 4, y, "text-anchor": "end" }, `${text} ${seconds(x)}`);
+    const room = LANE.left + LANE.width - at(x) > LABEL; // to the right no other line is crossed
+    make(svg, "text", { class: "dl-small", x: at(x) + (room ? 4 : -4), y, "text-anchor": room ? "start" : "end" },
+      `${text} ${seconds(x)}`);
   }
   for (const tick of ticks(limit * 1e3)) {
     const x = at(tick / 1e3);
