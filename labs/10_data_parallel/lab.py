@@ -364,8 +364,8 @@ def flat_all_reduce(comm, params):
 # %%
 for kind in ("hooks", "flat"):
     ranks = launch(train, RANKS, 10, kind)
-    off = np.abs(ranks[0][1][-1] - one[0][1][9]).max()
-    print(f"{kind}: replicas apart by {apart(ranks)[-1]}, from one process by {off:.1e}")
+    beside = np.abs(ranks[0][1][-1] - one[0][1][9]).max()
+    print(f"{kind}: replicas apart by {apart(ranks)[-1]}, from one process by {beside:.1e}")
 
 # %% tags="check"
 q.check("flat_all_reduce")
