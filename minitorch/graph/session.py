@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 _Ready = tuple[Run, list[_Wanted], Callable[[tuple[Any, ...]], Any]]
 """A plan, what each of its feeds should be, and what makes the answer of its values."""
 
+MOST_PLANS = 1000  # kept in a session, one for each pair of fetches and feeds
+
 
 class Session:
     """Where a graph runs. A context manager; several sessions of one graph share nothing.
@@ -132,8 +134,15 @@ class Session:
         step = self._steps.get(key)
         if step is None:
             step = self._steps[key] = self._plan(leaves, feeds)
+            self._forget_old_plans()
         self._make_ready(fetches, feed_dict, step)
         return rebuild(iter(step(self.state, arrays)).__next__)
+
+    def _forget_old_plans(self) -> None:
+        """Keep no more than `MOST_PLANS`: a program that builds new nodes for ever has no end."""
+        while len(self._steps) > MOST_PLANS:
+            del self._steps[next(iter(self._steps))]
+            self._ready.clear()
 
     def _make_ready(self, fetches: Any, feed_dict: Mapping[Any, Any] | None, step: Run) -> None:
         """Let the next run of these fetches go the short way, if they and the feeds are nodes."""
