@@ -295,9 +295,7 @@ def test_an_operator_without_vector_code_is_a_reason() -> None:
 
 
 @pytest.mark.parametrize("count", [3, 1000])
-@pytest.mark.parametrize(
-    "reduce", [tf.reduce_sum, tf.reduce_mean, tf.reduce_max, tf.reduce_min], ids=str
-)
+@pytest.mark.parametrize("reduce", [tf.reduce_sum, tf.reduce_mean, tf.reduce_max, tf.reduce_min])
 @pytest.mark.parametrize(("axis", "keep"), [(1, False), (1, True), (None, False), (None, True)])
 def test_a_reduction_takes_what_is_fused_as_it_comes(
     reduce: Any, count: int, axis: Any, keep: bool
