@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..arrays import Array, namespace
-from .state import Variable
 from .optimizer import Optimizer, Update
+from .state import Variable
 
 
 class RMSProp(Update):
