@@ -14,11 +14,12 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ..arrays import DType, as_dtype, cast, get_default_dtype, result_type
-from ..errors import DTypeError, GraphError, MinitorchError, ShapeError
+from ..errors import GraphError, MinitorchError, ShapeError
 from ..op import Op, Spec, Value
 from ..ops.casting import cast_to
 from ..ops.methods import Methods
 from ..shapes import Shape
+from .fixed import constant_array, filled_to
 from .mixing import OPERATORS, strict
 from .scope import Graph, call_site, get_default_graph
 from .static_shape import UNKNOWN as UNKNOWN
@@ -246,7 +247,7 @@ class Constant(Node):
     ) -> None:
         array = constant_array(value, dtype)
         if shape is not None:
-            array = _filled(array, tuple(shape), name)
+            array = filled_to(array, tuple(shape), name)
         super().__init__(None, (), array.shape, array.dtype, name)
         self.value = array
         self.follows = True
@@ -257,49 +258,6 @@ class Constant(Node):
         copy.value = self.value  # type: ignore[attr-defined]
         copy.follows = self.follows  # type: ignore[attr-defined]
         return copy
-
-
-def constant_array(value: Any, dtype: Any = None) -> np.ndarray[Any, Any]:
-    """Return `value` as an array that nobody else can change.
-
-    Python floats become the default dtype (float32), integers int32 as in TensorFlow; arrays keep
-    their dtype.
-
-    Raises:
-        DTypeError: the dtype asked for is whole and a number is not.
-    """
-    given = np.asarray(value)
-    if given.dtype.kind not in "biuf":
-        as_dtype(given.dtype)  # words, say, are refused by name
-    array = np.array(value, dtype=None if dtype is None else as_dtype(dtype))
-    if array.dtype.kind in "iu" and given.dtype.kind == "f" and not np.array_equal(given, array):
-        raise DTypeError(
-            f"constant: got {value!r} for {array.dtype}, which would lose its fraction. Give whole "
-            "numbers, or another dtype."
-        )
-    if dtype is None and not isinstance(value, np.ndarray | np.generic):
-        if array.dtype.kind == "f":
-            array = array.astype(get_default_dtype())
-        elif array.dtype == np.int64 and np.all(np.abs(array) < 2**31):
-            array = array.astype(np.int32)
-    array.flags.writeable = False
-    return array
-
-
-def _filled(array: np.ndarray[Any, Any], shape: tuple[int, ...], name: str) -> Any:
-    """Return `array` in `shape`; TensorFlow repeats the last element to fill it."""
-    wanted = int(np.prod(shape, dtype=np.int64))
-    if array.size > wanted:
-        raise GraphError(
-            f"constant {name!r}: too many values: got {array.size}, expected at most {wanted} "
-            f"for shape {shape}."
-        )
-    flat = array.reshape(-1)
-    if array.size < wanted:
-        if not array.size:
-            raise GraphError(f"constant {name!r}: got no value to fill shape {shape} with.")
-        flat = np.concatenate([flat, np.repeat(flat[-1:], wanted - array.size)])
-    return flat.reshape(shape)
 
 
 def as_shape(shape: Any) -> Shape:

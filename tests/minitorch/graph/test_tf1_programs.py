@@ -277,9 +277,7 @@ def test_what_does_not_fit_in_the_run_names_the_node_and_its_line_though_built_l
     product = tf.matmul(x, tf.ones([4, 2]))
     with (
         tf.Session() as session,
-        pytest.raises(
-            MinitorchError, match=r"matmul.*built at .*test_tf1_programs.py"
-        ) as got,
+        pytest.raises(MinitorchError, match=r"matmul.*built at .*test_tf1_programs.py") as got,
     ):
         session.run(product, {x: np.ones((2, 3))})
     assert str(got.value).endswith(f":{product.built_at[1]})")
