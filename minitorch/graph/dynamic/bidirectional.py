@@ -89,8 +89,11 @@ def reverse_sequence(
     batch = batch_axis if batch_axis is not None else batch_dim or 0
     x = convert(input)
     swapped = movement.movedim(x, (batch, time), (0, 1))
-    sizes = [n if n is not None else shape(swapped)[i] for i, n in enumerate(swapped.shape[:2])]
-    lengths = expand_dims(cast_to(convert(seq_lengths), "int32"), 1)
+    given = cast_to(convert(seq_lengths), "int32") + 0
+    given.set_shape(swapped.shape[:1])  # each may know what the other does not
+    known = (given.shape[0], swapped.shape[1])
+    sizes = [n if n is not None else shape(swapped)[i] for i, n in enumerate(known)]
+    lengths = expand_dims(given, 1)
     steps = expand_dims(counted(sizes[1]), 0)
     places = where(steps < lengths, lengths - 1 - steps, steps + lengths * 0)
     rows = expand_dims(counted(sizes[0]), 1)

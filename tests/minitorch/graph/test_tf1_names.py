@@ -445,3 +445,15 @@ def test_a_sampled_softmax_over_all_classes_is_the_softmax() -> None:
     want = F.cross_entropy(torch.tensor(x @ table.T), torch.tensor(labels[:, 0]), reduction="none")
     with tf.Session() as session:
         _close(session.run(loss), want.numpy())
+
+
+@pytest.mark.parametrize(("batch", "count"), [(None, 2), (2, None), (None, None), (2, 2)])
+def test_a_sequence_is_reversed_whoever_knows_how_many_there_are(batch: Any, count: Any) -> None:
+    x, n = tf.placeholder(tf.float32, [batch, 3, 1]), tf.placeholder(tf.int64, [count])
+    turned = tf.reverse_sequence(x, n, seq_axis=1, batch_axis=0)
+    by_x = tf.gradients(turned[:, 0], x)[0]
+    data = np.arange(6.0).reshape(2, 3, 1)
+    with tf.Session() as session:
+        got, grad = session.run([turned, by_x], {x: data, n: [2, 3]})
+    assert got[..., 0].tolist() == [[1, 0, 2], [5, 4, 3]]
+    assert grad[..., 0].tolist() == [[0, 1, 0], [0, 0, 1]]
