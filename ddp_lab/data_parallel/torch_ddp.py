@@ -56,7 +56,8 @@ class TorchDistributedDataParallel(
     """`DistributedDataParallel` for a torch module, over torch.distributed or a Communicator.
 
     Over a Communicator gradients are always views of buckets, and these lie in the transport's
-    memory, whatever `gradient_as_bucket_view` says: that is what makes it fast.
+    memory, whatever `gradient_as_bucket_view` says: that is what makes it fast. Over a torch group
+    a rank that raised and lives on is noticed only when the group's timeout is over.
     """
 
     def __init__(
