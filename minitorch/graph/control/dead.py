@@ -40,10 +40,13 @@ def merges(node: Node) -> bool:
 def deadly(node: Node) -> tuple[Node, ...]:
     """Return the nodes whose death is the death of `node`: all before it; none where it merges.
 
-    A read of a variable is given no value: what it has as an input is for gradients alone.
+    A read of a variable is given no value: what it has as an input is for gradients alone. What has
+    no operator, a constant say, is there whether or not what it waits for was sent.
     """
     if merges(node):
         return ()
+    if node.op is None:
+        return tuple(node.inputs)
     if isinstance(node.op, Read):
         return tuple(node.control_inputs)
     spared = getattr(node.op, "fires_on_dead", ())

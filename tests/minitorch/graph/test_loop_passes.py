@@ -288,3 +288,17 @@ def test_a_pass_that_is_wrong_inside_a_loop_is_stopped_there() -> None:
     wrong = inside(lambda nodes, fed: rewrite(nodes, rule, fed))
     with pytest.raises(GraphError, match=r"wrong: changed .*loop_var"):
         verified(wrong([y], set()), [y], set(), "wrong")
+
+
+def test_a_constant_of_a_branch_never_taken_is_alive_where_it_is_shared() -> None:
+    x, p = tf.placeholder(tf.float64, ()), tf.placeholder(tf.bool, ())
+
+    def halved() -> Any:
+        return tf.cond(tf.constant(False), lambda: x * 0.5, lambda: tf.sin(x)) * 0.5
+
+    y = tf.cond(p, halved, lambda: tf.exp(x) * 0.5) * 0.5
+    fetches = [y, *tf.gradients(y, [x])]
+    once = tf.optimize(fetches, passes=["cse"])
+    after = tf.optimize(tf.optimize(once, passes=["dead_code"]))
+    for side in (False, True):
+        agree(fetches, after, {x: 0.3, p: side})
