@@ -77,17 +77,16 @@ def optimize(fetches: Any, fed: Collection[Node] = (), passes: Sequence[str] | N
     return rebuild(iter(leaves).__next__)
 
 
-ONCE = ("dead_code",)  # folded predicates may hold effects in branches that others wait for
 LAST = ("fuse", "cse again")  # once, when nothing else finds anything to do
 ROUNDS = 4
 
 
 def _settled(leaves: list[Node], fed: Collection[Node]) -> list[Node]:
     """Return the nodes after all passes but the last, again until none finds anything to do."""
-    for again in range(ROUNDS):
+    for _ in range(ROUNDS):
         before = leaves
         for name in PASSES:
-            if name not in LAST and not (again and name in ONCE):
+            if name not in LAST:
                 leaves = run_pass(name, leaves, fed)
         if all(a is b for a, b in zip(before, leaves, strict=True)):
             break

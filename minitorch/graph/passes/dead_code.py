@@ -116,10 +116,11 @@ def _waits(fetches: Sequence[Node], fed: Collection[Node]) -> list[Node]:
     risky = endangered(order, fed)
     above: dict[Node, tuple[Node, ...]] = {}
     for node in order:
-        if node in fed or effective(node) or node in risky:
-            above[node] = (node,)
-        else:
-            above[node] = _joined(above.get(s, ()) for s in (*node.inputs, *node.control_inputs))
+        above[node] = (node,)
+        if not (node in fed or effective(node) or node in risky):
+            found = _joined(above.get(s, ()) for s in (*node.inputs, *node.control_inputs))
+            if risky.isdisjoint(found):  # else who waits would die of what `node` outlives
+                above[node] = found
     kept = _kept(fetches, fed, above)
     if not any(
         source not in kept for node in order if node in kept for source in node.control_inputs

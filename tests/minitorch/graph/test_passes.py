@@ -373,6 +373,32 @@ def test_waiting_for_what_has_no_effect_goes_and_for_effects_stays() -> None:
         assert session.run(after) == 20.0
 
 
+def test_who_waits_for_a_constant_outlives_the_branch_that_the_constant_waits_for() -> None:
+    p, v = tf.placeholder(tf.bool, ()), tf.Variable(0.0)
+    with tf.control_dependencies([tf.switch(p, p)[1]]):
+        shared = tf.constant(1.0)
+    with tf.control_dependencies([tf.exp(shared)]):
+        write = tf.assign_add(v, 1.0)
+    after = tf.optimize(write, passes=["dead_code"])
+    assert "exp" not in operators(after)
+    with tf.Session() as session:
+        session.run(tf.initialize_all_variables())
+        assert [session.run(after, {p: side}) for side in (False, True)] == [1.0, 2.0]
+
+
+def test_an_effect_after_a_branch_happens_whatever_both_sides_share() -> None:
+    x, v = tf.placeholder(tf.float32, ()), tf.Variable(0.0)
+    y = tf.cond(tf.constant(1.0) > 2.0, lambda: x * 0.5, lambda: tf.sin(x) * 0.5)
+    with tf.control_dependencies([y]):
+        write = tf.assign_add(v, 1.0)
+    once = tf.optimize(write)
+    twice = tf.optimize(once)
+    assert twice is once
+    with tf.Session() as session:
+        session.run(tf.initialize_all_variables())
+        assert [session.run(after, {x: 3.0}) for after in (once, twice)] == [1.0, 2.0]
+
+
 def test_a_loss_that_nobody_reads_is_not_computed() -> None:
     x, y = tf.placeholder(tf.float32, (None, 4)), tf.placeholder(tf.int64, (None,))
     w = tf.Variable(np.ones((4, 3), np.float32))
