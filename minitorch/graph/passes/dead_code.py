@@ -4,7 +4,8 @@ Nodes that no fetch needs were never in the run. What is left is subtler. A node
 because another waits for it, and has no effect, need not run: whoever waited for it waits for the
 effects above it instead. And a Switch whose predicate is a constant always sends its value one way,
 so the Merge below it has one input to choose from. Last, what is in a branch need not wait for the
-branch's predicate when one of its inputs came through the same Switch.
+branch's predicate when one of its inputs came through the same Switch; nor need a constant, which
+is there on either side.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from ..control.dead import deadly, endangered, merges
 from ..control.fates import fates, is_spared
 from ..gradients import Identity
 from ..node import Constant, Node
-from ..order import schedule
+from ..order import schedule, sources
 from .rewrite import may_change, over, rebuilt, rewrite
 
 
@@ -28,16 +29,28 @@ def dead_code(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[Node]
 def _pivots(fetches: Sequence[Node], fed: Collection[Node]) -> list[Node]:
     """Return the fetches with nobody waiting for a predicate that an input has waited for."""
     order = schedule(fetches, fed)
-    known = fates(order, fed)
+    known, idle = fates(order, fed), _idle(order, fed)
     new: dict[Node, Node] = {}
     for node in order:
         new[node] = node
         if node in fed or not may_change(node):
             continue
         inputs = tuple(new.get(s, s) for s in node.inputs)
-        waits = (s for s in node.control_inputs if not is_spared(node, s, known))
+        waits = [s for s in node.control_inputs if not is_spared(node, s, known)]
+        if isinstance(node, Constant):
+            waits = [s for s in waits if s not in idle]
         new[node] = over(node, inputs, tuple(new.get(s, s) for s in waits))
     return [new[node] for node in fetches]
+
+
+def _idle(order: Sequence[Node], fed: Collection[Node]) -> set[Node]:
+    """Return the nodes that have no effect, nor has anything that runs before them."""
+    found: set[Node] = set()
+    for node in order:
+        before = () if node in fed else (*sources(node, fed), *node.control_inputs)
+        if node in fed or (not effective(node) and found.issuperset(before)):
+            found.add(node)
+    return found
 
 
 def _branches(fetches: Sequence[Node], fed: Collection[Node]) -> list[Node]:

@@ -394,6 +394,7 @@ def test_an_effect_after_a_branch_happens_whatever_both_sides_share() -> None:
     once = tf.optimize(write)
     twice = tf.optimize(once)
     assert twice is once
+    assert len(operators(once)) == 1  # neither side, nor what the constant waited for
     with tf.Session() as session:
         session.run(tf.initialize_all_variables())
         assert [session.run(after, {x: 3.0}) for after in (once, twice)] == [1.0, 2.0]
