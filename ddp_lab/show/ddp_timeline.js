@@ -132,10 +132,13 @@ function draw(svg, run, apart, recorded) {
     .filter((s) => s.lane === name)
     .map((s) => ({ from: s.start, to: s.end, hue: s.hue, label: s.name, title: title(s.name, s.start, s.end) })), at));
   const bottom = TOP + (2 + lanes.length) * (LANE.height + 14);
-  for (const [x, text, y] of [[run.step_time, "step", 14], [apart.step_time, "without overlap", 28]]) {
+  const steps = [[run.step_time, "step", 14], [apart.step_time, "without overlap", 28]];
+  for (const [x, , y] of steps) {
     make(svg, "line", { class: "dl-mark", x1: at(x), y1: y + 4, x2: at(x), y2: bottom });
-    const room = LANE.left + LANE.width - at(x) > LABEL; // to the right no other line is crossed
-    make(svg, "text", { class: "dl-small", x: at(x) + (room ? 4 : -4), y, "text-anchor": room ? "start" : "end" },
+  }
+  for (const [x, text, y] of steps) { // on top of the lines, which they may cross
+    const room = LANE.left + LANE.width - at(x) > LABEL;
+    make(svg, "text", { class: "dl-small dl-over", x: at(x) + (room ? 4 : -4), y, "text-anchor": room ? "start" : "end" },
       `${text} ${seconds(x)}`);
   }
   for (const tick of ticks(limit * 1e3)) {

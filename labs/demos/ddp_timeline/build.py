@@ -2,18 +2,25 @@
 
 python labs/demos/ddp_timeline/build.py            writes ddp_timeline.html beside this file
 python labs/demos/ddp_timeline/build.py PATH       writes it there
+
+The step drawn below the prediction is the one in recorded.json; `recorded.py` records another.
 """
 
+import json
 import sys
 from pathlib import Path
 
-from ddp_lab.show import DdpTimeline
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
 
-PAGE = Path(__file__).with_name("ddp_timeline.html")
+from recorded import KEPT, timeline  # it lies beside this file
+
+PAGE = HERE / "ddp_timeline.html"
 
 
 def main(arguments: list[str]) -> None:
-    chart = DdpTimeline(layers=24, forward_ms=9, backward_ms=18, mib=100, ranks=8)
+    facts = json.loads(KEPT.read_text(encoding="utf-8"))
+    chart = timeline(facts, "A step of data-parallel training, predicted and recorded")
     print(chart.save(Path(arguments[0]) if arguments else PAGE))
 
 
