@@ -76,6 +76,8 @@ def kept_places(loop: While, asked: Collection[Slot]) -> tuple[dict[Slot, Slot],
 
 def with_loops(fetches: Sequence[Node], fed: Collection[Node], remake: Remake) -> list[Node]:
     """Return the fetches with other loops in the place of those that `remake` makes anew."""
+    if not any(isinstance(node.op, While) for node in needed(fetches, fed)):
+        return list(fetches)
     order = schedule(fetches, fed)
     asked = _asked(order, fed, fetches)
     if not asked:
