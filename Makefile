@@ -16,10 +16,10 @@ start: setup ## JupyterLab on the labs and the course server, until Ctrl-C
 	@exec $(BIN)/autograder start
 
 test: setup ## every test, two processes side by side
-	@$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup
+	@$(BIN)/python -m pytest --numprocesses 2
 
 test-wide: setup ## every test, and in full what a sample stands for otherwise
-	@WIDE=1 MINITORCH_WIDE=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadgroup
+	@WIDE=1 MINITORCH_WIDE=1 $(BIN)/python -m pytest --numprocesses 2
 
 check: setup ## style, types, allowed imports, stale notebooks
 	@$(BIN)/ruff check .

@@ -2,11 +2,9 @@
 
 import os
 import shutil
-from pathlib import Path
+from typing import Any
 
 import pytest
-
-TESTS = Path(__file__).parent
 
 NEEDS = {
     "sandbox": ("bwrap", "bubblewrap is not installed: sudo apt-get install bubblewrap"),
@@ -25,7 +23,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=wide)
         items[:] = [item for item in items if not item.get_closest_marker("wide")]
     for item in items:
-        item.add_marker(pytest.mark.xdist_group(half_of(item.path)))
         for mark, (command, reason) in NEEDS.items():
             if item.get_closest_marker(mark) and not shutil.which(command):
                 item.add_marker(pytest.mark.skip(reason=reason))
@@ -33,13 +30,23 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.skip(reason=NO_GPU))
 
 
-def half_of(path: Path) -> str:
-    """Return which half of the suite a test file belongs to.
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Return what gives each of two processes a half of the suite, in order.
 
-    Two processes run a half each, in order: tests that start ranks, time them or count what they
-    leave behind never meet their own kind, and the halves take about as long.
+    Tests that start ranks, time them or count what they leave behind never meet their own kind.
     """
-    return "ranks" if {"ddp_lab", "labs"} & set(path.relative_to(TESTS).parts[:-1]) else "others"
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Halves(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return half_of(nodeid)
+
+    return Halves(config, log)
+
+
+def half_of(nodeid: str) -> str:
+    return "ranks" if nodeid.startswith(("tests/ddp_lab/", "tests/labs/")) else "others"
 
 
 def cuda_is_present() -> bool:
