@@ -158,12 +158,13 @@ def test_a_disagreement_is_told_as_on_any_transport() -> None:
 
 
 def net() -> nn.Module:
-    torch.manual_seed(0)
     return nn.Sequential(nn.Linear(5, 16), nn.Tanh(), nn.Linear(16, 2))
 
 
-def train(comm: Any, device: str) -> list[np.ndarray]:
-    model = net().to(device)
+def train(comm: Any, device: str, states: dict[str, torch.Tensor]) -> list[np.ndarray]:
+    model = net()
+    model.load_state_dict(states)
+    model = model.to(device)
     ddp = ddp_lab.DistributedDataParallel(model, process_group=comm, bucket_cap_mb=0.0001)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     x = torch.linspace(-1, 1, 60).reshape(12, 5).sin().to(device)
@@ -176,17 +177,11 @@ def train(comm: Any, device: str) -> list[np.ndarray]:
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_ddp_trains_on_virtual_ranks_as_one_process_would(device: str) -> None:
-    # rank threads share torch's global generator: seeding and building must not interleave
+    # rank threads share torch's global generator, so each is given what it begins with
     torch.manual_seed(0)
     states = net().state_dict()
-
-    def run(comm: Any) -> list[np.ndarray]:
-        model = net().to(device)
-        model.load_state_dict(states)
-        return train(comm, device)
-
-    (alone,) = ddp_lab.launch(train, 1, device, transport=DeviceWorld(1, device))
-    ranks = ddp_lab.launch(run, 3, transport=DeviceWorld(3, device), timeout_s=60)
+    (alone,) = ddp_lab.launch(train, 1, device, states, transport=DeviceWorld(1, device))
+    ranks = ddp_lab.launch(train, 3, device, states, transport=DeviceWorld(3, device), timeout_s=60)
     for got in ranks:
         for a, b, first in zip(got, alone, ranks[0], strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
