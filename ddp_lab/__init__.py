@@ -22,6 +22,7 @@ or by `torchrun --nproc-per-node 2 train.py`, on several machines too:
 `ddp_lab.data_parallel.checkpoint` adds what such a script needs to survive its ranks.
 """
 
+from ddp_lab import cost, simulate
 from ddp_lab.collectives.registry import algorithms, register_algorithm
 from ddp_lab.communicator import Communicator
 from ddp_lab.data_parallel import DistributedDataParallel
@@ -52,7 +53,9 @@ __all__ = [
     "RankTimeout",
     "UnknownAlgorithm",
     "algorithms",
+    "cost",
     "init",
     "launch",
     "register_algorithm",
+    "simulate",
 ]

@@ -1,5 +1,8 @@
 """The virtual clock under the real collectives equals the closed forms."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -90,3 +93,8 @@ def test_a_simulated_run_gives_results_and_a_virtual_timeline() -> None:
 def test_a_deadlock_is_known_at_once() -> None:
     with pytest.raises(ddp_lab.RankTimeout, match="rank 1 waits for rank 0"):
         ddp_lab.launch(lambda comm: comm.recv(1 - comm.rank), 2, transport=SimWorld(2, Link(1, 1)))
+
+
+def test_models_are_there_once_the_package_is_imported() -> None:
+    script = "import ddp_lab; ddp_lab.cost.all_reduce_time; ddp_lab.simulate.collective"
+    subprocess.run([sys.executable, "-c", script], check=True)
