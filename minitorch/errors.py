@@ -13,6 +13,7 @@
     │   └── GradcheckError  a rule disagrees with finite differences (AssertionError)
     ├── DeviceError         no such device, or two of them (RuntimeError)
     ├── GraphError          a dataflow graph that cannot be built or run (ValueError, RuntimeError)
+    │   └── GraphTypeError  something that is no node, or a node used as a value (TypeError)
     └── CompileError        a kernel that cannot be generated or compiled (RuntimeError)
 
 Messages read `{operation}: {what is wrong}: got X, expected Y. {Next step.}`.
@@ -72,6 +73,10 @@ class DeviceError(MinitorchError, RuntimeError):
 
 class GraphError(MinitorchError, ValueError, RuntimeError):
     """A dataflow graph that cannot be built or run."""
+
+
+class GraphTypeError(GraphError, TypeError):
+    """Something that is not a node where one is needed, or a node where a value is needed."""
 
 
 class CompileError(MinitorchError, RuntimeError):

@@ -29,8 +29,6 @@ from minitorch.graph.dynamic import trees as trees
 from minitorch.graph.explain import explain as explain
 from minitorch.graph.gradients import gradients as gradients
 from minitorch.graph.initializers import *  # noqa: F403  (its __all__)
-from minitorch.graph.loss_scale import LossScaleOptimizer as LossScaleOptimizer
-from minitorch.graph.names import LATER, SPACES
 from minitorch.graph.nn import one_hot as one_hot
 from minitorch.graph.node import Constant as Constant
 from minitorch.graph.node import Node as Node
@@ -53,18 +51,15 @@ from minitorch.graph.scope import *  # noqa: F403  (its __all__)
 from minitorch.graph.session import InteractiveSession as InteractiveSession
 from minitorch.graph.session import Session as Session
 from minitorch.graph.session import get_default_session as get_default_session
+from minitorch.graph.spaces.names import LATER, SPACES
 from minitorch.graph.state import *  # noqa: F403  (its __all__)
 from minitorch.graph.static_shape import Dimension as Dimension
 from minitorch.graph.static_shape import as_static as as_static
+from minitorch.graph.train.loss_scale import LossScaleOptimizer as LossScaleOptimizer
 from minitorch.graph.variable_scope import *  # noqa: F403  (its __all__)
 
 if TYPE_CHECKING:
-    from minitorch.graph import contrib as contrib
-    from minitorch.graph import errors as errors
     from minitorch.graph import layers as layers
-    from minitorch.graph import losses as losses
-    from minitorch.graph import metrics as metrics
-    from minitorch.graph import summary as summary
     from minitorch.graph.collections import GraphKeys as GraphKeys
     from minitorch.graph.operators.choosing import *  # noqa: F403  (its __all__)
     from minitorch.graph.operators.effects import *  # noqa: F403  (its __all__)
@@ -72,6 +67,15 @@ if TYPE_CHECKING:
     from minitorch.graph.operators.ranking import *  # noqa: F403  (its __all__)
     from minitorch.graph.operators.segments import *  # noqa: F403  (its __all__)
     from minitorch.graph.operators.writing import *  # noqa: F403  (its __all__)
+    from minitorch.graph.spaces import app as app
+    from minitorch.graph.spaces import contrib as contrib
+    from minitorch.graph.spaces import data as data
+    from minitorch.graph.spaces import errors as errors
+    from minitorch.graph.spaces import flags as flags
+    from minitorch.graph.spaces import image as image
+    from minitorch.graph.spaces import losses as losses
+    from minitorch.graph.spaces import metrics as metrics
+    from minitorch.graph.spaces import summary as summary
     from minitorch.tracing import cond as cond
     from minitorch.tracing import foldl as foldl
     from minitorch.tracing import foldr as foldr
@@ -92,9 +96,9 @@ newaxis = None
 def __getattr__(name: str) -> Any:
     """Return one of the names that are handed on when they are first asked for."""
     if name in SPACES:
-        return import_module(f"minitorch.graph.{name}")
+        return import_module(SPACES[name])
     if name not in LATER:
-        raise AttributeError(f"module 'minitorch.graph' has no attribute {name!r}")
+        raise import_module("minitorch.graph.spaces.absent").no_attribute(__name__, name)
     found = globals()[name] = getattr(import_module(LATER[name]), name)
     return found
 

@@ -10,8 +10,10 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from ..errors import GraphError
+from .refusing import refuse
 
 if TYPE_CHECKING:
+    from .kinds import GraphDef
     from .node import Node
 
 
@@ -83,6 +85,18 @@ class Remembering:
     def get_operations(self) -> list[Node]:
         """Return the nodes in the order in which they were built."""
         return sorted(dict.fromkeys(self.nodes), key=lambda node: node.id)
+
+    def as_graph_def(self, from_version: Any = None, add_shapes: bool = False) -> GraphDef:
+        """Return the operations as data: `as_graph_def().node`, each with name, op and input.
+
+        Args:
+            add_shapes: refused; a node has its shape.
+        """
+        from .kinds import graph_described
+
+        refuse("as_graph_def", "from_version", from_version, "Compare the names with older ones.")
+        refuse("as_graph_def", "add_shapes", add_shapes, "Ask get_operations() for their shapes.")
+        return graph_described(self)
 
     def as_graph_element(
         self, obj: Any, allow_tensor: bool = True, allow_operation: bool = True

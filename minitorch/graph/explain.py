@@ -12,8 +12,8 @@ from ..errors import MinitorchError
 from .control.history import Opacity
 from .control.while_op import While
 from .node import Node, Placeholder
-from .optimize import PASSES, run_pass
-from .order import needed, schedule
+from .optimize import PASSES, run_pass, same_nodes
+from .order import needed, orders_kept, schedule
 from .passes.fuse import fuse
 from .passes.loops import ends_of, inside
 from .passes.matmul_chain import size_of
@@ -35,19 +35,24 @@ def explain(fetches: Any, feed_dict: Mapping[Node, Any] | None = None) -> str:
             random numbers, of size 64 where a size is not known.
     Returns: the table, then what was not merged and not fused and why. Nodes inside loops count,
         each once; the predicted time has as many rounds as are known, or ten. Bytes are the planned
-        peak; "-" where a size is not known before the run.
+        peak; "-" where a size is not known before the run. What a pass leaves alone is not measured
+        again.
     """
     leaves: list[Node] = []
     flatten(fetches, leaves)
     feeds = dict(feed_dict or {})
     fed = set(feeds)
     lines = [f"{'pass':<16}{'nodes':>7}{'bytes':>13}{'predicted':>13}{'measured':>13}"]
-    lines.append(_line("as built", leaves, feeds))
+    columns = _columns(leaves, feeds)
+    lines.append(f"{'as built':<16}{columns}")
     reasons: list[str] = []
-    for name in PASSES:
-        reasons += _reasons(name, leaves, fed)
-        leaves = run_pass(name, leaves, fed)
-        lines.append(_line(name, leaves, feeds))
+    with orders_kept():
+        for name in PASSES:
+            reasons += _reasons(name, leaves, fed)
+            before, leaves = leaves, run_pass(name, leaves, fed)
+            if not same_nodes(before, leaves):  # else it takes what it took
+                columns = _columns(leaves, feeds)
+            lines.append(f"{name:<16}{columns}")
     return "\n".join([*lines, *reasons])
 
 
@@ -62,13 +67,13 @@ def _reasons(name: str, leaves: Sequence[Node], fed: Collection[Node]) -> list[s
     return [f"not fused: {reason}" for reason in found]
 
 
-def _line(name: str, leaves: list[Node], feeds: dict[Node, Any]) -> str:
+def _columns(leaves: list[Node], feeds: dict[Node, Any]) -> str:
     sizes = _sizes(leaves, feeds)
     times = [predicted_s(leaves, set(feeds), sizes), _measured_s(leaves, feeds)]
     shown = "".join(f"{'-' if t is None else f'{t * 1e6:.1f} us':>13}" for t in times)
     size = memory_plan(leaves, set(feeds), sizes).peak_bytes if sizes else None
     nodes = _count_all(leaves, set(feeds))
-    return f"{name:<16}{nodes:>7}{'-' if size is None else f'{size:,}':>13}{shown}"
+    return f"{nodes:>7}{'-' if size is None else f'{size:,}':>13}{shown}"
 
 
 def _count_all(leaves: Sequence[Node], fed: Collection[Node]) -> int:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
-from ..errors import GraphError
+import numpy as np
+
+from ..errors import GraphError, GraphTypeError
 from .control.history import Opaque
 from .node import Node, Placeholder
 from .order import needed
@@ -54,8 +56,33 @@ def check_outside_loops(fetches: Sequence[Node], fed: Collection[Node]) -> None:
             )
 
 
+def is_outside_loops(node: Node) -> bool:
+    """Tell whether a run may ask for `node`: it is no loop, nor a value of a loop's rounds."""
+    return not isinstance(node, Opaque) and not any(_is_inside(n, ()) for n in needed([node], ()))
+
+
 def _is_inside(node: Node, fed: Collection[Node]) -> bool:
     return isinstance(node, Placeholder) and node.inside and node not in fed
+
+
+def spread(key: Any, value: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield what a feed feeds and the values: a tuple of nodes goes with as many values.
+
+    Raises:
+        GraphError: there are more of the ones than of the others.
+    """
+    if not isinstance(key, tuple):
+        yield key, value
+        return
+    values = list(value) if isinstance(value, list | tuple | np.ndarray) else None
+    if values is None or len(values) != len(key):
+        got = type(value).__name__ if values is None else f"{len(values)} values"
+        raise GraphError(
+            f"run: feed for a tuple of {len(key)} does not fit: got {got}, expected {len(key)} "
+            "values, in the structure of the key."
+        )
+    for part, own in zip(key, values, strict=True):
+        yield from spread(part, own)
 
 
 def no_node(verb: str, what: Any) -> GraphError:
@@ -72,6 +99,5 @@ def no_node(verb: str, what: Any) -> GraphError:
         else "a placeholder or another node as the key of feed_dict"
     )
     kind = type(what).__name__
-    return GraphError(
-        f"run: cannot {verb} {what!r}: got {kind}, expected {wanted}. {hint}".rstrip()
-    )
+    error = GraphError if isinstance(what, str) else GraphTypeError
+    return error(f"run: cannot {verb} {what!r}: got {kind}, expected {wanted}. {hint}".rstrip())

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..autodiff import ancestors, count_uses, on_values, sweep
-from ..errors import GraphError
+from ..errors import GraphError, NoGradientRule
 from ..op import Op, Spec
 from ..ops.broadcasting import expand_to
 from ..ops.joining import stack
 from ..ops.movement import reshape
-from .node import Constant, Node, UnknownShape, convert
+from .node import Constant, Node, UnknownShape, convert, located
 from .order import needed
 from .scope import name_scope
 
@@ -127,6 +127,8 @@ def _rule(uses: dict[Node, int], stops: set[Node]) -> Any:
         node.wants_of = tuple([source in uses for source in node.inputs])
         try:
             return on_values(node, grad)
+        except NoGradientRule as error:
+            raise located(error, node.built_at, node.name) from None
         finally:
             node.wants_of = None
 

@@ -11,12 +11,15 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-from ..errors import DTypeError
+from ..errors import DTypeError, MinitorchError
 from .scope import PACKAGE
 
 _SIGNS = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow")
-OPERATORS = (*_SIGNS, *(f"r{sign}" for sign in _SIGNS), "lt", "le", "gt", "ge")
+OPERATORS = (*_SIGNS, *(f"r{sign}" for sign in _SIGNS), "lt", "le", "gt", "ge", "eq", "ne")
 """The signs whose two sides must have one dtype."""
+
+IDENTITIES = ("eq", "ne")
+"""The signs that Python asks of any two objects, such as those of a list."""
 
 
 def check_dtypes(what: str, a: Any, b: Any) -> None:
@@ -32,15 +35,20 @@ def check_dtypes(what: str, a: Any, b: Any) -> None:
         loose = getattr(a, "follows", False) or getattr(b, "follows", False)
         if loose or a.dtype == b.dtype or "b" in (kind, b.dtype.kind):
             return
-        raise DTypeError(
-            f"{what}: dtypes differ: {a.name!r} is {a.dtype} (built at {a.location}) and "
-            f"{b.name!r} is {b.dtype} (built at {b.location}). Use cast."
-        )
+        raise dtypes_differ(what, a, b)
     if isinstance(b, float) and kind in "iu" and not getattr(a, "follows", False):
         raise DTypeError(
             f"{what}: got the number {b} beside {a.name!r}, which is {a.dtype} and would lose its "
             f"fraction (built at {a.location}). Use cast."
         )
+
+
+def dtypes_differ(what: str, a: Any, b: Any) -> DTypeError:
+    """Return the error for two nodes of different dtypes."""
+    return DTypeError(
+        f"{what}: dtypes differ: {a.name!r} is {a.dtype} (built at {a.location}) and {b.name!r} is "
+        f"{b.dtype} (built at {b.location}). Use cast."
+    )
 
 
 def from_outside(depth: int) -> bool:
@@ -49,12 +57,28 @@ def from_outside(depth: int) -> bool:
 
 
 def strict(operator: Callable[[Any, Any], Any], name: str) -> Callable[[Any, Any], Any]:
-    """Return the method of a sign, which a program may only call with one dtype."""
+    """Return the method of a sign, which a program may only call with one dtype.
+
+    Of two nodes that cannot be compared element by element `==` only tells that they differ.
+    """
 
     @wraps(operator)
     def call(self: Any, other: Any) -> Any:
-        if from_outside(1):
-            check_dtypes(name, self, other)
-        return operator(self, other)
+        try:
+            if from_outside(1):
+                check_dtypes(name, self, other)
+            return operator(self, other)
+        except MinitorchError:
+            if name in IDENTITIES and hasattr(other, "built_at"):
+                return NotImplemented
+            raise
 
     return call
+
+
+def is_comparison(node: Any) -> bool:
+    """Tell whether a node is `a == b` or `a != b` of two nodes of which none is a constant."""
+    op = node.op
+    return getattr(op, "name", "") in IDENTITIES and not any(
+        getattr(source, "follows", False) for source in node.inputs
+    )

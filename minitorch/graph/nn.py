@@ -12,11 +12,11 @@ from ..arrays import as_dtype
 from ..errors import GraphError
 from ..ops import activation, joining, movement
 from ..ops import elementwise as rows
+from .alike import alike
 from .dynamic import rnn_cell as rnn_cell
 from .dynamic.rnn import dynamic_rnn as dynamic_rnn
 from .dynamic.rnn import static_rnn as static_rnn
 from .lined import lined
-from .names import NETWORKS
 from .node import Node, build, convert
 from .operators import elementwise, math, random
 from .operators.crossentropy import OneHot
@@ -48,6 +48,7 @@ from .operators.softmax import (
 from .operators.softmax import (
     weighted_cross_entropy_with_logits as weighted_cross_entropy_with_logits,
 )
+from .spaces.names import NETWORKS
 from .state import rename
 
 
@@ -86,7 +87,7 @@ def bias_add(
     value: Any, bias: Any, data_format: str | None = None, name: str | None = None
 ) -> Node:
     """The value plus a bias along its channels: the last axis, or with "NCHW" the second."""
-    x, b = convert(value), convert(bias)
+    x, b = alike("bias_add", value, bias)
     if b.shape.ndims not in (None, 1):
         raise GraphError(
             f"bias_add: got a bias of shape {b.shape}, expected one axis (node {b.name!r} built at "
@@ -97,9 +98,11 @@ def bias_add(
     return rename(x + b, name)
 
 
+@lined
 def xw_plus_b(x: Any, weights: Any, biases: Any, name: str | None = None) -> Node:
     """x weights + biases."""
-    return rename(math.matmul(x, weights) + convert(biases), name)
+    left, right, starts = alike("xw_plus_b", x, weights, biases)
+    return rename(math.matmul(left, right) + starts, name)
 
 
 @lined
@@ -141,15 +144,21 @@ def embedding_lookup(
     Args:
         params: the table; or a list of parts of it, which by "mod" take the rows in turns, and by
             "div" a block each.
+        validate_indices: taken for TensorFlow's sake; no effect: an index outside always raises.
         max_norm: shorten rows to this length.
+    Raises:
+        GraphError: another partition strategy.
     """
     places = convert(ids)
+    if partition_strategy not in ("mod", "div"):
+        raise GraphError(
+            f"embedding_lookup: got partition_strategy {partition_strategy!r}, expected 'mod' or "
+            "'div'."
+        )
     if isinstance(params, list | tuple) and len(params) > 1:
-        parts = [convert(part) for part in params]
+        parts = alike("embedding_lookup", *params)
         if partition_strategy == "mod":
-            starts = [0, *np.cumsum([part.shape[0] for part in parts])[:-1].tolist()]
-            first = convert(np.array(starts, places.dtype))[places % len(parts)]
-            places = first + places // len(parts)
+            places = _dealt(parts, places)
         table = joining.cat(parts, 0)
     else:
         table = convert(params[0] if isinstance(params, list | tuple) else params)
@@ -157,6 +166,25 @@ def embedding_lookup(
     if max_norm is not None:
         found = math.clip_by_norm(found, max_norm, axes=[-1])
     return rename(found, name)
+
+
+def _dealt(parts: list[Node], places: Node) -> Node:
+    """Return where rows dealt out in turns lie in the parts one after another.
+
+    Raises:
+        GraphError: a part has more or fewer rows than its turns, or an unknown number.
+    """
+    sizes = [part.shape[0] for part in parts]
+    total = None if None in sizes else sum(sizes)
+    turns = None if total is None else [len(range(i, total, len(parts))) for i in range(len(parts))]
+    if sizes != turns:
+        raise GraphError(
+            f"embedding_lookup: got parts of {sizes} rows, expected {turns or 'known sizes'}, as "
+            "'mod' deals them out in turns. Use 'div' for blocks."
+        )
+    starts = np.cumsum([0, *sizes[:-1]])
+    first = convert(starts.astype(places.dtype))[places % len(parts)]
+    return first + places // len(parts)  # type: ignore[no-any-return]
 
 
 def crelu(features: Any, name: str | None = None) -> Node:
@@ -206,7 +234,9 @@ def one_hot(
 def __getattr__(name: str) -> Any:
     """Return one of TensorFlow's further names of `nn`, loaded when first asked for."""
     if name not in NETWORKS:
-        raise AttributeError(f"module 'minitorch.graph.nn' has no attribute {name!r}")
+        from .spaces.absent import no_attribute
+
+        raise no_attribute(__name__, name)
     found = globals()[name] = getattr(import_module(NETWORKS[name]), name)
     return found
 

@@ -14,13 +14,16 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ..arrays import DType, as_dtype, cast, get_default_dtype, result_type
-from ..errors import GraphError, MinitorchError, ShapeError
+from ..errors import GraphError, GraphTypeError, MinitorchError, ShapeError
 from ..op import Op, Spec, Value
 from ..ops.casting import cast_to
+from ..ops.logic import eq
 from ..ops.methods import Methods
 from ..shapes import Shape
-from .fixed import constant_array, filled_to
-from .mixing import OPERATORS, strict
+from .as_operation import AsOperation
+from .constants import constant_array, filled_to
+from .lasting import Lasting
+from .mixing import OPERATORS, check_dtypes, is_comparison, strict
 from .scope import Graph, call_site, get_default_graph
 from .static_shape import UNKNOWN as UNKNOWN
 from .static_shape import SizedShape, as_static
@@ -35,7 +38,7 @@ def fresh_id() -> int:
     return next(_ids)
 
 
-class Node(Methods):
+class Node(AsOperation, Lasting, Methods):
     """One value of a dataflow graph, and how it is computed.
 
     Attributes:
@@ -143,11 +146,6 @@ class Node(Methods):
             raise located(error, self.built_at, self.name) from None
 
     @property
-    def outputs(self) -> list[Node]:
-        """The value itself: an operator has one result here, and the node is both."""
-        return [self]
-
-    @property
     def location(self) -> str:
         """`file:line` of the user's code that built this node."""
         return f"{self.built_at[0]}:{self.built_at[1]}"
@@ -163,13 +161,16 @@ class Node(Methods):
         self.eval(feed_dict=feed_dict, session=session)
 
     def _refuse(self, what: str, instead: str) -> NoReturn:
-        raise GraphError(
+        raise GraphTypeError(
             f"{self.name}: {what}: a node has no value until a session runs it (built at "
             f"{self.location}). {instead}"
         )
 
     def __bool__(self) -> bool:
-        self._refuse("used as True or False", "Use graph.cond, or run it first.")
+        if not is_comparison(self):
+            self._refuse("used as True or False", "Use graph.cond, or run it first.")
+        # `variable in variables` means what it does in TensorFlow
+        return (self.inputs[0] is self.inputs[1]) is (self.op is eq.op)
 
     def __iter__(self) -> Iterator[Any]:
         if isinstance(self.shape, UnknownShape) or not self.shape or self.shape[0] is None:
@@ -197,14 +198,16 @@ class Placeholder(Node):
     """A value given to each run by `feed_dict`.
 
     Attributes:
+        asked: the name that it was given, which another may have had before.
         default: what stands in where nothing is fed.
         inside: whether it stands for a value that each round of a loop has anew.
     """
 
-    __slots__ = ("default", "inside")
+    __slots__ = ("asked", "default", "inside")
 
     def __init__(self, dtype: Any, shape: Any = None, name: str = "Placeholder") -> None:
         super().__init__(None, (), as_shape(shape), as_dtype(dtype), name)
+        self.asked = self.graph.scoped(name)
         self.default: Node | None = None
         self.inside = False
 
@@ -212,7 +215,7 @@ class Placeholder(Node):
         """Return the same placeholder with another default."""
         copy = super().with_inputs(inputs, control)
         copy.default = inputs[0] if inputs else None  # type: ignore[attr-defined]
-        copy.inside = self.inside  # type: ignore[attr-defined]
+        copy.asked, copy.inside = self.asked, self.inside  # type: ignore[attr-defined]
         return copy
 
 
@@ -283,6 +286,9 @@ def convert(value: Any, dtype: DType | None = None) -> Node:
     if isinstance(value, list | tuple) and any(isinstance(v, Node) for v in value):
         from ..ops.joining import stack
 
+        nodes = [v for v in value if isinstance(v, Node)]
+        for other in nodes[1:]:
+            check_dtypes("stack", nodes[0], other)
         return stack([convert(v, dtype) for v in value])  # type: ignore[no-any-return]
     return Constant(value, dtype)
 

@@ -8,7 +8,7 @@ from typing import Any
 from ..arrays import float16
 from ..errors import GraphError
 from .node import Node
-from .order import needed
+from .order import needed, orders_kept
 from .passes.algebra import algebra
 from .passes.cse import cse
 from .passes.dead_code import dead_code
@@ -24,7 +24,7 @@ from .passes.recompute import recompute as computed_again
 from .passes.shape_only import shape_only
 from .passes.transposes import transposes
 from .structure import flatten
-from .verify import same_types, verify
+from .verify import Checked, same_types, verify
 
 PASSES: dict[str, Pass] = {
     "dead_code": inside(dead_code),
@@ -56,7 +56,8 @@ ON_REQUEST: dict[str, Pass] = {
 def optimize(fetches: Any, fed: Collection[Node] = (), passes: Sequence[str] | None = None) -> Any:
     """Return nodes that give the same values for less work, in the structure of `fetches`.
 
-    Only what the fetches need is kept. Placeholders, variables, writes and their order stay.
+    Only what the fetches need is kept. Placeholders, variables, writes and their order stay, and
+    what is made in the place of a fetch has its name.
 
     Args:
         fetches: a node, or lists, tuples and dicts of nodes.
@@ -70,10 +71,16 @@ def optimize(fetches: Any, fed: Collection[Node] = (), passes: Sequence[str] | N
         raise GraphError(f"optimize: got passes={passes!r}, expected a list. Write [{passes!r}].")
     leaves: list[Node] = []
     rebuild = flatten(fetches, leaves)
-    if passes is None:
-        leaves = _settled(leaves, set(fed))
-    for name in LAST if passes is None else passes:
-        leaves = run_pass(name, leaves, set(fed))
+    asked, there = list(leaves), set(needed(leaves, set(fed)))
+    checked = Checked()
+    with orders_kept():
+        if passes is None:
+            leaves = _settled(leaves, set(fed), checked)
+        for name in LAST if passes is None else passes:
+            leaves = run_pass(name, leaves, set(fed), checked)
+    for before, after in zip(reversed(asked), reversed(leaves), strict=True):
+        if after not in there:
+            after.name = before.name
     return rebuild(iter(leaves).__next__)
 
 
@@ -81,15 +88,19 @@ LAST = ("fuse", "cse again")  # once, when nothing else finds anything to do
 ROUNDS = 4
 
 
-def _settled(leaves: list[Node], fed: Collection[Node]) -> list[Node]:
-    """Return the nodes after all passes but the last, again until none finds anything to do."""
+def _settled(leaves: list[Node], fed: Collection[Node], checked: Checked) -> list[Node]:
+    """Return the nodes after all passes but the last, again until none finds anything to do.
+
+    A pass that has left these very nodes as they are is not asked again.
+    """
+    left: dict[str, list[Node]] = {}  # by the name of a pass
     for _ in range(ROUNDS):
-        before = leaves
         for name in PASSES:
-            if name not in LAST:
-                leaves = run_pass(name, leaves, fed)
-        if all(a is b for a, b in zip(before, leaves, strict=True)):
-            break
+            if name in LAST or same_nodes(leaves, left.get(name, ())):
+                continue
+            before, leaves = leaves, run_pass(name, leaves, fed, checked)
+            if same_nodes(before, leaves):
+                left[name] = leaves
     return leaves
 
 
@@ -126,17 +137,23 @@ def _alone(name: str, rewrite: Pass, fetches: Any, fed: Collection[Node]) -> Any
     return rebuild(iter(after).__next__)
 
 
-def run_pass(name: str, leaves: list[Node], fed: Collection[Node]) -> list[Node]:
-    """Return the nodes after one pass, once they have been verified."""
+def run_pass(
+    name: str, leaves: list[Node], fed: Collection[Node], checked: Checked | None = None
+) -> list[Node]:
+    """Return the nodes after one pass, once they have been verified; `checked` has been already."""
     found = PASSES.get(name) or ON_REQUEST.get(name)
     if found is None:
         have = ", ".join([*PASSES, *ON_REQUEST])
         raise GraphError(f"optimize: got pass {name!r}, expected one of {have}.")
-    return verified(found(leaves, fed), leaves, fed, name)
+    return verified(found(leaves, fed), leaves, fed, name, checked)
 
 
 def verified(
-    after: list[Node], before: Sequence[Node], fed: Collection[Node], name: str
+    after: list[Node],
+    before: Sequence[Node],
+    fed: Collection[Node],
+    name: str,
+    checked: Checked | None = None,
 ) -> list[Node]:
     """Return what a pass made of `before`, once its types have been checked.
 
@@ -145,10 +162,15 @@ def verified(
     Raises:
         GraphError: a type is not what its operator infers, or a fetch changed its type.
     """
-    if len(after) != len(before) or any(a is not b for a, b in zip(after, before, strict=True)):
-        verify(after, fed, name)
+    if not same_nodes(after, before):
+        verify(after, fed, name, checked)
         same_types(before, after, name)
     return after
+
+
+def same_nodes(a: Sequence[Node], b: Sequence[Node]) -> bool:
+    """Tell whether two lists have the same nodes: `==` of nodes is another node."""
+    return len(a) == len(b) and all(x is y for x, y in zip(a, b, strict=True))
 
 
 def count_nodes(fetches: Any) -> int:

@@ -15,6 +15,7 @@ from .control.dead import endangered
 from .control.history import Opaque
 from .node import Constant, Node, Placeholder
 from .order import schedule
+from .passes.rewrite import PLANNING
 from .state import Read, Variable
 
 if TYPE_CHECKING:
@@ -62,7 +63,8 @@ class PartialRun:
         order = schedule(leaves, set(feeds))
         risky = endangered(order, set(feeds))
         kept = [n for n in order if n not in self.known and n not in risky and _keeps(n)]
-        step = self.session._plan([*leaves, *kept], feeds)
+        with PLANNING:
+            step = self.session._plan([*leaves, *kept], feeds)
         found = step(self.session.state, [self.known[node] for node in feeds])
         self.known.update(zip(kept, found[len(leaves) :], strict=True))
         return found[: len(leaves)]

@@ -69,12 +69,16 @@ class Graph(Remembering):
 
     def unique_name(self, base: str) -> str:
         """Return `base` in the present scope, with _1, _2, ... from its second use on."""
-        name = "/".join([*self.scopes, base])
+        name = self.scoped(base)
         count = self._counts.get(name, 0)
         self._counts[name] = count + 1
         if not count:
             return name
         return self.unique_name(f"{base}_{count}")
+
+    def scoped(self, base: str) -> str:
+        """Return `base` behind the scopes that are open."""
+        return "/".join([*self.scopes, base])
 
     def finalize(self) -> None:
         """Let no more nodes be built in this graph, so that a loop cannot make it grow unseen."""
@@ -95,8 +99,9 @@ class Graph(Remembering):
 
     @property
     def location(self) -> str:
-        """`file:line` of the user's code that made this graph."""
-        return f"{self.made_at[0]}:{self.made_at[1]}"
+        """`file:line` of the user's code that made this graph; "import" of the first default."""
+        file, line = self.made_at
+        return "import" if file.startswith("<frozen importlib") else f"{file}:{line}"
 
     def __repr__(self) -> str:
         return f"<Graph made at {self.location}>"
@@ -128,6 +133,11 @@ class Graph(Remembering):
     def find(self, name: str) -> Node | None:
         """Return the node called `name`; TensorFlow's "name:0" means the same."""
         return self._nodes.get(name.removesuffix(":0"))
+
+    def node_of(self, op: Any) -> Node | None:
+        """Return the node that an operator makes, if it makes one alone: `node.op`, to be run."""
+        made = [n for n in list(self._nodes.values()) if n.op is op and op is not None]
+        return made[0] if len(made) == 1 else None
 
     @contextmanager
     def as_default(self) -> Iterator[Graph]:
@@ -210,16 +220,32 @@ def name_scope(
 def device(name: str | None) -> Iterator[None]:
     """Place nodes built inside the `with` block on the device `name`; None leaves them open.
 
-    A number at the end of the name is the rank that it runs on: "cpu:1", "/job:worker/task:1".
+    A task in the name is the rank that it runs on, else the number at its end: "cpu:1",
+    "/job:worker/task:1". What begins with a "/" adds to such a name outside: "/gpu:0" within
+    "/job:worker/task:1" is "/job:worker/task:1/gpu:0".
     """
     if name is not None and not isinstance(name, str):
-        raise TypeError(f"device: got {type(name).__name__}, expected a name such as 'cpu:0'.")
+        raise TypeError(
+            f"device: got {type(name).__name__}, expected a name such as 'cpu:0'. A function that "
+            "chooses is not supported: open a block for each device."
+        )
     graph = get_default_graph()
-    graph.devices.append(name)
+    graph.devices.append(_within(name, graph.devices[-1] if graph.devices else None))
     try:
         yield
     finally:
         graph.devices.pop()
+
+
+def _within(name: str | None, around: str | None) -> str | None:
+    """Return the name of a device in a block of another; parts that only that one has stay."""
+    if not name or not around or name[0] != "/" or around[0] != "/":
+        return name
+    parts: dict[str, str] = {}
+    for part in (around + name)[1:].split("/"):
+        kind = part.partition(":")[0]
+        parts[kind if kind in ("job", "replica", "task") else "device"] = part
+    return "".join(f"/{part}" for part in parts.values())
 
 
 @contextmanager
@@ -252,9 +278,11 @@ def _checked(control_inputs: Sequence[Any]) -> list[Node]:
 
     if isinstance(control_inputs, Node):
         control_inputs = [control_inputs]
-    for value in control_inputs:
-        if not isinstance(value, Node):
+    graph = get_default_graph()
+    nodes = [v if isinstance(v, Node) else graph.node_of(v) for v in control_inputs]
+    for value, node in zip(control_inputs, nodes, strict=True):
+        if node is None:
             raise TypeError(
                 f"control_dependencies: got {type(value).__name__}, expected nodes of a graph."
             )
-    return list(control_inputs)
+    return [node for node in nodes if node is not None]

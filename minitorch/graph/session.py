@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from operator import itemgetter
@@ -13,13 +14,17 @@ import numpy as np
 from ..arrays import Array, DType, asarray, to_numpy
 from ..arrays import device as device_called
 from ..errors import GraphError
-from .fetching import check_asked, no_node
-from .node import Node, UnknownShape
+from ..op import Op
+from .fetching import check_asked, no_node, spread
+from .node import Node
 from .operators.late import ByShape, needs_shapes
 from .optimize import optimize
+from .passes.rewrite import PLANNING
 from .running.executors import Run, executor_called
 from .scope import Graph, get_default_graph
+from .spaces.options import waiting_limit_s
 from .state import State, Variable
+from .static_shape import agree
 
 
 class _Wanted:
@@ -47,8 +52,10 @@ class Session:
     Args:
         target: the graph, or TensorFlow's address of a server, which has no effect.
         graph: the graph whose names `run("loss")` looks up; the default one unless given.
-        config: taken for TensorFlow's sake; no effect.
-        optimize: rewrite what is fetched before its first run (see `passes`).
+        config: a ConfigProto, of which `operation_timeout_in_ms` says how long a run may wait for
+            a queue; the rest has no effect.
+        optimize: rewrite what is fetched before its first run (see `passes`);
+            `Session.default_optimize` unless given.
         device: "cpu", or "cuda" where there is one.
         executor: how it runs, `Session.default_executor` unless given; all give the same values.
             "compiled": as straight-line Python; the fastest.
@@ -61,6 +68,7 @@ class Session:
     """
 
     default_executor: ClassVar[str] = "compiled"
+    default_optimize: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -68,17 +76,18 @@ class Session:
         graph: Graph | None = None,
         config: Any = None,
         *,
-        optimize: bool = False,
+        optimize: bool | None = None,
         device: Any = "cpu",
         executor: str | None = None,
         **options: Any,
     ) -> None:
         chosen = target if isinstance(target, Graph) else graph
         self.graph = get_default_graph() if chosen is None else chosen
-        self.optimize = optimize
+        self.optimize = self.default_optimize if optimize is None else optimize
         self._executor = executor_called(executor or self.default_executor, options)
         self.device = device_called(device)
         self.state = State(self.device)
+        self.state.limit_s = waiting_limit_s(config)
         self.closed = False
         self._steps: dict[tuple[Any, ...], Run] = {}
         self._ready: dict[tuple[Any, ...], _Ready] = {}
@@ -95,7 +104,8 @@ class Session:
         Args:
             fetches: a node, a node's name, or lists, tuples and dicts of them. An operation such
                 as `group` or `minimize` gives None.
-            feed_dict: a value for each placeholder that is needed; any node may be fed.
+            feed_dict: a value for each placeholder that is needed; any node may be fed, and a tuple
+                of nodes, such as a cell's state, by a tuple of values.
             options, run_metadata: taken for TensorFlow's sake; no effect. See `profile`.
         Raises:
             GraphError: a placeholder is missing, a feed does not fit, a variable has no value;
@@ -103,16 +113,20 @@ class Session:
         """
         given = {} if feed_dict is None else feed_dict
         try:  # what was run before in this very form goes the short way
-            ready = self._ready[(list, *fetches) if type(fetches) is list else fetches, *given]
-            step, wanted, rebuild = ready
-            feeding = list(zip(wanted, given.values(), strict=True))
-        except (KeyError, TypeError, AttributeError):  # not ready, no hash, no dict
+            ready = self._ready.get(
+                ((list, *fetches) if type(fetches) is list else fetches, *given)
+            )
+            values = given.values()
+        except (TypeError, AttributeError):  # no hash, no dict
+            ready = None
+        if ready is None:
             return self._run_anew(fetches, feed_dict)
+        step, wanted, rebuild = ready
         arrays = [
             value
             if type(value) is np.ndarray and value.dtype is want.dtype and value.shape == want.shape
             else self._fed(want, value)
-            for want, value in feeding
+            for want, value in zip(wanted, values, strict=True)
         ]
         return rebuild(step(self.state, arrays))
 
@@ -133,8 +147,9 @@ class Session:
         key = (tuple(leaves), feeds)
         step = self._steps.get(key)
         if step is None:
-            step = self._steps[key] = self._plan(leaves, feeds)
-            self._forget_old_plans()
+            with PLANNING:  # threads that fill queues plan runs of their own
+                step = self._steps[key] = self._plan(leaves, feeds)
+                self._forget_old_plans()
         self._make_ready(fetches, feed_dict, step)
         return rebuild(iter(step(self.state, arrays)).__next__)
 
@@ -195,7 +210,9 @@ class Session:
     def close(self) -> None:
         """Forget variables and plans."""
         self.closed = True
+        self.state.abandon()
         self.state = State(self.device)
+        self.state.abandon()  # for a run that another thread is about to begin
         self._steps.clear()
         self._ready.clear()
 
@@ -225,7 +242,12 @@ class Session:
             return lambda take: kind([part(take) for part in parts])
         if isinstance(fetches, Mapping):
             named = {key: self._flatten(item, leaves) for key, item in fetches.items()}
-            return lambda take: {key: part(take) for key, part in named.items()}
+            into = OrderedDict if isinstance(fetches, OrderedDict) else dict
+            return lambda take: into((key, part(take)) for key, part in named.items())
+        if isinstance(fetches, Op):
+            made = self.graph.node_of(fetches)
+            leaves.append(self._named(fetches) if made is None else made)
+            return lambda take: (take(), None)[1]
         return self._flatten(self._named(fetches), leaves)
 
     def _named(self, fetch: Any) -> Node:
@@ -242,8 +264,9 @@ class Session:
                 f"run: got a feed_dict of {type(feed_dict).__name__}, expected a dict from "
                 "placeholders to values."
             )
-        nodes = tuple([n if isinstance(n, Node) else self._named_feed(n) for n in feed_dict])
-        return nodes, [self._checked(n, v) for n, v in zip(nodes, feed_dict.values(), strict=True)]
+        pairs = [pair for item in feed_dict.items() for pair in spread(*item)]
+        nodes = tuple([n if isinstance(n, Node) else self._named_feed(n) for n, _ in pairs])
+        return nodes, [self._checked(n, v) for n, (_, v) in zip(nodes, pairs, strict=True)]
 
     def _named_feed(self, key: Any) -> Node:
         node = self.graph.find(key) if isinstance(key, str) else None
@@ -259,7 +282,7 @@ class Session:
         else:
             array = self._converted(node, value)
         got = array.shape
-        if got != shape and not isinstance(shape, UnknownShape) and not _fits(got, shape):
+        if got != shape and not agree(got, shape):
             raise GraphError(
                 f"run: feed for {node.name!r} does not fit: got shape {got}, expected {shape} "
                 f"(node {node.name!r} built at {node.location})."
@@ -346,6 +369,8 @@ def _cast(array: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, Any]:
     """
     if array.dtype.kind == "c":
         raise TypeError(f"{array.dtype} would lose its imaginary part")
+    if array.dtype.kind in "USMm" or (array.dtype.kind == "O" and None in array.ravel().tolist()):
+        raise TypeError("that is no array of numbers")
     with np.errstate(invalid="ignore"):
         found = array.astype(dtype)
     if dtype.kind in "iub" and array.dtype.kind == "f" and not np.array_equal(found, array):
@@ -353,9 +378,3 @@ def _cast(array: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, Any]:
     if dtype.kind in "iu" and array.dtype.kind in "iu" and not np.array_equal(found, array):
         raise ValueError(f"a value is outside the range of {dtype}")
     return found
-
-
-def _fits(got: tuple[int, ...], want: Sequence[int | None]) -> bool:
-    return len(got) == len(want) and all(
-        w is None or g == w for g, w in zip(got, want, strict=True)
-    )

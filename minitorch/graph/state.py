@@ -12,35 +12,20 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import CPU, Array, Device, DType, as_dtype
+from ..arrays import Array, DType, as_dtype
 from ..errors import GraphError
 from ..op import Op, Spec
 from .collections import OF_VARIABLES, GraphKeys
+from .memory import State as State
+from .mixing import from_outside
+from .naming import label as label
+from .naming import rename as rename
+from .naming import rename_all as rename_all
 from .node import UNKNOWN, Node, UnknownShape, as_shape, build, convert
 from .scope import call_site, control_dependencies, get_default_graph, outside
+from .static_shape import agree
 
 __all__ = ["Variable", "assign", "assign_add", "assign_sub", "group", "no_op"]
-
-
-class State:
-    """The memory of a session, as its operators see it.
-
-    Attributes:
-        values: the array of every initialised variable.
-        generators: the random generator of every random node.
-    """
-
-    def __init__(self, place: Device = CPU) -> None:
-        self.device = place
-        self.values: dict[Node, Array] = {}
-        self.generators: dict[Any, np.random.Generator] = {}
-
-    def generator(self, key: Any, seed: Sequence[int] | None) -> np.random.Generator:
-        """Return the generator of a random node, made at its first use from `seed`."""
-        found = self.generators.get(key)
-        if found is None:
-            found = self.generators[key] = np.random.default_rng(seed)
-        return found
 
 
 class StateOp(Op):
@@ -50,6 +35,7 @@ class StateOp(Op):
         writes: the variables that it sets.
         ordered: when it runs matters: it has an effect, or sees those of others.
         hands_on: its result may share memory with an input.
+        soon: it may run before effects on other things, once its variables' values are not needed.
     """
 
     pure = False
@@ -57,6 +43,7 @@ class StateOp(Op):
     writes: tuple[Variable, ...] = ()
     ordered = True
     hands_on = False
+    soon = False
 
     def run(self, state: State, *arrays: Array) -> Array:
         """Return the result for these arrays; may change `state`."""
@@ -105,9 +92,15 @@ class Variable(Node):
         collections: the graph's collections that it is in besides that of the trainable ones;
             those of the global variables unless given.
         validate_shape: False leaves the shape open, so that `assign` may change it.
+        expected_shape: an older spelling of `shape`.
+        constraint: a function of the variable; optimizers set the variable to what it gives after
+            each of their updates.
+
+    Attributes:
+        asked: the name that it was given, which another may have had before.
     """
 
-    __slots__ = ("collections", "initial_value", "initializer", "trainable")
+    __slots__ = ("asked", "collections", "constraint", "initial_value", "initializer", "trainable")
 
     def __init__(
         self,
@@ -120,9 +113,11 @@ class Variable(Node):
         collections: Sequence[Any] | None = None,
         validate_shape: bool = True,
         expected_shape: Any = None,
+        constraint: Callable[[Any], Any] | None = None,
     ) -> None:
         if isinstance(initial_value, str):
             name, initial_value = initial_value, None
+        shape = expected_shape if shape is None else shape
         with outside():
             start = _initial(initial_value, dtype)
             found = UNKNOWN if start is None or not validate_shape else start.shape
@@ -133,13 +128,28 @@ class Variable(Node):
                 _dtype(start, dtype),
                 name or "Variable",
             )
+            self.asked = self.graph.scoped(name or "Variable")
             self.trainable = trainable
+            self.constraint = constraint
             self.initial_value = start
             self.initializer = None if start is None else label(assign(self, start), "init")
         self.collections = _memberships(collections, trainable)
         self.graph.add_variable(self)
         for other in set(self.collections).difference(OF_VARIABLES):
             self.graph.add_to_collection(other, self)
+
+    @property
+    def op(self) -> Any:
+        """None for this package, since no operator computes a variable.
+
+        A program gets the variable itself, which has what TensorFlow's operation of it has:
+        `v.op.name`, its type, its inputs.
+        """
+        return self if from_outside(1) else None
+
+    @op.setter
+    def op(self, op: None) -> None:
+        """Take what `Node` sets: there is nothing to keep."""
 
     def read(self) -> Node:
         """Return this variable as an input of the node being built.
@@ -176,15 +186,15 @@ class Variable(Node):
             raise self.uninitialised()
         return self.initial_value
 
-    def assign(self, value: Any, name: str | None = None) -> Node:
+    def assign(self, value: Any, use_locking: bool = False, name: str | None = None) -> Node:
         """Return a node that writes `value` and gives it."""
         return assign(self, value, name=name)
 
-    def assign_add(self, value: Any, name: str | None = None) -> Node:
+    def assign_add(self, value: Any, use_locking: bool = False, name: str | None = None) -> Node:
         """Return a node that adds `value` and gives the sum."""
         return assign_add(self, value, name=name)
 
-    def assign_sub(self, value: Any, name: str | None = None) -> Node:
+    def assign_sub(self, value: Any, use_locking: bool = False, name: str | None = None) -> Node:
         """Return a node that subtracts `value` and gives the difference."""
         return assign_sub(self, value, name=name)
 
@@ -247,24 +257,26 @@ class Assign(StateOp):
     def run(self, state: State, *arrays: Array) -> Array:
         """Write a new array; whoever holds the old one keeps it."""
         (value,) = arrays
-        if self.combine:
-            old = self.variable.value_in(state)
-            new = fresh(old + value if self.combine == "add" else old - value)
-        else:
-            new = fresh(value)
-        _fit(self.variable, new)
-        state.values[self.variable] = new
+        with state.lock:  # what a run of another thread adds meanwhile is not lost
+            if self.combine:
+                old = self.variable.value_in(state)
+                new = fresh(old + value if self.combine == "add" else old - value)
+            else:
+                new = fresh(value)
+            _fit(self.variable, new)
+            state.values[self.variable] = new
         return new
 
     def run_in_place(self, state: State, *arrays: Array) -> Array:
         """Overwrite the variable's own array."""
         if not self.combine or self.variable not in state.values:
             return self.run(state, *arrays)
-        new = self.variable.value_in(state)
-        if self.combine == "add":
-            new += arrays[0]
-        else:
-            new -= arrays[0]
+        with state.lock:
+            new = self.variable.value_in(state)
+            if self.combine == "add":
+                new += arrays[0]
+            else:
+                new -= arrays[0]
         return new
 
     def infer(self, *specs: Spec) -> Spec:
@@ -280,27 +292,41 @@ def fresh(array: Array) -> Array:
 
 def _fit(variable: Variable, array: Array) -> None:
     """Raise unless `array` has a shape that the variable can have."""
-    if isinstance(variable.shape, UnknownShape):
-        return
-    got, want = tuple(array.shape), tuple(variable.shape)
-    if len(got) != len(want) or any(w not in (None, g) for g, w in zip(got, want, strict=True)):
+    if not agree(array.shape, variable.shape):
+        got, want = tuple(array.shape), tuple(variable.shape)
         raise GraphError(
             f"assign: shape differs: got {got}, expected {want}, that of variable "
             f"{variable.name!r} (built at {variable.location})."
         )
 
 
-def assign(ref: Variable, value: Any, name: str | None = None) -> Node:
-    """Return a node that writes `value` into the variable and gives it."""
+def assign(
+    ref: Variable,
+    value: Any,
+    validate_shape: bool | None = None,
+    use_locking: bool | None = None,
+    name: str | None = None,
+) -> Node:
+    """Return a node that writes `value` into the variable and gives it.
+
+    Args:
+        validate_shape: taken for TensorFlow's sake; a variable made with validate_shape=False
+            changes its shape, any other keeps it.
+        use_locking: taken for TensorFlow's sake; no two writes ever mix.
+    """
     return _write(ref, value, "", name)
 
 
-def assign_add(ref: Variable, value: Any, name: str | None = None) -> Node:
+def assign_add(
+    ref: Variable, value: Any, use_locking: bool | None = None, name: str | None = None
+) -> Node:
     """Return a node that adds `value` to the variable and gives the sum."""
     return _write(ref, value, "add", name)
 
 
-def assign_sub(ref: Variable, value: Any, name: str | None = None) -> Node:
+def assign_sub(
+    ref: Variable, value: Any, use_locking: bool | None = None, name: str | None = None
+) -> Node:
     """Return a node that subtracts `value` from the variable and gives the difference."""
     return _write(ref, value, "sub", name)
 
@@ -315,15 +341,12 @@ def _write(ref: Variable, value: Any, combine: str, name: str | None) -> Node:
     node = convert(value, ref.dtype)
     if node.dtype != ref.dtype:
         raise GraphError(
-            f"{what}: dtype differs: got {node.dtype} for variable {ref.name!r} of {ref.dtype}. "
-            "Cast the value."
+            f"{what}: dtype differs: got {node.dtype} for variable {ref.name!r} of {ref.dtype} "
+            f"(built at {ref.location}). Cast the value."
         )
     if not isinstance(node.shape, UnknownShape) and not isinstance(ref.shape, UnknownShape):
         got, want = tuple(node.shape), tuple(ref.shape)
-        fits = len(got) == len(want) and all(
-            a is None or b is None or a == b for a, b in zip(got, want, strict=True)
-        )
-        if not fits and not (combine and len(got) <= len(want)):
+        if not agree(got, want) and not (combine and len(got) <= len(want)):
             raise GraphError(
                 f"{what}: shape differs: got {got} for variable {ref.name!r} of shape {want} "
                 f"(built at {ref.location})."
@@ -333,20 +356,6 @@ def _write(ref: Variable, value: Any, combine: str, name: str | None) -> Node:
 
 def _named(op: Op, inputs: tuple[Node, ...], name: str | None) -> Node:
     return rename(build(op, inputs), name)
-
-
-def rename(node: Node, name: str | None) -> Node:
-    """Give a node just built the name that the user asked for, if any."""
-    if name is not None:
-        node.graph.keep(label(node, name))
-    return node
-
-
-def label(node: Node, name: str) -> Node:
-    """Give a node just built a better name than its operator's."""
-    node.name = node.graph.unique_name(name)
-    node.graph.add(node)
-    return node
 
 
 # ── order without values ────────────────────────────────────────────────────────────────────────

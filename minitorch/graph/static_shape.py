@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
 from ..errors import GraphError, ShapeError
@@ -204,6 +204,15 @@ def as_static(shape: Any) -> StaticShape:
     if any(n is not None and n < 0 for n in sizes):
         raise GraphError(f"shape: got {shape}, expected sizes of 0 or more, or None.")
     return StaticShape(sizes)
+
+
+def agree(a: Sequence[int | None], b: Sequence[int | None]) -> bool:
+    """Tell whether one value could have both shapes, of which some sizes may not be known."""
+    if isinstance(a, UnknownShape) or isinstance(b, UnknownShape):
+        return True
+    return len(a) == len(b) and all(
+        x is None or y is None or x == y for x, y in zip(a, b, strict=True)
+    )
 
 
 def _dimension(size: int | None) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from ..errors import GraphError
 from .collections import GraphKeys
 from .initializers import GlorotUniform, Zeros
 from .node import Node, convert
+from .refusing import refuse
 from .scope import Graph, get_default_graph
 from .state import Variable
 
@@ -29,6 +31,10 @@ __all__ = [
     "variable_scope",
 ]
 
+
+Getter = Callable[..., Any]
+
+SHARDS = "Make a variable for each part, and look rows up with embedding_lookup."
 
 AUTO_REUSE = "auto"
 """Make a variable the first time and share it afterwards."""
@@ -42,6 +48,8 @@ class VariableScope:
         reuse: False to make variables, True to find them, AUTO_REUSE for whichever applies.
         initializer, dtype: what variables start from, and of what dtype, unless they say it.
         regularizer: a function of a new variable whose value is a loss, unless they say it.
+        custom_getter: asked for variables instead; see `get_variable`.
+        constraint: what optimizers make of a variable after an update, unless it says it.
     """
 
     def __init__(
@@ -51,9 +59,15 @@ class VariableScope:
         initializer: Any = None,
         dtype: Any = float32,
         regularizer: Any = None,
+        custom_getter: Getter | None = None,
+        constraint: Any = None,
     ) -> None:
         self.name, self.reuse, self.initializer, self.dtype = name, reuse, initializer, dtype
-        self.regularizer = regularizer
+        self.regularizer, self.custom_getter, self.constraint = (
+            regularizer,
+            custom_getter,
+            constraint,
+        )
 
     @property
     def original_name_scope(self) -> str:
@@ -120,17 +134,25 @@ def variable_scope(
     custom_getter: Any = None,
     reuse: Any = None,
     dtype: Any = None,
+    use_resource: bool | None = None,
+    constraint: Any = None,
 ) -> Iterator[VariableScope]:
     """Put variables asked for inside the `with` block under a name.
+
+    `values`, `caching_device` and `use_resource` are taken for TensorFlow's sake; no effect.
 
     Args:
         name_or_scope: a name inside the present scope, or a scope to enter again; None to use
             `default_name`, made unique.
         initializer, dtype: for variables inside that do not say it.
+        regularizer, constraint: likewise.
+        custom_getter: `getter(get, name, **arguments)` gives the variables asked for inside; it
+            may call `get` as it was called itself, and return anything made of what it gives.
         reuse: True to find variables that exist, AUTO_REUSE to find or make; None as around.
     Raises:
-        GraphError: neither a name nor a default name.
+        GraphError: neither a name nor a default name; or a partitioner.
     """
+    refuse("variable_scope", "partitioner", partitioner, SHARDS)
     shelf, outer = _shelf(), get_variable_scope()
     again = name_or_scope if isinstance(name_or_scope, VariableScope) else None
     base = outer if again is None else again
@@ -141,6 +163,8 @@ def variable_scope(
         base.initializer if initializer is None else initializer,
         base.dtype if dtype is None else as_dtype(dtype),
         base.regularizer if regularizer is None else regularizer,
+        _nested(base.custom_getter, custom_getter),
+        base.constraint if constraint is None else constraint,
     )
     graph = get_default_graph()
     held = graph.scopes
@@ -179,8 +203,11 @@ def get_variable(
     validate_shape: bool = True,
     use_resource: bool | None = None,
     custom_getter: Any = None,
+    constraint: Any = None,
 ) -> Variable:
     """Return the variable of that name in the present scope: a new one, or the one it shares.
+
+    `caching_device` and `use_resource` are taken for TensorFlow's sake; no effect.
 
     Args:
         shape: needed to make one, unless `initializer` is a value.
@@ -189,14 +216,60 @@ def get_variable(
         regularizer: a function of the new variable; what it gives goes into the collection
             REGULARIZATION_LOSSES.
         collections: those of the graph that a new variable is in.
+        validate_shape: False leaves the shape of a new variable open.
+        custom_getter: called as `custom_getter(get, full_name, **arguments)`; what it returns is
+            returned. That of the scope unless given.
+        constraint: what an optimizer makes of the variable after an update; the scope's unless
+            given.
     Raises:
         GraphError: it exists and the scope does not share, or the other way round; or the shape
-            or dtype differ from what is shared.
+            or dtype differ from what is shared; or a partitioner is given.
     """
     if not isinstance(name, str) or not name:
         raise GraphError(f"get_variable: got name {name!r}, expected a string such as 'weights'.")
+    refuse("get_variable", "partitioner", partitioner, SHARDS)
+    scope = get_variable_scope()
+    asked = {
+        "shape": shape,
+        "dtype": dtype,
+        "initializer": scope.initializer if initializer is None else initializer,
+        "regularizer": scope.regularizer if regularizer is None else regularizer,
+        "trainable": trainable,
+        "collections": collections,
+        "validate_shape": validate_shape,
+        "constraint": scope.constraint if constraint is None else constraint,
+    }
+    getter = _nested(scope.custom_getter, custom_getter)
+    if getter is not None:
+        return getter(_found_or_made, scope.full_name(name), **asked)  # type: ignore[no-any-return]
+    return _found_or_made(scope.full_name(name), **asked)
+
+
+def _nested(outer: Getter | None, inner: Getter | None) -> Getter | None:
+    """Return a getter that asks `inner`, for which getting means to ask `outer`."""
+    if outer is None or inner is None:
+        return inner or outer
+
+    def both(get: Callable[..., Any], name: str, *args: Any, **asked: Any) -> Any:
+        return inner(partial(outer, get), name, *args, **asked)
+
+    return both
+
+
+def _found_or_made(
+    full: str,
+    shape: Any = None,
+    dtype: Any = None,
+    initializer: Any = None,
+    regularizer: Any = None,
+    trainable: bool = True,
+    collections: Any = None,
+    validate_shape: bool = True,
+    constraint: Any = None,
+    **_: Any,
+) -> Variable:
+    """Return the variable of that full name: as `get_variable`, everything said."""
     shelf, scope = _shelf(), get_variable_scope()
-    full = scope.full_name(name)
     found = shelf.variables.get(full)
     if found is not None and not scope.reuse:
         raise GraphError(
@@ -212,22 +285,24 @@ def get_variable(
     if found is not None:
         _same(found, full, shape, None if dtype is None else kind)
         return found
-    start = _start(full, shape, kind, scope.initializer if initializer is None else initializer)
-    shelf.variables[full] = made = _named(full, start, kind, trainable, collections)
-    penalty = scope.regularizer if regularizer is None else regularizer
-    if penalty is not None:
-        loss = penalty(made)
+    options = {"collections": collections, "validate_shape": validate_shape}
+    start = _start(full, shape, kind, initializer)
+    shelf.variables[full] = made = _named(
+        full, start, kind, trainable, constraint=constraint, **options
+    )
+    if regularizer is not None:
+        loss = regularizer(made)
         if loss is not None:
             get_default_graph().add_to_collection(GraphKeys.REGULARIZATION_LOSSES, loss)
     return made
 
 
-def _named(full: str, start: Any, dtype: DType, trainable: bool, collections: Any) -> Variable:
+def _named(full: str, start: Any, dtype: DType, trainable: bool, **options: Any) -> Variable:
     """Return a variable of exactly that name, whatever name scopes are open."""
     graph = get_default_graph()
     held, graph.scopes = graph.scopes, []
     try:
-        return Variable(start, trainable, full, dtype, collections=collections)
+        return Variable(start, trainable, full, dtype, **options)
     finally:
         graph.scopes = held
 

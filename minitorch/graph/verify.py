@@ -6,18 +6,41 @@ What is inside a loop is checked as well, once for each loop: loops never change
 from __future__ import annotations
 
 import weakref
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from ..errors import GraphError, MinitorchError
-from ..op import Spec
+from ..op import Op, Spec
 from .control.while_op import While
 from .node import Node, Placeholder, UnknownShape
 from .order import needed, schedule
+from .static_shape import agree
 
 
-def verify(fetches: Sequence[Node], fed: Collection[Node] = (), after: str = "verify") -> None:
+class Checked:
+    """The nodes of the graph that was verified last, each with the inputs that it had then."""
+
+    def __init__(self) -> None:
+        self._inputs: dict[Node, tuple[Node, ...]] = {}
+
+    def __contains__(self, node: Node) -> bool:
+        return self._inputs.get(node) is node.inputs
+
+    def become(self, nodes: Iterable[Node]) -> None:
+        """Hold these nodes and no others: what a pass has dropped can be freed."""
+        self._inputs = {node: node.inputs for node in nodes}
+
+
+def verify(
+    fetches: Sequence[Node],
+    fed: Collection[Node] = (),
+    after: str = "verify",
+    checked: Checked | None = None,
+) -> None:
     """Raise unless every node below `fetches` has the type that its operator infers.
 
+    Args:
+        after: the pass that errors name.
+        checked: nodes that were found right before, from now on those of this graph.
     Raises:
         GraphError: a cycle, an input that is no node, or a shape or dtype that is not what the
             operator infers; names the pass and the node.
@@ -26,24 +49,30 @@ def verify(fetches: Sequence[Node], fed: Collection[Node] = (), after: str = "ve
     if len(schedule(fetches, fed)) != len(nodes):
         raise GraphError(f"{after}: the graph has a cycle. A node must not depend on itself.")
     for node in nodes:
-        if node.op is None or node in fed:
-            continue
-        if isinstance(node.op, While):
-            _verify_loop(node, after)
-        if any(isinstance(source.shape, UnknownShape) for source in (*node.inputs, node)):
-            continue
-        try:
-            spec = node.op.infer(*[Spec(tuple(s.shape), s.dtype) for s in node.inputs])
-        except MinitorchError as error:
-            raise GraphError(
-                f"{after}: node {node.name!r} does not fit its inputs: {error} "
-                f"(built at {node.location})"
-            ) from error
-        if spec.dtype != node.dtype or not _agree(spec.shape, node.shape):
-            raise GraphError(
-                f"{after}: node {node.name!r} has {node.dtype} {tuple(node.shape)}, but "
-                f"{node.op.name} gives {spec.dtype} {tuple(spec.shape)} (built at {node.location})."
-            )
+        if node.op is not None and node not in fed and (checked is None or node not in checked):
+            _verify_node(node, node.op, after)
+    if checked is not None:
+        checked.become(nodes)
+
+
+def _verify_node(node: Node, op: Op, after: str) -> None:
+    """Raise unless a node has the type that its operator infers, as far as shapes are known."""
+    if isinstance(op, While):
+        _verify_loop(node, after)
+    if any(isinstance(source.shape, UnknownShape) for source in (*node.inputs, node)):
+        return
+    try:
+        spec = op.infer(*[Spec(tuple(s.shape), s.dtype) for s in node.inputs])
+    except MinitorchError as error:
+        raise GraphError(
+            f"{after}: node {node.name!r} does not fit its inputs: {error} "
+            f"(built at {node.location})"
+        ) from error
+    if spec.dtype != node.dtype or not agree(spec.shape, node.shape):
+        raise GraphError(
+            f"{after}: node {node.name!r} has {node.dtype} {tuple(node.shape)}, but "
+            f"{op.name} gives {spec.dtype} {tuple(spec.shape)} (built at {node.location})."
+        )
 
 
 _verified: weakref.WeakSet[While] = weakref.WeakSet()
@@ -76,15 +105,8 @@ def _verify_loop(node: Node, after: str) -> None:
 def same_types(before: Sequence[Node], after: Sequence[Node], name: str) -> None:
     """Raise unless a pass kept the type of everything that is fetched."""
     for old, new in zip(before, after, strict=True):
-        known = not isinstance(old.shape, UnknownShape) and not isinstance(new.shape, UnknownShape)
-        if old.dtype != new.dtype or (known and not _agree(old.shape, new.shape)):
+        if old.dtype != new.dtype or not agree(old.shape, new.shape):
             raise GraphError(
                 f"{name}: changed {old.name!r} from {old.dtype} {old.shape} to {new.dtype} "
                 f"{new.shape} (built at {old.location})."
             )
-
-
-def _agree(a: Sequence[int | None], b: Sequence[int | None]) -> bool:
-    return len(a) == len(b) and all(
-        x is None or y is None or x == y for x, y in zip(a, b, strict=True)
-    )

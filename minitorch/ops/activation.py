@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..arrays import as_dtype, float16
 from ..errors import ArgumentError, ShapeError
 from ..shapes import axis
 from .binary import where
@@ -125,9 +126,15 @@ def celu(x: Any, alpha: float = 1.0) -> Any:
     return where(x > 0, x, expm1(where(x > 0, 0.0, x) / alpha) * alpha)
 
 
+HALF_LINEAR = 11.0
+"""From here on softplus is the input itself in half precision, whose exp overflows at 11.09."""
+
+
 def softplus(x: Any, beta: float = 1.0, threshold: float = 20.0) -> Any:
     """Return ln(1 + exp(beta·x)) / beta; `x` itself where beta·x is above the threshold."""
     scaled = x * beta
+    if as_dtype(x.dtype) == float16:
+        threshold = min(threshold, HALF_LINEAR)
     linear = scaled > threshold
     return where(linear, x, log1p(exp(where(linear, 0.0, scaled))) / beta)
 

@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 
 from ..allocator import LARGE, result_of
+from ..arrays import as_dtype
 from ..errors import DTypeError
 from ..op import Value
 from .elementwise import floor, log, ones_like, sigmoid, sign, trunc, zeros_like
 from .logic import isnan, signbit
-from .rows import binary, ternary
+from .rows import NUMBERS, binary, ternary
 
 LN2 = math.log(2.0)
 
@@ -50,6 +51,7 @@ sub = binary(
     lambda g, a, b, y: -g,
     "a - b.",
     reads="",
+    kinds=NUMBERS,
 )
 mul = binary(
     "mul",
@@ -69,10 +71,26 @@ true_divide = binary(
     reads="x",
 )
 floor_divide = binary(
-    "floor_divide", lambda xp, a, b: xp.floor_divide(a, b), _zero, _zero, "⌊a / b⌋.", reads=""
+    "floor_divide",
+    lambda xp, a, b: xp.floor_divide(a, b),
+    _zero,
+    _zero,
+    "⌊a / b⌋.",
+    reads="",
+    kinds=NUMBERS,
 )
+
+
+def _towards_zero(xp: Any, a: Any, b: Any) -> Any:
+    """Return trunc(a / b): of integers exact, as an integer."""
+    if as_dtype(a.dtype).kind == "f":
+        return xp.trunc(a / b)
+    below = xp.floor_divide(a, b)
+    return xp.where((below < 0) & (below * b != a), below + 1, below)
+
+
 trunc_divide = binary(
-    "trunc_divide", lambda xp, a, b: xp.trunc(a / b), _zero, _zero, "trunc(a / b).", reads=""
+    "trunc_divide", _towards_zero, _zero, _zero, "trunc(a / b).", reads="", kinds=NUMBERS
 )
 remainder = binary(
     "remainder",
@@ -81,6 +99,7 @@ remainder = binary(
     lambda g, a, b, y: -g * floor(a / b),
     "a - b·⌊a / b⌋: the sign of b.",
     reads="x",
+    kinds=NUMBERS,
 )
 fmod = binary(
     "fmod",
@@ -89,6 +108,7 @@ fmod = binary(
     lambda g, a, b, y: -g * trunc(a / b),
     "a - b·trunc(a / b): the sign of a.",
     reads="x",
+    kinds=NUMBERS,
 )
 
 
@@ -101,7 +121,9 @@ def _by_exponent(g: Any, a: Any, b: Any, y: Any) -> Any:
     return g * where(flat, 0.0, y * log(where(flat, 1.0, a)))
 
 
-power = binary("pow", lambda xp, a, b: xp.pow(a, b), _by_base, _by_exponent, "a to the b.")
+power = binary(
+    "pow", lambda xp, a, b: xp.pow(a, b), _by_base, _by_exponent, "a to the b.", kinds=NUMBERS
+)
 
 
 def _won(g: Any, wins: Any, ties: Any) -> Any:
@@ -155,6 +177,7 @@ hypot = binary(
     lambda g, a, b, y: g * (a / y),
     lambda g, a, b, y: g * (b / y),
     "√(a² + b²).",
+    promotes="float",
 )
 logaddexp = binary(
     "logaddexp",

@@ -8,7 +8,7 @@ from ..op import Op, Spec, apply
 
 
 class Cast(Op):
-    """The numbers as `dtype`; the gradient comes back in the dtype of the input."""
+    """The numbers as `dtype`; between floats the gradient comes back in the dtype of the input."""
 
     on_arrays = True
     reads_inputs = reads_output = False
@@ -25,8 +25,11 @@ class Cast(Op):
         return Spec(specs[0].shape, self.dtype)
 
     def gradient(self, out_grad: Any, node: Any) -> Any:
-        """Return the gradient converted back."""
-        return (apply(Cast(as_dtype(node.inputs[0].dtype)), out_grad),)
+        """Return the gradient converted back; integers on either side let none through."""
+        source = as_dtype(node.inputs[0].dtype)
+        if source.kind != "f" or self.dtype.kind != "f":
+            return (None,)
+        return (apply(Cast(source), out_grad),)
 
 
 class Move(Op):

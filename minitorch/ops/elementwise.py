@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..allocator import LARGE, result_of
-from .rows import binary, unary
+from .rows import NUMBERS, binary, unary
 from .special import erf_array, erfc_array
 
 
@@ -31,20 +31,31 @@ def _zero(g: Any, *_: Any) -> Any:
 
 zeros_like = unary("zeros_like", lambda xp, x: xp.zeros_like(x), _zero, "Zeros.", reads="")
 ones_like = unary("ones_like", lambda xp, x: xp.ones_like(x), _zero, "Ones.", reads="")
-sign = unary("sign", lambda xp, x: xp.sign(x), _zero, "-1, 0 or 1.", reads="")
+sign = unary("sign", lambda xp, x: xp.sign(x), _zero, "-1, 0 or 1.", reads="", kinds=NUMBERS)
 floor = unary("floor", lambda xp, x: xp.floor(x), _zero, "The integer below.", reads="")
 ceil = unary("ceil", lambda xp, x: xp.ceil(x), _zero, "The integer above.", reads="")
 trunc = unary("trunc", lambda xp, x: xp.trunc(x), _zero, "The integer towards 0.", reads="")
-rint = unary("rint", lambda xp, x: xp.round(x), _zero, "The nearest integer.", reads="")
+rint = unary(
+    "rint", lambda xp, x: xp.round(x), _zero, "The nearest integer.", reads="", kinds=NUMBERS
+)
 fix, sgn = trunc, sign
 
 # ── polynomials and pieces ──────────────────────────────────────────────────────────────────────
 
-neg = unary("neg", lambda xp, x: -x, lambda g, x, y: -g, "-x.", reads="")
-positive = unary("positive", lambda xp, x: +x, lambda g, x, y: g, "x itself.", reads="")
+neg = unary("neg", lambda xp, x: -x, lambda g, x, y: -g, "-x.", reads="", kinds=NUMBERS)
+positive = unary(
+    "positive", lambda xp, x: +x, lambda g, x, y: g, "x itself.", reads="", kinds=NUMBERS
+)
 abs = unary("abs", lambda xp, x: xp.abs(x), lambda g, x, y: g * sign(x), "|x|.", reads="x")
 square = unary("square", lambda xp, x: x * x, lambda g, x, y: g * (x * 2.0), "x².", reads="x")
-frac = unary("frac", lambda xp, x: x - xp.trunc(x), lambda g, x, y: g, "x - trunc(x).", reads="")
+frac = unary(
+    "frac",
+    lambda xp, x: x - xp.trunc(x),
+    lambda g, x, y: g,
+    "x - trunc(x).",
+    reads="",
+    kinds=NUMBERS,
+)
 
 
 def _masked(g: Any, y: Any, out: Any = None) -> Any:
@@ -86,6 +97,7 @@ relu = unary(
     lambda g, x, y: _through(g, y),
     "x where positive, else 0.",
     reads="y",
+    kinds=NUMBERS,
 )
 reciprocal = unary(
     "reciprocal",

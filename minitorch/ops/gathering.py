@@ -140,10 +140,12 @@ def _checked(name: str, x: Any, dim: int, index: Any, source: Any = None) -> int
     shapes = [tuple(x.shape)] + ([tuple(source.shape)] if source is not None else [])
     have = tuple(index.shape)
     for k, shape in enumerate(shapes):
+        if not known(shape) or not known(have):
+            continue
         fits = len(have) == len(shape) and all(
             n <= m for i, (n, m) in enumerate(zip(have, shape, strict=True)) if i != d or k
         )
-        if not fits and known(shape) and known(have) and 0 not in have:
+        if not fits and 0 not in have:
             raise ShapeError(
                 f"{name}: the index has shape {have}, expected as many axes as {shape} and no "
                 f"larger sizes, axis {d} aside."
@@ -177,9 +179,14 @@ def take_along_dim(x: Any, indices: Any, dim: int | None = None) -> Any:
     d = axis(dim, len(x.shape), "take_along_dim")
     shape, places = list(x.shape), list(indices.shape)
     shape[d] = places[d] = 1
-    common = list(broadcast(tuple(shape), tuple(places), op="take_along_dim"))
-    x = expand(x, [*common[:d], x.shape[d], *common[d + 1 :]])
-    return gather(x, d, expand(indices, [*common[:d], indices.shape[d], *common[d + 1 :]]))
+    common: list[Any] = list(broadcast(tuple(shape), tuple(places), op="take_along_dim"))
+    x, indices = (_stretched(v, (*common[:d], v.shape[d], *common[d + 1 :])) for v in (x, indices))
+    return gather(x, d, indices)
+
+
+def _stretched(x: Any, shape: tuple[Any, ...]) -> Any:
+    """Return `x` in this shape; as it is where it has that, though sizes may be unknown."""
+    return x if tuple(x.shape) == shape else expand(x, shape)
 
 
 def scatter(

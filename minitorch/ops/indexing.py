@@ -55,6 +55,11 @@ def sliced(shape: Shape, index: tuple[Any, ...]) -> Shape:
             out.append(1)
             continue
         size = next(sizes)
+        if isinstance(item, int) and size is not None and not -size <= item < size:
+            raise AxisError(
+                f"index: out of range: got {item} on an axis of size {size}, expected {-size} to "
+                f"{size - 1}."
+            )
         if isinstance(item, slice):
             whole = item == slice(None)
             out.append(None if size is None and not whole else _count(item, size))
@@ -121,7 +126,7 @@ class Take(Op):
     def infer(self, *specs: Spec) -> Spec:
         """Return the shape of what is picked; how many elements a mask picks is not known."""
         trial = infer_by_trial(self, specs)
-        if all(spec.dtype.kind != "b" or not spec.shape for spec in specs[1:]):
+        if all(spec.dtype.kind != "b" for spec in specs[1:]):
             return trial
         if 0 in specs[0].shape:  # no position to try
             return Spec((None,) * len(trial.shape), trial.dtype)
@@ -147,6 +152,8 @@ def _picked(specs: Sequence[Spec], pattern: tuple[Any, ...], guess: int) -> tupl
         spec = next(indices) if item is ARRAY or item == ARRAY else None
         if spec is None:
             full.append(item)
+        elif spec.dtype.kind == "b" and not spec.shape:  # all or nothing
+            full.append(np.full((), guess == 2))
         elif spec.dtype.kind == "b":  # a mask counts as one list of positions for each of its axes
             full += [np.zeros(guess, np.int64)] * len(spec.shape)
         else:

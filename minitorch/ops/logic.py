@@ -35,13 +35,15 @@ isneginf = _flag("isneginf", lambda xp, x: xp.isinf(x) & (x < 0), "Where x is -�
 signbit = _flag("signbit", lambda xp, x: xp.signbit(x), "Where the sign bit is set: -0.0 too.")
 
 
-def _bits(name: str, compute: Any, says: str) -> Any:
-    return binary(name, compute, None, None, says, reads="")
+def _bits(name: str, compute: Any, says: str, kinds: str = "biu") -> Any:
+    return binary(name, compute, None, None, says, reads="", kinds=kinds)
 
 
 bitwise_and = _bits("bitwise_and", lambda xp, a, b: a & b, "Bits of both; for bools, and.")
 bitwise_or = _bits("bitwise_or", lambda xp, a, b: a | b, "Bits of either; for bools, or.")
 bitwise_xor = _bits("bitwise_xor", lambda xp, a, b: a ^ b, "Bits of one alone; for bools, xor.")
-bitwise_left_shift = _bits("bitwise_left_shift", lambda xp, a, b: a << b, "a · 2ᵇ.")
-bitwise_right_shift = _bits("bitwise_right_shift", lambda xp, a, b: a >> b, "⌊a / 2ᵇ⌋.")
-bitwise_not = unary("bitwise_not", lambda xp, x: ~x, None, "All bits turned.", reads="")
+bitwise_left_shift = _bits("bitwise_left_shift", lambda xp, a, b: a << b, "a · 2ᵇ.", "iu")
+bitwise_right_shift = _bits("bitwise_right_shift", lambda xp, a, b: a >> b, "⌊a / 2ᵇ⌋.", "iu")
+bitwise_not = unary(
+    "bitwise_not", lambda xp, x: ~x, None, "All bits turned.", reads="", kinds="biu"
+)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..arrays import as_dtype, cast, dtype_of, int64
-from ..errors import ArgumentError, AxisError
+from ..errors import ArgumentError, AxisError, ShapeError
 from ..op import Op, Spec, apply
 from ..shapes import axis, reduced
 from .binary import logaddexp, maximum, minimum
@@ -225,10 +225,11 @@ def topk(
         ArgumentError: there are fewer than `k`.
     """
     row, d = _along(x, dim, "topk")
-    if not 0 <= k <= row.shape[d]:
-        raise ArgumentError(
-            f"topk: got k = {k}, expected 0 to {row.shape[d]}, the size of axis {d}."
-        )
+    size = row.shape[d]
+    if size is None:
+        raise ShapeError(f"topk: the size of axis {d} is not known: got {tuple(row.shape)}.")
+    if not 0 <= k <= size:
+        raise ArgumentError(f"topk: got k = {k}, expected 0 to {size}, the size of axis {d}.")
     order = narrow(apply(ArgSort(d, largest), row), d, 0, k)
     values = take_along_dim(row, order, d)
     if x.shape:

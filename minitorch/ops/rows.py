@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..arrays import Array, DType, get_default_dtype, result_type
+from ..errors import DTypeError
 from ..op import Op, Spec, Value, apply
 from ..shapes import broadcast
 from .broadcasting import sum_to
@@ -38,8 +39,9 @@ class Elementwise(Op):
         promotes: str = "common",
         reads: str = "xy",
         fixed: int = 0,
+        kinds: str = "biuf",
     ) -> None:
-        self._name, self.partials, self.dtype = name, partials, dtype
+        self._name, self.partials, self.dtype, self.kinds = name, partials, dtype, kinds
         self.compute = compute  # type: ignore[method-assign]  # a row's own arithmetic
         self.promotes, self.fixed = promotes, fixed
         self.reads_inputs, self.reads_output = bool(set("xo") & set(reads)), "y" in reads
@@ -53,7 +55,11 @@ class Elementwise(Op):
     def infer(self, *specs: Spec) -> Spec:
         """Return the broadcast shape and the promoted dtype."""
         shape = broadcast(*(spec.shape for spec in specs), op=self._name)
-        return Spec(shape, self.dtype or promoted(specs[self.fixed :], self.promotes))
+        common = promoted(specs[self.fixed :], self.promotes)
+        if common.kind not in self.kinds:
+            wanted = " or ".join(KINDS[kind] for kind in self.kinds if kind != "u")
+            raise DTypeError(f"{self._name}: got {common}, expected {wanted}. Convert first.")
+        return Spec(shape, self.dtype or common)
 
     def attributes(self) -> dict[str, Any]:
         """Return nothing: a row has no parameters."""
@@ -105,6 +111,12 @@ class Binary(Elementwise):
         return da, db
 
 
+NUMBERS = "iuf"
+"""The kinds of dtype that are numbers: all but bools."""
+
+KINDS = {"b": "bools", "i": "integers", "f": "floats"}
+"""What the kinds of dtype are called in messages."""
+
 ROWS: dict[str, Elementwise] = {}
 """Every row by name."""
 
@@ -122,10 +134,11 @@ def unary(
     promotes: str = "common",
     dtype: DType | None = None,
     reads: str = "xy",
+    kinds: str = "biuf",
 ) -> Any:
     """Add a row of one input and return its function; `partial` None: no gradient, zero steps."""
     partials = () if partial is None else (partial,)
-    op = Unary(name, compute, partials, dtype=dtype, promotes=promotes, reads=reads)
+    op = Unary(name, compute, partials, dtype=dtype, promotes=promotes, reads=reads, kinds=kinds)
     ROWS[name] = op
 
     def call(x: Any) -> Any:
@@ -146,10 +159,11 @@ def binary(
     promotes: str = "common",
     dtype: DType | None = None,
     reads: str = "xy",
+    kinds: str = "biuf",
 ) -> Any:
-    """Add a row of two inputs and return its function."""
+    """Add a row of two inputs and return its function; `kinds` are the dtypes that it is for."""
     partials = () if left is None or right is None else (left, right)
-    op = Binary(name, compute, partials, dtype=dtype, promotes=promotes, reads=reads)
+    op = Binary(name, compute, partials, dtype=dtype, promotes=promotes, reads=reads, kinds=kinds)
     ROWS[name] = op
 
     def call(a: Any, b: Any) -> Any:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from minitorch.errors import ArgumentError
+from minitorch.graph.fetching import is_outside_loops
 from minitorch.graph.node import Node
+from minitorch.graph.scope import Graph
+from minitorch.op import Value
 
 
 def check_limit(operation: str, limit: int) -> None:
@@ -26,6 +29,38 @@ def names_by_id(names: Any) -> dict[int, str]:
             f"show: got names of type {type(names).__name__}, expected a module or a dict."
         )
     return {id(value): name for name, value in names.items()}
+
+
+def roots_in(value: Any) -> Sequence[Value]:
+    """Return the values to draw; a graph's are those that no operator of it uses any further.
+
+    Raises:
+        ArgumentError: something is no tensor, node, graph or traced function, nor made of such.
+    """
+    if isinstance(value, Value):
+        return [value]
+    if isinstance(value, Graph):
+        return _ends(value)
+    parts = value.values() if isinstance(value, Mapping) else value
+    if isinstance(parts, list | tuple) or parts is not value:
+        return [root for part in parts for root in roots_in(part)]
+    traced = getattr(value, "outputs", None)
+    if traced is None:
+        raise ArgumentError(
+            f"show: got {type(value).__name__}, expected a tensor or a node of a graph."
+        )
+    return roots_in(traced)
+
+
+def _ends(graph: Graph) -> list[Node]:
+    """Return the operators of a graph that no other uses, but for the variables' first values."""
+    starts = {variable.initializer for variable in graph.variables}
+    nodes = [node for node in graph.nodes if node.op is not None]
+    used = {source for node in nodes for source in (*node.inputs, *node.control_inputs)}
+    ends = [n for n in nodes if n not in used and n not in starts and is_outside_loops(n)]
+    if not ends:
+        raise ArgumentError(f"show: {graph!r} has no operators. Build some, and keep them.")
+    return ends
 
 
 def nodes_in(operation: str, fetches: Any) -> list[Node]:

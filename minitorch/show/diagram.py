@@ -12,6 +12,7 @@ from minitorch.show.svg import curve
 CHAR_W, LINE_H, PAD = 7.3, 16.0, 8.0  # a monospace glyph of 12 px, rounded up
 BOLD_W, SMALL_W = 7.9, 6.6  # of the proportional font, bold and small
 MARGIN = 12.0
+LONGEST = 40  # letters of a line; a name that is longer is cut in its middle
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,14 @@ class Line:
     when: When | str = ""
     row: int = -1
     """Which line of the box it is; the next one unless given. Lines of one row take turns."""
+
+    @property
+    def shown(self) -> str:
+        """What of the text stands in the box."""
+        if len(self.text) <= LONGEST:
+            return self.text
+        half = (LONGEST - 1) // 2
+        return f"{self.text[: LONGEST - 1 - half]}…{self.text[-half:]}"
 
 
 @dataclass(frozen=True)
@@ -46,7 +55,7 @@ class Boxed:
     @property
     def size(self) -> tuple[float, float]:
         """Width and height."""
-        widest = max((len(line.text) * _glyph(line) for line in self.lines), default=4 * CHAR_W)
+        widest = max((len(line.shown) * _glyph(line) for line in self.lines), default=4 * CHAR_W)
         return widest + 2 * PAD, self.rows * LINE_H + 10
 
 
@@ -105,7 +114,7 @@ def _box(canvas: Canvas, box: Boxed, cx: float, cy: float) -> None:
         at = line.row if line.row >= 0 else row
         row = max(row, at + 1)
         when = tuple((a, b, f"{classes} middle") for a, b, classes in always(line.when))
-        canvas.text(cx, top + 5 + (at + 1) * LINE_H - 4, line.text, when)
+        canvas.text(cx, top + 5 + (at + 1) * LINE_H - 4, line.shown, when)
 
 
 def lit(base: str, moments: Mapping[int, str]) -> When:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Iterable
+from itertools import accumulate
 from typing import Any
 
-from minitorch.errors import GraphError
+from minitorch.errors import ArgumentError, GraphError
 from minitorch.graph.running.plan import Buffer, MemoryPlan, memory_plan
-from minitorch.show.asked import nodes_in
+from minitorch.show.asked import check_limit, nodes_in
 from minitorch.show.numbers import in_bytes, listing, plural
 from minitorch.show.scene import ALWAYS, Canvas, Scene, Step, When
 
@@ -19,16 +23,25 @@ HINT = (
 )
 
 
-def map_memory(fetches: Any, *, title: str = "The memory plan") -> Scene:
+def map_memory(fetches: Any, *, title: str = "The memory plan", limit: int = 2000) -> Scene:
     """Return the memory plan of a run of `fetches`, to be gone through node by node.
 
+    Args:
+        limit: the most operators to go through.
     Raises:
         GraphError: a size is not known before the run; names the node. Or nothing is computed.
-        ArgumentError: no nodes.
+        ArgumentError: no nodes; `limit` is below 1, or the graph has more operators.
     """
+    check_limit("map_memory", limit)
     plan = memory_plan(nodes_in("map_memory", fetches))
     if not plan.buffers:
         raise GraphError("map_memory: got a graph that computes nothing, expected an operator.")
+    count = sum(node.op is not None for node in plan.order)
+    if count > limit:
+        raise ArgumentError(
+            f"map_memory: got a graph of {count} operators, expected at most {limit}. Fetch less "
+            "of it, or raise limit."
+        )
     return scene_of(plan, title)
 
 
@@ -46,7 +59,8 @@ def scene_of(plan: MemoryPlan, title: str) -> Scene:
     view.curve(canvas)
     view.cursor(canvas)
     steps = [Step(f"Before the run: an arena of {in_bytes(plan.peak_bytes)}, empty.")]
-    steps += [_step(plan, order[k], k, times[k], len(order)) for k in range(len(order))]
+    tell = _Teller(plan, len(order))
+    steps += [tell.step(node, k, times[k]) for k, node in enumerate(order)]
     bottom = TOP + HEIGHT + CURVE_TOP + CURVE + 30
     return Scene(
         title, HINT, "Memory", _summary(plan), LEFT + WIDTH + 130, bottom,
@@ -62,17 +76,16 @@ class _View:
         self.slot = {time: k for k, time in enumerate(times)}
         self.pitch = WIDTH / max(len(times), 1)
         self.full = max(plan.peak_bytes, 1)
+        self._live = _sums(((*self.spans(b), b.n_bytes) for b in plan.buffers), len(times))
 
     def column(self, time: int) -> int:
         """Return the number of the computing step at or after a place in the order."""
-        found = next((k for k, at in enumerate(self.times) if at >= time), None)
-        return len(self.times) - 1 if found is None else found
+        return min(bisect_left(self.times, time), len(self.times) - 1)
 
     def spans(self, buffer: Buffer) -> tuple[int, int]:
         """Return the first and the last computing step in which a buffer lives."""
         first = self.column(buffer.first)
-        ended = [k for k, at in enumerate(self.times) if at <= buffer.last]
-        return first, max(first, ended[-1] if ended else first)
+        return first, max(first, bisect_right(self.times, buffer.last) - 1)
 
     def y(self, n_bytes: float) -> float:
         """Return the height at which so many bytes of the arena end."""
@@ -143,9 +156,7 @@ class _View:
 
     def live(self, k: int) -> int:
         """Return the bytes of the buffers that live in a computing step."""
-        return sum(
-            b.n_bytes for b in self.plan.buffers if self.spans(b)[0] <= k <= self.spans(b)[1]
-        )
+        return self._live[k]
 
     def cursor(self, canvas: Canvas) -> None:
         base = TOP + HEIGHT + CURVE_TOP + CURVE
@@ -154,27 +165,51 @@ class _View:
             canvas.line(x, TOP - 6, x, base, ((k + 1, k + 2, "rule now"),))
 
 
-def _step(plan: MemoryPlan, node: Any, k: int, time: int, count: int) -> Step:
-    view = [b for b in plan.buffers if b.first <= time <= b.last]
-    live = sum(b.n_bytes for b in view)
-    own = next((b for b in plan.buffers if b.node is node), None)
-    home = plan.home.get(node, node)
-    if own is not None:
-        what = f"gets {in_bytes(own.n_bytes)} at byte {own.offset}"
-    elif any(node is other for other in plan.in_place):
-        what = f"takes over the memory of {home.name}"
-    elif home is not node:
-        what = f"looks into the memory of {home.name}"
-    else:
-        what = "needs no buffer"
-    text = (
-        f"Node {k + 1} of {count}: {node.name} {what}. "
-        f"{plural(len(view), 'buffer')} alive, {in_bytes(live)} of {in_bytes(plan.peak_bytes)}."
-    )
-    freed = [b.node.name for b in view if b.last == time]
-    born = [f"{b.node.name}: {in_bytes(b.n_bytes)} at byte {b.offset}" for b in view if b is own]
-    gone = [f"after it nobody needs {listing(freed)}"] if freed else []
-    return Step(text, (*born, *gone))
+def _sums(spans: Iterable[tuple[int, int, int]], count: int) -> list[int]:
+    """Return what (first, last, amount) add up to at each of `count` places, in one sweep."""
+    changes: Counter[int] = Counter()
+    for first, last, amount in spans:
+        changes[first] += amount
+        changes[last + 1] -= amount
+    return list(accumulate(changes[at] for at in range(count)))
+
+
+class _Teller:
+    """Says what happens at each step of a plan."""
+
+    def __init__(self, plan: MemoryPlan, count: int) -> None:
+        self.plan, self.count = plan, count
+        self.own = {b.node: b for b in plan.buffers}
+        self.in_place = set(plan.in_place)
+        lives = [(b.first, b.last, b.n_bytes) for b in plan.buffers]
+        self.bytes = _sums(lives, len(plan.order))
+        self.alive = _sums(((first, last, 1) for first, last, _ in lives), len(plan.order))
+        self.freed: dict[int, list[str]] = {}
+        for buffer in plan.buffers:
+            self.freed.setdefault(buffer.last, []).append(buffer.node.name)
+
+    def step(self, node: Any, k: int, time: int) -> Step:
+        """Return the step of `node`, the k-th that computes, at a place in the order."""
+        own, live = self.own.get(node), in_bytes(self.bytes[time])
+        text = (
+            f"Node {k + 1} of {self.count}: {node.name} {self._what(node)}. "
+            f"{plural(self.alive[time], 'buffer')} alive, {live} of "
+            f"{in_bytes(self.plan.peak_bytes)}."
+        )
+        freed = self.freed.get(time)
+        born = [f"{node.name}: {in_bytes(own.n_bytes)} at byte {own.offset}"] if own else []
+        gone = [f"after it nobody needs {listing(freed)}"] if freed else []
+        return Step(text, (*born, *gone))
+
+    def _what(self, node: Any) -> str:
+        own, home = self.own.get(node), self.plan.home.get(node, node)
+        if own is not None:
+            return f"gets {in_bytes(own.n_bytes)} at byte {own.offset}"
+        if node in self.in_place:
+            return f"takes over the memory of {home.name}"
+        if home is not node:
+            return f"looks into the memory of {home.name}"
+        return "needs no buffer"
 
 
 def _summary(plan: MemoryPlan) -> str:

@@ -6,7 +6,9 @@ import json
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
+from typing import Any
 
+from minitorch.errors import ArgumentError
 from minitorch.show.poster import poster, scoped
 from minitorch.show.scene import Scene
 
@@ -23,6 +25,7 @@ PAGE = """<!doctype html>
 <title>@TITLE@</title>
 <style>
 body { margin: 1em auto; max-width: 960px; padding: 0 0.5em; font: 16px/1.5 system-ui, sans-serif; }
+body { overflow-wrap: anywhere; }
 @CSS@
 </style>
 </head>
@@ -48,8 +51,16 @@ render({ model, el: document.getElementById("player") });
 """
 
 
-def page(scenes: Sequence[Scene]) -> str:
-    """Return the player with these scenes, one a tab, as the text of an HTML file."""
+def page(scenes: Sequence[Scene] | Scene | Any) -> str:
+    """Return the player with these scenes, one a tab, as the text of an HTML file.
+
+    Args:
+        scenes: scenes, one scene, or a picture that has scenes.
+
+    Raises:
+        ArgumentError: there is no scene, or something else is among them.
+    """
+    scenes = _checked(scenes)
     # `<` never appears in the data, so no string in it can end the script element.
     data = json.dumps([scene.as_dict() for scene in scenes], ensure_ascii=True)
     parts = {
@@ -62,6 +73,17 @@ def page(scenes: Sequence[Scene]) -> str:
     }
     # Split once and fill in: the text of a scene is never searched for placeholders.
     return "".join(parts.get(text, text) for text in PAGE.split("@"))
+
+
+def _checked(given: Any) -> Sequence[Scene]:
+    scenes = [given] if isinstance(given, Scene) else getattr(given, "scenes", given)
+    is_several = isinstance(scenes, Sequence) and not isinstance(scenes, str)
+    if not is_several or not scenes or not all(isinstance(scene, Scene) for scene in scenes):
+        raise ArgumentError(
+            f"page: got {type(given).__name__} without scenes, expected scenes, or the picture of "
+            "what can be stepped through."
+        )
+    return scenes
 
 
 def css() -> str:

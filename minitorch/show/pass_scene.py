@@ -9,7 +9,7 @@ from typing import Any
 
 from minitorch.graph.node import Constant, Node, UnknownShape
 from minitorch.graph.optimize import PASSES, run_pass
-from minitorch.graph.order import schedule
+from minitorch.graph.order import orders_kept, schedule
 from minitorch.graph.predict import predicted_s
 from minitorch.show.asked import check_limit, nodes_in
 from minitorch.show.diagram import Boxed, Drawn, Line, Wire, draw
@@ -35,10 +35,11 @@ class Stage:
 def stages(fetches: Any, passes: Sequence[str] | None = None) -> list[Stage]:
     """Return the graph as built and after each pass, as `optimize` runs them."""
     leaves = nodes_in("compare_passes", fetches)
-    found = [Stage("as built", tuple(schedule(leaves, ())), predicted_s(leaves, set()))]
-    for name in PASSES if passes is None else passes:
-        leaves = run_pass(name, leaves, set())
-        found.append(Stage(name, tuple(schedule(leaves, ())), predicted_s(leaves, set())))
+    with orders_kept():
+        found = [Stage("as built", tuple(schedule(leaves, ())), predicted_s(leaves, set()))]
+        for name in PASSES if passes is None else passes:
+            leaves = run_pass(name, leaves, set())
+            found.append(Stage(name, tuple(schedule(leaves, ())), predicted_s(leaves, set())))
     return found
 
 
@@ -200,8 +201,9 @@ def _step(before: Stage, after: Stage, k: int, count: int) -> Step:
     if not _changed(before, after):
         return Step(f"{head}nothing to do here; {plural(len(after.nodes), 'node')}.")
     old, new = _names(before), _names(after)
-    gone = [_called(n) for n in before.nodes if old[n] not in set(new.values())]
-    made = [_called(n) for n in after.nodes if new[n] not in set(old.values())]
+    left, known = set(new.values()), set(old.values())
+    gone = [_called(n) for n in before.nodes if old[n] not in left]
+    made = [_called(n) for n in after.nodes if new[n] not in known]
     text = (
         f"{head}{plural(len(before.nodes), 'node')} become {len(after.nodes)}, and a predicted "
         f"{in_seconds(before.predicted_s)} become {in_seconds(after.predicted_s)}."

@@ -7,10 +7,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from minitorch.errors import ArgumentError
-from minitorch.op import Value
 from minitorch.show import trace
-from minitorch.show.asked import check_limit, names_by_id
+from minitorch.show.asked import check_limit, names_by_id, roots_in
 from minitorch.show.drawing import Drawing
 from minitorch.show.notebook import bundle, has_kernel
 from minitorch.show.scene import Scene
@@ -77,21 +75,17 @@ def show(
 
     Args:
         value: a tensor (before backward has freed its graph, or after one that retained it), a
-            node of a dataflow graph, or a list of them.
+            node of a dataflow graph, lists, tuples and dicts of them, a whole graph, or what
+            `trace` returned.
         names: what to call leaves: a module, whose parameters have names, or a dict of values
             by name.
         limit: draw at most so many boxes, those nearest to `value`; a graph that has more cannot
             be stepped through.
         feed_dict, session: how to run a node, for its numbers and tokens.
     Raises:
-        ArgumentError: not a tensor nor a node; or `limit` below 1.
+        ArgumentError: none of these; an empty graph; or `limit` below 1.
     """
-    roots = list(value) if isinstance(value, list | tuple) else [value]
-    for root in roots:
-        if not isinstance(root, Value):
-            raise ArgumentError(
-                f"show: got {type(root).__name__}, expected a tensor or a node of a graph."
-            )
+    roots = roots_in(value)
     check_limit("show", limit)
     called = names_by_id(names)
     drawing = trace.draw(roots, called, limit)

@@ -25,6 +25,11 @@ def see_timeline(
     Raises:
         ArgumentError: nothing ran, or `limit` is below 1.
     """
+    if not isinstance(timeline, Timeline):
+        raise ArgumentError(
+            f"see_timeline: got {type(timeline).__name__}, expected what graph.profile gives as "
+            "its second result."
+        )
     if not timeline.spans or limit < 1:
         raise ArgumentError(
             f"see_timeline: got {len(timeline.spans)} spans and limit {limit}, expected 1 or more."

@@ -19,24 +19,29 @@ from minitorch.tracing.symbol import Symbol
 
 def cond(
     pred: Any,
-    true_fn: Callable[[], Any],
-    false_fn: Callable[[], Any],
+    true_fn: Callable[[], Any] | None = None,
+    false_fn: Callable[[], Any] | None = None,
+    strict: bool = False,
     name: str | None = None,
+    fn1: Callable[[], Any] | None = None,
+    fn2: Callable[[], Any] | None = None,
 ) -> Any:
     """Return what `true_fn` gives where `pred` holds, else what `false_fn` gives.
 
     Nodes and traced tensors: both functions are called now, to build, and a run computes one side
-    only. Tensors: only the chosen function is called.
+    only; see `minitorch.graph.control.cond.cond` for the further arguments. Tensors: only the
+    chosen function is called.
 
     Raises:
         GraphError: the predicate is not one boolean, or the sides differ in structure or type.
     """
+    yes, no = graph_cond.two_functions(true_fn or fn1, false_fn or fn2)
     if is_tracing() and isinstance(pred, Tensor):
-        found = graph_cond.cond(lower(pred), building(true_fn), building(false_fn), name)
+        found = graph_cond.cond(lower(pred), building(yes), building(no), strict, name)
         return lift(found)
     if isinstance(pred, Tensor | bool):
-        return true_fn() if pred else false_fn()
-    return graph_cond.cond(pred, true_fn, false_fn, name)
+        return graph_cond.unpacked(yes() if pred else no(), strict)
+    return graph_cond.cond(pred, yes, no, strict, name)
 
 
 def while_loop(

@@ -49,6 +49,8 @@ class Jitted:
             traced = self.traces[key] = record(
                 self.function, tensors, rebuild, "jit", optimize=self.optimize
             )
+            if self._reach is not None:
+                self._reach.settle()
         return traced.run(tensors)
 
     def _modes(self) -> Hashable:

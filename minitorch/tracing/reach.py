@@ -1,19 +1,23 @@
 """What a function reaches without being given it: modules, through closures, globals and methods.
 
 A trace is of those modules as they were: their modes, their parts and their parameters; and of the
-Python numbers that the function found as globals. So each place that was looked at is remembered,
-and a look at all of them, a fraction of a microsecond each, tells whether a trace is still of the
-function.
+tensors and Python numbers that the function found as globals, in lists and dicts, and as attributes
+of modules and of other objects. So each place that was looked at is remembered, and a look at all
+of them, a fraction of a microsecond each, tells whether a trace is still of the function.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
-from types import CodeType
+from types import CodeType, ModuleType
 from typing import Any
 
 from minitorch.nn import Module
+from minitorch.tensor import Tensor
+
+NUMBERS = (bool, int, float, str)
+MOST_ITEMS = 100  # of a list or dict; a longer one is data, and searched for modules only
 
 
 class Reach:
@@ -27,6 +31,7 @@ class Reach:
     def __init__(self, function: Any) -> None:
         self._names: list[tuple[dict[str, Any], str, Any]] = []
         self._cells: list[tuple[Any, Any]] = []
+        self._items: list[tuple[Any, Any, Any]] = []
         self._seen: list[Any] = []
         found: dict[Module, None] = {}
         self._search(function, found)
@@ -35,6 +40,7 @@ class Reach:
         for part in self.parts:
             for store in (part._modules, part._parameters, part._buffers):
                 self._names += [(store, name, value) for name, value in store.items()]
+            self._attributes(part)
 
     def modes(self) -> tuple[bool, ...]:
         """Return which of the modules are training."""
@@ -45,7 +51,17 @@ class Reach:
         for space, name, value in self._names:
             if space.get(name) is not value:
                 return False
-        return all(_content(cell) is value for cell, value in self._cells)
+        return all(_content(cell) is value for cell, value in self._cells) and all(
+            _same(_item(space, key), value) for space, key, value in self._items
+        )
+
+    def settle(self) -> None:
+        """Forget what the function itself changed while it was traced: an effect of tracing."""
+        self._items = [
+            (space, key, value)
+            for space, key, value in self._items
+            if _same(_item(space, key), value)
+        ]
 
     def _search(self, value: Any, found: dict[Module, None]) -> None:
         if any(value is seen for seen in self._seen):
@@ -56,9 +72,8 @@ class Reach:
         elif isinstance(value, functools.partial):
             for part in (value.func, *value.args, *value.keywords.values()):
                 self._search(part, found)
-        elif isinstance(value, list | tuple):
-            for part in value:
-                self._search(part, found)
+        elif isinstance(value, list | tuple | dict):
+            self._look_into(value, found)
         elif hasattr(value, "__self__") and hasattr(value, "__func__"):
             own = getattr(value.__self__, "__dict__", {})
             self._names += [(own, n, part) for n, part in own.items() if isinstance(part, Module)]
@@ -67,6 +82,29 @@ class Reach:
         elif isinstance(code := getattr(value, "__code__", None), CodeType):
             for part in self._used(value, code):
                 self._search(part, found)
+        elif _is_plain(value):
+            self._attributes(value)
+            for part in vars(value).values():
+                if isinstance(part, Module | list | tuple | dict):
+                    self._search(part, found)
+
+    def _look_into(self, value: Any, found: dict[Module, None]) -> None:
+        """Remember what a list, tuple or dict has, and search it."""
+        pairs = list(value.items() if isinstance(value, dict) else enumerate(value))
+        if len(pairs) > MOST_ITEMS:
+            pairs = [(key, part) for key, part in pairs if isinstance(part, Module)]
+        self._items += [(value, k, v) for k, v in pairs if isinstance(v, (Tensor, *NUMBERS))]
+        for _, part in pairs:
+            self._search(part, found)
+
+    def _attributes(self, value: Any) -> None:
+        """Remember the tensors and numbers that an object has as attributes."""
+        own = vars(value)
+        self._items += [
+            (own, name, part)
+            for name, part in own.items()
+            if isinstance(part, (Tensor, *NUMBERS)) and name != "training" and name[0] != "_"
+        ]
 
     def _used(self, function: Any, code: CodeType) -> Iterator[Any]:
         """Yield what a Python function closes over, its defaults, and the globals it names."""
@@ -79,7 +117,8 @@ class Reach:
             yield function.__wrapped__
         for name in _names(code):
             value = function.__globals__.get(name)
-            if isinstance(value, Module | bool | int | float | str) or _is_of_the_user(value):
+            known = isinstance(value, (Module, Tensor, list, dict, *NUMBERS)) or _is_plain(value)
+            if known or _is_of_the_user(value):
                 self._names.append((function.__globals__, name, value))
                 yield value
 
@@ -90,6 +129,28 @@ def _content(cell: Any) -> Any:
         return cell.cell_contents
     except ValueError:
         return None
+
+
+def _item(space: Any, key: Any) -> Any:
+    """Return what is at a place of a list or dict; None if there is no such place any more."""
+    if isinstance(space, dict):
+        return space.get(key)
+    return space[key] if key < len(space) else None
+
+
+def _same(a: Any, b: Any) -> bool:
+    return a is b or (type(a) is type(b) and isinstance(a, NUMBERS) and a == b)
+
+
+def _is_plain(value: Any) -> bool:
+    """Tell whether `value` is an object of a class of the user's, with attributes of its own."""
+    module = type(value).__module__
+    return (
+        type(getattr(value, "__dict__", None)) is dict
+        and not isinstance(value, type | ModuleType | Tensor | Module)
+        and not hasattr(value, "__code__")
+        and not module.startswith("minitorch")
+    )
 
 
 def _is_of_the_user(value: Any) -> bool:

@@ -74,6 +74,26 @@ def test_a_graph_is_shown_with_its_control_dependencies() -> None:
     assert "stroke-dasharray" in picture.svg
 
 
+def test_a_whole_graph_is_shown_from_its_ends() -> None:
+    with tf.Graph().as_default() as graph:
+        with pytest.raises(ArgumentError, match="no operators"):
+            show(graph)
+        x = tf.placeholder(tf.float32, [3], "x")
+        w = tf.Variable(tf.random_normal([3]), name="w")
+        total = tf.reduce_sum(x * w, name="total")
+        loop = tf.while_loop(lambda i, a: i < 3, lambda i, a: (i + 1, a * w[0]), [0, total])
+        picture = show(graph)
+    assert {"x", "w", "total", "while"} <= {box.title for box in picture.drawing.boxes}
+    assert "random_normal" not in picture.text  # it is how the variable begins
+    assert picture.scenes
+    assert show({"a": total, "b": [loop[1], (x,)]}).text.count("total") == 1
+
+
+def test_a_traced_function_is_shown() -> None:
+    traced = tf.trace(lambda a: {"k": (a @ a).relu()})(tensor([[1.0, 2.0], [3.0, 4.0]]))
+    assert "relu" in show(traced).text
+
+
 def test_a_deep_chain_is_cut_and_says_so() -> None:
     x = tensor([1.0]).requires_grad_()
     for _ in range(3000):

@@ -177,6 +177,17 @@ def test_the_page_stands_alone(name: str, tmp_path: Path) -> None:
     assert not re.search(r"^\s*import\b|fetch\(|https?://(?!www\.w3\.org)", parts.scripts[0], re.M)
 
 
+def test_a_page_takes_a_scene_or_a_picture_and_refuses_what_has_none() -> None:
+    picture = show(mt.tensor([1.0, 2.0]).requires_grad_() * 2.0)
+    assert page(picture) == page(picture.scenes)
+    assert page(picture.scenes[0]) == page(picture.scenes[:1])
+    for wrong in ([], 3, "scene", [3], None):
+        with pytest.raises(ArgumentError, match=r"page: got .* without scenes"):
+            page(wrong)
+    with pytest.raises(ArgumentError, match="see_timeline: got int"):
+        see_timeline(3)
+
+
 def test_text_that_looks_like_markup_stays_text() -> None:
     x = mt.tensor([1.0], requires_grad=True)
     scene = step_through(x * 2.0, names={"</script><b>@CSS@": x}, title="<i>@MODULE@")
@@ -512,3 +523,13 @@ def test_numbers_are_brief() -> None:
 def test_a_record_of_a_tensor_without_gradient_has_no_way_back() -> None:
     found = record(mt.ones(2) * 2.0, names={}, limit=5)
     assert (found.visits, found.ops) == ([], [""])  # nothing is recorded of it
+
+
+def test_a_very_long_name_is_cut_in_its_box_and_whole_in_words() -> None:
+    loss, names = layer()
+    long = "a_name_that_does_not_end_" * 8
+    scene = step_through(loss, names={long: names["w"]})
+    assert scene.width < step_through(loss, names={"w": names["w"]}).width + 400
+    drawn = poster(scene)
+    assert "a_name_that_does_not" in drawn and "…" in drawn
+    assert any(long in step.text for step in scene.steps)

@@ -22,10 +22,11 @@ from ..gradients import Identity
 from ..lined import lined
 from ..node import Node, build, convert
 from ..operators.scalar import as_scalar
-from ..scope import get_default_graph
-from ..state import rename
+from ..scope import control_dependencies, get_default_graph
+from ..state import NoOp, rename
 from .dead import DEAD
 from .history import Empty, Opaque, kind_of
+from .nested import apart_from, outline
 
 
 class Switch(Op):
@@ -173,50 +174,83 @@ class Branch:
 @lined
 def cond(
     pred: Any,
-    true_fn: Callable[[], Any],
-    false_fn: Callable[[], Any],
+    true_fn: Callable[[], Any] | None = None,
+    false_fn: Callable[[], Any] | None = None,
+    strict: bool = False,
     name: str | None = None,
+    fn1: Callable[[], Any] | None = None,
+    fn2: Callable[[], Any] | None = None,
 ) -> Any:
     """Return what `true_fn` builds where `pred` holds, else what `false_fn` builds.
 
     Both functions are called now, to build; at run time only one side is computed. They return a
-    node, or lists or tuples of nodes of the same structure.
+    node, or lists, tuples and dicts of nodes of the same structure. An operation that has no value,
+    such as `group` or `minimize`, is run, and stands for the side that was taken.
 
+    Args:
+        strict: keep a list or tuple of one as it is, instead of the one.
+        fn1, fn2: older names of `true_fn` and `false_fn`.
     Raises:
         GraphError: the predicate is not one boolean, or the sides differ in structure or type.
     """
-    if not (callable(true_fn) and callable(false_fn)):
-        raise TypeError(
-            f"cond: got {type(true_fn).__name__} and {type(false_fn).__name__}, expected two "
-            "functions that build the sides. Write lambda: value."
-        )
+    sides = two_functions(true_fn or fn1, false_fn or fn2)
     condition = as_predicate("cond", pred)
-    yes, shape_yes = _build_side(condition, true_fn, True)  # first, as TensorFlow's programs expect
-    no, shape_no = _build_side(condition, false_fn, False)
-    if shape_no != shape_yes:
+    yes = _Side(condition, sides[0], True)  # first, as TensorFlow's programs expect
+    no = _Side(condition, sides[1], False)
+    if no.outline != yes.outline:
         raise GraphError(
-            f"cond: the sides differ in structure: true_fn gives {shape_yes}, false_fn {shape_no}."
+            f"cond: the sides differ in structure: true_fn gives {yes.outline}, false_fn "
+            f"{no.outline}."
         )
-    pairs = zip(no, yes, strict=True)
+    pairs = zip(no.outputs, yes.outputs, strict=True)
     merged = [rename(build(Merge(), (a, b), kind=kind_of(a)), name) for a, b in pairs]
-    if shape_yes is None:
-        return merged[0]
-    return tuple(merged) if shape_yes[0] == "tuple" else merged
+    return unpacked(yes.rebuild(merged), strict)
 
 
-def _build_side(pred: Node, fn: Callable[[], Any], side: bool) -> tuple[list[Node], Any]:
-    """Return the nodes that `fn` builds inside its branch, and their structure."""
-    graph = get_default_graph()
-    branch = Branch(pred, side)
-    graph.branches = [*graph.branches, branch]
-    graph.pivots.add(branch.pivot.id)
-    graph.control.append((*graph.control[-1], branch.pivot))
-    try:
-        found = fn()
-        listed = list(found) if isinstance(found, list | tuple) else [found]
-        outputs = [build(Identity(), (n,), kind=kind_of(n)) for n in map(convert, listed)]
-    finally:
-        graph.control.pop()
-        graph.branches = graph.branches[:-1]
-    kind = type(found).__name__ if isinstance(found, list | tuple) else None
-    return outputs, None if kind is None else (kind, len(listed))
+def two_functions(*sides: Any) -> list[Callable[[], Any]]:
+    """Return both; raise TypeError where one is no function."""
+    for fn in sides:
+        if not callable(fn):
+            raise TypeError(
+                f"cond: got {type(fn).__name__}, expected two functions that build the sides. "
+                "Write lambda: value."
+            )
+    return list(sides)
+
+
+def unpacked(found: Any, strict: bool) -> Any:
+    """Return the one value of a list or tuple of one, unless `strict`."""
+    return found[0] if isinstance(found, list | tuple) and len(found) == 1 and not strict else found
+
+
+class _Side:
+    """What one function of a `cond` builds inside its branch.
+
+    Attributes:
+        outputs: the nodes that it gives.
+        outline: their structure in words.
+        rebuild: puts others in their places.
+    """
+
+    def __init__(self, pred: Node, fn: Callable[[], Any], side: bool) -> None:
+        graph = get_default_graph()
+        branch = Branch(pred, side)
+        graph.branches = [*graph.branches, branch]
+        graph.pivots.add(branch.pivot.id)
+        graph.control.append((*graph.control[-1], branch.pivot))
+        try:
+            found = fn()
+            self.outline = outline(found, listed=True)
+            leaves, self.rebuild = apart_from(found, listed=True)
+            self.outputs = [_handed_on(node, branch.pivot) for node in leaves]
+        finally:
+            graph.control.pop()
+            graph.branches = graph.branches[:-1]
+
+
+def _handed_on(node: Node, pivot: Node) -> Node:
+    """Return what a branch gives for `node`: its value, or the pivot after an operation."""
+    if not isinstance(node.op, NoOp):
+        return build(Identity(), (node,), kind=kind_of(node))
+    with control_dependencies([node]):
+        return build(Identity(), (pivot,))

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from ...errors import GraphError
 from ...ops.logic import logical_and
 from ..node import (
@@ -97,9 +99,11 @@ def _refuse_nonsense(cond: Any, body: Any, loop_vars: Any, parallel_iterations: 
                 f"while_loop: got {type(function).__name__}, expected functions for cond and body. "
                 "Write lambda i: i < n."
             )
-    if parallel_iterations < 1:
+    whole = isinstance(parallel_iterations, int | np.integer)
+    if not whole or isinstance(parallel_iterations, bool) or parallel_iterations < 1:
         raise GraphError(
-            f"while_loop: got parallel_iterations {parallel_iterations}, expected 1 or more."
+            f"while_loop: got parallel_iterations {parallel_iterations!r}, expected an integer, 1 "
+            "or more."
         )
 
 
@@ -143,6 +147,12 @@ def _limited(
 ) -> Any:
     """Return the four with a counter in front that ends the loop at `limit`."""
     most = convert(limit)
+    shape = most.shape if isinstance(most.shape, UnknownShape) else tuple(most.shape)
+    if most.dtype.kind not in "iu" or (not isinstance(shape, UnknownShape) and shape != ()):
+        raise GraphError(
+            f"while_loop: got maximum_iterations {most.name!r} of {most.dtype} {shape}, expected "
+            "one integer."
+        )
 
     def still(count: Node, *now: Node) -> Any:
         return logical_and(count < most, test(*now))

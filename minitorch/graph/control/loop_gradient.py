@@ -20,7 +20,7 @@ from ..gradients import gradients
 from ..node import Constant, Node, Placeholder, build
 from ..operators.making import zeros_like
 from ..order import needed
-from ..scope import outside
+from ..scope import get_default_graph, outside
 from .history import (
     Empty,
     Filled,
@@ -118,15 +118,33 @@ def _first(
     loop: While, once: RoundBack, taken: frozenset[Slot], out_grad: Node, node: Node
 ) -> list[Node]:
     """Return the first values of the backward loop: lists, gradients, their lists, sums."""
-    lists = [build(History(loop.place_of(n), n), (node,), kind=Opaque) for n in once.needs]
+    lists = [_out_of(node, History(loop.place_of(n), n), Opaque) for n in once.needs]
     grads = []
     for i in once.flowing:
         like, slot = loop.variables[i], ("out", i)
-        source = out_grad if slot in taken else node
-        value = build(Output(slot, like), (source,), kind=kind_of(like))
-        grads.append(value if slot in taken else _zeros(value))
+        take, kind = Output(slot, like), kind_of(like)
+        if slot in taken:
+            grads.append(build(take, (out_grad,), kind=kind))
+        else:
+            grads.append(_zeros(_out_of(node, take, kind)))
     of_lists = [build(History(k, loop.saved[k]), (out_grad,), kind=Opaque) for k in once.pasts]
     return [*lists, *grads, *of_lists, *(_zeros(node.inputs[i]) for i in once.shares)]
+
+
+def _out_of(node: Node, take: Output, kind: type[Node]) -> Node:
+    """Return what `take` gives of the loop `node`: in the branches that the loop is in, no others.
+
+    A gradient may be built in a branch that the loop is not in. The value goes there then, not the
+    loop's outcome, which holds no more than what is taken out of it at once.
+    """
+    graph = get_default_graph()
+    held = graph.branches, graph.control
+    graph.branches = [branch for branch in graph.branches if node in branch.inside]
+    graph.control = [()]
+    try:
+        return build(take, (node,), kind=kind)
+    finally:
+        graph.branches, graph.control = held
 
 
 def _loop_back(loop: While, once: RoundBack, first: Sequence[Node], node: Node) -> While:

@@ -13,13 +13,14 @@ from ..node import Node, convert
 Rebuild = Callable[[Sequence[Any]], Any]
 
 
-def apart_from(value: Any) -> tuple[list[Node], Rebuild]:
+def apart_from(value: Any, listed: bool = False) -> tuple[list[Node], Rebuild]:
     """Return the nodes in `value`, and what puts others in their places.
 
-    Arrays, numbers and lists of numbers become constants.
+    Arrays, numbers and lists of numbers become constants; with `listed` a list of numbers is a
+    list of nodes where it is the whole of `value`.
     """
     leaves: list[Node] = []
-    put = _take(value, leaves)
+    put = _take(value, leaves, listed)
     return leaves, lambda new: put(iter(new))
 
 
@@ -29,9 +30,9 @@ def same_structure(where: str, got: Any, want: Any) -> list[Node]:
     Raises:
         GraphError: it is not built as `want` is.
     """
-    if _outline(got) != _outline(want):
+    if outline(got) != outline(want):
         raise GraphError(
-            f"{where}: the structure changes: got {_outline(got)}, expected {_outline(want)}."
+            f"{where}: the structure changes: got {outline(got)}, expected {outline(want)}."
         )
     return apart_from(got)[0]
 
@@ -43,7 +44,7 @@ def leaves_like(where: str, structure: Any, value: Any) -> list[Any]:
     elif isinstance(structure, list | tuple) and not _is_array(structure):
         if not isinstance(value, list | tuple) or len(value) != len(structure):
             raise GraphError(
-                f"{where}: got {value!r}, expected the structure {_outline(structure)}."
+                f"{where}: got {value!r}, expected the structure {outline(structure)}."
             )
         pairs = list(zip(structure, value, strict=True))
     else:
@@ -51,11 +52,11 @@ def leaves_like(where: str, structure: Any, value: Any) -> list[Any]:
     return [leaf for part, item in pairs for leaf in leaves_like(where, part, item)]
 
 
-def _take(value: Any, leaves: list[Node]) -> Callable[[Iterator[Any]], Any]:
+def _take(value: Any, leaves: list[Node], listed: bool = False) -> Callable[[Iterator[Any]], Any]:
     if isinstance(value, dict):
         parts = {key: _take(value[key], leaves) for key in value}
         return lambda new: {key: part(new) for key, part in parts.items()}
-    if isinstance(value, list | tuple) and not _is_array(value):
+    if isinstance(value, list | tuple) and (listed or not _is_array(value)):
         items = [_take(item, leaves) for item in value]
         if hasattr(value, "_fields"):
             return lambda new: type(value)(*[item(new) for item in items])
@@ -78,10 +79,11 @@ def _is_array(value: Sequence[Any]) -> bool:
     )
 
 
-def _outline(value: Any) -> str:
+def outline(value: Any, listed: bool = False) -> str:
+    """Return a structure in words, a node as *; `listed` as for `apart_from`."""
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{key!r}: {_outline(value[key])}" for key in value) + "}"
-    if isinstance(value, list | tuple) and not _is_array(value):
-        inside = ", ".join(map(_outline, value))
+        return "{" + ", ".join(f"{key!r}: {outline(value[key])}" for key in value) + "}"
+    if isinstance(value, list | tuple) and (listed or not _is_array(value)):
+        inside = ", ".join(map(outline, value))
         return f"[{inside}]" if isinstance(value, list) else f"({inside})"
     return "*"

@@ -231,7 +231,8 @@ def loop_outputs(loop: While, first: Sequence[Node], name: str | None = None) ->
 def outer_nodes(fetches: Sequence[Node], variables: Sequence[Node]) -> tuple[Node, ...]:
     """Return what a loop's graphs use from outside: nodes built before the loop's variables.
 
-    A Variable is outside wherever it was built, but for one that the loop itself writes. Constants
+    A Variable is outside wherever it was built, but for one that the loop itself writes, and so is
+    what is taken out of an outer loop: that one only keeps what is asked for outside. Constants
     stay where they are, and so do empty lists.
     """
     start = min((v.id for v in variables), default=0)
@@ -242,7 +243,7 @@ def outer_nodes(fetches: Sequence[Node], variables: Sequence[Node]) -> tuple[Nod
         node = waiting.pop()
         if node in inside or node in found:
             continue
-        outer = node.id < start or isinstance(node, Variable)
+        outer = node.id < start or isinstance(node, Variable) or _taken_before(node, start)
         if outer and not isinstance(node, Constant) and not isinstance(node.op, Empty):
             found[node] = None
             continue
@@ -250,3 +251,9 @@ def outer_nodes(fetches: Sequence[Node], variables: Sequence[Node]) -> tuple[Nod
         waiting += [*node.inputs, *node.control_inputs]
     written = {v for node in inside for v in getattr(node.op, "writes", ())}
     return tuple(node for node in found if not (isinstance(node, Variable) and node in written))
+
+
+def _taken_before(node: Node, start: int) -> bool:
+    """Tell whether a node does nothing but take a value out of a loop built before `start`."""
+    takes = isinstance(node.op, Output) and not node.control_inputs
+    return takes and node.inputs[0].id < start

@@ -41,9 +41,10 @@ class RNNCell:
     """
 
     scope_name = "rnn_cell"
+    _scope: VariableScope | None = None
+    _reuse: Any = None
 
     def __init__(self, name: str | None = None) -> None:
-        self._scope: VariableScope | None = None
         if name is not None:
             self.scope_name = name
 
@@ -72,7 +73,8 @@ class RNNCell:
         """
         x = convert(inputs)
         if self._scope is None:
-            with outside(), variable_scope(scope or self.scope_name) as made:
+            within = variable_scope(scope or self.scope_name, reuse=self._reuse)
+            with outside(), within as made:
                 self.build(_columns(x, self), x.dtype)
             self._scope = made
         with variable_scope(self._scope, reuse=AUTO_REUSE):
@@ -107,6 +109,7 @@ class BasicRNNCell(RNNCell):
         **more: Any,
     ) -> None:
         super().__init__(name)
+        self._reuse = reuse
         if more:
             raise GraphError(
                 f"{type(self).__name__}: got {', '.join(more)}, expected num_units, activation, "
@@ -204,6 +207,10 @@ class MultiRNNCell(RNNCell):
 
     def __init__(self, cells: Sequence[RNNCell], state_is_tuple: bool = True) -> None:
         super().__init__()
+        if not state_is_tuple:
+            raise GraphError(
+                "MultiRNNCell: got state_is_tuple=False, expected True: a tuple of states."
+            )
         if not cells:
             raise GraphError("MultiRNNCell: got no cells, expected one or more.")
         self.cells = list(cells)

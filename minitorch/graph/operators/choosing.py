@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from ...arrays import as_dtype
 from ...errors import GraphError
 from ...ops.casting import cast_to
@@ -16,7 +18,7 @@ from ..state import rename
 from .effects import Assert
 from .elementwise import logical_or
 from .math import reduce_sum
-from .shaping import stack
+from .shaping import identity, stack
 
 __all__ = [
     "case",
@@ -33,13 +35,14 @@ def case(
     default: Build | None = None,
     exclusive: bool = False,
     strict: bool = False,
-    name: str = "case",
+    name: str | None = None,
 ) -> Any:
     """Return what the function beside the first predicate that holds builds, else `default`'s.
 
     Args:
         pred_fn_pairs: (predicate, function) pairs, or a dict from predicates to functions.
         exclusive: stop the run where more than one holds.
+        strict: where one value in a list is built, give the list; otherwise the value.
     Raises:
         GraphError: there is no pair, or one is none. In the run: none holds and there is no
             default.
@@ -60,7 +63,11 @@ def case(
         guards.append(Assert(any_holds, ["case: no predicate holds, and there is no default"]))
         default = pairs.pop()[1]
     with control_dependencies(guards):
-        return _chosen(pairs, default)
+        found = _chosen(pairs, default)
+    if isinstance(found, Node):
+        return rename(identity(found), name) if name else found
+    alone = isinstance(found, list | tuple) and len(found) == 1 and not strict
+    return found[0] if alone else found
 
 
 def _pair(item: Any) -> tuple[Node, Build]:
@@ -82,11 +89,17 @@ def convert_to_tensor(
 ) -> Node:
     """The value as a node: itself if it is one, else a constant; lists may have nodes in them.
 
+    Args:
+        preferred_dtype: that of a constant, if the value can be of it without a loss.
     Raises:
         GraphError: it is a node of another dtype.
     """
     wanted = None if dtype is None else as_dtype(dtype)
-    node = convert(value, wanted)
+    hoped = wanted
+    if wanted is None and preferred_dtype is not None:
+        liked = as_dtype(preferred_dtype)
+        hoped = liked if liked.kind == "f" or np.asarray(value).dtype.kind != "f" else None
+    node = convert(value, hoped)
     if wanted is not None and node.dtype != wanted:
         raise GraphError(
             f"convert_to_tensor: {node.name!r} is {node.dtype}, expected {wanted} (built at "

@@ -11,6 +11,7 @@ import numpy as np
 
 from ...arrays import Array, dtype_of
 from ...compile.classes import class_gradient, class_loss
+from ...errors import ArgumentError
 from ...op import Op, Spec, apply
 from ...ops import elementwise, reduction
 from ...ops.broadcasting import sum_to
@@ -137,6 +138,7 @@ class SparseCrossEntropy(Op):
         if found is not None:
             return found
         labels, x = arrays
+        _check_labels(labels, x.shape[-1])
         shifted, _, total = exponentials(xp, x)
         picked = xp.take_along_axis(shifted, xp.astype(labels, xp.int64)[..., None], axis=-1)
         return xp.log(total) - picked[..., 0]
@@ -161,6 +163,7 @@ class SparseCrossEntropyGrad(Op):
 
     def compute(self, xp: Any, *arrays: Array) -> Array:
         """Return the gradient by the logits."""
+        _check_labels(arrays[1], arrays[2].shape[-1])
         found = class_gradient(*arrays) if xp is np else None
         if found is not None:
             return found
@@ -178,6 +181,23 @@ class SparseCrossEntropyGrad(Op):
         hot = apply(OneHot(logits.shape[-1], logits.dtype), labels)
         by_g, _, by_logits = by_inputs(out_grad, g, hot, logits)
         return by_g, None, by_logits
+
+
+def _check_labels(labels: Array, count: int) -> None:
+    """Raise if an array of NumPy's holds a label that is no class.
+
+    Raises:
+        ArgumentError: with the label and the number of classes.
+    """
+    if type(labels) is not np.ndarray or not labels.size:
+        return
+    bits = labels.view(f"u{labels.itemsize}")  # what is negative is large: one pass is enough
+    if bits.max() >= count:
+        label = labels.flat[int(bits.argmax())]
+        raise ArgumentError(
+            f"sparse_softmax_cross_entropy_with_logits: got label {label}, expected 0 to "
+            f"{count - 1}, a class of the logits' last axis."
+        )
 
 
 class OneHot(Op):

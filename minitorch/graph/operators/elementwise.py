@@ -12,6 +12,7 @@ from ...ops import elementwise as unary
 from ...ops.joining import stack
 from ...ops.movement import insert_axes
 from ...ops.rows import ROWS, Binary, named
+from ..alike import alike
 from ..lined import lined
 from ..mixing import check_dtypes, from_outside
 from ..node import Node, UnknownShape, convert
@@ -169,7 +170,6 @@ tan = _of_one(unary.tan, "tan")
 tanh = _of_one(unary.tanh, "tanh")
 
 add = _of_two(binary.add, "add")
-atan2 = _of_two(binary.atan2, "atan2")
 divide = truediv = realdiv = _of_two(binary.true_divide, "divide")
 equal = _of_two(logic.eq, "equal")
 floordiv = floor_div = _of_two(binary.floor_divide, "floordiv")
@@ -192,26 +192,39 @@ pow = _of_two(pointwise.pow, "pow")
 sub = subtract = _of_two(binary.sub, "subtract")
 
 
+_angle = _of_two(binary.atan2, "atan2")
+
+
+def atan2(y: Any, x: Any, name: str | None = None) -> Node:
+    """The angle of the point (x, y), from -pi to pi; its tangent is y / x."""
+    return _angle(y, x, name)
+
+
+@lined
 def squared_difference(x: Any, y: Any, name: str | None = None) -> Node:
     """(x - y)^2."""
+    x, y = alike("squared_difference", x, y)
     return rename(unary.square(sub(x, y)), name)
 
 
+@lined
 def clip_by_value(
     t: Any, clip_value_min: Any, clip_value_max: Any, name: str | None = None
 ) -> Node:
     """`t` cut to the range."""
-    return minimum(maximum(convert(t), clip_value_min), clip_value_max, name=name)
+    node, least, most = alike("clip_by_value", convert(t), clip_value_min, clip_value_max)
+    return minimum(maximum(node, least), most, name=name)
 
 
+@lined
 def div(x: Any, y: Any, name: str | None = None) -> Node:
     """x / y as Python 2 has it: of integers the floor of the quotient."""
-    left = convert(x, y.dtype) if isinstance(y, Node) else convert(x)
-    right = convert(y, left.dtype)
+    left, right = alike("div", x, y)
     whole = left.dtype.kind in "iu" and right.dtype.kind in "iu"
     return floordiv(left, right, name) if whole else divide(left, right, name)
 
 
+@lined
 def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None) -> Node:
     """Elements of `x` where the condition holds, of `y` elsewhere.
 
@@ -222,7 +235,8 @@ def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None)
         raise GraphError("where: got one of x and y, expected both or neither.")
     if x is None:
         return rename(stack(binary.where(convert(condition)), 1), name)
-    return rename(binary.where(_by_row(convert(condition), x), x, y), name)
+    yes, no = alike("where", x, y)
+    return rename(binary.where(_by_row(convert(condition), yes), yes, no), name)
 
 
 def _by_row(condition: Node, x: Any) -> Node:
@@ -247,10 +261,14 @@ def add_n(inputs: Any, name: str | None = None) -> Node:
     """
     if not isinstance(inputs, list | tuple) or not inputs:
         raise GraphError(f"add_n: got {inputs!r}, expected a list of one node or more.")
-    total = convert(inputs[0])
-    for value in inputs[1:]:
+    total, *others = alike("add_n", *inputs)
+    for value in others:
         total = total + value
     return rename(total, name) if len(inputs) > 1 else total
 
 
-accumulate_n = add_n
+def accumulate_n(
+    inputs: Any, shape: Any = None, tensor_dtype: Any = None, name: str | None = None
+) -> Node:
+    """The sum of nodes of one shape: `add_n`."""
+    return add_n(inputs, name)

@@ -11,6 +11,7 @@ from typing import Any
 
 from ...errors import GraphError
 from ...ops import conv, matrices, movement, pooling
+from ..alike import alike
 from ..lined import lined
 from ..node import Node, convert
 from ..state import rename
@@ -32,7 +33,8 @@ def conv2d(
     name: str | None = None,
 ) -> Node:
     """The convolution of (N, H, W, C) with filters (h, w, C, O): (N, H', W', O)."""
-    weight_OCHW = movement.permute(convert(filter), 3, 2, 0, 1)
+    input, filter = alike("conv2d", input, filter)
+    weight_OCHW = movement.permute(filter, 3, 2, 0, 1)
     steps = inner("conv2d", strides, data_format)
     apart = inner("conv2d", dilations, data_format)
     window = reach(tuple(weight_OCHW.shape[2:]), apart)
@@ -56,7 +58,7 @@ def depthwise_conv2d(
     data_format: str = "NHWC",
 ) -> Node:
     """Each channel convolved with filters of its own (h, w, C, M): (N, H', W', C M)."""
-    filters = convert(filter)
+    input, filters = alike("depthwise_conv2d", input, filter)
     height, width, channels, many = filters.shape
     shape = (channels * many, 1, height, width)
     weight = movement.reshape(movement.permute(filters, 2, 3, 0, 1), shape)
@@ -103,13 +105,14 @@ def conv1d(
     use_cudnn_on_gpu: bool = True,
     data_format: str = "NWC",
     name: str | None = None,
+    dilations: int = 1,
 ) -> Node:
     """The convolution of (N, W, C) with filters (w, C, O): (N, W', O)."""
     first = data_format in ("NCW", "NCHW")
     high = movement.unsqueeze(convert(value), 2 if first else 1)
     weights = movement.unsqueeze(convert(filters), 0)
     layout, strides = ("NCHW", (1, 1, 1, stride)) if first else ("NHWC", (1, 1, stride, 1))
-    found = conv2d(high, weights, strides, padding, data_format=layout)
+    found = conv2d(high, weights, strides, padding, data_format=layout, dilations=(1, dilations))
     return rename(movement.squeeze(found, 2 if first else 1), name)
 
 
@@ -128,7 +131,8 @@ def conv2d_transpose(
     Args:
         output_shape: the images' shape; its height and width must be known now.
     """
-    x, weight_OCHW = convert(value), movement.permute(convert(filter), 3, 2, 0, 1)
+    x, filters = alike("conv2d_transpose", value, filter)
+    weight_OCHW = movement.permute(filters, 3, 2, 0, 1)
     steps = inner("conv2d_transpose", strides, data_format)
     window = tuple(int(n) for n in weight_OCHW.shape[2:])
     sizes = _image_sizes(x, output_shape, steps, window, padding, data_format)

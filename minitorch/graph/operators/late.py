@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import wraps
+from inspect import signature
 from typing import Any
 
 from ...arrays import Array, DType
@@ -18,7 +19,7 @@ from ..control.history import Opaque, placeholder_like
 from ..control.while_op import Output, While
 from ..node import UNKNOWN, Node, Placeholder, UnknownShape, build, convert
 from ..order import needed, schedule
-from ..passes.rewrite import like
+from ..passes.rewrite import PLANNING, like
 from ..running.executors import Run
 from ..state import State, rename
 
@@ -48,18 +49,43 @@ def unknown(*nodes: Node) -> bool:
 
 def once_known(function: Callable[..., Node]) -> Callable[..., Node]:
     """Return `function`, put off until its first argument has a shape, if it has none yet."""
+    first = next(iter(signature(function).parameters))
 
     @wraps(function)
-    def call(x: Any, *args: Any, **kwargs: Any) -> Node:
-        node = convert(x)
+    def call(*args: Any, **kwargs: Any) -> Node:
+        if not args and first in kwargs:
+            args = (kwargs.pop(first),)
+        if not args:
+            return function(**kwargs)  # Python says what is missing
+        node = convert(args[0])
         if not unknown(node):
-            return function(node, *args, **kwargs)
+            return function(node, *args[1:], **kwargs)
         name = kwargs.pop("name", None)
-        return rename(
-            late(lambda known: function(known, *args, **kwargs), (node,), node.dtype), name
-        )
+        nodes: list[Node] = []
+        fill = _without_nodes([node, *args[1:], kwargs], nodes)
+
+        def build(*known: Node) -> Node:
+            *values, named = fill(known)
+            return function(*values, **named)
+
+        return rename(late(build, nodes, node.dtype), name)
 
     return call
+
+
+def _without_nodes(value: Any, nodes: list[Node]) -> Callable[[Sequence[Node]], Any]:
+    """Add the nodes in `value` to `nodes`; return what puts others in their places."""
+    if isinstance(value, Node):
+        at = len(nodes)
+        nodes.append(value)
+        return lambda known: known[at]
+    if type(value) in (list, tuple):
+        parts = [_without_nodes(item, nodes) for item in value]
+        return lambda known: type(value)([part(known) for part in parts])
+    if type(value) is dict:
+        named = {key: _without_nodes(item, nodes) for key, item in value.items()}
+        return lambda known: {key: part(known) for key, part in named.items()}
+    return lambda known: value
 
 
 class ByShape:
@@ -76,7 +102,8 @@ class ByShape:
         shapes = tuple(tuple(array.shape) for array in arrays)
         step = self._steps.get(shapes)
         if step is None:
-            step = self._steps[shapes] = self._build(shapes)
+            with PLANNING:
+                step = self._steps[shapes] = self._build(shapes)
         return step(state, arrays)
 
     def _build(self, shapes: Sequence[tuple[int, ...]]) -> Run:

@@ -43,6 +43,11 @@ def constant(
 
     Unlike a bare number it belongs to its graph and keeps its dtype beside others.
     """
+    if verify_shape and shape is not None and np.shape(value) != _sizes(shape):
+        raise GraphError(
+            f"constant: got a value of shape {np.shape(value)}, expected {_sizes(shape)}, since "
+            "verify_shape is True."
+        )
     made = Constant(value, dtype, shape, name or "Const")
     made.follows = False
     return made

@@ -13,10 +13,11 @@ from ...ops import elementwise as rows
 from ...ops import linalg, matrices, movement, ordering, reduction, reordering, statistics
 from ...ops.casting import cast_to
 from ...ops.products import Product
+from ..alike import alike
 from ..gradients import Identity
 from ..lined import lined
 from ..node import Constant, Node, build, convert
-from ..state import rename
+from ..state import rename, rename_all
 from .elementwise import add_n, maximum, sqrt
 from .late import late, once_known, unknown
 
@@ -65,7 +66,7 @@ def matmul(
 
     Of real numbers the adjoint is the transpose.
     """
-    left, right = convert(a), convert(b)
+    left, right = alike("matmul", a, b)
     transpose_a, transpose_b = transpose_a or adjoint_a, transpose_b or adjoint_b
     if unknown(left, right):
         return late(lambda x, y: matmul(x, y, transpose_a, transpose_b), (left, right), left.dtype)
@@ -77,7 +78,11 @@ def matmul(
 batch_matmul = matmul
 
 
-def _reduction(function: Callable[..., Any], name: str, says: str) -> Callable[..., Node]:
+def _reduction(
+    function: Callable[..., Any], called: str, says: str, kinds: str = "iuf"
+) -> Callable[..., Node]:
+    """Return the reduction under TensorFlow's name; `kinds` are those of the dtypes it takes."""
+
     @lined
     def call(
         input_tensor: Any,
@@ -88,6 +93,11 @@ def _reduction(function: Callable[..., Any], name: str, says: str) -> Callable[.
         keep_dims: bool | None = None,
     ) -> Node:
         x = convert(input_tensor)
+        if x.dtype.kind not in kinds:
+            raise GraphError(
+                f"{called}: got {x.name!r} of {x.dtype} (built at {x.location}), expected "
+                f"{'booleans. Compare first' if kinds == 'b' else 'numbers. Use cast'}."
+            )
         if unknown(x):
             return late(
                 lambda known: call(known, axis, keepdims, None, reduction_indices, keep_dims),
@@ -105,9 +115,16 @@ def _reduction(function: Callable[..., Any], name: str, says: str) -> Callable[.
             over = tuple(int(d) for d in over)
         return rename(function(x, over, keep), name)
 
-    call.__name__ = call.__qualname__ = name
+    call.__name__ = call.__qualname__ = called
     call.__doc__ = says
     return call
+
+
+def _mean(x: Any, dims: Any, keep: bool) -> Any:
+    """The mean; of integers without its fraction, as TensorFlow has it."""
+    if x.dtype.kind == "f":
+        return reduction.mean(x, dims, keep)
+    return cast_to(reduction.mean(cast_to(x, "float64"), dims, keep), x.dtype)
 
 
 def _all(x: Any, dims: Any, keep: bool) -> Any:
@@ -124,26 +141,26 @@ def _sum(x: Any, dims: Any, keep: bool) -> Any:
 
 def _prod(x: Any, dims: Any, keep: bool) -> Any:
     over = (dims,) if isinstance(dims, int) else dims
-    rank = len(x.shape)
+    rank, dtype = len(x.shape), x.dtype
     along = tuple(sorted(d % rank for d in over))
     for dim in along:
         if x.shape[dim] is None:  # no tree of products can be built for it now
             x = movement.insert_axes(build(Product(dim), (x,)), (dim,))
         else:
             x = statistics.prod(x, dim, True)
-    return x if keep else movement.remove_axes(x, along)
+    return cast_to(x if keep else movement.remove_axes(x, along), dtype)
 
 
 reduce_sum = _reduction(_sum, "reduce_sum", "The sum over axes, all unless told, in x's dtype.")
-reduce_mean = _reduction(reduction.mean, "reduce_mean", "The mean over axes, all unless told.")
+reduce_mean = _reduction(_mean, "reduce_mean", "The mean over axes, all unless told, in x's dtype.")
 reduce_max = _reduction(reduction.amax, "reduce_max", "The largest over axes, all unless told.")
 reduce_min = _reduction(reduction.amin, "reduce_min", "The smallest over axes, all unless told.")
 reduce_prod = _reduction(_prod, "reduce_prod", "The product over axes, all unless told.")
 reduce_logsumexp = _reduction(
-    reduction.logsumexp, "reduce_logsumexp", "log sum exp over axes, without overflow."
+    reduction.logsumexp, "reduce_logsumexp", "log sum exp over axes, without overflow.", "f"
 )
-reduce_all = _reduction(_all, "reduce_all", "Whether all are true over axes.")
-reduce_any = _reduction(_any, "reduce_any", "Whether any is true over axes.")
+reduce_all = _reduction(_all, "reduce_all", "Whether all are true over axes.", "b")
+reduce_any = _reduction(_any, "reduce_any", "Whether any is true over axes.", "b")
 
 
 def argmax(
@@ -292,7 +309,9 @@ def clip_by_global_norm(
     """The nodes scaled so that their global norm is at most `clip_norm`, and the norm before."""
     length = global_norm(t_list) if use_norm is None else use_norm
     scale = clip_norm / maximum(length, clip_norm)
-    return [t if t is None else t * scale for t in t_list], length
+    scaled = [t if t is None else t * scale for t in t_list]
+    rename_all([t for t in scaled if t is not None], name)
+    return scaled, length
 
 
 def clip_by_norm(t: Any, clip_norm: Any, axes: Axis = None, name: str | None = None) -> Node:

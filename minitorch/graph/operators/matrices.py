@@ -8,9 +8,10 @@ from typing import Any
 
 from ...ops import decompositions, linalg, matrices
 from ...ops import einsum as letters
+from ..alike import alike
 from ..lined import lined
 from ..node import Node, convert
-from ..state import rename
+from ..state import rename, rename_all
 from .elementwise import log
 from .late import late, once_known, unknown
 from .math import reduce_sum
@@ -92,16 +93,18 @@ def matrix_band_part(input: Any, num_lower: int, num_upper: int, name: str | Non
 @once_known
 def matrix_set_diag(input: Any, diagonal: Any, name: str | None = None) -> Node:
     """The matrices with other numbers on their diagonals."""
+    input, diagonal = alike("matrix_set_diag", input, diagonal)
     off = input - matrices.diag_embed(matrices.diagonal(input, 0, -2, -1))
-    return rename(off + matrices.diag_embed(convert(diagonal, input.dtype)), name)
+    return rename(off + matrices.diag_embed(diagonal), name)
 
 
 @lined
 @once_known
 def matrix_solve(matrix: Any, rhs: Any, adjoint: bool = False, name: str | None = None) -> Node:
     """X with matrix X = rhs, for the columns of rhs."""
+    matrix, known = alike("matrix_solve", matrix, rhs)
     left = linalg.mT(matrix) if adjoint else matrix
-    return rename(decompositions.solve(left, convert(rhs, matrix.dtype)), name)
+    return rename(decompositions.solve(left, known), name)
 
 
 @lined
@@ -128,7 +131,7 @@ def logdet(matrix: Any, name: str | None = None) -> Node:
 @lined
 def einsum(equation: str, *inputs: Any, name: str | None = None) -> Node:
     """Sums of products by letters: einsum("bij,bjk->bik", a, b) is the product of matrices."""
-    nodes = [convert(value) for value in inputs]
+    nodes = alike("einsum", *inputs)
     if unknown(*nodes):
         found = late(lambda *known: letters.einsum(equation, *known), nodes, nodes[0].dtype)
         return rename(found, name)
@@ -141,7 +144,7 @@ def tensordot(a: Any, b: Any, axes: Any, name: str | None = None) -> Node:
     pair = axes
     if not isinstance(axes, int):
         pair = [[side] if isinstance(side, int) else [int(d) for d in side] for side in axes]
-    left, right = convert(a), convert(b)
+    left, right = alike("tensordot", a, b)
     if unknown(left, right):
         return rename(
             late(lambda x, y: linalg.tensordot(x, y, pair), (left, right), left.dtype), name
@@ -152,12 +155,14 @@ def tensordot(a: Any, b: Any, axes: Any, name: str | None = None) -> Node:
 @lined
 def meshgrid(*args: Any, indexing: str = "xy", name: str | None = None) -> list[Node]:
     """Each vector stretched over the grid of all; "xy" has the second one's axis first."""
-    return builtins.list(matrices.meshgrid(*[convert(v) for v in args], indexing=indexing))
+    grids = builtins.list(matrices.meshgrid(*[convert(v) for v in args], indexing=indexing))
+    rename_all(grids, name)
+    return grids
 
 
 @lined
 def cross(a: Any, b: Any, name: str | None = None) -> Node:
     """The cross product of vectors of three, the last axis."""
-    x, y = convert(a), convert(b)
+    x, y = alike("cross", a, b)
     after, before = [1, 2, 0], [2, 0, 1]
     return rename(x[..., after] * y[..., before] - x[..., before] * y[..., after], name)

@@ -7,9 +7,10 @@ from typing import Any
 from ...errors import GraphError
 from ...ops import elementwise as rows
 from ...ops import logic, matrices
+from ..alike import check_alike
 from ..lined import lined
 from ..node import Node, convert
-from ..state import rename
+from ..state import rename, rename_all
 from .elementwise import maximum, pow, rsqrt
 from .late import once_known
 from .math import cast, reduce_mean, reduce_sum
@@ -29,8 +30,12 @@ def moments(
     keep = bool(keep_dims or keepdims or shift is True)
     node = convert(x)
     mean = reduce_mean(node, axes, keepdims=True)
-    variance = reduce_mean(rows.square(node - mean), axes, keepdims=keep)
-    return (mean if keep else reduce_mean(node, axes)), variance
+    found = (
+        mean if keep else reduce_mean(node, axes),
+        reduce_mean(rows.square(node - mean), axes, keepdims=keep),
+    )
+    rename_all(found, name)
+    return found
 
 
 def batch_normalization(
@@ -43,6 +48,7 @@ def batch_normalization(
     name: str | None = None,
 ) -> Node:
     """(x - mean) / sqrt(variance + epsilon) * scale + offset."""
+    check_alike("batch_normalization", x, mean, variance, offset, scale)
     factor = rsqrt(convert(variance) + variance_epsilon)
     factor = factor if scale is None else factor * scale
     result = (convert(x) - mean) * factor
@@ -139,8 +145,9 @@ def weighted_moments(
     total = reduce_sum(weights, axes, keepdims=True)
     mean = reduce_sum(weights * node, axes, keepdims=True) / total
     spread = reduce_sum(weights * rows.square(node - mean), axes, keepdims=True) / total
-    if keep_dims:
-        return mean, spread
-    whole = reduce_sum(weights, axes)
-    variance = reduce_sum(weights * rows.square(node - mean), axes) / whole
-    return reduce_sum(weights * node, axes) / whole, variance
+    if not keep_dims:
+        whole = reduce_sum(weights, axes)
+        spread = reduce_sum(weights * rows.square(node - mean), axes) / whole
+        mean = reduce_sum(weights * node, axes) / whole
+    rename_all((mean, spread), name)
+    return mean, spread

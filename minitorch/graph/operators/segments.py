@@ -14,7 +14,7 @@ from ...ops import indexing, joining, logic, movement, reduction, segments
 from ...ops.casting import cast_to
 from ..lined import lined
 from ..node import Constant, Node, build, convert
-from ..state import rename
+from ..state import rename, rename_all
 from .elementwise import maximum, sqrt
 from .late import once_known
 from .making import ones_like
@@ -146,7 +146,9 @@ def dynamic_partition(
 ) -> list[Node]:
     """The rows of each number from 0 to num_partitions, a node for each."""
     node, ids = convert(data), convert(partitions)
-    return [indexing.getitem(node, logic.eq(ids, i)) for i in range(num_partitions)]
+    parts = [indexing.getitem(node, logic.eq(ids, i)) for i in range(num_partitions)]
+    rename_all(parts, name)
+    return parts
 
 
 @lined

@@ -12,10 +12,12 @@ from ...arrays import as_dtype, int32
 from ...errors import GraphError
 from ...ops import joining, matrices, movement, reordering
 from ...ops.casting import cast_to
+from ...shapes import axes
+from ..alike import alike
 from ..gradients import Identity, StopGradient
 from ..lined import lined
 from ..node import Constant, Node, UnknownShape, as_shape, build, convert
-from ..state import rename
+from ..state import rename, rename_all
 from ..static_shape import StaticShape
 from .late import late, once_known, unknown
 from .pieces import Joined
@@ -105,7 +107,15 @@ def squeeze(
     node = convert(input)
     if unknown(node):
         return rename(late(lambda known: squeeze(known, over), (node,), node.dtype), name)
-    return rename(movement.squeeze(node, over), name)
+    if over is None or over == ():
+        return rename(movement.squeeze(node, None), name)
+    gone = axes(over, len(node.shape), "squeeze")
+    if any(node.shape[d] not in (1, None) for d in gone):
+        raise GraphError(
+            f"squeeze: got axes {gone} of {node.name!r} of shape {tuple(node.shape)}, expected "
+            f"axes of size 1 (built at {node.location})."
+        )
+    return rename(movement.remove_axes(node, gone), name)
 
 
 @lined
@@ -113,7 +123,7 @@ def concat(values: Any, axis: Any = 0, name: str | None = None) -> Node:
     """The values one after another along an axis. TensorFlow 0.x's order (axis first) works too."""
     if isinstance(values, int):
         values, axis = axis, values
-    nodes = [convert(v) for v in values]
+    nodes = alike("concat", *values)
     if unknown(*nodes):
         return rename(late(lambda *known: concat(known, axis), nodes, nodes[0].dtype), name)
     joined = joining.cat(nodes, axis)
@@ -129,7 +139,7 @@ def _known_along(nodes: Sequence[Node], axis: int) -> bool:
 @lined
 def stack(values: Sequence[Any], axis: int = 0, name: str | None = None) -> Node:
     """The values along a new axis."""
-    nodes = [convert(v) for v in values]
+    nodes = alike("stack", *values)
     if unknown(*nodes):
         return rename(late(lambda *known: stack(known, axis), nodes, nodes[0].dtype), name)
     return rename(joining.stack(nodes, axis), name)
@@ -156,8 +166,12 @@ def unstack(
             f"{node.location})."
         )
     if unknown(node):
-        return [_late_piece(unstack, node, i, (num, axis)) for i in builtins.range(count)]
-    return list(joining.unbind(node, axis))
+        late_pieces = [_late_piece(unstack, node, i, (num, axis)) for i in builtins.range(count)]
+        rename_all(late_pieces, name)
+        return late_pieces
+    pieces = list(joining.unbind(node, axis))
+    rename_all(pieces, name)
+    return pieces
 
 
 def _late_piece(function: Any, node: Node, i: int, args: tuple[Any, ...]) -> Node:
@@ -175,12 +189,27 @@ def split(
     num: int | None = None,
     name: str | None = None,
 ) -> list[Node]:
-    """The value in that many equal parts, or in parts of those sizes, along an axis."""
-    node, sizes = convert(value), num_or_size_splits
+    """The value in that many equal parts, or in parts of those sizes, along an axis.
+
+    Args:
+        num: how many sizes there are, where that is not known.
+    """
+    pieces = _split(convert(value), num_or_size_splits, axis, num)
+    rename_all(pieces, name)
+    return pieces
+
+
+def _split(node: Node, sizes: Any, axis: int, num: int | None = None) -> list[Node]:
     sizes = int(sizes) if isinstance(sizes, np.integer) else sizes
+    if isinstance(sizes, Constant):
+        sizes = sizes.value.tolist()
+    if computed(sizes):
+        return _split_by_nodes(node, sizes, axis, num)
     count = sizes if isinstance(sizes, int) else len(sizes)
+    if num not in (None, count):
+        raise GraphError(f"split: got num {num} and {count} parts, expected as many.")
     if unknown(node):
-        return [_late_piece(split, node, i, (sizes, axis)) for i in builtins.range(count)]
+        return [_late_piece(_split, node, i, (sizes, axis)) for i in builtins.range(count)]
     length = node.shape[axis]
     if not isinstance(sizes, int):
         return _split_by_sizes(node, list(sizes), axis)
@@ -192,6 +221,27 @@ def split(
             f"divides (node {node.name!r} built at {node.location})."
         )
     return list(joining.split(node, length // sizes, axis))
+
+
+def _split_by_nodes(node: Node, sizes: Any, axis: int, num: int | None) -> list[Node]:
+    """Return parts of sizes that are computed in the run."""
+    count = num
+    if isinstance(sizes, list | tuple):
+        count = len(sizes)
+    elif count is None and not unknown(sizes) and len(sizes.shape) == 1:
+        count = sizes.shape[0]
+    if count is None:
+        raise GraphError(
+            f"split: how many parts is not known: got sizes {sizes.name!r} of shape {sizes.shape} "
+            f"(built at {sizes.location}). Give num."
+        )
+    before = [builtins.slice(None)] * (axis % len(node.shape))
+    found, start = [], convert(0)
+    for i in builtins.range(count):
+        end = start + cast_to(convert(sizes[i]), int32)
+        found.append(node[(*before, np.s_[start:end])])
+        start = end
+    return found
 
 
 def _split_by_sizes(node: Node, sizes: list[int], axis: int) -> list[Node]:
@@ -219,17 +269,56 @@ def _equal_pieces(node: Node, count: int, axis: int) -> list[Node]:
 @lined
 @once_known
 def slice(input_: Any, begin: Any, size: Any, name: str | None = None) -> Node:
-    """The block that starts at `begin`; a size of -1 reaches to the end. Both may be nodes."""
+    """The block that starts at `begin`; a size of -1 reaches to the end. Both may be nodes.
+
+    Raises:
+        GraphError: the block is not inside, as far as sizes are known; or has other axes.
+    """
+    node = convert(input_)
+    if not unknown(node):
+        _check_block(node, begin, size)
     pairs = zip(begin, size, strict=True)
     cuts = [np.s_[b : None if isinstance(n, int) and n == -1 else b + n] for b, n in pairs]
-    return rename(convert(input_)[tuple(cuts)], name)
+    return rename(node[tuple(cuts)], name)
+
+
+def _check_block(node: Node, begin: Any, size: Any) -> None:
+    """Raise where a block of these places and sizes is known not to be inside `node`."""
+    _one_for_each_axis("slice", "begin", begin, node)
+    _one_for_each_axis("slice", "size", size, node)
+    if isinstance(begin, Node) or isinstance(size, Node):
+        return
+    for axis, (b, n, there) in enumerate(zip(begin, size, node.shape, strict=True)):
+        if isinstance(b, Node) or isinstance(n, Node):
+            continue
+        last = b if n == -1 else b + n
+        if b < 0 or n < -1 or (there is not None and last > there):
+            raise GraphError(
+                f"slice: got begin {b} and size {n} for axis {axis} of {node.name!r}, which has "
+                f"{there} there (built at {node.location})."
+            )
+
+
+def _one_for_each_axis(op: str, what: str, given: Any, node: Node) -> None:
+    """Raise unless `given`, where its length is known, has an entry for each axis of `node`."""
+    if isinstance(given, Node):
+        known = not isinstance(given.shape, UnknownShape) and len(given.shape) > 0
+        count = given.shape[0] if known else None
+    else:
+        count = len(given) if isinstance(given, Sequence | np.ndarray) else None
+    if count is not None and count != len(node.shape):
+        raise GraphError(
+            f"{op}: got {count} of {what}, expected {len(node.shape)}, one for each axis of "
+            f"{node.name!r} of shape {tuple(node.shape)} (built at {node.location})."
+        )
 
 
 @lined
 @once_known
 def tile(input: Any, multiples: Any, name: str | None = None) -> Node:
     """The input repeated that many times along each axis."""
-    if computed(multiples):
+    _one_for_each_axis("tile", "multiples", multiples, convert(input))
+    if computed(multiples) or None in input.shape:
         return rename(tiled(convert(input), multiples), name)
     return rename(reordering.tile(convert(input), tuple(multiples)), name)
 
@@ -249,6 +338,7 @@ def pad(
         raise GraphError(f"pad: got mode {mode!r}, expected 'CONSTANT' or 'REFLECT'.")
     if isinstance(paddings, Constant):
         paddings = paddings.value.tolist()
+    _one_for_each_axis("pad", "paddings", paddings, convert(tensor))
     flat = [int(n) for pair in reversed(list(paddings)) for n in pair]
     if kind == "constant":
         return rename(matrices.pad(convert(tensor), flat, value=constant_values), name)
@@ -260,7 +350,8 @@ def pad(
 def gather(params: Any, indices: Any, name: str | None = None, axis: int = 0) -> Node:
     """The slices along an axis that the indices name, of the indices' shape there."""
     node, places = convert(params), convert(indices)
-    return rename(node[(*[builtins.slice(None)] * axis, places)], name)
+    before = axis % len(node.shape) if len(node.shape) else 0
+    return rename(node[(*[builtins.slice(None)] * before, places)], name)
 
 
 @lined

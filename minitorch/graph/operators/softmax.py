@@ -6,8 +6,9 @@ from typing import Any
 
 from ...errors import GraphError
 from ...op import Op
-from ...ops import elementwise as rows
 from ...ops import movement
+from ...ops.casting import cast_to
+from ..alike import alike
 from ..gradients import StopGradient
 from ..lined import lined
 from ..node import Node, build, convert
@@ -58,7 +59,7 @@ def softmax_cross_entropy_with_logits_v2(
     """
     _by_name("softmax_cross_entropy_with_logits", _sentinel, labels, logits)
     x = convert(logits)
-    y = convert(labels, x.dtype)
+    y = cast_to(convert(labels, x.dtype), x.dtype)
     if unknown(x, y):
         loss = softmax_cross_entropy_with_logits_v2
         return late(lambda a, b: loss(labels=a, logits=b, dim=dim), (y, x), x.dtype)
@@ -103,9 +104,19 @@ def sigmoid_cross_entropy_with_logits(
 ) -> Node:
     """Binary cross-entropy of sigmoid(logits), element by element, without overflow."""
     _by_name("sigmoid_cross_entropy_with_logits", _sentinel, labels, logits)
-    x = convert(logits)
-    z = convert(labels, x.dtype)
-    return rename(rows.relu(x) - x * z + elementwise.log1p(elementwise.exp(-rows.abs(x))), name)
+    x, z = alike("sigmoid_cross_entropy_with_logits", logits, labels)
+    return rename(x - x * z + _softplus_of_minus(x), name)
+
+
+def _softplus_of_minus(x: Node) -> Any:
+    """Return log(1 + e^-x) without overflow, with its derivatives at 0 too.
+
+    max(-x, 0) + log(1 + e^-|x|) is the same number, but of its parts neither has a slope at 0,
+    which is where weights of zeros begin.
+    """
+    positive = x >= 0.0
+    least = elementwise.where(positive, -x, x)
+    return elementwise.where(positive, x * 0.0, -x) + elementwise.log1p(elementwise.exp(least))
 
 
 def _by_name(where: str, sentinel: Any, labels: Any, logits: Any) -> None:
@@ -117,8 +128,6 @@ def weighted_cross_entropy_with_logits(
     targets: Any, logits: Any, pos_weight: Any, name: str | None = None
 ) -> Node:
     """Binary cross-entropy whose positive part counts `pos_weight` times."""
-    x = convert(logits)
-    z = convert(targets, x.dtype)
-    weight = z * (pos_weight - 1.0) + 1.0
-    tail = elementwise.log1p(elementwise.exp(-rows.abs(x))) + rows.relu(-x)
-    return rename((1.0 - z) * x + weight * tail, name)
+    x, z, scale = alike("weighted_cross_entropy_with_logits", logits, targets, pos_weight)
+    weight = z * (scale - 1.0) + 1.0
+    return rename((1.0 - z) * x + weight * _softplus_of_minus(x), name)

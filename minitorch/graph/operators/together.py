@@ -9,6 +9,7 @@ from ..gradients import Identity
 from ..lined import lined
 from ..node import build
 from ..scope import control_dependencies
+from ..state import rename_all
 
 __all__ = ["tuple"]
 
@@ -20,4 +21,6 @@ def tuple(
     """The values, each of them only once all (and the control inputs) have been computed."""
     nodes = [t for t in tensors if t is not None]
     with control_dependencies([*nodes, *(control_inputs or ())]):
-        return [None if t is None else build(Identity(), (t,)) for t in tensors]
+        found = [None if t is None else build(Identity(), (t,)) for t in tensors]
+    rename_all([t for t in found if t is not None], name)
+    return found

@@ -32,8 +32,9 @@ class ScatterWrite(StateOp):
 
     def run(self, state: State, *arrays: Array) -> Array:
         """Write into a copy; whoever holds the old array keeps it."""
-        state.values[self.variable] = fresh(self.variable.value_in(state))
-        return self.run_in_place(state, *arrays)
+        with state.lock:  # what a run of another thread writes meanwhile is not lost
+            state.values[self.variable] = fresh(self.variable.value_in(state))
+            return self.run_in_place(state, *arrays)
 
     def run_in_place(self, state: State, *arrays: Array) -> Array:
         """Write into the variable's own array.

@@ -2,8 +2,9 @@
 
 A rule sees the inputs after their own rewriting and returns what stands for the result, which must
 have the same shape and dtype; that is checked here, once, for all of them. Only rules that are
-right for every number are in the table, infinities and NaN included: x * 0 is not 0. What is
-dropped for its shape must not be what the result dies of.
+right for every number are in the table, infinities and NaN included: x * 0 is not 0. One liberty is
+TensorFlow's own: x + 0 is x, though it would make 0.0 of -0.0. What is dropped for its shape must
+not be what the result dies of.
 """
 
 from __future__ import annotations
@@ -15,12 +16,9 @@ import numpy as np
 
 from ...ops import binary, elementwise
 from ...ops.broadcasting import ExpandTo, SumTo
-from ...ops.casting import Cast
 from ...ops.movement import Permute, Reshape
-from ...ops.pointwise import Power
 from ...ops.reduction import Sum
 from ..control.fates import Fate, die_first, fates
-from ..gradients import Identity
 from ..node import Constant, Node, UnknownShape
 from ..order import schedule
 from .rewrite import rebuilt, rewrite, simple
@@ -76,11 +74,10 @@ def _same_type(found: Node, node: Node) -> bool:
 
 
 def _is(node: Node, number: float) -> bool:
-    """Tell whether a node is a constant with this number everywhere; -0.0 is not 0.0."""
+    """Tell whether a node is a constant with this number everywhere."""
     if not isinstance(node, Constant) or not node.value.size or node.value.size > 4096:
         return False
-    flat = node.value.reshape(-1)
-    return bool((flat == number).all()) and not (number == 0 and np.signbit(flat).any())
+    return bool((node.value == number).all())
 
 
 def _of(node: Node, name: str) -> tuple[Node, ...] | None:
@@ -96,25 +93,36 @@ def _binary(function: Any, a: Node, b: Node) -> Node:
     return rebuilt(function.op, a, b)
 
 
-def _constants_meet(function: Any) -> Simplify:
-    """(x . c) . d is x . (c . d), when both are constants."""
+def _factors_meet(node: Node, a: Node, b: Node) -> Node | None:
+    """(x * c) * d is x * (c * d) when both are constants and neither undoes the other.
 
-    def simplify(node: Node, a: Node, b: Node) -> Node | None:
-        inner = _of(a, node.op.name)
-        if not isinstance(b, Constant) or inner is None or not isinstance(inner[1], Constant):
+    Two factors that both enlarge, or both reduce, overflow or vanish at the end if they do so in
+    between; (x * 1e30) * 1e-30 may be infinite where x is not.
+    """
+    inner = _of(a, "mul")
+    if not isinstance(b, Constant) or inner is None or not isinstance(inner[1], Constant):
+        return None
+    c, d = inner[1].value, b.value
+    if c.size != 1 or d.size != 1:
+        return None
+    if node.dtype.kind == "f":
+        with np.errstate(all="ignore"):
+            size, (first, second) = np.abs(c * d).item(), (abs(c.item()), abs(d.item()))
+        alike = first >= 1 <= second or first <= 1 >= second
+        if not (alike and np.finfo(node.dtype).tiny <= size < np.inf):
             return None
-        if b.value.size != 1 or inner[1].value.size != 1:
-            return None
-        return _binary(function, inner[0], _binary(function, inner[1], b))
-
-    return simplify
+    return _binary(binary.mul, inner[0], _binary(binary.mul, inner[1], b))
 
 
-def _power(node: Node, x: Node) -> Node | None:
-    exponent = node.op.exponent
-    if exponent == 1:
+def _power(node: Node, x: Node, exponent: Node | None = None) -> Node | None:
+    """x ** n, where n is part of the operator or an input beside x."""
+    if exponent is None:
+        one, two = node.op.exponent == 1, node.op.exponent == 2
+    else:
+        one, two = _is(exponent, 1.0), _is(exponent, 2.0)
+    if one:
         return x
-    return rebuilt(elementwise.square.op, x) if exponent == 2 else None
+    return rebuilt(elementwise.square.op, x) if two else None
 
 
 def _permute(node: Node, x: Node) -> Node | None:
@@ -156,7 +164,8 @@ def _over_leading_axes(node: Node, x: Node, *like: Node) -> Node | None:
 
 RULES: dict[str, Sequence[Simplify]] = {
     "add": [
-        lambda node, a, b: a if _is(b, -0.0) and np.signbit(b.value).all() else None,
+        lambda node, a, b: a if _is(b, 0.0) else None,
+        lambda node, a, b: b if _is(a, 0.0) else None,
         lambda node, a, b: _binary(binary.sub, a, i[0]) if (i := _of(b, "neg")) else None,
         lambda node, a, b: _binary(binary.sub, b, i[0]) if (i := _of(a, "neg")) else None,
     ],
@@ -174,7 +183,7 @@ RULES: dict[str, Sequence[Simplify]] = {
             if (i := _of(a, "neg")) and (j := _of(b, "neg"))
             else None
         ),
-        _constants_meet(binary.mul),
+        _factors_meet,
     ],
     "div": [lambda node, a, b: a if _is(b, 1.0) else None],
     "neg": [lambda node, x: i[0] if (i := _of(x, "neg")) else None],
@@ -182,6 +191,8 @@ RULES: dict[str, Sequence[Simplify]] = {
         lambda node, x: x if _of(x, "abs") or _of(x, "square") else None,
         lambda node, x: rebuilt(node.op, i[0]) if (i := _of(x, "neg")) else None,
     ],
+    "maximum": [lambda node, a, b: a if a is b else None],
+    "minimum": [lambda node, a, b: a if a is b else None],
     "relu": [lambda node, x: x if _of(x, "relu") else None],
     "square": [
         lambda node, x: rebuilt(node.op, i[0]) if (i := _of(x, "neg") or _of(x, "abs")) else None
@@ -194,4 +205,3 @@ RULES: dict[str, Sequence[Simplify]] = {
     "Cast": [_already],
     "Identity": [lambda node, x: x],
 }
-USED = (Cast, ExpandTo, Identity, Power, SumTo)  # the classes behind the names in the table

@@ -16,6 +16,7 @@ def cse(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[Node]:
     """Return the fetches with every value computed in one place."""
     known: dict[Any, Node] = {}  # by the inputs' addresses: it keeps them alive
     constants: dict[Node, Node] = {}
+    signatures: dict[int, Any] = {}  # by the operators' addresses: many nodes share one
 
     def one(node: Node) -> Node:
         if node in constants or not isinstance(node, Constant) or node in fed:
@@ -30,7 +31,10 @@ def cse(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[Node]:
         sources = tuple(one(source) for source in inputs)
         if not simple(node):
             return None
-        key = (signature(node.op), node.device, tuple(map(id, sources)))
+        op: Any = node.op
+        if id(op) not in signatures:
+            signatures[id(op)] = signature(op)
+        key = (signatures[id(op)], node.device, tuple(map(id, sources)))
         found = known.get(key)
         if found is None:
             same = all(a is b for a, b in zip(sources, node.inputs, strict=True))

@@ -18,7 +18,7 @@ from ..control.fates import fates, is_spared
 from ..gradients import Identity
 from ..node import Constant, Node
 from ..order import schedule, sources
-from .rewrite import may_change, over, rebuilt, rewrite
+from .rewrite import may_change, over, rebuilt, renewed, rewrite
 
 
 def dead_code(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[Node]:
@@ -29,18 +29,24 @@ def dead_code(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[Node]
 def _pivots(fetches: Sequence[Node], fed: Collection[Node]) -> list[Node]:
     """Return the fetches with nobody waiting for a predicate that an input has waited for."""
     order = schedule(fetches, fed)
+    if not _anybody_waits(order):
+        return list(fetches)
     known, idle = fates(order, fed), _idle(order, fed)
     new: dict[Node, Node] = {}
     for node in order:
         new[node] = node
         if node in fed or not may_change(node):
             continue
-        inputs = tuple(new.get(s, s) for s in node.inputs)
+        inputs = renewed(node.inputs, new)
         waits = [s for s in node.control_inputs if not is_spared(node, s, known)]
         if isinstance(node, Constant):
             waits = [s for s in waits if s not in idle]
         new[node] = over(node, inputs, tuple(new.get(s, s) for s in waits))
     return [new[node] for node in fetches]
+
+
+def _anybody_waits(order: Sequence[Node]) -> bool:
+    return any(node.control_inputs for node in order)
 
 
 def _idle(order: Sequence[Node], fed: Collection[Node]) -> set[Node]:
@@ -56,13 +62,15 @@ def _idle(order: Sequence[Node], fed: Collection[Node]) -> set[Node]:
 def _branches(fetches: Sequence[Node], fed: Collection[Node]) -> list[Node]:
     """Return the fetches with each Switch on a constant replaced by what it sends."""
     order = schedule(fetches, fed)
+    if not any(isinstance(node.op, Switch | Merge | MergeIndex) for node in order):
+        return list(fetches)
     never = _never(order, fed)
     risky = _risky([node for node in order if node not in never], fed)
 
     def rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
         if node in never:
             return None
-        if isinstance(node.op, Switch) and _constant(inputs[1], fed) is not None:
+        if isinstance(node.op, Switch) and _constant(inputs[1], fed) is node.op.branch:
             return _after(inputs[0], inputs[1]) if inputs[1].control_inputs else inputs[0]
         if isinstance(node.op, Merge | MergeIndex):
             left = [i for i, source in enumerate(node.inputs) if source not in never]
@@ -126,6 +134,8 @@ def _constant(node: Node, fed: Collection[Node]) -> bool | None:
 def _waits(fetches: Sequence[Node], fed: Collection[Node]) -> list[Node]:
     """Return the fetches with nobody waiting for a node that would not run otherwise."""
     order = schedule(fetches, fed)
+    if not _anybody_waits(order):
+        return list(fetches)
     risky = endangered(order, fed)
     above: dict[Node, tuple[Node, ...]] = {}
     for node in order:
@@ -153,7 +163,7 @@ def _without(
     for node in order:
         if node not in kept:
             continue
-        inputs = tuple(new.get(s, s) for s in node.inputs)
+        inputs = renewed(node.inputs, new)
         waits = _joined((s,) if s in kept else above[s] for s in node.control_inputs)
         control = tuple(new.get(s, s) for s in waits)
         fixed = node in fed or not may_change(node)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from typing import Any
 
 import numpy as np
 
+from ...arrays import Array
 from ...ops.broadcasting import ExpandTo
 from ..node import Constant, Node
 from .rewrite import rewrite, simple
@@ -21,10 +23,18 @@ def fold(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[Node]:
             return None
         if not all(isinstance(source, Constant) and source not in fed for source in inputs):
             return None
-        with np.errstate(all="ignore"):
-            array = np.asarray(node.op.compute(np, *[s.value for s in inputs]))  # type: ignore[attr-defined]
-        if array.nbytes > LARGEST or array.dtype != node.dtype:
+        array = _computed(node.op, [s.value for s in inputs])  # type: ignore[attr-defined]
+        if array is None or array.nbytes > LARGEST or array.dtype != node.dtype:
             return None
         return Constant(array, name=node.name)
 
     return rewrite(fetches, rule, fed)
+
+
+def _computed(op: Any, values: Sequence[Array]) -> Array | None:
+    """Return the result; None where the operator fails, which a run shall say and not this pass."""
+    try:
+        with np.errstate(all="ignore"):
+            return np.asarray(op.compute(np, *values))
+    except Exception:
+        return None

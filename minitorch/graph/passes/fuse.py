@@ -22,7 +22,7 @@ from ...shapes import numel
 from ..cost import COMMON, machine
 from ..node import Node, UnknownShape
 from ..order import schedule
-from .fused import LARGE, Fused, FusedReduction
+from .fused import LARGE, Fused, FusedReduction, Origin
 from .lowering import Parts, names_of, program_of
 from .rewrite import rebuilt, rewrite, simple
 
@@ -130,6 +130,7 @@ class _Group:
     def __init__(self, root: dict[Node, Node], end: Node) -> None:
         self.root, self.end = root, end
         self.parts: list[tuple[Op, tuple[int, ...]]] = []
+        self.origins: list[Origin] = []
         self.leaves: list[Node] = []
         self.found: dict[Node, int] = {}
 
@@ -143,6 +144,7 @@ class _Group:
             return 0
         assert node.op is not None  # a node of a group is an operator
         self.parts.append((node.op, operands))
+        self.origins.append((node.name, node.built_at))
         self.found[node] = -len(self.parts)
         return self.found[node]
 
@@ -167,11 +169,13 @@ class _Group:
         if alone and least is None:
             return None
         if isinstance(node.op, Reduction):
-            return rebuilt(FusedReduction(self.parts, dtypes, node.op, least), *self.leaves)
+            fold = FusedReduction(self.parts, dtypes, node.op, least, origins=self.origins)
+            return rebuilt(fold, *self.leaves)
         small = least is None and count is not None and count < LARGE
         wide = (i for i, leaf in enumerate(self.leaves) if leaf.shape == node.shape)
         widest = None if unknown else next(wide, None)
-        return rebuilt(Fused(self.parts, dtypes, least, widest=widest, small=small), *self.leaves)
+        op = Fused(self.parts, dtypes, least, widest=widest, small=small, origins=self.origins)
+        return rebuilt(op, *self.leaves)
 
     def _from_size(self, dtypes: Sequence[DType], count: int | None) -> tuple[int | None, str]:
         """Return the number of elements from which a kernel computes, and why none does, or ""."""

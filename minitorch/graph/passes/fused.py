@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from types import CodeType
 from typing import Any
 
 import numpy as np
@@ -17,12 +18,16 @@ import numpy as np
 from ... import compile as code
 from ...arrays import Array, DType
 from ...compile import cuda_driver
+from ...errors import MinitorchError
 from ...op import Op, Spec
 from ...ops.reduction import Extreme, Mean, Reduction
 from .lowering import Parts, program_of
 
 BLOCK = 65_536  # elements: 256 KiB of float32, so a few temporaries fit a level-2 cache
 FOLDS: dict[str, Any] = {"sum": np.add.reduce, "amax": np.max, "amin": np.min}
+Origin = tuple[str, tuple[str, int]]
+"""The name of a node, and the file and line that built it."""
+
 LARGE = 2**22  # elements: below this the whole arrays fit the last cache, and blocks gain nothing
 
 
@@ -36,6 +41,7 @@ class Fused(Op):
         least: the number of elements from which the kernel computes; None for never.
         widest: the place of an input that is as large as the result, where that is known.
         small: whether the result is known to be too small for anything but one call.
+        origins: for each part the name and the line of the node that it was.
     """
 
     reads_output = False
@@ -48,8 +54,10 @@ class Fused(Op):
         *,
         widest: int | None = None,
         small: bool = False,
+        origins: Sequence[Origin] = (),
     ) -> None:
         self.parts, self.dtypes, self.widest = tuple(parts), tuple(dtypes), widest
+        self.origins = tuple(origins)
         self.program = program_of(self.parts, self.dtypes)
         self.least = least if isinstance(self.program, code.Program) else None
         self._function = _expression(self.parts)
@@ -122,6 +130,16 @@ class Fused(Op):
             found.append(op.infer(*[found[-1 - i] if i < 0 else specs[i] for i in operands]))
         return found[-1]
 
+    def blamed(self, *specs: Spec) -> Origin | None:
+        """Return the node, as it was before fusion, that cannot take inputs of these specs."""
+        found: list[Spec] = []
+        for (op, operands), origin in zip(self.parts, self.origins, strict=False):
+            try:
+                found.append(op.infer(*[found[-1 - i] if i < 0 else specs[i] for i in operands]))
+            except MinitorchError:
+                return origin
+        return None
+
     def unfused(self, *inputs: Any) -> Any:
         """Return the parts as they were, over these nodes."""
         values: list[Any] = []
@@ -149,9 +167,15 @@ class FusedReduction(Fused):
     """
 
     def __init__(
-        self, parts: Parts, dtypes: Sequence[DType], reduction: Reduction, least: int | None
+        self,
+        parts: Parts,
+        dtypes: Sequence[DType],
+        reduction: Reduction,
+        least: int | None,
+        *,
+        origins: Sequence[Origin] = (),
     ) -> None:
-        super().__init__(parts, dtypes, least)
+        super().__init__(parts, dtypes, least, origins=origins)
         self.reduction = reduction
         self.program = program_of(self.parts, self.dtypes, kernel_reduction(reduction))
         self.least = least if isinstance(self.program, code.Program) else None
@@ -228,9 +252,15 @@ def _expression(parts: Parts) -> Callable[..., Array]:
             text = f"t{i}"
         texts.append(text)
     inputs = "".join(f", x{i}" for i in range(count))
-    exec(f"def function(xp{inputs}):\n{''.join(lines)}    return {texts[-1]}", names)
+    exec(_code(f"def function(xp{inputs}):\n{''.join(lines)}    return {texts[-1]}"), names)
     function: Callable[..., Array] = names["function"]
     return function
+
+
+@functools.lru_cache(maxsize=1024)
+def _code(source: str) -> CodeType:
+    """Return compiled source: a large graph has many groups that read the same."""
+    return compile(source, "<fused>", "exec")
 
 
 def _blocks(arrays: Sequence[Array]) -> tuple[list[Array], tuple[int, ...], int] | None:

@@ -7,6 +7,7 @@ not asked for and has no effect is dropped, with all that was computed for it al
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection, Sequence
 
 from ..control.fates import Fate, die_first, fates
@@ -23,11 +24,10 @@ from .rewrite import like
 
 def loop_values(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[Node]:
     """Return the fetches with loops that carry and compute no more than is of use."""
-
-    known = fates(schedule(fetches, fed), fed)
+    known = functools.cache(lambda: fates(schedule(fetches, fed), fed))  # most have no loop
 
     def remade(node: Node, inputs: tuple[Node, ...], asked: Collection[Slot]) -> Remade | None:
-        return _Slimmer(node, inputs, asked, fed).remade(known)
+        return _Slimmer(node, inputs, asked, fed).remade(known())
 
     return with_loops(fetches, fed, remade)
 

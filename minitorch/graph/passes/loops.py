@@ -13,7 +13,7 @@ from ..control.history import Slot
 from ..control.while_op import History, Output, While
 from ..node import Node
 from ..order import needed, schedule
-from .rewrite import may_change, over
+from .rewrite import may_change, over, renewed
 
 Pass = Callable[[Sequence[Node], Collection[Node]], list[Node]]
 
@@ -88,8 +88,7 @@ def with_loops(fetches: Sequence[Node], fed: Collection[Node], remake: Remake) -
         new[node] = node
         if node in fed or not may_change(node):
             continue
-        inputs = tuple(new.get(source, source) for source in node.inputs)
-        control = tuple(new.get(source, source) for source in node.control_inputs)
+        inputs, control = renewed(node.inputs, new), renewed(node.control_inputs, new)
         made = remake(node, inputs, asked[node]) if node in asked else None
         if made is not None:
             new[node] = with_op(node, made.loop, made.inputs, (*control, *made.waits))
@@ -138,11 +137,6 @@ def with_op(
     copy = node.with_inputs(inputs, control)
     copy.op, copy.id = op, node.id
     return copy
-
-
-def loops_below(fetches: Sequence[Node], fed: Collection[Node]) -> list[Node]:
-    """Return the nodes below `fetches` that are loops; not those inside others."""
-    return [n for n in needed(fetches, fed) if isinstance(n.op, While) and n not in fed]
 
 
 def ends_of(loop: While) -> tuple[tuple[Node, ...], set[Node]]:

@@ -2,7 +2,8 @@
 
 (A B) C and A (B C) are the same matrix at different cost: with A and B of 512 x 512 and C of
 512 x 1 the second needs 170 times fewer multiplications. The order with the fewest is taken unless
-the machine's cost model says that it takes longer. A very long chain is taken in stretches.
+the machine's cost model says that it takes longer. A very long chain is taken in stretches. Where
+more than one size, the batch, is not known, the run chooses the order.
 
 Source: Cormen et al., Introduction to Algorithms, section 14.2.
 """
@@ -15,6 +16,7 @@ from ...ops.linalg import MatMul
 from ..cost import machine
 from ..node import Node
 from ..order import schedule
+from .chained import Chain, cheapest
 from .rewrite import rebuilt, rewrite, simple, users_of
 
 UNKNOWN_SIZE = 64  # what a size that is not known, a batch, counts as
@@ -27,6 +29,8 @@ def matmul_chain(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[No
     """Return the fetches with each chain of products in its cheapest order."""
     order = schedule(fetches, fed)
     inner, products = _inner(order, fetches, fed)
+    if not inner:
+        return list(fetches)
     ends = products - inner
 
     def rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
@@ -35,7 +39,10 @@ def matmul_chain(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[No
         factors = _factors(node, inputs, inner)
         if len(factors) < 3:
             return None
-        sizes = [size_of(f.shape[0]) for f in factors] + [size_of(factors[-1].shape[1])]
+        known = [f.shape[0] for f in factors] + [factors[-1].shape[1]]
+        if known.count(None) > 1:
+            return rebuilt(Chain(), *factors)
+        sizes = [size_of(size) for size in known]
         flops, split = cheapest(sizes)
         if flops >= GAIN * _flops(node, inner):
             return None
@@ -63,23 +70,6 @@ def _inner(
                 inner.add(source)
                 lengths[node] = longer
     return inner, set(lengths)
-
-
-def cheapest(sizes: Sequence[int]) -> tuple[int, dict[tuple[int, int], int]]:
-    """Return the least number of multiplications for matrices sizes[i] x sizes[i+1], and where
-    each stretch (i, j) of the chain is cut."""
-    count = len(sizes) - 1
-    cost = {(i, i): 0 for i in range(count)}
-    split: dict[tuple[int, int], int] = {}
-    for length in range(1, count):
-        for i in range(count - length):
-            j = i + length
-            choices = [
-                (cost[i, k] + cost[k + 1, j] + sizes[i] * sizes[k + 1] * sizes[j + 1], k)
-                for k in range(i, j)
-            ]
-            cost[i, j], split[i, j] = min(choices)
-    return cost[0, count - 1], split
 
 
 def _is_product(node: Node, fed: Collection[Node]) -> bool:

@@ -51,7 +51,7 @@ def merge_matmuls(
         piece: Node = narrow(merged[first], 1, start, int(node.shape[1]))
         return piece
 
-    return rewrite(fetches, rule, fed)
+    return rewrite(fetches, rule, fed) if member else list(fetches)
 
 
 def _groups(

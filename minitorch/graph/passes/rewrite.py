@@ -6,15 +6,19 @@ and control inputs go over to the new nodes, so errors still name what the user 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 
 from ...op import Op
 from ..gradients import Identity
 from ..node import Constant, Node, build
 from ..order import schedule
-from ..scope import control_dependencies
+from ..scope import Graph, control_dependencies
 from ..state import StateOp
+
+PLANNING = threading.RLock()
+"""Held while parts of a graph are rebuilt: `like` sets what all threads see of the graph."""
 
 Rule = Callable[[Node, tuple[Node, ...]], Node | None]
 """(a node, its inputs after the rewrite) -> what stands for it, or None to leave it."""
@@ -25,19 +29,30 @@ def rewrite(fetches: Sequence[Node], rule: Rule, fed: Collection[Node] = ()) -> 
 
     What stands for a node that waits for others waits for them too.
     """
-    new: dict[Node, Node] = {}
-    for node in schedule(fetches, fed):
-        if node in fed or not may_change(node):
-            new[node] = node
-            continue
-        inputs = tuple(new.get(source, source) for source in node.inputs)
-        control = tuple(new.get(source, source) for source in node.control_inputs)
-        with like(node):
-            found = None if node.op is None else rule(node, inputs)
-            if found is not None and control:
-                found = rebuilt(Identity(), found).with_inputs((found,), control)
-        new[node] = over(node, inputs, control) if found is None else found
-    return [new[node] for node in fetches]
+    new: dict[Node, Node] = {}  # only what differs
+    with likenesses() as build_like:
+        for node in schedule(fetches, fed):
+            if node in fed or not may_change(node):
+                continue
+            inputs, control = renewed(node.inputs, new), renewed(node.control_inputs, new)
+            found = None
+            if node.op is not None:
+                build_like(node)
+                found = rule(node, inputs)
+                if found is not None and control:
+                    found = rebuilt(Identity(), found).with_inputs((found,), control)
+            after = over(node, inputs, control) if found is None else found
+            if after is not node:
+                new[node] = after
+    return [new.get(node, node) for node in fetches]
+
+
+def renewed(nodes: tuple[Node, ...], new: Mapping[Node, Node]) -> tuple[Node, ...]:
+    """Return what stands for these nodes; the same tuple where that is they themselves."""
+    for node in nodes:
+        if node in new:
+            return tuple([new.get(source, source) for source in nodes])
+    return nodes
 
 
 def may_change(node: Node) -> bool:
@@ -97,5 +112,22 @@ def like(node: Node) -> Iterator[None]:
             graph.site, graph.devices = before
 
 
+@contextmanager
+def likenesses() -> Iterator[Callable[[Node], None]]:
+    """Give a function after whose calls nodes are built `like` the one that it was given last."""
+    here: Graph | None = None
+
+    def build_like(node: Node) -> None:
+        nonlocal here
+        if node.graph is not here:
+            blocks.close()
+            blocks.enter_context(like(node))
+            here = node.graph
+        node.graph.site, node.graph.devices = node.built_at, [node.device]
+
+    with ExitStack() as blocks:
+        yield build_like
+
+
 def _all_same(a: Sequence[Node], b: Sequence[Node]) -> bool:
-    return len(a) == len(b) and all(x is y for x, y in zip(a, b, strict=True))
+    return a is b or (len(a) == len(b) and all(x is y for x, y in zip(a, b, strict=True)))

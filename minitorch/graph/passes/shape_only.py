@@ -62,18 +62,20 @@ class ShapeOnly(Op):
 
 def shape_only(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[Node]:
     """Return the fetches with only the shape computed where only the shape is read."""
-    read = set(fetches)
-    for node in reversed(schedule(fetches, fed)):  # whoever is only looked at reads no numbers
+    read, order = set(fetches), schedule(fetches, fed)
+    for node in reversed(order):  # whoever is only looked at reads no numbers
         read.update(node.control_inputs)
         if node not in fed and (node in read or not simple(node)):
             read.update(_numbers_of(node))
+    unread = [node for node in order if node not in read and node not in fed]
+    looked_at = {node for node in unread if simple(node) and _infers(node)}
 
     def rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
-        if node in read or node in fed or not simple(node) or not _infers(node):
+        if node not in looked_at:
             return None
         return rebuilt(ShapeOnly(node.op, node.dtype), *inputs) if node.op is not None else None
 
-    return rewrite(fetches, rule, fed)
+    return rewrite(fetches, rule, fed) if looked_at else list(fetches)
 
 
 def _numbers_of(node: Node) -> tuple[Node, ...]:

@@ -26,13 +26,15 @@ ROUNDS = 10  # each sinks every transpose by one operator at least
 def transposes(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[Node]:
     """Return the fetches with fewer transposes, or as they were."""
     before = best = list(fetches)
-    for _ in range(ROUNDS):
+    fewest = _count(best, fed)
+    for _ in range(ROUNDS if fewest else 0):
         after = _sunk(before, fed)
         if all(a is b for a, b in zip(after, before, strict=True)):
             break
         before = after
-        if _count(after, fed) < _count(best, fed):
-            best = after
+        count = _count(after, fed)
+        if count < fewest:
+            best, fewest = after, count
     return best
 
 

@@ -1,31 +1,29 @@
 """Placement: which operator runs on which of several devices.
 
-What belongs together is placed together: a variable, its reads and all that writes it; a loop,
-what is in it and what is taken out of it. A group goes where one of its members was put by
-`device("...")`. The others follow their data, or go greedily, in the order of the run, where they
-would be done first:
+What belongs together is placed together (`groups`). A group goes where one of its members was put
+by `device("...")`. The others follow their data, or go greedily, in the order of the run, where
+they would be done first:
 
     done(node, r) = max(free(r), max over inputs (done(input) + transfer if it is not on r)) + cost
 
-Feeds, placeholders and constants are on every device.
+Feeds, placeholders and constants are on every device. What is inside a loop that is cut is placed
+as if the loop ran once.
 
 Source: the greedy simulation is that of TensorFlow's white paper (2015), section 3.2.1.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from ...errors import GraphError
 from ...ops.linalg import MatMul
 from ...shapes import numel
-from ..control.history import Opaque
-from ..control.while_op import While
-from ..node import Constant, Node, Placeholder, UnknownShape
-from ..order import schedule, sources
-from ..state import Read, Variable
+from ..node import Node, UnknownShape
+from ..order import sources
+from .groups import Groups
+from .inside import Loop, everywhere
 
 Cost = Callable[[Node], float]
 
@@ -51,9 +49,11 @@ def place(
     cost: Cost | None = None,
     link: Link | None = None,
     writers: Sequence[Node] = (),
-    homes: Mapping[Node, int] | None = None,
+    homes: Mapping[Any, int] | None = None,
 ) -> dict[Node, int]:
     """Return the rank of every node of `order` that is not on all of them.
+
+    A loop that is cut is not among them; what is inside it is, and so are its variables.
 
     Args:
         order: the nodes of a run, inputs first.
@@ -62,134 +62,89 @@ def place(
         cost: seconds of an operator; by default estimated from its flops and bytes.
         link: what a transfer costs.
         writers: nodes of other runs that write variables: what they write is together, too.
-        homes: where variables are already.
+        homes: where variables and queues are already.
     Raises:
         GraphError: a device that is not there, or two devices for what belongs together.
     """
-    wanted = Wanted([*order, *writers], fed, n_devices, ranks or {})
-    wanted.rank_of.update({wanted.group(v): rank for v, rank in (homes or {}).items()})
+    groups = Groups(order, writers, fed, n_devices, ranks or {}, homes or {})
     simulation = Simulation(n_devices, cost or estimated_seconds, link or Link())
-    found: dict[Node, int] = {}
-    for node in order:
-        if everywhere(node, fed):
-            continue
-        group = wanted.group(node)
-        rank = wanted.rank_of.get(group)
-        if rank is None:
-            inputs = [(found[n], n) for n in sources(node, fed) if n in found]
-            rank = simulation.soonest(node, inputs) if greedy else _nearest(inputs)
-            wanted.rank_of[group] = rank
-        found[node] = rank
-        simulation.run(node, rank, [n for n in sources(node, fed) if n in found])
-    return found
+    placing = _Placing(groups, greedy, simulation)
+    placing.level(order, fed)
+    return placing.found
 
 
-def everywhere(node: Node, fed: Collection[Node]) -> bool:
-    """Tell whether every device has the value of `node`."""
-    return node in fed or isinstance(node, Constant | Placeholder)
-
-
-class Wanted:
-    """The groups that must stay together, and where each is wanted.
+class _Placing:
+    """The ranks that were found so far.
 
     Attributes:
-        rank_of: the rank of each group that has one.
+        found: the rank of each node.
     """
 
-    def __init__(
-        self, order: Sequence[Node], fed: Collection[Node], n: int, ranks: Mapping[str, int]
-    ) -> None:
-        self._parent: dict[Node, Node] = {}
-        self.n_devices, self.ranks = n, ranks
-        for node in order:
-            for other in _companions(node, fed):
-                self._parent[self.group(node)] = self.group(other)
-        self.rank_of: dict[Node, int] = {}
-        named: dict[Node, Node] = {}
-        for node in order:
-            if isinstance(node.op, While) and node not in fed:
-                self._place_loop(node, named)
-        chosen = [node for node in order if node.device is not None and not everywhere(node, fed)]
-        for node in sorted(chosen, key=lambda n: not isinstance(n, Variable)):
-            group, rank = self.group(node), self.rank_called(node)
-            if self.rank_of.setdefault(group, rank) == rank:
-                named.setdefault(group, node)
-            elif isinstance(node, Variable):
-                first = named[group]
-                raise GraphError(
-                    f"place: {first.name!r} on {first.device!r} and {node.name!r} on "
-                    f"{node.device!r} belong together: one operator writes both (built at "
-                    f"{first.location} and {node.location}). Put them on one device."
-                )
+    def __init__(self, groups: Groups, greedy: bool, simulation: Simulation) -> None:
+        self.groups, self.greedy, self.simulation = groups, greedy, simulation
+        self.found: dict[Node, int] = {}
 
-    def _place_loop(self, node: Node, named: dict[Node, Node]) -> None:
-        """Put a loop where what is in it was put.
-
-        Raises:
-            GraphError: that is two devices; a loop runs whole, on one of them.
-        """
-        first: Node | None = None
-        for inner in inside_loop(node):
-            if inner.device is None:
+    def level(self, order: Sequence[Node], given: Collection[Node]) -> None:
+        """Place the nodes of a run, or of a loop's condition or round."""
+        for node in order:
+            if everywhere(node, given) or node in self.found:
                 continue
-            rank = self.rank_called(inner)
-            if first is None:
-                first = named[self.group(node)] = inner
-                self.rank_of[self.group(node)] = rank
-            elif rank != self.rank_called(first):
-                raise GraphError(
-                    f"place: loop {node.name!r} runs on one device, but has {first.name!r} on "
-                    f"{first.device!r} (built at {first.location}) and {inner.name!r} on "
-                    f"{inner.device!r} (built at {inner.location}). Put both on one device, or "
-                    "move one out of the loop."
-                )
+            if node in self.groups.cuts:
+                self._loop(self.groups.cuts[node])
+                continue
+            inputs = [n for n in sources(node, given) if n in self.found]
+            rank = self.groups.rank(node)
+            if rank is None:
+                rank = self._free(inputs)
+                self.groups.put(node, rank)
+            self.found[node] = rank
+            self.simulation.run(node, rank, inputs)
 
-    def group(self, node: Node) -> Node:
-        """Return the node that stands for the group of `node`."""
-        while (above := self._parent.get(node, node)) is not node:
-            node = above
-        return node
+    def _free(self, inputs: Sequence[Node]) -> int:
+        if self.greedy:
+            return self.simulation.soonest(inputs)
+        return _nearest([(self.found[n], n) for n in inputs])
 
-    def rank_called(self, node: Node) -> int:
-        """Return the rank of the device that `node` asks for."""
-        name = node.device or ""
-        number = re.search(r"(\d+)$", name)
-        rank = self.ranks.get(name, int(number[1]) if number else -1)
-        if not 0 <= rank < self.n_devices:
-            raise GraphError(
-                f"place: there is no device {name!r}: got {self.n_devices} ranks (node "
-                f"{node.name!r} built at {node.location}). End the name with the number of a rank, "
-                "or say in ranks= which one it is."
-            )
-        return rank
+    def _loop(self, loop: Loop) -> None:
+        """Place what is inside a loop, then its variables: where the body computes them."""
+        op, inputs = loop.op, loop.node.inputs
+        outside = zip((*op.variables, *op.entrances), inputs, strict=True)
+        begun = {p: self._now(p, source) for p, source in outside}
+        self.found.update({p: rank for p, rank in begun.items() if rank is not None})
+        self.level(loop.test, loop.given)
+        self.level(loop.body, loop.given)
+        for placeholder in begun:
+            self.found.pop(placeholder, None)
+        self._settle(loop, begun)
 
+    def _now(self, placeholder: Node, source: Node) -> int | None:
+        """Return where what enters a loop is likely to be."""
+        rank = self.groups.rank(placeholder)
+        return self.found.get(source) if rank is None else rank
 
-def inside_loop(node: Node) -> list[Node]:
-    """Return the operators of a loop's condition and body, and of the loops in them."""
-    loop: While = node.op
-    placeholders = {*loop.variables, *loop.entrances}
-    found: list[Node] = []
-    for inner in schedule([loop.test, *loop.body], placeholders):
-        if not everywhere(inner, placeholders):
-            found += [inner, *(inside_loop(inner) if isinstance(inner.op, While) else ())]
-    return found
+    def _settle(self, loop: Loop, begun: Mapping[Node, int | None]) -> None:
+        """Place the variables, and what is taken out of the loop but was made by no node in it."""
+        ranks = {rank for node, rank in self._inside(loop)}
+        for variable in loop.op.variables:
+            rank, first = self.groups.rank(variable), begun[variable]
+            if rank is None:
+                rank = first if first is not None and first in ranks else min(ranks)
+                self.groups.put(variable, rank)
+            if variable not in loop.staying:
+                self.found[variable] = rank
+        for taker in loop.kept.values():
+            if self.groups.rank(taker) is None:
+                self.groups.put(taker, min(ranks))
 
-
-def _companions(node: Node, fed: Collection[Node]) -> list[Node]:
-    """Return the nodes that must be where `node` is."""
-    if everywhere(node, fed):
-        return []
-    variables = [v for v in variables_of(node) if v not in fed]
-    return variables + [n for n in node.inputs if isinstance(n, Opaque)]
-
-
-def variables_of(node: Node) -> list[Node]:
-    """Return the variables whose memory `node` looks at or changes; of a variable itself."""
-    if isinstance(node, Variable):
-        return [node]
-    if isinstance(node.op, Read):
-        return [node.op.variable]
-    return list(getattr(node.op, "writes", ()))
+    def _inside(self, loop: Loop) -> list[tuple[Node, int]]:
+        """Return the nodes inside a loop, and inside those in it, with their ranks."""
+        found: list[tuple[Node, int]] = []
+        for node in loop.inner:
+            if node in self.groups.cuts:
+                found += self._inside(self.groups.cuts[node])
+            elif node in self.found:
+                found.append((node, self.found[node]))
+        return found
 
 
 def _nearest(inputs: Sequence[tuple[int, Node]]) -> int:
@@ -216,10 +171,9 @@ class Simulation:
             arrivals.append(at if where == rank else at + self.link.time(n_bytes(node)))
         return max(arrivals)
 
-    def soonest(self, node: Node, inputs: Sequence[tuple[int, Node]]) -> int:
-        """Return the rank on which `node` would be done first."""
-        nodes = [n for _, n in inputs]
-        return min(range(len(self.free)), key=lambda rank: (self.start(rank, nodes), rank))
+    def soonest(self, inputs: Sequence[Node]) -> int:
+        """Return the rank on which an operator with these inputs would be done first."""
+        return min(range(len(self.free)), key=lambda rank: (self.start(rank, inputs), rank))
 
     def run(self, node: Node, rank: int, inputs: Sequence[Node]) -> None:
         """Take note that `node` runs on `rank`."""

@@ -8,19 +8,24 @@ from typing import Any
 from ...arrays import Array, Device
 from ..node import Node
 from ..order import schedule
-from ..running.step import Step
+from ..running.step import Step, check_source
 from ..scope import Graph
 from ..session import Session
 from ..state import State
-from .partition import Part, Ranks, cut
-from .place import Cost, Link, place, variables_of
+from .bundles import unbundled
+from .groups import kept_by
+from .levels import Part
+from .partition import cut
+from .place import Cost, Link, place
+from .wires import Ranks
 
 
 class PlacedSession(Session):
     """Where a graph runs on all ranks of a group at once.
 
     Every rank builds the same graph and makes the same calls of `run` with the same feeds, and
-    every rank gets all values. A variable lives on one rank; the others do without it.
+    every rank gets all values. A variable lives on one rank; the others do without it. A loop with
+    several devices in it runs on all of these, round by round together.
 
         with device("cpu:0"):
             h = nn.relu(matmul(x, w1))
@@ -40,7 +45,7 @@ class PlacedSession(Session):
         ranks: Ranks,
         graph: Graph | None = None,
         *,
-        optimize: bool = False,
+        optimize: bool | None = None,
         devices: Mapping[str, int] | None = None,
         greedy: bool = False,
         cost: Cost | None = None,
@@ -49,15 +54,19 @@ class PlacedSession(Session):
         super().__init__(graph, optimize=optimize)
         self.ranks, self.devices = ranks, devices
         self.greedy, self.cost, self.link = greedy, cost, link
-        self.homes: dict[Node, int] = {}  # the rank of each variable, once it has one
+        self.homes: dict[Any, int] = {}  # the rank of each variable and queue, once it has one
         self._executor = self._plan_part
 
     def _plan_part(self, leaves: Sequence[Node], feeds: Sequence[Node], _: Device) -> PlacedStep:
         fed = set(feeds)
+        leaves = unbundled(leaves, fed)
         order = schedule(leaves, fed)
+        for node in order:
+            if node not in fed:
+                check_source(node)  # on all ranks, whoever has it
         placed = self.place(order, fed)
         for node, rank in placed.items():
-            self.homes.update(dict.fromkeys(variables_of(node), rank))
+            self.homes.update(dict.fromkeys(kept_by(node), rank))
         return PlacedStep(cut(order, leaves, fed, placed, self.ranks), leaves, feeds, placed)
 
     @property
@@ -67,6 +76,7 @@ class PlacedSession(Session):
 
     def place(self, order: Sequence[Node], fed: Collection[Node] = ()) -> dict[Node, int]:
         """Return the rank of every node of a run that is not on all of them."""
+        writers = [node for node in self.graph.nodes if getattr(node.op, "writes", ())]
         return place(
             order,
             fed,
@@ -75,7 +85,7 @@ class PlacedSession(Session):
             greedy=self.greedy,
             cost=self.cost,
             link=self.link,
-            writers=[node for node in self.graph.nodes if getattr(node.op, "writes", ())],
+            writers=unbundled(writers, set(fed)),
             homes=self.homes,
         )
 

@@ -13,6 +13,7 @@ a loop keeps for its gradient and those of a `TensorArray`, hold copies outside 
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -36,8 +37,10 @@ from ..order import schedule
 from ..passes.fused import Fused
 from ..passes.lowering import program_of
 from ..state import NoOp, Read, State, StateOp, Variable
+from .failing import explain
 from .plan import ALIGNMENT, LoopPlan, MemoryPlan, memory_plan, sizes_of
-from .step import check_source, copied, explain
+from .sooner import running_order
+from .step import check_source, copied
 
 Into = Callable[..., None]
 """(out, *arrays): compute into `out`."""
@@ -64,7 +67,7 @@ class ArenaStep:
     ) -> None:
         self.fetches, self.feeds, self.poison = tuple(fetches), tuple(feeds), poison
         self.fed = set(feeds)
-        self.order = schedule(fetches, self.fed)
+        self.order = running_order(fetches, self.fed)
         for node in self.order:
             if node not in self.fed:
                 _check(node, device)
@@ -72,6 +75,7 @@ class ArenaStep:
         self.plan: MemoryPlan = MemoryPlan(0, 0, (), (), (), {})
         self.measured_bytes = 0
         self._runs: dict[tuple[Any, ...], _Run] = {}
+        self._alone = threading.Lock()  # two runs at once would write the same memory
 
     def __call__(self, state: State, arrays: Sequence[Array]) -> tuple[Any, ...]:
         """Return the fetched arrays, copied out of the arena.
@@ -79,6 +83,14 @@ class ArenaStep:
         Raises:
             GraphError, ShapeError, ...: what went wrong, with the node and the line that built it.
         """
+        with state.waits():  # the run that is on may wait for a queue
+            self._alone.acquire()
+        try:
+            return self._computed(state, arrays)
+        finally:
+            self._alone.release()
+
+    def _computed(self, state: State, arrays: Sequence[Array]) -> tuple[Any, ...]:
         shapes = tuple(a.shape for a in arrays)
         if shapes not in self._runs:
             sizes = sizes_of(self.order, dict(zip(self.feeds, shapes, strict=True)))
@@ -263,7 +275,9 @@ def _outside(node: Node, inputs: list[Any], state: State) -> Any:
         inputs = [copied(value) for value in inputs]  # it keeps them for longer than is planned
     assert node.op is not None  # sources have been dealt with
     if isinstance(node.op, StateOp):
-        return node.op.run(state, *inputs)
+        found = node.op.run(state, *inputs)
+        # what hands an input on must not lie where the arena writes something else later
+        return copied(found) if node.op.hands_on else found
     return node.op.compute(np, *inputs)
 
 

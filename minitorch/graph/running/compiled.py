@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ...errors import GraphError
@@ -19,18 +19,17 @@ def compile(node: Any) -> Callable[..., Any]:
         f = compile(B * A + Constant(1))
         f(A=ones(10), B=ones(10) * 2)
 
-    The names are those of the placeholders and variables that the node depends on. A variable
-    with an initial value may be left out, and then has that.
+    The names are those that the placeholders and variables which the node depends on were given;
+    where two were given the same, they are told apart as their graph does it: A, A_1, which is
+    always understood. A variable with an initial value may be left out, and then has that.
 
     Raises:
         GraphError: (when called) an argument is missing or unknown; lists the names.
     """
-    session = Session(optimize=True)
     leaves: list[Node] = []
-    session._flatten(node, leaves)
-    inputs: dict[str, Node] = {
-        n.name: n for n in needed(leaves, ()) if isinstance(n, Placeholder | Variable)
-    }
+    Session()._flatten(node, leaves)
+    session = Session(graph=leaves[0].graph if leaves else None, optimize=True)
+    inputs = _by_name([n for n in needed(leaves, ()) if isinstance(n, Placeholder | Variable)])
     known: dict[tuple[str, ...], list[Node]] = {}  # the nodes for arguments in an order seen before
 
     def function(**arrays: Any) -> Any:
@@ -43,13 +42,23 @@ def compile(node: Any) -> Callable[..., Any]:
     return function
 
 
+def _by_name(nodes: Sequence[Placeholder | Variable]) -> dict[str, Node]:
+    """Return the nodes by the names that they were given, or have where these do not tell."""
+    asked = [node.asked for node in nodes]
+    taken = {node.name for node in nodes}
+    clear = (asked.count(name) == 1 and name not in taken for name in asked)
+    named = zip(nodes, asked, clear, strict=True)
+    return {name if is_clear else node.name: node for node, name, is_clear in named}
+
+
 def _inputs_called(arrays: Iterable[str], inputs: dict[str, Node], session: Session) -> list[Node]:
     """Return the inputs of these names; what is left out gets its initial value.
 
     Raises:
         GraphError: an argument is missing or unknown; lists the names.
     """
-    given = list(arrays)
+    asked = {node.name: name for name, node in inputs.items()}
+    given = [asked.get(name, name) for name in arrays]
     starts = {name: n.initializer for name, n in inputs.items() if isinstance(n, Variable)}
     left = inputs.keys() - given
     missing = sorted(name for name in left if starts.get(name) is None)

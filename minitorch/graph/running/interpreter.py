@@ -14,7 +14,8 @@ from ..control.while_op import Outcome, While
 from ..node import Constant, Node, Placeholder
 from ..order import schedule
 from ..state import NoOp, Read, State, StateOp, Variable
-from .step import check_source, copied, explain
+from .failing import explain
+from .step import check_source, copied
 
 
 class InterpretedStep:

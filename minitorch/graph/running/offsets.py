@@ -40,18 +40,18 @@ def placed(buffers: Sequence[Buffer]) -> list[Buffer]:
 def _by_size(buffers: Sequence[Buffer]) -> list[Buffer]:
     """Return the buffers with offsets: largest first, each at the lowest place that is free."""
     placed: list[Buffer] = []
+    taken: list[tuple[int, int, int, int]] = []  # start, aligned end, first, last: by start
     for buffer in sorted(buffers, key=lambda b: (-b.n_bytes, b.first)):
-        beside = sorted(
-            (b.offset, b.offset + b.n_bytes)
-            for b in placed
-            if b.first <= buffer.last and buffer.first <= b.last
-        )
-        offset = 0
-        for start, end in beside:
-            if offset + buffer.n_bytes <= start:
-                break
-            offset = max(offset, -(-end // ALIGNMENT) * ALIGNMENT)
-        placed.append(Buffer(buffer.node, buffer.n_bytes, buffer.first, buffer.last, offset))
+        offset, n_bytes, begin, end = 0, buffer.n_bytes, buffer.first, buffer.last
+        for start, stop, first, last in taken:
+            if first <= end and begin <= last:
+                if offset + n_bytes <= start:
+                    break
+                if stop > offset:
+                    offset = stop
+        stop = -(-(offset + n_bytes) // ALIGNMENT) * ALIGNMENT
+        bisect.insort(taken, (offset, stop, begin, end))
+        placed.append(Buffer(buffer.node, n_bytes, begin, end, offset))
     return placed
 
 

@@ -26,7 +26,7 @@ from ...ops.broadcasting import ExpandTo
 from ...ops.movement import InsertAxes, Permute, RemoveAxes, Reshape
 from ...ops.rows import Elementwise
 from ...shapes import numel
-from ..control.cond import Merge, Switch
+from ..control.cond import Switch
 from ..control.history import Opaque
 from ..control.while_op import History, Output, While
 from ..gradients import Identity, StopGradient
@@ -36,9 +36,11 @@ from ..order import schedule
 from ..passes.fused import Fused, FusedReduction
 from ..state import StateOp
 from ..structure import flatten
+from .failing import complaint
 from .offsets import ALIGNMENT as ALIGNMENT
 from .offsets import Buffer as Buffer
 from .offsets import placed
+from .sooner import running_order
 
 VIEWS = (ExpandTo, Identity, InsertAxes, Permute, RemoveAxes, Reshape, StopGradient, Switch)
 
@@ -112,7 +114,7 @@ def memory_plan(
     leaves: list[Node] = []
     flatten(fetches, leaves)
     fed = set(fed)
-    order = schedule(leaves, fed)
+    order = running_order(leaves, fed)
     loops = {n: loop_plan(n, p, sizes or {}) for n, p in _kept(order, fed).items()}
     planner = _Planner(order, leaves, fed, sizes or {}, loops)
     planner.place_views()
@@ -236,8 +238,12 @@ def _inferred(node: Node, found: dict[Node, tuple[int, ...]]) -> tuple[int, ...]
     if isinstance(node.op, Output) and isinstance(node.inputs[0].op, While):
         kind, place = node.op.slot
         return found[node.inputs[0].inputs[place]] if kind == "out" else ()
-    shape = node.op.infer(*[Spec(found[source], source.dtype) for source in node.inputs]).shape
-    if isinstance(node.op, StateOp | Merge) and None in shape:
+    specs = [Spec(found[source], source.dtype) for source in node.inputs]
+    refused = complaint(node, specs)
+    if refused is not None:
+        raise refused
+    shape = node.op.infer(*specs).shape
+    if None in shape:
         raise GraphError(_unknown_size(node))
     return tuple(n or 0 for n in shape)
 

@@ -14,24 +14,20 @@ from typing import Any
 import numpy as np
 
 from ...allocator import Lease
-from ...arrays import CPU, Array, Device, asarray, dtype_of, namespace_on
-from ...errors import GraphError, MinitorchError
-from ...op import Op, Spec
+from ...arrays import CPU, Array, Device, asarray, namespace_on
+from ...errors import GraphError
 from ...ops.broadcasting import ExpandTo, SumTo
-from ...ops.linalg import MatMul
-from ...ops.movement import Reshape
-from ...ops.reduction import Sum
-from ...ops.rows import Elementwise
 from ..control.dead import DEAD, alive, deadly, endangered
 from ..control.history import Opaque
-from ..node import Constant, Node, Placeholder, located
-from ..order import last_uses, schedule, sources
+from ..node import Constant, Node, Placeholder
+from ..order import last_uses
 from ..passes.fused import Fused
 from ..state import NoOp, Read, State, StateOp, Variable
+from .failing import explain
+from .sharing import overwriting, views
+from .sooner import running_order
 
 HEADER_LINES = 2  # def, and the unpacking of feeds
-SHAPED = (ExpandTo, Reshape, SumTo)  # read no more of a second input than its shape
-FRESH = frozenset({MatMul, Sum})  # and every row of `ops.rows`
 
 
 class Step:
@@ -40,7 +36,7 @@ class Step:
     Args:
         inner: for a part of a larger run, a loop's round: so many of the fetches must be alive.
             What it gives stays within that run, so nothing is copied, and it overwrites nothing.
-        order: the nodes in the order in which they are to run, where not as `schedule` has them.
+        order: the nodes in the order in which they are to run, where not in `running_order`.
     """
 
     def __init__(
@@ -52,13 +48,13 @@ class Step:
         order: Sequence[Node] | None = None,
     ) -> None:
         self.fetches, self.feeds, self.device, self.inner = fetches, feeds, device, inner
-        self.order = schedule(fetches, set(feeds)) if order is None else list(order)
+        self.order = running_order(fetches, set(feeds)) if order is None else list(order)
         self.place = {node: i for i, node in enumerate(self.order)}
         fed = set(feeds)
         for node in self.order:
             if node not in fed:
                 check_source(node)
-        self.in_place = {n for n in self.order if n not in fed and self._may_overwrite(n, fed)}
+        self.in_place = overwriting(self.order, fetches, fed) if inner is None else set()
         self.source, names = self._emit(fed)
         code = compile(self.source, "<graph step>", "exec")
         exec(code, names)
@@ -78,20 +74,6 @@ class Step:
                 return self.function(state, state.values, arrays)
         except Exception as error:
             raise self._explain(error) from error
-
-    def _may_overwrite(self, node: Node, fed: Collection[Node]) -> bool:
-        """Tell whether a writing node may overwrite its variable's array.
-
-        It may when neither its own inputs, nor anything that runs later, nor a fetch can be
-        looking at that array.
-        """
-        writes = getattr(node.op, "writes", ())
-        if not writes or self.inner is not None or node.op.hands_on:
-            return False
-        looking = views(writes, self.order, fed)
-        later = self.order[self.place[node] :]
-        used = (source for n in later for source in sources(n, fed))
-        return looking.isdisjoint(used) and looking.isdisjoint({*self.fetches} - {node})
 
     def _emit(self, fed: Collection[Node]) -> tuple[str, dict[str, Any]]:
         """Return the source of the step, and what its names mean."""
@@ -200,46 +182,6 @@ def _asked(order: Sequence[Node]) -> dict[Node, list[Node]]:
             if isinstance(source, Opaque):
                 found.setdefault(source, []).append(node)
     return found
-
-
-def explain(node: Node, arrays: Sequence[Array], error: Exception) -> Exception:
-    """Return what was wrong when `node` failed on `arrays`: its operator's complaint, located."""
-    if isinstance(error, MinitorchError):
-        known = getattr(error, "node_name", None)  # from a round of a loop inside
-        return error if known else located(error, node.built_at, node.name)
-    if isinstance(node.op, Op) and all(hasattr(a, "dtype") for a in arrays):
-        try:
-            node.op.infer(*[Spec(tuple(a.shape), dtype_of(a)) for a in arrays])
-        except MinitorchError as better:
-            return located(better, node.built_at, node.name)
-    shapes = ", ".join(str(getattr(a, "shape", "?")) for a in arrays)
-    name = node.op.name if node.op is not None else type(node).__name__
-    return GraphError(
-        f"{name}: failed on inputs of shape {shapes or 'none'}: {error} "
-        f"(node {node.name!r} built at {node.location})"
-    )
-
-
-def views(of: Collection[Node], order: Sequence[Node], fed: Collection[Node]) -> set[Node]:
-    """Return the nodes whose arrays may share memory with the values of the nodes `of`."""
-    found: set[Node] = set(of)
-    for node in order:
-        if node in fed:
-            continue
-        if isinstance(node.op, StateOp) and not node.op.hands_on:
-            touched = (node.op.variable,) if isinstance(node.op, Read) else node.op.writes
-            if any(variable in found for variable in touched):
-                found.add(node)
-        elif not is_fresh(node.op):
-            looked_at = node.inputs[:1] if isinstance(node.op, SHAPED) else node.inputs
-            if any(source in found for source in looked_at):
-                found.add(node)
-    return found
-
-
-def is_fresh(op: Op | None) -> bool:
-    """Tell whether the result of `op` never shares memory with an input."""
-    return isinstance(op, Elementwise | Fused) or type(op) in FRESH
 
 
 def check_source(node: Node) -> None:

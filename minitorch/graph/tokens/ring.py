@@ -12,6 +12,11 @@ from ..control.while_op import While
 from ..copying import made
 from ..gradients import Identity
 from ..node import Node
+from ..state import NoOp
+
+MANY = 32
+"""Waits from which on one node waits for all of them, and each Enter for that: as many edges as
+there are Enters and waits, and not their product."""
 
 
 class Ring:
@@ -26,6 +31,8 @@ class Ring:
     def __init__(self, node: Node, pivot: Node | None, before: Sequence[Node]) -> None:
         loop: While = node.op
         self.node, self.pivot, self.before = node, pivot, tuple(before)
+        if len(self.before) > MANY:
+            self.before = (made(NoOp(), (), node, self.before, f"{node.name}/before"),)
         self.frame = Frame(node.name, loop.parallel_iterations)
         self.enters: list[Node] = []
         self.merges: list[Node] = []

@@ -16,7 +16,8 @@ import numpy as np
 from ...arrays import CPU, Array, Device
 from ..control.dead import DEAD, alive
 from ..node import Node
-from ..running.step import copied, explain
+from ..running.failing import explain
+from ..running.step import copied
 from ..state import NoOp, State
 from .event import OnEvent as OnEvent
 from .event import TokenEvent as TokenEvent

@@ -3,14 +3,14 @@
 import gc
 import weakref
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 import torch
 
 import minitorch.graph as tf
-from minitorch.errors import GraphError
+from minitorch.errors import GraphError, MinitorchError
 from minitorch.op import Op
 
 
@@ -114,7 +114,48 @@ def test_several_values_keep_their_structure() -> None:
     listed = tf.cond(p, lambda: [tf.constant(1.0)], lambda: [tf.constant(2.0)])
     with tf.Session() as session:
         assert session.run(pair, {p: True}) == (1.0, 2.0)
-        assert session.run(listed, {p: False}) == [2.0]
+        assert session.run(listed, {p: False}) == 2.0
+
+
+def test_a_list_of_one_stays_a_list_where_it_must() -> None:
+    p = tf.placeholder(tf.bool, ())
+    listed = tf.cond(p, lambda: [tf.constant(1.0)], lambda: [tf.constant(2.0)], strict=True)
+    older = tf.cond(p, fn1=lambda: tf.constant(1.0), fn2=lambda: tf.constant(2.0))
+    with tf.Session() as session:
+        assert session.run([listed, older], {p: False}) == [[2.0], 2.0]
+
+
+class Pair(NamedTuple):
+    left: Any
+    right: Any
+
+
+def test_sides_may_give_nested_structures() -> None:
+    p, x = tf.placeholder(tf.bool, ()), tf.constant(3.0)
+    both = tf.cond(
+        p,
+        lambda: {"a": Pair(x, (x + 1.0, [1.0, 2.0])), "b": x},
+        lambda: {"a": Pair(-x, (x - 1.0, [3.0, 4.0])), "b": 7.0},
+    )
+    with tf.Session() as session:
+        got = session.run(both, {p: False})
+    assert (got["a"].left, got["a"].right[0], got["b"]) == (-3.0, 2.0, 7.0)
+    assert got["a"].right[1].tolist() == [3.0, 4.0]
+    with pytest.raises(GraphError, match=r"structure: true_fn gives \{'a': \*\}, false_fn \*"):
+        tf.cond(p, lambda: {"a": x}, lambda: x)
+
+
+@pytest.mark.parametrize("executor", ["compiled", "interpreter", "tokens", "parallel", "arena"])
+@pytest.mark.parametrize("optimize", [False, True])
+def test_a_side_may_be_an_operation_without_a_value(executor: str, optimize: bool) -> None:
+    p, w = tf.placeholder(tf.bool, ()), tf.Variable(1.0)
+    done = tf.cond(p, lambda: tf.group(tf.assign(w, 5.0)), tf.no_op)
+    session = tf.Session(optimize=optimize, executor=executor)
+    session.run(tf.global_variables_initializer())
+    assert not session.run(done, {p: False})
+    assert session.run(w) == 1.0
+    assert session.run(done, {p: True})
+    assert session.run(w) == 5.0
 
 
 @pytest.mark.parametrize("optimize", [False, True])
@@ -388,8 +429,12 @@ def test_a_loop_needs_a_variable_and_can_be_kept_out_of_gradients() -> None:
     x = tf.placeholder(tf.float32, ())
     with pytest.raises(GraphError, match="one or more"):
         tf.while_loop(lambda: True, list, [])
-    with pytest.raises(GraphError, match="parallel_iterations 0"):
-        tf.while_loop(lambda v: v < 1.0, lambda v: v + 1.0, [x], parallel_iterations=0)
+    for nonsense in (0, 1.5, "x", None, True):
+        with pytest.raises(GraphError, match=f"parallel_iterations {nonsense!r}"):
+            tf.while_loop(lambda v: v < 1.0, lambda v: v + 1.0, [x], parallel_iterations=nonsense)
+    for nonsense in (1.5, [3], "x"):
+        with pytest.raises(MinitorchError, match=r"maximum_iterations|Convert"):
+            tf.while_loop(lambda v: v < 1.0, lambda v: v + 1.0, [x], maximum_iterations=nonsense)
     y = tf.while_loop(lambda v: v < 9.0, lambda v: v * 2.0, [x], back_prop=False)
     assert tf.gradients(y, [x]) == [None]
 

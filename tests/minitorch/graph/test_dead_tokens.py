@@ -188,6 +188,7 @@ def test_a_frame_is_over_only_when_every_enter_has_come_and_no_token_is_left() -
             assert len(step.results(found)) == len(fetches)
 
 
+@pytest.mark.as_built
 @pytest.mark.parametrize("executor", ["tokens", "parallel"])
 @pytest.mark.parametrize("limit", [1, 2, 4])
 def test_no_more_iterations_are_under_way_than_were_allowed(executor: str, limit: int) -> None:

@@ -449,3 +449,25 @@ def test_the_gradient_of_a_fused_operator_is_by_each_input_alone() -> None:
     with tf.Session() as session:
         want, got = (session.run(tf.gradients(z, [x])[0], {x: at}) for z in (y, fused))
     np.testing.assert_allclose(got, want, rtol=1e-12)
+
+
+def test_no_gradient_passes_through_integers() -> None:
+    x = tf.placeholder(tf.float32, [2])
+    whole = tf.cast(tf.cast(x, tf.int32), tf.float32)
+    assert tf.gradients(whole * 3.0, x) == [None]
+    assert tf.gradients(tf.cast(tf.cast(x, tf.bool), tf.float32), x) == [None]
+    (by_x,) = tf.gradients(whole * x, x)
+    assert tf.Session().run(by_x, {x: [1.5, 2.5]}).tolist() == [1.0, 2.0]
+    (through,) = tf.gradients(tf.cast(tf.cast(x, tf.float64), tf.float32) * 3.0, x)
+    assert tf.Session().run(through, {x: [1.5, 2.5]}).tolist() == [3.0, 3.0]
+
+
+def test_an_operator_without_a_gradient_is_named_with_its_line() -> None:
+    class Opaque(Op):
+        def compute(self, xp: Any, *arrays: Any) -> Any:
+            return arrays[0]
+
+    x = tf.placeholder(tf.float32, [2])
+    y = Opaque()(x)
+    with pytest.raises(NoGradientRule, match=rf"Opaque.*node 'Opaque' built at .*:{y.built_at[1]}"):
+        tf.gradients(y * 2.0, x)

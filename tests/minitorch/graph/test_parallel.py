@@ -71,6 +71,7 @@ def test_training_gives_the_same_bits_with_any_number_of_threads(threads: int) -
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.as_built
 def test_two_operators_run_at_once() -> None:
     barrier = threading.Barrier(2)
     pair = [Meeting(barrier)(tf.constant(float(k))) for k in range(2)]

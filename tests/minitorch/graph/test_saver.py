@@ -154,3 +154,16 @@ def test_ranks_save_one_file_and_each_restores_it(tmp_path: Path) -> None:
             return [float(v) for v in session.run([a, b])]
 
     assert list(launch(rank, 2, transport="threads", timeout_s=60)) == [[10.0, 20.0]] * 2
+
+
+def test_a_path_that_is_none_a_damaged_list_and_a_name_that_is_no_string_are_refused(
+    tmp_path: Path,
+) -> None:
+    variable = tf.Variable(1.0)
+    with tf.Session() as session, pytest.raises(GraphError, match="got None for a path"):
+        tf.train.Saver().restore(session, tf.train.latest_checkpoint(tmp_path))  # type: ignore[arg-type]
+    (tmp_path / "checkpoint").write_text("no list")
+    with pytest.raises(GraphError, match="no list of files"):
+        tf.train.latest_checkpoint(tmp_path)
+    with pytest.raises(GraphError, match="got 1 for a name"):
+        tf.train.Saver({1: variable})  # type: ignore[dict-item]

@@ -2,7 +2,7 @@
 
 import inspect
 import re
-from collections import namedtuple
+from collections import OrderedDict, namedtuple
 from typing import Any
 
 import numpy as np
@@ -480,3 +480,32 @@ def test_a_plan_is_made_once_for_each_set_of_feeds_and_fetches() -> None:
             session.run([h, y], {x: np.ones(n)})
         assert session.plans == 4
     assert (first.runs, second.runs) == (9, 9)
+
+
+@pytest.mark.parametrize("executor", ["compiled", "interpreter", "tokens", "parallel", "arena"])
+def test_a_shape_error_inside_fused_operators_names_the_one_at_fault(executor: str) -> None:
+    a, b = tf.placeholder(tf.float32, (None,), "a"), tf.placeholder(tf.float32, (None,), "b")
+    line = here(1)
+    product = tf.multiply(a, b, name="product")
+    waves = tf.reduce_sum(tf.tanh(product + 1.0))
+    many, more = np.ones(30_000, np.float32), np.ones(40_000, np.float32)
+    session = tf.Session(optimize=True, executor=executor)
+    with pytest.raises(ShapeError, match=rf"mul: .*'product' built at {line}"):
+        session.run(waves, {a: many, b: more})
+
+
+def test_an_error_of_the_first_run_is_told_alone() -> None:
+    a = tf.placeholder(tf.float32, (2,), "a")
+    with tf.Session() as session, pytest.raises(GraphError, match="does not fit") as raised:
+        session.run(a + 1.0, {a: [1.0, 2.0, 3.0]})
+    assert raised.value.__context__ is None
+
+
+def test_fetches_come_back_in_the_mapping_they_came_in() -> None:
+    one = tf.constant(1.0)
+    with tf.Session() as session:
+        ordered = session.run(OrderedDict(b=one, a=one))
+        plain = session.run({"b": one})
+    assert type(ordered) is OrderedDict
+    assert list(ordered) == ["b", "a"]
+    assert type(plain) is dict

@@ -275,6 +275,69 @@ def test_tensors_from_outside_are_read_at_each_call() -> None:
     agrees(compiled(x), x * w * 5 + 6)
 
 
+class Holder:
+    """An object with a tensor, a number and a list for attributes."""
+
+    def __init__(self) -> None:
+        self.weight, self.factor, self.parts = mt.tensor([1.0, 2.0]), 2.0, [mt.ones(2)]
+
+    def scaled(self, x: Tensor) -> Tensor:
+        return x * self.weight * self.factor * self.parts[0]
+
+
+class Scaled(nn.Module):
+    """A module with attributes that are no parameters; counts its calls."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.factor, self.shift, self.calls = 2.0, mt.ones(2), 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        return x * self.factor + self.shift
+
+
+HELD: dict[str, Any] = {"weight": mt.tensor([1.0, 2.0]), "rows": [mt.ones(2)], "factor": 2.0}
+WEIGHT = mt.tensor([1.0, 2.0])
+
+
+def uses_held(x: Tensor) -> Tensor:
+    return x * HELD["weight"] * HELD["rows"][0] * HELD["factor"] * WEIGHT
+
+
+def test_tensors_and_numbers_in_containers_and_attributes_are_found_anew() -> None:
+    x, held, module = mt.tensor([1.0, 1.0]), Holder(), Scaled()
+    functions = [uses_held, held.scaled, lambda x: x * held.weight * held.parts[0], module]
+    compiled = [jit(function) for function in functions]
+
+    def agree() -> None:
+        for function, fast in zip(functions, compiled, strict=True):
+            agrees(fast(x), function(x))
+
+    agree()
+    for space, name in [
+        (HELD, "weight"),
+        (HELD, "factor"),
+        (HELD["rows"], 0),
+        (globals(), "WEIGHT"),
+    ]:
+        space[name] = space[name] * 3
+        agree()
+    for item, name in [(held, "weight"), (held, "factor"), (module, "factor"), (module, "shift")]:
+        setattr(item, name, getattr(item, name) * 3)
+        agree()
+    held.parts[0] = mt.tensor([5.0, 7.0])
+    agree()
+
+
+def test_what_a_function_counts_while_it_is_traced_causes_no_further_trace() -> None:
+    module = Scaled()
+    compiled = jit(module)
+    for _ in range(4):
+        compiled(mt.ones(2))
+    assert module.calls == 1
+
+
 SCALE = 2.0
 NET: Any = None
 

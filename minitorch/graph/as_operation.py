@@ -1,0 +1,33 @@
+"""What TensorFlow's operations have, as properties of nodes: a node is value and operation."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .kinds import NodeDef
+
+
+class AsOperation:
+    """The part of a node that speaks of it as an operation."""
+
+    __slots__ = ()
+
+    @property
+    def outputs(self) -> list[Any]:
+        """The value itself: an operator has one result here, and the node is both."""
+        return [self]
+
+    @property
+    def type(self) -> str:
+        """The kind of operation, by TensorFlow's name: "MatMul", "Placeholder"."""
+        from .kinds import kind_called
+
+        return kind_called(self)
+
+    @property
+    def node_def(self) -> NodeDef:
+        """What it is as data: name, op, the names of its inputs."""
+        from .kinds import described
+
+        return described(self)

@@ -1,0 +1,1 @@
+"""Training that looks after itself: sessions with hooks, checkpoints, an orderly end."""

@@ -1,0 +1,91 @@
+"""What carries a value from rank to rank: the group of ranks, Send, and Recv.
+
+Between two ranks values arrive in the order in which they were sent, which is all the addressing
+that is needed. A value that can be dead travels behind a flag: a dead token crosses as the flag
+alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from ...arrays import Array, as_dtype
+from ...op import Spec
+from ..control.dead import DEAD
+from ..node import Node
+from ..state import State, StateOp
+
+
+class Ranks(Protocol):
+    """What placement asks of a group of ranks; a `ddp_lab` communicator is one."""
+
+    @property
+    def rank(self) -> int:
+        """The number of this rank."""
+
+    @property
+    def size(self) -> int:
+        """How many ranks there are."""
+
+    def send(self, x: Any, dst: int) -> None:
+        """Send an array to rank `dst`."""
+
+    def recv(self, src: Any) -> Any:
+        """Return the next array from rank `src`, in the order in which it sent them."""
+
+
+@dataclass(frozen=True)
+class Wire:
+    """How a value crosses: behind a flag if it can be dead, as a flag alone if nobody reads it."""
+
+    mortal: bool
+    carries: bool
+
+    @property
+    def flagged(self) -> bool:
+        """Whether a flag is sent: 1 for alive."""
+        return self.mortal or not self.carries
+
+
+class Send(StateOp):
+    """Send the input to another rank, dead or alive; gives nothing."""
+
+    fires_on_dead = (0,)
+
+    def __init__(self, ranks: Ranks, dst: int, wire: Wire) -> None:
+        self.ranks, self.dst, self.wire = ranks, dst, wire
+
+    def run(self, state: State, *arrays: Array) -> Array:
+        """Send the flag, if there is one, then the value, if it is alive and read."""
+        (value,) = arrays
+        if self.wire.flagged:
+            self.ranks.send(np.array([value is not DEAD], np.uint8), self.dst)
+        if self.wire.carries and value is not DEAD:
+            self.ranks.send(np.asarray(value), self.dst)
+        return None
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the spec of a scalar, which nobody reads."""
+        return Spec((), as_dtype(bool))
+
+
+class Recv(StateOp):
+    """The value that another rank sends at this point of the order; dead if it says so."""
+
+    def __init__(self, ranks: Ranks, src: int, wire: Wire, like: Node) -> None:
+        self.ranks, self.src, self.wire = ranks, src, wire
+        self.may_kill = wire.mortal
+        self.spec = Spec(like.shape, like.dtype)
+
+    def run(self, state: State, *arrays: Array) -> Array:
+        """Receive what `Send` sends."""
+        if self.wire.flagged and not self.ranks.recv(self.src)[0]:
+            return DEAD
+        return self.ranks.recv(self.src) if self.wire.carries else None
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the spec of what is sent."""
+        return self.spec

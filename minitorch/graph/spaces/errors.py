@@ -1,0 +1,34 @@
+"""What goes wrong by TensorFlow's names: all are the package's own errors.
+
+GraphError
+├── OutOfRangeError          an input has come to its end
+├── CancelledError           a queue or a session was closed meanwhile
+├── AbortedError             a queue was closed before
+└── DeadlineExceededError    a queue kept a run waiting for longer than it may
+"""
+
+from __future__ import annotations
+
+from ...errors import GraphError, MinitorchError
+
+OpError = InvalidArgumentError = MinitorchError
+"""A value does not fit: a shape, a dtype, an assertion."""
+
+FailedPreconditionError = NotFoundError = AlreadyExistsError = GraphError
+"""A variable has no value, or a name is not there."""
+
+
+class OutOfRangeError(GraphError):
+    """An input has come to its end: a queue is closed and empty, an iterator has no more."""
+
+
+class CancelledError(GraphError):
+    """What a run waited for will not come: its queue or its session was closed."""
+
+
+class AbortedError(CancelledError):
+    """A queue that was closed before takes no more elements."""
+
+
+class DeadlineExceededError(GraphError):
+    """A queue kept a run waiting for longer than it may."""

@@ -1,0 +1,207 @@
+"""What every optimizer is made of: an update that writes its variable, and `minimize`.
+
+Slots (momenta, accumulators) are variables that are not trained; `initialize_all_variables` sets
+them like any other, so it belongs after `minimize`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...arrays import Array
+from ...errors import GraphError
+from ...op import Spec
+from ..defaults import trainable_variables
+from ..gradients import gradients
+from ..node import Node, build, convert
+from ..scope import control_dependencies, name_scope
+from ..state import State, StateOp, Variable, assign, assign_add, fresh, group, label
+
+
+class Update(StateOp):
+    """One optimizer's step on one variable. A subclass gives the rule, in place and not.
+
+    Inputs of the node: the gradient, then the hyperparameters as scalars.
+    """
+
+    soon = True
+
+    def __init__(self, variable: Variable, slots: tuple[Variable, ...] = ()) -> None:
+        self.variable, self.slots = variable, slots
+        self.writes = (variable, *slots)
+
+    def rule(self, grad: Array, values: list[Array], *hyper: Array) -> None:
+        """Change `values` (the variable's array, then the slots') in place."""
+        raise NotImplementedError(f"{self.name}: `rule` is not defined. Define it.")
+
+    def run(self, state: State, *arrays: Array) -> Array:
+        """Step on copies; whoever holds the old arrays keeps them."""
+        for variable in self.writes:
+            state.values[variable] = fresh(variable.value_in(state))
+        return self.run_in_place(state, *arrays)
+
+    def run_in_place(self, state: State, *arrays: Array) -> Array:
+        """Step on the variables' own arrays."""
+        grad, *hyper = arrays
+        self.rule(grad, [variable.value_in(state) for variable in self.writes], *hyper)
+        return state.values[self.variable]
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the spec of the variable."""
+        return Spec(tuple(self.variable.shape), self.variable.dtype)
+
+
+class Optimizer:
+    """Base of the optimizers; a subclass says which update, with which slots and numbers.
+
+    Arguments named `use_locking`, `gate_gradients`, `aggregation_method` and
+    `colocate_gradients_with_ops` are taken for TensorFlow's sake and have no effect.
+    """
+
+    GATE_NONE, GATE_OP, GATE_GRAPH = 0, 1, 2
+
+    def __init__(self, learning_rate: Any, name: str) -> None:
+        self.learning_rate = learning_rate
+        self.name = name
+        self._made: dict[Variable, tuple[Variable, ...]] = {}
+        self._slots_called: dict[tuple[Variable, str], Variable] = {}
+
+    def minimize(
+        self,
+        loss: Node,
+        global_step: Variable | None = None,
+        var_list: Iterable[Variable] | None = None,
+        gate_gradients: int = GATE_OP,
+        aggregation_method: Any = None,
+        colocate_gradients_with_ops: bool = False,
+        name: str | None = None,
+        grad_loss: Any = None,
+    ) -> Node:
+        """Return an operation that takes one step down the gradient of `loss`.
+
+        A loss with axes counts as its sum, which is what the gradient of all its elements is.
+
+        Args:
+            grad_loss: the gradient that arrives at the loss, 1 unless given.
+        """
+        more = {} if grad_loss is None else {"grad_loss": grad_loss}
+        pairs = self.compute_gradients(loss, var_list, **more)
+        if all(grad is None for grad, _ in pairs):
+            names = ", ".join(v.name for _, v in pairs)
+            raise GraphError(
+                f"minimize: the loss {loss.name!r} depends on none of the variables {names} "
+                f"(built at {loss.location}). Check how the loss is built."
+            )
+        return self.apply_gradients(pairs, global_step, name)
+
+    def compute_gradients(
+        self,
+        loss: Node,
+        var_list: Iterable[Variable] | None = None,
+        gate_gradients: int = GATE_OP,
+        aggregation_method: Any = None,
+        colocate_gradients_with_ops: bool = False,
+        grad_loss: Any = None,
+    ) -> list[tuple[Node | None, Variable]]:
+        """Return (gradient or None, variable) for each variable, the trainable ones unless told."""
+        if not isinstance(loss, Node):
+            raise GraphError(f"minimize: got a loss of {type(loss).__name__}, expected a node.")
+        with loss.graph.as_default():
+            variables = trainable_variables() if var_list is None else _listed(var_list)
+            if not variables:
+                raise GraphError(
+                    "minimize: there is no variable to train in the graph of the loss "
+                    f"{loss.name!r} (built at {loss.location}). Build one, or give var_list."
+                )
+            return list(zip(gradients(loss, variables, grad_loss), variables, strict=True))
+
+    def apply_gradients(
+        self,
+        grads_and_vars: Iterable[tuple[Any, Variable]],
+        global_step: Variable | None = None,
+        name: str | None = None,
+    ) -> Node:
+        """Return an operation that applies these gradients; None leaves its variable alone."""
+        pairs = [(grad, v) for grad, v in grads_and_vars if grad is not None]
+        if not pairs:
+            raise GraphError("apply_gradients: got no gradient, expected one or more.")
+        with pairs[0][1].graph.as_default():
+            updates = [self._update(convert(grad, v.dtype), v) for grad, v in pairs]
+            if global_step is not None:
+                with control_dependencies(updates):
+                    updates = [assign_add(global_step, np.ones((), global_step.dtype))]
+            return group(*updates, name=name)
+
+    def get_name(self) -> str:
+        """Return the optimizer's name."""
+        return self.name
+
+    def get_slot_names(self) -> list[str]:
+        """Return what the slots are called."""
+        return sorted({what for _, what in self._slots_called})
+
+    def get_slot(self, var: Variable, name: str) -> Variable | None:
+        """Return the slot of that name that the optimizer keeps for a variable, if any."""
+        called = self._slots_called
+        return next(
+            (
+                v
+                for (of, what), v in called.items()
+                if of is var and name in (what, what.removeprefix(f"{self.name}_"))
+            ),
+            None,
+        )
+
+    def variables(self) -> list[Variable]:
+        """Return the variables that the optimizer keeps for itself."""
+        return [v for slots in self._made.values() for v in slots]
+
+    def _update(self, grad: Node, variable: Variable) -> Node:
+        if not isinstance(variable, Variable):
+            raise GraphError(
+                f"apply_gradients: got {type(variable).__name__}, expected a Variable beside each "
+                "gradient."
+            )
+        slots = self._made.get(variable) or self._slots(variable)
+        self._made[variable] = slots
+        hyper = [convert(h, variable.dtype) for h in self._hyper()]
+        update = build(self._operator(variable, slots), (grad, *hyper))
+        return _constrained(variable, label(update, f"update_{variable.name}"))
+
+    def _operator(self, variable: Variable, slots: tuple[Variable, ...]) -> Update:
+        raise NotImplementedError(f"{type(self).__name__} does not say which update it makes.")
+
+    def _slots(self, variable: Variable) -> tuple[Variable, ...]:
+        return ()
+
+    def _hyper(self) -> Sequence[Any]:
+        return (self.learning_rate,)
+
+    def _slot(self, variable: Variable, what: str, start: float, scalar: bool = False) -> Variable:
+        shape = () if scalar else tuple(variable.shape)
+        with control_dependencies(None), name_scope(""):
+            value = np.full(shape, start, variable.dtype)
+            made = Variable(value, trainable=False, name=f"{variable.name}/{what}")
+        self._slots_called[variable, what] = made
+        return made
+
+
+def _constrained(variable: Variable, update: Node) -> Node:
+    """Return the update, and after it what the variable's constraint makes of the new value."""
+    if variable.constraint is None:
+        return update
+    with control_dependencies([update]):
+        return assign(variable, variable.constraint(variable.read()))
+
+
+def _listed(var_list: Iterable[Variable] | Variable) -> list[Variable]:
+    found = [var_list] if isinstance(var_list, Variable) else list(var_list)
+    for variable in found:
+        if not isinstance(variable, Variable):
+            raise GraphError(
+                f"minimize: got {type(variable).__name__} in var_list, expected variables."
+            )
+    return found
