@@ -36,13 +36,18 @@ class Failure:
 
 
 def call(fn: Callable[..., Any], comm: Any, args: tuple[Any, ...]) -> Any:
-    """Return what a rank's function returns; one that leaves with code 0 has returned None."""
+    """Return what a rank's function returns; one that leaves with code 0 has returned None.
+
+    Asynchronous collectives are waited for; what one raised and nobody has seen is raised here.
+    """
     try:
-        return fn(comm, *args)
+        result = fn(comm, *args)
     except SystemExit as leaving:
         if leaving.code:
             raise
-        return None
+        result = None
+    comm.raise_unseen()
+    return result
 
 
 def failure_of(rank: int, error: BaseException, at: float) -> Failure:
@@ -55,11 +60,19 @@ def failure_of(rank: int, error: BaseException, at: float) -> Failure:
         type(error).__name__,
         text_of(error),
         at,
-        isinstance(error, RankLost),
-        isinstance(error, RankTimeout),
+        any(isinstance(e, RankLost) for e in _caused_by(error)),
+        any(isinstance(e, RankTimeout) for e in _caused_by(error)),
         places,
         f"caused by {type(cause).__name__}: {text_of(cause)}" if cause is not None else "",
     )
+
+
+def _caused_by(error: BaseException) -> list[BaseException]:
+    """Return an exception and what it was raised from: others word a lost rank in their own way."""
+    found = [error]
+    while (cause := found[-1].__cause__) is not None and cause not in found:
+        found.append(cause)
+    return found
 
 
 def text_of(error: BaseException) -> str:

@@ -19,7 +19,7 @@ from ddp_lab.calls import Call
 from ddp_lab.collectives.choose import choose
 from ddp_lab.collectives.registry import lookup
 from ddp_lab.errors import InvalidArgument
-from ddp_lab.handle import Worker
+from ddp_lab.handle import Handle, Worker
 from ddp_lab.messages import Messenger
 from ddp_lab.reduction import check_operation
 from ddp_lab.transport.base import NDArray, Transport
@@ -31,6 +31,7 @@ class Group(Messenger):
     def __init__(self, transport: Transport) -> None:
         super().__init__(transport)
         self._contexts = [1]  # the next context that is free here, shared by all groups of a rank
+        self._open: dict[Handle, None] = {}  # asynchronous calls that run or raised, likewise
 
     def _join(self, members: tuple[int, ...], rank: int, context: int) -> None:
         super()._join(members, rank, context)
@@ -97,8 +98,19 @@ class Group(Messenger):
             if self._tensors is not None:
                 job = self._tensors.beside(job)  # type: ignore[assignment]
             handle = self._worker.submit(job)
+            self._open[handle] = None
+            handle.when_done(self._close)
             return handle if async_op else handle.wait()
         return self._execute(call)
+
+    def _close(self, handle: Handle) -> None:
+        if not handle.failed:
+            self._open.pop(handle, None)
+
+    def raise_unseen(self) -> None:
+        """Wait for this rank's asynchronous collectives; raise what one raised that nobody saw."""
+        for handle in list(self._open):
+            handle.raise_unseen()
 
     def _execute(self, call: Call) -> Any:
         inner = self._inside()

@@ -19,6 +19,8 @@ class Handle:
         self._error: BaseException | None = None
         self._callbacks: list[Callable[[Handle], None]] = []
         self._lock = threading.Lock()
+        self._asked: Callable[[], None] | None = None  # what else to tell that it was waited for
+        self.seen = False  # whether somebody has asked how it ended
 
     def wait(self, timeout_s: float | None = None) -> Any:
         """Return the result.
@@ -31,6 +33,7 @@ class Handle:
             raise RankTimeout(
                 f"wait: not complete after {timeout_s} s. Wait again, or see which rank is late."
             )
+        self._see()
         if self._error is not None:
             raise self._error
         return self._result
@@ -39,10 +42,27 @@ class Handle:
         """Return whether `wait` would return at once."""
         return self._done.is_set()
 
+    @property
+    def failed(self) -> bool:
+        """Whether the collective has ended and raised."""
+        return self._error is not None
+
     def exception(self) -> BaseException | None:
         """Return what the collective raised, or None; waits for its end."""
         self._done.wait()
+        self._see()
         return self._error
+
+    def raise_unseen(self) -> None:
+        """Wait for the end, and raise what the collective raised if nobody has asked."""
+        self._done.wait()
+        if self._error is not None and not self.seen:
+            raise self._error
+
+    def _see(self) -> None:
+        self.seen = True
+        if self._asked is not None:
+            self._asked()
 
     def then(self, fn: Callable[[Any], Any]) -> "Handle":
         """Return a handle for `fn(result)`, which runs where the collective ended.
@@ -54,6 +74,7 @@ class Handle:
                 f"then: not a function: got {fn!r}, expected fn(result). Pass the function itself."
             )
         after = Handle()
+        after._asked = self._see
 
         def run(done: Handle) -> None:
             if done._error is not None:

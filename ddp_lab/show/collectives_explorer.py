@@ -35,6 +35,7 @@ ELEMENTS = 5040  # a multiple of every number of ranks up to 10, and of 12, 14, 
 KINDS = ("backward", "exposed", "hidden", "forward")  # colours of the poster, as in the chart
 DASHES = ("", "7 4")
 WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 720, 380, 70, 50, 60
+LETTER = 7  # pixels, the widest of a name on average
 SIZES = [2.0**power for power in range(10, 31)]
 
 
@@ -145,9 +146,10 @@ class CollectivesExplorer(Chart):
         rows = self.chosen()
         ends = [self.seconds(of, n) for of in rows for n in (SIZES[0], SIZES[-1])]
         low, high = np.log10(min(ends)), np.log10(max(ends))
+        right = WIDTH - max(190, 60 + LETTER * max(len(of["algorithm"]) for of in rows))
 
         def at(n_bytes: float, seconds: float) -> tuple[float, float]:
-            x = LEFT + (WIDTH - LEFT - 190) * (np.log2(n_bytes) - 10) / 20
+            x = LEFT + (right - LEFT) * (np.log2(n_bytes) - 10) / 20
             height = (HEIGHT - TOP - BOTTOM) * (np.log10(seconds) - low) / (high - low)
             return float(x), float(HEIGHT - BOTTOM - height)
 
@@ -156,10 +158,11 @@ class CollectivesExplorer(Chart):
             kind, dash = KINDS[number % 4], DASHES[number // 4 % 2]
             marks.append(line([at(n, self.seconds(of, n)) for n in SIZES], kind, 2, dash))
             y = TOP + 20 * number
-            marks.append(line([(WIDTH - 170, y), (WIDTH - 140, y)], kind, 2, dash))
-            marks.append(text(WIDTH - 132, y + 4, of["algorithm"]))
+            marks.append(line([(right + 20, y), (right + 50, y)], kind, 2, dash))
+            marks.append(text(right + 58, y + 4, of["algorithm"]))
         foot = HEIGHT - BOTTOM
-        marks.append(line([(LEFT, TOP - 8), (LEFT, foot), (WIDTH - 190, foot)], "faint"))
+        marks.append(line([(LEFT, TOP - 8), (LEFT, foot), (right, foot)], "faint"))
+        marks.append(text(right, foot + 36, "size of the array", "end"))
         for n_bytes, words in ((2.0**10, "1 KiB"), (2.0**20, "1 MiB"), (2.0**30, "1 GiB")):
             marks.append(text(at(n_bytes, 10**low)[0], foot + 18, words, "middle"))
         for power in range(int(np.ceil(low)), int(np.floor(high)) + 1):

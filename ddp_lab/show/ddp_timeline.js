@@ -162,7 +162,8 @@ const SIZES = Array.from({ length: 57 }, (_, k) => 2 ** (-4 + k / 4));
 
 function numbers(list, run, apart) {
   list.replaceChildren();
-  const saved = Math.round((1 - run.step_time / apart.step_time) * 1000) / 10 + 0; // no -0
+  const share = apart.step_time ? 1 - run.step_time / apart.step_time : 0;
+  const saved = Math.round(share * 1000) / 10 + 0; // no -0
   const rows = [
     ["Step", seconds(run.step_time)], ["Compute alone", seconds(run.compute_time)],
     ["Communication", seconds(run.communication_time)], ["Hidden", seconds(run.hidden)],
@@ -179,7 +180,7 @@ function numbers(list, run, apart) {
 function render({ model, el }) {
   const get = (name) => model.get(name);
   const parts = frame(el, "dl-timeline", get("case").title,
-    "Purple: forward; blue: backward, a piece a gradient; green: buckets that travel beside it; orange: after it.", 170);
+    "Purple: forward, and a recorded optimizer; blue: backward, a piece a gradient; green: buckets that travel beside it; orange: buckets that are waited for.", 170);
   const list = make(parts.root, "dl", { class: "dl-numbers" });
   const sliders = {};
   const show = () => {
@@ -187,7 +188,7 @@ function render({ model, el }) {
     const [run, apart] = [true, false].map((overlap) => simulate({ ...given, overlap }));
     draw(parts.svg, run, apart, get("recorded"));
     numbers(list, run, apart);
-    const text = `A step takes ${seconds(run.step_time)} with ${run.buckets.length} buckets; `
+    const text = `A step takes ${seconds(run.step_time)} with ${run.buckets.length} bucket${run.buckets.length === 1 ? "" : "s"}; `
       + `communication adds ${seconds(run.exposed)}.`;
     parts.status.textContent = text;
     parts.svg.setAttribute("aria-label", `${get("case").title}. ${text}`);

@@ -6,21 +6,22 @@
 The browser computes what `ddp_lab.simulate.ddp` computes, with a ring's closed form for the link.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import traitlets
 
 from ddp_lab.cost import all_reduce_time
 from ddp_lab.data_parallel.bucketing import MIB
-from ddp_lab.data_parallel.step_times import StepTimes
+from ddp_lab.data_parallel.step_times import Span, StepTimes, union
 from ddp_lab.data_parallel.svg_text import box, line, picture, text, ticks
 from ddp_lab.data_parallel.sweep import BackwardProfile
 from ddp_lab.errors import InvalidArgument
 from ddp_lab.show.chart import Chart, module
 from ddp_lab.simulate.ddp import DdpStep, ddp
 
-HUES = {"forward": "dl-d", "backward": "dl-a", "optimizer": "dl-c"}  # of what was recorded
+HUES = {"forward": "dl-d", "backward": "dl-a", "optimizer": "dl-d"}  # of recorded compute
 KINDS = {"dl-a": "backward", "dl-b": "exposed", "dl-c": "hidden", "dl-d": "forward"}  # as a poster
 WIDTH, LEFT, LANE, TOP = 720, 96, 28, 52
 
@@ -126,8 +127,9 @@ class DdpTimeline(Chart):
     def summary(self) -> str:
         """Return the step in a sentence."""
         step, apart = self.step(), self.step(overlap=False)
+        buckets = f"{len(step.buckets)} bucket{'' if len(step.buckets) == 1 else 's'}"
         return (
-            f"{self.heading()}: {step.step_time * 1e3:.3g} ms with {len(step.buckets)} buckets, "
+            f"{self.heading()}: {step.step_time * 1e3:.3g} ms with {buckets}, "
             f"{apart.step_time * 1e3:.3g} ms without overlap; communication adds "
             f"{step.exposed_communication * 1e3:.3g} ms."
         )
@@ -178,17 +180,35 @@ def _lanes(step: DdpStep, scale: float) -> list[str]:
 
 
 def spans(step: StepTimes | None) -> list[dict[str, Any]]:
-    """Return a recorded step as JSON-ready spans, in seconds from its begin."""
+    """Return a recorded step as JSON-ready spans, in seconds from its begin.
+
+    Where the training thread waited there is a gap in compute, and the link is orange.
+    """
     if step is None:
         return []
-    found: Sequence[Any] = [span for span in step.spans() if span not in step.blocked]
-    return [
+    waiting = union(step.blocked)
+    found: list[dict[str, Any]] = [
         {
             "lane": span.lane,
             "name": span.name,
-            "start": (span.start_ns - step.start_ns) / 1e9,
-            "end": (span.end_ns - step.start_ns) / 1e9,
-            "hue": HUES.get(span.name, "dl-b"),
+            "start": (start - step.start_ns) / 1e9,
+            "end": (end - step.start_ns) / 1e9,
+            "hue": hue,
         }
-        for span in found
+        for span in step.spans()
+        if span not in step.blocked
+        for start, end, hue in _coloured(span, waiting)
     ]
+    return sorted(found, key=lambda stretch: float(stretch["start"]))  # a name fits until the next
+
+
+def _coloured(span: Span, waiting: list[tuple[int, int]]) -> Iterator[tuple[int, int, str]]:
+    """Yield the stretches of a span, cut where waiting begins and ends, with their colours."""
+    talks = span.lane == "communication"
+    edges = {span.start_ns, span.end_ns, *(edge for stretch in waiting for edge in stretch)}
+    inside = sorted(edge for edge in edges if span.start_ns <= edge <= span.end_ns)
+    for start, end in pairwise(inside):
+        waited = any(first <= start and end <= last for first, last in waiting)
+        if talks or not waited:
+            own = "dl-b" if waited else "dl-c"
+            yield start, end, own if talks else HUES.get(span.name, "dl-a")

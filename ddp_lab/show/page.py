@@ -22,6 +22,7 @@ PAGE = """<!doctype html>
 <title>@TITLE@</title>
 <style>
 body { margin: 1em auto; max-width: 920px; padding: 0 0.5em; font: 16px/1.5 system-ui, sans-serif; }
+body { overflow-wrap: anywhere; }
 @CSS@
 </style>
 </head>

@@ -46,10 +46,14 @@ def summary(story: Story) -> str:
     sent = story.sent[-1]
     messages = sum(map(len, story.rounds))
     return (
-        f"{story.title}: {story.world_size} ranks, {messages} messages in "
-        f"{len(story.rounds)} rounds. The busiest rank sent {max(sent)} bytes, "
+        f"{story.title}: {_counted(story.world_size, 'rank')}, {_counted(messages, 'message')} in "
+        f"{_counted(len(story.rounds), 'round')}. The busiest rank sent {max(sent)} bytes, "
         f"the idlest {min(sent)}."
     )
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
 def _labels(story: Story, column: int, row: int) -> Iterator[str]:

@@ -66,7 +66,8 @@ def explain(values: Any, sums: NDArray[Any] | None) -> PartialSum | None:
     windows = np.lib.stride_tricks.sliding_window_view(sums, flat.size, axis=1)
     # Relative, without a floor: the smallest input may be 10**-7 of the largest.
     scale = np.maximum(np.abs(flat), np.finfo(np.float64).tiny)
-    error = (np.abs(windows - flat) / scale).max(axis=2)
+    with np.errstate(over="ignore"):  # beside a zero all else is infinitely far away
+        error = (np.abs(windows - flat) / scale).max(axis=2)
     error[0] = np.inf  # the empty subset
     mask, lo = (int(i) for i in np.unravel_index(np.argmin(error), error.shape))
     if error[mask, lo] > tolerance:

@@ -4,9 +4,9 @@
 // rank has seen that rank's contribution to that part. Model: `story` (see story.py) and `round`.
 
 const SVG = "http://www.w3.org/2000/svg";
-const CENTRE = { x: 285, y: 235 };
-const RADIUS = 165;
-const BARS = { x: 640, y: 90, width: 150, pitch: 34 };
+const RADIUS = 165; // at least; many ranks want more
+const MARGIN = { x: 120, y: 70 }; // around the ring, at least
+const BARS = { away: 190, y: 90, width: 150, pitch: 34 };
 const ROUND_MS = 1100;
 // Each widget of a notebook loads a module of its own: none of them can count the others.
 const own = (name) => `${name}-${Math.random().toString(36).slice(2, 10)}`;
@@ -20,16 +20,25 @@ function make(parent, name, attributes = {}, text = "") {
   return node;
 }
 
-// Where everything stands: sizes follow from the number of ranks and of cells.
+// Where everything stands: sizes follow from the number of ranks and of cells. Between neighbours
+// there is room for a message, and the picture is as large as the ring that this takes.
 function layout(story) {
   const n = story.world_size;
   const cells = Math.max(story.cuts.length - 1, 0);
   const size = Math.max(5, Math.min(16, Math.floor(72 / Math.max(cells, n, 1))));
+  const width = Math.max(cells * size, 30);
+  const height = cells ? n * size : 18;
+  const apart = Math.hypot(width, height) + 58;
+  const radius = n < 3 ? RADIUS : Math.max(RADIUS, apart / 2 / Math.sin(Math.PI / n));
+  const centre = { x: radius + Math.max(MARGIN.x, width / 2 + 40), y: radius + Math.max(MARGIN.y, height / 2 + 34) };
+  const pitch = Math.max(15, Math.min(BARS.pitch, (2 * centre.y - BARS.y - 40) / n));
+  const bars = { x: centre.x + radius + BARS.away, y: BARS.y, width: BARS.width, pitch, height: Math.min(18, pitch - 3) };
+  const view = { width: bars.x + 220, height: Math.max(2 * centre.y, bars.y + n * pitch + 30) };
   const places = Array.from({ length: n }, (_, rank) => {
     const angle = (2 * Math.PI * rank) / n - Math.PI / 2;
-    return { x: CENTRE.x + RADIUS * Math.cos(angle), y: CENTRE.y + RADIUS * Math.sin(angle) };
+    return { x: centre.x + radius * Math.cos(angle), y: centre.y + radius * Math.sin(angle) };
   });
-  return { n, cells, size, places, width: Math.max(cells * size, 30), height: n * size };
+  return { n, cells, size, places, width, height, bars, view };
 }
 
 function grid(parent, plan, columns, x, y) {
@@ -104,13 +113,13 @@ function drawHop(parent, plan, hop, marker, fraction) {
 function drawBars(parent, plan, story, at) {
   const ideal = (2 * (plan.n - 1) * story.n_bytes) / plan.n;
   const full = Math.max(ideal, ...story.sent[story.sent.length - 1], 1);
-  const { x, y, width, pitch } = BARS;
+  const { x, y, width, height, pitch } = plan.bars;
   make(parent, "text", { x: x - 55, y: y - 36 }, "Bytes sent");
   story.sent[at].forEach((bytes, rank) => {
     const top = y + rank * pitch;
-    make(parent, "text", { x: x - 55, y: top + 14 }, `rank ${rank}`);
-    make(parent, "rect", { class: "rp-bar", x, y: top, width: (width * bytes) / full, height: 18 });
-    make(parent, "text", { class: "rp-small", x: x + width + 8, y: top + 14 }, String(bytes));
+    make(parent, "text", { x: x - 55, y: top + height - 4 }, `rank ${rank}`);
+    make(parent, "rect", { class: "rp-bar", x, y: top, width: (width * bytes) / full, height });
+    make(parent, "text", { class: "rp-small", x: x + width + 8, y: top + height - 4 }, String(bytes));
   });
   if (!ideal) return;
   const mark = x + (width * ideal) / full;
@@ -122,6 +131,8 @@ function drawBars(parent, plan, story, at) {
 
 function drawing(svg, story, marker) {
   const plan = layout(story);
+  svg.setAttribute("viewBox", `0 0 ${Math.round(plan.view.width)} ${Math.round(plan.view.height)}`);
+  svg.style.minWidth = `${Math.round(0.65 * plan.view.width)}px`; // below that it scrolls
   return (at, fraction) => {
     svg.replaceChildren();
     const head = make(make(svg, "defs"), "marker", {
@@ -150,7 +161,7 @@ function build(el, story) {
     if (stage.scrollWidth > stage.clientWidth) stage.setAttribute("tabindex", "0");
     else stage.removeAttribute("tabindex");
   }).observe(stage);
-  const svg = make(stage, "svg", { viewBox: "0 0 860 470", role: "img", "aria-label": "" });
+  const svg = make(stage, "svg", { role: "img", "aria-label": "" });
   const controls = make(root, "div", { class: "rp-controls" });
   const button = (label, sign) =>
     make(controls, "button", { type: "button", "aria-label": label, title: label }, sign);
@@ -185,7 +196,8 @@ function render({ model, el }) {
   let moving = false;
 
   function show() {
-    const text = at ? `Round ${at} of ${last}.` : `Before the first of ${last} rounds.`;
+    const rounds = `${last} round${last === 1 ? "" : "s"}`;
+    const text = at ? `Round ${at} of ${last}.` : last ? `Before the first of ${rounds}.` : "No message was sent.";
     draw(at, null);
     parts.status.textContent = text;
     parts.svg.setAttribute("aria-label", `${story.title}. ${text}`);

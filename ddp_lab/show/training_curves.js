@@ -26,11 +26,13 @@ function range(values) {
   return values.length ? [Math.min(...values), Math.max(...values)] : [0, 1];
 }
 
-// Powers of ten between two logarithms; with 2 and 5 times these where there are few; any round
-// numbers where even these are fewer than two.
+// Powers of ten between two logarithms, ten of them at most; with 2 and 5 times these where there
+// are few; any round numbers where even these are fewer than two.
 function decades(low, high) {
   const factors = high - low < 2 ? [1, 2, 5] : [1];
-  const powers = Array.from({ length: Math.ceil(high) - Math.floor(low) + 1 }, (_, k) => Math.floor(low) + k);
+  const every = Math.max(1, Math.ceil((high - low) / 10));
+  const first = Math.floor(low / every) * every;
+  const powers = Array.from({ length: Math.ceil((high - first) / every) + 1 }, (_, k) => first + k * every);
   const found = powers.flatMap((power) => factors.map((f) => power + Math.log10(f))).filter((v) => v >= low && v <= high);
   return found.length > 1 ? found : between(10 ** low, 10 ** high, 6).map(Math.log10);
 }
@@ -86,8 +88,8 @@ function render({ model, el }) {
   const show = () => {
     asked = 0;
     drawAll(parts.svg, model, hidden, weight, logarithmic);
-    const last = Object.entries(model.get("runs")).filter(([, points]) => points.length)
-      .map(([name, points]) => `${name} ${short(points.at(-1)[1])} at ${short(points.at(-1)[0])}`);
+    const last = Object.entries(model.get("runs")).map(([name, points]) => [name, usable(points, false).at(-1)])
+      .filter(([, point]) => point).map(([name, [x, y]]) => `${name} ${short(y)} at ${short(x)}`);
     const text = last.length ? `${model.get("y_label")}: ${last.join("; ")}.` : "Nothing yet.";
     parts.svg.setAttribute("aria-label", `${model.get("title")}. ${text}`);
     parts.status.textContent = text;

@@ -1,5 +1,6 @@
 """The charts of ddp_lab in a real browser: from a file with the network blocked, Voila, Lab."""
 
+import math
 import random
 import re
 from pathlib import Path
@@ -8,6 +9,9 @@ from typing import Any
 import pytest
 
 from ddp_lab.cost import all_reduce_time
+from ddp_lab.data_parallel.step_times import StepTimes
+from ddp_lab.data_parallel.sweep import BackwardProfile
+from ddp_lab.show import DdpTimeline, TrainingCurves
 from ddp_lab.show.chart import module
 from ddp_lab.simulate import ddp
 
@@ -60,18 +64,20 @@ def test_the_timeline_follows_its_sliders_by_keyboard(open_demo: Any) -> None:
     bucket = page.get_by_role("slider", name="Bucket size")
     expect(bucket).to_be_focused()
     page.keyboard.press("End")
-    expect(status(page)).to_have_text(re.compile("with 1 buckets"))
+    expect(status(page)).to_have_text(re.compile("with 1 bucket;"))
     expect(bucket).to_have_attribute("aria-valuetext", "1 GiB")
     page.get_by_role("slider", name="Layers").focus()
-    expect(page.locator("rect.dl-a")).to_have_count(17)  # as profiled, and the recorded one
+    expect(page.locator("rect.dl-a")).to_have_count(
+        21
+    )  # as profiled, and the recorded one, cut by waits
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowRight")
-    expect(page.locator("rect.dl-a")).to_have_count(3)
+    expect(page.locator("rect.dl-a")).to_have_count(2 + 5)
     page.get_by_role("slider", name="Compute lost beside the link").focus()
     page.keyboard.press("End")
     page.get_by_role("button", name="Best bucket size").press("Enter")
-    # nothing is hidden, one bucket at the end; what is left is the recorded optimizer
-    expect(page.locator("rect.dl-c")).to_have_count(1)
+    # nothing is hidden, one bucket at the end; what is left is what the recorded step hid
+    expect(page.locator("rect.dl-c")).to_have_count(10)
 
 
 def test_the_explorer_names_the_fastest_as_sizes_change(open_demo: Any) -> None:
@@ -245,6 +251,45 @@ def test_in_voila_the_explorer_explores(voila: str, visit: Any, audit: Any) -> N
     expect(status(page)).to_have_text(re.compile("on 8 ranks"))
     assert audit(page, ".dl-chart") == []
     assert foreign(requests, voila) == []
+
+
+# What nobody had in mind
+
+
+def odd(name: str) -> Any:
+    """Return a chart of a case at the edge."""
+    nothing = StepTimes(0, 0, 0, 0, (), ())
+    return {
+        "no step": lambda: DdpTimeline.of(BackwardProfile(0.0, [0.0], [0], ["w"]), 1, nothing),
+        "no loss": lambda: TrainingCurves(),
+        "no finite loss": lambda: TrainingCurves({"a": [math.nan, math.inf]}, log_y=True),
+        "a long name": lambda: TrainingCurves({"b" * 200: [1e-300, 1e300]}, log_y=True),
+        "a long title": lambda: DdpTimeline(title="T" * 300),
+    }[name]()
+
+
+ODD = {
+    "no step": "with 1 bucket;",
+    "no loss": "Nothing yet.",
+    "no finite loss": "Nothing yet.",
+    "a long name": "1e300 at 1.",
+    "a long title": "A step takes",
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_what_is_odd_is_shown_within_the_page(visit: Any, tmp_path: Path, name: str) -> None:
+    chart = odd(name)
+    browser = visit()
+    errors: list[str] = []
+    browser.context.on("weberror", lambda error: errors.append(str(error.error)))
+    page = browser.open(chart.save(tmp_path / "odd.html").as_uri())
+    chart.close()
+    expect(status(page)).to_contain_text(ODD[name])
+    assert "NaN" not in page.locator(".dl-chart").inner_text()
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert page.locator(".dl-chart svg text").count() < 60
+    assert errors == []
 
 
 # JupyterLab

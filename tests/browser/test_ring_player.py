@@ -1,10 +1,14 @@
 """The ring player in a real browser: as a page from a file, in Voila, in JupyterLab."""
 
 import re
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+
+from ddp_lab.show import RingPlayer, watch
 
 DEMO = Path(__file__).parents[2] / "labs" / "demos" / "ring_player"
 ROUNDS = 6  # of a ring of 4
@@ -64,6 +68,34 @@ def test_the_page_works_by_keyboard_alone(page: Any) -> None:
     expect(status(page)).to_have_text(f"Before the first of {ROUNDS} rounds.")
     page.keyboard.press("Space")
     expect(page.get_by_role("button", name="Pause")).to_be_visible()
+
+
+BOXES = """() => [...document.querySelectorAll(".ring-player g[data-rank]")].map((g) => {
+  const { x, y, width, height } = g.getBBox();
+  return [x, y, x + width, y + height];
+})"""
+
+
+@pytest.mark.parametrize(("ranks", "algorithm"), [(1, "ring"), (8, "ring"), (64, "tree")])
+def test_however_many_ranks_none_stands_on_another(
+    visit: Any, tmp_path: Path, ranks: int, algorithm: str
+) -> None:
+    inputs = [np.arange(8.0) * 2**rank for rank in range(ranks)]
+    run = watch(lambda comm, x: comm.all_reduce(x, algorithm=algorithm), inputs)
+    player = RingPlayer(run.story("Ranks"))
+    page = visit().open(player.save(tmp_path / "ring.html").as_uri())
+    player.close()
+    boxes = page.evaluate(BOXES)
+    assert len(boxes) == ranks
+    for (left, top, right, bottom), other in combinations(boxes, 2):
+        assert right <= other[0] or other[2] <= left or bottom <= other[1] or other[3] <= top
+    view = page.locator(".ring-player svg").get_attribute("viewBox")
+    _, _, width, height = map(float, view.split())
+    assert min(min(box) for box in boxes) >= 0
+    assert max(box[2] for box in boxes) <= width
+    assert max(box[3] for box in boxes) <= height
+    bar = page.locator(".ring-player .rp-bar").last.evaluate("node => node.getBBox().y")
+    assert bar < height
 
 
 def test_pressing_forward_twice_does_not_lose_a_round(page: Any) -> None:

@@ -141,6 +141,39 @@ def test_a_handle_raises_what_the_collective_raised_and_skips_what_follows() -> 
     assert ("Mismatch", True) in threads(rank, 2)
 
 
+@pytest.mark.parametrize("transport", ["threads", "shm", "tcp"])
+def test_what_nobody_waited_for_is_reported_all_the_same(transport: str) -> None:
+    def differing(comm):
+        comm.all_reduce(np.zeros(2 + comm.rank), async_op=True)
+
+    def chained(comm):
+        comm.all_reduce(np.zeros(2 + comm.rank), async_op=True).then(lambda x: x + 1)
+
+    def alone(comm):
+        if comm.rank == 0:
+            comm.all_reduce(np.zeros(2), async_op=True)
+
+    def leaving(comm):
+        differing(comm)
+        raise SystemExit(0)
+
+    for rank in (differing, chained, leaving):
+        with pytest.raises(ddp_lab.RankFailed, match="all_reduce"):
+            ddp_lab.launch(rank, 2, transport=transport)
+    with pytest.raises(ddp_lab.RankFailed, match="rank 1"):
+        ddp_lab.launch(alone, 2, transport=transport)
+
+
+@pytest.mark.parametrize("transport", ["threads", "shm"])
+def test_what_nobody_waited_for_still_happens(transport: str) -> None:
+    def rank(comm):
+        total = np.ones(3)
+        comm.all_reduce(total, async_op=True, out=total)
+        return total
+
+    assert [r.tolist() for r in ddp_lab.launch(rank, 2, transport=transport)] == [[2.0] * 3] * 2
+
+
 def my_sum(comm, x, op):
     total = x * 0
     for array in comm.all_gather(x):

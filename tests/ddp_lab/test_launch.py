@@ -68,6 +68,20 @@ def test_the_first_rank_to_raise_is_named_with_its_line_and_the_others_follow(
     assert "ddp_lab/" + "groups.py" not in str(error)
 
 
+def test_a_loss_that_others_reworded_does_not_hide_the_guilty_rank() -> None:
+    def rank(comm):
+        if comm.rank == 1:
+            os._exit(3)
+        try:
+            comm.all_reduce(np.ones(4))
+        except ddp_lab.RankLost as error:
+            raise ValueError("a step failed") from error
+
+    error = failed(rank, timeout_s=60)
+    assert error.rank == 1
+    assert "a step failed" in error.failures[0]
+
+
 @pytest.mark.parametrize("algorithm", ["auto", "ring", "tree"])
 def test_a_killed_rank_is_named_and_the_others_raise(algorithm: str) -> None:
     def rank(comm):

@@ -155,10 +155,16 @@ def test_the_timeline_takes_layers_as_profiled_and_a_recorded_step() -> None:
     assert ("communication", "bucket 1", 0.004) in drawn
     assert ("compute", "backward", 0.002) in drawn
     assert not any(name == "wait" for _, name, _ in drawn)
+    hues = [(s["name"], round(s["end"], 6), s["hue"]) for s in chart.recorded]
+    assert ("backward", 0.005, "dl-a") in hues  # then it waits: a gap
+    assert [h for h in hues if h[0] == "bucket 1"] == [
+        ("bucket 1", 0.005, "dl-c"),
+        ("bucket 1", 0.007, "dl-b"),
+    ]
     ends = [float(r.attrib["x"]) + float(r.attrib["width"]) for r in rects(chart.poster())]
     assert max(ends) <= float(ElementTree.fromstring(chart.poster()).attrib["width"])
     titles = [r.findtext("{*}title") for r in rects(chart.poster())]
-    assert [titles.count(n) for n in ("backward", "optimizer", "bucket 1", "wait")] == [1, 1, 1, 0]
+    assert [titles.count(n) for n in ("backward", "optimizer", "bucket 1", "wait")] == [1, 1, 2, 0]
     chart.layers = 4
     assert [len(chart.step().buckets), chart.step().compute_time] == [4, pytest.approx(0.006)]
     chart.close()

@@ -29,7 +29,7 @@ def story() -> Story:
 def test_the_poster_is_well_formed_and_says_what_it_shows(story: Story) -> None:
     root = ElementTree.fromstring(poster(story))
     assert root.attrib["aria-label"] == (
-        "A <swap> & more: 2 ranks, 2 messages in 1 rounds. "
+        "A <swap> & more: 2 ranks, 2 messages in 1 round. "
         "The busiest rank sent 32 bytes, the idlest 32."
     )
 

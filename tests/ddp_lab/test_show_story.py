@@ -9,7 +9,7 @@ import pytest
 from ddp_lab import launch
 from ddp_lab.errors import InvalidArgument
 from ddp_lab.show import tell, watch
-from ddp_lab.show.provenance import explain, subset_sums
+from ddp_lab.show.provenance import NO_PARTIAL_SUM, PartialSum, explain, subset_sums
 
 
 @dataclass
@@ -54,6 +54,13 @@ def test_bytes_are_summed_by_sender() -> None:
     story = watch(ring, tiny(4)).story()
     assert story.sent[0] == (0, 0, 0, 0)
     assert story.sent[-1] == (96, 96, 96, 96)  # 2 * 3/4 of 64 bytes
+
+
+def test_a_zero_among_the_values_is_told_from_what_is_not() -> None:
+    sums = subset_sums([np.arange(4.0), 10 * np.arange(4.0)])
+    assert explain(np.array([0.0]), sums) is not None
+    assert explain(np.array([0.0, 1.0]), sums) == PartialSum(0, 2, frozenset({0}))
+    assert explain(np.array([1.0, 0.0]), sums) == NO_PARTIAL_SUM
 
 
 def test_each_message_is_explained_as_the_partial_sum_that_it_is() -> None:
