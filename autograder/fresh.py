@@ -7,15 +7,14 @@ nothing else.
 from pathlib import Path
 
 from autograder.errors import LabError, UnknownLab
-from autograder.journal import JOURNAL
-from autograder.manifest import MANIFEST, handed_out
-from autograder.standing import NOTEBOOK
+from autograder.journal import Journal
+from autograder.manifest import MANIFEST, NOTEBOOK, handed_out
 
 
 def reset(directory: Path) -> tuple[Path, Path | None]:
     """Return the fresh notebook in `directory`, and the path to which the old one was moved.
 
-    The old one is None where there was none. What had been noted about it goes.
+    The old one is None where there was none. What the checks found goes; what was handed in stays.
 
     Raises:
         LabError: the folder is a lab's source, or was released without its notebook.
@@ -32,7 +31,9 @@ def reset(directory: Path) -> tuple[Path, Path | None]:
         kept = _beside(path)
         path.rename(kept)
     path.write_text(text, encoding="utf-8")
-    (directory / JOURNAL).unlink(missing_ok=True)
+    journal = Journal.of(directory)
+    journal.checked.clear()
+    journal.save()
     return path, kept
 
 

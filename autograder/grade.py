@@ -25,7 +25,7 @@ from autograder.records import (
     Report,
     Submission,
 )
-from autograder.regions import PLACEHOLDER, learner_text, solution_text
+from autograder.regions import PLACEHOLDER, handed_out, learner_text, solution_text
 from autograder.requirements import settled
 from autograder.slicing import Analysed, definitions, needed, same_code, statements_of
 from autograder.student import WorkerStudent
@@ -186,7 +186,8 @@ class Grader:
         for question in self.lab.questions:
             if question.manual:
                 text = printable(answers.get(question.name, ""), 20_000)
-                answer = "" if text == PLACEHOLDER else text
+                form = printable(handed_out(question.name, question.starter), 20_000)
+                answer = "" if text in (PLACEHOLDER, form) else text
                 yield ManualAnswer(question.name, question.points, question.rubric, answer)
 
 

@@ -2,16 +2,21 @@
 
 import argparse
 import ast
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from autograder.errors import AutograderError, SubmissionError
+from autograder.errors import AutograderError, LabError, SubmissionError
 from autograder.fresh import reset as begin_anew
 from autograder.magics import plain_python
+from autograder.manifest import NOTEBOOK, handed_out
 from autograder.pieces import piece
 from autograder.practice import find_lab
-from autograder.standing import NOTEBOOK, labs_in, progress, work_folder
+from autograder.running_notebook import ON_COLAB
+from autograder.standing import labs_in, progress, work_folder
 from autograder.submission import read
+
+_ANEW_ON_COLAB = "Keep yours by File, Save a copy in Drive; then open the lab's colab.ipynb anew."
 
 
 def show_progress(arguments: argparse.Namespace) -> int:
@@ -22,7 +27,11 @@ def show_progress(arguments: argparse.Namespace) -> int:
 
 def reset(arguments: argparse.Namespace) -> int:
     """Begin a lab anew; the old notebook is kept beside."""
-    path, kept = begin_anew(_lab(arguments))
+    directory = _lab(arguments)
+    if ON_COLAB in os.environ and not (directory / NOTEBOOK).exists():
+        problem = f"reset: {directory}: on Colab the notebook is not on this machine's disk"
+        raise LabError(f"{problem}. {_ANEW_ON_COLAB}")
+    path, kept = begin_anew(directory)
     if kept is not None:
         print(f"Your notebook is kept: {kept}")
     print(f"A fresh one is in its place: {path}")
@@ -55,9 +64,11 @@ def _pieces(directory: Path, work: Path) -> Iterator[str]:
 
 def _asked(directory: Path) -> Iterator[tuple[str, str]]:
     """Yield (lab, name) of each piece that a lab's notebook asks for by `earlier`."""
-    try:
-        cells = read((directory / NOTEBOOK).read_bytes()).cells
-    except (OSError, SubmissionError):
+    path = directory / NOTEBOOK
+    try:  # on Colab the notebook is elsewhere, but the one that was handed out asks for the same
+        data = path.read_bytes() if path.exists() else handed_out(directory).encode()
+        cells = read(data).cells
+    except (OSError, LabError, SubmissionError):
         return
     for text in (plain_python(text) for kind, text in cells if kind == "code"):
         try:

@@ -13,6 +13,7 @@ from autograder.records import Lab, Question
 from autograder.source import SOURCE, load_lab
 
 MANIFEST = "lab.json"
+NOTEBOOK = "lab.ipynb"  # the learner's, beside it
 
 
 def to_manifest(lab: Lab) -> str:

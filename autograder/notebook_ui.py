@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from autograder.handing_in import HandedIn
     from autograder.panel import Panel
     from autograder.practice import Found, Practice
+    from autograder.running_notebook import Ask
     from autograder.service.client import Connection
 
 SIGNS = {Outcome.CORRECT: "✓", Outcome.INCORRECT: "✗", Outcome.NOT_ATTEMPTED: "○"}
@@ -64,11 +65,17 @@ def _session() -> tuple[dict[str, Any], Callable[[], list[str]]]:
 class Notebook:
     """One lab in one notebook: what a learner calls `q`."""
 
-    def __init__(self, practice: "Practice", connect: "Callable[[], Connection] | None" = None):
+    def __init__(
+        self,
+        practice: "Practice",
+        connect: "Callable[[], Connection] | None" = None,
+        ask: "Ask | None" = None,
+    ) -> None:
         self.practice = practice
         self.handed_in: HandedIn | None = None
         self.said_last = ""
         self._connect = connect or _connection
+        self._ask = ask  # how Colab's page is asked; None: its own way, on Colab
         self._panel: Panel | None = None
 
     def check(self, name: Any = None) -> None:
@@ -80,7 +87,8 @@ class Notebook:
     def hint(self, name: Any = None) -> None:
         """Say the next hint for a question; without a name, for the first that is not solved."""
         if name is None:
-            name = next((q.name for q in self.practice.questions if not self._solved(q)), "")
+            asked = [q for q in self.practice.questions if q.points]  # the others are optional
+            name = next((q.name for q in asked if not self._solved(q)), "")
         for question in self._asked(name, "hint") if name else []:
             print(self.hinted(question))
         if not name:
@@ -94,11 +102,11 @@ class Notebook:
         self._draw()
 
     def submit(self, notebook: str | None = None, *, anyway: bool = False) -> None:
-        """Hand in this notebook's file, as it is saved; say where its grade will stand.
+        """Hand in this notebook, as it is saved; on Colab as it is shown. Say where its grade is.
 
         Args:
-            notebook: the file, where it cannot be found out.
-            anyway: send the file even if it lacks what was run last.
+            notebook: its file, where it cannot be found out.
+            anyway: send it even if it lacks what was run last.
         """
         self.hand_in(notebook, anyway=anyway)
         print(self.said_last)
@@ -130,7 +138,7 @@ class Notebook:
         lines = [practice.lab.title]
         for question in practice.lab.questions:
             sign, state = self._state(question)
-            points = f"{question.points:g} point{'s' * (question.points != 1)}"
+            points = _count(question.points, "point") if question.points else "optional"
             lines.append(f"  {sign} {question.name:<{width}}  {state}, {points}")
         score, total = practice.score()
         lines.append(f"  {score:g} of {total:g} points by the checks here")
@@ -151,22 +159,29 @@ class Notebook:
 
     def hand_in(self, notebook: str | None = None, *, anyway: bool = False) -> None:
         """Send the notebook; `said_last` tells what became of it, `handed_in` which it is."""
-        from autograder import handing_in
+        from autograder.running_notebook import BY_HAND, page
 
-        folder = self.practice.lab.directory
+        ask = self._ask or page(os.environ)
         try:
-            path = handing_in.notebook_file(notebook, folder, self.practice.namespace, os.environ)
-            data = handing_in.load(path)
-            lost = [] if anyway else handing_in.unsaved(self.practice, data)
-            if lost:
-                self.said_last = _save_first(path, lost)
-                return
-            connection = self._connect()
-            self.handed_in = handing_in.send(connection, self.practice.lab.name, path, data)
-            self._note_sent(self.handed_in)
-            self.said_last = f"Submitted. The grade will be at {self.handed_in.url}"
+            self.said_last = self._sent(notebook, anyway, ask)
         except AutograderError as error:
             self.said_last = f"Not submitted. {printable(str(error))}"
+            if ask and BY_HAND not in self.said_last:
+                self.said_last += f" {BY_HAND}"
+
+    def _sent(self, notebook: str | None, anyway: bool, ask: "Ask | None") -> str:
+        from autograder import handing_in
+        from autograder.running_notebook import running_notebook
+
+        practice = self.practice
+        folder = practice.lab.directory
+        found = running_notebook(notebook, folder, practice.namespace, os.environ, ask)
+        lost = [] if anyway else handing_in.unsaved(practice, found.data)
+        if lost:
+            return f"Not submitted. {found.lacks(lost)}"
+        self.handed_in = handing_in.send(self._connect(), practice.lab.name, found)
+        self._note_sent(self.handed_in)
+        return f"Submitted {found.name}. The grade will be at {self.handed_in.url}"
 
     def _note_sent(self, sent: "HandedIn") -> None:
         """Write the submission down, for the table over all labs."""
@@ -233,10 +248,9 @@ def describe(question: Question, found: "Found") -> Iterator[str]:
         yield f"✓ {name}: correct. {_count(len(found.results), 'check')} passed."
     else:
         yield f"✗ {name}: incorrect."
-        for result in found.results:
-            if result.outcome is Outcome.INCORRECT:
-                yield f"  {result.title}"
-                yield from (f"    {line}" for line in result.output.splitlines())
+        for title, said in found.failures():
+            yield f"  {title}"
+            yield from (f"    {line}" for line in said.splitlines())
         if question.hints:
             yield f'  A hint: q.hint("{name}")'
 
@@ -249,16 +263,8 @@ def submission_line(handed_in: "HandedIn") -> str:
     return said
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'s' * (number != 1)}"
-
-
-def _save_first(path: Path, lost: list[str]) -> str:
-    names = ", ".join(lost)
-    return (
-        f"Not submitted. {path.name} does not have the {names} that you ran last. Save the "
-        "notebook (Ctrl+S), then submit again."
-    )
+def _count(number: float, noun: str) -> str:
+    return f"{number:g} {noun}{'s' * (number != 1)}"
 
 
 def _connection() -> "Connection":

@@ -10,7 +10,7 @@ import anywidget
 import traitlets
 
 from autograder.errors import AutograderError
-from autograder.records import Outcome, Question
+from autograder.records import Question
 
 if TYPE_CHECKING:
     from autograder.notebook_ui import Notebook
@@ -76,13 +76,13 @@ class Panel(anywidget.AnyWidget):
     def _row(self, question: Question) -> dict[str, Any]:
         found = self._notebook.practice.found.get(question.name)
         shown = self._notebook.practice.hints_shown.get(question.name, 0)
-        failed = [r for r in found.results if r.outcome is Outcome.INCORRECT] if found else []
+        failures = found.failures() if found else ()
         return {
             "name": question.name,
             "points": question.points,
             "manual": question.manual,
             "outcome": "unchecked" if found is None else str(found.outcome),
-            "failures": [{"title": r.title, "output": r.output} for r in failed],
+            "failures": [{"title": title, "output": said} for title, said in failures],
             "broken": found is not None and found.broken,
             "hints": list(question.hints[:shown]),
             "hints_left": len(question.hints) - shown,

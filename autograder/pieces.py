@@ -83,8 +83,8 @@ def _load(practice: "Practice", names: dict[str, Any], texts: dict[str, str], na
     from autograder.errors import SubmissionError
     from autograder.grade import CHECKS
     from autograder.local import LocalStudent
+    from autograder.manifest import NOTEBOOK
     from autograder.slicing import needed, statements_of
-    from autograder.standing import NOTEBOOK
     from autograder.submission import read
 
     path = practice.lab.directory / NOTEBOOK

@@ -6,7 +6,7 @@ what came of them and which hints were shown. `notebook_ui` says it in words, `p
 
 import difflib
 import secrets
-from collections.abc import Callable, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -29,7 +29,7 @@ History = Callable[[], Sequence[str]]
 def find_lab(name: str, start: Path) -> Path:
     """Return the released folder of the lab called `name`, looking from `start` upward.
 
-    A folder counts if it is the lab's, or holds it. The name may leave out the number.
+    A folder counts if it is the lab's, or holds it. The name may leave out the number, or be it.
 
     Raises:
         UnknownLab: there is none; names those that are near.
@@ -39,7 +39,7 @@ def find_lab(name: str, start: Path) -> Path:
         for path in (folder, *_children(folder)):
             if is_lab(path):
                 seen.setdefault(path.name, path)
-                if name in (path.name, _without_number(path.name)):
+                if name in (path.name, _without_number(path.name), _number(path.name)):
                     return path
     names = [_without_number(n) for n in seen]
     near = difflib.get_close_matches(name, [*names, *seen], n=1)
@@ -69,6 +69,11 @@ def _without_number(name: str) -> str:
     return name.lstrip("0123456789").lstrip("_-") or name
 
 
+def _number(name: str) -> str:
+    number = name.partition("_")[0]
+    return number if number.isdigit() else name
+
+
 @dataclass(frozen=True)
 class Found:
     """What a check of one question found; `results` is empty where it was not attempted."""
@@ -76,6 +81,14 @@ class Found:
     question: str
     outcome: Outcome
     results: tuple[CheckResult, ...] = ()
+
+    def failures(self) -> Iterator[tuple[str, str]]:
+        """Yield the title of each check that does not pass, and what it says."""
+        for result in self.results:
+            if result.outcome is Outcome.INCORRECT:
+                yield result.title, result.output
+            elif result.outcome is Outcome.NOT_ATTEMPTED:
+                yield result.title, "What this asks for is not written yet."
 
     @property
     def broken(self) -> bool:
@@ -117,12 +130,11 @@ class Practice:
     def judged(self, question: Question) -> Found:
         """Return what the public checks of `question` find in what the learner has now."""
         results = self._run(question) if self.attempted(question) else ()
-        kept = [r for r in results if r.outcome is not Outcome.NOT_ATTEMPTED]
-        if not kept:
+        if all(result.outcome is Outcome.NOT_ATTEMPTED for result in results):
             return Found(question.name, Outcome.NOT_ATTEMPTED)
         if all(result.outcome is Outcome.CORRECT for result in results):
             return Found(question.name, Outcome.CORRECT, results)
-        return Found(question.name, Outcome.INCORRECT, tuple(kept))
+        return Found(question.name, Outcome.INCORRECT, results)
 
     def _note(self, question: Question, found: Found) -> None:
         """Write down what was found, for the table over all labs."""

@@ -1,7 +1,8 @@
 """Starter and solution regions of a cell, and the two readings: the learner's and the solution.
 
 ### BEGIN SOLUTION ... ### END SOLUTION     goes; `raise NotImplementedError("name")` stays
-### BEGIN STARTER ... ### END STARTER       comments that lose their `# `, in a solution's place
+### BEGIN STARTER ... ### END STARTER       comments that lose their `# `, in a solution's place;
+                                            in a text cell a form, below the answer's line
 """
 
 import ast
@@ -30,6 +31,11 @@ class Part:
 def answer_line(question: str) -> str:
     """Return the line by which the answer to a manual question is found."""
     return f"**Answer** ({question}):"
+
+
+def handed_out(question: str, starter: str) -> str:
+    """Return what stands below a manual question's answer line before anybody writes there."""
+    return starter.partition(answer_line(question))[2].strip()
 
 
 def parts_of(cell: Cell, path: Path) -> list[Part]:
@@ -68,10 +74,12 @@ def learner_text(cell: Cell, path: Path) -> str:
     for part in parts:
         if not part.region:
             lines += part.lines
+        elif cell.kind == "markdown":
+            form = part.lines if part.region == "STARTER" else (PLACEHOLDER,)
+            if name and (part.region == "STARTER" or not has_starter):
+                lines += ["", answer_line(name), "", *form]
         elif part.region == "STARTER":
             lines += _started(part.lines)
-        elif cell.kind == "markdown":
-            lines += ["", answer_line(name), "", PLACEHOLDER] if name else []
         elif not has_starter:
             lines.append(f'{part.indent}raise NotImplementedError("{name or _defined(cell)}")')
     if cell.attributes.get("manual") == "true" and answer_line(name) not in lines:

@@ -11,7 +11,7 @@ from pathlib import Path
 from autograder.checks import Checks, load_checks
 from autograder.errors import LabError, ReleaseRefused
 from autograder.grade import CHECKS, tasks_of
-from autograder.manifest import MANIFEST, to_manifest
+from autograder.manifest import MANIFEST, NOTEBOOK, to_manifest
 from autograder.notebook import learner_notebook, solution_notebook
 from autograder.public_checks import public_checks
 from autograder.records import Lab, Outcome, WrongAnswer
@@ -19,7 +19,6 @@ from autograder.regions import learner_text, solution_text
 from autograder.source import load_wrong_answers
 from autograder.trials import Trials, Variant, Verdict
 
-NOTEBOOK = "lab.ipynb"
 SOLUTION = "solution.ipynb"
 ASSETS = "assets"  # pictures and data that a lab's text shows
 SHARED = "*.mplstyle"  # what all labs use lies beside them, and goes beside their notebooks

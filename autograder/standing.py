@@ -12,14 +12,13 @@ from pathlib import Path
 
 from autograder.errors import AutograderError, SubmissionError, UnknownLab
 from autograder.journal import Journal, Sent, digest
-from autograder.manifest import load_released
+from autograder.manifest import NOTEBOOK, load_released
 from autograder.practice import is_lab
 from autograder.records import Lab, Outcome, Question
-from autograder.regions import PLACEHOLDER
+from autograder.regions import PLACEHOLDER, handed_out
 from autograder.slicing import definitions, same_code, statements_of
 from autograder.submission import manual_answers, read
 
-NOTEBOOK = "lab.ipynb"
 WORK = "work"  # where `autograder start` puts a learner's folders
 _NUMBERED = re.compile(r"^Lab \d+[:.]? ")  # a title may begin with what the name says
 COLUMNS = ("lab", "begun", "correct", "points", "written", "handed in")
@@ -29,7 +28,8 @@ COLUMNS = ("lab", "begun", "correct", "points", "written", "handed in")
 class Standing:
     """One lab. Questions that checks answer are `begun` and `correct`; `written` a person reads.
 
-    `next` is the first question that is not correct yet, or empty.
+    Optional questions, which have no points, do not count. `next` is the first question that is
+    not correct yet, or empty.
     """
 
     lab: Lab
@@ -147,17 +147,19 @@ def standing(directory: Path) -> Standing:
     except AutograderError as error:
         unknown = Lab(directory.name, directory.name, directory, (), ())
         return Standing(unknown, problem=str(error))
-    checked = [question for question in lab.questions if not question.manual]
+    checked = [question for question in lab.questions if question.points and not question.manual]
     whole = Standing(
         lab,
         questions=len(checked),
         max_points=sum(question.points for question in checked),
-        to_write=len(lab.questions) - len(checked),
+        to_write=sum(question.manual for question in lab.questions),
         next=checked[0].name if checked else "",
     )
     try:
         data = (directory / NOTEBOOK).read_bytes()
         return _read_off(whole, checked, data)
+    except FileNotFoundError:
+        problem = f"it has no {NOTEBOOK}. One that is kept elsewhere, as on Colab, says: q.status()"
     except OSError as error:
         problem = f"its {NOTEBOOK} cannot be read: {error.strerror}"
     except SubmissionError as error:
@@ -171,13 +173,14 @@ def _read_off(whole: Standing, checked: Sequence[Question], data: bytes) -> Stan
     begun = [q for q in checked if is_begun(q, texts)]
     correct = [q for q in begun if _is_correct(q, texts, journal)]
     names = {question.name for question in correct}
-    answers = manual_answers(arrived).values()
+    answers = manual_answers(arrived)
+    given = {q.name: handed_out(q.name, q.starter) for q in whole.lab.questions if q.manual}
     return replace(
         whole,
         begun=len(begun),
         correct=len(correct),
         points=sum(question.points for question in correct),
-        written=sum(bool(text) and text != PLACEHOLDER for text in answers),
+        written=sum(text not in ("", PLACEHOLDER, given.get(q, "")) for q, text in answers.items()),
         sent=journal.sent,
         next=next((q.name for q in checked if q.name not in names), ""),
     )

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +36,13 @@ PACKAGES = (
     ("mathjax@3.2.2", ("es5/tex-svg-full.js", "LICENSE"), "mathjax"),
 )
 BEAT = re.compile(r"\n(?=\*\*(?:Predict|Idea|Measure|Reflect)|\*The real system)")
+FOR_READERS = re.compile(r" *\([^()]*\bno reading\b[^()]*\)")  # of cells that no slide shows
 LONGEST = 14  # lines of code that a slide shows beside its output
+SHORT = 420  # characters of text that share a slide with the code which follows
+SHARP = "%config InlineBackend.figure_formats = ['retina']"  # a wall is larger than a page
 CELL_S = 240
+DARK = re.compile(r"\(prefers-color-scheme:\s*dark\)")
+NEVER = "(max-width: 0)"  # slides are light, whatever the theme of the machine
 SHOWN = ("image/svg+xml", "image/png", "text/html", "text/plain")  # widgets have a picture
 
 
@@ -74,12 +80,13 @@ def executed(lab: Lab) -> list[dict[str, Any]]:
     from traitlets.config import Config
 
     notebook = nbformat.reads(solution_notebook(lab), as_version=4)
+    notebook.cells.insert(0, nbformat.v4.new_code_cell(SHARP))
     resources = {"metadata": {"path": str(lab.directory)}}
     with tempfile.TemporaryDirectory() as folder:  # sockets in it: over TCP the kernel warns
         kernel = {"transport": "ipc", "connection_file": f"{folder}/kernel.json"}
-        options = {"timeout": CELL_S, "resources": resources}
+        options = {"timeout": CELL_S, "resources": resources, "coalesce_streams": True}
         NotebookClient(notebook, config=Config(KernelManager=kernel), **options).execute()
-    return list(notebook.cells)
+    return list(notebook.cells[1:])
 
 
 def deck(lab: Lab, ran: Sequence[dict[str, Any]] | None = None) -> dict[str, Any]:
@@ -89,6 +96,7 @@ def deck(lab: Lab, ran: Sequence[dict[str, Any]] | None = None) -> dict[str, Any
     for index, (cell, shown) in enumerate(zip(lab.cells, given["cells"], strict=True)):
         outputs = ran[index].get("outputs", []) if ran else []
         cells += _slides(cell, "".join(shown["source"]), outputs)
+    _join(cells)
     if cells:
         cells[0]["metadata"] = {"slideshow": {"slide_type": "slide"}}
     return _notebook(cells, lab.title)
@@ -97,19 +105,44 @@ def deck(lab: Lab, ran: Sequence[dict[str, Any]] | None = None) -> dict[str, Any
 def _slides(cell: Cell, text: str, outputs: Sequence[Any]) -> Iterator[dict[str, Any]]:
     """Yield the slides of one cell: of text a beat each; of code the stub, or what it showed."""
     if cell.kind == "markdown":
-        text = text.partition("\n**Answer** (")[0]
+        text = FOR_READERS.sub("", text.partition("\n**Answer** (")[0])
         for beat in BEAT.split(text):
             if beat.strip():
                 heading = re.match(r"#{1,2} ", beat.lstrip())
                 yield _made("markdown", beat.strip(), "slide" if heading else "subslide")
     elif "question" in cell.attributes:
         yield _made("code", text, "subslide")
-    elif not {"setup", "check"} & set(cell.tags) and (shown := list(_shown(outputs))):
-        made = _made("code", text, "subslide")
-        drawn = any("image/" in kind for output in shown for kind in output.get("data", ()))
-        if drawn or len(text.splitlines()) > LONGEST:
-            made["metadata"]["transient"] = {"remove_source": True}
-        yield {**made, "outputs": shown}
+    elif not {"setup", "check"} & set(cell.tags) and not text.startswith("q."):
+        for shown in _by_picture(list(_shown(outputs))):
+            made = _made("code", text, "subslide")
+            if any(map(_is_picture, shown)) or len(text.splitlines()) > LONGEST:
+                made["metadata"]["transient"] = {"remove_source": True}
+            yield {**made, "outputs": shown}
+
+
+def _by_picture(outputs: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    """Yield the outputs in groups with at most one picture each: one fills a slide."""
+    group: list[dict[str, Any]] = []
+    for output in outputs:
+        if _is_picture(output) and any(map(_is_picture, group)):
+            yield group
+            group = []
+        group.append(output)
+    if group:
+        yield group
+
+
+def _is_picture(output: dict[str, Any]) -> bool:
+    return any("image/" in kind for kind in output.get("data", ()))
+
+
+def _join(cells: Sequence[dict[str, Any]]) -> None:
+    """Let code share the slide of a short text that leads to it; a prediction stays alone."""
+    for before, cell in pairwise(cells):
+        text = before["source"]
+        is_lead = before["cell_type"] == "markdown" and len(text) <= SHORT
+        if is_lead and "**Predict" not in text and cell["cell_type"] == "code":
+            cell["metadata"]["slideshow"]["slide_type"] = "-"
 
 
 def _shown(outputs: Sequence[Any]) -> Iterator[dict[str, Any]]:
@@ -119,6 +152,8 @@ def _shown(outputs: Sequence[Any]) -> Iterator[dict[str, Any]]:
             yield dict(output)
         elif "data" in output:
             data = {kind: output["data"][kind] for kind in SHOWN if kind in output["data"]}
+            if "image/svg+xml" in data:
+                data["image/svg+xml"] = DARK.sub(NEVER, data["image/svg+xml"])
             if data:
                 yield {**output, "data": data, "metadata": {}}
 
@@ -143,6 +178,7 @@ def demo_deck(demos: Sequence[Path], folder: str) -> dict[str, Any]:
     for page in demos:
         title = html.escape(title_of(page), quote=True)
         frame = f'<iframe src="{folder}/{page.name}" title="{title}" loading="lazy"></iframe>'
+        frame += f'<a class="alone" href="{folder}/{page.name}">by itself</a>'
         cells.append(_made("markdown", frame, "slide"))
     return _notebook(cells, "Demos")
 
@@ -191,7 +227,8 @@ def build(labs: Sequence[Path], demos: Sequence[Path], out: Path, kept: Path, *,
     if demos:
         (out / "demos").mkdir(exist_ok=True)
         for demo in demos:
-            shutil.copy(demo, out / "demos")
+            page = DARK.sub(NEVER, demo.read_text(encoding="utf-8"))
+            (out / "demos" / demo.name).write_text(page, encoding="utf-8")
         (out / "demos.html").write_text(page_of(demo_deck(demos, "demos")), encoding="utf-8")
         pages.append(("demos.html", "Demos"))
     (out / "index.html").write_text(index_of(pages), encoding="utf-8")

@@ -11,10 +11,10 @@ from pathlib import Path
 from autograder.checks import load_checks
 from autograder.errors import LabError
 from autograder.grade import CHECKS
-from autograder.manifest import MANIFEST, handed_out, to_manifest
+from autograder.manifest import MANIFEST, NOTEBOOK, handed_out, to_manifest
 from autograder.notebook import learner_notebook
 from autograder.public_checks import public_checks
-from autograder.release import ASSETS, NOTEBOOK, copy_shared
+from autograder.release import ASSETS, copy_shared
 from autograder.source import SOURCE, load_lab
 
 PAGE = "README.md"  # the way through the labs; JupyterLab opens on it

@@ -75,7 +75,7 @@ function render({ model, el }) {
       { class: "row" },
       element("span", { class: "outcome", "data-is": is }, `${SIGNS[is]} ${text}`),
       element("span", { class: "name" }, question.name),
-      element("span", { class: "dim" }, plural(question.points, "point")),
+      element("span", { class: "dim" }, question.points ? plural(question.points, "point") : "optional"),
       element("span", { class: "space" }),
     );
     if (!question.manual) row.append(button("Check", "check", question.name));

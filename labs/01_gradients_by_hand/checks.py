@@ -202,7 +202,7 @@ def differences_are_central(student, rng):
 def the_default_step_is_small(student, rng):
     """without a step given, about ten digits are right"""
     _, _, grad, _, _, expected = cubes(student, rng, (5,), 0.0)
-    hint = "The signature says how small the step is when none is given."
+    hint = "Central differences with the signature's step leave ten digits. Are yours both?"
     called = "numerical_gradient without a step"
     close(grad, expected, called=called, hint=hint, rtol=1e-7, atol=1e-7)
 
@@ -372,7 +372,8 @@ def large_logits_do_no_harm(student, rng):
         if not (np.all(np.isfinite(loss)) and np.all(np.isfinite(grad))):
             raise Feedback(f"cross_entropy of logits around {shift:g} is not finite.", hint=hint)
         expected = -np.log(softmax(logits)[np.arange(len(labels)), labels]).mean()
-        close(loss, expected, called=f"loss of logits around {shift:g}", hint=hint, rtol=1e-6)
+        same = "Softmax does not change when all logits of a row do alike. Does your loss?"
+        close(loss, expected, called=f"loss of logits around {shift:g}", hint=same, rtol=1e-6)
 
 
 @check("cross_entropy", hidden=True, requires="the_loss_is_the_mean_negative_log_probability")

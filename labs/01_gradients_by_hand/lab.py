@@ -1042,6 +1042,19 @@ print(f"a numerical gradient, at 10 ms a run: {minutes / 60 / 24:.0f} days")
 
 # %% [markdown] question="reading_note" points="5" manual="true" rubric="Overview in the learner's own words (1); problem and challenges: a large labelled set, a model too large for one GPU of 3 GB, overfitting (1); methods: ReLU, two GPUs that talk at some layers only, local response normalisation, overlapping pooling, augmentation, dropout (1); evaluation read critically: what the second-best entry was and what each part contributed, what was not measured (1); trade-offs and one open question (1)."
 # **Reading note.** Krizhevsky, Sutskever & Hinton 2012, "ImageNet Classification with Deep Convolutional Neural Networks", NeurIPS. One page: overview; problem and challenges; methods and contributions; evaluation and discussion; trade-offs; open questions. Read it as a paper about a *system*: what was built by hand there that you get from a library?
+# ### BEGIN STARTER
+# **Overview** (two sentences of your own):
+#
+# **Problem and challenges:**
+#
+# **Methods and contributions:**
+#
+# **Evaluation and discussion** (a figure with its conditions; what was not measured?):
+#
+# **Trade-offs:**
+#
+# **Open questions** (one at least that the paper does not answer):
+# ### END STARTER
 # ### BEGIN SOLUTION
 # *Overview.* A convolutional network with eight learned layers and 60 million parameters, trained on 1.2 million labelled pictures on two GPUs, wins the 2012 challenge with a top-5 error of 15.3 %, against 26.2 % for the next.
 # *Problem and challenges.* Object recognition needs models with a large capacity and much data; such a model neither fits into a GPU of 3 GB nor trains in reasonable time on a CPU, and it overfits.

@@ -19,6 +19,7 @@ from statistics import median
 
 import matplotlib.pyplot as plt
 import numpy as np
+from IPython.display import display
 
 import minitorch as mt
 from autograder import lab
@@ -822,7 +823,19 @@ def initial():
 
 
 # %%
-def train_with(sweep, epochs=15, lr=0.5):
+fig, ax = plt.subplots()
+ax.set(xlabel="step", ylabel="cross entropy, nats", title="Digits: one curve, two sweeps")
+ax.set(xlim=(0, 360), ylim=(0.03, 3), yscale="log")
+lines = {
+    "minitorch's": ax.plot([], [], "C0-", linewidth=5, alpha=0.35, label="minitorch's")[0],
+    "your sweep": ax.plot([], [], "C1-", linewidth=1.2, label="your sweep")[0],
+}
+ax.legend(loc="upper right")
+plt.close(fig)  # shown below, where it grows while the training runs
+
+
+# %%
+def train_with(sweep, name, epochs=15, lr=0.5):
     """Train; return the parameters, the loss of each step and the median time of a step."""
     parameters, losses, times = initial(), [], []
     order = np.random.default_rng(3)
@@ -834,25 +847,48 @@ def train_with(sweep, epochs=15, lr=0.5):
             parameters = sgd_step(parameters, sweep(loss, parameters), lr)
             times.append(time.perf_counter() - start)
             losses.append(loss.item())
+        lines[name].set_data(range(len(losses)), losses)
+        handle.update(fig)
     return parameters, losses, median(times)
 
 
-mine, my_losses, my_time = train_with(gradients)
-theirs, their_losses, their_time = train_with(lambda loss, parameters: mt.grad(loss, parameters))
+# %%
+handle = display(fig, display_id=True)
+mine, my_losses, my_time = train_with(gradients, "your sweep")
+theirs, their_losses, their_time = train_with(mt.grad, "minitorch's")
 
 # %%
-fig, ax = plt.subplots()
-ax.plot(their_losses, linewidth=5, alpha=0.35, linestyle="-", label="minitorch's")
-ax.plot(my_losses, color="C1", linestyle="-", linewidth=1.2, label="your sweep")
-ax.set(xlabel="step", ylabel="cross entropy, nats", title="Digits: one curve, two sweeps")
-ax.set_yscale("log")
-ax.legend()
-plt.show()
 predictions = network(mine, mt.tensor(test_images)).detach().numpy().argmax(axis=1)
 print(f"right on {np.mean(predictions == test_labels):.1%} of {len(test_labels)} images never seen")
 difference = np.abs(np.subtract(my_losses, their_losses)).max()
 print(f"largest difference between the two curves: {difference:.2g}")
 compare("time of a step, yours over the library's", predicted_slowdown, my_time / their_time)
+
+# %% [markdown]
+# **And how long may a step be?** In Lab 01 the edge was $2 / \lambda_{\max}$. Here the Hessian of `w1` alone has four million entries, and nobody need write them down: a vector that is multiplied by $H$ again and again turns into the steepest direction, and your `hessian_vector_product` multiplies.
+
+
+# %%
+def largest_curvature(parameters, which, turns=12):
+    """Return the largest curvature of the loss along one of the parameters, the others fixed."""
+    x, labels = mt.tensor(train_images), mt.tensor(one_hot)
+
+    def loss_with(p):
+        return cross_entropy(network([*parameters[:which], p, *parameters[which + 1 :]], x), labels)
+
+    v = np.random.default_rng(4).normal(size=parameters[which].shape)
+    for _ in range(turns):
+        unit = mt.tensor((v / np.linalg.norm(v)).astype(np.float32))
+        v = hessian_vector_product(loss_with, parameters[which], unit).detach().numpy()
+    return np.linalg.norm(v)
+
+
+# %%
+for when, parameters in (("before training", initial()), ("after", mine)):
+    edges = [2 / largest_curvature(parameters, which) for which in (0, 2)]
+    print(
+        f"{when}: the edge is at lr {edges[0]:.2g} for w1 alone, {edges[1]:.2g} for w2; you took 0.5"
+    )
 
 # %% [markdown]
 # **Reflect.** Your sweep computes one gradient that nobody asked for, that of the images, and the library's does not. Why does that hardly show in the time of a step? What would you have to change about the network for it to show?
@@ -872,6 +908,19 @@ compare("time of a step, yours over the library's", predicted_slowdown, my_time 
 
 # %% [markdown] question="reading_note" points="5" manual="true" rubric="Overview in the learner's own words (1); problem and challenges: what differences lose (accuracy, a run for each input) and what symbolic differentiation loses (expression swell, control flow), and that automatic differentiation is neither (1); methods: a trace of elementary operations, forward mode carries tangents, reverse mode needs the trace and carries adjoints back; which is cheaper for n inputs and m outputs (1); evaluation and discussion read critically, as a survey: what is compared, what is not measured (1); trade-offs (memory of the trace) and one open question (1)."
 # **Reading note.** Baydin, Pearlmutter, Radul & Siskind 2018, ["Automatic Differentiation in Machine Learning: a Survey"](https://jmlr.org/papers/v18/17-468.html), JMLR 18. One page: overview; problem and challenges; methods and contributions; evaluation and discussion; trade-offs; open questions. Read sections 2 and 3 with this lab at hand: which of its ways to differentiate have you used here, and which of its columns is your `gradients`?
+# ### BEGIN STARTER
+# **Overview** (two sentences of your own):
+#
+# **Problem and challenges:**
+#
+# **Methods and contributions:**
+#
+# **Evaluation and discussion** (a figure with its conditions; what was not measured?):
+#
+# **Trade-offs:**
+#
+# **Open questions** (one at least that the paper does not answer):
+# ### END STARTER
 # ### BEGIN SOLUTION
 # *Overview.* A survey that tells machine learning what automatic differentiation is, since the field had reinvented one case of it, backpropagation, and confused the general idea with two others.
 # *Problem and challenges.* Differences need a run for each input and lose digits to truncation and rounding. Symbolic differentiation works on closed expressions, which swell, and cannot take a program with loops and branches. By hand it is slow and goes wrong.

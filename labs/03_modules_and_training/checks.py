@@ -368,6 +368,10 @@ def without_a_gradient_nothing_moves(student, rng):
     grads[0][2] = grads[1][0] = None
     path, _, _ = run(student, "SGD", arrays, grads, lr=0.3, momentum=0.5)
     hint = "A layer that took no part in the loss has no gradient: leave it out of the step."
+    for step, index, before in ((0, 2, arrays[2]), (1, 0, path[0][0])):
+        called = f"parameter {index} after a step without a gradient"
+        close(path[step][index], before, called=called, hint=hint)
+    hint = "The others move by the formulas; what is left out keeps its velocity as it is."
     expected = sgd(arrays, grads, [0.3] * 3, 0.5)
     close(path, expected, called="SGD with gradients that are None", hint=hint)
 

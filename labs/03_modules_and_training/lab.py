@@ -941,6 +941,10 @@ for name, predicted in [
 
 # %%
 fig, ax = plt.subplots()
+for name, predicted in {"yours": predicted_slowdown, "NumPy": predicted_numpy_slowdown}.items():
+    if predicted is not ...:
+        color, label = ("C0" if name == "yours" else "C1"), f"{name}, predicted"
+        ax.plot(64, predicted * at_64["PyTorch"] * 1e3, "_", color=color, ms=18, mew=2, label=label)
 for name, marker in zip(raced[0], "osd^"):
     took = np.array([times[name] for times in raced])
     (line,) = ax.loglog(counts, took * 1e3, marker, ls="", label=name)
@@ -1092,14 +1096,43 @@ for (name, found), marker in zip(took.items(), "osd^v"):
     ax.loglog(sizes, ratio, marker=marker, label=name)
     print(f"{name:26} {ratio[0]:5.1f} to {ratio[-1]:4.1f} times NumPy, {arrays[name]:.2f} arrays")
 ax.set(xlabel="weights", ylabel="time over NumPy in place", title="One update of one variable")
-ax.set_yticks([1, 2, 4, 8], labels=["1", "2", "4", "8"])
+ax.set_yticks([0.5, 1, 2, 4, 8], labels=["0.5", "1", "2", "4", "8"])
 ax.minorticks_off()
-ax.set_ylim(0.9, 2.6 * ax.get_ylim()[1])
+ax.set_ylim(min(0.9, ax.get_ylim()[0]), 2.6 * ax.get_ylim()[1])
 ax.legend(fontsize="small", ncols=2)
 plt.show()
 compare(
     "arrays made with the old value fetched", predicted_arrays, arrays["and the old value fetched"]
 )
+
+# %% [markdown]
+# **Train with it**: one linear layer on the digits, as a graph with your node for each variable, and imperatively with your `Linear` and your `SGD`. One rule, twice; the losses should agree.
+
+
+# %%
+def train_in_graph(start, epochs=3, lr=0.1, momentum=0.9):
+    """Return the losses of training the layer `start` as a graph, by `momentum_in_graph`."""
+    tf.reset_default_graph()
+    x, y = tf.placeholder(tf.float32, (None, 64)), tf.placeholder(tf.int64, (None,))
+    w, b = (tf.Variable(p.detach().numpy().copy()) for p in start.parameters())
+    logits = tf.matmul(x, w, transpose_b=True) + b
+    loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=y, logits=logits))
+    slots = [tf.Variable(np.zeros(p.shape, np.float32), trainable=False) for p in (w, b)]
+    updates = zip((w, b), slots, tf.gradients(loss, [w, b]))
+    steps = [momentum_in_graph(p, v, g, lr, momentum) for p, v, g in updates]
+    with tf.Session() as session:
+        session.run(tf.initialize_all_variables())
+        feeds = ({x: i.numpy().reshape(-1, 64), y: t.numpy()} for _, i, t in batches(epochs))
+        return [float(session.run([loss, *steps], feed)[0]) for feed in feeds]
+
+
+# %%
+in_graph = train_in_graph(Linear(64, 10, np.random.default_rng(0)))
+layer = Linear(64, 10, np.random.default_rng(0))
+sgd = SGD(layer.parameters(), lr=0.1, momentum=0.9)
+in_place = [train_step(layer, sgd, i.reshape(-1, 64), t) for _, i, t in batches(3)]
+print(f"loss {in_graph[0]:.3f} -> {in_graph[-1]:.3f} in the graph, ", end="")
+print(f"largest difference to your SGD {np.abs(np.subtract(in_graph, in_place)).max():.1g}")
 
 # %% [markdown]
 # **And Adam.** Your `step` has about ten operations a parameter. As nodes it becomes a subgraph for each variable; as the optimizer's own node it is one.
@@ -1155,6 +1188,19 @@ for size in (10, 1_000_000):
 
 # %% [markdown] question="reading_note" points="5" manual="true" rubric="Overview in the learner's own words (1); problem and challenges: the four design principles and where they conflict, usability against speed (1); methods: models as programs and extensible autodiff; separate control and data flow, caching allocator, multiprocessing, reference counting; mutation made safe by versioning (1); evaluation read critically: what table 1 compares, within 17 % of the fastest, one machine, what it leaves out (1); trade-offs and one open question (1)."
 # **Reading note.** Paszke et al. 2019, "PyTorch: An Imperative Style, High-Performance Deep Learning Library", NeurIPS. One page: overview; problem and challenges; methods and contributions; evaluation and discussion; trade-offs; open questions. Read sections 4 and 5 with this lab at hand: which of your classes are in the paper, and what does it say about tensors that are written to?
+# ### BEGIN STARTER
+# **Overview** (two sentences of your own):
+#
+# **Problem and challenges:**
+#
+# **Methods and contributions:**
+#
+# **Evaluation and discussion** (a figure with its conditions; what was not measured?):
+#
+# **Trade-offs:**
+#
+# **Open questions** (one at least that the paper does not answer):
+# ### END STARTER
 # ### BEGIN SOLUTION
 # *Overview.* A library for deep learning in which models are ordinary Python programs that run at once, and which is nevertheless about as fast as those that compile graphs.
 # *Problem and challenges.* Be Pythonic, put researchers first, provide pragmatic performance, worse is better: the principles conflict where speed asks for a restricted language.

@@ -8,6 +8,7 @@
 # PyTorch computes each line when Python comes to it: **define by run**. TensorFlow 1 wrote the program down first, as a graph of operators, and ran it afterwards, many times: **define once, run many**. Both use the same operators. You will build the second kind on top of the very operators that the first kind uses, run one model both ways, and measure what each is good for.
 
 # %% tags="setup"
+import os
 import platform
 import time
 import traceback
@@ -17,6 +18,7 @@ from statistics import median
 
 import matplotlib.pyplot as plt
 import numpy as np
+from IPython.display import display
 
 import minitorch as mt
 import minitorch.graph as tf
@@ -32,7 +34,8 @@ style = Path("../style.mplstyle")
 plt.style.use([style] if style.exists() else [])
 for name in ("numpy", "mlsys-labs"):
     print(name, version(name))
-print("Python", platform.python_version(), "on", platform.machine())
+CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+print("Python", platform.python_version(), "on", platform.machine(), "with", CORES, "cores")
 DEVICE = "cuda" if mt.cuda.is_available() else "cpu"
 print("CUDA: used in section 7" if DEVICE == "cuda" else "CUDA: none; all runs on the CPU")
 
@@ -703,20 +706,27 @@ weights = [Variable(a, name) for a, name in zip(initial(), ["w1", "b1", "w2", "b
 logits = network(images, *weights)
 loss = cross_entropy(logits, labels)
 train = minimize(loss, weights, lr=0.1)
-session, symbolic_losses = Session(), []
+session = Session()
 session.run(initialize(train))
+
+# %%
+fig, ax = plt.subplots()
+(line,) = ax.semilogy([], [])
+ax.set(xlabel="step", ylabel="cross entropy, nats", title="Digits, trained by a graph of your own")
+ax.set(xlim=(0, 240), ylim=(0.02, 4))
+plt.close(fig)
+handle, symbolic_losses = display(fig, display_id=True), []  # the curve grows while it runs
 for rows in batches(10):
     feeds = {images: train_images[rows], labels: one_hot[rows]}
     symbolic_losses.append(float(session.run([loss, train], feeds)[0]))
+    if len(symbolic_losses) % 24 == 0:
+        line.set_data(range(len(symbolic_losses)), symbolic_losses)
+        handle.update(fig)
 
 # %%
 guesses = session.run(logits, {images: test_images}).argmax(axis=1)
 print(f"right on {np.mean(guesses == test_labels):.1%} of {len(test_labels)} images never seen")
 print("nodes of the loss:", len(every_node(loss)), "of the step:", len(every_node(train)))
-fig, ax = plt.subplots()
-ax.semilogy(symbolic_losses)
-ax.set(xlabel="step", ylabel="cross entropy, nats", title="Digits, trained by a graph of your own")
-plt.show()
 
 # %% [markdown]
 # **Reflect.** The accuracy was computed by fetching `logits` without feeding `labels`. Which feature of section 2 made that possible? And how do you save a checkpoint of this training: what has to be in it besides `w1` to `b2`?
@@ -1162,6 +1172,19 @@ print(
 
 # %% [markdown] question="reading_note" points="5" manual="true" rubric="Overview in the learner's own words (1); problem and challenges: DistBelief's fixed layers and parameter server, wish for new optimizers, sparse models, many devices (1); methods: unified dataflow graph with mutable state, partial and concurrent execution, placement and partition by send and receive, control flow, user-level extensions such as differentiation and checkpoints (1); evaluation read critically, with a figure and its conditions, e.g. null steps or single-machine step times (1); trade-offs and one open question (1)."
 # **Reading note.** Abadi et al. 2016, ["TensorFlow: A System for Large-Scale Machine Learning"](https://www.usenix.org/conference/osdi16/technical-sessions/presentation/abadi), OSDI. One page: overview; problem and challenges; methods and contributions; evaluation and discussion; trade-offs; open questions.
+# ### BEGIN STARTER
+# **Overview** (two sentences of your own):
+#
+# **Problem and challenges:**
+#
+# **Methods and contributions:**
+#
+# **Evaluation and discussion** (a figure with its conditions; what was not measured?):
+#
+# **Trade-offs:**
+#
+# **Open questions** (one at least that the paper does not answer):
+# ### END STARTER
 # ### BEGIN SOLUTION
 # *Overview.* One dataflow graph represents the computation and the state of a learning algorithm, and the operations that change the state; it is mapped onto the machines of a cluster and their devices.
 # *Problem and challenges.* DistBelief had layers in C++ and a parameter server with fixed update rules: a new layer, a new optimizer or another training loop meant to change the system. The same model should run on a phone and on hundreds of GPUs.

@@ -9,6 +9,7 @@
 # In lab 04 a node refused to be true or false. So a graph could not decide anything, and every run did the same work. But sentences differ in length, and parse trees in shape. This lab is about models whose *structure* depends on the data, and about the three ways in which the world runs them.
 
 # %% tags="setup"
+import os
 import platform
 import time
 from collections import Counter, defaultdict, deque
@@ -18,6 +19,7 @@ from statistics import median
 
 import matplotlib.pyplot as plt
 import numpy as np
+from IPython.display import display
 
 import minitorch as mt
 import minitorch.graph as tf
@@ -32,7 +34,8 @@ style = Path("../style.mplstyle")
 plt.style.use([style] if style.exists() else [])
 for name in ("numpy", "mlsys-labs"):
     print(name, version(name))
-print("Python", platform.python_version(), "on", platform.machine())
+CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+print("Python", platform.python_version(), "on", platform.machine(), "with", CORES, "cores")
 DEVICE = "cuda" if mt.cuda.is_available() else "cpu"  # of section 7; tokens move on the CPU
 print("CUDA: used in section 7" if DEVICE == "cuda" else "CUDA: none; all runs on the CPU")
 
@@ -449,6 +452,13 @@ for share in shares:
 predicted = times[0] + shares * (times[-1] - times[0])
 for share, expected, seen in list(zip(shares, predicted, times))[1:-1]:
     compare(f"ms a run, {share:.0%} true", 1e3 * expected / 20, 1e3 * seen / 20)
+fig, ax = plt.subplots(figsize=(6.8, 2.6))
+ax.plot(100 * shares, 1e3 * predicted / 20, lw=1, color="C4", label="from the first and the last")
+ax.plot(100 * shares, 1e3 * np.array(times) / 20, "o", color="C0", label="measured")
+ax.set(xlabel="runs whose predicate is true, %", ylabel="ms a run", ylim=(0, None))
+ax.set_title("What a branch of a hundred products costs")
+ax.legend()
+plt.show()
 
 # %% [markdown]
 # **Reflect.** `where` would have had one time for all shares: which one? The side that is not taken still costs something: what, for 100 operators?
@@ -1320,12 +1330,18 @@ ax.margins(x=0.15)
 plt.show()
 
 # %% [markdown]
-# **Train on it.** The loop, with your gradient: read a sentence of +1 and -1, and say which of the two is in the majority. It learns on sentences as long as those above, and is then asked about longer ones too. (The three cells need no reading.)
+# **Train on it.** The loop, with your gradient: read a sentence of +1 and -1, and say which of the two is in the majority. It learns on sentences as long as those above, and is then asked about longer ones too. The loss is $\log(1 + e^{-m})$, whose exponential overflows where $m$ is very negative; your `cond` takes the other form of it there, and its gradient goes through your rules. (The four cells need no reading.)
 
 # %%
 ends, back = loop_vjp(lambda i, n, *_: i < n, step_on, 0.0, length, table, h0, w, u)
 v, label = placeholder("v", (8, 1)), placeholder("label")
-loss = mt.log(1.0 + mt.exp(-label * (ends[3] @ v).sum()))
+margin = label * (ends[3] @ v).sum()
+loss = cond(
+    margin > 0.0,
+    lambda m: mt.log(1.0 + mt.exp(-m)),
+    lambda m: mt.log(1.0 + mt.exp(m)) - m,
+    margin,
+)
 at_state, at_v = gradients([loss], [1.0], [ends[3], v])
 arriving = [at_state if end is ends[3] else end * 0.0 for end in ends]
 *_, at_w, at_u = back(*arriving)
@@ -1333,9 +1349,27 @@ fetches = [loss, at_w, at_u, at_v]
 print(len(in_order(fetches)), "nodes for sentences of every length")
 
 # %%
+fig, ax = plt.subplots()
+(dots,) = ax.semilogy([], [], ".", color="C4", markersize=3, label="each sentence")
+(middle,) = ax.semilogy([], [], color="C0", label="median of 48")
+ax.set(xlabel="sentence", ylabel="loss, nats", title="A loop trained by your loop backwards")
+ax.set(xlim=(0, 320), ylim=(5e-3, 10))
+ax.legend(loc="upper left")
+plt.close(fig)  # shown below, where it grows while the training runs
+
+
+def draw_losses(losses):
+    middle.set_data(
+        range(len(losses)), [median(losses[max(0, i - 24) : i + 24]) for i in range(len(losses))]
+    )
+    dots.set_data(range(len(losses)), losses)
+    handle.update(fig)
+
+
+# %%
 values = {**weights, v: r.normal(size=(8, 1)) / 10}
 speed = dict.fromkeys(values, 0.0)
-losses = []
+handle, losses = display(fig, display_id=True), []
 for turn in range(320):
     sentence = some_sentence(lengths[turn % len(lengths)])
     feeds = by_loop(sentence) | values | {label: np.sign(sentence.sum())}
@@ -1345,6 +1379,8 @@ for turn in range(320):
     for node, slope in zip((w, u, v), slopes):
         speed[node] = 0.5 * speed[node] + slope * min(1.0, 0.5 / norm)  # loops explode: clip
         values[node] = values[node] - 0.02 * speed[node]
+    if turn % 40 == 39:
+        draw_losses(losses)
 
 # %%
 score = (loop_rnn @ v).sum()
@@ -1355,13 +1391,6 @@ for shortest, top in [(5, 23), (25, 59)]:
         guess = run([score], by_loop(sentence) | values)[0]
         right.append(np.sign(guess) == np.sign(sentence.sum()))
     print(f"right on {np.mean(right):.0%} of 100 new sentences of {shortest} to {top} symbols")
-fig, ax = plt.subplots()
-ax.semilogy(losses, ".", color="C4", markersize=3, label="each sentence")
-middle = [median(losses[max(0, i - 24) : i + 24]) for i in range(len(losses))]
-ax.semilogy(middle, color="C0", label="median of 48")
-ax.set(xlabel="sentence", ylabel="loss, nats", title="A loop trained by your loop backwards")
-ax.legend()
-plt.show()
 
 # %% [markdown]
 # **Reflect.** Padded, one by one, computed twice as many cells as the loop: what did it do less of? From which share of padding on would the loop win here, and how would that change with a cell of a thousand units?
@@ -1599,6 +1628,19 @@ print(
 
 # %% [markdown] question="reading_note" points="5" manual="true" rubric="Overview of dataflow control flow in the learner's own words (1); problem and challenges: data-dependent structure within a deferred, distributed graph; in-graph against out-of-graph (1); methods: Switch, Merge, Enter, Exit, NextIteration, dead tokens, frames, gradients with stacks, distribution by control loops on each device (1); evaluation read critically, with a figure and its conditions, or the remark that the OSDI paper gives none for control flow (1); trade-offs and one open question (1)."
 # **Reading note.** Abadi et al. 2016, ["TensorFlow: A System for Large-Scale Machine Learning"](https://www.usenix.org/conference/osdi16/technical-sessions/presentation/abadi), OSDI, section 3.4 and what it rests on. Further reading, with the whole story: Yu et al. 2018, ["Dynamic Control Flow in Large-Scale Machine Learning"](https://arxiv.org/abs/1805.01772), EuroSys. One page: overview; problem and challenges; methods and contributions; evaluation and discussion; trade-offs; open questions.
+# ### BEGIN STARTER
+# **Overview** (two sentences of your own):
+#
+# **Problem and challenges:**
+#
+# **Methods and contributions:**
+#
+# **Evaluation and discussion** (a figure with its conditions; what was not measured?):
+#
+# **Trade-offs:**
+#
+# **Open questions** (one at least that the paper does not answer):
+# ### END STARTER
 # ### BEGIN SOLUTION
 # *Overview.* TensorFlow keeps branches and loops inside the graph, as five primitive operators from dynamic dataflow machines, so that models with data-dependent structure are still differentiated, distributed and scheduled as a whole.
 # *Problem and challenges.* Recurrent and conditional models need iteration; control flow in the client costs a round trip for each decision and hides the structure from the system. Inside the graph, values of different iterations must not mix, parts on several devices must agree on the branch, and there must be gradients.

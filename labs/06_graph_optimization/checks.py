@@ -1,5 +1,6 @@
 """Checks of lab 06. Programs go in and come out as plain lists; the judge runs them itself."""
 
+from contextlib import contextmanager
 from itertools import pairwise
 
 import numpy as np
@@ -88,15 +89,33 @@ def applied(name, steps, outputs):
     program.outputs = list(outputs)
     before = [(step.op, step.inputs) for step in program.steps]
     found = globals()[name](program)
+    if not isinstance(found, Program):
+        return type(found).__name__, [], True
     kept = before == [(step.op, step.inputs) for step in program.steps]
     kept = kept and program.outputs == list(outputs)
     plain = [[s.op, list(s.inputs), s.attr] for s in found.steps]
     return plain, list(found.outputs), kept
 
 
+MISSING = {
+    "dead_code": "A step was kept, and one that it reads was not. Whose inputs are needed too, and "
+    "have you seen every user of a step before you come to the step?",
+    "merge_matmuls": "At the place of the first product, is every right factor of the group there "
+    "already?",
+}  # what it mostly means when a pass looks for the place of a value that is not there
+
+
 def rewritten(student, name, code):
     """Return (steps, outputs) after the learner's pass, once they are seen to be a program."""
-    steps, outputs, kept = student.probe(applied, name=name, steps=code.steps, outputs=code.outputs)
+    program = {"steps": code.steps, "outputs": code.outputs}
+    try:
+        steps, outputs, kept = student.probe(applied, name=name, **program)
+    except StudentError as error:
+        if error.type_name != "KeyError" or name not in MISSING:
+            raise
+        raise Feedback(f"{name} raised {str(error).rstrip('. ')}. {MISSING[name]}") from error
+    if isinstance(steps, str):
+        raise Feedback(f"{name} returned {steps}, expected a Program. Is the return still there?")
     if not kept:
         raise Feedback(
             f"{name} changed the program that it was given. It reads that one and writes a new one."
@@ -253,9 +272,11 @@ def with_constants(rng):
     return code
 
 
-def fold_of(student, code, rng):
+@contextmanager
+def an_input_is_no_constant():
+    """Turn the error of a learner who computes an input into words about it."""
     try:
-        return same_values(student, "fold", code, rng, "Which arrays went into the constant?")
+        yield
     except StudentError as error:
         if error.type_name == "KeyError" and "input" in str(error):
             raise Feedback(
@@ -263,6 +284,11 @@ def fold_of(student, code, rng):
                 "what does all([]) give?"
             ) from error
         raise
+
+
+def fold_of(student, code, rng):
+    with an_input_is_no_constant():
+        return same_values(student, "fold", code, rng, "Which arrays went into the constant?")
 
 
 @check("fold", weight=2, requires="no_constant_work_is_left")
@@ -294,7 +320,8 @@ def noise_and_inputs_are_no_constants(student, rng):
     a = code.input("a", 2, 3)
     mask = code.emit("noise", attr=(0.5, (2, 3)))
     code.outputs = [code.emit("mul", a, mask), code.emit("neg", mask)]
-    steps, _ = rewritten(student, "fold", code)
+    with an_input_is_no_constant():
+        steps, _ = rewritten(student, "fold", code)
     if not any(op == "noise" for op, _, _ in steps):
         raise Feedback(
             "fold made a constant of noise: every run would drop out the same elements. It has no "
@@ -349,9 +376,12 @@ def no_value_is_computed_twice(student, rng):
             key = (attr.shape, attr.tobytes()) if isinstance(attr, np.ndarray) else attr
             exact = (op, tuple(inputs), key)
             if exact in seen:
+                left = f"cse left %{seen[exact]} and %{i}, both {op}"
+                if op == "const":
+                    raise Feedback(f"{left} of one array. What is the attribute of an equal step?")
                 raise Feedback(
-                    f"cse left %{seen[exact]} and %{i}, both {op} of {inputs}. Their inputs may "
-                    "have become equal only now: whose numbers are in your key?"
+                    f"{left} of {inputs}. Their inputs may have become equal only now: whose "
+                    "numbers are in your key?"
                 )
             seen[exact] = i
             swapped = (op, tuple(reversed(inputs)), key)
@@ -423,11 +453,37 @@ def cost_of(tree, sizes):
     return a + b + own, left + right
 
 
+TABLE = {
+    "KeyError": "A piece that is asked for was never put into the table. Which lengths, which i "
+    "and which k do your loops go through?",
+    "ValueError": "Has each piece at least one cut? Between i and j, where may the last one be?",
+    "TypeError": "Where two orders cost the same, min() of pairs compares the trees: what should "
+    "it compare instead?",
+}  # what it mostly means when a table of pieces ends in one of these
+
+
+def ordered(student, sizes):
+    """Return (multiplications, tree) of the learner's order."""
+    try:
+        found = student.call("chain_order", list(sizes))
+    except StudentError as error:
+        told = {"KeyError": "", "ValueError": "min()", "TypeError": "'<' not"}
+        if told.get(error.type_name, "?") not in str(error):
+            raise
+        hint = TABLE[error.type_name]
+        raise Feedback(f"chain_order({list(sizes)}) raised {error}. {hint}") from error
+    if not isinstance(found, tuple | list) or len(found) != 2:
+        raise Feedback(
+            f"chain_order({list(sizes)}) returned {found!r}, expected (multiplications, tree)."
+        )
+    return found
+
+
 @check("chain_order", weight=2)
 def the_least_work_is_found(student, rng):
     """the number of multiplications is the least that any order has"""
     for sizes, work in chains(rng):
-        got, _ = student.call("chain_order", list(sizes))
+        got, _ = ordered(student, sizes)
         if got != work:
             which = "more" if got > work else "fewer"
             raise Feedback(
@@ -441,7 +497,7 @@ def the_tree_has_that_cost(student, rng):
     """the tree multiplies all factors in their order, at that cost"""
     draws = [[int(n) for n in rng.integers(1, 60, size=7)] for _ in range(6)]
     for sizes in (*(sizes for sizes, _ in CHAINS), *draws):
-        got, tree = student.call("chain_order", list(sizes))
+        got, tree = ordered(student, sizes)
         work, leaves = cost_of(tree, sizes)
         if leaves != list(range(len(sizes) - 1)):
             raise Feedback(
@@ -506,7 +562,7 @@ def random_chains_are_ordered_too(student, rng):
     """on random chains, too, no order takes less"""
     for _ in range(8):
         sizes = [int(n) for n in rng.integers(1, 60, size=int(rng.integers(4, 10)))]
-        got, _ = student.call("chain_order", sizes)
+        got, _ = ordered(student, sizes)
         if got != least(sizes):
             raise Feedback(
                 "for a random chain there is an order that takes another number.",
@@ -566,15 +622,8 @@ def merging_keeps_the_values(student, rng):
     """the outputs have the same values"""
     for make, what in MERGES:
         code, _ = make()
-        try:
-            same_values(student, "merge_matmuls", code, rng, "Which columns are whose?")
-        except StudentError as error:
-            if error.type_name != "KeyError":
-                raise
-            raise Feedback(
-                f"merge_matmuls of {what} raised {str(error).rstrip('. ')}. At the place of the first product, "
-                "is every right factor of the group there already?"
-            ) from error
+        hint = f"That was with {what}. Which columns are whose?"
+        same_values(student, "merge_matmuls", code, rng, hint)
 
 
 @check("merge_matmuls", weight=3)
@@ -1181,9 +1230,17 @@ def searched(costs, edges, start, alpha, budget):
 
 
 def asked_search(student, costs, edges, start="s", alpha=1.05, budget=30):
-    return student.probe(
-        searched, costs=costs, edges=edges, start=start, alpha=alpha, budget=budget
-    )
+    asked = {"costs": costs, "edges": edges, "start": start, "alpha": alpha, "budget": budget}
+    try:
+        return student.probe(searched, **asked)
+    except StudentError as error:
+        if "'<' not" not in str(error):
+            raise
+        raise Feedback(
+            "search: two programs in the queue were compared, and programs have no order. Tuples "
+            "of equal cost are compared by the next item: what stands between the cost and the "
+            "program, and can it be the same twice?"
+        ) from error
 
 
 @check("search", weight=2)
@@ -1273,12 +1330,4 @@ def the_cheapest_goes_first_and_the_budget_holds(student, rng):
             )
     costs = {"s": 8.0, "a": 7.0, "b": 7.0, "c": 7.0, "d": 1.0}
     edges = {"s": "abc", "a": "aaa", "b": "bbb", "c": "ddd", "d": "ddd"}
-    try:
-        asked_search(student, costs, edges)
-    except StudentError as error:
-        if error.type_name != "TypeError":
-            raise
-        raise Feedback(
-            "search: programs of equal cost in the queue raised a TypeError. Tuples are compared "
-            "by the next item then: what stands between the cost and the program?"
-        ) from error
+    asked_search(student, costs, edges)

@@ -1,10 +1,10 @@
 # %% [markdown]
 # # Lab 06: Graph optimization
 #
-# - **You build** the passes of a compiler for dataflow programs: dead code, constant folding, common subexpressions, the order of products, merged products, fusion, a memory plan, a caching allocator, and a search that decides by measured cost.
+# - **You build** the passes of a compiler for dataflow programs: dead code, constant folding, common subexpressions, the order of products, merged products, fusion, a memory plan, and a search that decides by measured cost; if you like, a caching allocator too.
 # - **You need** NumPy, and what a gradient graph is (lab 02 or 04).
-# - **It takes** about 120 minutes, and twenty more for section 6, which may wait for another day: nothing after it needs it. So may the reading note, with its paper.
-# - Cells that are said to need no reading are to be run, and their output is to be looked at.
+# - **It takes** about 120 minutes: 4 to set out, 23, 16, 14, 13, 24 and 16 for the six sections that everybody does, 10 for the discussion.
+# - **Optional** is the last section, the caching allocator: twenty minutes more, and no points. The reading note, with its paper, is for another day. Cells that are said to need no reading are to be run, and their output is to be looked at.
 #
 # A program that is written for a reader does more work than it has to: it computes what nobody asks for, computes the same thing twice, multiplies matrices in the order in which a formula names them, and walks through memory once for every operator.
 # A system that is handed the **whole** computation before it runs can do better. In this lab you write the passes of such a system.
@@ -40,14 +40,14 @@ print("Python", platform.python_version(), "on", platform.machine())
 blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
 print("matrix products by", blas["name"], blas.get("version", ""))
 DEVICE = "cuda" if mt.cuda.is_available() else "cpu"
-print("CUDA: used in 6 and 7" if DEVICE == "cuda" else "CUDA: none; all runs on the CPU")
+print("CUDA: used in 5 and 6" if DEVICE == "cuda" else "CUDA: none; all runs on the CPU")
 
 # %% [markdown]
 # ## 1. Work that need not be done
 #
 # Our programs are lists of **steps**. Step `i` computes value `i` from values with smaller numbers; some of the values are the program's **outputs**. That is what compilers call *straight-line code in static single assignment form*, and it is a graph: the numbers are its edges. All values are matrices of float32.
 #
-# `program.emit(op, *inputs, attr=...)` adds a step and returns its number. The operators are those of the two tables, and `input`, `const`, `matmul`, `transpose`, `sum`, `concat` and `slice` (of columns), `noise` and, from section 4 on, `fused`.
+# `program.emit(op, *inputs, attr=...)` adds a step and returns its number. The operators are those of the two tables, and `input`, `const`, `matmul`, `transpose`, `sum`, `concat` and `slice` (of columns), `noise` and, from section 4 on, `fused`. (Of the cells that follow read `Step` and `Program`; the others, which compute, need no reading.)
 
 # %%
 ELEMENTWISE = {
@@ -165,7 +165,7 @@ def ready(program, feeds):
 
 
 # %% [markdown]
-# Three functions serve the whole lab: `compare` prints what you predicted, what was measured, and the ratio; `milliseconds` times some functions in turns and returns the best of each (of programs made `ready`, so that the system's handing out of memory is not timed too; that is section 6); `draw` shows small programs. (None of the three needs reading.)
+# Three functions serve the whole lab: `compare` prints what you predicted, what was measured, and the ratio; `milliseconds` times some functions in turns and returns the best of each (of programs made `ready`, so that the system's handing out of memory is not timed too; that is section 7); `draw` shows small programs. (They need no reading.)
 
 
 # %%
@@ -262,24 +262,24 @@ def rebuild(program, rule):
 
 
 # %% [markdown]
-# The first pass does without it, since some steps have nothing that stands for them. What is needed? The outputs, and the inputs of what is needed. Read the list from the end, and every user comes before what it uses.
+# The first pass does without it, since some steps have nothing that stands for them. What is needed? The outputs, and the inputs of what is needed. Read the list from the end, and every user comes before what it uses. (The second half, the copying, is written.)
 
 
-# %% question="dead_code" points="3" hint1="Which values are needed to begin with? And which others, because of them?" hint2="Going through the steps backwards, you know of each step whether it is needed when you come to it." hint3="Then forwards: new.keep(step, [place[j] for j in step.inputs]) for those that are needed. Do not forget new.outputs."
+# %% question="dead_code" points="3" hint1="The outputs are needed to begin with. Which others, because of them?" hint2="Going through the steps backwards, you know of each step whether it is needed when you come to it." hint3="range(len(program.steps)), reversed. If i is needed, so are all of program.steps[i].inputs: needed.update(...) takes them in."
 def dead_code(program):
     """Return the program with only those steps on which an output depends, in order."""
-    new, place = Program(), {}
-    ### BEGIN SOLUTION
     needed = set(program.outputs)
+    ### BEGIN SOLUTION
     for i in reversed(range(len(program.steps))):
         if i in needed:
             needed.update(program.steps[i].inputs)
+    ### END SOLUTION
+    new, place = Program(), {}
     for i in sorted(needed):
         step = program.steps[i]
         place[i] = new.keep(step, [place[j] for j in step.inputs])
     new.outputs = [place[i] for i in program.outputs]
     return new
-    ### END SOLUTION
 
 
 # %% tags="check"
@@ -433,16 +433,16 @@ compare("time, left over right", predicted_speedup, speedup)
 # That is **dynamic programming**: short pieces first, each once, $O(n^3)$ in all. (Cormen et al., *Introduction to Algorithms*, section 14.2.)
 
 
-# %% question="chain_order" points="6" hint1="Fill a table best[i, j] = (multiplications, tree). What stands in best[i, i]?" hint2="Longer pieces need shorter ones: loop over the length, then over i, then over the last cut k." hint3="A candidate for (i, j) cut at k: best[i, k][0] + best[k + 1, j][0] + sizes[i] * sizes[k + 1] * sizes[j + 1], with the tree (best[i, k][1], best[k + 1, j][1]). min() of tuples compares the numbers first; give it key= so that trees need not be compared."
+# %% question="chain_order" points="6" hint1="best[i, j] = (multiplications, tree) is the table, and its pieces of one factor are there. What is needed for those of two, and for those of three?" hint2="Longer pieces need shorter ones: loop over the length, then over i, then over the last cut k." hint3="A candidate for (i, j) cut at k: best[i, k][0] + best[k + 1, j][0] + sizes[i] * sizes[k + 1] * sizes[j + 1], with the tree (best[i, k][1], best[k + 1, j][1]). min() of tuples compares the numbers first; give it key= so that trees need not be compared."
 def chain_order(sizes):
     """Return (multiplications, tree) of the cheapest order of a chain of matrices.
 
     Factor i is sizes[i] x sizes[i+1]. A tree is the number of a factor, or a pair of trees:
     ((0, 1), 2) multiplies factors 0 and 1 first.
     """
-    ### BEGIN SOLUTION
     n = len(sizes) - 1
     best = {(i, i): (0, i) for i in range(n)}
+    ### BEGIN SOLUTION
     for length in range(1, n):
         for i in range(n - length):
             j = i + length
@@ -451,8 +451,8 @@ def chain_order(sizes):
                 (a, left), (b, right) = best[i, k], best[k + 1, j]
                 found.append((a + b + sizes[i] * sizes[k + 1] * sizes[j + 1], (left, right)))
             best[i, j] = min(found, key=lambda item: item[0])
-    return best[0, n - 1]
     ### END SOLUTION
+    return best[0, n - 1]
 
 
 # %% tags="check"
@@ -507,7 +507,14 @@ def emit_tree(new, factors, tree):
 
 
 # %% [markdown]
-# **Try it**, and then a question. A network has two layers, and its loss is `MSE(w2 ReLU(w1 x), y)`. `gradients` below appends the steps of its gradients to a program, each operator's by its rule, as labs 02 and 04 do (and needs no reading). In how many places can the pass fire, in the loss and the gradients of `w1` and `w2` together? And without the ReLU? Write both numbers down.
+# **Try it.** The chain of the beginning, and the program that the pass makes of it.
+
+# %%
+print(chain_order([512, 512, 512, 1]))
+print(reassociate(left))
+
+# %% [markdown]
+# Now a question. A network has two layers, and its loss is `MSE(w2 ReLU(w1 x), y)`. `gradients` below appends the steps of its gradients to a program, each operator's by its rule, as labs 02 and 04 do (and needs no reading). In how many places can the pass fire, in the loss and the gradients of `w1` and `w2` together? And without the ReLU? Write both numbers down.
 
 # %%
 ### BEGIN STARTER
@@ -645,21 +652,19 @@ predicted_gain_at_run_time, predicted_gain_folded = 0.8, 1.1
 # **Write it.** For each left factor that several products share: at the *first* of these products emit the concat, the product and a slice; at the others only a slice. But take care: at the place of the first product all right factors must exist already. A later product whose right factor is computed *after* the first, perhaps from its result, cannot join.
 
 
-# %% question="merge_matmuls" points="6" hint1="Go through the products once and make groups: {left factor: [products]}. Which products may join the group of an earlier one?" hint2="The right factor of a product that joins must have a smaller number than the group's first product." hint3="In the rule: is i the first of its group? Then emit concat of all place[right], and matmul, and remember its number. For every member: a slice from the sum of the widths of those before it in the group."
+# %% question="merge_matmuls" points="6" hint1="The first product opens its group. Which later ones may join it, and which may not? Put those that do into group, and note group_of[i] = group." hint2="The right factor of a product that joins must have a smaller number than the group's first product." hint3="In the rule: is i the first of its group? Then emit concat of all place[right], and matmul, and remember its number. For every member: a slice from the sum of the widths of those before it in the group."
 def merge_matmuls(program):
     """Return the program with products of one left factor merged: concat, matmul, slices."""
     groups, group_of, merged = {}, {}, {}
     steps = program.steps
-    ### BEGIN SOLUTION
     for i, step in enumerate(steps):
         if step.op == "matmul":
-            left, right = step.inputs
-            group = groups.setdefault(left, [i])
-            if right < group[0]:
+            group = groups.setdefault(step.inputs[0], [])  # the products of one left factor
+            ### BEGIN SOLUTION
+            if not group or step.inputs[1] < group[0]:
+                group.append(i)
                 group_of[i] = group
-                if i != group[0]:
-                    group.append(i)
-    ### END SOLUTION
+            ### END SOLUTION
 
     def rule(new, i, place):
         if len(group_of.get(i, ())) < 2:
@@ -738,7 +743,7 @@ plt.show()
 # %% [markdown]
 # **Reflect.** For which of the shapes does the rewrite lose, and what do they have in common? A rule that always fires would be wrong half of the time, and a rule with a threshold would hold on one machine. What does a system have to know to decide?
 #
-# *The real system.* On a GPU, where one small product leaves most of the chip idle, the same rewrite wins more often: that is why people write one `qkv` projection by hand ([nanoGPT's `c_attn`](https://github.com/karpathy/nanoGPT/blob/master/model.py)). TASO *measures* each operator of each shape once, on the device at hand, and adds the times up ([`src/cudnn`](https://github.com/jiazhihao/TASO/tree/master/src/cudnn)). In section 7 you do so.
+# *The real system.* On a GPU, where one small product leaves most of the chip idle, the same rewrite wins more often: that is why people write one `qkv` projection by hand ([nanoGPT's `c_attn`](https://github.com/karpathy/nanoGPT/blob/master/model.py)). TASO *measures* each operator of each shape once, on the device at hand, and adds the times up ([`src/cudnn`](https://github.com/jiazhihao/TASO/tree/master/src/cudnn)). In section 6 you do so.
 
 # %% [markdown]
 # ## 4. One walk through memory
@@ -937,8 +942,8 @@ def place(lives, sizes):
         lives: {i: (first, last)}, both included.
         sizes: {i: bytes}.
     """
-    ### BEGIN SOLUTION
     offsets = {}
+    ### BEGIN SOLUTION
     for i in sorted(lives, key=lambda i: (-sizes[i], lives[i][0])):
         beside = [j for j in offsets if lives[j][0] <= lives[i][1] and lives[i][0] <= lives[j][1]]
         offset = 0
@@ -947,8 +952,8 @@ def place(lives, sizes):
                 break
             offset = max(offset, offsets[j] + sizes[j])
         offsets[i] = offset
-    return offsets
     ### END SOLUTION
+    return offsets
 
 
 # %% tags="check"
@@ -1076,7 +1081,7 @@ for title, program in {"forward": forward, "with gradients": both}.items():
     )
 
 # %% [markdown]
-# **And on the device**, the GPU where there is one. There memory comes from an allocator that other people wrote, torch's on CUDA and minitorch's own on the CPU. The program runs over tensors, and each is dropped after its last use. Your `lifetimes` predict how many bytes are alive at every step; the allocator counts them. (Of these cells only `run_there` needs reading.)
+# **And on the device**, the GPU where there is one. There memory comes from an allocator that other people wrote, torch's on CUDA and minitorch's own on the CPU. The program runs over tensors, and each is dropped after its last use. Your `lifetimes` predict how many bytes are alive at every step; the allocator counts them. (The cells need no reading but `run_there`.)
 
 
 # %%
@@ -1184,9 +1189,299 @@ map_memory(library_layers(4), title="Four layers, with gradients")
 # *The real system.* [XLA's buffer assignment](https://github.com/openxla/xla/blob/main/xla/service/buffer_assignment.cc) and TensorFlow Lite's planner do this ahead of time, and also let an elementwise result take over the memory of an input that dies there; so does `minitorch.graph.memory_plan`. Computing the activations again is called checkpointing: [`torch.utils.checkpoint`](https://github.com/pytorch/pytorch/blob/main/torch/utils/checkpoint.py).
 
 # %% [markdown]
-# ## 6. Memory that comes back
+# ## 6. Search, and a network that learns
 #
-# An imperative program has no plan: nobody knows what it will ask for next. Yet fresh memory is expensive: the system hands it out in pages of 4 KiB, and fills each with zeros when it is first touched. A large result costs as much for being new as for being computed.
+# Which rewrites, in which order? Some lose by themselves and open the way for one that wins.
+#
+# **Idea.** TASO's answer is a search with a **measured cost**: keep a queue of programs, take the cheapest, try every rewrite on it; keep what is better than the best so far, and also what is a *little* worse, less than $\alpha$ times the best. With $\alpha = 1$ it is greedy and stops at the first hill; TASO takes $\alpha = 1.05$.
+#
+# **Predict.** From A one rewrite leads to B, from B one leads to C. The costs are 100, 104, 60. What does the search find with $\alpha = 1$, and what with 1.05? And if B cost 106?
+
+# %%
+### BEGIN STARTER
+# found_greedy, found_taso, found_behind_a_hill = ..., ..., ...
+### END STARTER
+### BEGIN SOLUTION
+found_greedy, found_taso, found_behind_a_hill = 100, 60, 100
+### END SOLUTION
+
+
+# %% question="search" points="6" hint1="The cheapest program has been taken from the queue. What is tried on it, and when is what comes of it not worth a measurement?" hint2="Never look at a program twice: keep the fingerprints of those that were seen, the start's are there. heapq.heappush(queue, (price, number, found)): two programs cannot be compared, so the number must never repeat, such as how many were seen." hint3="For each rewrite of the program: seen before? skip. Otherwise measure it, once; less than alpha times the best: into the queue; less than the best: it is the best from now on."
+def search(start, rewrites, cost, fingerprint=str, alpha=1.05, budget=30):
+    """Return (cost, program) of the cheapest program found from `start`.
+
+    Takes the cheapest program of the queue and tries every rewrite on it, at most `budget` times.
+    What costs less than alpha times the best so far goes into the queue. `cost` is asked once
+    for each different program, and programs with the same fingerprint are the same.
+    """
+    best = (cost(start), start)
+    queue, seen = [(best[0], 0, start)], {fingerprint(start)}
+    while queue and budget > 0:
+        budget -= 1
+        _, _, program = heapq.heappop(queue)
+        ### BEGIN SOLUTION
+        for rewrite in rewrites:
+            found = rewrite(program)
+            if fingerprint(found) in seen:
+                continue
+            seen.add(fingerprint(found))
+            price = cost(found)
+            if price < alpha * best[0]:
+                heapq.heappush(queue, (price, len(seen), found))
+            if price < best[0]:
+                best = (price, found)
+        ### END SOLUTION
+    return best
+
+
+# %% tags="check"
+q.check("search")
+
+# %% [markdown]
+# **Try it** on the three costs.
+
+# %%
+step_to = {"A": "B", "B": "C", "C": "C"}
+for title, predicted, b, alpha in (
+    ("alpha 1", found_greedy, 104, 1.0),
+    ("alpha 1.05", found_taso, 104, 1.05),
+    ("alpha 1.05, B costs 106", found_behind_a_hill, 106, 1.05),
+):
+    costs = {"A": 100, "B": b, "C": 60}
+    compare(title, predicted, search("A", [step_to.get], costs.get, alpha=alpha)[0])
+
+# %% [markdown]
+# Now the real thing: one training step on handwritten digits. A first layer made of two thin factors, $W = UV$; two heads on one hidden layer, which digit it is and whether it is even; mean squared errors; gradients of all weights, and the new weights. It is written as a person would write it, with the gradients by the rules.
+
+# %%
+SIZES = {"u": (64, 8), "v": (8, 768), "b": (1, 768), "p": (768, 10), "r": (768, 2)}
+BATCH = 512
+
+
+# %%
+def training_step(batch=BATCH):
+    """Return the program of one step: the loss, then the new weights in the order of SIZES."""
+    p = Program()
+    x, digit, even = (
+        p.emit("input", attr=(name, (batch, n)))
+        for name, n in (("x", 64), ("digit", 10), ("even", 2))
+    )
+    w = {name: p.emit("input", attr=(name, shape)) for name, shape in SIZES.items()}
+    layer = p.emit("matmul", x, p.emit("matmul", w["u"], w["v"]))
+    hidden = p.emit("relu", p.emit("add", layer, w["b"]))
+    losses = []
+    for head, target in (("p", digit), ("r", even)):
+        wrong = p.emit("sub", p.emit("matmul", hidden, w[head]), target)
+        mean = p.emit("div", number(p, 1), number(p, batch))
+        losses.append(p.emit("mul", p.emit("sum", p.emit("square", wrong)), mean))
+    loss = p.emit("add", *losses)
+    grads = gradients(p, loss, list(w.values()))
+    rate = p.emit("mul", number(p, 0.5), number(p, 0.02))
+    new = [p.emit("sub", old, p.emit("mul", rate, g)) for old, g in zip(w.values(), grads)]
+    p.outputs = [loss, *new]
+    return p
+
+
+# %%
+written = training_step()
+print(len(written.steps), "steps, of which products:", sum(s.op == "matmul" for s in written.steps))
+
+# %% [markdown]
+# Each pass in the order of the lab: steps, multiplications, bytes of all values and of the planned arena, and the time as a share of the program as written: by NumPy in planned memory, and over tensors on the device. **Does a pass that pays here pay there too?** (The cells need no reading.)
+
+# %%
+stages = {"as written": written}
+stages["dead code"] = dead_code(written)
+stages["folded"] = dead_code(fold(stages["dead code"]))
+stages["common"] = dead_code(cse(stages["folded"]))
+stages["products"] = reassociate(stages["common"])
+stages["fused"] = fuse(stages["products"])
+stages["+ merged"] = fuse(merge_matmuls(stages["products"]))
+feeds = random_feeds(written)
+times = milliseconds(*[partial(bind(p)[0], feeds) for p in stages.values()], repeats=21)
+there = [partial(run_there, p, given_there(p, feeds)) for p in stages.values()]
+times_there = milliseconds(*there, repeats=21)
+
+# %%
+print(f"{'':<12}{'steps':>6}{'Mmult':>8}{'MiB':>7}{'arena':>7}{'NumPy':>7}{DEVICE:>7}")
+for (title, p), ms, ms_there in zip(stages.items(), times, times_there):
+    mib, arena = (n / 2**20 for n in (memory_plan(p).total, memory_plan(p).peak))
+    print(f"{title:<12}{len(p.steps):>6}{flops(p) / 1e6:>8.1f}{mib:>7.1f}{arena:>7.1f}", end="")
+    print(f"{ms / times[0]:>7.2f}{ms_there / times_there[0]:>7.2f}")
+for title in ("dead code", "products", "fused"):
+    k = list(stages).index(title)
+    here, on_device = times[0] / times[k], times_there[0] / times_there[k]
+    compare(f"{title}: gain on {DEVICE}, NumPy predicts", here, on_device)
+
+# %%
+fig, axes = plt.subplots(1, 4, sharey=True, figsize=(8.6, 3.6))
+rows = np.arange(len(stages))[::-1]
+measures = {
+    "multiplications": [flops(p) for p in stages.values()],
+    "bytes of all values": [memory_plan(p).total for p in stages.values()],
+    "time, NumPy": times,
+    f"time, {DEVICE}": times_there,
+}
+for ax, (title, values) in zip(axes, measures.items()):
+    shares = np.array(values) / values[0]
+    ax.barh(rows, shares, color="C0")
+    ax.bar_label(ax.containers[0], [f"{share:.0%}" for share in shares], padding=3, fontsize=8)
+    ax.set(title=title, xticks=[0, 0.5, 1], xlim=(0, 1.5))
+    ax.set_yticks(rows, stages)
+    ax.grid(axis="y", visible=False)
+fig.supxlabel("share of the program as written", fontsize="medium")
+plt.show()
+
+# %% [markdown]
+# **Measure.** The search, with the clock as its cost: the time of a program over that of the one as written, both in turns, so that a busy machine is unfair to both. `reassociate` with `shared=True` multiplies anew what others use too: sometimes less work, sometimes more. It decides that as well.
+
+
+# %%
+def identity_of(program):
+    """Return a program's text with its constants: equal for equal programs."""
+    constants = [attr_key(s.attr) for s in program.steps if s.op == "const"]
+    return hash((str(program), tuple(constants)))
+
+
+def clocked(program):
+    """Return a program's time over that of the one as written, measured in turns."""
+    runs = [partial(bind(p)[0], feeds) for p in (program, written)]
+    mine, reference = milliseconds(*runs, repeats=15)
+    return mine / reference
+
+
+# %%
+rewrites = [
+    lambda p: dead_code(cse(fold(dead_code(p)))),
+    reassociate,
+    partial(reassociate, shared=True),
+    merge_matmuls,
+    fuse,
+]
+tried = []
+best_cost, best = search(written, rewrites, lambda p: tried.append(p) or clocked(p), identity_of, budget=8)  # fmt: skip
+final = written, stages["fused"], best
+again = milliseconds(*[partial(bind(p)[0], feeds) for p in final], repeats=15)
+print(f"programs tried: {len(tried)}")
+compare("as written / passes in order, once more", times[0] / times[5], again[0] / again[1])
+compare("as written / found by the search", 1 / best_cost, again[0] / again[2])
+print("merged products in it:", sum(step.op == "concat" for step in best.steps))
+
+# %% [markdown]
+# And now it learns: in an arena planned by you, step by step, beside the program as written. (The cells need no reading.)
+
+# %%
+from sklearn.datasets import load_digits
+
+pixels, digits = load_digits(return_X_y=True)
+pixels = (pixels / 8 - 1).astype(np.float32)
+targets = {"digit": np.eye(10)[digits], "even": np.eye(2)[digits % 2]}
+targets = {name: array.astype(np.float32) for name, array in targets.items()}
+
+
+# %%
+def train(step, steps=200):
+    """Return (losses, weights, seconds) of training with a step: a function of feeds."""
+    rng, losses = np.random.default_rng(0), []
+    weights = {n: rng.normal(size=s).astype(np.float32) / s[0] ** 0.5 for n, s in SIZES.items()}
+    weights["b"][:] = 0
+    began = time.perf_counter()
+    for _ in range(steps):
+        rows = rng.integers(0, 1536, BATCH)
+        now = {"x": pixels[rows]} | {name: array[rows] for name, array in targets.items()}
+        loss, *new = step(now | weights)
+        weights = {name: array.copy() for name, array in zip(SIZES, new)}
+        losses.append(float(loss[0, 0]))
+    return losses, weights, time.perf_counter() - began
+
+
+planned, plan = bind(best)
+slow_losses, _, slow_s = train(partial(run, written))
+losses, weights, fast_s = train(planned)
+
+# %%
+fig, ax = plt.subplots()
+ax.plot(slow_losses, linewidth=5, alpha=0.35, linestyle="-", label="as written")
+ax.plot(losses, color="C1", linestyle="-", label="found by your search, in your arena")
+ax.set(xlabel="training step", ylabel="loss (squared error)", title="Digits")
+ax.set(yscale="log", yticks=[0.3, 1, 3, 10], yticklabels=["0.3", "1", "3", "10"])
+ax.minorticks_off()
+ax.legend()
+plt.show()
+hidden = np.maximum(pixels[1536:] @ weights["u"] @ weights["v"] + weights["b"], 0)
+right = np.mean((hidden @ weights["p"]).argmax(axis=1) == digits[1536:])
+print(f"right on {right:.1%} of {len(hidden)} images never seen")
+print(f"largest difference of the losses: {np.abs(np.subtract(losses, slow_losses)).max():.1e}")
+print(f"memory of a step, planned / as written: {plan.peak / memory_plan(written).total:.3f}")
+compare("time of training, as written / yours", again[0] / again[2], slow_s / fast_s)
+print("(as written it ran in fresh memory, as `run` does; making batches takes time in both)")
+
+# %% [markdown]
+# **Reflect.** Which pass gave most, and would it have been the same for a network without the two thin factors? Measured once more, the winner is mostly not as good as the search believed when it chose it: why must that be so, and what would you do about it? The search measured whole programs; TASO measures operators and adds them up. What can each of the two see that the other cannot?
+#
+# *The real system.* `minitorch.graph.optimize` runs such passes on a real graph, and [TASO's search](https://github.com/jiazhihao/TASO/blob/master/src/core/substitution.cc) is the loop that you wrote. The cell below hands the library a graph with a chain and a shared subexpression.
+
+# %%
+a, b = (graph.placeholder(graph.float32, [256, 256], name=n) for n in "ab")
+c = graph.placeholder(graph.float32, [256, 1], name="c")
+library = graph.tanh(graph.matmul(graph.matmul(a, b), c)) * 2.0 + graph.tanh(graph.matmul(graph.matmul(a, b), c))  # fmt: skip
+print(
+    graph.count_nodes(library), "nodes before,", graph.count_nodes(graph.optimize(library)), "after"
+)
+plans = [graph.memory_plan(nodes) for nodes in (library, graph.optimize(library))]
+print(f"bytes of all results, after / before: {plans[1].total_bytes / plans[0].total_bytes:.3f}")
+
+# %% [markdown]
+# Pass by pass, the graph before and after: which of them are passes of yours, and which step saves most?
+
+# %%
+compare_passes(library, title="What the library's passes do to it")
+
+# %% [markdown] question="where_it_fires" points="6" manual="true" rubric="2: for MSE(w2 ReLU(w1 x), y) names all the products, forward (w1 x, w2 h) and backward (g h', w2' g, (w2' g * mask) x') and says that an elementwise operator stands between any two of them, so associativity fires nowhere; 1: says what changes without the ReLU, with the chains by name, such as w2 w1 x and w2' g x'; 1: gives a case in real networks where it does fire (low-rank factors, linear attention, gradients of a product); 1: says that rewrites are not free, with a measured ratio of this lab below 1 and its reason; 1: says why a cost must be measured (shape, cache, device) or what a count of multiplications misses, with a number"
+# ## Discuss
+#
+# `MSE(w2 ReLU(w1 x), y)`: where can associativity fire, forward and backward, for which gradients? What changes when the ReLU is left out, and where do you expect chains of products in networks that people really train? Then: rewrites are not free. Name one that lost in your measurements, say why, and what a system needs so that it would not have applied it. Half a page.
+#
+# ### BEGIN SOLUTION
+# Nowhere. Forward there are $z = w_1 x$ and $w_2 h$ with $h = \mathrm{ReLU}(z)$ between them. Backward: $g = 2(w_2 h - y)$ is elementwise of a product, $\partial w_2 = g h^\top$ has the ReLU in $h$ and the subtraction in $g$; $w_2^\top g$; then the mask of the ReLU is multiplied in, elementwise, before $(\cdot)\,x^\top$ gives $\partial w_1$. In every joint stands an elementwise operator, and $(A \odot M)B \ne A \odot (MB)$. Without the ReLU: $w_2 w_1 x$ forward, $g\,(w_1 x)^\top$ for $w_2$, and $w_2^\top g\, x^\top$ for $w_1$: three products of products, and for a small batch the order matters.
+#
+# Chains occur where a matrix has been factored (low-rank layers and adapters: $x U V$), in attention without softmax ($Q (K^\top V)$ instead of $(QK^\top)V$: linear in the length), and in gradients of such products, as in the training step of section 6, where it gave most of the gain.
+#
+# Merging $xA$ and $xB$ at run time lost for weights of 512 by 64 and 64 rows (0.8 to 0.9 here): the concat copies 256 KiB of weights to save one call. With constant weights the copy is folded away and it was about even. Fusion lost for arrays that fit the cache. Multiplications do not tell: in section 2 the work fell by 257 times and the time by another factor, because a product with one column waits for memory. So a system has to measure, on the shapes and the device at hand, and to keep the measurements: operators of one shape cost the same wherever they stand.
+# ### END SOLUTION
+
+# %% [markdown] question="reading_note" points="6" manual="true" rubric="1 point for each heading answered in the writer's own words and correctly: overview; problem and challenges (hand-written rules: many, incomplete, wrong at times, never for all new operators); methods (enumerates graphs of up to 4 operators, fingerprints on random inputs, 743 substitutions, verified from operator axioms by a theorem prover; cost-based backtracking with alpha 1.05; joint layout); evaluation (a figure with its conditions, such as up to 2.8 times over existing frameworks on one GPU, inference); trade-offs; an open question that the paper does not answer"
+# ## Reading note
+#
+# Zhihao Jia et al., [*TASO: Optimizing Deep Learning Computation with Automatic Generation of Graph Substitutions*](https://doi.org/10.1145/3341301.3359630), SOSP 2019. One page:
+# overview · problem and challenges · methods and contributions · evaluation and discussion · trade-offs · open questions.
+#
+# ### BEGIN STARTER
+# **Overview** (two sentences of your own):
+#
+# **Problem and challenges:**
+#
+# **Methods and contributions:**
+#
+# **Evaluation and discussion** (a figure with its conditions; what was not measured?):
+#
+# **Trade-offs:**
+#
+# **Open questions** (one at least that the paper does not answer):
+# ### END STARTER
+# ### BEGIN SOLUTION
+# **Overview.** Graph rewrites for deep learning found by a machine instead of written by people, and a search that applies them by measured cost. **Problem and challenges.** Frameworks hold hundreds of hand-written rules; each new operator needs more of them, they miss combinations, and some were wrong. **Methods and contributions.** All graphs of up to four operators are enumerated; pairs that agree on random inputs are candidates, pruned of trivial variants to 743 substitutions; each is proved from a few dozen axioms about operators by a theorem prover. The optimizer explores rewritten graphs with a queue and tolerates graphs up to 5 % worse than the best ($\alpha = 1.05$); cost is the sum of measured operators; data layout is searched together with the rewrites. **Evaluation.** Inference of five networks on one GPU, up to 2.8 times faster than the best of the frameworks; on ResNet-50, which people had tuned by hand, about even. **Trade-offs.** Four operators are few, axioms are still written by people, costs that add up ignore what neighbours do to caches, and minutes of search must be worth it. **Open questions.** Training, where a rewrite must pay forward and backward; dynamic shapes; larger substitutions.
+# ### END SOLUTION
+
+# %%
+q.status()
+
+# %% [markdown]
+# ## 7. Memory that comes back (optional)
+#
+# This section may be left out: it has no points. It is for those who want to know what happens where there is no plan.
+#
+# An imperative program has no plan: nobody knows what it will ask for next. Yet fresh memory is expensive: the system hands it out in pages of 4 KiB, and fills each with zeros when it is first touched. A large result can cost more for being new than for being computed.
 
 # %%
 big = np.ones((4096, 4096), np.float32)
@@ -1213,7 +1508,7 @@ predicted_reserves = 5  # 4 blocks, which merge into 400; 100 more, and the five
 ### END SOLUTION
 
 
-# %% question="Caching" points="7" hint1="self.free is a list of (address, size). Which of them fit, and which of those is the smallest?" hint2="After taking a block of size s for n bytes: what is left is (address + n, s - n), if anything is. Remember the size of what you hand out in self.used." hint3="free: look for a free block that ends at the address, and for one that begins at its end. Take them out of the list and put one larger block in."
+# %% question="Caching" points="0" hint1="self.free is a list of (address, size). Which of them fit, and which of those is the smallest?" hint2="After taking a block of size s for n bytes: what is left is (address + n, s - n), if anything is. Remember the size of what you hand out in self.used." hint3="free: look for a free block that ends at the address, and for one that begins at its end. Take them out of the list and put one larger block in."
 class Caching:
     """An allocator over `reserve(n)`, which returns the address of `n` new bytes."""
 
@@ -1338,278 +1633,3 @@ print(
 # **Reflect.** In the second run the allocator never goes to the system: a training step asks for the same sizes each time. What happens when the batch size varies from step to step, or the length of a text does? Which blocks then lie about, and for whom do they not fit? (**Fragmentation**.)
 #
 # *The real system.* [PyTorch's CUDA allocator](https://github.com/pytorch/pytorch/blob/main/c10/cuda/CUDACachingAllocator.cpp) is yours, with sizes rounded to 512 bytes, small and large blocks apart, and a pool a stream; `cudaMalloc` would wait for the whole device. (Paszke et al., NeurIPS 2019, section 5.3.) minitorch has one for the CPU, `minitorch.allocator`, where large results live.
-
-# %% [markdown]
-# ## 7. Search, and a network that learns
-#
-# Which rewrites, in which order? Some lose by themselves and open the way for one that wins.
-#
-# **Idea.** TASO's answer is a search with a **measured cost**: keep a queue of programs, take the cheapest, try every rewrite on it; keep what is better than the best so far, and also what is a *little* worse, less than $\alpha$ times the best. With $\alpha = 1$ it is greedy and stops at the first hill; TASO takes $\alpha = 1.05$.
-#
-# **Predict.** From A one rewrite leads to B, from B one leads to C. The costs are 100, 104, 60. What does the search find with $\alpha = 1$, and what with 1.05? And if B cost 106?
-
-# %%
-### BEGIN STARTER
-# found_greedy, found_taso, found_behind_a_hill = ..., ..., ...
-### END STARTER
-### BEGIN SOLUTION
-found_greedy, found_taso, found_behind_a_hill = 100, 60, 100
-### END SOLUTION
-
-
-# %% question="search" points="6" hint1="heapq keeps tuples in order; two programs cannot be compared, so put a number that never repeats before the program, such as how many you have seen: (cost, number, program)." hint2="Never look at a program twice: keep the fingerprints of those that were seen, the start's among them." hint3="For each rewrite of the program that was popped: seen before? skip. Otherwise measure it; less than alpha times the best: into the queue; less than the best: it is the best from now on."
-def search(start, rewrites, cost, fingerprint=str, alpha=1.05, budget=30):
-    """Return (cost, program) of the cheapest program found from `start`.
-
-    Takes the cheapest program of the queue and tries every rewrite on it, at most `budget` times.
-    What costs less than alpha times the best so far goes into the queue. `cost` is asked once
-    for each different program, and programs with the same fingerprint are the same.
-    """
-    ### BEGIN SOLUTION
-    best = (cost(start), start)
-    queue, seen = [(best[0], 0, start)], {fingerprint(start)}
-    while queue and budget > 0:
-        budget -= 1
-        _, _, program = heapq.heappop(queue)
-        for rewrite in rewrites:
-            found = rewrite(program)
-            if fingerprint(found) in seen:
-                continue
-            seen.add(fingerprint(found))
-            price = cost(found)
-            if price < alpha * best[0]:
-                heapq.heappush(queue, (price, len(seen), found))
-            if price < best[0]:
-                best = (price, found)
-    return best
-    ### END SOLUTION
-
-
-# %% tags="check"
-q.check("search")
-
-# %% [markdown]
-# **Try it** on the three costs.
-
-# %%
-step_to = {"A": "B", "B": "C", "C": "C"}
-for title, predicted, b, alpha in (
-    ("alpha 1", found_greedy, 104, 1.0),
-    ("alpha 1.05", found_taso, 104, 1.05),
-    ("alpha 1.05, B costs 106", found_behind_a_hill, 106, 1.05),
-):
-    costs = {"A": 100, "B": b, "C": 60}
-    compare(title, predicted, search("A", [step_to.get], costs.get, alpha=alpha)[0])
-
-# %% [markdown]
-# Now the real thing: one training step on handwritten digits. A first layer made of two thin factors, $W = UV$; two heads on one hidden layer, which digit it is and whether it is even; mean squared errors; gradients of all weights, and the new weights. It is written as a person would write it, with the gradients by the rules.
-
-# %%
-SIZES = {"u": (64, 8), "v": (8, 768), "b": (1, 768), "p": (768, 10), "r": (768, 2)}
-BATCH = 512
-
-
-# %%
-def training_step(batch=BATCH):
-    """Return the program of one step: the loss, then the new weights in the order of SIZES."""
-    p = Program()
-    x, digit, even = (
-        p.emit("input", attr=(name, (batch, n)))
-        for name, n in (("x", 64), ("digit", 10), ("even", 2))
-    )
-    w = {name: p.emit("input", attr=(name, shape)) for name, shape in SIZES.items()}
-    layer = p.emit("matmul", x, p.emit("matmul", w["u"], w["v"]))
-    hidden = p.emit("relu", p.emit("add", layer, w["b"]))
-    losses = []
-    for head, target in (("p", digit), ("r", even)):
-        wrong = p.emit("sub", p.emit("matmul", hidden, w[head]), target)
-        mean = p.emit("div", number(p, 1), number(p, batch))
-        losses.append(p.emit("mul", p.emit("sum", p.emit("square", wrong)), mean))
-    loss = p.emit("add", *losses)
-    grads = gradients(p, loss, list(w.values()))
-    rate = p.emit("mul", number(p, 0.5), number(p, 0.02))
-    new = [p.emit("sub", old, p.emit("mul", rate, g)) for old, g in zip(w.values(), grads)]
-    p.outputs = [loss, *new]
-    return p
-
-
-# %%
-written = training_step()
-print(len(written.steps), "steps, of which products:", sum(s.op == "matmul" for s in written.steps))
-
-# %% [markdown]
-# Each pass in the order of the lab: steps, multiplications, bytes of all values and of the planned arena, and the time as a share of the program as written: by NumPy in planned memory, and over tensors on the device. **Does a pass that pays here pay there too?**
-
-# %%
-stages = {"as written": written}
-stages["dead code"] = dead_code(written)
-stages["folded"] = dead_code(fold(stages["dead code"]))
-stages["common"] = dead_code(cse(stages["folded"]))
-stages["products"] = reassociate(stages["common"])
-stages["fused"] = fuse(stages["products"])
-stages["+ merged"] = fuse(merge_matmuls(stages["products"]))
-feeds = random_feeds(written)
-times = milliseconds(*[partial(bind(p)[0], feeds) for p in stages.values()], repeats=21)
-there = [partial(run_there, p, given_there(p, feeds)) for p in stages.values()]
-times_there = milliseconds(*there, repeats=21)
-
-# %%
-print(f"{'':<12}{'steps':>6}{'Mmult':>8}{'MiB':>7}{'arena':>7}{'NumPy':>7}{DEVICE:>7}")
-for (title, p), ms, ms_there in zip(stages.items(), times, times_there):
-    mib, arena = (n / 2**20 for n in (memory_plan(p).total, memory_plan(p).peak))
-    print(f"{title:<12}{len(p.steps):>6}{flops(p) / 1e6:>8.1f}{mib:>7.1f}{arena:>7.1f}", end="")
-    print(f"{ms / times[0]:>7.2f}{ms_there / times_there[0]:>7.2f}")
-for title in ("dead code", "products", "fused"):
-    k = list(stages).index(title)
-    here, on_device = times[0] / times[k], times_there[0] / times_there[k]
-    compare(f"{title}: gain on {DEVICE}, NumPy predicts", here, on_device)
-
-# %%
-fig, axes = plt.subplots(1, 4, sharey=True, figsize=(8.6, 3.6))
-rows = np.arange(len(stages))[::-1]
-measures = {
-    "multiplications": [flops(p) for p in stages.values()],
-    "bytes of all values": [memory_plan(p).total for p in stages.values()],
-    "time, NumPy": times,
-    f"time, {DEVICE}": times_there,
-}
-for ax, (title, values) in zip(axes, measures.items()):
-    shares = np.array(values) / values[0]
-    ax.barh(rows, shares, color="C0")
-    ax.bar_label(ax.containers[0], [f"{share:.0%}" for share in shares], padding=3, fontsize=8)
-    ax.set(title=title, xticks=[0, 0.5, 1], xlim=(0, 1.5))
-    ax.set_yticks(rows, stages)
-    ax.grid(axis="y", visible=False)
-fig.supxlabel("share of the program as written", fontsize="medium")
-plt.show()
-
-# %% [markdown]
-# **Measure.** The search, with the clock as its cost: the time of a program over that of the one as written, both in turns, so that a busy machine is unfair to both. `reassociate` with `shared=True` multiplies anew what others use too: sometimes less work, sometimes more. It decides that as well.
-
-
-# %%
-def identity_of(program):
-    """Return a program's text with its constants: equal for equal programs."""
-    constants = [attr_key(s.attr) for s in program.steps if s.op == "const"]
-    return hash((str(program), tuple(constants)))
-
-
-def clocked(program):
-    """Return a program's time over that of the one as written, measured in turns."""
-    runs = [partial(bind(p)[0], feeds) for p in (program, written)]
-    mine, reference = milliseconds(*runs, repeats=15)
-    return mine / reference
-
-
-# %%
-rewrites = [
-    lambda p: dead_code(cse(fold(dead_code(p)))),
-    reassociate,
-    partial(reassociate, shared=True),
-    merge_matmuls,
-    fuse,
-]
-tried = []
-best_cost, best = search(written, rewrites, lambda p: tried.append(p) or clocked(p), identity_of, budget=8)  # fmt: skip
-final = written, stages["fused"], best
-again = milliseconds(*[partial(bind(p)[0], feeds) for p in final], repeats=15)
-print(f"programs tried: {len(tried)}")
-compare("as written / passes in order, once more", times[0] / times[5], again[0] / again[1])
-compare("as written / found by the search", 1 / best_cost, again[0] / again[2])
-print("merged products in it:", sum(step.op == "concat" for step in best.steps))
-
-# %% [markdown]
-# And now it learns: in an arena planned by you, step by step, beside the program as written. (The cells need no reading.)
-
-# %%
-from sklearn.datasets import load_digits
-
-pixels, digits = load_digits(return_X_y=True)
-pixels = (pixels / 8 - 1).astype(np.float32)
-targets = {"digit": np.eye(10)[digits], "even": np.eye(2)[digits % 2]}
-targets = {name: array.astype(np.float32) for name, array in targets.items()}
-
-
-# %%
-def train(step, steps=200):
-    """Return (losses, weights, seconds) of training with a step: a function of feeds."""
-    rng, losses = np.random.default_rng(0), []
-    weights = {n: rng.normal(size=s).astype(np.float32) / s[0] ** 0.5 for n, s in SIZES.items()}
-    weights["b"][:] = 0
-    began = time.perf_counter()
-    for _ in range(steps):
-        rows = rng.integers(0, 1536, BATCH)
-        now = {"x": pixels[rows]} | {name: array[rows] for name, array in targets.items()}
-        loss, *new = step(now | weights)
-        weights = {name: array.copy() for name, array in zip(SIZES, new)}
-        losses.append(float(loss[0, 0]))
-    return losses, weights, time.perf_counter() - began
-
-
-planned, plan = bind(best)
-slow_losses, _, slow_s = train(partial(run, written))
-losses, weights, fast_s = train(planned)
-
-# %%
-fig, ax = plt.subplots()
-ax.plot(slow_losses, linewidth=5, alpha=0.35, linestyle="-", label="as written")
-ax.plot(losses, color="C1", linestyle="-", label="found by your search, in your arena")
-ax.set(xlabel="training step", ylabel="loss (squared error)", title="Digits: one curve")
-ax.set(yscale="log", yticks=[0.3, 1, 3, 10], yticklabels=["0.3", "1", "3", "10"])
-ax.minorticks_off()
-ax.legend()
-plt.show()
-hidden = np.maximum(pixels[1536:] @ weights["u"] @ weights["v"] + weights["b"], 0)
-right = np.mean((hidden @ weights["p"]).argmax(axis=1) == digits[1536:])
-print(f"right on {right:.1%} of {len(hidden)} images never seen")
-print(f"largest difference of the losses: {np.abs(np.subtract(losses, slow_losses)).max():.1e}")
-print(f"memory of a step, planned / as written: {plan.peak / memory_plan(written).total:.3f}")
-compare("time of training, as written / yours", again[0] / again[2], slow_s / fast_s)
-print("(as written it ran in fresh memory, as `run` does; making batches takes time in both)")
-
-# %% [markdown]
-# **Reflect.** Which pass gave most, and would it have been the same for a network without the two thin factors? Measured once more, the winner is mostly not as good as the search believed when it chose it: why must that be so, and what would you do about it? The search measured whole programs; TASO measures operators and adds them up. What can each of the two see that the other cannot?
-#
-# *The real system.* `minitorch.graph.optimize` runs such passes on a real graph, and [TASO's search](https://github.com/jiazhihao/TASO/blob/master/src/core/substitution.cc) is the loop that you wrote. The cell below hands the library a graph with a chain and a shared subexpression.
-
-# %%
-a, b = (graph.placeholder(graph.float32, [256, 256], name=n) for n in "ab")
-c = graph.placeholder(graph.float32, [256, 1], name="c")
-library = graph.tanh(graph.matmul(graph.matmul(a, b), c)) * 2.0 + graph.tanh(graph.matmul(graph.matmul(a, b), c))  # fmt: skip
-print(
-    graph.count_nodes(library), "nodes before,", graph.count_nodes(graph.optimize(library)), "after"
-)
-plans = [graph.memory_plan(nodes) for nodes in (library, graph.optimize(library))]
-print(f"bytes of all results, after / before: {plans[1].total_bytes / plans[0].total_bytes:.3f}")
-
-# %% [markdown]
-# Pass by pass, the graph before and after: which of them are passes of yours, and which step saves most?
-
-# %%
-compare_passes(library, title="What the library's passes do to it")
-
-# %% [markdown] question="where_it_fires" points="6" manual="true" rubric="2: for MSE(w2 ReLU(w1 x), y) names all the products, forward (w1 x, w2 h) and backward (g h', w2' g, (w2' g * mask) x') and says that an elementwise operator stands between any two of them, so associativity fires nowhere; 1: says what changes without the ReLU, with the chains by name, such as w2 w1 x and w2' g x'; 1: gives a case in real networks where it does fire (low-rank factors, linear attention, gradients of a product); 1: says that rewrites are not free, with a measured ratio of this lab below 1 and its reason; 1: says why a cost must be measured (shape, cache, device) or what a count of multiplications misses, with a number"
-# ## Discuss
-#
-# `MSE(w2 ReLU(w1 x), y)`: where can associativity fire, forward and backward, for which gradients? What changes when the ReLU is left out, and where do you expect chains of products in networks that people really train? Then: rewrites are not free. Name one that lost in your measurements, say why, and what a system needs so that it would not have applied it. Half a page.
-#
-# ### BEGIN SOLUTION
-# Nowhere. Forward there are $z = w_1 x$ and $w_2 h$ with $h = \mathrm{ReLU}(z)$ between them. Backward: $g = 2(w_2 h - y)$ is elementwise of a product, $\partial w_2 = g h^\top$ has the ReLU in $h$ and the subtraction in $g$; $w_2^\top g$; then the mask of the ReLU is multiplied in, elementwise, before $(\cdot)\,x^\top$ gives $\partial w_1$. In every joint stands an elementwise operator, and $(A \odot M)B \ne A \odot (MB)$. Without the ReLU: $w_2 w_1 x$ forward, $g\,(w_1 x)^\top$ for $w_2$, and $w_2^\top g\, x^\top$ for $w_1$: three products of products, and for a small batch the order matters.
-#
-# Chains occur where a matrix has been factored (low-rank layers and adapters: $x U V$), in attention without softmax ($Q (K^\top V)$ instead of $(QK^\top)V$: linear in the length), and in gradients of such products, as in the training step of section 7, where it gave most of the gain.
-#
-# Merging $xA$ and $xB$ at run time lost for weights of 512 by 64 and 64 rows (0.8 to 0.9 here): the concat copies 256 KiB of weights to save one call. With constant weights the copy is folded away and it was about even. Fusion lost for arrays that fit the cache. Multiplications do not tell: in section 2 the work fell by 257 times and the time by another factor, because a product with one column waits for memory. So a system has to measure, on the shapes and the device at hand, and to keep the measurements: operators of one shape cost the same wherever they stand.
-# ### END SOLUTION
-
-# %% [markdown] question="reading_note" points="6" manual="true" rubric="1 point for each heading answered in the writer's own words and correctly: overview; problem and challenges (hand-written rules: many, incomplete, wrong at times, never for all new operators); methods (enumerates graphs of up to 4 operators, fingerprints on random inputs, 743 substitutions, verified from operator axioms by a theorem prover; cost-based backtracking with alpha 1.05; joint layout); evaluation (a figure with its conditions, such as up to 2.8 times over existing frameworks on one GPU, inference); trade-offs; an open question that the paper does not answer"
-# ## Reading note
-#
-# Zhihao Jia et al., [*TASO: Optimizing Deep Learning Computation with Automatic Generation of Graph Substitutions*](https://doi.org/10.1145/3341301.3359630), SOSP 2019. One page:
-# overview · problem and challenges · methods and contributions · evaluation and discussion · trade-offs · open questions.
-#
-# ### BEGIN SOLUTION
-# **Overview.** Graph rewrites for deep learning found by a machine instead of written by people, and a search that applies them by measured cost. **Problem and challenges.** Frameworks hold hundreds of hand-written rules; each new operator needs more of them, they miss combinations, and some were wrong. **Methods and contributions.** All graphs of up to four operators are enumerated; pairs that agree on random inputs are candidates, pruned of trivial variants to 743 substitutions; each is proved from a few dozen axioms about operators by a theorem prover. The optimizer explores rewritten graphs with a queue and tolerates graphs up to 5 % worse than the best ($\alpha = 1.05$); cost is the sum of measured operators; data layout is searched together with the rewrites. **Evaluation.** Inference of five networks on one GPU, up to 2.8 times faster than the best of the frameworks; on ResNet-50, which people had tuned by hand, about even. **Trade-offs.** Four operators are few, axioms are still written by people, costs that add up ignore what neighbours do to caches, and minutes of search must be worth it. **Open questions.** Training, where a rewrite must pay forward and backward; dynamic shapes; larger substitutions.
-# ### END SOLUTION
-
-# %%
-q.status()

@@ -13,6 +13,31 @@ def dead_code(program):
     return new
 
 
+# %% wrong="looks_forwards" question="dead_code" check="only_what_is_needed_is_left" says="seen every user of a step"
+def dead_code(program):
+    needed = set(program.outputs)
+    for i in range(len(program.steps)):
+        if i in needed:
+            needed.update(program.steps[i].inputs)
+    new, place = Program(), {}
+    for i in sorted(needed):
+        place[i] = new.keep(program.steps[i], [place[j] for j in program.steps[i].inputs])
+    new.outputs = [place[i] for i in program.outputs]
+    return new
+
+
+# %% wrong="inputs_of_the_outputs_only" question="dead_code" check="the_outputs_are_what_they_were" says="Whose inputs are needed too"
+def dead_code(program):
+    needed = set(program.outputs)
+    for i in program.outputs:
+        needed.update(program.steps[i].inputs)
+    new, place = Program(), {}
+    for i in sorted(needed):
+        place[i] = new.keep(program.steps[i], [place[j] for j in program.steps[i].inputs])
+    new.outputs = [place[i] for i in program.outputs]
+    return new
+
+
 # %% wrong="keeps_old_numbers" question="dead_code" check="the_outputs_are_what_they_were" says="those of the old program"
 def dead_code(program):
     needed = set(program.outputs)
@@ -199,6 +224,21 @@ def chain_order(sizes):
     for k in range(1, len(sizes) - 1):
         tree, work = (tree, k), work + sizes[0] * sizes[k] * sizes[k + 1]
     return work, tree
+
+
+# %% wrong="leaves_pieces_out" question="chain_order" check="the_least_work_is_found" says="never put into the table"
+def chain_order(sizes):
+    n = len(sizes) - 1
+    best = {(i, i): (0, i) for i in range(n)}
+    for length in range(1, n - 1):
+        for i in range(n - length):
+            j = i + length
+            found = []
+            for k in range(i, j):
+                (a, left), (b, right) = best[i, k], best[k + 1, j]
+                found.append((a + b + sizes[i] * sizes[k + 1] * sizes[j + 1], (left, right)))
+            best[i, j] = min(found, key=lambda item: item[0])
+    return best[0, n - 1]
 
 
 # %% wrong="cheapest_pair_first" question="chain_order" check="the_least_work_is_found" says="Which last products are tried"
@@ -637,6 +677,26 @@ def search(start, rewrites, cost, fingerprint=str, alpha=1.05, budget=30):
             if price < best[0]:
                 best = (price, found)
         budget += len(queue) > 3
+    return best
+
+
+# %% wrong="numbers_that_repeat" question="search" check="the_cheapest_goes_first_and_the_budget_holds" says="can it be the same twice"
+def search(start, rewrites, cost, fingerprint=str, alpha=1.05, budget=30):
+    best = (cost(start), start)
+    queue, seen = [(best[0], 0, start)], {fingerprint(start)}
+    while queue and budget > 0:
+        budget -= 1
+        _, _, program = heapq.heappop(queue)
+        for number, rewrite in enumerate(rewrites):
+            found = rewrite(program)
+            if fingerprint(found) in seen:
+                continue
+            seen.add(fingerprint(found))
+            price = cost(found)
+            if price < alpha * best[0]:
+                heapq.heappush(queue, (price, number // 8, found))
+            if price < best[0]:
+                best = (price, found)
     return best
 
 

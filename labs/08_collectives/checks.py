@@ -51,6 +51,13 @@ def same(got, expected):
     return np.shape(got) == np.shape(expected) and np.allclose(got, expected)
 
 
+def is_array(got, who):
+    """Raise Feedback if `got` holds several arrays, or something else that is no array."""
+    if got is not None and not isinstance(got, np.ndarray):
+        what = type(got).__name__
+        raise Feedback(f"{who} returned a {what}, expected one array, as send takes it.")
+
+
 def sends(run, rank, messages, n_bytes, called):
     """Raise Feedback unless `rank` sent so many messages and bytes."""
     if run.messages_sent(rank) != messages:
@@ -420,6 +427,7 @@ def the_root_has_every_row(student, rng):
                     "Only the root has a result."
                 )
         got = run.results[root]
+        is_array(got, f"naive_gather at root {root} of {n}: the root")
         if np.shape(got) != (n, 2, 2):
             raise Feedback(
                 f"naive_gather at root {root} of {n}: the root returned shape {np.shape(got)}, "
@@ -495,7 +503,7 @@ def operations(name, student, rng, keep, n):
             )
         if not same(run.results[1][0], combine.reduce(inputs)):
             raise Feedback(
-                f'{name}(comm, x, op="{op}") is not the "{op}" over the ranks. Where does op count?'
+                f'{name}(comm, x, op="{op}") is not the "{op}" over the ranks. Where does op count, and is nobody left out?'
             )
 
 
@@ -624,6 +632,7 @@ def every_rank_has_every_row(student, rng):
         inputs = arrays(rng, n, (2,))
         run = student.ranks("all_gather", n, inputs)
         for rank, got in enumerate(run.results):
+            is_array(got, f"all_gather over {n} ranks: rank {rank}")
             if np.shape(got) != (n, 2):
                 raise Feedback(
                     f"all_gather of shape (2,) over {n} ranks: rank {rank} returned shape "
@@ -745,7 +754,7 @@ def any_operation_in_halves(student, rng):
             if not same(got, combine.reduce(inputs)[rank]):
                 raise Feedback(
                     f'reduce_scatter(comm, x, "{op}") is not the "{op}" over the ranks. '
-                    "Where does op count?"
+                    "Where does op count, and is nobody left out?"
                 )
 
 

@@ -216,6 +216,20 @@ def naive_reduce(comm, x, root=0, op="sum"):
     return COMBINE[op].reduce([x] + [comm.recv(r) for r in range(comm.size) if r != root])
 
 
+# %% wrong="a_list_of_rows" question="to_one" check="the_root_has_every_row" says="expected one array"
+def naive_gather(comm, x, root=0):
+    if comm.rank != root:
+        return comm.send(x, root)
+    return [x if src == root else comm.recv(src) for src in range(comm.size)]
+
+
+def naive_reduce(comm, x, root=0, op="sum"):
+    if comm.rank != root:
+        return comm.send(x, root)
+    rows = [x if src == root else comm.recv(src) for src in range(comm.size)]
+    return COMBINE[op].reduce(rows)
+
+
 # %% wrong="adds_in_place" question="to_one" check="any_operation_and_x_is_kept" says="Which operations work in place"
 def naive_gather(comm, x, root=0):
     if comm.rank != root:

@@ -590,7 +590,7 @@ constants = np.max([found for found, _ in ranks], axis=0)
 model = [ring_time(DEVICE_RANKS, n, *constants) for n in device_sizes]
 on_device = {name: np.max([took[name] for _, took in ranks], axis=0) for name in ranks[0][1]}
 for n_bytes, expected, seen in zip(device_sizes, model, on_device["yours"]):
-    compare(f"{n_bytes:,} bytes on {DEVICE.type}, us", expected * 1e6, seen * 1e6)
+    compare(f"{n_bytes:,} bytes on {DEVICE.type}, µs", expected * 1e6, seen * 1e6)
 
 # %%
 fig, ax = plt.subplots()
@@ -598,7 +598,7 @@ for (name, seconds), mark in zip(on_device.items(), ("o", "", "")):
     ax.plot(device_sizes, np.array(seconds) * 1e6, marker=mark, label=name)
 ax.plot(device_sizes, np.array(model) * 1e6, "k-", linewidth=1, label="your model of yours")
 ax.set_xscale("log", base=2)
-ax.set(xlabel="array, bytes", ylabel="time, us", yscale="log")
+ax.set(xlabel="array, bytes", ylabel="time, µs", yscale="log")
 ax.set_title(f"All-reduce over {DEVICE_RANKS} ranks on {PLACE}")
 ax.legend()
 plt.show()
@@ -730,7 +730,7 @@ plt.show()
 # %% [markdown]
 # ## 7. torch trains over your ring
 #
-# An all-reduce is worth what it trains. `ddp_lab.torch_backend` is a **backend** of `torch.distributed`, as gloo and NCCL are, and takes its algorithms by name. Give yours a name, and torch's own `DistributedDataParallel`, which knows nothing of all this, averages its gradients over your ring.
+# An all-reduce is worth what it trains. `ddp_lab.torch_backend` is a **backend** of `torch.distributed`, as gloo and NCCL are, and takes its algorithms by name. Give your two rings names, and torch's own `DistributedDataParallel`, which knows nothing of all this, averages its gradients over your ring.
 #
 # **Predict.** The network below has 9,610 parameters of 4 bytes. How many bytes does each of `CLOCK_RANKS` ranks send in one training step? Use your formula.
 
@@ -768,7 +768,12 @@ def network():
     return torch.nn.Sequential(*layers)
 
 
+def my_pipeline(comm, x, op="sum"):
+    return pipelined_ring(Counted(comm), x, op)
+
+
 ddp_lab.register_algorithm("all_reduce", "my_ring", my_ring)
+ddp_lab.register_algorithm("all_reduce", "my_pipeline", my_pipeline)
 print(ddp_lab.algorithms("all_reduce"))
 
 # %%
@@ -795,14 +800,14 @@ X, Y = torch.tensor(images[:1680] / 16, dtype=torch.float32), torch.tensor(label
 
 
 # %%
-def train_on_a_rank(comm, steps, rendezvous):
+def train_on_a_rank(comm, algorithm, steps, rendezvous):
     """Return this rank's losses, and the bytes that it sent; nothing goes through `comm`."""
     from ddp_lab import torch_backend
 
     torch.set_num_threads(1)
     where = f"file://{rendezvous}"
     dist.init_process_group("ddp_lab", init_method=where, rank=comm.rank, world_size=comm.size)
-    torch_backend.use_algorithm("all_reduce", "my_ring")
+    torch_backend.use_algorithm("all_reduce", algorithm)
     model = torch.nn.parallel.DistributedDataParallel(network())
     losses = train(model, X[comm.rank :: comm.size], Y[comm.rank :: comm.size], steps)
     dist.destroy_process_group()
@@ -810,23 +815,25 @@ def train_on_a_rank(comm, steps, rendezvous):
 
 
 STEPS = 50
-with tempfile.TemporaryDirectory() as folder:
-    ranks = launch(train_on_a_rank, CLOCK_RANKS, STEPS, f"{folder}/rendezvous")
-together = np.mean([losses for losses, _ in ranks], axis=0)
-alone = train(network(), X, Y, STEPS)
-compare("bytes of a rank, one step", predicted_step_bytes, ranks[0][1] / STEPS)
-print(f"largest difference of the losses: {np.abs(together - alone).max():.1e}")
+alone, together = train(network(), X, Y, STEPS), {}
+for name in ("my_ring", "my_pipeline"):
+    with tempfile.TemporaryDirectory() as folder:
+        ranks = launch(train_on_a_rank, CLOCK_RANKS, name, STEPS, f"{folder}/rendezvous")
+    together[name] = np.mean([losses for losses, _ in ranks], axis=0)
+    compare(f"{name}: bytes of a rank, one step", predicted_step_bytes, ranks[0][1] / STEPS)
+    print(f"    largest difference of the losses: {np.abs(together[name] - alone).max():.1e}")
 
 # %%
 fig, ax = plt.subplots()
 ax.plot(alone, linewidth=5, alpha=0.35, linestyle="-", label="one process, the whole batch")
-ax.plot(together, "C1-", label=f"{CLOCK_RANKS} ranks, a share each, over your ring")
+ax.plot(together["my_ring"], "C1-", label=f"{CLOCK_RANKS} ranks, a share each, over your ring")
+ax.plot(together["my_pipeline"], "k:", linewidth=1, label="the same, pipelined")
 ax.set(xlabel="training step", ylabel="loss (cross-entropy, nats)", title="Digits")
 ax.legend()
 plt.show()
 
 # %% [markdown]
-# The two curves are one. The gradients of torch's DDP went through the function that you wrote in section 4.
+# The curves are one. The gradients of torch's DDP went through the functions that you wrote in sections 4 and 6.
 #
 # **Reflect.** Why is the difference of the losses not exactly zero, although the shares of a batch are the batch?
 #
@@ -851,6 +858,19 @@ plt.show()
 # Alexander Sergeev and Mike Del Balso, [*Horovod: fast and easy distributed deep learning in TensorFlow*](https://arxiv.org/abs/1802.05799), 2018. One page:
 # overview · problem and challenges · methods and contributions · evaluation and discussion · trade-offs · open questions.
 #
+# ### BEGIN STARTER
+# **Overview** (two sentences of your own):
+#
+# **Problem and challenges:**
+#
+# **Methods and contributions:**
+#
+# **Evaluation and discussion** (a figure with its conditions; what was not measured?):
+#
+# **Trade-offs:**
+#
+# **Open questions** (one at least that the paper does not answer):
+# ### END STARTER
 # ### BEGIN SOLUTION
 # **Overview.** A library that adds ring all-reduce to TensorFlow programs with a few changed lines. **Problem and challenges.** Distributed TensorFlow needed parameter servers, many new concepts, and lost much of a large cluster to communication. **Methods and contributions.** An MPI-like interface (size, rank, local rank, broadcast of the first weights, an optimizer that averages gradients), NCCL rings underneath, Tensor Fusion to combine small gradients into one all-reduce, a timeline to see what waits. **Evaluation.** Inception V3 and ResNet-101 keep 90 % of perfect scaling on 512 Pascal GPUs over 25 Gb RoCE, VGG-16 68 %: it has many parameters for the computation it does. **Trade-offs.** Synchronous: the slowest worker sets the pace, and a lost one ends the job; every model replica must fit one GPU. **Open questions.** Models larger than one device; elastic membership; when hierarchies of rings pay.
 # ### END SOLUTION

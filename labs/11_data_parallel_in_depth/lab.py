@@ -1002,6 +1002,7 @@ def seconds_there(run, turns=12):
 
 def works(width):
     """Return {what: seconds} of compressing a gradient of (width, width), and of copying it."""
+    torch.ones(7 * 2**20)  # freed at once; after that the C library keeps what smaller ones free
     grad = torch.randn(width, width, device=DEVICE)
     runs = {"copy": grad.clone}
     for kind in COSTLY[1:]:
@@ -1236,6 +1237,74 @@ ax.legend()
 plt.show()
 
 # %% [markdown]
+# **And on ranks that misbehave.** One training in which everything goes wrong at once: first weights by a seed of each rank's own, layers that each rank drops by its own coin, and nine batches on rank 0 against six on rank 1. Your pieces hold it together: `synchronize`, the agreed order and the rebuilt buckets, `used_parameters` and `average_used` over groups that take turns, and `average_uneven` when inputs run out. (The three cells need no reading.)
+
+
+# %%
+class Dropping(torch.nn.Module):
+    """Six layers; those in the middle have a way round and may be dropped."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = torch.nn.Linear(64, 64), torch.nn.Linear(64, 10)
+        self.middle = torch.nn.ModuleList(torch.nn.Linear(64, 64) for _ in range(4))
+
+    def forward(self, x, dropped=()):
+        x = torch.relu(self.first(x))
+        for index, layer in enumerate(self.middle):
+            if index not in dropped:
+                x = x + torch.relu(layer(x)) / 2
+        return self.last(x)
+
+
+def rebuilt_buckets(comm, model, params):
+    """Return buckets in the order in which rank 0 saw gradients in one backward pass."""
+    ready, (x, y) = [], batch(0)
+    hooks = [
+        p.register_post_accumulate_grad_hook(lambda _, i=i: ready.append(i))
+        for i, p in enumerate(params)
+    ]
+    loss_of(model(x), y).backward()
+    for hook in hooks:
+        hook.remove()
+    n_bytes = [p.numel() * p.itemsize for p in params]
+    return rebuild(n_bytes, agreed_order(comm, ready), 2**14, 2**15)
+
+
+# %%
+def train_misbehaving(comm, epochs=20, both_have=6):
+    """Return the accuracy on the digits that were kept for the end, and the weights."""
+    torch.set_num_threads(1)
+    torch.manual_seed(comm.rank)
+    model, coin = Dropping(), np.random.default_rng(comm.rank)
+    synchronize(comm, model)
+    params, groups = list(model.parameters()), RoundRobin([comm.split(0), comm.split(0)])
+    buckets, batches = rebuilt_buckets(comm, model, params), 6 if comm.rank else 9
+    for turn in (turn for _ in range(epochs) for turn in range(10)):
+        model.zero_grad()
+        if turn < batches:
+            dropped = np.flatnonzero(coin.random(4) < 0.3) if turn < both_have else ()
+            x, y = batch(turn + 9 * comm.rank, size=100)
+            loss = loss_of(model(x, dropped), y)
+            used = used_parameters(loss, params)
+            loss.backward()
+        if turn >= both_have:
+            average_uneven(comm, params, turn < batches)
+        else:
+            for bucket in buckets:
+                average_used(groups, [params[i] for i in bucket], [used[i] for i in bucket])
+        descend([p for p in params if p.grad is not None], lr=0.3)
+    images = torch.tensor(IMAGES[SEEN:], dtype=torch.float32)
+    right = (model(images).argmax(1).numpy() == LABELS[SEEN:]).mean()
+    return right, torch.nn.utils.parameters_to_vector(params).detach()
+
+
+# %%
+(right, weights), (_, others) = launch(train_misbehaving, 2)
+print(f"right on {right:.1%} of {len(LABELS) - SEEN} digits never seen")
+print("weights are the same:", torch.equal(weights, others))
+
+# %% [markdown]
 # **Reflect.** Where does the memory begin to matter, and where does even it no longer help? It holds what has not been said yet. Does a model that is saved and trained further have to save it too?
 #
 # *The real system.* [`PowerSGDState`](https://github.com/pytorch/pytorch/blob/main/torch/distributed/algorithms/ddp_comm_hooks/powerSGD_hook.py) can be pickled with its memories, and leaves the process group out.
@@ -1259,6 +1328,19 @@ plt.show()
 # Hao Zhang et al., [*Poseidon: An Efficient Communication Architecture for Distributed Deep Learning on GPU Clusters*](https://arxiv.org/abs/1706.03292), USENIX ATC 2017. One page:
 # overview · problem and challenges · methods and contributions · evaluation and discussion · trade-offs · open questions.
 #
+# ### BEGIN STARTER
+# **Overview** (two sentences of your own):
+#
+# **Problem and challenges:**
+#
+# **Methods and contributions:**
+#
+# **Evaluation and discussion** (a figure with its conditions; what was not measured?):
+#
+# **Trade-offs:**
+#
+# **Open questions** (one at least that the paper does not answer):
+# ### END STARTER
 # ### BEGIN SOLUTION
 # **Overview.** A communication layer for data-parallel training on clusters of GPU machines, put under Caffe and TensorFlow. **Problem and challenges.** GPUs finish a step so fast that sending all gradients at its end leaves them idle; commodity Ethernet is the bottleneck, most of all for the large fully connected layers. **Methods and contributions.** Wait-free backpropagation sends a layer's gradient while the layers below it are still computing. Hybrid communication chooses for each layer between a parameter server and sending sufficient factors: the gradient of a fully connected layer over a batch of K examples is a sum of K outer products, so two thin matrices say the same exactly, and are smaller when K is. A consistency manager keeps training synchronous. **Evaluation and discussion.** On 32 single-GPU machines Inception-V3 trains 31.5 times as fast as on one, with TensorFlow's own parameter servers 20 times; on 16 machines with 10 Gbit Ethernet VGG19-22K, whose last layer is huge, 15.5 times. **Trade-offs.** Factors go from each worker to all others, so their bytes grow with the square of the number of workers, and with the batch; the choice must be made anew for each layer and cluster. **Open questions.** Larger batches make factors useless; how do lossy low-rank methods compare, and how does it carry over to networks of attention layers?
 # ### END SOLUTION

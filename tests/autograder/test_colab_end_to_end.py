@@ -2,7 +2,8 @@
 
 The kernel is that of an environment which has what Colab has (all that is installed here) and
 nothing of this course. The set-up cell installs the real wheel, by pip, without an index. What
-stands for Colab is its environment and its `google.colab`, whose upload copies a file.
+stands for Colab is its environment and its `google.colab`, whose upload copies a file, and whose
+page hands over the notebook. The course server is one that stores.
 """
 
 import base64
@@ -10,8 +11,10 @@ import json
 import os
 import re
 import shutil
+import threading
 import venv
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +29,14 @@ SAMPLE = Path(__file__).parent / "sample_labs" / "scale_and_sum"
 COURSE = ("__editable__", "mlsys_labs", "autograder", "ddp_lab", "minitorch")
 PICTURE = "<svg xmlns='http://www.w3.org/2000/svg'><circle r='5'/></svg>"
 COLAB = {
-    "__init__.py": "from google.colab import files, output",
+    "__init__.py": "from google.colab import _message, files, output",
+    "_message.py": """
+import json, os
+def blocking_request(request_type, request="", timeout_sec=5, parent=None):
+    if request_type == "get_ipynb":
+        with open(os.environ["SHOWN"]) as page:
+            return {"ipynb": json.load(page)}
+""",
     "files.py": """
 import os, shutil
 def upload():
@@ -50,6 +60,7 @@ print("works in", os.getcwd())
 print("course from", ddp_lab.__file__)
 print("ranks", ddp_lab.launch(lambda comm: int(comm.all_reduce(minitorch.ones(1).numpy())[0]), 2))
 print("panel", q._repr_mimebundle_()[1])
+q.submit()
 print("style", len(DdpTimeline(layers=1)._css) > 0, os.path.exists("checks.py"))
 q
 """
@@ -76,7 +87,7 @@ def on_colab(bare: Path, tmp_path: Path) -> Callable[..., list[str]]:
     content = tmp_path / "content"
     content.mkdir()
 
-    def run(notebook: dict[str, Any], chosen: Path) -> list[str]:
+    def run(notebook: dict[str, Any], chosen: Path, **more: str) -> list[str]:
         import nbformat
         from jupyter_client.kernelspec import KernelSpecManager
         from jupyter_client.manager import KernelManager
@@ -90,9 +101,11 @@ def on_colab(bare: Path, tmp_path: Path) -> Callable[..., list[str]]:
         manager = KernelManager(kernel_name="colab", kernel_spec_manager=specs)
         ran = nbformat.reads(json.dumps(notebook), as_version=4)
         resources = {"metadata": {"path": str(content)}}
+        shown = tmp_path / "the page.json"
+        shown.write_text(json.dumps(notebook))
         client = NotebookClient(ran, km=manager, timeout=240, resources=resources)
         try:
-            client.execute(env=environment(tmp_path, bare, chosen))
+            client.execute(env=environment(tmp_path, bare, chosen) | {"SHOWN": str(shown), **more})
         finally:  # a kernel that is given to nbclient stays ours
             if client.kc is not None:
                 client.kc.stop_channels()
@@ -116,6 +129,33 @@ def environment(home: Path, python: Path, chosen: Path) -> dict[str, str]:
         "PIP_NO_INDEX": "1",
         "PIP_ROOT_USER_ACTION": "ignore",
     }
+
+
+@pytest.fixture
+def server() -> Iterator[tuple[str, list[bytes]]]:
+    """Return the address of a course server that keeps what is handed in, and what it keeps."""
+    kept: list[bytes] = []
+
+    class Keeps(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            answer = {"code": "once"}
+            if self.path == "/api/submissions":
+                kept.append(body)
+                answer = {"id": 7, "state": "stored", "url": "unused"}
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(json.dumps(answer).encode())
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Keeps) as listening:
+        thread = threading.Thread(target=listening.serve_forever, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{listening.server_port}", kept
+        listening.shutdown()
+        thread.join()
 
 
 def printed(cell: Any) -> str:
@@ -151,14 +191,16 @@ def sample(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, An
 
 
 def test_a_lab_runs_on_colab_from_one_cell_and_one_file(
-    sample: Any, tmp_path: Path, on_colab: Any, bare: Path
+    sample: Any, tmp_path: Path, on_colab: Any, bare: Path, server: Any
 ) -> None:
     folder, content = sample
+    address, kept = server
+    asks = {"AUTOGRADER_SERVER": address, "AUTOGRADER_TOKEN": "token"}
     shown = base64.b64encode(PICTURE.encode()).decode()
     text = "".join("".join(cell["source"]) for cell in content["cells"])
     assert f"![a dot](data:image/svg+xml;base64,{shown})" in text
 
-    first, *_, last = said = on_colab(content, folder / "scale_and_sum_colab.zip")
+    first, *_, last = said = on_colab(content, folder / "scale_and_sum_colab.zip", **asks)
     assert "choose a file" in first
     assert "✓ scale: correct." in "".join(said)
     assert "✗" not in "".join(said[:-1])
@@ -166,6 +208,8 @@ def test_a_lab_runs_on_colab_from_one_cell_and_one_file(
     assert f"course from {bare.parents[1]}" in last
     assert "ranks [2, 2]" in last
     assert "style True True" in last
+    assert f"Submitted lab.ipynb. The grade will be at {address}/enter?" in last
+    assert len(kept) == 1 and b"return x * factor" in kept[0]
     assert "custom widgets are enabled" in last
     assert "{'colab': {'custom_widget_manager': {'url': 'https://colab.example" in last
 

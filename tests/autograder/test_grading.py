@@ -37,6 +37,19 @@ def test_the_starter_is_not_attempted_everywhere(grader: Grader, sample_lab: Lab
     assert report.manual[0].answer == ""
 
 
+def test_a_form_that_nobody_filled_in_is_no_answer(sample_lab: Lab) -> None:
+    form = "Why?\n\n**Answer** (why_scale):\n\n**Overview:**\n\n**Open questions:**"
+    asked = [replace(q, starter=form) if q.manual else q for q in sample_lab.questions]
+    grader = local(replace(sample_lab, questions=tuple(asked)))
+    for text, answer in [
+        (form, ""),
+        (form + " how far?", "**Overview:**\n\n**Open questions:** how far?"),
+    ]:
+        cells = [{"cell_type": "markdown", "source": text, "metadata": {}}]
+        sent = json.dumps({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5})
+        assert grader.grade(sent.encode()).manual[0].answer == answer
+
+
 def test_the_solution_has_full_marks(grader: Grader, sample_lab: Lab) -> None:
     report = grader.grade(solution_notebook(sample_lab).encode())
     assert {r.outcome for r in report.results} == {CORRECT}

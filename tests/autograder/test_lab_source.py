@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from autograder.errors import SourceError, UnknownLab
 from autograder.records import Cell, Lab
-from autograder.regions import learner_text, solution_text
+from autograder.regions import PLACEHOLDER, handed_out, learner_text, solution_text
 from autograder.source import cells_of, find_labs, load_lab, load_wrong_answers
 
 HERE = Path("lab.py")
@@ -72,6 +72,21 @@ def test_a_manual_answer_follows_a_line_that_names_it() -> None:
     assert "**Answer** (why):" in learner_text(cell, HERE)
     assert "Because." not in learner_text(cell, HERE)
     assert "**Answer** (why):\n\nBecause." in solution_text(cell, HERE)
+
+
+FORM = "### BEGIN STARTER\n**Overview:**\n\n**Open questions:**\n### END STARTER"
+WRITTEN = "### BEGIN SOLUTION\n**Overview:** a note.\n### END SOLUTION"
+
+
+@pytest.mark.parametrize("text", [f"Read.\n{FORM}\n{WRITTEN}", f"Read.\n{WRITTEN}\n{FORM}"])
+def test_a_starter_region_of_a_text_cell_is_a_form_below_the_answer_line(text: str) -> None:
+    cell = Cell("markdown", text, {"question": "note", "manual": "true"})
+    starter = learner_text(cell, HERE)
+    assert handed_out("note", starter) == "**Overview:**\n\n**Open questions:**"
+    assert starter.count("**Answer**") == 1
+    assert PLACEHOLDER not in starter
+    solution = solution_text(cell, HERE)
+    assert handed_out("note", solution) == "**Overview:** a note."
 
 
 lines = st.lists(st.sampled_from(["given", "    given", "", "# given", "x = '### no edge'"]))

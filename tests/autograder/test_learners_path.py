@@ -15,6 +15,7 @@ from autograder import earlier
 from autograder.cli import main
 from autograder.errors import LabError, UnknownLab
 from autograder.fresh import reset
+from autograder.journal import Journal, Sent
 from autograder.manifest import load_released
 from autograder.notebook import learner_notebook, solution_notebook
 from autograder.practice import Practice
@@ -186,6 +187,15 @@ def test_a_lab_begun_anew_forgets_what_was_correct(work: Path) -> None:
     assert progress(work).standings[0].begun == 0
     reset(directory)  # and twice is no harm
     assert len(list(directory.glob("lab-before-*"))) == 2
+
+
+def test_a_lab_begun_anew_is_still_handed_in(work: Path) -> None:
+    directory = work / "01_scale_and_sum"
+    journal = Journal.of(directory)
+    journal.sent = Sent(7, "graded", 5.0, 8.0)
+    journal.save()
+    reset(directory)
+    assert Journal.of(directory).sent == Sent(7, "graded", 5.0, 8.0)
 
 
 def test_a_source_and_a_folder_of_an_old_release_are_refused(sources: Path, work: Path) -> None:

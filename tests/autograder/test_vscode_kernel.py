@@ -16,9 +16,9 @@ import nbformat
 import pytest
 
 from autograder.colab import CHECKOUT
-from autograder.handing_in import notebook_file
 from autograder.notebook import learner_notebook
 from autograder.release import release
+from autograder.running_notebook import Origin, running_notebook
 from autograder.source import find_labs, load_lab
 
 NOTEBOOKS = [*(CHECKOUT / "labs").glob("*/lab.ipynb"), *(CHECKOUT / "labs/demos").glob("*/*.ipynb")]
@@ -117,6 +117,16 @@ def test_the_notebook_that_vscode_names_counts_before_any_other(tmp_path: Path) 
     for name in ("lab.ipynb", "mine.ipynb", "other.ipynb"):
         (tmp_path / name).write_text("{}")
     told = {"__vsc_ipynb_file__": str(tmp_path / "mine.ipynb")}
-    assert notebook_file(None, tmp_path, told, {}).name == "mine.ipynb"
-    gone = {"__vsc_ipynb_file__": str(tmp_path / "untitled:Untitled-1.ipynb")}
-    assert notebook_file(None, tmp_path, gone, {}).name == "lab.ipynb"
+    found = running_notebook(
+        None, tmp_path, told, {"JPY_SESSION_NAME": str(tmp_path / "lab.ipynb")}
+    )
+    assert (found.name, found.origin) == ("mine.ipynb", Origin.FILE)
+
+
+@pytest.mark.parametrize(
+    "path", ["untitled:Untitled-1.ipynb", "/c:/Users/me/lab.ipynb", "a\0b", ""]
+)
+def test_a_notebook_of_vscode_without_a_file_here_is_a_guess(tmp_path: Path, path: str) -> None:
+    (tmp_path / "lab.ipynb").write_text("{}")
+    found = running_notebook(None, tmp_path, {"__vsc_ipynb_file__": path}, {})
+    assert (found.name, found.origin) == ("lab.ipynb", Origin.GUESS)

@@ -4,6 +4,7 @@ import importlib.util
 import re
 import shutil
 from html.parser import HTMLParser
+from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -125,6 +126,51 @@ def test_what_a_run_drew_is_shown_and_widgets_as_their_pictures(slides: ModuleTy
     assert {tuple(o["data"]) for outputs in shown for o in outputs} == {
         ("image/svg+xml", "text/plain")
     }
+
+
+def test_a_prediction_stays_alone_and_a_short_text_leads_to_its_code(slides: ModuleType) -> None:
+    lab = load_lab(LAB)
+    ran = [{"outputs": [printed("17")]} for _ in lab.cells]
+    pairs = list(pairwise(cells_of(slides.deck(lab, ran))))
+    shared = [text for (_, _, text), (_, kind, _) in pairs if kind == "-"]
+    alone = [text for (_, _, text), (_, kind, _) in pairs if kind != "-"]
+    assert shared and all(len(text) <= slides.SHORT for text in shared)
+    assert not any("**Predict" in text for text in shared)
+    assert any("**Predict" in text for text in alone)
+
+
+def test_each_picture_has_a_slide_with_what_was_printed_before_it(slides: ModuleType) -> None:
+    lab = load_lab(LAB)
+    outputs = [printed("one"), drawn("a"), printed("two"), drawn("b"), printed("three")]
+    ran = [{"outputs": outputs} for _ in lab.cells]
+    shown = [cell["outputs"] for cell in slides.deck(lab, ran)["cells"] if cell.get("outputs")]
+    assert len(shown) % 2 == 0
+    for first, second in zip(shown[::2], shown[1::2], strict=True):
+        assert first == outputs[:3] and second == outputs[3:]
+
+
+def test_what_asks_the_grader_is_on_no_slide(slides: ModuleType, lab: Lab) -> None:
+    ran = [{"outputs": [printed("62 of 62 points")]} for _ in lab.cells]
+    texts = [text for _, _, text in cells_of(slides.deck(lab, ran))]
+    assert not any(text.startswith("q.") or "need no reading.)" in text for text in texts)
+
+
+def test_pictures_and_demos_are_light_as_the_slides_are(slides: ModuleType, built: Path) -> None:
+    lab = load_lab(LAB)
+    dark = drawn("<svg><style>@media(prefers-color-scheme:dark){p{fill:#fff}}</style></svg>")
+    pages = [page.read_text() for page in (built / "demos").glob("*.html")]
+    ran = [{"outputs": [dark]} for _ in lab.cells]
+    pages.append(slides.page_of(slides.deck(lab, ran)))
+    assert not any(slides.DARK.search(page) for page in pages)
+
+
+def printed(text: str) -> dict[str, Any]:
+    return {"output_type": "stream", "name": "stdout", "text": text}
+
+
+def drawn(text: str) -> dict[str, Any]:
+    data = {"image/svg+xml": text}
+    return {"output_type": "display_data", "data": data, "metadata": {}}
 
 
 def test_demos_have_a_slide_each_and_lie_beside(built: Path, slides: ModuleType) -> None:

@@ -42,13 +42,14 @@ class Session:
     namespace: dict[str, Any] = field(default_factory=lambda: {"__name__": "__main__"})
     cells: list[str] = field(default_factory=list)
     connect: Callable[[], Any] | None = None
+    ask: Callable[..., Any] | None = None
     _notebook: Notebook | None = None
 
     @property
     def q(self) -> Notebook:
         if self._notebook is None:
             practice = Practice(self.folder, self.namespace, lambda: self.cells)
-            self._notebook = Notebook(practice, self.connect)
+            self._notebook = Notebook(practice, self.connect, self.ask)
         return self._notebook
 
     def run(self, text: str) -> None:

@@ -9,6 +9,7 @@ import pytest
 from autograder import lab
 from autograder.errors import UnknownLab
 from autograder.practice import find_lab
+from autograder.standing import progress
 
 RIGHT = "def scale(x, factor):\n    return x * factor"
 WRONG = "def scale(x, factor):\n    return x + factor"
@@ -17,9 +18,24 @@ STARTER = (
 )
 
 
-@pytest.mark.parametrize("name", ["scale_and_sum", "09_scale_and_sum"])
+TWO_HALVES = '''
+from autograder.checks import Feedback, check
+
+@check("scale")
+def scaling_multiplies(student, rng):
+    """scaling multiplies"""
+    student.call("scale", 2.0, 3.0)
+
+@check("scale")
+def unscaling_is_the_inverse(student, rng):
+    """unscaling is the inverse"""
+    student.call("unscale", 6.0, 3.0)
+'''
+
+
+@pytest.mark.parametrize("name", ["scale_and_sum", "09_scale_and_sum", "09"])
 @pytest.mark.parametrize("start", [".", "deeper/still", ".."])
-def test_a_lab_is_found_by_either_name_from_near_its_folder(
+def test_a_lab_is_found_by_its_name_or_number_from_near_its_folder(
     released: Path, name: str, start: str
 ) -> None:
     (released / "deeper" / "still").mkdir(parents=True)
@@ -173,3 +189,37 @@ def test_the_panel_does_what_is_clicked_and_ignores_nonsense(session: Any) -> No
     for nonsense in ({}, {"act": "no"}, {"act": "check"}, {"act": "hint", "name": 3}, "text", None):
         panel._wish(panel, nonsense, [])
     assert panel.state["score"] == 4
+
+
+def test_a_question_without_points_is_optional_and_holds_nobody_up(
+    released: Path, session: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    manifest = json.loads((released / "lab.json").read_text())
+    first, *others = [q for q in manifest["questions"] if not q["manual"]]
+    first["points"] = 0
+    (released / "lab.json").write_text(json.dumps(manifest))
+    session.q.status()
+    line = next(x for x in capsys.readouterr().out.splitlines() if f" {first['name']} " in x)
+    assert line.endswith("not checked, optional")
+    session.q.hint()
+    assert f"for {others[0]['name']}" in capsys.readouterr().out
+    (found,) = progress(released.parent).standings
+    assert (found.questions, found.next) == (len(others), others[0]["name"])
+
+
+def test_half_an_answer_is_told_which_half_is_missing(
+    released: Path, session: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    manifest = json.loads((released / "lab.json").read_text())
+    asked = next(q for q in manifest["questions"] if q["name"] == "scale")
+    asked["defines"] = ["scale", "unscale"]
+    (released / "lab.json").write_text(json.dumps(manifest))
+    (released / "checks.py").write_text(TWO_HALVES)
+    session.run(RIGHT + "\n\ndef unscale(x, factor):\n    raise NotImplementedError")
+    session.q.check("scale")
+    said = capsys.readouterr().out.splitlines()[:3]
+    assert said == [
+        "✗ scale: incorrect.",
+        "  unscaling is the inverse",
+        "    What this asks for is not written yet.",
+    ]

@@ -1,4 +1,4 @@
-"""q.submit(): which file goes, when it does not, and what the learner is told."""
+"""q.submit(): what goes to the server, when it does not, and what the learner is told."""
 
 import json
 from pathlib import Path
@@ -6,8 +6,6 @@ from typing import Any
 
 import pytest
 
-from autograder.errors import SubmissionError
-from autograder.handing_in import notebook_file
 from autograder.service.client import Connection
 from autograder.service.errors import ServerError
 
@@ -67,13 +65,15 @@ def test_a_stored_submission_is_never_called_not_submitted(
 
     session.connect = HalfAway
     session.q.submit()
-    assert capsys.readouterr().out == "Submitted. The grade will be at http://127.0.0.1:1/plain\n"
+    said = "Submitted lab.ipynb. The grade will be at http://127.0.0.1:1/plain\n"
+    assert capsys.readouterr().out == said
 
 
 def test_what_was_run_and_not_saved_is_not_sent_without_it(
     session: Any, server: FakeServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     session.run(RIGHT)
+    session.namespace["__vsc_ipynb_file__"] = str(session.folder / "lab.ipynb")
     session.q.submit()
     out = capsys.readouterr().out
     assert "lab.ipynb does not have the scale that you ran last" in out and "Ctrl+S" in out
@@ -125,28 +125,10 @@ def test_a_file_that_is_no_notebook_gets_a_message(
 def test_a_named_file_that_is_not_there_gets_a_message(
     session: Any, server: FakeServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    session.q.submit("mine.ipynb")
-    out = capsys.readouterr().out
-    assert "cannot read" in out and "mine.ipynb" in out
-
-
-def test_the_notebook_is_the_one_that_jupyter_names(released: Path) -> None:
-    named = released / "copy of mine.ipynb"
-    named.write_text("{}")
-    environment = {"JPY_SESSION_NAME": str(named)}
-    assert notebook_file(None, released, {}, environment) == named
-    assert notebook_file(None, released, {"__vsc_ipynb_file__": str(named)}, {}) == named
-    assert notebook_file(None, released, {}, {}) == released / "lab.ipynb"
-    gone = {"JPY_SESSION_NAME": str(released / "gone.ipynb")}
-    assert notebook_file(None, released, {}, gone) == released / "lab.ipynb"
-
-
-def test_one_notebook_needs_no_name_and_two_do(released: Path) -> None:
-    (released / "lab.ipynb").unlink()
-    assert notebook_file(None, released, {}, {}) == released / "solution.ipynb"
-    (released / "another.ipynb").write_text("{}")
-    with pytest.raises(SubmissionError, match="several notebooks"):
-        notebook_file(None, released, {}, {})
+    for named in ("mine.ipynb", "a\0b.ipynb", Path("mine.ipynb"), 3):
+        session.q.submit(named)
+        out = capsys.readouterr().out
+        assert "cannot read" in out and str(named).replace("\0", "") in out
 
 
 @pytest.mark.parametrize("server", ["nonsense", "ftp://x", "http://"])
