@@ -39,7 +39,8 @@ def run_threads(
     """
     deadline = world.board.deadline = time.monotonic() + timeout_s
     transports = [world.transport(rank) for rank in range(world.size)]
-    recorders = [recorder_of(transport) for transport in transports] if record else []
+    zero = time.perf_counter()
+    recorders = [recorder_of(transport, zero) for transport in transports] if record else []
     run = ThreadRun(fn, args, world, recorders or transports)
     threads = [
         threading.Thread(target=run.rank, args=(rank,), name=f"rank {rank}", daemon=True)
@@ -62,11 +63,11 @@ def run_threads(
     return Results(run.results, [r.log for r in recorders] if record else None, clock)
 
 
-def recorder_of(transport: ThreadTransport) -> Recorder:
-    """Return a recorder that reads the transport's own clock, if it has one."""
+def recorder_of(transport: ThreadTransport, zero: float) -> Recorder:
+    """Return a recorder that reads the transport's own clock, or counts from `zero`, the run's."""
     if isinstance(transport, SimTransport):
         return Recorder(transport, lambda: transport.clock)
-    return Recorder(transport, zero=time.perf_counter())
+    return Recorder(transport, zero=zero)
 
 
 @dataclass

@@ -2,11 +2,13 @@
 
 import json
 import math
+import time
 
 import numpy as np
 import pytest
 
 import ddp_lab
+from ddp_lab.transport.record import Recorder
 
 
 def ring(comm):
@@ -28,6 +30,17 @@ def test_every_message_has_its_peer_bytes_operation_and_step(transport: str) -> 
     assert [m.sent_at for m in mine] == sorted(m.sent_at for m in mine)
     assert {span.op for span in trace.spans} == {"all_reduce:ring#0"}
     assert len(trace.waits) == 12
+
+
+def test_the_ranks_of_a_run_count_from_one_zero(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Slow(Recorder):
+        def __init__(self, *args: object, **options: object) -> None:
+            time.sleep(0.05)  # as when the machine is busy between two ranks
+            super().__init__(*args, **options)
+
+    monkeypatch.setattr("ddp_lab.launch_threads.Recorder", Slow)
+    trace = ddp_lab.launch(ring, 3, transport="threads", record=True).trace
+    assert all(message.sent_at <= message.received_at for message in trace.messages)
 
 
 def test_shared_memory_counts_what_ranks_take_from_each_other() -> None:
