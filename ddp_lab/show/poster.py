@@ -3,14 +3,16 @@
 It stands where the player cannot run: on GitHub, in print, in a page without a kernel.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from html import escape
 
 from ddp_lab.show.story import Story
 
 CELL = 9
 GAP = 26
-LEFT = 62
+COUNT_ROW = 20
+COLUMNS = 25  # of a run with more rounds, that many of them, evenly
+LEFT = 68
 TOP = 62
 STYLE = """
 text{font:12px system-ui,sans-serif;fill:#1b1f24}
@@ -22,11 +24,13 @@ text{font:12px system-ui,sans-serif;fill:#1b1f24}
 
 def poster(story: Story) -> str:
     """Return the run as an SVG picture with a description in words."""
-    n = story.world_size
-    cells = max(len(story.cuts) - 1, 1)
-    column, row = cells * CELL + GAP, n * CELL + GAP
-    width = max(LEFT + len(story.known) * column, 420)
-    height = TOP + n * row + 10
+    cells = len(story.cuts) - 1
+    shown = _shown(len(story.known))
+    digits = len(str(max(story.sent[-1])))
+    column = cells * CELL + GAP if cells > 0 else max(7 * digits + 10, 35)
+    row = story.world_size * CELL + GAP if cells > 0 else COUNT_ROW
+    width = max(LEFT + len(shown) * column, 420)
+    height = TOP + story.world_size * row + 10
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
         f'height="{height}" role="img" aria-label="{escape(summary(story))}">',
@@ -34,8 +38,8 @@ def poster(story: Story) -> str:
         f'<rect class="p" width="{width}" height="{height}"/>',
         f'<text x="10" y="20" font-weight="bold">{escape(story.title)}</text>',
         f'<text x="10" y="{TOP - 14}">round</text>',
-        *_labels(story, column, row),
-        *(_grids(story, column, row) if len(story.cuts) > 1 else _counts(story, column, row)),
+        *_labels(story, shown, column, row),
+        *(_grids if cells > 0 else _counts)(story, shown, column, row),
         "</svg>",
     ]
     return "\n".join(parts)
@@ -56,26 +60,33 @@ def _counted(count: int, what: str) -> str:
     return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
-def _labels(story: Story, column: int, row: int) -> Iterator[str]:
-    for k in range(len(story.known)):
-        yield f'<text x="{LEFT + k * column}" y="{TOP - 14}">{k}</text>'
+def _shown(frames: int) -> list[int]:
+    """Return the rounds that have a column: all, or as many as a page is wide, evenly."""
+    if frames <= COLUMNS:
+        return list(range(frames))
+    return [round(k * (frames - 1) / (COLUMNS - 1)) for k in range(COLUMNS)]
+
+
+def _labels(story: Story, shown: Sequence[int], column: int, row: int) -> Iterator[str]:
+    for place, k in enumerate(shown):
+        yield f'<text x="{LEFT + place * column}" y="{TOP - 14}">{k}</text>'
     for rank in range(story.world_size):
         yield f'<text x="10" y="{TOP + rank * row + 14}">rank {rank}</text>'
 
 
-def _grids(story: Story, column: int, row: int) -> Iterator[str]:
+def _grids(story: Story, shown: Sequence[int], column: int, row: int) -> Iterator[str]:
     n = story.world_size
-    for k, frame in enumerate(story.known):
-        for rank, cells in enumerate(frame):
+    for place, k in enumerate(shown):
+        for rank, cells in enumerate(story.known[k]):
             for c, seen in enumerate(cells):
                 for r in range(n):
                     kind = "" if r not in seen else " d" if len(seen) == n else " s"
-                    x, y = LEFT + k * column + c * CELL, TOP + rank * row + r * CELL
+                    x, y = LEFT + place * column + c * CELL, TOP + rank * row + r * CELL
                     yield f'<rect class="c{kind}" x="{x}" y="{y}" width="{CELL}" height="{CELL}"/>'
 
 
-def _counts(story: Story, column: int, row: int) -> Iterator[str]:
-    for k, frame in enumerate(story.sent):
-        for rank, n_bytes in enumerate(frame):
-            x, y = LEFT + k * column, TOP + rank * row + 14
+def _counts(story: Story, shown: Sequence[int], column: int, row: int) -> Iterator[str]:
+    for place, k in enumerate(shown):
+        for rank, n_bytes in enumerate(story.sent[k]):
+            x, y = LEFT + place * column, TOP + rank * row + 14
             yield f'<text x="{x}" y="{y}">{n_bytes}</text>'

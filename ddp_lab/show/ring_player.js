@@ -7,6 +7,7 @@ const SVG = "http://www.w3.org/2000/svg";
 const RADIUS = 165; // at least; many ranks want more
 const MARGIN = { x: 120, y: 70 }; // around the ring, at least
 const BARS = { away: 190, y: 90, width: 150, pitch: 34 };
+const CROWD = 16; // more ranks than that are drawn small, when nothing stands in them
 const ROUND_MS = 1100;
 // Each widget of a notebook loads a module of its own: none of them can count the others.
 const own = (name) => `${name}-${Math.random().toString(36).slice(2, 10)}`;
@@ -25,20 +26,24 @@ function make(parent, name, attributes = {}, text = "") {
 function layout(story) {
   const n = story.world_size;
   const cells = Math.max(story.cuts.length - 1, 0);
+  const crowd = !cells && n > CROWD;
   const size = Math.max(5, Math.min(16, Math.floor(72 / Math.max(cells, n, 1))));
-  const width = Math.max(cells * size, 30);
-  const height = cells ? n * size : 18;
-  const apart = Math.hypot(width, height) + 58;
+  const width = crowd ? 20 : Math.max(cells * size, 30);
+  const height = cells ? n * size : crowd ? 15 : 18;
+  const apart = crowd ? 34 : Math.hypot(width, height) + 58;
   const radius = n < 3 ? RADIUS : Math.max(RADIUS, apart / 2 / Math.sin(Math.PI / n));
-  const centre = { x: radius + Math.max(MARGIN.x, width / 2 + 40), y: radius + Math.max(MARGIN.y, height / 2 + 34) };
-  const pitch = Math.max(15, Math.min(BARS.pitch, (2 * centre.y - BARS.y - 40) / n));
-  const bars = { x: centre.x + radius + BARS.away, y: BARS.y, width: BARS.width, pitch, height: Math.min(18, pitch - 3) };
+  const margin = crowd ? { x: 30, y: 30 } : { x: Math.max(MARGIN.x, width / 2 + 40), y: Math.max(MARGIN.y, height / 2 + 34) };
+  const centre = { x: radius + margin.x, y: radius + margin.y };
+  const least = crowd ? 6 : 15;
+  const pitch = Math.max(least, Math.min(BARS.pitch, (2 * centre.y - BARS.y - 40) / n));
+  const away = crowd ? 120 : BARS.away;
+  const bars = { x: centre.x + radius + away, y: BARS.y, width: BARS.width, pitch, height: Math.min(18, 0.8 * pitch) };
   const view = { width: bars.x + 220, height: Math.max(2 * centre.y, bars.y + n * pitch + 30) };
   const places = Array.from({ length: n }, (_, rank) => {
     const angle = (2 * Math.PI * rank) / n - Math.PI / 2;
     return { x: centre.x + radius * Math.cos(angle), y: centre.y + radius * Math.sin(angle) };
   });
-  return { n, cells, size, places, width, height, bars, view };
+  return { n, cells, crowd, size, places, width, height, bars, view };
 }
 
 function grid(parent, plan, columns, x, y) {
@@ -58,9 +63,10 @@ function drawRank(parent, plan, story, at, rank, fresh) {
   const left = x - plan.width / 2;
   const top = y - plan.height / 2;
   const group = make(parent, "g", { "data-rank": rank });
-  make(group, "text", { x, y: top - 8, "text-anchor": "middle" }, `rank ${rank}`);
+  if (!plan.crowd) make(group, "text", { x, y: top - 8, "text-anchor": "middle" }, `rank ${rank}`);
   if (!plan.cells) {
     make(group, "rect", { class: "rp-cell", x: left, y: top, width: plan.width, height: plan.height });
+    if (plan.crowd) make(group, "text", { class: "rp-tiny", x, y: y + 4, "text-anchor": "middle" }, String(rank));
     return;
   }
   const known = story.known[at][rank];
@@ -81,33 +87,42 @@ function way(plan, hop) {
   const b = plan.places[hop.dst];
   const length = Math.hypot(b.x - a.x, b.y - a.y) || 1;
   const u = { x: (b.x - a.x) / length, y: (b.y - a.y) / length };
-  const gap = Math.hypot(plan.width, plan.height) / 2 + 14;
-  const side = 10;
+  const gap = plan.crowd ? 8 : Math.hypot(plan.width, plan.height) / 2 + 14;
+  const side = plan.crowd ? 14 : 10;
   const point = (from, along) => ({
     x: from.x + u.x * along - u.y * side, y: from.y + u.y * along + u.x * side,
   });
   return { from: point(a, gap), to: point(b, -gap) };
 }
 
-function drawHop(parent, plan, hop, marker, fraction) {
+function drawArrow(parent, plan, hop, marker) {
   const { from, to } = way(plan, hop);
-  const bad = hop.ranks && !hop.ranks.length ? " rp-bad" : "";
   make(parent, "line", {
-    class: "rp-hop" + bad, x1: from.x, y1: from.y, x2: to.x, y2: to.y, "marker-end": `url(#${marker})`,
+    class: "rp-hop" + bad(hop), x1: from.x, y1: from.y, x2: to.x, y2: to.y, "marker-end": `url(#${marker})`,
   });
-  if (fraction === null) return;
-  const x = from.x + (to.x - from.x) * fraction;
-  const y = from.y + (to.y - from.y) * fraction;
-  const width = hop.cells.length ? hop.cells.length * plan.size : 24;
-  const height = hop.cells.length ? plan.height : 18;
-  const box = { x: x - width / 2, y: y - height / 2, width, height };
-  make(parent, "rect", { class: "rp-message" + bad, ...box });
+}
+
+const bad = (hop) => (hop.ranks && !hop.ranks.length ? " rp-bad" : "");
+
+// A message at the start of its way, in a group of its own; `fly` then only moves the group.
+function drawMessage(parent, plan, hop) {
+  const { from, to } = way(plan, hop);
+  const group = make(parent, "g");
+  const width = hop.cells.length ? hop.cells.length * plan.size : plan.crowd ? 8 : 24;
+  const height = hop.cells.length ? plan.height : plan.crowd ? 8 : 18;
+  const box = { x: from.x - width / 2, y: from.y - height / 2, width, height };
+  make(group, "rect", { class: "rp-message" + bad(hop), ...box });
   if (hop.cells.length) {
-    grid(parent, plan, hop.cells.map(() => hop.ranks), box.x, box.y);
-    make(parent, "rect", { class: "rp-new", ...box });
-  } else if (bad) {
-    make(parent, "text", { x, y: y + 5, "text-anchor": "middle" }, "?");
+    grid(group, plan, hop.cells.map(() => hop.ranks), box.x, box.y);
+    make(group, "rect", { class: "rp-new", ...box });
+  } else if (bad(hop)) {
+    make(group, "text", { x: from.x, y: from.y + 5, "text-anchor": "middle" }, "?");
   }
+  return { group, x: to.x - from.x, y: to.y - from.y };
+}
+
+function fly(message, fraction) {
+  message.group.setAttribute("transform", `translate(${message.x * fraction} ${message.y * fraction})`);
 }
 
 function drawBars(parent, plan, story, at) {
@@ -115,11 +130,15 @@ function drawBars(parent, plan, story, at) {
   const full = Math.max(ideal, ...story.sent[story.sent.length - 1], 1);
   const { x, y, width, height, pitch } = plan.bars;
   make(parent, "text", { x: x - 55, y: y - 36 }, "Bytes sent");
+  // Where bars stand close, some have a label, and as many lines of text as there is room for.
+  const every = Math.ceil(15 / pitch);
   story.sent[at].forEach((bytes, rank) => {
     const top = y + rank * pitch;
-    make(parent, "text", { x: x - 55, y: top + height - 4 }, `rank ${rank}`);
+    const base = top + height / 2 + 5;
     make(parent, "rect", { class: "rp-bar", x, y: top, width: (width * bytes) / full, height });
-    make(parent, "text", { class: "rp-small", x: x + width + 8, y: top + height - 4 }, String(bytes));
+    if (rank % every) return;
+    make(parent, "text", { x: x - 6, y: base, "text-anchor": "end" }, `rank ${rank}`);
+    make(parent, "text", { class: "rp-small", x: x + width + 8, y: base }, String(bytes));
   });
   if (!ideal) return;
   const mark = x + (width * ideal) / full;
@@ -133,16 +152,32 @@ function drawing(svg, story, marker) {
   const plan = layout(story);
   svg.setAttribute("viewBox", `0 0 ${Math.round(plan.view.width)} ${Math.round(plan.view.height)}`);
   svg.style.minWidth = `${Math.round(0.65 * plan.view.width)}px`; // below that it scrolls
-  return (at, fraction) => {
+  let flying = null; // the messages on their way, and the round that they are of
+
+  function stand(at, hops, fresh) {
     svg.replaceChildren();
     const head = make(make(svg, "defs"), "marker", {
       id: marker, viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 7, markerHeight: 7, orient: "auto",
     });
     make(head, "path", { class: "rp-head", d: "M0 0L8 4L0 8z" });
-    for (let rank = 0; rank < plan.n; rank++) drawRank(svg, plan, story, at, rank, fraction === null);
-    const hops = fraction === null ? story.rounds[at - 1] || [] : story.rounds[at];
-    for (const hop of hops) drawHop(svg, plan, hop, marker, fraction);
+    for (let rank = 0; rank < plan.n; rank++) drawRank(svg, plan, story, at, rank, fresh);
+    for (const hop of hops) drawArrow(svg, plan, hop, marker);
     drawBars(svg, plan, story, at);
+  }
+
+  // A round is drawn once; while its messages move, nothing but them is touched.
+  return (at, fraction) => {
+    if (fraction === null) {
+      flying = null;
+      stand(at, story.rounds[at - 1] || [], true);
+      return;
+    }
+    const hops = story.rounds[at];
+    if (!flying || flying.at !== at) {
+      stand(at, hops, false);
+      flying = { at, messages: hops.map((hop) => drawMessage(svg, plan, hop)) };
+    }
+    for (const message of flying.messages) fly(message, fraction);
   };
 }
 
@@ -204,7 +239,9 @@ function render({ model, el }) {
     parts.slider.value = String(at);
     parts.slider.setAttribute("aria-valuetext", text);
     parts.list.replaceChildren();
-    for (const hop of at ? story.rounds[at - 1] : []) make(parts.list, "li", {}, hop.text);
+    const hops = at ? story.rounds[at - 1] : [];
+    parts.list.classList.toggle("rp-columns", hops.length > CROWD);
+    for (const hop of hops) make(parts.list, "li", {}, hop.text);
   }
 
   function stop() {

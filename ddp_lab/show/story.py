@@ -8,7 +8,9 @@ paid by, whatever the clock of a busy machine said.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from heapq import heappop, heappush
 from itertools import pairwise
+from math import isnan
 from typing import Any, Protocol
 
 from numpy.typing import NDArray
@@ -16,7 +18,7 @@ from numpy.typing import NDArray
 from ddp_lab.errors import InvalidArgument
 from ddp_lab.show.provenance import PartialSum, explain, subset_sums
 
-MAX_MESSAGES = 1000  # beyond it SVG and eyes both give up
+MAX_MESSAGES = 20_000  # all are in the page, some 130 bytes each; only one round's are drawn
 
 
 class Recorded(Protocol):
@@ -135,21 +137,37 @@ def rounds_of(messages: Sequence[Recorded]) -> list[int]:
     port out and the receiver's port in are both free.
     """
     port_out: dict[int, int] = {}
-    port_in: dict[int, set[int]] = {}
+    port_in: dict[int, _FreeRounds] = {}
+    inbox: dict[int, list[tuple[float, int]]] = {}  # a heap of (received_at, round after it)
     rounds: list[int] = []
     for m in messages:
-        heard = [
-            at + 1
-            for at, before in zip(rounds, messages, strict=False)
-            if before.dst == m.src and before.received_at <= m.sent_at
-        ]
-        at = max([port_out.get(m.src, 0), *heard])
-        while at in port_in.setdefault(m.dst, set()):
-            at += 1
+        waiting = inbox.get(m.src, [])
+        earliest = port_out.get(m.src, 0)
+        while waiting and waiting[0][0] <= m.sent_at:
+            earliest = max(earliest, heappop(waiting)[1])
+        at = port_in.setdefault(m.dst, _FreeRounds()).take(earliest)
         port_out[m.src] = at + 1
-        port_in[m.dst].add(at)
+        if not isnan(m.received_at):
+            heappush(inbox.setdefault(m.dst, []), (m.received_at, at + 1))
         rounds.append(at)
     return rounds
+
+
+class _FreeRounds:
+    """The rounds in which a port is still free, all of them at first."""
+
+    def __init__(self) -> None:
+        self._later: dict[int, int] = {}  # a taken round, and one at or after the next free one
+
+    def take(self, earliest: int) -> int:
+        """Return the first free round from `earliest` on, which is then taken."""
+        passed, at = [], earliest
+        while at in self._later:
+            passed.append(at)
+            at = self._later[at]
+        for taken in [*passed, at]:
+            self._later[taken] = at + 1
+        return at
 
 
 def _check(n_messages: int, world_size: int, inputs: Sequence[NDArray[Any]] | None) -> None:

@@ -76,7 +76,9 @@ BOXES = """() => [...document.querySelectorAll(".ring-player g[data-rank]")].map
 })"""
 
 
-@pytest.mark.parametrize(("ranks", "algorithm"), [(1, "ring"), (8, "ring"), (64, "tree")])
+@pytest.mark.parametrize(
+    ("ranks", "algorithm"), [(1, "ring"), (8, "ring"), (64, "tree"), (64, "ring")]
+)
 def test_however_many_ranks_none_stands_on_another(
     visit: Any, tmp_path: Path, ranks: int, algorithm: str
 ) -> None:
@@ -96,6 +98,45 @@ def test_however_many_ranks_none_stands_on_another(
     assert max(box[3] for box in boxes) <= height
     bar = page.locator(".ring-player .rp-bar").last.evaluate("node => node.getBBox().y")
     assert bar < height
+
+
+@pytest.fixture
+def crowd(tmp_path: Path) -> str:
+    inputs = [np.arange(64.0)] * 64
+    run = watch(lambda comm, x: comm.all_reduce(x, algorithm="ring"), inputs, timeout_s=120.0)
+    player = RingPlayer(run.story("64 ranks"))
+    path = player.save(tmp_path / "ring.html")
+    player.close()
+    return path.as_uri()
+
+
+def test_a_ring_of_64_ranks_plays_and_draws_a_round_once(
+    visit: Any, audit: Any, crowd: str
+) -> None:
+    page = visit().open(crowd)
+    expect(status(page)).to_have_text("Before the first of 126 rounds.")
+    page.evaluate(
+        "() => { window.drawn = 0; const draw = SVGElement.prototype.replaceChildren;"
+        " SVGElement.prototype.replaceChildren = function (...all) {"
+        " window.drawn += 1; return draw.apply(this, all); } }"
+    )
+    page.get_by_role("button", name="One round forward").click()
+    expect(page.locator(".rp-message")).to_have_count(64)  # on their way
+    expect(status(page)).to_have_text("Round 1 of 126.")
+    assert page.evaluate("window.drawn") == 2  # while they move, and when they are there
+    messages = page.get_by_role("list", name="Messages of this round").get_by_role("listitem")
+    expect(messages).to_have_count(64)
+    page.get_by_label("Round", exact=True).focus()
+    page.keyboard.press("End")
+    expect(status(page)).to_have_text("Round 126 of 126.")
+    assert audit(page, ".ring-player") == []
+
+
+def test_the_picture_of_64_ranks_needs_no_scrolling(visit: Any, crowd: str) -> None:
+    page = visit().open(crowd)
+    stage = page.locator(".rp-stage")
+    assert stage.evaluate("(node) => node.scrollWidth <= node.clientWidth")
+    assert stage.evaluate("(node) => node.clientHeight") < 900  # of the window
 
 
 def test_pressing_forward_twice_does_not_lose_a_round(page: Any) -> None:

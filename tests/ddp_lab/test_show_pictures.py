@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import dataclass
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,27 @@ def test_the_poster_is_well_formed_and_says_what_it_shows(story: Story) -> None:
 def test_the_poster_of_a_run_without_contents_shows_bytes() -> None:
     root = ElementTree.fromstring(poster(tell([], 3)))
     assert "rank 2" in "".join(root.itertext())
+
+
+@dataclass
+class Sent:
+    src: int
+    dst: int
+    n_bytes: int
+    sent_at: float
+    received_at: float
+
+
+def test_the_poster_of_a_long_run_of_many_ranks_fits_a_page() -> None:
+    steps = range(100)
+    messages = [Sent(r, (r + 1) % 50, 8, float(k), k + 1.0) for k in steps for r in range(50)]
+    story = tell(messages, 50)
+    root = ElementTree.fromstring(poster(story))
+    assert int(root.attrib["width"]) < 1200
+    assert int(root.attrib["height"]) < 1200
+    words = [text.text for text in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert "100" in words  # the last round is there
+    assert words.count("800") == 50  # and what each rank has sent by then
 
 
 class Loads(HTMLParser):

@@ -10,6 +10,7 @@ from ddp_lab import launch
 from ddp_lab.errors import InvalidArgument
 from ddp_lab.show import tell, watch
 from ddp_lab.show.provenance import NO_PARTIAL_SUM, PartialSum, explain, subset_sums
+from ddp_lab.show.story import rounds_of
 
 
 @dataclass
@@ -127,8 +128,48 @@ def test_a_run_without_messages_has_no_rounds() -> None:
 
 
 def test_too_many_messages_are_refused_with_the_number() -> None:
-    with pytest.raises(InvalidArgument, match="got 1001, expected at most 1000"):
-        tell([Sent(0, 1, 8, 0.0, 1.0)] * 1001, 2)
+    with pytest.raises(InvalidArgument, match="got 20001, expected at most 20000"):
+        tell([Sent(0, 1, 8, 0.0, 1.0)] * 20_001, 2)
+
+
+def ring_messages(n: int) -> list[Sent]:
+    """What a ring of `n` ranks sends when all work in step."""
+    return [
+        Sent(rank, (rank + 1) % n, 8, float(step), step + 1.0)
+        for step in range(2 * (n - 1))
+        for rank in range(n)
+    ]
+
+
+def test_a_ring_of_64_ranks_can_be_told() -> None:
+    story = tell(ring_messages(64), 64)
+    assert [len(hops) for hops in story.rounds] == [64] * 126
+    assert story.sent[-1] == (8 * 126,) * 64
+
+
+def obvious_rounds(messages: list[Sent]) -> list[int]:
+    """Look at every earlier message for each one; quadratic, and what the rounds are held to."""
+    rounds: list[int] = []
+    for m in messages:
+        before = list(zip(rounds, messages, strict=False))
+        heard = [k + 1 for k, b in before if b.dst == m.src and b.received_at <= m.sent_at]
+        at = max([0, *heard, *(k + 1 for k, b in before if b.src == m.src)])
+        while any(k == at and b.dst == m.dst for k, b in before):
+            at += 1
+        rounds.append(at)
+    return rounds
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_rounds_of_any_run_are_those_found_by_looking_at_all_pairs(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    sent_at = np.sort(rng.integers(0, 40, size=150)).astype(float)
+    lost = np.where(rng.random(150) < 0.1, np.nan, 0.0)
+    taken = rng.integers(0, 15, size=150) + lost
+    src, dst = rng.integers(0, 6, size=150), rng.integers(0, 6, size=150)
+    rows = zip(src.tolist(), dst.tolist(), sent_at, sent_at + taken, strict=True)
+    messages = [Sent(s, d, 8, at, end) for s, d, at, end in rows]
+    assert rounds_of(messages) == obvious_rounds(messages)
 
 
 def test_one_input_a_rank_is_needed() -> None:
