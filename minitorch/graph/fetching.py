@@ -1,17 +1,19 @@
-"""What may be fetched from a session, and fed: nodes of its graph that have one value a run."""
+"""What may be fetched from a session: nodes of its graph that have one value a run."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from ..errors import GraphError, GraphTypeError
+from ..op import Op
 from .control.history import Opaque
 from .node import Node, Placeholder
 from .order import needed
 from .scope import Graph
+
+Rebuild = Callable[[Callable[[], Any]], Any]
 
 
 def check_asked(graph: Graph, fetches: Sequence[Node], feeds: Sequence[Node]) -> None:
@@ -65,24 +67,47 @@ def _is_inside(node: Node, fed: Collection[Node]) -> bool:
     return isinstance(node, Placeholder) and node.inside and node not in fed
 
 
-def spread(key: Any, value: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield what a feed feeds and the values: a tuple of nodes goes with as many values.
+def flatten_fetches(fetches: Any, graph: Graph, leaves: list[Node]) -> Rebuild:
+    """Add the nodes in `fetches` to `leaves`; return how to rebuild it from their values.
+
+    Args:
+        fetches: what `Session.run` takes: nodes, names in `graph`, operators, and lists, tuples and
+            dicts of them. The value of an operator is None.
+        leaves: the nodes of what was fetched before.
+    Returns: a function of one that gives the leaves' values in order.
+    Raises:
+        GraphError: something in it is no node of the graph.
+    """
+    if isinstance(fetches, Node):
+        leaves.append(fetches)
+        return lambda take: take()
+    if isinstance(fetches, list | tuple):
+        parts = [flatten_fetches(item, graph, leaves) for item in fetches]
+        if isinstance(fetches, tuple) and hasattr(fetches, "_fields"):
+            return lambda take: type(fetches)(*[part(take) for part in parts])
+        kind = list if isinstance(fetches, list) else tuple
+        return lambda take: kind([part(take) for part in parts])
+    if isinstance(fetches, Mapping):
+        named = {key: flatten_fetches(item, graph, leaves) for key, item in fetches.items()}
+        into = OrderedDict if isinstance(fetches, OrderedDict) else dict
+        return lambda take: into((key, part(take)) for key, part in named.items())
+    if isinstance(fetches, Op):
+        made = graph.node_of(fetches)
+        leaves.append(node_called(fetches, graph, "fetch") if made is None else made)
+        return lambda take: (take(), None)[1]
+    return flatten_fetches(node_called(fetches, graph, "fetch"), graph, leaves)
+
+
+def node_called(name: Any, graph: Graph, verb: str) -> Node:
+    """Return the node of that name.
 
     Raises:
-        GraphError: there are more of the ones than of the others.
+        GraphError: there is none; says so of what was to be done with it (`verb`).
     """
-    if not isinstance(key, tuple):
-        yield key, value
-        return
-    values = list(value) if isinstance(value, list | tuple | np.ndarray) else None
-    if values is None or len(values) != len(key):
-        got = type(value).__name__ if values is None else f"{len(values)} values"
-        raise GraphError(
-            f"run: feed for a tuple of {len(key)} does not fit: got {got}, expected {len(key)} "
-            "values, in the structure of the key."
-        )
-    for part, own in zip(key, values, strict=True):
-        yield from spread(part, own)
+    node = graph.find(name) if isinstance(name, str) else None
+    if node is None:
+        raise no_node(verb, name)
+    return node
 
 
 def no_node(verb: str, what: Any) -> GraphError:

@@ -13,6 +13,8 @@ from ..arrays import Array
 from ..errors import GraphError
 from .control.dead import endangered
 from .control.history import Opaque
+from .feeding import as_feed
+from .fetching import flatten_fetches
 from .node import Constant, Node, Placeholder
 from .order import schedule
 from .passes.rewrite import PLANNING
@@ -32,8 +34,8 @@ class PartialRun:
 
     def __init__(self, session: Session, fetches: Sequence[Any], feeds: Sequence[Any]) -> None:
         self.session = session
-        self.fetches: set[Node] = set(self._nodes("fetch", fetches))
-        self.feeds: set[Node] = set(self._nodes("feed", feeds))
+        self.fetches: set[Node] = set(self._nodes(fetches))
+        self.feeds: set[Node] = set(self._nodes(feeds))
         self.known: dict[Node, Array] = {}
         self.fetched: set[Node] = set()
         self.fed: set[Node] = set()
@@ -46,12 +48,12 @@ class PartialRun:
                 missing.
         """
         leaves: list[Node] = []
-        rebuild = self.session._flatten(fetches, leaves)
+        rebuild = flatten_fetches(fetches, self.session.graph, leaves)
         given = dict(self._given(feed_dict or {}))
         self._check("fetch", leaves, self.fetches, self.fetched)
         self._check("feed", list(given), self.feeds, self.fed)
         for node, value in given.items():
-            self.known[node] = self.session._checked(node, value)
+            self.known[node] = as_feed(node, value, self.session.device)
         self.fed |= given.keys()
         values = self._compute(leaves)
         self.fetched |= set(leaves)
@@ -64,14 +66,14 @@ class PartialRun:
         risky = endangered(order, set(feeds))
         kept = [n for n in order if n not in self.known and n not in risky and _keeps(n)]
         with PLANNING:
-            step = self.session._plan([*leaves, *kept], feeds)
+            step = self.session.plan([*leaves, *kept], feeds)
         found = step(self.session.state, [self.known[node] for node in feeds])
         self.known.update(zip(kept, found[len(leaves) :], strict=True))
         return found[: len(leaves)]
 
-    def _nodes(self, verb: str, listed: Sequence[Any]) -> list[Node]:
+    def _nodes(self, listed: Sequence[Any]) -> list[Node]:
         leaves: list[Node] = []
-        self.session._flatten(list(listed), leaves)
+        flatten_fetches(list(listed), self.session.graph, leaves)
         return leaves
 
     def _given(self, feed_dict: Mapping[Any, Any]) -> list[tuple[Node, Any]]:

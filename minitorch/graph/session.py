@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from operator import itemgetter
@@ -11,11 +10,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from ..arrays import Array, DType, asarray, to_numpy
+from ..arrays import Array
 from ..arrays import device as device_called
 from ..errors import GraphError
-from ..op import Op
-from .fetching import check_asked, no_node, spread
+from .feeding import as_feed, read_feeds
+from .fetching import check_asked, flatten_fetches
 from .node import Node
 from .operators.late import ByShape, needs_shapes
 from .optimize import optimize
@@ -24,7 +23,6 @@ from .running.executors import Run, executor_called
 from .scope import Graph, get_default_graph
 from .spaces.options import waiting_limit_s
 from .state import State, Variable
-from .static_shape import agree
 
 
 class _Wanted:
@@ -101,6 +99,8 @@ class Session:
     ) -> Any:
         """Return the values of `fetches`, in the same structure.
 
+        Arrays are the caller's: each has memory of its own, not a feed's nor a variable's.
+
         Args:
             fetches: a node, a node's name, or lists, tuples and dicts of them. An operation such
                 as `group` or `minimize` gives None.
@@ -132,7 +132,7 @@ class Session:
 
     def _fed(self, want: _Wanted, value: Any) -> Array:
         """Return the array for a feed; the shape of one that fits is known the next time."""
-        array = self._checked(want.node, value)
+        array = as_feed(want.node, value, self.device)
         if array is value:
             want.shape = value.shape
         return array
@@ -142,13 +142,13 @@ class Session:
         if self.closed:
             raise GraphError("run: the session is closed. Open a new one.")
         leaves: list[Node] = []
-        rebuild = self._flatten(fetches, leaves)
-        feeds, arrays = self._feeds(feed_dict) if feed_dict else ((), [])
+        rebuild = flatten_fetches(fetches, self.graph, leaves)
+        feeds, arrays = read_feeds(feed_dict, self.graph, self.device) if feed_dict else ((), [])
         key = (tuple(leaves), feeds)
         step = self._steps.get(key)
         if step is None:
             with PLANNING:  # threads that fill queues plan runs of their own
-                step = self._steps[key] = self._plan(leaves, feeds)
+                step = self._steps[key] = self.plan(leaves, feeds)
                 self._forget_old_plans()
         self._make_ready(fetches, feed_dict, step)
         return rebuild(iter(step(self.state, arrays)).__next__)
@@ -200,7 +200,7 @@ class Session:
 
     def load(self, variable: Variable, value: Any) -> None:
         """Set a variable at once."""
-        self.state.values[variable] = self._checked(variable, value, copy=True)
+        self.state.values[variable] = as_feed(variable, value, self.device, copy=True)
 
     @property
     def writes_files(self) -> bool:
@@ -216,7 +216,13 @@ class Session:
         self._steps.clear()
         self._ready.clear()
 
-    def _plan(self, leaves: list[Node], feeds: tuple[Node, ...]) -> Run:
+    def plan(self, leaves: list[Node], feeds: tuple[Node, ...]) -> Run:
+        """Return the run of these nodes from values for `feeds`, made anew and kept by the caller.
+
+        Raises:
+            GraphError: a node of another graph, or one that has no value of its own; a placeholder
+                that is needed and not among `feeds`.
+        """
         check_asked(self.graph, leaves, feeds)
         if needs_shapes(leaves, feeds):
             return ByShape(leaves, feeds, self._step)
@@ -226,84 +232,6 @@ class Session:
         if self.optimize:
             leaves = optimize(leaves, feeds)
         return self._executor(leaves, feeds, self.device)
-
-    # Fetches
-
-    def _flatten(self, fetches: Any, leaves: list[Node]) -> Callable[[Callable[[], Any]], Any]:
-        """Add the nodes in `fetches` to `leaves`; return how to rebuild it from their values."""
-        if isinstance(fetches, Node):
-            leaves.append(fetches)
-            return lambda take: take()
-        if isinstance(fetches, list | tuple):
-            parts = [self._flatten(item, leaves) for item in fetches]
-            if isinstance(fetches, tuple) and hasattr(fetches, "_fields"):
-                return lambda take: type(fetches)(*[part(take) for part in parts])
-            kind = list if isinstance(fetches, list) else tuple
-            return lambda take: kind([part(take) for part in parts])
-        if isinstance(fetches, Mapping):
-            named = {key: self._flatten(item, leaves) for key, item in fetches.items()}
-            into = OrderedDict if isinstance(fetches, OrderedDict) else dict
-            return lambda take: into((key, part(take)) for key, part in named.items())
-        if isinstance(fetches, Op):
-            made = self.graph.node_of(fetches)
-            leaves.append(self._named(fetches) if made is None else made)
-            return lambda take: (take(), None)[1]
-        return self._flatten(self._named(fetches), leaves)
-
-    def _named(self, fetch: Any) -> Node:
-        node = self.graph.find(fetch) if isinstance(fetch, str) else None
-        if node is None:
-            raise no_node("fetch", fetch)
-        return node
-
-    # Feeds
-
-    def _feeds(self, feed_dict: Mapping[Any, Any]) -> tuple[tuple[Node, ...], list[Array]]:
-        if not isinstance(feed_dict, Mapping):
-            raise GraphError(
-                f"run: got a feed_dict of {type(feed_dict).__name__}, expected a dict from "
-                "placeholders to values."
-            )
-        pairs = [pair for item in feed_dict.items() for pair in spread(*item)]
-        nodes = tuple([n if isinstance(n, Node) else self._named_feed(n) for n, _ in pairs])
-        return nodes, [self._checked(n, v) for n, (_, v) in zip(nodes, pairs, strict=True)]
-
-    def _named_feed(self, key: Any) -> Node:
-        node = self.graph.find(key) if isinstance(key, str) else None
-        if node is None:
-            raise no_node("feed", key)
-        return node
-
-    def _checked(self, node: Node, value: Any, copy: bool = False) -> Array:
-        """Return the array for a feed, in the node's dtype."""
-        dtype, shape = node.dtype, node.shape
-        if type(value) is np.ndarray and value.dtype == dtype and not copy:
-            array = value
-        else:
-            array = self._converted(node, value)
-        got = array.shape
-        if got != shape and not agree(got, shape):
-            raise GraphError(
-                f"run: feed for {node.name!r} does not fit: got shape {got}, expected {shape} "
-                f"(node {node.name!r} built at {node.location})."
-            )
-        return array if self.device == "cpu" else asarray(array, dtype, self.device)
-
-    def _converted(self, node: Node, value: Any) -> Any:
-        if isinstance(value, Node) or value is None:
-            what = "None" if value is None else "a node"
-            raise GraphError(
-                f"run: feed for {node.name!r} is {what}. Feed numbers or an array (node "
-                f"{node.name!r} built at {node.location})."
-            )
-        try:
-            array = np.asarray(to_numpy(value) if hasattr(value, "__array__") else value)
-            return _cast(array, node.dtype)
-        except (TypeError, ValueError) as error:
-            raise GraphError(
-                f"run: feed for {node.name!r} cannot be {node.dtype}: got {type(value).__name__} "
-                f"({error}) (node {node.name!r} built at {node.location})."
-            ) from error
 
     # A context manager
 
@@ -359,22 +287,3 @@ def get_default_session(node: Node | None = None) -> Session:
         what = f"eval of {node.name!r}" if node is not None else "get_default_session"
         raise GraphError(f"{what}: no session is open. Use `with Session():` or pass session=.")
     return _open.stack[-1]
-
-
-def _cast(array: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, Any]:
-    """Return `array` as `dtype`.
-
-    Raises:
-        TypeError, ValueError: it is no array of numbers, or a number would become another one.
-    """
-    if array.dtype.kind == "c":
-        raise TypeError(f"{array.dtype} would lose its imaginary part")
-    if array.dtype.kind in "USMm" or (array.dtype.kind == "O" and None in array.ravel().tolist()):
-        raise TypeError("that is no array of numbers")
-    with np.errstate(invalid="ignore"):
-        found = array.astype(dtype)
-    if dtype.kind in "iub" and array.dtype.kind == "f" and not np.array_equal(found, array):
-        raise TypeError(f"{array.dtype} would lose its fraction")
-    if dtype.kind in "iu" and array.dtype.kind in "iu" and not np.array_equal(found, array):
-        raise ValueError(f"a value is outside the range of {dtype}")
-    return found

@@ -13,6 +13,7 @@ import numpy as np
 
 from minitorch.errors import ArgumentError
 from minitorch.graph.defaults import initialize_variables
+from minitorch.graph.fetching import node_called
 from minitorch.graph.node import Node
 from minitorch.graph.session import Session
 from minitorch.graph.tokens.event import TokenEvent
@@ -66,7 +67,7 @@ def follow_tokens(
 
 
 def _key(session: Session, key: Any) -> Node:
-    return key if isinstance(key, Node) else session._named_feed(key)
+    return key if isinstance(key, Node) else node_called(key, session.graph, "feed")
 
 
 def _bring_variables(own: Session, session: Session | None) -> None:

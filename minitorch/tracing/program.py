@@ -51,7 +51,7 @@ class Program:
 
     def plan(self, fetches: Sequence[Node], feeds: Sequence[Node]) -> Plan:
         """Return the run of these fetches from arrays for these feeds."""
-        return Plan(self.session._plan(list(fetches), tuple(feeds)), self.session)
+        return Plan(self.session.plan(list(fetches), tuple(feeds)), self.session)
 
     @cached_property
     def forward(self) -> Plan:
@@ -100,14 +100,7 @@ class Plan:
     def __call__(self, arrays: Sequence[Array]) -> list[Array]:
         """Return the results for these arrays."""
         given = [np.asarray(a) if isinstance(a, np.generic) else a for a in arrays]
-        found = list(self.step(self.state, given))
-        if len(found) > 1:
-            seen: set[int] = set()
-            for i, array in enumerate(found):
-                if id(array) in seen and isinstance(array, np.ndarray):
-                    found[i] = array.copy()
-                seen.add(id(array))
-        return found
+        return list(self.step(self.state, given))
 
 
 class WayBack:

@@ -20,10 +20,11 @@ from ...ops.elementwise import zeros_like
 from ...ops.logic import eq
 from ..gradients import Identity
 from ..lined import lined
+from ..naming import rename
 from ..node import Node, build, convert
 from ..operators.scalar import as_scalar
 from ..scope import control_dependencies, get_default_graph
-from ..state import NoOp, rename
+from ..state import NoOp
 from .dead import DEAD
 from .history import Empty, Opaque, kind_of
 from .nested import apart_from, outline

@@ -64,18 +64,9 @@ def while_loop(
     loop_vars = loop_vars if isinstance(loop_vars, tuple) else list(loop_vars)
     parts = [apart_from(value) for value in loop_vars]
     first = [leaf for leaves, _ in parts for leaf in leaves]
-    shapes: list[Any] = [leaf.shape for leaf in first]
-    if shape_invariants is not None:
-        shapes = _listed_shapes(loop_vars, shape_invariants)
+    shapes = _listed_shapes(loop_vars, shape_invariants, first)
     rebuild = _rebuilding(parts)
-
-    def test(*now: Node) -> Node:
-        return as_predicate("while_loop", cond(*rebuild(now)))
-
-    def after(*now: Node) -> list[Node]:
-        found = body(*rebuild(now))
-        return _next_values(loop_vars, found if isinstance(found, list | tuple) else [found])
-
+    test, after = _on_leaves(cond, body, loop_vars, rebuild)
     if maximum_iterations is not None:
         test, after, first, shapes = _limited(test, after, first, shapes, maximum_iterations)
     loop = _traced(test, after, first, shapes, parallel_iterations)
@@ -117,7 +108,30 @@ def _rebuilding(parts: Sequence[tuple[list[Node], Rebuild]]) -> Callable[..., li
     return rebuild
 
 
-def _listed_shapes(loop_vars: Sequence[Any], invariants: Sequence[Any]) -> list[Any]:
+def _on_leaves(
+    cond: Callable[..., Any],
+    body: Callable[..., Any],
+    loop_vars: Sequence[Any],
+    rebuild: Callable[..., list[Any]],
+) -> tuple[Callable[..., Node], Callable[..., list[Node]]]:
+    """Return the condition and the body as functions of all leaves in a row."""
+
+    def test(*now: Node) -> Node:
+        return as_predicate("while_loop", cond(*rebuild(now)))
+
+    def after(*now: Node) -> list[Node]:
+        found = body(*rebuild(now))
+        return _next_values(loop_vars, found if isinstance(found, list | tuple) else [found])
+
+    return test, after
+
+
+def _listed_shapes(
+    loop_vars: Sequence[Any], invariants: Sequence[Any] | None, first: Sequence[Node]
+) -> list[Any]:
+    """Return the shape that each leaf keeps: that of its first value, unless told."""
+    if invariants is None:
+        return [leaf.shape for leaf in first]
     if len(invariants) != len(loop_vars):
         raise GraphError(
             f"while_loop: got {len(invariants)} shape_invariants, expected {len(loop_vars)}, one "
@@ -185,7 +199,7 @@ def _variable(first: Node, shape: Any) -> Placeholder:
     if isinstance(wanted, UnknownShape) or isinstance(first.shape, UnknownShape):
         variable.shape = wanted
         return variable
-    if not _fits(first.shape, wanted):
+    if not _stays_within(first.shape, wanted):
         raise GraphError(
             f"while_loop: got a first value of shape {first.shape}, expected {wanted}, its "
             f"shape_invariant (node {first.name!r} built at {first.location})."
@@ -194,7 +208,7 @@ def _variable(first: Node, shape: Any) -> Placeholder:
     return variable
 
 
-def _fits(got: Sequence[int | None], want: Sequence[int | None]) -> bool:
+def _stays_within(got: Sequence[int | None], want: Sequence[int | None]) -> bool:
     return len(got) == len(want) and all(
         w is None or w == g for g, w in zip(got, want, strict=True)
     )
@@ -204,7 +218,7 @@ def _check(variables: Sequence[Node], after: Sequence[Node]) -> None:
     for i, (old, new) in enumerate(zip(variables, after, strict=True)):
         same = old.dtype == new.dtype
         if same and not isinstance(old.shape, UnknownShape):
-            same = not isinstance(new.shape, UnknownShape) and _fits(new.shape, old.shape)
+            same = not isinstance(new.shape, UnknownShape) and _stays_within(new.shape, old.shape)
         if not same:
             raise GraphError(
                 f"while_loop: variable {i} changes from {old.dtype} {old.shape} to {new.dtype} "

@@ -12,11 +12,12 @@ from typing import Any
 
 from ...op import Spec
 from ..copying import copied
+from ..naming import label
 from ..node import Constant, Node, build
 from ..order import needed
 from ..running.step import Step
 from ..scope import outside
-from ..state import State, Variable, label
+from ..state import State, Variable
 from .dead import DEAD
 from .history import (
     EMPTY,

@@ -7,11 +7,11 @@ from typing import Any
 
 from ...ops import indexing, movement
 from ...ops.casting import cast_to
+from ..naming import rename
 from ..node import Node, convert
 from ..operators.elementwise import where
 from ..operators.making import range as counted
 from ..operators.shaping import concat, expand_dims, reverse, shape
-from ..state import rename
 from ..variable_scope import variable_scope
 from .rnn import dynamic_rnn, static_rnn
 from .rnn_cell import RNNCell

@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ...errors import GraphError
+from ..fetching import flatten_fetches
 from ..node import Node, Placeholder
 from ..order import needed
+from ..scope import get_default_graph
 from ..session import Session
 from ..state import Variable
 
@@ -27,7 +29,7 @@ def compile(node: Any) -> Callable[..., Any]:
         GraphError: (when called) an argument is missing or unknown; lists the names.
     """
     leaves: list[Node] = []
-    Session()._flatten(node, leaves)
+    flatten_fetches(node, get_default_graph(), leaves)
     session = Session(graph=leaves[0].graph if leaves else None, optimize=True)
     inputs = _by_name([n for n in needed(leaves, ()) if isinstance(n, Placeholder | Variable)])
     known: dict[tuple[str, ...], list[Node]] = {}  # the nodes for arguments in an order seen before

@@ -16,6 +16,8 @@ import numpy as np
 
 from ...arrays import Array, Device
 from ...errors import GraphError
+from ..feeding import read_feeds
+from ..fetching import flatten_fetches
 from ..node import Constant, Node
 from ..operators.late import ByShape, needs_shapes
 from ..optimize import optimize
@@ -156,8 +158,8 @@ def profile(
     if session.closed:
         raise GraphError("profile: the session is closed. Open a new one.")
     leaves: list[Node] = []
-    rebuild = session._flatten(fetches, leaves)
-    feeds, arrays = session._feeds(feed_dict or {})
+    rebuild = flatten_fetches(fetches, session.graph, leaves)
+    feeds, arrays = read_feeds(feed_dict or {}, session.graph, session.device)
     step = _plan(session, leaves, feeds, arrays, clock, threads)
     done = [step.timed(session.state, arrays) for _ in range(runs)]
     return rebuild(iter(done[-1][0]).__next__), median_of([timeline for _, timeline in done])
