@@ -269,6 +269,8 @@ def _outside(node: Node, inputs: list[Any], state: State) -> Any:
         return node.value
     if isinstance(node, Placeholder):
         return inputs[0]
+    if isinstance(node.op, Read) and inputs:  # its variable is fed
+        return inputs[0]
     if isinstance(node, Variable) or isinstance(node.op, Read):
         return (node if isinstance(node, Variable) else node.op.variable).value_in(state)
     if isinstance(node, Opaque):

@@ -24,7 +24,7 @@ from ..order import last_uses
 from ..passes.fused import Fused
 from ..state import NoOp, Read, State, StateOp, Variable
 from .failing import explain
-from .sharing import overwriting, views
+from .sharing import is_fresh, overwriting, views
 from .sooner import running_order
 
 HEADER_LINES = 2  # def, and the unpacking of feeds
@@ -94,7 +94,7 @@ class Step:
         result = "".join(
             f"{self._fetched(i, node, slot, names)}, " for i, node in enumerate(self.fetches)
         )
-        lines.append(f"    return ({result})")
+        lines.append(f"    return {self._kept_apart(f'({result})', names)}")
         return "\n".join(lines), names
 
     def _line(
@@ -158,6 +158,15 @@ class Step:
         shared = node in self.shared or isinstance(node.op, StateOp)
         return f"{'copy' if shared else 'own'}({value})"
 
+    def _kept_apart(self, result: str, names: dict[str, Any]) -> str:
+        """Return the results' expression, with a look at each where two may be one array."""
+        own = [n for n in self.fetches if n not in self.shared and not isinstance(n.op, StateOp)]
+        handed_on = len(own) > 1 and not all(is_fresh(n.op) for n in own)
+        if self.inner is not None or not (handed_on or len(set(own)) < len(own)):
+            return result
+        names["apart"] = apart
+        return f"apart({result})"
+
     def _explain(self, error: Exception) -> Exception:
         """Return `error` with the node named whose line raised it, in the library's own words."""
         found = _line_and_locals(error, self.code)
@@ -208,6 +217,17 @@ def copied(array: Any) -> Any:
     if not isinstance(array, np.ndarray):
         return array
     return array.copy() if array.ndim else array[()]
+
+
+def apart(results: Sequence[Any]) -> tuple[Any, ...]:
+    """Return the results of a run, each array in memory of its own, also one that comes twice."""
+    seen: set[int] = set()
+    found = []
+    for value in results:
+        again = id(value) in seen and isinstance(value, np.ndarray)
+        seen.add(id(value))
+        found.append(value.copy() if again else value)
+    return tuple(found)
 
 
 def _own(array: Array) -> Array:

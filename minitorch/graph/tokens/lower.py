@@ -119,7 +119,9 @@ class Lowering:
             if node in known or _is_taken(node):
                 continue
             if isinstance(node.op, While):
-                taken = [n for n in order if _is_taken(n) and n.inputs[0] is node]
+                taken = [
+                    n for n in order if n not in known and _is_taken(n) and n.inputs[0] is node
+                ]
                 first, last = self._loop(node, level, risky, taken)
                 level.new[node] = last  # for what only waits for the loop
             else:
