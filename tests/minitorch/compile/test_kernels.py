@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from minitorch import compile as code
-from minitorch.compile import Program, Step, kernel, kernels
+from minitorch.compile import Program, Step, kernel, kernels, loops
 from minitorch.compile.operands import Layout
 from minitorch.compile.strides import Nest, in_rows, merged, stretched
 from minitorch.errors import ArgumentError, CompileError, DTypeError, ShapeError
@@ -260,6 +260,15 @@ def test_neighbouring_axes_become_one_where_all_operands_agree() -> None:
     assert merged(Nest(shape, (whole, whole))) == Nest((120,), ((8,), (8,)))
     assert merged(Nest(shape, (whole, row))) == Nest((20, 6), ((48, 8), (0, 8)))
     assert merged(Nest((1, 1), ((8, 8),))) == Nest((1,), ((0,),))
+
+
+def test_behind_the_end_of_a_row_is_zero_and_not_what_the_stack_held() -> None:
+    text = loops.kernel(
+        Program("float32", ("float", "float"), (Step("mul", (0, 1)),)), Layout("ccc", 1)
+    )
+    entry = text.split("row:")[0]
+    for k in range(3):
+        assert f"zeroinitializer, ptr %scratch{k}," in entry
 
 
 def test_the_loop_is_made_of_vectors() -> None:
