@@ -5,12 +5,15 @@ only the transport under it (docs/architecture.md), which writes down every mess
 Between two ranks, on one channel, messages arrive in the order in which they were sent.
 """
 
+import contextlib
 import importlib
 import itertools
 import queue
 import threading
+import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from autograder.errors import StudentError
@@ -18,6 +21,20 @@ from autograder.plain import to_plain
 from autograder.records import Message, RanksRun
 
 WAIT_S = 30.0  # longer than any question's ranks need; a rank that waits so long waits for ever
+STEP_S = 0.05  # how soon a waiting rank notices that another has failed, or that all wait
+# As in `sandbox`: where all wait and nothing was sent for so long, nothing will be sent; but a
+# wait that ends sooner than PATIENCE_S may be meant to end.
+SILENCE_S = 2.0
+PATIENCE_S = 5.0
+
+
+@dataclass(frozen=True, eq=False)
+class Wait:
+    """A receive that is under way in a rank: for whom, by when it gives up, from which queue."""
+
+    src: int
+    deadline: float
+    messages: "queue.SimpleQueue[Any]"
 
 
 class Wire:
@@ -32,6 +49,9 @@ class Wire:
         )
         self._order = itertools.count()
         self._lock = threading.Lock()
+        self._waits: list[list[Wait]] = [[] for _ in range(world_size)]
+        self._returned: set[int] = set()
+        self._heard = time.monotonic()
 
     def send(self, src: int, dst: int, channel: int, header: bytes, array: Any) -> None:
         """Put a copy of `array` on its way and write it down."""
@@ -39,6 +59,7 @@ class Wire:
         copy = array.copy(order="C")
         with self._lock:
             order = next(self._order)
+            self._heard = time.monotonic()
             self.messages.append(Message(src, dst, copy.nbytes, bytes(header), copy, order))
             waiting = self._queues[src, dst, channel]
         waiting.put((bytes(header), copy))
@@ -48,16 +69,57 @@ class Wire:
         self._check(src)
         with self._lock:
             waiting = self._queues[src, dst, channel]
-        left = WAIT_S if timeout_s is None else timeout_s
-        while not self.broken.is_set():
-            step = min(left, 0.05)  # how soon a waiting rank notices that another has failed
-            try:
-                return waiting.get(timeout=step)
-            except queue.Empty:
-                left -= step
-            if left <= 0:
-                raise TimeoutError(f"rank {dst} waits for a message from rank {src}: none came.")
+        deadline = time.monotonic() + (WAIT_S if timeout_s is None else timeout_s)
+        with self._listed(dst, Wait(src, deadline, waiting)):
+            while not self.broken.is_set():
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise TimeoutError(
+                        f"rank {dst} waits for a message from rank {src}: none came."
+                    )
+                with contextlib.suppress(queue.Empty):
+                    message = waiting.get(timeout=min(left, STEP_S))
+                    self._heard = time.monotonic()
+                    return message
+                self._raise_if_all_wait()
         raise ConnectionError(f"rank {dst} waited for rank {src} when another rank failed.")
+
+    def returned(self, rank: int) -> None:
+        """Note that `rank` will send nothing more."""
+        with self._lock:
+            self._returned.add(rank)
+            self._heard = time.monotonic()
+
+    @contextlib.contextmanager
+    def _listed(self, rank: int, wait: Wait) -> Iterator[None]:
+        with self._lock:
+            self._waits[rank].append(wait)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._waits[rank].remove(wait)
+
+    def _raise_if_all_wait(self) -> None:
+        now = time.monotonic()
+        with self._lock:
+            if now - self._heard < SILENCE_S:
+                return
+            running = [r for r in range(self.world_size) if r not in self._returned]
+            waits = [self._waits[rank] for rank in running]
+            if not all(waits) or any(
+                not wait.messages.empty() or wait.deadline < now + PATIENCE_S
+                for wait in itertools.chain(*waits)
+            ):
+                return
+            state = "; ".join(self._state(rank) for rank in range(self.world_size))
+        raise StudentError("Deadlock", f"every rank waits, and none will send: {state}")
+
+    def _state(self, rank: int) -> str:
+        if rank in self._returned:
+            return f"rank {rank} has returned"
+        sources = sorted({wait.src for wait in self._waits[rank]})
+        return f"rank {rank} waits for rank {', '.join(map(str, sources))}"
 
     def empty(self, src: int, dst: int, channel: int) -> bool:
         """Return whether no message from `src` to `dst` is waiting."""
@@ -140,6 +202,7 @@ def run_ranks(
         try:
             comm = make(QueueTransport(wire, r))
             results[r] = to_plain(function(comm, *arguments[r]), f"rank {r}'s result")
+            wire.returned(r)
         except BaseException as error:
             errors.put(error)
             wire.broken.set()

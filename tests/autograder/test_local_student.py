@@ -211,6 +211,37 @@ def test_ranks_send_over_a_wire_that_writes_everything_down(student, communicato
     assert (run.bytes_sent(0), run.messages_sent(0)) == (16, 1)
 
 
+def test_ranks_that_all_wait_are_told_so_at_once(student, communicator) -> None:
+    def all_listen(comm, x):
+        return comm.transport.irecv(1 - comm.rank).wait()
+
+    def one_has_returned(comm, x):
+        return x if comm.rank else comm.transport.irecv(1).wait()
+
+    for function, said in (
+        (all_listen, "rank 0 waits for rank 1; rank 1 waits for rank 0"),
+        (one_has_returned, "rank 0 waits for rank 1; rank 1 has returned"),
+    ):
+        with pytest.raises(StudentError, match=said) as caught:
+            student.ranks(function, 2, [0, 0], communicator)
+        assert caught.value.type_name == "Deadlock"
+
+
+def test_a_rank_that_is_slow_to_send_is_no_deadlock(student, communicator) -> None:
+    def slow(comm, x):
+        import threading
+
+        import numpy
+
+        if comm.rank:
+            return comm.transport.irecv(0).wait()
+        threading.Event().wait(2.5)  # longer than the silence that tells a deadlock
+        comm.transport.isend(numpy.array([x]), 1)
+        return None
+
+    assert student.ranks(slow, 2, [7, 0], communicator).results[1].tolist() == [7]
+
+
 def test_a_rank_that_fails_ends_the_ranks_that_wait_for_it(student, communicator) -> None:
     def one_fails(comm):
         if comm.rank == 1:
