@@ -7,15 +7,6 @@ lists its own in `__all__`; what few programs use is loaded when it is first ask
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from minitorch.arrays import bool_ as bool_
-from minitorch.arrays import float16 as float16
-from minitorch.arrays import float32 as float32
-from minitorch.arrays import float64 as float64
-from minitorch.arrays import int8 as int8
-from minitorch.arrays import int16 as int16
-from minitorch.arrays import int32 as int32
-from minitorch.arrays import int64 as int64
-from minitorch.arrays import uint8 as uint8
 from minitorch.errors import GraphError as GraphError
 from minitorch.graph import nn as nn
 from minitorch.graph import train as train
@@ -25,6 +16,17 @@ from minitorch.graph.control.tensor_array import TensorArray as TensorArray
 from minitorch.graph.defaults import *  # noqa: F403  (its __all__)
 from minitorch.graph.discovery.improve import improve as improve
 from minitorch.graph.discovery.search import discover as discover
+from minitorch.graph.dtypes import DType as DType
+from minitorch.graph.dtypes import as_dtype as as_dtype
+from minitorch.graph.dtypes import bool_ as bool_
+from minitorch.graph.dtypes import float16 as float16
+from minitorch.graph.dtypes import float32 as float32
+from minitorch.graph.dtypes import float64 as float64
+from minitorch.graph.dtypes import int8 as int8
+from minitorch.graph.dtypes import int16 as int16
+from minitorch.graph.dtypes import int32 as int32
+from minitorch.graph.dtypes import int64 as int64
+from minitorch.graph.dtypes import uint8 as uint8
 from minitorch.graph.dynamic import trees as trees
 from minitorch.graph.explain import explain as explain
 from minitorch.graph.gradients import gradients as gradients

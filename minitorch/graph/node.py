@@ -22,8 +22,10 @@ from ..ops.methods import Methods
 from ..shapes import Shape
 from .as_operation import AsOperation
 from .constants import constant_array, filled_to
+from .dtypes import SEEN
+from .dtypes import DType as Seen
 from .lasting import Lasting
-from .mixing import OPERATORS, check_dtypes, is_comparison, strict
+from .mixing import OPERATORS, check_dtypes, from_outside, is_comparison, strict
 from .scope import Graph, call_site, get_default_graph
 from .static_shape import UNKNOWN as UNKNOWN
 from .static_shape import SizedShape, as_static
@@ -53,10 +55,10 @@ class Node(AsOperation, Lasting, Methods):
 
     __slots__ = (
         "__weakref__",
+        "_dtype",
         "built_at",
         "control_inputs",
         "device",
-        "dtype",
         "graph",
         "id",
         "inputs",
@@ -104,6 +106,15 @@ class Node(AsOperation, Lasting, Methods):
         copy.device = self.device
         copy.id, copy.wants_of = fresh_id(), None
         return copy
+
+    @property
+    def dtype(self) -> Any:
+        """The dtype: NumPy's for this package, as a `DType` for a program."""
+        return SEEN[self._dtype] if from_outside(1) else self._dtype
+
+    @dtype.setter
+    def dtype(self, dtype: Any) -> None:
+        self._dtype: DType = dtype.dtype if isinstance(dtype, Seen) else dtype
 
     @property
     def wants(self) -> tuple[bool, ...]:

@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from .defaults import local_variables_initializer
 from .node import Node
 from .operators.elementwise import multiply, reciprocal
 from .spaces.summary import FileWriter, histogram, merge, merge_all, scalar
 
-DType = np.dtype
 SummaryWriter = FileWriter
 initialize_local_variables = local_variables_initializer
 inv = reciprocal

@@ -43,6 +43,7 @@ class RNNCell:
     scope_name = "rnn_cell"
     _scope: VariableScope | None = None
     _reuse: Any = None
+    _wanted: Any = None
 
     def __init__(self, name: str | None = None) -> None:
         if name is not None:
@@ -75,7 +76,7 @@ class RNNCell:
         if self._scope is None:
             within = variable_scope(scope or self.scope_name, reuse=self._reuse)
             with outside(), within as made:
-                self.build(_columns(x, self), x.dtype)
+                self.build(_columns(x, self), _agreed(x, self._wanted))
             self._scope = made
         with variable_scope(self._scope, reuse=AUTO_REUSE):
             return self.call(x, state)
@@ -83,6 +84,20 @@ class RNNCell:
     def zero_state(self, batch_size: Any, dtype: Any) -> Any:
         """Return a state of zeros; `batch_size` is a number or a scalar node."""
         return _zeros(self.state_size, batch_size, as_dtype(dtype))
+
+
+def _agreed(x: Node, wanted: Any) -> Any:
+    """Return the dtype of a cell's variables: that of its inputs, which is the one asked for.
+
+    Raises:
+        GraphError: another was asked for.
+    """
+    if wanted not in (None, x.dtype):
+        raise GraphError(
+            f"rnn cell: got inputs {x.name!r} of {x.dtype}, expected {wanted}, as its dtype says "
+            f"(built at {x.location}). Use cast."
+        )
+    return x.dtype
 
 
 def _columns(x: Node, cell: RNNCell) -> int:
@@ -106,14 +121,16 @@ class BasicRNNCell(RNNCell):
         activation: Activation | None = None,
         reuse: Any = None,
         name: str | None = None,
+        dtype: Any = None,
         **more: Any,
     ) -> None:
         super().__init__(name)
         self._reuse = reuse
+        self._wanted = None if dtype is None else as_dtype(dtype)
         if more:
             raise GraphError(
                 f"{type(self).__name__}: got {', '.join(more)}, expected num_units, activation, "
-                "reuse and name."
+                "reuse, name and dtype."
             )
         self.units, self.activation = num_units, activation or tanh
 
@@ -155,8 +172,9 @@ class BasicLSTMCell(BasicRNNCell):
         activation: Activation | None = None,
         reuse: Any = None,
         name: str | None = None,
+        dtype: Any = None,
     ) -> None:
-        super().__init__(num_units, activation, reuse, name)
+        super().__init__(num_units, activation, reuse, name, dtype)
         if not state_is_tuple:
             raise GraphError(
                 "BasicLSTMCell: got state_is_tuple=False, expected True: a pair (c, h)."
@@ -183,13 +201,28 @@ class GRUCell(BasicRNNCell):
 
     scope_name = "gru_cell"
 
+    def __init__(
+        self,
+        num_units: int,
+        activation: Activation | None = None,
+        reuse: Any = None,
+        kernel_initializer: Any = None,
+        bias_initializer: Any = None,
+        name: str | None = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(num_units, activation, reuse, name, dtype)
+        self.starts = kernel_initializer, bias_initializer
+
     def build(self, n_inputs: int, dtype: Any) -> None:
         """Make the weights of the gates, whose bias starts at 1, and those of the candidate."""
-        n = n_inputs + self.units
+        n, (starts, bias) = n_inputs + self.units, self.starts
         with variable_scope("gates"):
-            self.gate_kernel, self.gate_bias = _weights((n, 2 * self.units), dtype, Fixed(1.0))
+            self.gate_kernel, self.gate_bias = _weights(
+                (n, 2 * self.units), dtype, bias or Fixed(1.0), starts
+            )
         with variable_scope("candidate"):
-            self.kernel, self.bias = _weights((n, self.units), dtype, Zeros())
+            self.kernel, self.bias = _weights((n, self.units), dtype, bias or Zeros(), starts)
 
     def call(self, inputs: Node, state: Any) -> tuple[Node, Any]:
         """Return h' twice."""
@@ -267,8 +300,10 @@ def _zeros(size: Any, batch_size: Any, dtype: Any) -> Any:
     return Zeros()((int(rows), size), dtype)
 
 
-def _weights(shape: tuple[int, int], dtype: Any, bias_starts: Any) -> tuple[Variable, Variable]:
-    kernel = get_variable("kernel", shape, dtype)
+def _weights(
+    shape: tuple[int, int], dtype: Any, bias_starts: Any, kernel_starts: Any = None
+) -> tuple[Variable, Variable]:
+    kernel = get_variable("kernel", shape, dtype, initializer=kernel_starts)
     return kernel, get_variable("bias", shape[1:], dtype, initializer=bias_starts)
 
 

@@ -10,6 +10,7 @@ from ..node import Node
 from ..operators.elementwise import clip_by_value, sigmoid
 from ..operators.math import matmul
 from ..operators.shaping import concat, split
+from ..refusing import refuse
 from ..variable_scope import get_variable
 from .rnn_cell import Activation, BasicLSTMCell, LSTMStateTuple, RNNCell
 
@@ -37,13 +38,18 @@ class LSTMCell(BasicLSTMCell):
         initializer: Any = None,
         num_proj: int | None = None,
         proj_clip: float | None = None,
+        num_unit_shards: int | None = None,
+        num_proj_shards: int | None = None,
         forget_bias: float = 1.0,
         state_is_tuple: bool = True,
         activation: Activation | None = None,
         reuse: Any = None,
         name: str | None = None,
+        dtype: Any = None,
     ) -> None:
-        super().__init__(num_units, forget_bias, state_is_tuple, activation, reuse, name)
+        refuse("LSTMCell", "num_unit_shards", num_unit_shards, "Weights are whole here.")
+        refuse("LSTMCell", "num_proj_shards", num_proj_shards, "Weights are whole here.")
+        super().__init__(num_units, forget_bias, state_is_tuple, activation, reuse, name, dtype)
         self.peepholes, self.cell_clip, self.initializer = use_peepholes, cell_clip, initializer
         self.num_proj, self.proj_clip = num_proj, proj_clip
 

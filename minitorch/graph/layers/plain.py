@@ -43,15 +43,14 @@ def dense(
     end = ending(use_bias, bias, trainable, activation, activity_regularizer)
     with variable_scope(name, "dense", reuse=reuse):
         kernel = weights.made("kernel", [features, units], x.dtype)
-        flat = x if len(x.shape) == 2 else reshape(x, [-1, features])
-        y: Any = matmul(flat, kernel)
-        if len(x.shape) != 2:
-            y = _unflattened(y, x, units)
-        return end.of(y, units)
+        return end.of(rows_times(x, kernel, units), units)
 
 
-def _unflattened(y: Node, x: Node, units: int) -> Node:
-    """Return rows in the arrangement that the rows of `x` have."""
+def rows_times(x: Node, kernel: Node, units: int) -> Node:
+    """Return the product over the last axis of `x` with a matrix of `units` columns."""
+    if len(x.shape) == 2:
+        return matmul(x, kernel)
+    y = matmul(reshape(x, [-1, kernel.shape[0]]), kernel)
     before = tuple(x.shape)[:-1]
     if None not in before:
         return reshape(y, [*before, units])

@@ -60,12 +60,21 @@ def matmul(
     transpose_b: bool = False,
     adjoint_a: bool = False,
     adjoint_b: bool = False,
+    a_is_sparse: bool = False,
+    b_is_sparse: bool = False,
     name: str | None = None,
 ) -> Node:
     """The matrix product over the last two axes, either side transposed first if asked.
 
     Of real numbers the adjoint is the transpose.
+
+    Args:
+        a_is_sparse, b_is_sparse: taken for TensorFlow's sake; the product is the same.
+    Raises:
+        GraphError: both the transpose and the adjoint of one side are asked for.
     """
+    if (transpose_a and adjoint_a) or (transpose_b and adjoint_b):
+        raise GraphError("matmul: got transpose and adjoint of one side, expected one of them.")
     left, right = alike("matmul", a, b)
     transpose_a, transpose_b = transpose_a or adjoint_a, transpose_b or adjoint_b
     if unknown(left, right):

@@ -74,8 +74,14 @@ def reshape(tensor: Any, shape: Any, name: str | None = None) -> Node:
 
 
 @lined
-def transpose(a: Any, perm: Sequence[int] | None = None, name: str | None = None) -> Node:
-    """The axes in the order `perm`, reversed unless told."""
+def transpose(
+    a: Any, perm: Sequence[int] | None = None, name: str | None = None, conjugate: bool = False
+) -> Node:
+    """The axes in the order `perm`, reversed unless told.
+
+    Args:
+        conjugate: taken for TensorFlow's sake; real numbers are their own conjugates.
+    """
     node = convert(a)
     if unknown(node):
         return rename(late(lambda known: transpose(known, perm), (node,), node.dtype), name)

@@ -46,26 +46,22 @@ def _along(op: Op, logits: Any, axis: int, name: str | None) -> Node:
 
 @lined
 def softmax_cross_entropy_with_logits_v2(
-    _sentinel: Any = None,
-    labels: Any = None,
-    logits: Any = None,
-    dim: int = -1,
+    labels: Any,
+    logits: Any,
+    axis: int | None = None,
     name: str | None = None,
+    dim: int | None = None,
 ) -> Node:
-    """-sum(labels * log softmax(logits)) over the last axis: one loss a row, a gradient for both.
-
-    Raises:
-        GraphError: labels and logits were not given by name; their order differed among versions.
-    """
-    _by_name("softmax_cross_entropy_with_logits", _sentinel, labels, logits)
+    """-sum(labels * log softmax(logits)) over an axis: one loss a row, a gradient for both."""
+    along = _axis_of("softmax_cross_entropy_with_logits_v2", axis, dim)
     x = convert(logits)
     y = cast_to(convert(labels, x.dtype), x.dtype)
     if unknown(x, y):
         loss = softmax_cross_entropy_with_logits_v2
-        return late(lambda a, b: loss(labels=a, logits=b, dim=dim), (y, x), x.dtype)
+        return rename(late(lambda a, b: loss(a, b, along), (y, x), x.dtype), name)
     last = len(x.shape) - 1
-    if dim not in (-1, last):
-        x, y = movement.transpose(x, dim, last), movement.transpose(y, dim, last)
+    if along not in (-1, last):
+        x, y = movement.movedim(x, along, last), movement.movedim(y, along, last)
     return rename(build(CrossEntropy(), (y, x)), name)
 
 
@@ -73,14 +69,31 @@ def softmax_cross_entropy_with_logits(
     _sentinel: Any = None,
     labels: Any = None,
     logits: Any = None,
-    dim: int = -1,
+    dim: int | None = None,
     name: str | None = None,
+    axis: int | None = None,
 ) -> Node:
-    """The same loss; no gradient flows into the labels."""
+    """The same loss; no gradient flows into the labels.
+
+    Raises:
+        GraphError: labels and logits were not given by name; their order differed among versions.
+    """
+    _by_name("softmax_cross_entropy_with_logits", _sentinel, labels, logits)
     given = labels
     if isinstance(labels, Node) and (labels.op is not None or isinstance(labels, Variable)):
         given = build(StopGradient(), (labels,))
-    return softmax_cross_entropy_with_logits_v2(_sentinel, given, logits, dim, name)
+    return softmax_cross_entropy_with_logits_v2(given, logits, axis, name, dim)
+
+
+def _axis_of(where: str, axis: int | None, dim: int | None) -> int:
+    """Return the axis by its newer or its older name, the last unless told.
+
+    Raises:
+        GraphError: both were given.
+    """
+    if axis is not None and dim is not None:
+        raise GraphError(f"{where}: got axis {axis} and dim {dim}, expected one of them.")
+    return next((given for given in (axis, dim) if given is not None), -1)
 
 
 @lined

@@ -94,11 +94,26 @@ class Dataset:
         return Dataset((), structure, rows)
 
     @staticmethod
-    def range(*args: int) -> Dataset:
-        """The integers of Python's range, int64."""
-        numbers = range(*(int(a) for a in args))
+    @lined
+    def range(*args: Any) -> Dataset:
+        """The integers of Python's range, int64; its ends may be nodes, read as it begins.
+
+        Raises:
+            GraphError: there is no end, or one is no integer.
+        """
+        ends = [convert(a) for a in args]
+        if not 1 <= len(ends) <= 3 or any(e.dtype.kind not in "iu" for e in ends):
+            raise GraphError(
+                f"Dataset.range: got {args}, expected one to three integers: the end, or start, "
+                "end and step."
+            )
         found = Structure([Spec(as_shape(()), int64)], lambda row: row[0])
-        return Dataset((), found, lambda run: ((np.int64(n),) for n in numbers))
+
+        def rows(run: Running) -> Iterator[Row]:
+            numbers = range(*(int(run.of(end)) for end in ends))
+            return ((np.int64(n),) for n in numbers)
+
+        return Dataset(ends, found, rows)
 
     @staticmethod
     def zip(datasets: Any) -> Dataset:

@@ -41,7 +41,6 @@ FAMILIES: dict[str, str] = {
         """,
     "Use device and control_dependencies.": "colocate_with container",
     "Use int32 or int64.": "uint16 uint32 uint64",
-    "Dtypes are names of minitorch.graph itself: float32, int64.": "dtypes",
     "Shapes broadcast as NumPy's do: use shape, or static shapes as lists.": """
         broadcast_dynamic_shape broadcast_static_shape
         """,
@@ -199,8 +198,8 @@ CONTRIB: dict[str, str] = {
 CONTRIB_LAYERS: dict[str, str] = {
     "Use minitorch.graph.layers: conv2d, conv2d_transpose, max_pooling2d, average_pooling2d, "
     "dropout, batch_normalization.": """
-        avg_pool2d batch_norm conv2d conv2d_transpose convolution2d convolution dropout linear
-        max_pool2d relu repeat separable_conv2d stack
+        avg_pool2d conv2d conv2d_transpose convolution2d convolution dropout max_pool2d repeat
+        separable_conv2d stack
         """,
     "Use nn.moments over the last axes, and nn.batch_normalization.": "instance_norm layer_norm",
     "Use one_hot or nn.embedding_lookup.": "embed_sequence one_hot_encoding",

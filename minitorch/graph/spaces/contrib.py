@@ -14,11 +14,12 @@ from ..dynamic import rnn_cell, wrapped
 from ..dynamic.bidirectional import static_bidirectional_rnn
 from ..dynamic.rnn import static_rnn
 from ..initializers import GlorotNormal, GlorotUniform, VarianceScaling
-from ..nn import l2_loss, relu
+from ..nn import l2_loss
 from ..node import Node
 from ..operators import elementwise, math
 from ..operators.ranking import argsort, sort
 from ..train.averages import get_global_step, get_or_create_global_step
+from . import connected
 from .absent import no_attribute
 
 
@@ -50,31 +51,6 @@ def variance_scaling_initializer(
     return VarianceScaling(factor, mode.lower(), "uniform" if uniform else "normal", seed, dtype)
 
 
-def fully_connected(
-    inputs: Any,
-    num_outputs: int,
-    activation_fn: Any = relu,
-    weights_initializer: Any = None,
-    weights_regularizer: Any = None,
-    biases_initializer: Any = None,
-    reuse: Any = None,
-    trainable: bool = True,
-    scope: str | None = None,
-) -> Node:
-    """A dense layer, with a ReLU unless told otherwise."""
-    return of_layers.dense(
-        inputs,
-        num_outputs,
-        activation_fn,
-        kernel_initializer=weights_initializer,
-        bias_initializer=biases_initializer,
-        kernel_regularizer=weights_regularizer,
-        trainable=trainable,
-        name=scope,
-        reuse=reuse,
-    )
-
-
 class _Space(type):
     """A class of names, which says of one that it does not have what to use instead."""
 
@@ -85,10 +61,13 @@ class _Space(type):
 class layers(metaclass=_Space):
     """`tf.contrib.layers`."""
 
+    batch_norm = staticmethod(connected.batch_norm)
     flatten = staticmethod(of_layers.flatten)
-    fully_connected = staticmethod(fully_connected)
+    fully_connected = staticmethod(connected.fully_connected)
     l1_regularizer = staticmethod(l1_regularizer)
     l2_regularizer = staticmethod(l2_regularizer)
+    linear = staticmethod(connected.linear)
+    relu = staticmethod(connected.fully_connected)
     variance_scaling_initializer = staticmethod(variance_scaling_initializer)
     xavier_initializer = staticmethod(xavier_initializer)
     xavier_initializer_conv2d = staticmethod(xavier_initializer)

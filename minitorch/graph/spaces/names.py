@@ -18,9 +18,8 @@ FAMILIES: dict[str, str] = {
         Assert Print assert_equal assert_greater assert_greater_equal assert_less
         assert_less_equal assert_non_negative assert_positive assert_rank py_func
         """,
-    "minitorch.arrays": "as_dtype",
     "minitorch.graph.older": """
-        AggregationMethod DType histogram_summary initialize_local_variables inv
+        AggregationMethod histogram_summary initialize_local_variables inv
         merge_all_summaries merge_summary scalar_mul scalar_summary
         """,
     "minitorch.graph.operators.further": """
@@ -88,7 +87,7 @@ TRAINING_FAMILIES: dict[str, str] = {
     "minitorch.graph.queues.producers": """
         batch input_producer limit_epochs range_input_producer shuffle_batch slice_input_producer
         """,
-    "minitorch.graph.train.saver": "checkpoint_exists get_checkpoint_state",
+    "minitorch.graph.train.saver": "SaverDef checkpoint_exists get_checkpoint_state",
     "minitorch.graph.train.schedules": """
         cosine_decay exponential_decay inverse_time_decay natural_exp_decay piecewise_constant
         polynomial_decay

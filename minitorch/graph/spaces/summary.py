@@ -63,29 +63,44 @@ def _spread(array: Any) -> dict[str, float]:
 
 
 @lined
-def _summary(name: str, value: Any, of: Callable[[Any], Any], collections: Any) -> Node:
-    node = rename(build(Summarised(name, of), (convert(value),)), name)
-    node.op.tag = node.name  # in its scopes
+def _summary(
+    name: str, value: Any, of: Callable[[Any], Any], collections: Any, family: str | None
+) -> Node:
+    full = name if family is None else f"{family}/{name}"
+    node = rename(build(Summarised(full, of), (convert(value),)), full)
+    node.op.tag = node.name if family is None else f"{family}/{node.name}"  # in its scopes
     graph = get_default_graph()
     graph.add_to_collections(collections or [GraphKeys.SUMMARIES], node)
     return node
 
 
-def scalar(name: str, tensor: Any, collections: Sequence[Any] | None = None) -> Node:
-    """A summary of one number."""
-    return _summary(name, tensor, _number, collections)
+def scalar(
+    name: str, tensor: Any, collections: Sequence[Any] | None = None, family: str | None = None
+) -> Node:
+    """A summary of one number.
+
+    Args:
+        family: what the tag begins with, before its scopes.
+    """
+    return _summary(name, tensor, _number, collections, family)
 
 
-def histogram(name: str, values: Any, collections: Sequence[Any] | None = None) -> Node:
+def histogram(
+    name: str, values: Any, collections: Sequence[Any] | None = None, family: str | None = None
+) -> Node:
     """A summary of many numbers: how many, the smallest, the largest, mean and deviation."""
-    return _summary(name, values, _spread, collections)
+    return _summary(name, values, _spread, collections, family)
 
 
 def image(
-    name: str, tensor: Any, max_outputs: int = 3, collections: Sequence[Any] | None = None
+    name: str,
+    tensor: Any,
+    max_outputs: int = 3,
+    collections: Sequence[Any] | None = None,
+    family: str | None = None,
 ) -> Node:
     """A summary of the first `max_outputs` images: only the spread of their numbers is kept."""
-    return _summary(name, convert(tensor)[:max_outputs], _spread, collections)
+    return _summary(name, convert(tensor)[:max_outputs], _spread, collections, family)
 
 
 def merge(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,13 +18,22 @@ import numpy as np
 from ...errors import GraphError
 from ..defaults import global_variables
 from ..node import Node, UnknownShape
+from ..refusing import refuse
 from ..session import Session
+from ..spaces.absent import no_attribute
 from ..state import Variable
 from ..static_shape import agree
 
 SUFFIX = ".safetensors"
 INDEX = "checkpoint"  # beside the files: their names, newest last
+HOUR_S = 3600.0
 Path_ = str | os.PathLike[str]
+
+
+class SaverDef:
+    """TensorFlow's formats of a file, for `write_version`: here there is one."""
+
+    LEGACY, V1, V2 = 0, 1, 2
 
 
 class Saver:
@@ -32,29 +42,94 @@ class Saver:
     Args:
         var_list: the variables, or a dict of them by the names they have in the file; all of the
             default graph unless given.
-        max_to_keep: how many of the files it has written it leaves; 0 or None for all.
         reshape: give an array of the file the shape that its variable has now, where it has as
             many elements.
-        sharded, keep_checkpoint_every_n_hours, name: taken for TensorFlow's sake; no effect.
+        max_to_keep: how many of the files it has written it leaves; 0 or None for all.
+        keep_checkpoint_every_n_hours: beyond those, leave one file of each so many hours.
+        defer_build: find the variables when they are first needed, or at `build()`.
+        allow_empty: take a graph without a variable.
+        pad_step_number: write the step with 8 digits, so that files sort by it.
+        sharded, name, restore_sequentially, write_version, save_relative_paths: taken for
+            TensorFlow's sake; one file holds all, in one format, and its list holds bare names.
     Raises:
-        GraphError: there is no variable, or two have one name.
+        GraphError: there is no variable, or two have one name; or `saver_def`, `builder` or
+            `filename` is asked for.
     """
 
     def __init__(
         self,
         var_list: Iterable[Variable] | Mapping[str, Variable] | None = None,
-        max_to_keep: int | None = 5,
         reshape: bool = False,
         sharded: bool = False,
+        max_to_keep: int | None = 5,
         keep_checkpoint_every_n_hours: float = 10000.0,
         name: str | None = None,
+        restore_sequentially: bool = False,
+        saver_def: Any = None,
+        builder: Any = None,
+        defer_build: bool = False,
+        allow_empty: bool = False,
+        write_version: int = SaverDef.V2,
+        pad_step_number: bool = False,
+        save_relative_paths: bool = False,
+        filename: str | None = None,
     ) -> None:
-        found = global_variables() if var_list is None else var_list
-        self.variables = _by_name(found)
-        if not self.variables:
+        refuse("Saver", "saver_def", saver_def, "Build the graph in Python, and give var_list.")
+        refuse("Saver", "builder", builder, "A Saver writes the one format of minitorch.save.")
+        refuse("Saver", "filename", filename, "Give save and restore the path.")
+        if write_version not in (SaverDef.LEGACY, SaverDef.V1, SaverDef.V2):
+            raise GraphError(f"Saver: got write_version {write_version!r}, expected a SaverDef's.")
+        self.max_to_keep, self.reshape, self.allow_empty = max_to_keep, reshape, allow_empty
+        self.pad_step_number = pad_step_number
+        self._hours, self._given = keep_checkpoint_every_n_hours, var_list
+        self._keep_after_s = time.time() + self._hours * HOUR_S
+        self._written: dict[str, float] = {}
+        self._variables: dict[str, Variable] | None = None
+        if not defer_build:
+            self.build()
+
+    def build(self) -> None:
+        """Find the variables, where `defer_build` put that off.
+
+        Raises:
+            GraphError: there is none, or two have one name.
+        """
+        self._variables = _by_name(global_variables() if self._given is None else self._given)
+        if not self._variables and not self.allow_empty:
             raise GraphError("Saver: there is no variable to save. Build one first.")
-        self.max_to_keep, self.reshape = max_to_keep, reshape
-        self.last_checkpoints: list[str] = []
+
+    @property
+    def variables(self) -> dict[str, Variable]:
+        """The variables by their names in the file."""
+        if self._variables is None:
+            self.build()
+        return self._variables or {}
+
+    @property
+    def last_checkpoints(self) -> list[str]:
+        """The files that it has written and counts, the newest last."""
+        return list(self._written)
+
+    def set_last_checkpoints(self, last_checkpoints: Iterable[str]) -> None:
+        """Count these files as its own, the newest last, as if they were written now."""
+        now_s = time.time()
+        self._written = {str(path): now_s for path in last_checkpoints}
+
+    def set_last_checkpoints_with_time(
+        self, last_checkpoints_with_time: Iterable[tuple[str, float]]
+    ) -> None:
+        """Count these (file, seconds since 1970) as its own, the newest last."""
+        self._written = {str(path): float(at_s) for path, at_s in last_checkpoints_with_time}
+
+    def recover_last_checkpoints(self, checkpoint_paths: Iterable[str]) -> None:
+        """Count those of these files that are there as its own, by when they were written."""
+        found = [(path, _path(path, None)) for path in checkpoint_paths]
+        there = [(name, path.stat().st_mtime) for name, path in found if path.is_file()]
+        self.set_last_checkpoints_with_time(there)
+
+    def __getattr__(self, name: str) -> Any:
+        """Raise for a method that is not here, and say what to use."""
+        raise no_attribute(f"{__name__}.Saver", name)
 
     def save(
         self,
@@ -65,6 +140,8 @@ class Saver:
         meta_graph_suffix: str = "meta",
         write_meta_graph: bool = True,
         write_state: bool = True,
+        strip_default_attrs: bool = False,
+        save_debug_info: bool = False,
     ) -> str:
         """Write the variables' values, all or nothing; return the path of the file.
 
@@ -74,14 +151,17 @@ class Saver:
             latest_filename: what the list of files beside them is called, "checkpoint" unless
                 given.
             write_state: whether to note the file in that list.
-            meta_graph_suffix, write_meta_graph: taken for TensorFlow's sake; no effect.
+            meta_graph_suffix, write_meta_graph, strip_default_attrs, save_debug_info: taken for
+                TensorFlow's sake; they are about the graph, which is code here.
         Raises:
-            GraphError: a variable has no value yet; names it.
+            GraphError: a variable has no value yet; names it. Or the step is no whole number.
         """
         from ...serialize import save
 
         values = sess.run(dict(self.variables))
-        path = _path(save_path, _step(sess, global_step))
+        step = _step(sess, global_step)
+        digits = f"{step:08d}" if self.pad_step_number and step is not None else step
+        path = _path(save_path, digits)
         if sess.writes_files:
             save({name: np.asarray(value) for name, value in values.items()}, path)
             self._remember(path, (latest_filename or INDEX) if write_state else None)
@@ -119,10 +199,15 @@ class Saver:
 
     def _remember(self, path: Path, index: str | None) -> None:
         """Note a file in the index beside it, and remove the oldest beyond `max_to_keep`."""
-        name = str(path)
-        self.last_checkpoints = [p for p in self.last_checkpoints if p != name] + [name]
-        while self.max_to_keep and len(self.last_checkpoints) > self.max_to_keep:
-            Path(self.last_checkpoints.pop(0)).unlink(missing_ok=True)
+        name, kept = str(path), self._written
+        kept.pop(name, None)
+        kept[name] = time.time()
+        while self.max_to_keep and len(kept) > self.max_to_keep:
+            oldest = next(iter(kept))
+            if kept.pop(oldest) > self._keep_after_s:
+                self._keep_after_s += self._hours * HOUR_S
+            else:
+                _path(oldest, None).unlink(missing_ok=True)
         names = [Path(p).name for p in self.last_checkpoints if Path(p).parent == path.parent]
         if index is not None:
             (path.parent / index).write_text(json.dumps(names))
@@ -182,7 +267,7 @@ def _by_name(found: Iterable[Variable] | Mapping[str, Variable]) -> dict[str, Va
     return variables
 
 
-def _path(path: Path_, step: int | None) -> Path:
+def _path(path: Path_, step: int | str | None) -> Path:
     if path is None:
         raise GraphError(
             "Saver: got None for a path, which is what latest_checkpoint gives where there is no "
@@ -196,7 +281,13 @@ def _path(path: Path_, step: int | None) -> Path:
 def _step(sess: Session, global_step: Any) -> int | None:
     if global_step is None:
         return None
-    return int(sess.run(global_step) if isinstance(global_step, Node) else global_step)
+    value = sess.run(global_step) if isinstance(global_step, Node) else global_step
+    found = np.asarray(value)
+    if found.dtype.kind not in "iu" or found.size != 1:
+        raise GraphError(
+            f"save: got global_step {value!r}, expected a whole number, or a node that is one."
+        )
+    return int(found.reshape(()))
 
 
 def _flat(found: Any) -> bool:

@@ -236,7 +236,7 @@ def test_what_is_not_there_is_refused_by_name(build: Any, says: str) -> None:
         (tf, "make_template", "AUTO_REUSE"),
         (tf.linalg, "square_root", "py_func"),
         (tf.contrib, "slim", "layers"),
-        (tf.contrib.layers, "batch_norm", "batch_normalization"),
+        (tf.contrib.layers, "conv2d", "batch_normalization"),
         (tf.contrib.rnn, "LSTMBlockCell", "BasicLSTMCell"),
         (tf.metrics, "auc", "NumPy"),
         (tf.summary, "text", "scalar"),
