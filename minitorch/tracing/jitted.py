@@ -95,6 +95,12 @@ def jit(function: Callable[..., Any] | None = None, *, optimize: bool = True) ->
     from outside are read anew at each call, and buffers that it updates are written; other Python
     effects (printing, lists that grow) happen while tracing only.
 
+    NumPy arrays that it finds outside (in a closure, a global, a list or dict, an attribute) may
+    change too: an operator on tensors reads them anew, and one of up to 64 KiB is compared at each
+    call, so that it is traced again after a change. Of larger ones, what NumPy or Python computes
+    from them alone (`w.sum()`, `w[0] > 0`, a copy as a tensor) stays as it was at tracing: pass
+    such an array as an argument.
+
     Args:
         optimize: rewrite the graph before its first run.
     Raises:

@@ -3,7 +3,8 @@
 A trace is of those modules as they were: their modes, their parts and their parameters; and of the
 tensors and Python numbers that the function found as globals, in lists and dicts, and as attributes
 of modules and of other objects. So each place that was looked at is remembered, and a look at all
-of them, a fraction of a microsecond each, tells whether a trace is still of the function.
+of them, a fraction of a microsecond each, tells whether a trace is still of the function. A small
+NumPy array is compared with what it held; operators read arrays anew at each run (`outer_arrays`).
 """
 
 from __future__ import annotations
@@ -13,10 +14,16 @@ from collections.abc import Iterator
 from types import CodeType, ModuleType
 from typing import Any
 
+import numpy as np
+
 from minitorch.nn import Module
 from minitorch.tensor import Tensor
 
+Array = np.ndarray[Any, Any]
 NUMBERS = (bool, int, float, str)
+TRACKED = (Tensor, np.ndarray, *NUMBERS)
+KINDS = "biuf"  # of arrays that operators take
+SMALL_BYTES = 1 << 16  # of an array that is compared at each call, in a few microseconds
 MOST_ITEMS = 100  # of a list or dict; a longer one is data, and searched for modules only
 
 
@@ -26,6 +33,7 @@ class Reach:
     Attributes:
         roots: those modules, each once.
         parts: they and every module below.
+        arrays: the NumPy arrays, each once.
     """
 
     def __init__(self, function: Any) -> None:
@@ -33,6 +41,8 @@ class Reach:
         self._cells: list[tuple[Any, Any]] = []
         self._items: list[tuple[Any, Any, Any]] = []
         self._seen: list[Any] = []
+        self._contents: list[tuple[Array, bytes]] = []
+        self.arrays: list[Array] = []
         found: dict[Module, None] = {}
         self._search(function, found)
         self.roots = tuple(found)
@@ -51,8 +61,10 @@ class Reach:
         for space, name, value in self._names:
             if space.get(name) is not value:
                 return False
-        return all(_content(cell) is value for cell, value in self._cells) and all(
-            _same(_item(space, key), value) for space, key, value in self._items
+        return (
+            all(_content(cell) is value for cell, value in self._cells)
+            and all(_same(_item(space, key), value) for space, key, value in self._items)
+            and all(array.tobytes() == content for array, content in self._contents)
         )
 
     def settle(self) -> None:
@@ -62,6 +74,7 @@ class Reach:
             for space, key, value in self._items
             if _same(_item(space, key), value)
         ]
+        self._contents = [(a, content) for a, content in self._contents if a.tobytes() == content]
 
     def _search(self, value: Any, found: dict[Module, None]) -> None:
         if any(value is seen for seen in self._seen):
@@ -69,6 +82,8 @@ class Reach:
         self._seen.append(value)
         if isinstance(value, Module):
             found[value] = None
+        elif isinstance(value, np.ndarray):
+            self._hold(value)
         elif isinstance(value, functools.partial):
             for part in (value.func, *value.args, *value.keywords.values()):
                 self._search(part, found)
@@ -85,25 +100,35 @@ class Reach:
         elif _is_plain(value):
             self._attributes(value)
             for part in vars(value).values():
-                if isinstance(part, Module | list | tuple | dict):
+                if isinstance(part, Module | list | tuple | dict | np.ndarray):
                     self._search(part, found)
+
+    def _hold(self, array: Array) -> None:
+        """Remember a NumPy array, and what it holds if it is small."""
+        if array.dtype.kind in KINDS:
+            self.arrays.append(array)
+            if array.nbytes <= SMALL_BYTES:
+                self._contents.append((array, array.tobytes()))
 
     def _look_into(self, value: Any, found: dict[Module, None]) -> None:
         """Remember what a list, tuple or dict has, and search it."""
         pairs = list(value.items() if isinstance(value, dict) else enumerate(value))
         if len(pairs) > MOST_ITEMS:
             pairs = [(key, part) for key, part in pairs if isinstance(part, Module)]
-        self._items += [(value, k, v) for k, v in pairs if isinstance(v, (Tensor, *NUMBERS))]
+        self._items += [(value, k, v) for k, v in pairs if isinstance(v, TRACKED)]
         for _, part in pairs:
             self._search(part, found)
 
     def _attributes(self, value: Any) -> None:
         """Remember the tensors and numbers that an object has as attributes."""
         own = vars(value)
+        for part in own.values():
+            if isinstance(part, np.ndarray):
+                self._search(part, {})
         self._items += [
             (own, name, part)
             for name, part in own.items()
-            if isinstance(part, (Tensor, *NUMBERS)) and name != "training" and name[0] != "_"
+            if isinstance(part, TRACKED) and name != "training" and name[0] != "_"
         ]
 
     def _used(self, function: Any, code: CodeType) -> Iterator[Any]:
@@ -117,7 +142,7 @@ class Reach:
             yield function.__wrapped__
         for name in _names(code):
             value = function.__globals__.get(name)
-            known = isinstance(value, (Module, Tensor, list, dict, *NUMBERS)) or _is_plain(value)
+            known = isinstance(value, (Module, list, dict, *TRACKED)) or _is_plain(value)
             if known or _is_of_the_user(value):
                 self._names.append((function.__globals__, name, value))
                 yield value
