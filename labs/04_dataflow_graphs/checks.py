@@ -17,7 +17,7 @@ LAB = Lab(preload=("numpy", "minitorch", "matplotlib.pyplot"))
 # 1. record
 
 
-def recorded(shapes, number):
+def recorded(shapes, number, dtype):
     """Record one operator on placeholders and a number; tell what came of it."""
     from minitorch.op import Op, Spec
 
@@ -32,7 +32,7 @@ def recorded(shapes, number):
 
         def infer(self, *specs):
             shape = (len(specs), *specs[-1].shape[1:])
-            return Spec(shape, specs[0].dtype)
+            return Spec(shape, np.dtype(dtype))
 
     op = Weighted()
     sources = [Placeholder(shape, f"p{i}") for i, shape in enumerate(shapes)]
@@ -59,8 +59,9 @@ def recorded(shapes, number):
 def look_at(student, rng):
     n = int(rng.integers(3, 9))
     shapes = [(None, 2), (2, n), (4, n + 1)]
-    number = float(rng.normal())
-    return shapes, number, student.probe(recorded, shapes=shapes, number=number)
+    number, dtype = float(rng.normal()), str(rng.choice(["int64", "bool", "float64"]))
+    found = student.probe(recorded, shapes=shapes, number=number, dtype=dtype)
+    return shapes, number, dtype, found
 
 
 def must_be_a_node(found):
@@ -74,7 +75,7 @@ def must_be_a_node(found):
 @check("record", weight=2)
 def a_node_remembers_operator_and_inputs(student, rng):
     """the node holds the operator, and its inputs in order, numbers as constants"""
-    _, number, found = look_at(student, rng)
+    _, number, _, found = look_at(student, rng)
     must_be_a_node(found)
     if not found["nodes"]:
         raise Feedback(
@@ -99,11 +100,11 @@ def a_node_remembers_operator_and_inputs(student, rng):
 @check("record", weight=2)
 def shape_and_dtype_are_inferred(student, rng):
     """shape, dtype and name are those of the result"""
-    shapes, _, found = look_at(student, rng)
+    shapes, _, dtype, found = look_at(student, rng)
     must_be_a_node(found)
     close(
         [found["shape"], found["dtype"], found["name"]],
-        [[4, *shapes[-1][1:]], "float32", "weighted"],
+        [[4, *shapes[-1][1:]], dtype, "weighted"],
         called="record: [shape, dtype, name]",
         hint="The operator knows what its result looks like, not the inputs: op.infer, op.name.",
     )
@@ -112,7 +113,7 @@ def shape_and_dtype_are_inferred(student, rng):
 @check("record", requires="a_node_remembers_operator_and_inputs")
 def nothing_is_computed(student, rng):
     """recording computes nothing"""
-    _, _, found = look_at(student, rng)
+    *_, found = look_at(student, rng)
     if found["ran"]:
         raise Feedback("record ran op.compute.", hint="A node has no value yet. Who asks for one?")
 
@@ -210,9 +211,15 @@ def inputs_come_before_users_and_once(student, rng):
 @check("needed", weight=2, requires="what_the_fetches_depend_on_is_there")
 def nothing_behind_a_fed_node(student, rng):
     """a fed node is there, and what only it needs is not"""
-    for parents, fetches, fed in [*some_graphs(rng), ([[], [0], [1], [2]], [3], [2])]:
+    chain, fork = ([[], [0], [1], [2]], [3], [2]), ([[], [0], [0]], [1], [2])
+    for parents, fetches, fed in [chain, fork, *some_graphs(rng)]:
         order = student.probe(order_of, parents=parents, fetches=fetches, fed=fed)
         right = must_run(parents, fetches, fed)
+        if set(fed) & set(order) - right:
+            raise Feedback(
+                "needed: a fed node is there that nothing fetched depends on.",
+                hint="A feed says what a value is, and not that somebody wants it. Who says that?",
+            )
         if set(order) - right:
             raise Feedback(
                 f"needed: nodes that only a fed node needs are there: {len(set(order) - right)}.",
@@ -729,7 +736,14 @@ def printed(x, out_grad, label):
 def look_at_print(student, rng):
     x, v = rng.normal(size=(2, 3)).astype(np.float32)
     label = f"value {int(rng.integers(100, 999))}"
-    return x, v, label, student.probe(printed, x=x, out_grad=v, label=label)
+    try:
+        return x, v, label, student.probe(printed, x=x, out_grad=v, label=label)
+    except StudentError as error:
+        raise Feedback(
+            f"A model with a PrintOp on the way, or its gradient, raised {error}.",
+            hint="Print, and then return what came in; and what does gradient return, in which "
+            "shape? What arrives at the result is an adjoint.",
+        ) from error
 
 
 @check("PrintOp", weight=2)

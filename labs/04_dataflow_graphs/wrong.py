@@ -31,6 +31,13 @@ def record(op, inputs):
     return Node(op, nodes, spec.shape, spec.dtype, op.name)
 
 
+# %% wrong="forgets_the_dtype" question="record" check="shape_and_dtype_are_inferred" says="op.infer"
+def record(op, inputs):
+    nodes = [as_node(value) for value in inputs]
+    spec = op.infer(*[Spec(node.shape, node.dtype) for node in nodes])
+    return Node(op, nodes, spec.shape, name=op.name)
+
+
 # %% wrong="only_the_first_fetch" question="needed" check="what_the_fetches_depend_on_is_there" says="several fetches"
 def needed(fetches, feeds):
     order, seen = [], set()
@@ -87,6 +94,22 @@ def needed(fetches, feeds):
             seen.add(node)
             stack.append((node, True))
             stack.extend((source, False) for source in node.inputs)
+    return order
+
+
+# %% wrong="takes_every_feed" question="needed" check="nothing_behind_a_fed_node" says="not that somebody wants it"
+def needed(fetches, feeds):
+    order, seen = [], set()
+    stack = [(node, False) for node in [*fetches, *feeds]]
+    while stack:
+        node, inputs_are_done = stack.pop()
+        if inputs_are_done:
+            order.append(node)
+        elif node not in seen:
+            seen.add(node)
+            stack.append((node, True))
+            if node not in feeds:
+                stack.extend((source, False) for source in node.inputs)
     return order
 
 
@@ -475,6 +498,22 @@ class PrintOp(Op):
 
     def gradient(self, out_grad, node):
         return node.inputs[0]
+
+    def infer(self, x):
+        return x
+
+
+# %% wrong="an_adjoint_of_one" question="PrintOp" check="the_adjoint_passes_unchanged" says="in which shape"
+class PrintOp(Op):
+    def __init__(self, label):
+        self.label = label
+
+    def compute(self, xp, x):
+        print(self.label, x)
+        return x
+
+    def gradient(self, out_grad, node):
+        return as_node(1.0)
 
     def infer(self, x):
         return x

@@ -3,7 +3,7 @@
 #
 # - **You build** the passes of a compiler for dataflow programs: dead code, constant folding, common subexpressions, the order of products, merged products, fusion, a memory plan, and a search that decides by measured cost; if you like, a caching allocator too.
 # - **You need** NumPy, and what a gradient graph is (lab 02 or 04).
-# - **It takes** about 120 minutes: 4 to set out, 23, 16, 14, 13, 24 and 16 for the six sections that everybody does, 10 for the discussion.
+# - **It takes** about 115 minutes: 3 to set out, 22, 15, 13, 13, 23 and 16 for the six sections that everybody does, 10 for the discussion.
 # - **Optional** is the last section, the caching allocator: twenty minutes more, and no points. The reading note, with its paper, is for another day. Cells that are said to need no reading are to be run, and their output is to be looked at.
 #
 # A program that is written for a reader does more work than it has to: it computes what nobody asks for, computes the same thing twice, multiplies matrices in the order in which a formula names them, and walks through memory once for every operator.
@@ -430,7 +430,7 @@ compare("time, left over right", predicted_speedup, speedup)
 #
 # $$c_{ii} = 0, \qquad c_{ij} = \min_{i \le k < j} \; c_{ik} + c_{k+1,j} + s_i\, s_{k+1}\, s_{j+1}.$$
 #
-# That is **dynamic programming**: short pieces first, each once, $O(n^3)$ in all. (Cormen et al., *Introduction to Algorithms*, section 14.2.)
+# That is **dynamic programming**: short pieces first, each once, $O(n^3)$ in all. (Cormen et al., *Introduction to Algorithms*, 4th edition, section 14.2.)
 
 
 # %% question="chain_order" points="6" hint1="best[i, j] = (multiplications, tree) is the table, and its pieces of one factor are there. What is needed for those of two, and for those of three?" hint2="Longer pieces need shorter ones: loop over the length, then over i, then over the last cut k." hint3="A candidate for (i, j) cut at k: best[i, k][0] + best[k + 1, j][0] + sizes[i] * sizes[k + 1] * sizes[j + 1], with the tree (best[i, k][1], best[k + 1, j][1]). min() of tuples compares the numbers first; give it key= so that trees need not be compared."

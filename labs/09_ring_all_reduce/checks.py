@@ -280,7 +280,8 @@ def the_dtype_stays_what_it_was(student, rng):
                 f"ring_reduce_scatter of {np.dtype(dtype)}: sent {sent}, returned {kept}.",
                 hint="In which line does your working copy get its dtype?",
             )
-        if not np.allclose(np.concatenate(run.results), sum(inputs)):
+        joined = np.concatenate([np.reshape(got, -1) for got in run.results])
+        if joined.shape != inputs[0].shape or not np.allclose(joined, sum(inputs)):
             raise Feedback(
                 f"ring_reduce_scatter of {np.dtype(dtype)} is no sum.",
                 hint="Read the digits of `tiny` first.",
