@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from ...arrays import Array, Device
+from ...arrays import Array
 from ..node import Node
+from ..optimize import optimize
 from ..order import schedule
+from ..passes.rewrite import PLANNING
 from ..running.step import Step, check_source
 from ..scope import Graph
 from ..session import Session
 from ..state import State
+from .agreeing import check_same_graph, with_one_cost
 from .bundles import unbundled
 from .groups import kept_by
 from .levels import Part
@@ -25,7 +28,9 @@ class PlacedSession(Session):
 
     Every rank builds the same graph and makes the same calls of `run` with the same feeds, and
     every rank gets all values. A variable lives on one rank; the others do without it. A loop with
-    several devices in it runs on all of these, round by round together.
+    several devices in it runs on all of these, round by round together. The first time that
+    fetches are run with these feeds the ranks compare their graphs, and raise if they differ.
+    Ranks that are threads of one process need a graph each: `with Graph().as_default():`.
 
         with device("cpu:0"):
             h = nn.relu(matmul(x, w1))
@@ -55,19 +60,9 @@ class PlacedSession(Session):
         self.ranks, self.devices = ranks, devices
         self.greedy, self.cost, self.link = greedy, cost, link
         self.homes: dict[Any, int] = {}  # the rank of each variable and queue, once it has one
-        self._executor = self._plan_part
 
-    def _plan_part(self, leaves: Sequence[Node], feeds: Sequence[Node], _: Device) -> PlacedStep:
-        fed = set(feeds)
-        leaves = unbundled(leaves, fed)
-        order = schedule(leaves, fed)
-        for node in order:
-            if node not in fed:
-                check_source(node)  # on all ranks, whoever has it
-        placed = self.place(order, fed)
-        for node, rank in placed.items():
-            self.homes.update(dict.fromkeys(kept_by(node), rank))
-        return PlacedStep(cut(order, leaves, fed, placed, self.ranks), leaves, feeds, placed)
+    def _step(self, leaves: list[Node], feeds: tuple[Node, ...]) -> PlacedRun:
+        return PlacedRun(self, leaves, feeds)
 
     @property
     def writes_files(self) -> bool:
@@ -90,8 +85,8 @@ class PlacedSession(Session):
         )
 
 
-class PlacedStep:
-    """One rank's part of a run; called as a `Step` is, on all ranks.
+class PlacedRun:
+    """A run of these fetches on all ranks, planned when all of them come to it; called as a `Step`.
 
     Attributes:
         placed: the rank of every node that is not on all of them.
@@ -99,15 +94,44 @@ class PlacedStep:
     """
 
     def __init__(
-        self,
-        part: Part,
-        leaves: Sequence[Node],
-        feeds: Sequence[Node],
-        placed: Mapping[Node, int],
+        self, session: PlacedSession, leaves: Sequence[Node], feeds: Sequence[Node]
     ) -> None:
-        self.part, self.placed = part, placed
-        self.step = Step([part.here[node] for node in leaves], feeds, order=part.order)
+        self.session, self.leaves, self.feeds = session, leaves, feeds
+        self.placed: Mapping[Node, int] = {}
+        self.part = Part()
+        self._step: Step | None = None
 
     def __call__(self, state: State, arrays: Sequence[Array]) -> tuple[Any, ...]:
         """Return the fetched arrays, the same on every rank."""
-        return self.step(state, arrays)
+        if self._step is None:
+            self._step = self._planned()
+        return self._step(state, arrays)
+
+    def _planned(self) -> Step:
+        """Return this rank's part as a step. Others wait for nothing while messages are waited for.
+
+        Raises:
+            GraphError: the ranks have different graphs, or what is asked cannot be placed.
+        """
+        session, ranks, fed = self.session, self.session.ranks, set(self.feeds)
+        leaves = with_one_cost(ranks, self._rewritten) if session.optimize else list(self.leaves)
+        with PLANNING:
+            leaves = unbundled(leaves, fed)
+            order = schedule(leaves, fed)
+            for node in order:
+                if node not in fed:
+                    check_source(node)  # on all ranks, whoever has it
+            self.placed = session.place(order, fed)
+        check_same_graph(ranks, order, leaves, self.feeds, self.placed)
+        for node, rank in self.placed.items():
+            session.homes.update(dict.fromkeys(kept_by(node), rank))
+        with PLANNING:
+            self.part = cut(order, leaves, fed, self.placed, ranks)
+            return Step(
+                [self.part.here[node] for node in leaves], self.feeds, order=self.part.order
+            )
+
+    def _rewritten(self) -> list[Node]:
+        with PLANNING:
+            found: list[Node] = optimize(list(self.leaves), self.feeds)
+            return found
