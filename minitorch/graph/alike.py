@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import DTypeError
+from ..op import Value
 from .mixing import dtypes_differ
 from .node import Constant, Node, convert
 
@@ -22,6 +23,7 @@ def alike(what: str, *values: Any) -> list[Node]:
         DTypeError: two nodes differ, or a number would lose its fraction; names both dtypes and
             the lines.
     """
+    values = tuple([convert(v) if isinstance(v, Value) else v for v in values])
     firm = next((v for v in values if _is_firm(v)), None)
     if firm is None:
         return _of_largest([convert(v) for v in values])

@@ -7,7 +7,7 @@ it, and the line of the user's program that built it, which is what errors name.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from typing import Any, NoReturn
 
@@ -285,6 +285,9 @@ def convert(value: Any, dtype: DType | None = None) -> Node:
     if isinstance(value, Node):
         return value
     if isinstance(value, Value):
+        as_node: Callable[[], Node] | None = getattr(value, "as_node", None)
+        if as_node is not None:  # a tensor that is being traced
+            return as_node()
         raise GraphError(
             f"graph: got a {type(value).__name__}, expected nodes, arrays or numbers. Feed it "
             "through a placeholder, or pass its .numpy() as a constant."
@@ -394,6 +397,7 @@ def _like_a_number(value: Any) -> bool | int | float:
 
 
 def _cast(value: Any, dtype: DType) -> Node:
+    value = convert(value) if isinstance(value, Value) else value
     if not isinstance(value, Node):
         return Constant(np.asarray(value), dtype)
     if value.dtype == dtype:

@@ -88,6 +88,10 @@ class Symbol(Tensor):
         """The device of the example inputs."""
         return self.tracer.device
 
+    def as_node(self) -> Node:
+        """Return the graph's node, for functions of nodes that are called while tracing."""
+        return self.tracer.node_of(self)
+
     def detach(self) -> Symbol:
         """Return the same value, through which no gradient passes."""
         return Symbol.of(build(StopGradient(), (self.node,)), self.tracer)

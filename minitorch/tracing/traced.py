@@ -16,6 +16,7 @@ from minitorch.graph.scope import Graph
 from minitorch.nn import Module
 from minitorch.recording import no_grad
 from minitorch.tensor import Tensor
+from minitorch.tracing.control import lift
 from minitorch.tracing.outer_arrays import OuterArrays
 from minitorch.tracing.program import Program
 from minitorch.tracing.reach import Reach
@@ -120,6 +121,8 @@ def trace(function: Callable[..., Any]) -> Callable[..., Traced]:
     The function is run once, on symbols with the types of the example's tensors; every operator
     becomes a node. Arguments that are not tensors are fixed as they are. Parameters become
     variables that start at their present values, so that `gradients` and optimizers know them.
+    Functions of nodes, such as `dynamic_rnn`, take the traced tensors too; what they make is a node
+    of the same graph.
 
     Raises:
         GraphError: (when called) the function asks for a number that only a run can tell, in an
@@ -154,7 +157,9 @@ def record(
         starts = [s.node for s in symbols]
         with drawing_nothing(operation):
             args, kwargs = rebuild(iter(symbols))
-            found, back = _results(function(*args, **kwargs), tracer)
+            found, back = _results(lift(function(*args, **kwargs)), tracer)
+        if not variables:
+            _refuse_variables(tracer)
         updates = [*_updated_arguments(symbols, starts), *_updated_buffers(buffers, tracer)]
     del args, kwargs, symbols  # so that what the function alone held is gone
     updates += _updated_outside(tracer)
@@ -169,6 +174,16 @@ def record(
         name, tuple(starts), outputs, captured, tuple(updates), tracer.graph, outside,
         tracer.device, optimize, results, back,
     )  # fmt: skip
+
+
+def _refuse_variables(tracer: Tracer) -> None:
+    """Raise if the function made variables of the graph: a call has no session to keep them in."""
+    for variable in tracer.graph.variables:
+        raise GraphError(
+            f"{tracer.operation}: the function makes variable {variable.name!r} (built at "
+            f"{variable.location}), which no call would give a value. Trace it and run the graph "
+            "in a session, or use a module, whose parameters are tensors."
+        )
 
 
 def _results(result: Any, tracer: Tracer) -> tuple[list[Tensor], Rebuild]:
