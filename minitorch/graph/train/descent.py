@@ -24,9 +24,10 @@ class GradientDescent(Update):
     def run_in_place(self, state: State, *arrays: Array) -> Array:
         """As the base does, without its detour through lists: this runs at every step."""
         grad, lr = arrays
-        w = state.values[self.variable]
-        if not (isinstance(w, np.ndarray) and w.size >= LARGE and descend(w, lr, grad)):
-            w -= lr * grad
+        with state.lock:
+            w = state.values[self.variable]
+            if not (isinstance(w, np.ndarray) and w.size >= LARGE and descend(w, lr, grad)):
+                w -= lr * grad
         return w
 
 

@@ -39,15 +39,17 @@ class Update(StateOp):
 
     def run(self, state: State, *arrays: Array) -> Array:
         """Step on copies; whoever holds the old arrays keeps them."""
-        for variable in self.writes:
-            state.values[variable] = fresh(variable.value_in(state))
-        return self.run_in_place(state, *arrays)
+        with state.lock:
+            for variable in self.writes:
+                state.values[variable] = fresh(variable.value_in(state))
+            return self.run_in_place(state, *arrays)
 
     def run_in_place(self, state: State, *arrays: Array) -> Array:
         """Step on the variables' own arrays."""
         grad, *hyper = arrays
-        self.rule(grad, [variable.value_in(state) for variable in self.writes], *hyper)
-        return state.values[self.variable]
+        with state.lock:  # what a run of another thread writes meanwhile is not lost
+            self.rule(grad, [variable.value_in(state) for variable in self.writes], *hyper)
+            return state.values[self.variable]
 
     def infer(self, *specs: Spec) -> Spec:
         """Return the spec of the variable."""
@@ -58,7 +60,9 @@ class Optimizer:
     """Base of the optimizers; a subclass says which update, with which slots and numbers.
 
     Arguments named `use_locking`, `gate_gradients`, `aggregation_method` and
-    `colocate_gradients_with_ops` are taken for TensorFlow's sake and have no effect.
+    `colocate_gradients_with_ops` are taken for TensorFlow's sake and have no effect: two runs at
+    once never mix their updates of a variable, which TensorFlow only promises with `use_locking`.
+    As there, a gradient is of the values that its own run read, which may be older by then.
     """
 
     GATE_NONE, GATE_OP, GATE_GRAPH = 0, 1, 2
