@@ -85,6 +85,11 @@ def _of(node: Node, name: str) -> tuple[Node, ...] | None:
     return node.inputs if simple(node) and node.op.name == name else None
 
 
+def _wraps_never(x: Node) -> bool:
+    """Tell whether too large a result is infinite: that of an integer may be negative."""
+    return bool(x.dtype.kind == "f")
+
+
 def _neg(x: Node) -> Node:
     return rebuilt(elementwise.neg.op, x)
 
@@ -188,8 +193,10 @@ RULES: dict[str, Sequence[Simplify]] = {
     "div": [lambda node, a, b: a if _is(b, 1.0) else None],
     "neg": [lambda node, x: i[0] if (i := _of(x, "neg")) else None],
     "abs": [
-        lambda node, x: x if _of(x, "abs") or _of(x, "square") else None,
-        lambda node, x: rebuilt(node.op, i[0]) if (i := _of(x, "neg")) else None,
+        lambda node, x: x if _of(x, "abs") or (_wraps_never(x) and _of(x, "square")) else None,
+        lambda node, x: (
+            rebuilt(node.op, i[0]) if x.dtype.kind != "u" and (i := _of(x, "neg")) else None
+        ),
     ],
     "maximum": [lambda node, a, b: a if a is b else None],
     "minimum": [lambda node, a, b: a if a is b else None],
