@@ -28,7 +28,8 @@ REPEATS = 7  # of a measurement, of which the shortest counts: other work only a
 LARGEST_PRODUCT = 2e7  # flops of a product that is timed itself; larger ones run at one speed
 RUNS = 10_000  # a training step is run so often that a compilation may be spread over them
 WEIGHT = {"pow": 6.0, "sin": 2.0, "cos": 2.0}  # in a kernel, over an exponential
-COMMON = frozenset({"add", "sub", "mul", "neg", "square", "positive", "relu", "relu_grad", "abs"})
+PLAIN = frozenset({"add", "sub", "mul", "neg", "square", "positive", "relu", "abs"})
+COMMON = PLAIN | {"relu_grad"}  # quick, but in NumPy not as quick as a sum
 
 
 class Machine:
@@ -68,9 +69,15 @@ class Machine:
         x = np.ones(ELEMENTS, np.float32)
         return _timed(lambda: x.copy(), inner=10) / x.nbytes
 
+    @property
+    def fresh_byte_s(self) -> float:
+        """Writing one byte of a large new array, whose pages the system has to find first."""
+        x = np.ones(2**20, np.float32)
+        return float(self._once(("fresh",), lambda: _timed(lambda: x + x) / x.nbytes))
+
     def element_s(self, row: str) -> float:
         """One element of one row of `ops.rows`, in NumPy, float32, in blocks."""
-        plain = row in COMMON or row not in ROWS or row.startswith("bitwise")
+        plain = row in PLAIN or row not in ROWS or row.startswith("bitwise")
         return self._elements("add" if plain else row)
 
     @functools.cached_property
@@ -87,6 +94,16 @@ class Machine:
         """One element of one row inside a kernel."""
         slow = row not in COMMON and self.element_s(row) > 3 * self.element_s("add")
         return self._kernel("exp" if slow else "add")[2] * WEIGHT.get(row, 1.0)
+
+    def kernel_run_s(self, ragged: bool) -> float:
+        """Beginning a row in a kernel; `ragged`: a row that does not end with a whole vector."""
+        return float(self._once(("run", ragged), lambda: _kernel_run_s(20 if ragged else 32)))
+
+    @property
+    def numpy_run_s(self) -> float:
+        """Beginning a row in an operator of NumPy, where something else is there for all rows."""
+        x, b = np.ones((2048, 20), np.float32), np.ones(20, np.float32)
+        return float(self._once(("run",), lambda: _run_s(np.add, x, b)))
 
     def matmul_s(self, m: int, k: int, n: int, dtype: DType) -> float:
         """The product of an m x k and a k x n matrix."""
@@ -111,6 +128,10 @@ class Machine:
     def spread_s(self) -> float:
         """The part of a kernel's compilation that one run has to bear."""
         return self.kernel_compile_s / RUNS
+
+    def trial_s(self, key: Any, work: Callable[[], Any]) -> float | None:
+        """Return the seconds of `work`, which equal keys share; None: a formula has to do."""
+        return float(self._once(("trial", key), lambda: _timed(work)))
 
     # Measurements
 
@@ -166,6 +187,21 @@ def _kernel_s(row: str) -> tuple[float, float, float]:
     return compiled, call, element
 
 
+def _kernel_run_s(width: int) -> float:
+    from .. import compile as code
+
+    if not code.available():
+        return math.inf
+    steps = (code.Step("add", (0, 1)),)
+    task = code.Kernel(code.Program("float32", ("float", "float"), steps))
+    return _run_s(task, np.ones((2048, width), np.float32), np.ones(width, np.float32))
+
+
+def _run_s(task: Callable[..., Any], x: Any, row: Any) -> float:
+    """Return what a row costs beyond its elements."""
+    return max(_timed(lambda: task(x, row)) - _timed(lambda: task(x, x)), 0.0) / len(x)
+
+
 class Fixed(Machine):
     """A machine whose times are the same everywhere: for tests, and for reading a plan.
 
@@ -177,10 +213,20 @@ class Fixed(Machine):
         {"exp", "expm1", "log", "log1p", "tanh", "sigmoid", "erf", "sin", "cos", "pow"}
     )
 
+    numpy_run_s, fresh_byte_s = 9e-9, 3e-10
+
     def __init__(self, kernels: bool = True) -> None:
         super().__init__()
         self.kernels = kernels
         self.__dict__.update(call_s=1e-6, view_s=4e-7, join_s=2e-6, byte_s=1e-10)
+
+    def kernel_run_s(self, ragged: bool) -> float:
+        """A row that ends within a vector takes longest."""
+        return 3e-8 if ragged else 5e-9
+
+    def trial_s(self, key: Any, work: Callable[[], Any]) -> float | None:
+        """Nothing is timed."""
+        return None
 
     def _elements(self, row: str) -> float:
         return 4e-9 if row in self.SLOW else 3e-10

@@ -12,7 +12,7 @@ from ..errors import MinitorchError
 from .control.history import Opacity
 from .control.while_op import While
 from .node import Node, Placeholder
-from .optimize import PASSES, run_pass, same_nodes
+from .optimize import named, run_pass, same_nodes
 from .order import needed, orders_kept, schedule
 from .passes.fuse import fuse
 from .passes.loops import ends_of, inside
@@ -23,20 +23,27 @@ from .running.plan import memory_plan, sizes_of
 from .state import Variable
 from .structure import flatten
 
-RUNS = 9  # of which the median is the measured time
+RUNS = 9  # of which the shortest is the measured time: other work only adds to it
 
 
-def explain(fetches: Any, feed_dict: Mapping[Node, Any] | None = None) -> str:
+def explain(
+    fetches: Any,
+    feed_dict: Mapping[Node, Any] | None = None,
+    passes: Sequence[str] | None = None,
+) -> str:
     """Return a table: nodes, bytes, predicted and measured time as built and after each pass.
 
     Args:
         fetches: a node, or lists, tuples and dicts of nodes.
         feed_dict: what the measured runs are fed, and whose sizes count. What is left out gets
             random numbers, of size 64 where a size is not known.
+        passes: names of passes, as `optimize` takes them; all of `PASSES` unless given.
     Returns: the table, then what was not merged and not fused and why. Nodes inside loops count,
-        each once; the predicted time has as many rounds as are known, or ten. Bytes are the planned
-        peak; "-" where a size is not known before the run. What a pass leaves alone is not measured
-        again.
+        each once; the predicted time has as many rounds as are known, or ten, and of what no
+        formula describes the time of a trial. Bytes are the planned peak; "-" where a size is not
+        known before the run. What a pass leaves alone is not measured again.
+    Raises:
+        GraphError: no such pass.
     """
     leaves: list[Node] = []
     flatten(fetches, leaves)
@@ -47,7 +54,7 @@ def explain(fetches: Any, feed_dict: Mapping[Node, Any] | None = None) -> str:
     lines.append(f"{'as built':<16}{columns}")
     reasons: list[str] = []
     with orders_kept():
-        for name in PASSES:
+        for name in named(passes):
             reasons += _reasons(name, leaves, fed)
             before, leaves = leaves, run_pass(name, leaves, fed)
             if not same_nodes(before, leaves):  # else it takes what it took
@@ -69,7 +76,7 @@ def _reasons(name: str, leaves: Sequence[Node], fed: Collection[Node]) -> list[s
 
 def _columns(leaves: list[Node], feeds: dict[Node, Any]) -> str:
     sizes = _sizes(leaves, feeds)
-    times = [predicted_s(leaves, set(feeds), sizes), _measured_s(leaves, feeds)]
+    times = [predicted_s(leaves, set(feeds), sizes, trials=True), _measured_s(leaves, feeds)]
     shown = "".join(f"{'-' if t is None else f'{t * 1e6:.1f} us':>13}" for t in times)
     size = memory_plan(leaves, set(feeds), sizes).peak_bytes if sizes else None
     nodes = _count_all(leaves, set(feeds))
@@ -97,7 +104,7 @@ def _sizes(leaves: list[Node], feeds: Mapping[Node, Any]) -> dict[Node, tuple[in
 
 
 def _measured_s(leaves: list[Node], feeds: dict[Node, Any]) -> float | None:
-    """Return the median seconds of a run in a session of its own; None where it cannot run.
+    """Return the least seconds of a run in a session of its own; None where it cannot run.
 
     Variables have their initial values there, or random ones. A loop is only run on what was fed:
     on other numbers it might not end.
@@ -119,7 +126,7 @@ def _measured_s(leaves: list[Node], feeds: dict[Node, Any]) -> float | None:
                 _start(session, node)
         session.run(leaves, values)
         times = [_timed(session, leaves, values) for _ in range(RUNS)]
-    return sorted(times)[RUNS // 2]
+    return min(times)
 
 
 def _start(session: Any, variable: Variable) -> None:

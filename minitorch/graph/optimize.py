@@ -67,8 +67,7 @@ def optimize(fetches: Any, fed: Collection[Node] = (), passes: Sequence[str] | N
     Raises:
         GraphError: no such pass; or a pass broke a type, which is a mistake in the pass.
     """
-    if isinstance(passes, str):
-        raise GraphError(f"optimize: got passes={passes!r}, expected a list. Write [{passes!r}].")
+    chosen = named(passes)
     leaves: list[Node] = []
     rebuild = flatten(fetches, leaves)
     asked, there = list(leaves), set(needed(leaves, set(fed)))
@@ -76,12 +75,33 @@ def optimize(fetches: Any, fed: Collection[Node] = (), passes: Sequence[str] | N
     with orders_kept():
         if passes is None:
             leaves = _settled(leaves, set(fed), checked)
-        for name in LAST if passes is None else passes:
+        for name in LAST if passes is None else chosen:
             leaves = run_pass(name, leaves, set(fed), checked)
     for before, after in zip(reversed(asked), reversed(leaves), strict=True):
         if after not in there:
             after.name = before.name
     return rebuild(iter(leaves).__next__)
+
+
+def named(passes: Sequence[str] | None) -> list[str]:
+    """Return the names of the passes that are asked for, each of which there is.
+
+    Raises:
+        GraphError: there is no such pass, or one name was given where a list is expected.
+    """
+    if isinstance(passes, str):
+        raise GraphError(f"optimize: got passes={passes!r}, expected a list. Write [{passes!r}].")
+    for name in passes or ():
+        _called(name)
+    return list(PASSES if passes is None else passes)
+
+
+def _called(name: str) -> Pass:
+    found = PASSES.get(name) or ON_REQUEST.get(name)
+    if found is None:
+        have = ", ".join([*PASSES, *ON_REQUEST])
+        raise GraphError(f"optimize: got pass {name!r}, expected one of {have}.")
+    return found
 
 
 LAST = ("fuse", "cse again")  # once, when nothing else finds anything to do
@@ -141,11 +161,7 @@ def run_pass(
     name: str, leaves: list[Node], fed: Collection[Node], checked: Checked | None = None
 ) -> list[Node]:
     """Return the nodes after one pass, once they have been verified; `checked` has been already."""
-    found = PASSES.get(name) or ON_REQUEST.get(name)
-    if found is None:
-        have = ", ".join([*PASSES, *ON_REQUEST])
-        raise GraphError(f"optimize: got pass {name!r}, expected one of {have}.")
-    return verified(found(leaves, fed), leaves, fed, name, checked)
+    return verified(_called(name)(leaves, fed), leaves, fed, name, checked)
 
 
 def verified(

@@ -25,6 +25,7 @@ from ..order import schedule
 from .fused import LARGE, Fused, FusedReduction, Origin
 from .lowering import Parts, names_of, program_of
 from .rewrite import rebuilt, rewrite, simple
+from .runs import Runs, runs_of
 
 LONGEST = 48  # operators in a group: beyond, registers run out and compiling takes long
 NEVER = 2**62
@@ -163,31 +164,43 @@ class _Group:
         inside = node.inputs[0] if isinstance(node.op, Reduction) else node
         unknown = isinstance(inside.shape, UnknownShape)
         count = None if unknown else numel(tuple(inside.shape))
-        least, why = self._from_size(dtypes, count)
+        folded = len(node.op.dims) if isinstance(node.op, Reduction) else 0
+        runs = None if unknown else self._runs(tuple(inside.shape), folded)
+        least, why = self._from_size(dtypes, count, runs)
         if why:
             reasons.append(f"{node.name}: no kernel: {why}")
         if alone and least is None:
             return None
-        if isinstance(node.op, Reduction):
-            fold = FusedReduction(self.parts, dtypes, node.op, least, origins=self.origins)
-            return rebuilt(fold, *self.leaves)
         small = least is None and count is not None and count < LARGE
+        if isinstance(node.op, Reduction):
+            fold = FusedReduction(
+                self.parts, dtypes, node.op, least, small=small, origins=self.origins
+            )
+            return rebuilt(fold, *self.leaves)
         wide = (i for i, leaf in enumerate(self.leaves) if leaf.shape == node.shape)
         widest = None if unknown else next(wide, None)
         op = Fused(self.parts, dtypes, least, widest=widest, small=small, origins=self.origins)
         return rebuilt(op, *self.leaves)
 
-    def _from_size(self, dtypes: Sequence[DType], count: int | None) -> tuple[int | None, str]:
+    def _runs(self, whole: tuple[int | None, ...], folded: int) -> Runs | None:
+        """Return the runs of the group, where the shapes of all its inputs are known."""
+        if any(isinstance(leaf.shape, UnknownShape) for leaf in self.leaves):
+            return None
+        return runs_of(self.parts, [tuple(leaf.shape) for leaf in self.leaves], whole, folded)
+
+    def _from_size(
+        self, dtypes: Sequence[DType], count: int | None, runs: Runs | None
+    ) -> tuple[int | None, str]:
         """Return the number of elements from which a kernel computes, and why none does, or ""."""
         if count is not None and count < machine().smallest:
             return None, f"{count} elements, fewer than {machine().smallest}"
-        least, why = from_size(self.parts, dtypes)
+        least, why = from_size(self.parts, dtypes, runs)
         if not why and count is not None and count < least:
             why = f"{count} elements, fewer than the {least} from which it pays"
         return (None, why) if why else (least if count is None else 0, "")
 
 
-def from_size(parts: Parts, dtypes: Sequence[DType]) -> tuple[int, str]:
+def from_size(parts: Parts, dtypes: Sequence[DType], runs: Runs | None = None) -> tuple[int, str]:
     """Return the number of elements from which a kernel pays, and why there is none, or ""."""
     program = program_of(parts, dtypes)
     if isinstance(program, str):
@@ -198,5 +211,8 @@ def from_size(parts: Parts, dtypes: Sequence[DType]) -> tuple[int, str]:
     gain = (here.numpy_s(rows, 10**6) - here.fused_s(rows, 10**6)) / 1e6
     if not gain > 0:
         return NEVER, "NumPy is as fast"
+    gain += runs.numpy_s() - runs.kernel_s(parts) if runs else 0.0
+    if not gain > 0:
+        return NEVER, f"NumPy is as fast for rows of {runs.length if runs else 0}"
     at_once = here.spread_s + here.kernel_call_s - here.numpy_s(rows, 0)
     return max(int(at_once / gain) + 1, 1), ""

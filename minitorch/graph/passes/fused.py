@@ -9,8 +9,8 @@ elements on the kernel pays.
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Sequence
-from types import CodeType
 from typing import Any
 
 import numpy as np
@@ -61,7 +61,7 @@ class Fused(Op):
         self.program = program_of(self.parts, self.dtypes)
         self.least = least if isinstance(self.program, code.Program) else None
         self._function = _expression(self.parts)
-        if small and type(self) is Fused:  # nothing to decide at run time
+        if small:  # nothing to decide at run time
             self.compute = self._function  # type: ignore[method-assign]
 
     @functools.cached_property
@@ -173,12 +173,16 @@ class FusedReduction(Fused):
         reduction: Reduction,
         least: int | None,
         *,
+        small: bool = False,
         origins: Sequence[Origin] = (),
     ) -> None:
         super().__init__(parts, dtypes, least, origins=origins)
         self.reduction = reduction
         self.program = program_of(self.parts, self.dtypes, kernel_reduction(reduction))
         self.least = least if isinstance(self.program, code.Program) else None
+        self._whole = _expression([*self.parts, (reduction, (-len(self.parts),))])
+        if small:
+            self.compute = self._whole  # type: ignore[method-assign]
 
     @property
     def name(self) -> str:
@@ -187,10 +191,13 @@ class FusedReduction(Fused):
 
     def compute(self, xp: Any, *arrays: Array) -> Array:
         """Return the reduction of the last part's result."""
-        if xp is np and self.least is not None and self._size(arrays) >= self.least:
-            return self._by_kernel(arrays)
-        inner = self._function(xp, *arrays) if xp is not np else self.by_numpy(*arrays)
-        return self.reduction.compute(xp, inner)
+        if xp is np:
+            size = self._size(arrays)
+            if self.least is not None and size >= self.least:
+                return self._by_kernel(arrays)
+            if size >= LARGE:
+                return self.reduction.compute(xp, self.by_numpy(*arrays))
+        return self._whole(xp, *arrays)
 
     def _by_kernel(self, arrays: Sequence[Array]) -> Array:
         """Let the kernel fold the last axis, or all of them where they lie in one run."""
@@ -233,34 +240,64 @@ def kernel_reduction(op: Reduction) -> str:
 
 
 def _expression(parts: Parts) -> Callable[..., Array]:
-    """Return a Python function that computes the parts: nested where used once, else by name."""
-    names: dict[str, Any] = {f"f{i}": op.compute for i, (op, _) in enumerate(parts)}
+    """Return a Python function that computes the parts: nested where used once, else by name.
+
+    What has a name is let go in the line that uses it last, so that its memory is used again.
+    """
+    uses = _uses(parts)
+    texts: list[str] = []
+    lines: list[str] = []
+    for i, (_, operands) in enumerate(parts):
+        arguments = ", ".join(texts[-1 - o] if o < 0 else f"x{o}" for o in operands)
+        texts.append(f"f{i}(xp, {arguments})")
+        if uses[i] > 1:
+            lines.append(f"t{i} = {texts[i]}")
+            texts[i] = f"t{i}"
+    count = max((o + 1 for _, operands in parts for o in operands), default=0)
+    inputs = "".join(f", x{i}" for i in range(count))
+    body = "".join(f"        {line}\n" for line in _letting_go([*lines, f"return {texts[-1]}"]))
+    given = ", ".join(f"f{i}" for i in range(len(parts)))
+    source = f"def over({given}):\n    def function(xp{inputs}):\n{body}    return function"
+    function: Callable[..., Array] = _over(source)(*[op.compute for op, _ in parts])
+    return function
+
+
+def _uses(parts: Parts) -> list[int]:
+    """Return how often each part's result is used."""
     uses = [0] * len(parts)
     for _, operands in parts:
         for place in operands:
             if place < 0:
                 uses[-1 - place] += 1
-    texts: list[str] = []
-    lines: list[str] = []
-    count = 0
-    for i, (_, operands) in enumerate(parts):
-        arguments = ", ".join(texts[-1 - o] if o < 0 else f"x{o}" for o in operands)
-        count = max([count, *(o + 1 for o in operands)])
-        text = f"f{i}(xp, {arguments})"
-        if uses[i] > 1:
-            lines.append(f"    t{i} = {text}\n")
-            text = f"t{i}"
-        texts.append(text)
-    inputs = "".join(f", x{i}" for i in range(count))
-    exec(_code(f"def function(xp{inputs}):\n{''.join(lines)}    return {texts[-1]}"), names)
-    function: Callable[..., Array] = names["function"]
-    return function
+    return uses
+
+
+def _letting_go(lines: list[str]) -> list[str]:
+    """Return the lines with each name that they give deleted after its last use but the return."""
+    found, last = lines[:], len(lines) - 1
+    gone: set[str] = set()
+    for i in reversed(range(len(lines))):
+        used = set(_NAME.findall(lines[i])) - gone
+        gone |= used
+        if used and i < last:
+            found[i] += f"; del {', '.join(sorted(used))}"
+    return found
+
+
+_NAME = re.compile(r"\bt\d+\b")
 
 
 @functools.lru_cache(maxsize=1024)
-def _code(source: str) -> CodeType:
-    """Return compiled source: a large graph has many groups that read the same."""
-    return compile(source, "<fused>", "exec")
+def _over(source: str) -> Callable[..., Any]:
+    """Return what makes a function of operators: a large graph has many groups that read the same.
+
+    They reach it as a closure. Globals of its own would be another namespace for each function of
+    one code, which Python's caches take for a change at every call.
+    """
+    names: dict[str, Any] = {}
+    exec(compile(source, "<fused>", "exec"), names)
+    over: Callable[..., Any] = names["over"]
+    return over
 
 
 def _blocks(arrays: Sequence[Array]) -> tuple[list[Array], tuple[int, ...], int] | None:
