@@ -37,6 +37,7 @@ PACKAGES = (
 )
 BEAT = re.compile(r"\n(?=\*\*(?:Predict|Idea|Measure|Reflect)|\*The real system)")
 FOR_READERS = re.compile(r" *\([^()]*\bno reading\b[^()]*\)")  # of cells that no slide shows
+GAPS = re.compile(r"(?<=\S) {3,}")
 LONGEST = 14  # lines of code that a slide shows beside its output
 SHORT = 420  # characters of text that share a slide with the code which follows
 SHARP = "%config InlineBackend.figure_formats = ['retina']"  # a wall is larger than a page
@@ -149,13 +150,18 @@ def _shown(outputs: Sequence[Any]) -> Iterator[dict[str, Any]]:
     """Yield outputs without what a page cannot show by itself: widgets and errors."""
     for output in outputs:
         if output["output_type"] == "stream" and output["name"] == "stdout":
-            yield dict(output)
+            yield {**output, "text": _narrow("".join(output["text"]))}
         elif "data" in output:
             data = {kind: output["data"][kind] for kind in SHOWN if kind in output["data"]}
             if "image/svg+xml" in data:
                 data["image/svg+xml"] = DARK.sub(NEVER, data["image/svg+xml"])
             if data:
                 yield {**output, "data": data, "metadata": {}}
+
+
+def _narrow(text: str) -> str:
+    """Return one line without the gaps that align it in a table, which it is alone in."""
+    return text if "\n" in text.strip() else GAPS.sub("  ", text)
 
 
 def _made(kind: str, text: str, slide: str) -> dict[str, Any]:

@@ -496,10 +496,12 @@ with tempfile.TemporaryDirectory() as folder:
     ranks = launch(contest, CLOCK_RANKS, sizes, f"{folder}/rendezvous")
 clock = {name: np.max([rank[name] for rank in ranks], axis=0) for name in ranks[0]}
 model = np.array([ring_time(CLOCK_RANKS, s, alpha, beta, gamma) for s in sizes])
-print(f"{'bytes':>10} {'model/yours':>12}", *(f"{name + '/yours':>20}" for name in clock))
+others = {"model": model} | {name: clock[name] for name in clock if name != "yours"}
+print("times as long as yours")
+print(f"{'bytes':>10}", *(f"{name:>16}" for name in others))
 for i, n_bytes in enumerate(sizes):
-    ratios = [clock[name][i] / clock["yours"][i] for name in clock]
-    print(f"{n_bytes:>10,} {model[i] / clock['yours'][i]:>12.2f}", *(f"{r:>20.2f}" for r in ratios))
+    ratios = [seconds[i] / clock["yours"][i] for seconds in others.values()]
+    print(f"{n_bytes:>10,}", *(f"{ratio:>16.2f}" for ratio in ratios))
 
 # %%
 fig, ax = plt.subplots()

@@ -149,6 +149,16 @@ def test_each_picture_has_a_slide_with_what_was_printed_before_it(slides: Module
         assert first == outputs[:3] and second == outputs[3:]
 
 
+def test_a_line_alone_loses_the_gaps_of_a_table_and_a_table_keeps_them(slides: ModuleType) -> None:
+    lab = load_lab(LAB)
+    table = "bytes      predicted\n    8            9\n"
+    outputs = [printed("bytes        predicted        8\n"), drawn("a"), printed(table), drawn("b")]
+    ran = [{"outputs": outputs} for _ in lab.cells]
+    shown = [cell["outputs"] for cell in slides.deck(lab, ran)["cells"] if cell.get("outputs")]
+    texts = {output["text"] for found in shown for output in found if "text" in output}
+    assert texts == {"bytes  predicted  8\n", table}
+
+
 def test_what_asks_the_grader_is_on_no_slide(slides: ModuleType, lab: Lab) -> None:
     ran = [{"outputs": [printed("62 of 62 points")]} for _ in lab.cells]
     texts = [text for _, _, text in cells_of(slides.deck(lab, ran))]
