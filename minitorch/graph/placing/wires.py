@@ -13,10 +13,12 @@ from typing import Any, Protocol
 import numpy as np
 
 from ...arrays import Array, as_dtype
+from ...errors import GraphError
 from ...op import Spec
 from ..control.dead import DEAD
 from ..node import Node
 from ..state import State, StateOp
+from ..static_shape import agree
 
 
 class Ranks(Protocol):
@@ -48,6 +50,17 @@ class Wire:
     def flagged(self) -> bool:
         """Whether a flag is sent: 1 for alive."""
         return self.mortal or not self.carries
+
+
+FLAG = Spec((1,), as_dtype("uint8"))
+
+
+def another_run(src: int, wanted: str, got: Array) -> GraphError:
+    """Return the error of a rank that received what belongs to another run than its own."""
+    return GraphError(
+        f"run: rank {src} is in another run: waited for {wanted} from it, got {got.dtype} "
+        f"{got.shape}. Make the same calls of run in the same order on every rank."
+    )
 
 
 class Send(StateOp):
@@ -82,9 +95,15 @@ class Recv(StateOp):
 
     def run(self, state: State, *arrays: Array) -> Array:
         """Receive what `Send` sends."""
-        if self.wire.flagged and not self.ranks.recv(self.src)[0]:
+        if self.wire.flagged and not self._checked(self.ranks.recv(self.src), FLAG)[0]:
             return DEAD
-        return self.ranks.recv(self.src) if self.wire.carries else None
+        return self._checked(self.ranks.recv(self.src), self.spec) if self.wire.carries else None
+
+    def _checked(self, value: Array, want: Spec) -> Array:
+        """Return what was received, if it is of the kind that is sent here."""
+        if value.dtype != want.dtype or not agree(value.shape, want.shape):
+            raise another_run(self.src, f"{want.dtype} {want.shape}", value)
+        return value
 
     def infer(self, *specs: Spec) -> Spec:
         """Return the spec of what is sent."""
