@@ -1031,7 +1031,8 @@ if predicted_copies is not ...:
     ax.loglog(4 * elements, model / 1e9, "k-", linewidth=1, label="fp16, predicted by the copy")
 for wire, gb_s in (("1 Gbit/s", 1 / 8), ("400 Gbit/s", 50)):
     ax.axhline(gb_s, color="C4", linewidth=1, linestyle=":")
-    ax.text(4 * elements[0], gb_s * 1.1, wire, color="C4")
+    ax.text(4 * elements[0], gb_s / 1.1, wire, color="C4", va="top")
+ax.set_ylim(bottom=0.4 * min(1 / 8, *map(min, pays.values())))
 ax.set(xlabel="gradient, bytes", ylabel="pays on wires below, GB/s")
 ax.set_title(f"Bytes saved for a second of work on {PLACE}")
 ax.legend(loc="center left", bbox_to_anchor=(1, 0.5), fontsize="small")
