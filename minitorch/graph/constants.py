@@ -14,7 +14,7 @@ def constant_array(value: Any, dtype: Any = None) -> np.ndarray[Any, Any]:
     """Return `value` as an array that nobody else can change.
 
     Python floats become the default dtype (float32), integers int32 as in TensorFlow; arrays keep
-    their dtype.
+    their dtype, in this machine's byte order.
 
     Raises:
         DTypeError: the dtype asked for is whole and a number is not, or too small for it.
@@ -24,7 +24,8 @@ def constant_array(value: Any, dtype: Any = None) -> np.ndarray[Any, Any]:
     if given.dtype.kind not in "biuf":
         as_dtype(given.dtype)  # words, say, are refused by name
     try:
-        array = np.array(value, dtype=None if dtype is None else as_dtype(dtype))
+        own = given.dtype.newbyteorder("=") if dtype is None else as_dtype(dtype)
+        array = np.array(value, dtype=own)
     except OverflowError as error:
         raise DTypeError(
             f"constant: got {value!r}, expected what {as_dtype(dtype)} can hold ({error})."

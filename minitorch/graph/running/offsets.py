@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from ..node import Node
 
 ALIGNMENT = 16
-"""Bytes to which offsets are rounded: a multiple of every element's size."""
+"""Bytes to which the arena and what is in loops are rounded: a multiple of every element's size."""
 
 
 @dataclass(frozen=True)
@@ -32,12 +32,16 @@ MANY = 2000
 """Buffers from which on they are placed in the order of the run: the other way takes the square."""
 
 
-def placed(buffers: Sequence[Buffer]) -> list[Buffer]:
-    """Return the buffers with offsets, so that no two that live at the same time overlap."""
-    return _by_time(buffers) if len(buffers) > MANY else _by_size(buffers)
+def placed(buffers: Sequence[Buffer], grain: int = ALIGNMENT) -> list[Buffer]:
+    """Return the buffers with offsets, so that no two that live at the same time overlap.
+
+    Args:
+        grain: bytes of which every offset is a multiple.
+    """
+    return _by_time(buffers, grain) if len(buffers) > MANY else _by_size(buffers, grain)
 
 
-def _by_size(buffers: Sequence[Buffer]) -> list[Buffer]:
+def _by_size(buffers: Sequence[Buffer], grain: int) -> list[Buffer]:
     """Return the buffers with offsets: largest first, each at the lowest place that is free."""
     placed: list[Buffer] = []
     taken: list[tuple[int, int, int, int]] = []  # start, aligned end, first, last: by start
@@ -49,20 +53,20 @@ def _by_size(buffers: Sequence[Buffer]) -> list[Buffer]:
                     break
                 if stop > offset:
                     offset = stop
-        stop = -(-(offset + n_bytes) // ALIGNMENT) * ALIGNMENT
+        stop = -(-(offset + n_bytes) // grain) * grain
         bisect.insort(taken, (offset, stop, begin, end))
         placed.append(Buffer(buffer.node, n_bytes, begin, end, offset))
     return placed
 
 
-def _by_time(buffers: Sequence[Buffer]) -> list[Buffer]:
+def _by_time(buffers: Sequence[Buffer], grain: int) -> list[Buffer]:
     """Return the buffers with offsets: in the order of the run, each in the smallest gap."""
     gaps, found = Gaps(), []
     ending: list[tuple[int, int, int]] = []  # the last step of a buffer, its offset and its bytes
     for buffer in sorted(buffers, key=lambda b: b.first):
         while ending and ending[0][0] < buffer.first:
             gaps.give_back(*heapq.heappop(ending)[1:])
-        n_bytes = -(-buffer.n_bytes // ALIGNMENT) * ALIGNMENT
+        n_bytes = -(-buffer.n_bytes // grain) * grain
         offset = gaps.take(n_bytes)
         heapq.heappush(ending, (buffer.last, offset, n_bytes))
         found.append(replace(buffer, offset=offset))

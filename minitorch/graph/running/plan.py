@@ -94,8 +94,8 @@ class LoopPlan:
 
     @property
     def total_bytes(self) -> int:
-        """All buffers of one round, and the variables' values."""
-        return self.scratch + self.test.total_bytes + self.body.total_bytes
+        """All buffers of one round, and the variables' values; no less than stand there at once."""
+        return max(self.n_bytes, self.scratch + self.test.total_bytes + self.body.total_bytes)
 
 
 def memory_plan(
@@ -121,7 +121,8 @@ def memory_plan(
     in_place = planner.reuse()
     lives = planner.lives()
     total = sum(planner.total_bytes(node) for node in order if planner.produces(node))
-    buffers = placed([Buffer(node, planner.n_bytes(node), *lives[node]) for node in lives])
+    grain = ALIGNMENT if loops else max((node.dtype.itemsize for node in lives), default=1)
+    buffers = placed([Buffer(node, planner.n_bytes(node), *lives[node]) for node in lives], grain)
     peak = max((b.offset + b.n_bytes for b in buffers), default=0)
     return MemoryPlan(
         total, peak, tuple(buffers), tuple(in_place), tuple(order), dict(planner.home), loops

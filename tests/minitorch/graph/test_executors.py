@@ -67,6 +67,16 @@ def test_a_fed_variable_is_what_was_fed_also_after_a_write(session: Session) -> 
     np.testing.assert_array_equal(session.run(after, {v: [5.0, 6.0]}), [5.0, 6.0])
 
 
+def test_arrays_in_another_byte_order_are_taken_for_their_numbers(session: Session) -> None:
+    swapped = np.arange(3.0).astype(np.dtype(np.float64).newbyteorder())
+    c, x, v = constant(swapped), placeholder(float64, (3,)), Variable(swapped)
+    session.run(initialize_all_variables())
+    for found in session.run([c, x, v, c + x, v * 1.0], {x: swapped}):
+        assert found.dtype == np.float64
+        assert found.dtype.isnative
+    np.testing.assert_array_equal(session.run(c + x + v, {x: swapped}), [0.0, 3.0, 6.0])
+
+
 def test_no_two_results_share_memory(session: Session) -> None:
     x = placeholder(float64, (2, 3))
     y = exp(x)

@@ -1,5 +1,8 @@
 """Plans of a session: one for each pair of fetches and feeds, and not without end."""
 
+from typing import Any
+
+import numpy as np
 import pytest
 
 import minitorch.graph as tf
@@ -31,3 +34,39 @@ def test_plans_of_nodes_that_are_built_for_ever_are_forgotten(
             assert session.run(x + float(k), {x: 1.0}) == 1.0 + k
             assert session.plans <= 5
         assert session.run(first, {x: 4.0}) == 8.0  # planned again
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (5, 7), (0, 3)])
+@pytest.mark.parametrize("dtype", [tf.float16, tf.float32, tf.float64])
+def test_the_planned_peak_is_never_more_than_all_buffers(shape: Any, dtype: Any) -> None:
+    x = tf.placeholder(dtype, shape)
+    values = [tf.exp(x), tf.tanh(x), tf.sqrt(x)]
+    n_bytes = 3 * int(np.prod(shape)) * np.dtype(dtype.as_numpy_dtype).itemsize
+    for fetches in (values, tf.add_n(values)):
+        plan = tf.memory_plan(fetches)
+        assert plan.peak_bytes <= plan.total_bytes
+    assert tf.memory_plan(values).peak_bytes == n_bytes
+
+
+def test_the_planned_peak_of_loops_is_never_more_than_all_buffers() -> None:
+    x = tf.placeholder(tf.float64, (4, 5))
+
+    def inner(a: Any, rounds: Any) -> Any:
+        first = (tf.constant(0), a)
+        return tf.while_loop(lambda i, b: i < rounds, lambda i, b: (i + 1, b * x), first)[1]
+
+    first = (tf.constant(0), x)
+    y = tf.while_loop(lambda i, a: i < 3, lambda i, a: (i + 1, inner(a, i)), first)[1]
+    for fetches in (y, tf.gradients(tf.reduce_sum(y), [x])[0]):
+        plan = tf.memory_plan(fetches)
+        assert plan.peak_bytes <= plan.total_bytes
+
+
+def test_explain_shows_what_it_can_of_a_loop_whose_values_grow() -> None:
+    x = tf.placeholder(tf.float32, (None, 2))
+    first, shapes = (tf.constant(0), x), ((), (None, 2))
+    grown = tf.while_loop(
+        lambda i, a: i < 3, lambda i, a: (i + 1, tf.concat([a, a], 0)), first, shapes
+    )[1]
+    row = tf.explain(grown, {x: np.ones((1, 2), np.float32)}).splitlines()[1].split()
+    assert row[3] == "-"  # after "as", "built" and the nodes
