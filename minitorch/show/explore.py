@@ -7,6 +7,7 @@ from typing import Any
 
 from minitorch.errors import MinitorchError
 from minitorch.graph.node import Node
+from minitorch.graph.order import needed
 from minitorch.show.autodiff_scene import scene_of
 from minitorch.show.memory_scene import map_memory
 from minitorch.show.pass_scene import compare_passes
@@ -15,6 +16,7 @@ from minitorch.show.scene import Scene
 from minitorch.show.token_scene import follow_tokens
 
 LIMIT = 80
+MOST = 2000  # nodes of a graph that all passes are run on only to be shown
 
 
 def explore(
@@ -22,6 +24,7 @@ def explore(
     names: Mapping[int, str],
     feed_dict: Mapping[Any, Any] | None = None,
     session: Any = None,
+    large: bool = False,
 ) -> list[Scene]:
     """Return the scenes of some values: what cannot be shown of them is left out.
 
@@ -30,16 +33,20 @@ def explore(
 
     Args:
         names: what to call values, by id.
+        large: whether there is more than can be stepped through value by value; of a dataflow graph
+            memory and passes can be shown still.
     """
     options = {"names": names, "limit": LIMIT, "feed_dict": feed_dict, "session": session}
-    views: list[Callable[[], Scene]] = [lambda: scene_of(record(roots[0], **options))]
+    views: list[Callable[[], Scene]] = []
+    if not large:
+        views.append(lambda: scene_of(record(roots[0], **options)))
     if isinstance(roots[0], Node):
         nodes = list(roots)
-        views += [
-            lambda: follow_tokens(nodes, feed_dict, session, limit=LIMIT),
-            lambda: map_memory(nodes),
-            lambda: compare_passes(nodes, limit=LIMIT),
-        ]
+        if not large:
+            views.append(lambda: follow_tokens(nodes, feed_dict, session, limit=LIMIT))
+        views.append(lambda: map_memory(nodes, feed_dict))
+        if len(needed(nodes, ())) <= MOST:
+            views.append(lambda: compare_passes(nodes, limit=LIMIT))
     return [scene for view in views if (scene := _possible(view)) is not None]
 
 

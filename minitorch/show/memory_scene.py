@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import accumulate
 from typing import Any
 
-from minitorch.errors import ArgumentError, GraphError
-from minitorch.graph.running.plan import Buffer, MemoryPlan, memory_plan
+import numpy as np
+
+from minitorch.errors import ArgumentError, GraphError, MinitorchError
+from minitorch.graph.node import Node
+from minitorch.graph.order import schedule
+from minitorch.graph.running.plan import Buffer, MemoryPlan, memory_plan, sizes_of
 from minitorch.show.asked import check_limit, nodes_in
 from minitorch.show.numbers import in_bytes, listing, plural
 from minitorch.show.scene import ALWAYS, Canvas, Scene, Step, When
@@ -23,17 +27,26 @@ HINT = (
 )
 
 
-def map_memory(fetches: Any, *, title: str = "The memory plan", limit: int = 2000) -> Scene:
+def map_memory(
+    fetches: Any,
+    feed_dict: Mapping[Any, Any] | None = None,
+    *,
+    title: str = "The memory plan",
+    limit: int = 2000,
+) -> Scene:
     """Return the memory plan of a run of `fetches`, to be gone through node by node.
 
     Args:
+        feed_dict: what the run is fed, nodes and values: their sizes count.
         limit: the most operators to go through.
     Raises:
         GraphError: a size is not known before the run; names the node. Or nothing is computed.
         ArgumentError: no nodes; `limit` is below 1, or the graph has more operators.
     """
     check_limit("map_memory", limit)
-    plan = memory_plan(nodes_in("map_memory", fetches))
+    nodes = nodes_in("map_memory", fetches)
+    shapes = {node: np.shape(value) for node, value in (feed_dict or {}).items()}
+    plan = memory_plan(nodes, set(shapes), _sizes(nodes, shapes))
     if not plan.buffers:
         raise GraphError("map_memory: got a graph that computes nothing, expected an operator.")
     count = sum(node.op is not None for node in plan.order)
@@ -43,6 +56,16 @@ def map_memory(fetches: Any, *, title: str = "The memory plan", limit: int = 200
             "of it, or raise limit."
         )
     return scene_of(plan, title)
+
+
+def _sizes(nodes: list[Node], fed: dict[Node, tuple[int, ...]]) -> dict[Node, tuple[int, ...]]:
+    """Return the shapes that follow from those of the feeds; none where that is not enough."""
+    if not fed:
+        return {}
+    try:
+        return sizes_of(schedule(nodes, set(fed)), fed)
+    except MinitorchError:
+        return {}
 
 
 def scene_of(plan: MemoryPlan, title: str) -> Scene:

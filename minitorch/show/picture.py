@@ -79,8 +79,8 @@ def show(
             `trace` returned.
         names: what to call leaves: a module, whose parameters have names, or a dict of values
             by name.
-        limit: draw at most so many boxes, those nearest to `value`; a graph that has more cannot
-            be stepped through.
+        limit: draw at most so many boxes, those nearest to `value`; what has more cannot be
+            stepped through, but a dataflow graph still has its passes and its memory.
         feed_dict, session: how to run a node, for its numbers and tokens.
     Raises:
         ArgumentError: none of these; an empty graph; or `limit` below 1.
@@ -93,6 +93,6 @@ def show(
     def scenes() -> Sequence[Scene]:
         from minitorch.show.explore import explore
 
-        return () if drawing.hidden else explore(roots, called, feed_dict, session)
+        return explore(roots, called, feed_dict, session, large=bool(drawing.hidden))
 
     return Picture(drawing, scenes)
