@@ -18,6 +18,11 @@ class AsOperation:
         """The value itself: an operator has one result here, and the node is both."""
         return [self]
 
+    def consumers(self) -> list[Any]:
+        """The nodes alive that are computed from this one, in the order they were built."""
+        built = self.graph.get_operations()  # type: ignore[attr-defined]
+        return [node for node in built if any(source is self for source in node.inputs)]
+
     @property
     def type(self) -> str:
         """The kind of operation, by TensorFlow's name: "MatMul", "Placeholder"."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -16,13 +17,17 @@ from ..arrays import as_dtype, float32
 from ..errors import GraphError
 from .node import Constant, Node
 from .operators import random as draws
+from .operators.elementwise import sign
+from .operators.shaping import reshape, transpose
 
 __all__ = [
     "Initializer",
     "constant_initializer",
     "glorot_normal_initializer",
     "glorot_uniform_initializer",
+    "identity_initializer",
     "ones_initializer",
+    "orthogonal_initializer",
     "random_normal_initializer",
     "random_uniform_initializer",
     "truncated_normal_initializer",
@@ -30,6 +35,10 @@ __all__ = [
     "variance_scaling_initializer",
     "zeros_initializer",
 ]
+
+
+LEFT_BY_THE_CUT = 0.87962566103423978
+"""The deviation of a standard normal distribution that is cut at two deviations."""
 
 
 class Initializer:
@@ -123,7 +132,9 @@ class VarianceScaling(Initializer):
 
     Args:
         mode: "fan_in", "fan_out" or "fan_avg".
-        distribution: "normal" (cut at two deviations, as TensorFlow does) or "uniform".
+        distribution: "normal" or "truncated_normal", which are the same: numbers beyond two
+            deviations of a wider one are drawn again, so that the variance comes out right;
+            "untruncated_normal"; or "uniform".
     """
 
     def __init__(
@@ -141,10 +152,10 @@ class VarianceScaling(Initializer):
                 f"variance_scaling_initializer: got mode {mode!r}, expected 'fan_in', 'fan_out' or "
                 "'fan_avg'."
             )
-        if distribution not in ("normal", "uniform"):
+        if distribution not in ("normal", "truncated_normal", "untruncated_normal", "uniform"):
             raise GraphError(
                 f"variance_scaling_initializer: got distribution {distribution!r}, expected "
-                "'normal' or 'uniform'."
+                "'normal', 'truncated_normal', 'untruncated_normal' or 'uniform'."
             )
         self.scale, self.mode, self.distribution = scale, mode, distribution
         self.seed, self.dtype = seed, dtype
@@ -154,8 +165,11 @@ class VarianceScaling(Initializer):
         fan_in, fan_out = fans(shape)
         n = {"fan_in": fan_in, "fan_out": fan_out, "fan_avg": (fan_in + fan_out) / 2}[self.mode]
         variance = self.scale / max(1.0, n)
-        if self.distribution == "normal":
-            return draws.truncated_normal(shape, 0.0, math.sqrt(variance), dtype, self.seed)
+        if self.distribution in ("normal", "truncated_normal"):
+            deviation = math.sqrt(variance) / LEFT_BY_THE_CUT
+            return draws.truncated_normal(shape, 0.0, deviation, dtype, self.seed)
+        if self.distribution == "untruncated_normal":
+            return draws.random_normal(shape, 0.0, math.sqrt(variance), dtype, self.seed)
         limit = math.sqrt(3.0 * variance)
         return draws.random_uniform(shape, -limit, limit, dtype, self.seed)
 
@@ -181,6 +195,72 @@ class UnitScaling(VarianceScaling):
         super().__init__(factor * factor, "fan_in", "uniform", seed, dtype)
 
 
+class Orthogonal(Initializer):
+    """A matrix with orthonormal rows or columns, all axes but the last as one; times `gain`.
+
+    Source: Saxe et al., ICLR 2014.
+    """
+
+    def __init__(self, gain: float = 1.0, seed: int | None = None, dtype: Any = float32) -> None:
+        self.gain, self.seed, self.dtype = gain, seed, dtype
+
+    def node(self, shape: tuple[int, ...], dtype: Any) -> Node:
+        """Return the orthonormal factor of a random matrix, its signs those of a Haar measure.
+
+        Raises:
+            GraphError: there are fewer than two axes.
+        """
+        from .operators.matrices import matrix_diag_part
+        from .operators.spectral import qr
+
+        if len(shape) < 2:
+            raise GraphError(f"orthogonal_initializer: got shape {shape}, expected two axes.")
+        rows, columns = math.prod(shape[:-1]), shape[-1]
+        sizes = (max(rows, columns), min(rows, columns))
+        q, r = qr(draws.random_normal(sizes, dtype=dtype, seed=self.seed))
+        q = q * sign(matrix_diag_part(r))
+        found = q if rows >= columns else transpose(q)
+        made: Node = reshape(found, shape) * self.gain
+        return made
+
+
+class Eye(Initializer):
+    """The identity matrix times `gain`, with rows or columns of zeros where it is not square."""
+
+    def __init__(self, gain: float = 1.0, dtype: Any = float32) -> None:
+        self.gain, self.dtype = gain, dtype
+
+    def node(self, shape: tuple[int, ...], dtype: Any) -> Node:
+        """Return the constant.
+
+        Raises:
+            GraphError: it is to be no matrix.
+        """
+        if len(shape) != 2:
+            raise GraphError(f"identity_initializer: got shape {shape}, expected two axes.")
+        return Constant(self.gain * np.eye(*shape, dtype=dtype), dtype)
+
+
+def he_normal(seed: int | None = None) -> VarianceScaling:
+    """Return the normal initializer of variance 2 / fan in."""
+    return VarianceScaling(2.0, "fan_in", "truncated_normal", seed)
+
+
+def he_uniform(seed: int | None = None) -> VarianceScaling:
+    """Return the uniform initializer of variance 2 / fan in."""
+    return VarianceScaling(2.0, "fan_in", "uniform", seed)
+
+
+def lecun_normal(seed: int | None = None) -> VarianceScaling:
+    """Return the normal initializer of variance 1 / fan in."""
+    return VarianceScaling(1.0, "fan_in", "truncated_normal", seed)
+
+
+def lecun_uniform(seed: int | None = None) -> VarianceScaling:
+    """Return the uniform initializer of variance 1 / fan in."""
+    return VarianceScaling(1.0, "fan_in", "uniform", seed)
+
+
 def fans(shape: Sequence[int]) -> tuple[float, float]:
     """Return fan in and fan out: the sizes of the last two axes, times those of the others."""
     if len(shape) < 1:
@@ -201,9 +281,18 @@ variance_scaling_initializer = VarianceScaling
 glorot_uniform_initializer = GlorotUniform
 glorot_normal_initializer = GlorotNormal
 uniform_unit_scaling_initializer = UnitScaling
+orthogonal_initializer, identity_initializer = Orthogonal, Eye
 
 # as `tf.initializers` has them
 zeros, ones, constant = Zeros, Ones, Fixed
 random_uniform, random_normal, truncated_normal = Uniform, Normal, TruncatedNormal
 variance_scaling, glorot_uniform, glorot_normal = VarianceScaling, GlorotUniform, GlorotNormal
-uniform_unit_scaling = UnitScaling
+uniform_unit_scaling, orthogonal, identity = UnitScaling, Orthogonal, Eye
+
+
+def __getattr__(name: str) -> Any:
+    """Return what `tf.initializers` has beside them: operations that set variables."""
+    if name not in ("global_variables", "local_variables", "variables", "tables_initializer"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    here: Any = import_module("minitorch.graph")
+    return getattr(here, name if name == "tables_initializer" else f"{name}_initializer")

@@ -11,7 +11,11 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
+import numpy as np
+
+from ..arrays import float32, float64
 from ..errors import DTypeError, MinitorchError
+from ..ops.casting import cast_to
 from .scope import PACKAGE
 
 _SIGNS = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow")
@@ -67,6 +71,8 @@ def strict(operator: Callable[[Any, Any], Any], name: str) -> Callable[[Any, Any
         try:
             if from_outside(1):
                 check_dtypes(name, self, other)
+                if name == "truediv":
+                    self, other = quotient_sides(self, other)
             return operator(self, other)
         except MinitorchError:
             if name in IDENTITIES and hasattr(other, "built_at"):
@@ -74,6 +80,20 @@ def strict(operator: Callable[[Any, Any], Any], name: str) -> Callable[[Any, Any
             raise
 
     return call
+
+
+def quotient_sides(a: Any, b: Any) -> tuple[Any, Any]:
+    """Return the sides of a true quotient: integers as float64, those of 16 bits as float32."""
+    kinds = [side.dtype if hasattr(side, "built_at") else np.asarray(side).dtype for side in (a, b)]
+    if any(kind.kind not in "iu" for kind in kinds):
+        return a, b
+    sizes = [k.itemsize for k, side in zip(kinds, (a, b), strict=True) if hasattr(side, "built_at")]
+    wide = float32 if max(sizes, default=8) < 4 else float64
+    first, second = (
+        cast_to(side, wide) if hasattr(side, "built_at") else np.asarray(side, wide)
+        for side in (a, b)
+    )
+    return first, second
 
 
 def is_comparison(node: Any) -> bool:

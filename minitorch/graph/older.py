@@ -5,16 +5,32 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from .collections import GraphKeys
 from .defaults import local_variables_initializer
 from .node import Node
-from .operators.elementwise import multiply, reciprocal
-from .spaces.summary import FileWriter, histogram, merge, merge_all, scalar
+from .operators.elementwise import multiply, reciprocal, where
+from .operators.math import argmax, argmin
+from .operators.matrices import cholesky, matrix_inverse, matrix_solve
+from .operators.saying import print_
+from .operators.shaping import reverse, stack
+from .scope import get_default_graph
+from .spaces.summary import FileWriter, histogram, image, merge, merge_all, scalar
+
+VERSION = __version__ = "1.15.0+minitorch"
+"""The version of TensorFlow whose names and meanings these are, and that this is not TensorFlow."""
 
 SummaryWriter = FileWriter
+arg_max, arg_min = argmax, argmin
+batch_cholesky, batch_matrix_inverse, batch_matrix_solve = cholesky, matrix_inverse, matrix_solve
 initialize_local_variables = local_variables_initializer
 inv = reciprocal
 merge_all_summaries = merge_all
 merge_summary = merge
+no_regularizer = None
+parallel_stack = stack
+print = print_
+reverse_v2 = reverse
+where_v2 = where
 
 
 class AggregationMethod:
@@ -41,3 +57,24 @@ def histogram_summary(
 ) -> Node:
     """A summary of many numbers: `summary.histogram`."""
     return histogram(name or tag, values, collections)
+
+
+def image_summary(
+    tag: str,
+    tensor: Any,
+    max_images: int = 3,
+    collections: Sequence[Any] | None = None,
+    name: str | None = None,
+) -> Node:
+    """A summary of images: `summary.image`."""
+    return image(name or tag, tensor, max_images, collections)
+
+
+def model_variables(scope: str | None = None) -> list[Any]:
+    """Return the variables of the collection MODEL_VARIABLES."""
+    return get_default_graph().get_collection(GraphKeys.MODEL_VARIABLES, scope)
+
+
+def moving_average_variables(scope: str | None = None) -> list[Any]:
+    """Return the variables that moving averages follow."""
+    return get_default_graph().get_collection(GraphKeys.MOVING_AVERAGE_VARIABLES, scope)

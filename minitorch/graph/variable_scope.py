@@ -82,6 +82,35 @@ class VariableScope:
         """Set what variables start from unless they say it."""
         self.initializer = initializer
 
+    def set_regularizer(self, regularizer: Any) -> None:
+        """Set the regularizer of variables that do not say theirs."""
+        self.regularizer = regularizer
+
+    def set_dtype(self, dtype: Any) -> None:
+        """Set the dtype of variables that do not say theirs."""
+        self.dtype = as_dtype(dtype)
+
+    def get_variable(self, name: str, *args: Any, **how: Any) -> Any:
+        """Return the variable of that name in this scope: as `get_variable` inside it."""
+        with variable_scope(self):
+            return get_variable(name, *args, **how)
+
+    def get_collection(self, name: Any) -> list[Any]:
+        """Return what of a collection of the graph has this scope's name before its own."""
+        return get_default_graph().get_collection(name, self.original_name_scope)
+
+    def global_variables(self) -> list[Any]:
+        """Return the global variables inside."""
+        return self.get_collection(GraphKeys.GLOBAL_VARIABLES)
+
+    def trainable_variables(self) -> list[Any]:
+        """Return the variables inside that optimizers update."""
+        return self.get_collection(GraphKeys.TRAINABLE_VARIABLES)
+
+    def local_variables(self) -> list[Any]:
+        """Return the local variables inside."""
+        return self.get_collection(GraphKeys.LOCAL_VARIABLES)
+
     def full_name(self, name: str) -> str:
         """Return the name of a variable in this scope."""
         return f"{self.name}/{name}" if self.name else name

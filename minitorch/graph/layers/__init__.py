@@ -22,6 +22,7 @@ from .plain import max_pooling1d as max_pooling1d
 from .plain import max_pooling2d as max_pooling2d
 
 CLASSES = (
+    "AveragePooling1D",
     "AveragePooling2D",
     "BatchNormalization",
     "Conv1D",
@@ -31,6 +32,7 @@ CLASSES = (
     "Dropout",
     "Flatten",
     "Layer",
+    "MaxPooling1D",
     "MaxPooling2D",
     "SeparableConv2D",
 )

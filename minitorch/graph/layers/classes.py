@@ -77,6 +77,7 @@ def _of(function: Callable[..., Node], name: str, has_variables: bool = True) ->
     return type(name, (Layer,), parts)
 
 
+AveragePooling1D = _of(plain.average_pooling1d, "AveragePooling1D", has_variables=False)
 AveragePooling2D = _of(plain.average_pooling2d, "AveragePooling2D", has_variables=False)
 BatchNormalization = _of(normalized.batch_normalization, "BatchNormalization")
 Conv1D = _of(conv.conv1d, "Conv1D")
@@ -85,5 +86,6 @@ Conv2DTranspose = _of(conv.conv2d_transpose, "Conv2DTranspose")
 Dense = _of(plain.dense, "Dense")
 Dropout = _of(plain.dropout, "Dropout", has_variables=False)
 Flatten = _of(plain.flatten, "Flatten", has_variables=False)
+MaxPooling1D = _of(plain.max_pooling1d, "MaxPooling1D", has_variables=False)
 MaxPooling2D = _of(plain.max_pooling2d, "MaxPooling2D", has_variables=False)
 SeparableConv2D = _of(conv.separable_conv2d, "SeparableConv2D")

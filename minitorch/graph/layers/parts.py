@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 from ...errors import GraphError
@@ -11,6 +12,7 @@ from ..collections import GraphKeys
 from ..initializers import Zeros
 from ..nn import bias_add
 from ..node import Node, UnknownShape
+from ..operators.shaping import identity
 from ..scope import get_default_graph
 from ..state import Variable
 from ..variable_scope import get_variable
@@ -88,8 +90,23 @@ def ending(
 ) -> Ending:
     """Return what follows a product; `bias` is (initializer or None for zeros, ...)."""
     start, penalty, limit = bias
+    activation = called(activation) if isinstance(activation, str) else activation
     made = Weights(start or Zeros(), penalty, limit, trainable) if use_bias else None
     return Ending(made, activation, activity_regularizer, data_format)
+
+
+def called(name: str) -> Activation:
+    """Return the activation of that name of `nn`, as Keras writes it; "linear" is the identity.
+
+    Raises:
+        GraphError: there is none.
+    """
+    found = (
+        identity if name == "linear" else getattr(import_module("minitorch.graph.nn"), name, None)
+    )
+    if not callable(found):
+        raise GraphError(f"layers: got activation {name!r}, expected a function, or a name of nn.")
+    return found
 
 
 def penalised(x: Node, activity_regularizer: Any) -> Node:

@@ -16,13 +16,14 @@ from ..node import Constant, Node, convert
 from ..scope import control_dependencies
 from ..state import rename
 from .effects import Assert
-from .elementwise import logical_or
+from .elementwise import equal, logical_or
 from .math import reduce_sum
 from .shaping import identity, stack
 
 __all__ = [
     "case",
     "convert_to_tensor",
+    "switch_case",
 ]
 
 
@@ -81,6 +82,29 @@ def _chosen(pairs: Sequence[tuple[Node, Build]], default: Build) -> Any:
         return default()
     (pred, build_it), *rest = pairs
     return cond(pred, build_it, lambda: _chosen(rest, default))
+
+
+@lined
+def switch_case(
+    branch_index: Any, branch_fns: Any, default: Build | None = None, name: str | None = None
+) -> Any:
+    """Return what the function of this number builds, else `default`'s, else the last one's.
+
+    Args:
+        branch_fns: functions in order, or pairs or a dict of numbers and functions.
+    Raises:
+        GraphError: there is no function.
+    """
+    given = branch_fns.items() if isinstance(branch_fns, Mapping) else branch_fns
+    pairs = [p if isinstance(p, tuple | list) else (i, p) for i, p in enumerate(given)]
+    if not pairs:
+        raise GraphError("switch_case: got no functions, expected one or more.")
+    chosen = convert(branch_index)
+    cases = sorted(pairs, key=lambda pair: int(pair[0]))
+    last = default or cases.pop()[1]
+    if not cases:
+        return last()
+    return case([(equal(chosen, int(i)), build) for i, build in cases], last, name=name)
 
 
 @lined

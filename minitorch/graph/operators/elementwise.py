@@ -14,7 +14,7 @@ from ...ops.movement import insert_axes
 from ...ops.rows import ROWS, Binary, named
 from ..alike import alike
 from ..lined import lined
-from ..mixing import check_dtypes, from_outside
+from ..mixing import check_dtypes, from_outside, quotient_sides
 from ..node import Node, UnknownShape, convert
 from ..state import rename
 
@@ -105,6 +105,8 @@ def _of_two(function: Callable[..., Any], name: str) -> Callable[..., Node]:
     def call(x: Any, y: Any, name: str | None = None) -> Node:
         if from_outside(1) and (isinstance(x, Node) or isinstance(y, Node)):
             check_dtypes(what, x, y)
+        if what == "divide" and from_outside(1):
+            x, y = quotient_sides(x, y)
         if not isinstance(x, Node) and not isinstance(y, Node):
             x = convert(x)
         elif not isinstance(x, Node):

@@ -141,7 +141,11 @@ def conv2d_transpose(
         full = conv.conv_transpose2d(x_NCHW, weight_OCHW, None, steps)
         return _cropped(full, sizes, window, steps, padding)
 
-    return rename(on_images("conv2d_transpose", compute, x, data_format, None, padding), name)
+    found = on_images("conv2d_transpose", compute, x, data_format, None, padding)
+    if isinstance(output_shape, list | tuple):
+        asked = [getattr(n, "value", n) for n in output_shape]
+        found.set_shape([None if isinstance(n, Node) else n for n in asked])
+    return rename(found, name)
 
 
 def _image_sizes(

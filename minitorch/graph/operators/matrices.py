@@ -6,15 +6,19 @@ import builtins
 from collections.abc import Callable
 from typing import Any
 
+from ...errors import GraphError
 from ...ops import decompositions, linalg, matrices
 from ...ops import einsum as letters
 from ..alike import alike
 from ..lined import lined
 from ..node import Node, convert
 from ..state import rename, rename_all
-from .elementwise import log
+from .elementwise import abs as size_of
+from .elementwise import log, sign
 from .late import late, once_known, unknown
-from .math import reduce_sum
+from .making import eye
+from .math import matmul, reduce_sum
+from .shaping import expand_dims, squeeze
 
 __all__ = [
     "cholesky",
@@ -126,6 +130,65 @@ def cholesky_solve(chol: Any, rhs: Any, name: str | None = None) -> Node:
 def logdet(matrix: Any, name: str | None = None) -> Node:
     """The logarithm of the determinant of symmetric positive matrices."""
     return rename(reduce_sum(log(matrix_diag_part(cholesky(matrix))), -1) * 2.0, name)
+
+
+def adjoint(matrix: Any, name: str | None = None) -> Node:
+    """The last two axes exchanged; real numbers are their own conjugates."""
+    return matrix_transpose(matrix, name)
+
+
+@lined
+def matvec(
+    a: Any,
+    b: Any,
+    transpose_a: bool = False,
+    adjoint_a: bool = False,
+    a_is_sparse: bool = False,
+    b_is_sparse: bool = False,
+    name: str | None = None,
+) -> Node:
+    """Matrices times vectors, the last axis of `b`."""
+    left, right = alike("matvec", a, b)
+    flip, column = transpose_a or adjoint_a, expand_dims(right, -1)
+    return rename(squeeze(matmul(left, column, flip), [-1]), name)
+
+
+@lined
+def matrix_solve_ls(
+    matrix: Any,
+    rhs: Any,
+    l2_regularizer: float = 0.0,
+    fast: bool = True,
+    name: str | None = None,
+) -> Node:
+    """X with the least |matrix X - rhs|² + l2_regularizer |X|², for each column of rhs.
+
+    By the normal equations; of a matrix that is wider than high the shortest X.
+
+    Args:
+        fast: False asks TensorFlow for an orthogonal factorisation, which is not here.
+    Raises:
+        GraphError: `fast` is False.
+    """
+    if not fast:
+        raise GraphError("matrix_solve_ls: got fast=False, expected True. Use qr and matrix_solve.")
+    a, b = alike("matrix_solve_ls", matrix, rhs)
+    rows, columns = int(a.shape[-2]), int(a.shape[-1])
+    turned = linalg.mT(a)
+    square = matmul(turned, a) if rows >= columns else matmul(a, turned)
+    square = square + eye(min(rows, columns), dtype=a.dtype) * l2_regularizer
+    if rows >= columns:
+        return matrix_solve(square, matmul(turned, b), name=name)
+    return rename(matmul(turned, matrix_solve(square, b)), name)
+
+
+@lined
+def slogdet(input: Any, name: str | None = None) -> tuple[Node, Node]:
+    """The sign of the determinant, and the logarithm of its size."""
+    found = matrix_determinant(input)
+    pair = sign(found), log(size_of(found))
+    rename_all(pair, name)
+    return pair
 
 
 @lined

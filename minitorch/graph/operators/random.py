@@ -14,6 +14,8 @@ import numpy as np
 from ...arrays import CPU, Array, DType, as_dtype, asarray, float32, get_default_dtype, to_numpy
 from ...errors import GraphError
 from ...op import Spec
+from ...ops import elementwise
+from ...ops.casting import cast_to
 from ..node import Node, UnknownShape, as_shape, build, convert
 from ..scope import get_default_graph
 from ..state import State, StateOp, rename
@@ -87,44 +89,63 @@ class Random(StateOp):
 
 def random_uniform(
     shape: Any,
-    minval: float = 0.0,
-    maxval: float | None = None,
+    minval: Any = 0.0,
+    maxval: Any = None,
     dtype: Any = None,
     seed: int | None = None,
     name: str | None = None,
 ) -> Node:
-    """Return numbers uniform in [minval, maxval), 1 unless given; integers need a maxval."""
+    """Return numbers uniform in [minval, maxval), 1 unless given; integers need a maxval.
+
+    Both ends may be nodes, which broadcast to the shape.
+    """
     kind = get_default_dtype() if dtype is None else as_dtype(dtype)
     if maxval is None and kind.kind != "f":
         raise GraphError("random_uniform: integers need a maxval, which is left out of the range.")
-    top = 1.0 if maxval is None else maxval
+    top: Any = 1.0 if maxval is None else maxval
+    if isinstance(minval, Node) or isinstance(top, Node):
+        low, high = (cast_to(convert(end, kind), "float64") for end in (minval, top))
+        share = _random("random_uniform", 0.0, 1.0, shape, as_dtype("float64"), seed, None)
+        return rename(cast_to(_whole(low + (high - low) * share, kind), kind), name)
     return _random("random_uniform", minval, top, shape, kind, seed, name)
 
 
 def random_normal(
     shape: Any,
-    mean: float = 0.0,
-    stddev: float = 1.0,
+    mean: Any = 0.0,
+    stddev: Any = 1.0,
     dtype: Any = None,
     seed: int | None = None,
     name: str | None = None,
 ) -> Node:
-    """Return numbers of a normal distribution."""
+    """Return numbers of a normal distribution; mean and deviation may be nodes, with gradients."""
     kind = get_default_dtype() if dtype is None else as_dtype(dtype)
+    if isinstance(mean, Node) or isinstance(stddev, Node):
+        return rename(
+            _random("random_normal", 0.0, 1.0, shape, kind, seed, None) * stddev + mean, name
+        )
     return _random("random_normal", mean, stddev, shape, kind, seed, name)
 
 
 def truncated_normal(
     shape: Any,
-    mean: float = 0.0,
-    stddev: float = 1.0,
+    mean: Any = 0.0,
+    stddev: Any = 1.0,
     dtype: Any = None,
     seed: int | None = None,
     name: str | None = None,
 ) -> Node:
     """Return numbers of a normal distribution, those beyond two deviations drawn again."""
     kind = get_default_dtype() if dtype is None else as_dtype(dtype)
+    if isinstance(mean, Node) or isinstance(stddev, Node):
+        drawn = _random("truncated_normal", 0.0, 1.0, shape, kind, seed, None)
+        return rename(drawn * stddev + mean, name)
     return _random("truncated_normal", mean, stddev, shape, kind, seed, name)
+
+
+def _whole(x: Any, kind: DType) -> Any:
+    """Return the integers below for a dtype of integers."""
+    return x if kind.kind == "f" else elementwise.floor(x)
 
 
 def set_random_seed(seed: int | None) -> None:
@@ -201,6 +222,17 @@ class Multinomial(Shuffled):
 def random_shuffle(value: Any, seed: int | None = None, name: str | None = None) -> Node:
     """Return the rows of a value in an order drawn anew at each run."""
     return rename(build(Shuffled(seed_of(seed)), (convert(value),)), name)
+
+
+def categorical(
+    logits: Any,
+    num_samples: int,
+    dtype: Any = None,
+    seed: int | None = None,
+    name: str | None = None,
+) -> Node:
+    """`multinomial`, with the dtype third."""
+    return multinomial(logits, num_samples, seed, name, dtype)
 
 
 def multinomial(

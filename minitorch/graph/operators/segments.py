@@ -21,7 +21,7 @@ from .making import ones_like
 from .making import range as counted
 from .math import cast, reduce_max
 from .scalar import as_scalar
-from .sized import filled
+from .sized import filled, reshaped
 
 __all__ = [
     "bincount",
@@ -241,13 +241,30 @@ def bincount(arr: Any, minlength: Any = None, name: str | None = None) -> Node:
 
 @lined
 def confusion_matrix(
-    labels: Any, predictions: Any, num_classes: int, dtype: Any = "int32", name: str | None = None
+    labels: Any,
+    predictions: Any,
+    num_classes: Any = None,
+    dtype: Any = "int32",
+    name: str | None = None,
+    weights: Any = None,
 ) -> Node:
-    """How often each label (a row) was predicted as each class (a column)."""
+    """How often each label (a row) was predicted as each class (a column).
+
+    Args:
+        num_classes: one more than the largest class there is unless given; may be a node.
+        weights: how often each pair counts, once unless given.
+    """
     truth, guess = cast(convert(labels), "int32"), cast(convert(predictions), "int32")
-    places = movement.reshape(truth * num_classes + guess, (-1,))
-    counts = segments.segment_sum(cast(ones_like(places), dtype), places, num_classes**2)
-    return rename(movement.reshape(counts, (num_classes, num_classes)), name)
+    count = num_classes
+    if count is None:
+        count = maximum(reduce_max(truth), reduce_max(guess)) + 1
+    places = movement.reshape(truth * count + guess, (-1,))
+    each = ones_like(places) if weights is None else movement.reshape(convert(weights), (-1,))
+    if isinstance(count, Node):
+        counts = unsorted_segment_sum(cast(each, dtype), places, count * count)
+        return rename(reshaped(counts, [count, count]), name)
+    counts = segments.segment_sum(cast(each, dtype), places, int(count) ** 2)
+    return rename(movement.reshape(counts, (int(count), int(count))), name)
 
 
 @lined

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...arrays import Array, add_at, cast, int64
+import numpy as np
+
+from ...arrays import Array, add_at, asarray, cast, int64, to_numpy
 from ...errors import GraphError
 from ...op import Spec
 from ..lined import lined
@@ -13,13 +15,25 @@ from ..state import State, StateOp, Variable, fresh, rename
 
 __all__ = [
     "scatter_add",
+    "scatter_div",
+    "scatter_max",
+    "scatter_min",
+    "scatter_mul",
     "scatter_sub",
     "scatter_update",
 ]
 
+COMBINED = {
+    "div": np.true_divide,
+    "max": np.maximum,
+    "min": np.minimum,
+    "mul": np.multiply,
+}
+"""What the rarer kinds of writes make of a row and its update."""
+
 
 class ScatterWrite(StateOp):
-    """Rows of a variable set, or changed by adding or subtracting; inputs indices, updates."""
+    """Rows of a variable set, or changed by their updates; inputs indices, updates."""
 
     def __init__(self, variable: Variable, combine: str) -> None:
         self.variable, self.combine = variable, combine
@@ -27,7 +41,7 @@ class ScatterWrite(StateOp):
 
     @property
     def name(self) -> str:
-        """scatter_update, scatter_add or scatter_sub."""
+        """scatter_update, scatter_add, ..."""
         return f"scatter_{self.combine}"
 
     def run(self, state: State, *arrays: Array) -> Array:
@@ -53,6 +67,8 @@ class ScatterWrite(StateOp):
             )
         if self.combine == "update":
             value[places] = updates
+        elif self.combine in COMBINED:
+            _each(COMBINED[self.combine], value, places, updates)
         else:
             add_at(value, (places,), updates if self.combine == "add" else -updates)
         return value
@@ -60,6 +76,16 @@ class ScatterWrite(StateOp):
     def infer(self, *specs: Spec) -> Spec:
         """Return the variable's spec."""
         return Spec(self.variable.shape, self.variable.dtype)
+
+
+def _each(combine: Any, value: Array, places: Array, updates: Array) -> None:
+    """Combine each update with its row, one after another where rows are named twice."""
+    if isinstance(value, np.ndarray):
+        combine.at(value, places, updates)
+        return
+    rows = np.array(to_numpy(value))
+    combine.at(rows, to_numpy(places), to_numpy(updates))
+    value[...] = asarray(rows, None, value.device)
 
 
 @lined
@@ -95,3 +121,31 @@ def scatter_sub(
 ) -> Node:
     """A node that subtracts from rows of a variable."""
     return _scatter(ref, indices, updates, "sub", name)
+
+
+def scatter_mul(
+    ref: Variable, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None
+) -> Node:
+    """A node that multiplies rows of a variable by their updates; equal indices multiply up."""
+    return _scatter(ref, indices, updates, "mul", name)
+
+
+def scatter_div(
+    ref: Variable, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None
+) -> Node:
+    """A node that divides rows of a variable by their updates; equal indices divide again."""
+    return _scatter(ref, indices, updates, "div", name)
+
+
+def scatter_min(
+    ref: Variable, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None
+) -> Node:
+    """A node that leaves the smaller of a row of a variable and its update."""
+    return _scatter(ref, indices, updates, "min", name)
+
+
+def scatter_max(
+    ref: Variable, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None
+) -> Node:
+    """A node that leaves the larger of a row of a variable and its update."""
+    return _scatter(ref, indices, updates, "max", name)

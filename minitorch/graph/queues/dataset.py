@@ -7,6 +7,7 @@ element with the session's variables and random numbers.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any
@@ -19,14 +20,18 @@ from ...op import Spec
 from ..lined import lined
 from ..node import UNKNOWN, Node, UnknownShape, as_shape, convert
 from ..operators.random import seed_of
+from ..spaces.absent import Named, no_attribute
 from .elements import Structure, apart, declared
 from .iterators import Iterator as IteratorNode
 from .iterators import Kept, Rows, Running, one_shot, over
+from .numbers import Number, number
 from .rows import Inner, Row, batched, padded_to, same_shapes
 
 
-class Dataset:
+class Dataset(metaclass=Named):
     """Elements one after another."""
+
+    known_as = "minitorch.graph.spaces.data.Dataset"
 
     def __init__(self, sources: Sequence[Node], structure: Structure, rows: Rows) -> None:
         self.sources, self.structure, self.rows = list(sources), structure, rows
@@ -170,16 +175,69 @@ class Dataset:
 
         return Dataset(self.sources, found.structure, rows)
 
+    @lined
+    def interleave(
+        self,
+        map_func: Callable[..., Dataset],
+        cycle_length: int = 1,
+        block_length: int = 1,
+        num_parallel_calls: int | None = None,
+    ) -> Dataset:
+        """The elements of the datasets that a function builds, taken in turns.
+
+        Args:
+            cycle_length: how many datasets take turns; -1 for one.
+            block_length: how many elements one gives before the next.
+        """
+        inner = Inner(map_func, self.structure)
+        cycle, length = number("interleave", cycle_length), number("interleave", block_length, 1)
+        found: Dataset = inner.result
+
+        def opened(run: Running, row: Row) -> Iterator[Row]:
+            return iter(found.rows(run.knowing(found.sources, inner.compute(run.state, row))))
+
+        def rows(run: Running) -> Iterator[Row]:
+            waiting, block = (opened(run, row) for row in self.rows(run)), length.of(run)
+            turns = deque(islice(waiting, max(1, cycle.of(run))))
+            while turns:
+                given = list(islice(turns[0], block))
+                yield from given
+                if len(given) == block:
+                    turns.rotate(-1)
+                    continue
+                turns.popleft()
+                turns.extend(islice(waiting, 1))
+
+        sources = [*self.sources, *cycle.sources, *length.sources]
+        return Dataset(sources, found.structure, rows)
+
+    def enumerate(self, start: int = 0) -> Dataset:
+        """The elements beside their numbers: (number, element)."""
+        return Dataset.zip((Dataset.range(start, 2**62), self))
+
+    def unbatch(self) -> Dataset:
+        """The rows of the elements' values as elements."""
+        specs = [
+            Spec(s.shape if isinstance(s.shape, UnknownShape) else s.shape[1:], s.dtype)
+            for s in self.structure.specs
+        ]
+
+        def rows(run: Running) -> Iterator[Row]:
+            for row in self.rows(run):
+                yield from zip(*map(_rows_of, row), strict=True)
+
+        return Dataset(self.sources, self.structure.over(specs), rows)
+
     # Order and number
 
     def shuffle(
-        self, buffer_size: int, seed: int | None = None, reshuffle_each_iteration: bool = True
+        self, buffer_size: Any, seed: int | None = None, reshuffle_each_iteration: bool = True
     ) -> Dataset:
         """The elements in another order: each drawn from `buffer_size` that are ready."""
-        size, root = _count("shuffle", buffer_size), seed_of(seed)
+        most, root = number("shuffle", buffer_size, 1), seed_of(seed)
 
         def rows(run: Running) -> Iterator[Row]:
-            draw = run.state.generator(changed, root)
+            size, draw = most.of(run), run.state.generator(changed, root)
             if not reshuffle_each_iteration:
                 kept = run.state.resource(changed, Kept)
                 kept.value = int(draw.integers(2**62)) if kept.value is None else kept.value
@@ -192,15 +250,15 @@ class Dataset:
             while ready:
                 yield ready.pop(int(draw.integers(len(ready))))
 
-        changed = self._with(rows)
+        changed = self._with(rows, most)
         return changed
 
-    def repeat(self, count: int | None = None) -> Dataset:
+    def repeat(self, count: Any = None) -> Dataset:
         """The elements `count` times; without end for None or -1."""
-        times = -1 if count is None else int(count)
+        given = number("repeat", -1 if count is None else count)
 
         def rows(run: Running) -> Iterator[Row]:
-            done = 0
+            done, times = 0, given.of(run)
             while done != times:
                 empty = True
                 for row in self.rows(run):
@@ -210,20 +268,34 @@ class Dataset:
                 if empty:
                     return
 
-        return self._with(rows)
+        return self._with(rows, given)
 
-    def take(self, count: int) -> Dataset:
+    def take(self, count: Any) -> Dataset:
         """The first `count` elements; all for -1."""
-        most = None if count < 0 else int(count)
-        return self._with(lambda run: islice(self.rows(run), most))
+        most = number("take", count)
 
-    def skip(self, count: int) -> Dataset:
-        """The elements after the first `count`."""
-        return self._with(lambda run: islice(self.rows(run), int(count), None))
+        def rows(run: Running) -> Iterator[Row]:
+            n = most.of(run)
+            return islice(self.rows(run), None if n < 0 else n)
 
-    def shard(self, num_shards: int, index: int) -> Dataset:
+        return self._with(rows, most)
+
+    def skip(self, count: Any) -> Dataset:
+        """The elements after the first `count`; none for -1."""
+        first = number("skip", count)
+
+        def rows(run: Running) -> Iterator[Row]:
+            n = first.of(run)
+            return iter(()) if n < 0 else islice(self.rows(run), n, None)
+
+        return self._with(rows, first)
+
+    def shard(self, num_shards: Any, index: Any) -> Dataset:
         """Each `num_shards`-th element, from `index` on."""
-        return self._with(lambda run: islice(self.rows(run), int(index), None, int(num_shards)))
+        step, first = number("shard", num_shards, 1), number("shard", index, 0)
+        return self._with(
+            lambda run: islice(self.rows(run), first.of(run), None, step.of(run)), step, first
+        )
 
     def concatenate(self, dataset: Dataset) -> Dataset:
         """These elements, and then those of another dataset."""
@@ -263,39 +335,39 @@ class Dataset:
 
     # Several together
 
-    def batch(self, batch_size: int, drop_remainder: bool = False) -> Dataset:
+    def batch(self, batch_size: Any, drop_remainder: bool = False) -> Dataset:
         """So many elements stacked, the last ones fewer unless they are dropped."""
-        size = _count("batch", batch_size)
+        size = number("batch", batch_size, 1)
         return self._grouped(size, drop_remainder, batched, [s.shape for s in self.structure.specs])
 
     def padded_batch(
         self,
-        batch_size: int,
+        batch_size: Any,
         padded_shapes: Any,
         padding_values: Any = None,
         drop_remainder: bool = False,
     ) -> Dataset:
         """So many elements stacked, the shorter ones filled up to the largest or to a shape."""
-        size = _count("padded_batch", batch_size)
+        size = number("padded_batch", batch_size, 1)
         goal = declared(self.structure.types(), padded_shapes)
         fill = [0] * len(goal.specs) if padding_values is None else apart(padding_values)[0]
         shapes = [spec.shape for spec in goal.specs]
         return self._grouped(size, drop_remainder, padded_to(shapes, fill), shapes)
 
-    def _grouped(self, size: int, whole: bool, join: Any, shapes: Sequence[Any]) -> Dataset:
+    def _grouped(self, count: Number, whole: bool, join: Any, shapes: Sequence[Any]) -> Dataset:
         def rows(run: Running) -> Iterator[Row]:
-            source = self.rows(run)
+            source, size = self.rows(run), count.of(run)
             while group := list(islice(source, size)):
                 if whole and len(group) < size:
                     return
                 yield join(group)
 
-        first = size if whole else None
+        first = count.known if whole else None
         specs = [
             Spec(UNKNOWN if isinstance(s, UnknownShape) else (first, *s), old.dtype)
             for s, old in zip(shapes, self.structure.specs, strict=True)
         ]
-        return Dataset(self.sources, self.structure.over(specs), rows)
+        return Dataset([*self.sources, *count.sources], self.structure.over(specs), rows)
 
     # Out of it
 
@@ -307,15 +379,14 @@ class Dataset:
         """Return an iterator whose `initializer` begins anew; its run may feed placeholders."""
         return over(self, shared_name)
 
-    def _with(self, rows: Rows) -> Dataset:
-        return Dataset(self.sources, self.structure, rows)
+    def __getattr__(self, name: str) -> Any:
+        """Raise for a method that is not here, and say what to use."""
+        raise no_attribute(self.known_as, name)
+
+    def _with(self, rows: Rows, *numbers: Number) -> Dataset:
+        read = [node for n in numbers for node in n.sources]
+        return Dataset([*self.sources, *read], self.structure, rows)
 
 
 def _rows_of(array: Array) -> Iterator[Any]:
     return iter(np.asarray(to_numpy(array)))
-
-
-def _count(where: str, size: Any) -> int:
-    if isinstance(size, Node) or int(size) < 1:
-        raise GraphError(f"{where}: got a size of {size!r}, expected a number of 1 or more.")
-    return int(size)

@@ -14,6 +14,7 @@ from ..control.history import Opaque
 from ..lined import lined
 from ..node import Node, build
 from ..scope import get_default_graph
+from ..spaces.absent import Named, no_attribute
 from ..spaces.errors import OutOfRangeError
 from ..state import State, StateOp, rename
 from .elements import Structure, declared
@@ -64,13 +65,15 @@ class Cursor:
         self.rows = None
 
 
-class Iterator:
+class Iterator(metaclass=Named):
     """Gives the next element of a dataset in each run.
 
     Attributes:
         structure: what an element looks like.
         once: the dataset of a one-shot iterator.
     """
+
+    known_as = "minitorch.graph.spaces.data.Iterator"
 
     def __init__(
         self, structure: Structure, once: Dataset | None = None, name: str | None = None
@@ -126,6 +129,10 @@ class Iterator:
         ]
         rename(nodes[0], name)
         return self.structure.rebuild(nodes)
+
+    def __getattr__(self, name: str) -> Any:
+        """Raise for a method that is not here, and say what to use."""
+        raise no_attribute(self.known_as, name)
 
 
 def one_shot(dataset: Dataset) -> Iterator:

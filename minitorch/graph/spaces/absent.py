@@ -2,33 +2,30 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from .absent_wider import WIDER
+
 FAMILIES: dict[str, str] = {
-    "Write an operator with its own gradient as a subclass of minitorch.Op; or let y be "
-    "stop_gradient(f(x) - g(x)) + g(x), which has the value of f and the gradient of g.": """
-        NoGradient NotDifferentiable RegisterGradient custom_gradient no_gradient
+    "Use custom_gradient, or write an operator with its own gradient as a subclass of "
+    "minitorch.Op.": """
+        NoGradient NotDifferentiable RegisterGradient no_gradient
         """,
     "Open variable_scope(name, reuse=AUTO_REUSE) inside the function.": """
-        make_template op_scope variable_op_scope
+        op_scope variable_op_scope
         """,
     "Write it with operators that are here, or compute it by py_func.": """
-        Defun angle batch_to_space batch_to_space_nd betainc bitcast bitwise clip_by_average_norm
-        cumulative_logsumexp digamma edit_distance extract_image_patches fixed_size_partitioner
-        function guarantee_const histogram_fixed_width igamma igammac lgamma manip
-        matrix_exponential matrix_square_root parallel_stack polygamma
-        required_space_to_batch_paddings roll searchsorted self_adjoint_eig self_adjoint_eigvals
-        sets space_to_batch space_to_batch_nd svd qr unravel_index zeta
+        Defun angle batch_to_space batch_to_space_nd betainc bitcast bitwise cumulative_logsumexp
+        edit_distance extract_image_patches fixed_size_partitioner function guarantee_const
+        igamma igammac matrix_exponential matrix_square_root required_space_to_batch_paddings
+        sets space_to_batch space_to_batch_nd
         """,
     "Draw with NumPy and feed it, or use py_func.": "random_gamma random_poisson",
     "Use Assert, assert_equal and the others of its kind, or a check in Python.": """
-        assert_integer assert_near assert_none_equal assert_proper_iterable assert_rank_at_least
-        assert_rank_in assert_same_float_dtype assert_scalar assert_type
-        assert_variables_initialized is_non_decreasing is_numeric_tensor is_strictly_increasing
-        """,
-    "Use variance_scaling_initializer, or a constant made by NumPy.": """
-        identity_initializer orthogonal_initializer
+        assert_proper_iterable assert_same_float_dtype assert_variables_initialized
         """,
     "Eager code is minitorch itself: minitorch.Tensor, and minitorch.graph.jit.": """
-        enable_eager_execution executing_eagerly
+        enable_eager_execution
         """,
     "Fetch the value, and feed it where it is needed.": """
         delete_session_tensor get_session_handle get_session_tensor
@@ -60,9 +57,9 @@ FAMILIES: dict[str, str] = {
     "Sparse values are not here: use gather, scatter_nd, or embedding_lookup for rows.": """
         IndexedSlices SparseTensor SparseTensorValue sparse_add sparse_concat sparse_matmul
         sparse_mask sparse_minimum sparse_placeholder sparse_reduce_sum sparse_reorder
-        sparse_reset_shape sparse_retain sparse_segment_mean sparse_segment_sum
-        sparse_slice sparse_softmax sparse_split sparse_tensor_dense_matmul
-        sparse_tensor_to_dense sparse_to_dense
+        sparse_reset_shape sparse_retain sparse_segment_mean sparse_segment_sum sparse_slice
+        sparse_softmax sparse_split sparse_tensor_dense_matmul sparse_tensor_to_dense
+        sparse_to_dense
         """,
     "Read files in Python, and give arrays to data.Dataset or train.slice_input_producer.": """
         FixedLengthRecordReader IdentityReader ReaderBase TFRecordReader TextLineReader
@@ -82,10 +79,11 @@ FAMILIES: dict[str, str] = {
         distribute
         """,
     "A graph is the Python that builds it; variables are saved by train.Saver.": """
-        AttrValue GraphDef MetaGraphDef NameAttrList NodeDef graph_util import_graph_def saved_model
+        AttrValue GraphDef MetaGraphDef NameAttrList NodeDef graph_util import_graph_def
+        saved_model
         """,
     "Set it in Python, beside the graph.": """
-        compat load_op_library register_tensor_conversion_function resource_loader sysconfig test
+        load_op_library register_tensor_conversion_function resource_loader sysconfig test
         user_ops
         """,
 }
@@ -99,7 +97,6 @@ NETWORKS: dict[str, str] = {
     "Use moments and batch_normalization.": """
         batch_norm_with_global_normalization normalize_moments sufficient_statistics
         """,
-    "Write its formula: exp(log_input) - log_input * targets.": "log_poisson_loss",
     "It would count classes between runs: sort them by frequency and use "
     "log_uniform_candidate_sampler.": """
         learned_unigram_candidate_sampler fixed_unigram_candidate_sampler all_candidate_sampler
@@ -128,33 +125,27 @@ DATA: dict[str, str] = {
 
 IMAGES: dict[str, str] = {
     "Write it with operators that are here, or compute it by py_func.": """
-        crop_and_resize draw_bounding_boxes extract_glimpse non_max_suppression psnr rot90
-        sample_distorted_bounding_box ssim total_variation
+        crop_and_resize draw_bounding_boxes extract_glimpse non_max_suppression
+        sample_distorted_bounding_box
         """,
     "Read images in Python, and give arrays to data.Dataset.": """
         decode_gif decode_image decode_jpeg decode_png encode_jpeg encode_png extract_jpeg_shape
-    """,
+        """,
     "It is not here: use resize_bilinear or resize_nearest_neighbor.": """
         resize_area resize_bicubic
-    """,
-    "Colours are turned in Python, before the graph.": """
-        adjust_gamma adjust_hue adjust_saturation hsv_to_rgb random_hue random_saturation
-        rgb_to_hsv
-    """,
+        """,
 }
 
 TRAINING: dict[str, str] = {
     "Use cosine_decay, polynomial_decay or exponential_decay.": """
-        cosine_decay_restarts linear_cosine_decay linear_cosine_decay_restarts
-        noisy_linear_cosine_decay
+        linear_cosine_decay_restarts noisy_linear_cosine_decay
         """,
     "Write a SessionRunHook; minitorch.graph.profile records runs.": """
         GlobalStepWaiterHook ProfilerHook StepCounterHook
         """,
     "A Saver of a dict from names in the file to variables restores a part of it; "
     "minitorch.load gives all its arrays.": """
-        NewCheckpointReader checkpoints_iterator init_from_checkpoint list_variables
-        load_checkpoint load_variable update_checkpoint_state warm_start
+        checkpoints_iterator update_checkpoint_state warm_start
         """,
     "Use MonitoredTrainingSession.": """
         SessionManager WorkerSessionCreator assert_global_step basic_train_loop
@@ -201,7 +192,9 @@ CONTRIB_LAYERS: dict[str, str] = {
         avg_pool2d conv2d conv2d_transpose convolution2d convolution dropout max_pool2d repeat
         separable_conv2d stack
         """,
-    "Use nn.moments over the last axes, and nn.batch_normalization.": "instance_norm layer_norm",
+    "Use nn.moments over the last axes, and nn.batch_normalization.": """
+        instance_norm layer_norm
+        """,
     "Use one_hot or nn.embedding_lookup.": "embed_sequence one_hot_encoding",
     "Add regularizer(variable) to the loss, or give the layer its kernel_regularizer.": """
         apply_regularization l1_l2_regularizer sum_regularizer
@@ -228,9 +221,8 @@ SUMMARIES: dict[str, str] = {
 
 METRICS: dict[str, str] = {
     "Fetch the predictions and count them in NumPy, or use confusion_matrix.": """
-        auc average_precision_at_k false_negatives mean_iou mean_per_class_accuracy
-        precision_at_k precision_at_thresholds recall_at_k recall_at_thresholds
-        sensitivity_at_specificity sparse_average_precision_at_k true_negatives true_positives
+        average_precision_at_k precision_at_k precision_at_thresholds recall_at_k
+        recall_at_thresholds sensitivity_at_specificity sparse_average_precision_at_k
         """,
 }
 
@@ -252,6 +244,18 @@ ABSENT = {
     "minitorch.graph.train": _by_name(TRAINING),
 }
 """For each module, what to use instead of a name that it does not have."""
+
+for _module, _families in WIDER.items():
+    ABSENT.setdefault(_module, {}).update(_by_name(_families))
+
+
+class Named(type):
+    """A class of names, which says of one that it does not have what to use instead."""
+
+    known_as: str
+
+    def __getattr__(cls, name: str) -> Any:
+        raise no_attribute(cls.known_as, name)
 
 
 def no_attribute(module: str, name: str) -> AttributeError:

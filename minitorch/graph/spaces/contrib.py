@@ -20,7 +20,7 @@ from ..operators import elementwise, math
 from ..operators.ranking import argsort, sort
 from ..train.averages import get_global_step, get_or_create_global_step
 from . import connected
-from .absent import no_attribute
+from .absent import Named, no_attribute
 
 
 def l2_regularizer(scale: float, scope: str | None = None) -> Callable[[Node], Node | None]:
@@ -51,15 +51,10 @@ def variance_scaling_initializer(
     return VarianceScaling(factor, mode.lower(), "uniform" if uniform else "normal", seed, dtype)
 
 
-class _Space(type):
-    """A class of names, which says of one that it does not have what to use instead."""
-
-    def __getattr__(cls, name: str) -> Any:
-        raise no_attribute(f"{__name__}.{cls.__name__}", name)
-
-
-class layers(metaclass=_Space):
+class layers(metaclass=Named):
     """`tf.contrib.layers`."""
+
+    known_as = "minitorch.graph.spaces.contrib.layers"
 
     batch_norm = staticmethod(connected.batch_norm)
     flatten = staticmethod(of_layers.flatten)
@@ -73,8 +68,10 @@ class layers(metaclass=_Space):
     xavier_initializer_conv2d = staticmethod(xavier_initializer)
 
 
-class rnn(metaclass=_Space):
+class rnn(metaclass=Named):
     """`tf.contrib.rnn`."""
+
+    known_as = "minitorch.graph.spaces.contrib.rnn"
 
     BasicLSTMCell = rnn_cell.BasicLSTMCell
     BasicRNNCell = rnn_cell.BasicRNNCell
@@ -89,8 +86,10 @@ class rnn(metaclass=_Space):
     static_rnn = staticmethod(static_rnn)
 
 
-class framework(metaclass=_Space):
+class framework(metaclass=Named):
     """`tf.contrib.framework`."""
+
+    known_as = "minitorch.graph.spaces.contrib.framework"
 
     argsort = staticmethod(argsort)
     get_global_step = staticmethod(get_global_step)

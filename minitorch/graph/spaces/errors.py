@@ -9,6 +9,8 @@ GraphError
 
 from __future__ import annotations
 
+from typing import Any
+
 from ...errors import GraphError, MinitorchError
 
 OpError = InvalidArgumentError = MinitorchError
@@ -16,6 +18,16 @@ OpError = InvalidArgumentError = MinitorchError
 
 FailedPreconditionError = NotFoundError = AlreadyExistsError = GraphError
 """A variable has no value, or a name is not there."""
+
+
+UnimplementedError = InternalError = UnknownError = GraphError
+"""TensorFlow's other names for what a run could not do."""
+
+PermissionDeniedError, ResourceExhaustedError = PermissionError, MemoryError
+"""Python's own: a file that may not be written, memory that is not there."""
+
+UnavailableError = UnauthenticatedError = ConnectionError
+"""Python's own; nothing of a graph raises it here."""
 
 
 class OutOfRangeError(GraphError):
@@ -32,3 +44,12 @@ class AbortedError(CancelledError):
 
 class DeadlineExceededError(GraphError):
     """A queue kept a run waiting for longer than it may."""
+
+
+def __getattr__(name: str) -> Any:
+    """Return the error of a file that is not what was written."""
+    if name != "DataLossError":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from ...serialize import DamagedFile
+
+    return DamagedFile

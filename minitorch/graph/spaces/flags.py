@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from ...errors import GraphError
+from .absent import no_attribute
 
 
 class Flag(NamedTuple):
@@ -142,3 +143,8 @@ def DEFINE_enum(
         return word
 
     FLAGS.define(flag_name, default_value, docstring, one)
+
+
+def __getattr__(name: str) -> Any:
+    """Raise for a name that is not here, and say what to use."""
+    raise no_attribute(__name__, name)

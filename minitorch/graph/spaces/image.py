@@ -6,6 +6,7 @@ result is read at i * in / out of the input, or with `align_corners` at i * (in 
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -19,9 +20,11 @@ from ..operators.elementwise import clip_by_value, maximum, sqrt
 from ..operators.making import constant
 from ..operators.math import cast, matmul, reduce_mean
 from ..operators.random import random_uniform
-from ..operators.shaping import gather, reshape, reverse, transpose
+from ..operators.shaping import gather, reshape, reverse
+from ..operators.shaping import transpose as permuted
 from ..state import rename
 from .absent import no_attribute
+from .names import PICTURES
 
 
 class ResizeMethod:
@@ -64,7 +67,7 @@ def flip_up_down(image: Any) -> Node:
 @lined
 def transpose_image(image: Any) -> Node:
     """Rows and columns of an image exchanged."""
-    return transpose(image, (1, 0, 2))
+    return permuted(image, (1, 0, 2))
 
 
 @lined
@@ -307,6 +310,12 @@ def rgb_to_grayscale(images: Any, name: str | None = None) -> Node:
     return rename(reshape(matmul(reshape(node, [-1, 3]), weights), [*shape[:-1], 1]), name)
 
 
+transpose = transpose_image
+resize, resize_with_crop_or_pad = resize_images, resize_image_with_crop_or_pad
+
+
 def __getattr__(name: str) -> Any:
-    """Raise for a name that is not here, and say what to use."""
+    """Return a name of a module that is loaded when it is first asked for; raise for others."""
+    if name in PICTURES:
+        return getattr(import_module(PICTURES[name]), name)
     raise no_attribute(__name__, name)

@@ -22,7 +22,7 @@ from ..node import Constant, Node, convert
 from ..operators.elementwise import add_n, log, maximum, minimum, not_equal, where
 from ..operators.making import ones_like
 from ..operators.math import cast, reduce_sum
-from ..operators.shaping import squeeze
+from ..operators.shaping import reshape, squeeze
 from ..scope import get_default_graph
 from ..state import rename
 
@@ -209,6 +209,30 @@ def sigmoid_cross_entropy(
         labels = labels * (1.0 - label_smoothing) + 0.5 * label_smoothing
     loss = sigmoid_cross_entropy_with_logits(labels=labels, logits=x)
     return compute_weighted_loss(loss, weights, *args, **how)
+
+
+@lined
+def mean_pairwise_squared_error(
+    labels: Any,
+    predictions: Any,
+    weights: Any = 1.0,
+    scope: str | None = None,
+    loss_collection: Any = GraphKeys.LOSSES,
+) -> Node:
+    """The sum over rows of the mean squared difference between the errors of a row's elements.
+
+    Args:
+        weights: a number, or one for each row.
+    """
+    truth, y = _pair("mean_pairwise_squared_error", labels, predictions)
+    error, axes = y - truth, list(range(1, len(y.shape)))
+    n = reduce_sum(ones_like(error), axes)
+    squares, total = reduce_sum(rows.square(error), axes), reduce_sum(error, axes)
+    pairs = maximum(n * (n - 1.0), 1.0)
+    loss = 2.0 * (n * squares - rows.square(total)) / pairs
+    factor = cast(convert(weights), loss.dtype)
+    each = reshape(factor, [-1]) if len(factor.shape) else factor
+    return compute_weighted_loss(loss, each, scope, loss_collection, Reduction.SUM)
 
 
 # ── what has been collected ─────────────────────────────────────────────────────────────────────

@@ -7,6 +7,7 @@ are local variables, set to 0 by `local_variables_initializer`. `metrics_collect
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from ..scope import get_default_graph
 from ..state import Variable, assign_add
 from ..variable_scope import variable_scope
 from .absent import no_attribute
+from .names import MEASURES
 
 Metric = tuple[Node, Node]
 
@@ -203,5 +205,7 @@ def _hits(truth: Node, guess: Node, of: Node, weights: Any) -> tuple[Node, Node]
 
 
 def __getattr__(name: str) -> Any:
-    """Raise for a name that is not here, and say what to use."""
+    """Return a name of a module that is loaded when it is first asked for; raise for others."""
+    if name in MEASURES:
+        return getattr(import_module(MEASURES[name]), name)
     raise no_attribute(__name__, name)

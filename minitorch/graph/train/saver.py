@@ -20,7 +20,7 @@ from ..defaults import global_variables
 from ..node import Node, UnknownShape
 from ..refusing import refuse
 from ..session import Session
-from ..spaces.absent import no_attribute
+from ..spaces.absent import Named, no_attribute
 from ..state import Variable
 from ..static_shape import agree
 
@@ -36,7 +36,7 @@ class SaverDef:
     LEGACY, V1, V2 = 0, 1, 2
 
 
-class Saver:
+class Saver(metaclass=Named):
     """Saves and restores variables.
 
     Args:
@@ -55,6 +55,8 @@ class Saver:
         GraphError: there is no variable, or two have one name; or `saver_def`, `builder` or
             `filename` is asked for.
     """
+
+    known_as = "minitorch.graph.train.Saver"
 
     def __init__(
         self,
@@ -129,7 +131,7 @@ class Saver:
 
     def __getattr__(self, name: str) -> Any:
         """Raise for a method that is not here, and say what to use."""
-        raise no_attribute(f"{__name__}.Saver", name)
+        raise no_attribute(self.known_as, name)
 
     def save(
         self,

@@ -11,7 +11,7 @@ from typing import Any
 
 from ...errors import GraphError
 from ..node import Node, convert
-from ..operators.elementwise import ceil, cos, exp, floor, maximum, minimum, pow, where
+from ..operators.elementwise import ceil, cos, exp, floor, log, maximum, minimum, pow, where
 from ..operators.math import cast
 from ..state import rename
 
@@ -125,3 +125,53 @@ def piecewise_constant(
     for boundary, value in zip(reversed(boundaries), reversed(values[:-1]), strict=True):
         found = where(step <= boundary, convert(value, found.dtype), found)
     return rename(found, name)
+
+
+piecewise_constant_decay = piecewise_constant
+
+
+def cosine_decay_restarts(
+    learning_rate: Any,
+    global_step: Any,
+    first_decay_steps: Any,
+    t_mul: float = 2.0,
+    m_mul: float = 1.0,
+    alpha: float = 0.0,
+    name: str | None = None,
+) -> Node:
+    """Half waves of the cosine one after another, each `t_mul` as long and `m_mul` as high.
+
+    Source: Loshchilov & Hutter, SGDR, ICLR 2017.
+    """
+    rate, step = _given("cosine_decay_restarts", learning_rate, global_step)
+    done = step / cast(first_decay_steps, rate.dtype)
+    if t_mul == 1.0:
+        round_ = floor(done)
+        part = done - round_
+    else:
+        round_ = floor(log(1.0 - done * (1.0 - t_mul)) / math.log(t_mul))
+        longer = pow(convert(t_mul, rate.dtype), round_)
+        part = (done - (1.0 - longer) / (1.0 - t_mul)) / longer
+    height = pow(convert(m_mul, rate.dtype), round_)
+    wave = 0.5 * height * (cos(part * math.pi) + 1.0)
+    return rename(rate * (wave * (1.0 - alpha) + alpha), name)
+
+
+def linear_cosine_decay(
+    learning_rate: Any,
+    global_step: Any,
+    decay_steps: Any,
+    num_periods: float = 0.5,
+    alpha: float = 0.0,
+    beta: float = 0.001,
+    name: str | None = None,
+) -> Node:
+    """A cosine of so many periods under a line that falls to 0: (alpha + line) cosine + beta.
+
+    Source: Bello et al., Neural optimizer search, ICML 2017.
+    """
+    rate, step = _given("linear_cosine_decay", learning_rate, global_step)
+    steps = cast(decay_steps, rate.dtype)
+    part = minimum(step, steps) / steps
+    wave = 0.5 * (cos(part * (2.0 * num_periods * math.pi)) + 1.0)
+    return rename(rate * ((1.0 - part + alpha) * wave + beta), name)
