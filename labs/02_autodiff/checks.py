@@ -60,6 +60,30 @@ def equal_shapes_pass_unchanged(student, rng):
     compare_sums(student, rng, [((3, 2), (3, 2)), ((1, 2), (1, 2)), ((1,), (1,)), ((), ())], hint)
 
 
+def slope_of_the_sum(grad, shape, weights):
+    """Return the gradient of sum(sum_to_shape(grad) * weights) by grad."""
+    import minitorch as mt
+
+    leaf = mt.tensor(grad, requires_grad=True)
+    loss = (sum_to_shape(leaf, tuple(shape)) * mt.tensor(weights)).sum()
+    return mt.grad(loss, [leaf])[0]
+
+
+@check("sum_to_shape", requires="axes_in_front_are_summed_away")
+def the_sum_has_a_gradient(student, rng):
+    """the result is made of operators, so that it can be differentiated again"""
+    for shape in ((2,), (3, 1)):
+        grad, weights = rng.normal(size=(3, 2)), rng.normal(size=shape)
+        hint = "A gradient that is differentiated again must remember how it was made: which of "
+        hint += "your lines forgets it?"
+        called = f"the gradient of sum_to_shape((3, 2) -> {shape})"
+        try:
+            got = student.probe(slope_of_the_sum, grad=grad, shape=shape, weights=weights)
+        except StudentError as error:
+            raise Feedback(f"{called} raised {str(error).rstrip('. ')}.", hint=hint) from error
+        close(got, np.broadcast_to(weights, (3, 2)), called=called, hint=hint)
+
+
 @check("sum_to_shape", hidden=True)
 def any_broadcast_is_undone(student, rng):
     """both cases together, and down to a single number"""
@@ -452,6 +476,34 @@ def a_full_hessian(student, rng):
     got = student.probe(product_with_hessian, which="cube of sum", x=x, v=v)
     hint = "Every element of H counts, not only the diagonal: sum after multiplying with v."
     close(got, np.full(4, 6 * x.sum() * v.sum()), called="H v of sum(x)**3", hint=hint)
+
+
+def places_asked(x, v):
+    """Return where `f` was computed while H v was."""
+    import minitorch as mt
+
+    asked = []
+
+    def f(t):
+        asked.append(np.array(t.detach().numpy()))
+        return (t * t * t).sum()
+
+    hessian_vector_product(f, mt.tensor(x, requires_grad=True), mt.tensor(v))
+    return asked
+
+
+@check("hessian_vector_product", requires="a_full_hessian")
+def f_is_computed_at_x_alone(student, rng):
+    """f is computed at x and nowhere else: no differences"""
+    x, v = rng.normal(size=(2, 4))
+    asked = student.probe(places_asked, x=x, v=v)
+    elsewhere = sum(not np.array_equal(place, x) for place in asked)
+    if elsewhere:
+        raise Feedback(
+            f"hessian_vector_product computed f at {elsewhere} places besides x.",
+            hint="Differences lose digits. The slope that your sweep returns is more than numbers: "
+            "what can be done with a value that has an op and inputs?",
+        )
 
 
 @check("hessian_vector_product", hidden=True)

@@ -53,6 +53,17 @@ def sum_to_shape(grad, shape):
     return grad
 
 
+# %% wrong="sums_and_forgets" question="sum_to_shape" check="the_sum_has_a_gradient" says="which of your lines forgets it"
+def sum_to_shape(grad, shape):
+    grad = grad.detach()
+    while grad.ndim > len(shape):
+        grad = grad.sum(dim=0)
+    for axis, size in enumerate(shape):
+        if size == 1 and grad.shape[axis] != 1:
+            grad = grad.sum(dim=axis, keepdim=True)
+    return grad
+
+
 # %% wrong="ignores_what_arrives" question="ExpOp" check="exp_gradient_follows_the_chain_rule" says="from above"
 class ExpOp(Op):
     def compute(self, xp, x):
@@ -332,6 +343,15 @@ def hessian_vector_product(f, x, v):
     (slope,) = gradients(f(x), [x])
     (product,) = gradients(slope.sum(), [x])
     return product
+
+
+# %% wrong="by_differences_of_slopes" question="hessian_vector_product" check="f_is_computed_at_x_alone" says="Differences lose digits"
+def hessian_vector_product(f, x, v):
+    sides = [
+        mt.tensor(x.detach().numpy() + s * v.numpy(), requires_grad=True) for s in (1e-4, -1e-4)
+    ]
+    up, down = (gradients(f(side), [side])[0] for side in sides)
+    return (up - down) / 2e-4
 
 
 # %% wrong="goes_uphill" question="sgd_step" check="a_step_goes_against_the_gradient" says="points uphill"
