@@ -9,6 +9,7 @@ from typing import Any
 from ..errors import GraphError, GraphTypeError
 from ..op import Op
 from .control.history import Opaque
+from .control.while_op import While
 from .node import Node, Placeholder
 from .order import needed
 from .scope import Graph
@@ -33,6 +34,7 @@ def check_asked(graph: Graph, fetches: Sequence[Node], feeds: Sequence[Node]) ->
     check_outside_loops(fetches, set(feeds))
     for node in feeds:
         check_graph(graph, node, "feed")
+    check_feeds_reach(fetches, feeds)
 
 
 def check_graph(graph: Graph, node: Node, verb: str) -> None:
@@ -43,6 +45,29 @@ def check_graph(graph: Graph, node: Node, verb: str) -> None:
             f"at {node.graph.location}, but the session runs the graph made at {graph.location}. "
             "Open the session with graph=, or build the node in the session's graph."
         )
+
+
+def check_feeds_reach(fetches: Sequence[Node], feeds: Sequence[Node]) -> None:
+    """Raise if a fed node stands inside a loop, which would not see the feed.
+
+    A feed that no fetch needs is none of that: it has no effect, and may have none.
+    """
+    if not feeds:
+        return
+    fed = set(feeds)
+    reached = set(needed(fetches, fed))
+    for loop in [node for node in reached if isinstance(node.op, While) and node not in fed]:
+        first, end = loop.op.built
+        written = fed.intersection(loop.op.writes)
+        for node in feeds:
+            writes = node in written
+            if not writes and (node in reached or not first < node.id < end):
+                continue
+            what = "a while loop writes it" if writes else "it is in a while loop"
+            raise GraphError(
+                f"run: cannot feed {node.name!r}: {what} (built at {node.location}; the loop at "
+                f"{loop.location}). Feed what the loop takes from outside."
+            )
 
 
 def check_outside_loops(fetches: Sequence[Node], fed: Collection[Node]) -> None:

@@ -18,6 +18,7 @@ from .fetching import check_asked, flatten_fetches
 from .node import Node
 from .operators.late import ByShape, needs_shapes
 from .optimize import optimize
+from .passes.fed_constants import fed_constants
 from .passes.rewrite import PLANNING
 from .running.executors import Run, executor_called
 from .scope import Graph, get_default_graph
@@ -229,6 +230,7 @@ class Session:
         return self._step(leaves, feeds)
 
     def _step(self, leaves: list[Node], feeds: tuple[Node, ...]) -> Run:
+        leaves = fed_constants(leaves, feeds)
         if self.optimize:
             leaves = optimize(leaves, feeds)
         return self._executor(leaves, feeds, self.device)

@@ -13,7 +13,7 @@ from typing import Any
 from ...op import Spec
 from ..copying import copied
 from ..naming import label
-from ..node import Constant, Node, build
+from ..node import Constant, Node, build, fresh_id
 from ..order import needed
 from ..running.step import Step
 from ..scope import outside
@@ -59,6 +59,7 @@ class While(Opacity):
         test, body: whether there is another round; the variables' next values. Both depend on
             nothing but the placeholders.
         saved: nodes of the body whose values in each round somebody may ask for.
+        built: the ids between which a program built what is inside; the loop has copies of these.
         parallel_iterations: rounds that a token executor may have under way at once.
     """
 
@@ -71,6 +72,7 @@ class While(Opacity):
         variables: Sequence[Node],
         parallel_iterations: int = KEPT_APART,
     ) -> None:
+        self.built = (min((v.id for v in variables), default=0), fresh_id())
         self.captured = outer_nodes([test, *body], variables)
         with outside():
             entrances = [placeholder_like(node, "captured") for node in self.captured]
@@ -91,7 +93,7 @@ class While(Opacity):
     ) -> While:
         """Return a loop whose graphs depend on nothing but these placeholders already."""
         loop = cls.__new__(cls)
-        loop.captured = ()
+        loop.captured, loop.built = (), (0, 0)
         loop._begin(test, body, variables, entrances, saved, parallel_iterations)
         return loop
 

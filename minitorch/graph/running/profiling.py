@@ -22,6 +22,7 @@ from ..node import Constant, Node
 from ..operators.late import ByShape, needs_shapes
 from ..optimize import optimize
 from ..order import last_uses
+from ..passes.fed_constants import fed_constants
 from ..session import Session
 from ..state import State, StateOp
 from ..tokens.parallel import ParallelStep
@@ -177,6 +178,7 @@ def _plan(
     threads: int | None,
 ) -> Timed:
     def plan(fetches: list[Node], fed: tuple[Node, ...]) -> Timed:
+        fetches = fed_constants(fetches, fed)
         if session.optimize:
             fetches = optimize(fetches, fed)
         if threads is None:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from minitorch.errors import GraphError
 from minitorch.graph import (
     Graph,
     Session,
@@ -15,6 +16,7 @@ from minitorch.graph import (
     control_dependencies,
     exp,
     float64,
+    gradients,
     identity,
     initialize_all_variables,
     placeholder,
@@ -65,6 +67,37 @@ def test_a_fed_variable_is_what_was_fed_also_after_a_write(session: Session) -> 
         after = v.read()
     session.run(initialize_all_variables())
     np.testing.assert_array_equal(session.run(after, {v: [5.0, 6.0]}), [5.0, 6.0])
+
+
+def test_a_fed_constant_is_what_was_fed_inside_loops_too(session: Session) -> None:
+    x, factor, rounds = placeholder(float64, ()), constant(2.0, float64), constant(3)
+
+    def powers(a: Node) -> Node:
+        first = (constant(0), a)
+        return while_loop(lambda i, _: i < rounds, lambda i, b: (i + 1, b * factor), first)[1]
+
+    first = (constant(0), x)
+    last = while_loop(lambda i, _: i < 2, lambda i, a: (i + 1, powers(a)), first)[1]
+    (slope,) = gradients(last, [x])
+    assert session.run([last, slope], {x: 1.0}) == [64.0, 64.0]
+    assert session.run([last, slope], {x: 1.0, factor: 5.0, rounds: 1}) == [25.0, 25.0]
+
+
+def test_a_feed_that_a_loop_would_not_see_is_refused(session: Session) -> None:
+    x, v = placeholder(float64, ()), Variable(1.0, dtype=float64)
+    inside = []
+
+    def body(i: Node, a: Node) -> tuple[Node, Node]:
+        inside.append(a * 2.0)
+        with control_dependencies([assign_add(v, 1.0)]):
+            return i + 1, inside[0] + v.read()
+
+    last = while_loop(lambda i, _: i < 2, body, (constant(0), x))[1]
+    session.run(initialize_all_variables())
+    for fed, why in ((inside[0], "is in a while loop"), (v, "a while loop writes it")):
+        with pytest.raises(GraphError, match=f"cannot feed {fed.name!r}: .*{why}"):
+            session.run(last, {x: 1.0, fed: 1.0})
+    assert session.run(x, {x: 1.0, inside[0]: 1.0}) == 1.0  # the loop does not run
 
 
 def test_arrays_in_another_byte_order_are_taken_for_their_numbers(session: Session) -> None:
