@@ -10,9 +10,10 @@ import numpy as np
 from ..arrays import Array, as_dtype
 from ..op import Spec
 from .collections import GraphKeys
+from .naming import rename
 from .node import Node, build
 from .scope import control_dependencies, get_default_graph
-from .state import State, StateOp, Variable, group, rename
+from .state import State, StateOp, Variable, group
 
 __all__ = [
     "add_to_collection",

@@ -17,6 +17,7 @@ from .dynamic import rnn_cell as rnn_cell
 from .dynamic.rnn import dynamic_rnn as dynamic_rnn
 from .dynamic.rnn import static_rnn as static_rnn
 from .lined import lined
+from .naming import rename
 from .node import Node, build, convert
 from .operators import elementwise, math, random
 from .operators.crossentropy import OneHot
@@ -49,7 +50,6 @@ from .operators.softmax import (
     weighted_cross_entropy_with_logits as weighted_cross_entropy_with_logits,
 )
 from .spaces.names import NETWORKS
-from .state import rename
 
 
 def _activation(function: Callable[..., Any], name: str, says: str) -> Callable[..., Node]:

@@ -7,13 +7,13 @@ from typing import Any
 
 from ...errors import GraphError
 from ..lined import lined
+from ..naming import rename
 from ..nn import dropout as dropped
 from ..node import Node, UnknownShape, convert
 from ..operators import images
 from ..operators.choosing import when
 from ..operators.math import matmul
 from ..operators.shaping import expand_dims, reshape, shape, squeeze
-from ..state import rename
 from ..variable_scope import variable_scope
 from .parts import Activation, Weights, ending, known_size, layout
 

@@ -14,8 +14,8 @@ from ...ops import elementwise as rows
 from ...ops import ordering, reordering
 from ..alike import alike
 from ..lined import lined
+from ..naming import rename
 from ..node import Constant, Node, build, convert
-from ..state import rename
 from .elementwise import clip_by_value, floor, log, log1p, maximum, sqrt, where
 from .elementwise import equal as same
 from .late import once_known

@@ -12,9 +12,9 @@ from ...errors import GraphError
 from ...ops.casting import cast_to
 from ..control.cond import cond
 from ..lined import lined
+from ..naming import rename
 from ..node import Constant, Node, convert
 from ..scope import control_dependencies
-from ..state import rename
 from .effects import Assert
 from .elementwise import equal, logical_or
 from .math import reduce_sum

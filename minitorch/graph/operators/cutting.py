@@ -11,8 +11,8 @@ from ...arrays import Array, int32, native_dtype
 from ...errors import GraphError
 from ...op import Op, Spec
 from ..lined import lined
+from ..naming import rename
 from ..node import Node, build, convert
-from ..state import rename
 from .scalar import as_scalar
 
 

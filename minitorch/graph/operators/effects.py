@@ -13,8 +13,9 @@ from ...errors import GraphError
 from ...op import Spec
 from ..control.history import Opaque
 from ..lined import lined
+from ..naming import rename
 from ..node import UNKNOWN, Node, build, convert
-from ..state import NoOp, State, StateOp, no_op, rename
+from ..state import NoOp, State, StateOp, no_op
 
 __all__ = [
     "Assert",

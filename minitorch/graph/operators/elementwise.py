@@ -15,8 +15,8 @@ from ...ops.rows import ROWS, Binary, named
 from ..alike import alike
 from ..lined import lined
 from ..mixing import check_dtypes, from_outside, quotient_sides
+from ..naming import rename
 from ..node import Node, UnknownShape, convert
-from ..state import rename
 
 __all__ = [
     "abs",

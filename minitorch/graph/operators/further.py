@@ -10,9 +10,9 @@ import numpy as np
 from ...arrays import as_dtype, int32
 from ...errors import GraphError
 from ..lined import lined
+from ..naming import rename
 from ..node import Node, UnknownShape, convert
 from ..scope import control_dependencies
-from ..state import rename
 from .effects import Assert
 from .elementwise import clip_by_value, is_finite
 from .late import once_known

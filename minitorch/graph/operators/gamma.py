@@ -17,8 +17,8 @@ from ...ops import elementwise as rows
 from ...ops.rows import Binary, Unary
 from ..alike import alike
 from ..lined import lined
+from ..naming import rename
 from ..node import Node, convert
-from ..state import rename
 from .elementwise import cos, exp, where
 from .math import reduce_sum
 

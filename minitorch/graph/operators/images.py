@@ -13,8 +13,8 @@ from ...errors import GraphError
 from ...ops import conv, matrices, movement, pooling
 from ..alike import alike
 from ..lined import lined
+from ..naming import rename
 from ..node import Node, convert
-from ..state import rename
 from .layouts import border, bordered, on_images, reach
 from .layouts import inner as inner
 

@@ -17,11 +17,12 @@ from ...errors import GraphError
 from ...op import Op
 from ..control.history import Opaque, placeholder_like
 from ..control.while_op import Output, While
+from ..naming import rename
 from ..node import UNKNOWN, Node, Placeholder, UnknownShape, build, convert
 from ..order import needed, schedule
 from ..passes.rewrite import PLANNING, like
 from ..running.executors import Run
-from ..state import State, rename
+from ..state import State
 
 
 class Late(Op):

@@ -15,8 +15,8 @@ from ...ops.casting import cast_to
 from ...ops.movement import insert_axes
 from ...shapes import known
 from ..lined import lined
+from ..naming import rename
 from ..node import Constant, Node, UnknownShape, convert
-from ..state import rename
 from ..static_shape import as_static
 from .sized import computed, counted, filled
 

@@ -16,8 +16,8 @@ from ...ops.products import Product
 from ..alike import alike
 from ..gradients import Identity
 from ..lined import lined
+from ..naming import rename, rename_all
 from ..node import Constant, Node, build, convert
-from ..state import rename, rename_all
 from .elementwise import add_n, maximum, sqrt
 from .late import late, once_known, unknown
 

@@ -11,8 +11,8 @@ from ...ops import decompositions, linalg, matrices
 from ...ops import einsum as letters
 from ..alike import alike
 from ..lined import lined
+from ..naming import rename, rename_all
 from ..node import Node, convert
-from ..state import rename, rename_all
 from .elementwise import abs as size_of
 from .elementwise import log, sign
 from .late import late, once_known, unknown

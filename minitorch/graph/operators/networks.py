@@ -9,8 +9,8 @@ from ...errors import GraphError
 from ...ops import activation
 from ..alike import alike
 from ..lined import lined
+from ..naming import rename
 from ..node import Node, convert
-from ..state import rename
 from .elementwise import exp, log, logical_and, where
 from .images import avg_pool, depthwise_conv2d, max_pool
 from .math import norm

@@ -9,8 +9,8 @@ from ...ops import elementwise as rows
 from ...ops import logic, matrices
 from ..alike import check_alike
 from ..lined import lined
+from ..naming import rename, rename_all
 from ..node import Node, convert
-from ..state import rename, rename_all
 from .elementwise import maximum, pow, rsqrt
 from .late import once_known
 from .math import cast, reduce_mean, reduce_sum

@@ -16,9 +16,10 @@ from ...errors import GraphError
 from ...op import Spec
 from ...ops import elementwise
 from ...ops.casting import cast_to
+from ..naming import rename
 from ..node import Node, UnknownShape, as_shape, build, convert
 from ..scope import get_default_graph
-from ..state import State, StateOp, rename
+from ..state import State, StateOp
 from .sized import computed, of_shape
 
 __all__ = [

@@ -13,8 +13,9 @@ from ...arrays import Array, as_dtype, float64, to_numpy
 from ...errors import GraphError
 from ...op import Spec
 from ..lined import lined
+from ..naming import rename
 from ..node import Constant, Node, build, convert
-from ..state import State, StateOp, rename
+from ..state import State, StateOp
 from .effects import py_func
 from .shaping import identity, shape
 

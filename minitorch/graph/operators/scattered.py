@@ -12,8 +12,9 @@ from ...op import Op, Spec
 from ...ops import indexing, logic, movement
 from ...ops.casting import cast_to
 from ..lined import lined
+from ..naming import rename
 from ..node import Node, UnknownShape, build, convert
-from ..state import Variable, assign, assign_add, assign_sub, rename
+from ..state import Variable, assign, assign_add, assign_sub
 from .elementwise import where
 from .late import once_known
 from .making import ones_like

@@ -13,8 +13,8 @@ from ...ops import elementwise as rows
 from ...ops import indexing, joining, logic, movement, reduction, segments
 from ...ops.casting import cast_to
 from ..lined import lined
+from ..naming import rename, rename_all
 from ..node import Constant, Node, build, convert
-from ..state import rename, rename_all
 from .elementwise import maximum, sqrt
 from .late import once_known
 from .making import ones_like

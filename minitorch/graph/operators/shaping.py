@@ -16,8 +16,8 @@ from ...shapes import axes
 from ..alike import alike
 from ..gradients import Identity, StopGradient
 from ..lined import lined
+from ..naming import rename, rename_all
 from ..node import Constant, Node, UnknownShape, as_shape, build, convert
-from ..state import rename, rename_all
 from ..static_shape import StaticShape
 from .late import late, once_known, unknown
 from .pieces import Joined

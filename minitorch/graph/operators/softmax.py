@@ -11,8 +11,9 @@ from ...ops.casting import cast_to
 from ..alike import alike
 from ..gradients import StopGradient
 from ..lined import lined
+from ..naming import rename
 from ..node import Node, build, convert
-from ..state import Variable, rename
+from ..state import Variable
 from . import elementwise
 from .crossentropy import CrossEntropy, LogSoftmax, Softmax, SparseCrossEntropy
 from .late import late, unknown

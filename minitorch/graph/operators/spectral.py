@@ -19,8 +19,8 @@ from ...errors import GraphError
 from ...op import Op, Spec
 from ...ops import decompositions, linalg, matrices, movement
 from ..lined import lined
+from ..naming import rename, rename_all
 from ..node import Node, build, convert
-from ..state import rename, rename_all
 from .elementwise import equal, greater, less_equal, where
 from .late import unknown
 from .math import cast, matmul, reduce_max, reduce_sum

@@ -7,9 +7,9 @@ from typing import Any
 
 from ..gradients import Identity
 from ..lined import lined
+from ..naming import rename_all
 from ..node import build
 from ..scope import control_dependencies
-from ..state import rename_all
 
 __all__ = ["tuple"]
 

@@ -10,8 +10,9 @@ from ...arrays import Array, add_at, asarray, cast, int64, to_numpy
 from ...errors import GraphError
 from ...op import Spec
 from ..lined import lined
+from ..naming import rename
 from ..node import Node, build, convert
-from ..state import State, StateOp, Variable, fresh, rename
+from ..state import State, StateOp, Variable, fresh
 
 __all__ = [
     "scatter_add",

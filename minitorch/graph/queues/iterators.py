@@ -12,11 +12,12 @@ from ...errors import GraphError
 from ...op import Spec
 from ..control.history import Opaque
 from ..lined import lined
+from ..naming import rename
 from ..node import Node, build
 from ..scope import get_default_graph
 from ..spaces.absent import Named, no_attribute
 from ..spaces.errors import OutOfRangeError
-from ..state import State, StateOp, rename
+from ..state import State, StateOp
 from .elements import Structure, declared
 from .queue_ops import Component
 from .rows import Row, planned

@@ -12,13 +12,14 @@ from ...errors import GraphError
 from ...op import Spec
 from ..collections import GraphKeys
 from ..lined import lined
+from ..naming import rename
 from ..node import Node, UnknownShape, build, convert
 from ..operators.making import range as counted
 from ..operators.random import random_shuffle
 from ..operators.shaping import gather, identity, shape
 from ..scope import control_dependencies, name_scope
 from ..spaces.errors import OutOfRangeError
-from ..state import State, StateOp, Variable, rename
+from ..state import State, StateOp, Variable
 from .coordinator import QueueRunner, add_queue_runner
 from .queue import FIFOQueue, PaddingFIFOQueue, QueueBase, RandomShuffleQueue
 

@@ -13,10 +13,11 @@ from ...errors import GraphError
 from ...op import Spec
 from ..control.history import Opaque
 from ..lined import lined
+from ..naming import rename
 from ..node import UNKNOWN, Node, UnknownShape, as_shape, build, convert
 from ..operators.random import seed_of
 from ..scope import get_default_graph
-from ..state import State, rename
+from ..state import State
 from ..static_shape import agree
 from .queue_ops import Asked, Close, Component, Dequeue, Enqueue
 from .store import Store

@@ -12,6 +12,7 @@ import numpy as np
 
 from ...errors import GraphError
 from ..lined import lined
+from ..naming import rename
 from ..node import Node, convert
 from ..operators.elementwise import abs as size_of
 from ..operators.elementwise import clip_by_value, equal, log, pow, square, where
@@ -20,7 +21,6 @@ from ..operators.making import constant
 from ..operators.math import cast, matmul, reduce_max, reduce_mean, reduce_min, reduce_sum
 from ..operators.random import random_uniform
 from ..operators.shaping import pad, reshape, reverse, shape, stack, transpose
-from ..state import rename
 
 YIQ = np.array(
     [

@@ -15,6 +15,7 @@ from ...errors import GraphError
 from ...ops import matrices
 from ..control.cond import cond
 from ..lined import lined
+from ..naming import rename
 from ..node import Constant, Node, UnknownShape, convert
 from ..operators.elementwise import clip_by_value, maximum, sqrt
 from ..operators.making import constant
@@ -22,7 +23,6 @@ from ..operators.math import cast, matmul, reduce_mean
 from ..operators.random import random_uniform
 from ..operators.shaping import gather, reshape, reverse
 from ..operators.shaping import transpose as permuted
-from ..state import rename
 from .absent import no_attribute
 from .names import PICTURES
 

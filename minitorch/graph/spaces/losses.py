@@ -13,6 +13,7 @@ from ...ops import elementwise as rows
 from ...ops.casting import cast_to
 from ..collections import GraphKeys
 from ..lined import lined
+from ..naming import rename
 from ..nn import (
     sigmoid_cross_entropy_with_logits,
     softmax_cross_entropy_with_logits,
@@ -24,7 +25,6 @@ from ..operators.making import ones_like
 from ..operators.math import cast, reduce_sum
 from ..operators.shaping import reshape, squeeze
 from ..scope import get_default_graph
-from ..state import rename
 
 
 class Reduction:

@@ -19,9 +19,10 @@ from ...errors import GraphError
 from ...op import Spec
 from ..collections import GraphKeys
 from ..lined import lined
+from ..naming import rename
 from ..node import Node, build, convert
 from ..scope import get_default_graph
-from ..state import State, StateOp, rename
+from ..state import State, StateOp
 from .absent import no_attribute
 
 FILE = "summaries.jsonl"

@@ -16,9 +16,10 @@ from ...errors import GraphError
 from ...op import Spec
 from ..defaults import trainable_variables
 from ..gradients import gradients
+from ..naming import label
 from ..node import Node, build, convert
 from ..scope import control_dependencies, name_scope
-from ..state import State, StateOp, Variable, assign, assign_add, fresh, group, label
+from ..state import State, StateOp, Variable, assign, assign_add, fresh, group
 
 
 class Update(StateOp):

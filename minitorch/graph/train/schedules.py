@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...errors import GraphError
+from ..naming import rename
 from ..node import Node, convert
 from ..operators.elementwise import ceil, cos, exp, floor, log, maximum, minimum, pow, where
 from ..operators.math import cast
-from ..state import rename
 
 
 def _given(where_: str, learning_rate: Any, global_step: Any) -> tuple[Node, Node]:
