@@ -9,7 +9,7 @@ fused why not, and for every group without a kernel why.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from ... import compile as code
 from ...arrays import DType
@@ -29,6 +29,7 @@ from .runs import Runs, runs_of
 
 LONGEST = 48  # operators in a group: beyond, registers run out and compiling takes long
 NEVER = 2**62
+FAR = 24  # steps: what was computed so long ago has left the nearest caches
 
 
 def fuse(
@@ -71,6 +72,7 @@ def _groups(fetches: Sequence[Node], fed: Collection[Node], reasons: list[str]) 
         kept.update(node.control_inputs)
     root: dict[Node, Node] = {}
     sizes: dict[Node, int] = {}
+    place = {node: i for i, node in enumerate(order)}
     for node in reversed(order):
         if node in fed or not (_elementwise(node) or _reduces(node)):
             continue
@@ -80,6 +82,8 @@ def _groups(fetches: Sequence[Node], fed: Collection[Node], reasons: list[str]) 
         )
         if not why and sizes[ends[0]] >= LONGEST:
             why = f"the group has {LONGEST} operators already"
+        if not why and place[ends[0]] - place[node] > FAR:
+            why = _what_waits(node, users, place[ends[0]] - place[node])
         root[node] = node if why else ends[0]
         sizes[root[node]] = sizes.get(root[node], 0) + 1
         if why and ends and not _reduces(node):
@@ -103,6 +107,18 @@ def _why_not(
         return f"device {node.device} is not {ends[0].device}"
     inside = ends[0].inputs[0] if _reduces(ends[0]) else ends[0]
     return "" if node.shape == inside.shape else f"shape {node.shape} is not {inside.shape}"
+
+
+def _what_waits(node: Node, users: Mapping[Node, Sequence[Node]], steps: int) -> str:
+    """Return why `node` is not put off for so many steps: it takes memory, where two of its inputs
+    wait in the place of one result. Gradients that are summed over time are the example.
+    """
+    waiting = [
+        source
+        for source in dict.fromkeys(node.inputs)
+        if source.op is not None and len(users[source]) == 1 and source.shape == node.shape
+    ]
+    return "" if len(waiting) < 2 else f"{len(waiting)} inputs would wait for {steps} steps"
 
 
 def _elementwise(node: Node) -> bool:

@@ -112,3 +112,24 @@ def test_one_source_serves_functions_of_different_operators() -> None:
     np.testing.assert_array_equal(second.compute(np, x), np.tanh(x * x))
     mean = FusedReduction([(elementwise.exp.op, (0,))], [x.dtype], Mean((0,), False), None)
     np.testing.assert_allclose(mean.compute(np, x), np.exp(x).mean(), rtol=1e-6)
+
+
+def test_gradients_summed_over_time_do_not_wait_for_the_last() -> None:
+    weight = tf.Variable(np.ones((64, 64), np.float32))
+    h = tf.placeholder(tf.float32, (64, 64))
+    for _ in range(20):  # each step of the sum is far from the next
+        h = tf.tanh(tf.matmul(h, weight)) * tf.sigmoid(tf.matmul(h, weight))
+    gradient = tf.gradients(tf.reduce_sum(h), [weight])[0]
+    reasons: list[str] = []
+    (after,) = fuse([gradient], (), reasons)
+    assert any("inputs would wait for" in reason for reason in reasons)
+    before = tf.memory_plan(gradient).peak_bytes
+    assert tf.memory_plan(after).peak_bytes <= before + 2 * 64 * 64 * 4
+
+
+def test_a_chain_is_fused_however_long_it_is() -> None:
+    x = y = tf.placeholder(tf.float32, (64, 64))
+    for _ in range(40):
+        y = tf.tanh(y) + x
+    (after,) = fuse([y])
+    assert tf.count_nodes(after) <= 4
