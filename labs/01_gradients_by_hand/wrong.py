@@ -248,6 +248,18 @@ def cross_entropy(logits, labels):
     return loss, p / len(labels)
 
 
+# %% wrong="takes_the_largest_of_all" question="cross_entropy" check="large_logits_do_no_harm" says="softmax of its own"
+def cross_entropy(logits, labels):
+    rows = np.arange(len(labels))
+    shifted = logits - logits.max()
+    exp = np.exp(shifted)
+    total = exp.sum(axis=1, keepdims=True)
+    with np.errstate(all="ignore"):
+        grad = exp / total
+        grad[rows, labels] -= 1
+        return np.mean(np.log(total[:, 0]) - shifted[rows, labels]), grad / len(labels)
+
+
 # %% wrong="shifts_in_place" question="cross_entropy" check="the_logits_are_not_modified" says="in place"
 def cross_entropy(logits, labels):
     rows = np.arange(len(labels))
@@ -313,6 +325,12 @@ def minibatches(n, size, rng):
 def sgd_step(params, grads, lr):
     for param, grad in zip(params, grads):
         param = param - lr * grad
+
+
+# %% wrong="new_arrays_in_the_list" question="sgd_step" check="a_step_goes_downhill_in_place" says="Who else knows"
+def sgd_step(params, grads, lr):
+    for i, grad in enumerate(grads):
+        params[i] = params[i] - lr * grad
 
 
 # %% wrong="climbs" question="sgd_step" check="a_step_goes_downhill_in_place" says="Against the gradient"
