@@ -225,12 +225,12 @@ class Session:
                 that is needed and not among `feeds`.
         """
         check_asked(self.graph, leaves, feeds)
+        leaves = fed_constants(leaves, feeds)
         if needs_shapes(leaves, feeds):
             return ByShape(leaves, feeds, self._step)
         return self._step(leaves, feeds)
 
     def _step(self, leaves: list[Node], feeds: tuple[Node, ...]) -> Run:
-        leaves = fed_constants(leaves, feeds)
         if self.optimize:
             leaves = optimize(leaves, feeds)
         return self._executor(leaves, feeds, self.device)

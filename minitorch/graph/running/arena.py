@@ -42,6 +42,8 @@ from .plan import ALIGNMENT, LoopPlan, MemoryPlan, memory_plan, sizes_of
 from .sooner import running_order
 from .step import check_source, copied
 
+MOST_SHAPES = 16  # sets of shapes whose blocks of memory a run keeps
+
 Into = Callable[..., None]
 """(out, *arrays): compute into `out`."""
 
@@ -96,6 +98,8 @@ class ArenaStep:
             sizes = sizes_of(self.order, dict(zip(self.feeds, shapes, strict=True)))
             plan = memory_plan(list(self.fetches), self.fed, sizes)
             arena = _Arena(plan.peak_bytes, self.poison)
+            while len(self._runs) >= MOST_SHAPES:
+                del self._runs[next(iter(self._runs))]
             self._runs[shapes] = _Run(plan, self.fed, sizes, arena)
         run = self._runs[shapes]
         self.plan, run.arena.reach = run.plan, 0

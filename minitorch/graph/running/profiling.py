@@ -178,13 +178,13 @@ def _plan(
     threads: int | None,
 ) -> Timed:
     def plan(fetches: list[Node], fed: tuple[Node, ...]) -> Timed:
-        fetches = fed_constants(fetches, fed)
         if session.optimize:
             fetches = optimize(fetches, fed)
         if threads is None:
             return TimedStep(fetches, fed, session.device, clock)
         return TimedParallelStep(fetches, fed, session.device, clock, threads)
 
+    leaves = fed_constants(leaves, feeds)
     if not needs_shapes(leaves, feeds):
         return plan(leaves, feeds)
     made = ByShape(leaves, feeds, plan)._build([tuple(np.shape(array)) for array in arrays])

@@ -9,7 +9,7 @@ import pytest
 
 import minitorch.graph as tf
 from minitorch.errors import GraphError
-from minitorch.graph.running.arena import ArenaStep
+from minitorch.graph.running.arena import MOST_SHAPES, ArenaStep
 from minitorch.graph.state import State
 
 
@@ -246,3 +246,13 @@ def test_what_is_handed_on_outlives_the_memory_that_it_came_in() -> None:
             got = session.run([y, slope, tf.exp(slope) * 2.0], {x: fed})
         np.testing.assert_allclose(got[0], np.log(fed), rtol=1e-6)
         np.testing.assert_allclose(got[1], 1 / fed, rtol=1e-6)
+
+
+def test_the_blocks_of_shapes_that_are_fed_no_more_are_let_go() -> None:
+    x = tf.placeholder(tf.float32, (None,))
+    step = ArenaStep([tf.exp(x) * 2.0], [x])
+    state = State()
+    for size in (*range(1, 3 * MOST_SHAPES), 1):
+        (found,) = step(state, [np.zeros(size, np.float32)])
+        np.testing.assert_array_equal(found, np.full(size, 2.0, np.float32))
+        assert len(step._runs) <= MOST_SHAPES

@@ -20,6 +20,7 @@ from minitorch.graph import (
     identity,
     initialize_all_variables,
     placeholder,
+    reduce_sum,
     reshape,
     while_loop,
 )
@@ -81,6 +82,14 @@ def test_a_fed_constant_is_what_was_fed_inside_loops_too(session: Session) -> No
     (slope,) = gradients(last, [x])
     assert session.run([last, slope], {x: 1.0}) == [64.0, 64.0]
     assert session.run([last, slope], {x: 1.0, factor: 5.0, rounds: 1}) == [25.0, 25.0]
+
+
+def test_a_fed_constant_counts_where_shapes_are_known_in_the_run_only(session: Session) -> None:
+    x, factor = placeholder(float64), constant(2.0, float64)
+    first = (constant(0), constant(1.0, float64))
+    power = while_loop(lambda i, _: i < 3, lambda i, a: (i + 1, a * factor), first)[1]
+    total = reduce_sum(x, 0) + power
+    assert session.run(total, {x: np.zeros(2), factor: 3.0}) == 27.0
 
 
 def test_a_feed_that_a_loop_would_not_see_is_refused(session: Session) -> None:
