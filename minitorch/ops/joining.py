@@ -97,7 +97,8 @@ def stack(tensors: Sequence[Any], dim: int = 0) -> Any:
         raise ArgumentError("stack: got no tensors, expected at least one.")
     shapes = [tuple(value.shape) for value in values]
     for shape in shapes:
-        if shape != shapes[0]:
+        pairs = zip(shape, shapes[0], strict=False)
+        if len(shape) != len(shapes[0]) or any(a != b and None not in (a, b) for a, b in pairs):
             raise ShapeError(f"stack: got shapes {shapes[0]} and {shape}, expected them equal.")
     d = axis(dim, len(shapes[0]) + 1, "stack")
     return cat([insert_axes(value, (d,)) for value in values], d)

@@ -151,7 +151,7 @@ def _along(x: Any, dim: int, name: str) -> tuple[Any, int]:
 def _chosen(x: Any, dim: int, keepdim: bool, largest: bool) -> ValuesAndIndices:
     name = "max" if largest else "min"
     row, d = _along(x, dim, name)
-    if not row.shape[d]:
+    if row.shape[d] == 0:
         raise AxisError(f"{name}: no element to choose on axis {d} of shape {tuple(x.shape)}.")
     where = apply(ArgExtreme(d, largest), row)
     values = take_along_dim(row, where, d)
@@ -181,7 +181,7 @@ def min(x: Any, dim: Any = None, keepdim: bool = False) -> Any:
 def _position(x: Any, dim: int | None, keepdim: bool, largest: bool) -> Any:
     name = "argmax" if largest else "argmin"
     row, d = _along(reshape(x, -1) if dim is None else x, 0 if dim is None else dim, name)
-    if not row.shape[d]:
+    if row.shape[d] == 0:
         raise AxisError(f"{name}: no element to choose on axis {d} of shape {tuple(x.shape)}.")
     found = apply(ArgExtreme(d, largest), row)
     if dim is None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from ...errors import GraphError
-from ...ops import indexing, logic, movement, ordering, reduction
+from ...ops import gathering, indexing, logic, movement, ordering, reduction
 from ...ops.casting import cast_to
 from ..lined import lined
-from ..node import Node, convert
+from ..node import Node, build, convert
+from ..scope import control_dependencies
 from ..state import rename
+from .effects import Assert
 from .late import once_known, unknown
 from .making import range as counted
 from .shaping import shape
@@ -32,16 +34,31 @@ def top_k(input: Any, k: int = 1, sorted: bool = True, name: str | None = None) 
     """The k largest of the last axis, the largest first, and their places; of equal ones the first.
 
     Raises:
-        GraphError: there are fewer than k, or how many is not known.
+        GraphError: there are fewer than k, which only the run may tell; or the number of axes is
+            not known.
     """
     node = convert(input)
-    if unknown(node) or not len(node.shape) or node.shape[-1] is None or node.shape[-1] < k:
+    if not unknown(node) and len(node.shape) and node.shape[-1] is None:
+        return _top_of_unknown(node, k, name)
+    if unknown(node) or not len(node.shape) or node.shape[-1] < k:
         raise GraphError(
             f"top_k: got k = {k} for shape {node.shape}, expected a last axis of that size or more "
             f"(node {node.name!r} built at {node.location})."
         )
     found = ordering.topk(node, k)
     return TopK(rename(found.values, name), cast_to(found.indices, "int32"))
+
+
+def _top_of_unknown(node: Node, k: int, name: str | None) -> TopK:
+    """Return the k largest of an axis whose size only the run knows."""
+    last = len(node.shape) - 1
+    enough = logic.ge(shape(node)[-1], k)
+    with control_dependencies([Assert(enough, [f"top_k: k = {k} for shape", shape(node)])]):
+        order = build(ordering.ArgSort(last, True), (node,))
+    places = order[..., :k]
+    places.set_shape([*tuple(node.shape)[:-1], k])
+    values = gathering.take_along_dim(node, places, last)
+    return TopK(rename(values, name), cast_to(places, "int32"))
 
 
 @lined

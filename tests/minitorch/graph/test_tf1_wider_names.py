@@ -161,6 +161,22 @@ def test_a_name_means_what_it_does_elsewhere(build: Callable[[], Any], want: Any
     assert np.shape(got) == np.shape(want)
 
 
+def test_the_largest_of_an_axis_that_only_the_run_knows_have_a_gradient() -> None:
+    x, y = tf.placeholder(tf.float32, [None, None]), tf.placeholder(tf.int32, [None])
+    top = tf.nn.top_k(x, 2)
+    (slope,) = tf.gradients(top.values, x)
+    pairs = tf.stack([tf.range(2), y], 1)
+    feed = {x: [[1, 5, 3], [7, 2, 9]], y: [7, 8]}
+    values, places, by_x, stacked, least = _run([*top, slope, pairs, tf.argmin(x, 1)], feed)
+    np.testing.assert_array_equal(values, [[5, 3], [9, 7]])
+    np.testing.assert_array_equal(places, [[1, 2], [2, 0]])
+    np.testing.assert_array_equal(by_x, [[0, 1, 1], [1, 0, 1]])
+    np.testing.assert_array_equal(stacked, [[0, 7], [1, 8]])
+    np.testing.assert_array_equal(least, [0, 1])
+    with pytest.raises(tf.GraphError, match="top_k: k = 2"):
+        _run(top.values, {x: [[1.0]]})
+
+
 @pytest.mark.parametrize("shape", [(5, 3), (3, 5), (4, 4), (2, 4, 3)])
 def test_the_gradient_through_singular_values_and_vectors_is_torchs(shape: Any) -> None:
     a = RNG.normal(size=shape)
