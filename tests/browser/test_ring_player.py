@@ -201,6 +201,10 @@ def test_the_demo_in_voila_records_the_run_that_is_chosen(
     page.get_by_label("Round", exact=True).focus()
     page.keyboard.press("End")
     expect(status(page)).to_have_text("Round 8 of 8.")
+    page.locator(".noUi-handle").focus()
+    page.keyboard.press("End")
+    expect(title).to_have_text("Everybody to rank 0 and back, 64 ranks")
+    expect(status(page)).to_have_text("Before the first of 126 rounds.")
     assert audit(page, ".ring-player") == []
     assert [url for url in requests if not url.startswith((voila, "blob:", "data:"))] == []
 
