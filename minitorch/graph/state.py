@@ -18,9 +18,7 @@ from ..op import Op, Spec
 from .collections import OF_VARIABLES, GraphKeys
 from .memory import State as State
 from .mixing import from_outside
-from .naming import label as label
-from .naming import rename as rename
-from .naming import rename_all as rename_all
+from .naming import label, rename
 from .node import UNKNOWN, Node, UnknownShape, as_shape, build, convert
 from .scope import call_site, control_dependencies, get_default_graph, outside
 from .static_shape import agree

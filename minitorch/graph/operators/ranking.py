@@ -8,9 +8,9 @@ from ...errors import GraphError
 from ...ops import gathering, indexing, logic, movement, ordering, reduction
 from ...ops.casting import cast_to
 from ..lined import lined
+from ..naming import rename
 from ..node import Node, build, convert
 from ..scope import control_dependencies
-from ..state import rename
 from .effects import Assert
 from .late import once_known, unknown
 from .making import range as counted
