@@ -41,7 +41,7 @@ May import: errors, shapes, arrays. Source of the trio: the operator nodes of CS
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -79,6 +79,10 @@ class Value:
     def wants(self) -> tuple[bool, ...]:
         """For each input, whether its gradient is asked for; a rule may leave out the others."""
         return (True,) * len(self.inputs)
+
+
+OF_NODES = ("control_inputs", "device", "graph", "inputs", "node_def", "outputs", "type")
+"""What TensorFlow asks of an operation, and a node of a graph has: nodes may share an operator."""
 
 
 class Op:
@@ -132,6 +136,15 @@ class Op:
             f"{self.name}: backward through an operator that has no gradient. "
             f"Define gradient(self, out_grad, node) on {type(self).__name__}, or detach its result."
         )
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Raise; of what TensorFlow's operations have, say where it is."""
+            instead = f" A node is its own operation: use node.{name}." if name in OF_NODES else ""
+            raise AttributeError(
+                f"operator {type(self).__name__!r} has no attribute {name!r}.{instead}"
+            )
 
     def __call__(self, *inputs: Any) -> Any:  # noqa: D102  (the class says it)
         return apply(self, *inputs)

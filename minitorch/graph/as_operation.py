@@ -9,7 +9,11 @@ if TYPE_CHECKING:
 
 
 class AsOperation:
-    """The part of a node that speaks of it as an operation."""
+    """The part of a node that speaks of it as an operation.
+
+    So `t.op.inputs` is `t.inputs` here: `t.op` is the operator, which several nodes may share. A
+    node's name has no ":0" at its end; wherever a name is asked for, one with ":0" means the same.
+    """
 
     __slots__ = ()
 

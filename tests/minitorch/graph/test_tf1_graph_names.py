@@ -47,6 +47,15 @@ def test_operations_tell_their_kind_and_inputs() -> None:
     assert product.node_def.input == ["x", "layer/w"]
 
 
+@pytest.mark.parametrize("name", ["inputs", "outputs", "type"])
+def test_an_operator_says_that_its_node_is_the_operation(name: str) -> None:
+    x = tf.placeholder(tf.float32, [2])
+    y = tf.exp(x)
+    with pytest.raises(AttributeError, match=f"operator 'Unary' .*use node.{name}"):
+        getattr(y.op, name)
+    assert (y.type, list(y.inputs), y.outputs) == ("Exp", [x], [y])
+
+
 def test_a_graph_lists_its_operations_in_the_order_they_were_built() -> None:
     keep = _model()
     names = [n.name for n in tf.get_default_graph().as_graph_def().node]
