@@ -70,6 +70,19 @@ def ring_reduce_scatter(comm, x, op="sum"):
     return result
 
 
+# %% wrong="listens_first" question="ring_reduce_scatter" check="each_rank_ends_with_its_own_chunk_complete" says="before it has heard"
+def ring_reduce_scatter(comm, x, op="sum"):
+    n, rank = comm.size, comm.rank
+    right, left = (rank + 1) % n, (rank - 1) % n
+    chunks = split(x.copy(), n)
+    for step in range(n - 1):
+        arrived = comm.recv(left)
+        mine = chunks[(rank - 2 - step) % n]
+        mine[...] = COMBINE[op](mine, arrived)
+        comm.send(chunks[(rank - 1 - step) % n], right)
+    return chunks[rank]
+
+
 # %% wrong="ends_one_place_too_far" question="ring_reduce_scatter" check="each_rank_ends_with_its_own_chunk_complete" says="Which chunk should end up here"
 def ring_reduce_scatter(comm, x, op="sum"):
     n, rank = comm.size, comm.rank
