@@ -137,6 +137,16 @@ def test_minus_zero_stays_minus_zero(name: str) -> None:
     np.testing.assert_array_equal(np.signbit(got), [True, False])
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(("name", "end"), [("tanh", 20.0), ("erf", 6.0), ("sigmoid", 40.0)])
+def test_far_out_is_exactly_one(name: str, dtype: str, end: float) -> None:
+    """1 - tanh² is a gradient, and must be 0 where tanh does not move any more."""
+    x = np.array([end, 2 * end, 1e30, np.inf], dtype)
+    np.testing.assert_array_equal(computed(name, dtype, x), 1.0)
+    low = 0.0 if name == "sigmoid" else -1.0
+    np.testing.assert_array_equal(computed(name, dtype, -x[2:]), low)
+
+
 def test_a_series_that_is_one_term_short_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(written.EXP_TERMS, True, written.EXP_TERMS[True] - 2)
     x = numbers("float32")
