@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from ... import compile as code
-from ...arrays import Array
+from ...arrays import Array, DType
 from ...errors import GraphError
 from ..state import State, Variable
 from .optimizer import Optimizer, Update
@@ -31,21 +32,27 @@ class GradientDescent(Update):
         return w
 
 
-LARGE = 2**14  # elements from which one pass over memory saves more than calling it takes
+LARGE = 2**16  # elements from which one pass over memory saves more than calling it takes
 
 
 def descend(w: Array, lr: Array, grad: Array) -> bool:
     """Set w to w - lr grad in one pass, no array in between; tell whether that was possible."""
-    if w.dtype.name not in code.DTYPES or not code.available():
+    rule = _one_pass(w.dtype)
+    if rule is None or not (w.dtype == grad.dtype == lr.dtype and w.shape == grad.shape):
         return False
-    if not (w.dtype == grad.dtype == lr.dtype and w.shape == grad.shape and lr.size == 1):
-        return False
-    if not w.flags.c_contiguous or np.may_share_memory(w, grad):
+    if lr.size != 1 or not w.flags.c_contiguous or np.may_share_memory(w, grad):
         return False  # the gradient may be the transposed variable itself
-    steps = (code.Step("mul", (1, 2)), code.Step("sub", (0, -1)))
-    rule = code.kernel(code.Program(w.dtype.name, ("float",) * 3, steps))
     rule(w, lr, grad, out=w)
     return True
+
+
+@functools.cache
+def _one_pass(dtype: DType) -> code.Kernel | None:
+    """Return the kernel w - lr grad; None where none can be made."""
+    if dtype.name not in code.DTYPES or not code.available():
+        return None
+    steps = (code.Step("mul", (1, 2)), code.Step("sub", (0, -1)))
+    return code.kernel(code.Program(dtype.name, ("float",) * 3, steps))
 
 
 class Momentum(Update):
