@@ -47,6 +47,12 @@ class StateOp(Op):
         """Return the result for these arrays; may change `state`."""
         raise NotImplementedError(f"{self.name}: `run` is not defined. Define it.")
 
+    def gradient(self, out_grad: Any, node: Any) -> Any:
+        """Nothing through what writes, as in TensorFlow: it gives the variable's value."""
+        if self.writes:
+            return (None,) * len(node.inputs)
+        return super().gradient(out_grad, node)
+
     def run_in_place(self, state: State, *arrays: Array) -> Array:
         """As `run`, where the plan has proved that nobody needs the variable's old array."""
         return self.run(state, *arrays)

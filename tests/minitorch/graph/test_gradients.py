@@ -138,6 +138,19 @@ def test_minimize_of_a_vector_takes_its_sum() -> None:
         close(session.run(w), np.array([0.8, 1.6, 2.4]))
 
 
+@pytest.mark.parametrize("write", [tf.assign, tf.assign_add, tf.scatter_update])
+def test_no_gradient_goes_through_a_write(write: Any) -> None:
+    """TensorFlow registers its writes as not differentiable; what goes round them still counts."""
+    x, v = tf.placeholder(tf.float64, (2,)), tf.Variable(np.ones(2))
+    written = write(v, [0, 1], x) if write is tf.scatter_update else write(v, x)
+    assert tf.gradients(tf.reduce_sum(written), [x]) == [None]
+    (grad,) = tf.gradients(tf.reduce_sum(written * x), [x])
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        at, found = session.run([written, grad], {x: [3.0, 4.0]})
+    np.testing.assert_array_equal(found, at)
+
+
 def test_a_step_updates_only_its_variables_and_counts_steps() -> None:
     a, b = tf.Variable(1.0), tf.Variable(1.0)
     frozen = tf.Variable(1.0, trainable=False)
