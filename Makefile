@@ -20,7 +20,7 @@ test: setup ## every test, two processes side by side
 
 test-wide: setup ## every test, and in full what a sample stands for otherwise
 	@WIDE=1 MINITORCH_WIDE=1 $(BIN)/python -m pytest --numprocesses 2
-	@MINITORCH_OPTIMIZE=1 $(BIN)/python -m pytest --numprocesses 2 tests/minitorch/graph
+	@MINITORCH_OPTIMIZE=0 $(BIN)/python -m pytest --numprocesses 2 tests/minitorch/graph
 
 check: setup ## style, types, allowed imports, stale notebooks
 	@$(BIN)/ruff check .

@@ -58,7 +58,7 @@ def symbolic_step(sizes: tuple[int, ...], x: Any, y: Any) -> Callable[[], Any]:
         h = tf.nn.relu(h) if i < len(sizes) - 2 else h
     loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=h))
     step = tf.train.GradientDescentOptimizer(0.1).minimize(loss)
-    session = tf.Session(optimize=True)
+    session = tf.Session()
     session.run(tf.initialize_all_variables())
     feeds = {data: x, labels: y}
     return lambda: session.run(step, feeds)
@@ -111,7 +111,7 @@ def kernel_ways(kind: str, dtype: str, of: tuple[int, ...], runs: int) -> Iterat
     t = {name: torch.from_numpy(array) for name, array in a.items()}
     n = {name: tf.placeholder(getattr(tf, dtype), shapes[name], name=name) for name in a}
     z = tf.nn.relu(n["x"] * n["w"] + n["b"]) * n["s"] + tf.tanh(n["y"])
-    session, compiled = tf.Session(optimize=True), tf.compile(z)
+    session, compiled = tf.Session(), tf.compile(z)
     jitted = tf.jit(lambda x, w, b, s, y: (x * w + b).relu() * s + y.tanh())
     tensors = [minitorch.tensor(array) for array in a.values()]
     feeds = {n[name]: a[name] for name in a}
@@ -137,7 +137,7 @@ def oscillations(share: float) -> Iterator[Row]:
     tf.reset_default_graph()
     x = tf.placeholder(tf.float64, (COUNT,))
     wave = tf.sin(x) * tf.exp(-tf.square(tf.cos(x)))
-    session = tf.Session(optimize=True)
+    session = tf.Session()
     at = np.random.default_rng(0).normal(size=COUNT)
 
     def by_numpy() -> Any:
@@ -151,7 +151,7 @@ def reductions(share: float) -> Iterator[Row]:
     tf.reset_default_graph()
     x = tf.placeholder(tf.float32, (1000, 1000))
     total = tf.reduce_sum(tf.exp(x * 0.1) - 1.0, 1)
-    session = tf.Session(optimize=True)
+    session = tf.Session()
     at = np.random.default_rng(0).normal(size=(1000, 1000)).astype(np.float32)
 
     def by_numpy() -> Any:
@@ -171,7 +171,7 @@ def chains(share: float) -> Iterator[Row]:
     product = tf.matmul(tf.matmul(a, b), v)
     rng = np.random.default_rng(0)
     feeds = {n: rng.normal(size=n.shape).astype(np.float32) for n in (a, b, v)}
-    better, plain = tf.Session(optimize=True), tf.Session()
+    better, plain = tf.Session(), tf.Session(optimize=False)
     found = ratio(
         lambda: better.run(product, feeds), lambda: plain.run(product, feeds), int(40 * share)
     )

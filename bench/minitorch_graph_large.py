@@ -92,7 +92,7 @@ def measure(build: Callable[[Any, int], Any], n: int, watch: Stopwatch) -> None:
         watch(f"memory plan{what}", lambda fetch=fetch: memory_plan(fetch))
         watch(f"optimize{what}", lambda fetch=fetch: tf.optimize(fetch, [x]))
         for executor in ("compiled", "tokens"):
-            with tf.Session(executor=executor) as session:
+            with tf.Session(executor=executor, optimize=False) as session:
                 run = lambda fetch=fetch, s=session: s.run(fetch, {x: AT})  # noqa: E731
                 watch(f"first run{what}, {executor}", run)
                 watch(f"run{what}, {executor}", run)

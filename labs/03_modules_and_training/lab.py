@@ -1059,7 +1059,7 @@ def ways_to_write(size):
         "optimizer's node": tf.train.GradientDescentOptimizer(0.01).apply_gradients([(g, w)]),
         "and the old value fetched": [tf.identity(w), tf.group(subtract)],
     }
-    session = tf.Session()
+    session = tf.Session(optimize=False)  # node by node, as you wrote them
     session.run(tf.initialize_all_variables())
 
     def in_place():
@@ -1158,7 +1158,7 @@ def adam_times(size):
     w = tf.Variable(np.ones(size, np.float32))
     g = tf.Variable(np.ones(size, np.float32), trainable=False)
     ways = [adam_of_nodes(w, g), tf.train.AdamOptimizer(0.001).apply_gradients([(g, w)])]
-    session = tf.Session()
+    session = tf.Session(optimize=False)
     session.run(tf.initialize_all_variables())
     for way in ways:
         session.run(way)

@@ -129,7 +129,7 @@ def _measured_s(leaves: list[Node], feeds: dict[Node, Any]) -> float | None:
     inputs = [node for node in nodes if isinstance(node, Placeholder) and node.default is None]
     values: dict[Node, Any] = {n: _sample(n) for n in inputs if n not in feeds}
     values |= {node: value for node, value in feeds.items() if node in set(nodes)}
-    with Session(leaves[0].graph if leaves else None) as session:
+    with Session(leaves[0].graph if leaves else None, optimize=False) as session:
         touched = [*nodes, *(v for node in nodes for v in getattr(node.op, "writes", ()))]
         for node in dict.fromkeys(touched):
             if isinstance(node, Variable) and node not in values:

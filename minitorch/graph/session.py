@@ -53,8 +53,9 @@ class Session:
         graph: the graph whose names `run("loss")` looks up; the default one unless given.
         config: a ConfigProto, of which `operation_timeout_in_ms` says how long a run may wait for
             a queue; the rest has no effect.
-        optimize: rewrite what is fetched before its first run (see `passes`);
-            `Session.default_optimize` unless given.
+        optimize: whether what is fetched is rewritten before its first run (see `passes`); unless
+            given, `Session.default_optimize` for the executor "compiled". The others, which show or
+            check a run, run a graph as it was built.
         device: "cpu", or "cuda" where there is one.
         executor: how it runs, `Session.default_executor` unless given; all give the same values.
             "compiled": as straight-line Python; the fastest.
@@ -67,7 +68,7 @@ class Session:
     """
 
     default_executor: ClassVar[str] = "compiled"
-    default_optimize: ClassVar[bool] = False
+    default_optimize: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -82,8 +83,9 @@ class Session:
     ) -> None:
         chosen = target if isinstance(target, Graph) else graph
         self.graph = get_default_graph() if chosen is None else chosen
-        self.optimize = self.default_optimize if optimize is None else optimize
-        self._executor = executor_called(executor or self.default_executor, options)
+        by = executor or self.default_executor
+        self._executor = executor_called(by, options)
+        self.optimize = self.default_optimize and by == "compiled" if optimize is None else optimize
         self.device = device_called(device)
         self.state = State(self.device)
         self.state.limit_s = waiting_limit_s(config)

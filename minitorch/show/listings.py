@@ -160,7 +160,7 @@ def _node_by_node(
     """Return every node of a run with its value, in the order in which it runs."""
     order = [n for n in schedule(leaves, set(feeds)) if not getattr(n.op, "writes", ())]
     order = [n for n in order if not isinstance(n.op, NoOp)]
-    session = Session(leaves[0].graph)
+    session = Session(leaves[0].graph, optimize=False)
     session.state.values = state
     ready = [n for n in order if not isinstance(n, Variable) or n in state]
     return list(zip(ready, session.run(ready, feeds), strict=True))

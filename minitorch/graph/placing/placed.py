@@ -40,10 +40,13 @@ class PlacedSession(Session):
 
     Args:
         ranks: this rank's communicator: `rank`, `size`, `send(array, dst)`, `recv(src)`.
-        graph, optimize: as for `Session`.
+        graph: as for `Session`.
+        optimize: as for `Session`, but only where it is asked for.
         devices: the rank of each device name that does not end with the number of its rank.
         greedy, cost, link: see `place.place`.
     """
+
+    default_optimize = False
 
     def __init__(
         self,

@@ -28,7 +28,7 @@ class GPUOptions(Settings):
 
 
 class OptimizerOptions(Settings):
-    """How TensorFlow was to rewrite graphs; here `Session(optimize=True)` does."""
+    """How TensorFlow was to rewrite graphs; here `Session(optimize=)` says whether to."""
 
 
 class RunOptions(Settings):

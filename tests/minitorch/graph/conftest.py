@@ -1,7 +1,8 @@
-"""The tests of graphs run as built, by the usual executor, unless the environment says otherwise.
+"""The tests of graphs run as users run them, unless the environment says otherwise.
 
-MINITORCH_OPTIMIZE=1 sends each session through every pass, MINITORCH_EXECUTOR=tokens (or another)
-has another executor run it. Tests marked `as_built` look at a run's operators and stay as they are.
+MINITORCH_OPTIMIZE=0 keeps each session from rewriting its graph, MINITORCH_EXECUTOR=tokens (or
+another) has another executor run it. Tests marked `as_built` look at a run's operators, or take a
+x
 """
 
 import os
@@ -17,7 +18,9 @@ def sessions_as_asked_for(request: pytest.FixtureRequest) -> Iterator[None]:
     """Sessions optimise, and run, as the environment says."""
     usual = tf.Session.default_optimize, tf.Session.default_executor
     if request.node.get_closest_marker("as_built") is None:
-        tf.Session.default_optimize = os.environ.get("MINITORCH_OPTIMIZE") == "1"
+        tf.Session.default_optimize = os.environ.get("MINITORCH_OPTIMIZE", "1") == "1"
         tf.Session.default_executor = os.environ.get("MINITORCH_EXECUTOR", usual[1])
+    else:
+        tf.Session.default_optimize = False
     yield
     tf.Session.default_optimize, tf.Session.default_executor = usual

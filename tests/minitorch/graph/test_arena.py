@@ -12,6 +12,8 @@ from minitorch.errors import GraphError
 from minitorch.graph.running.arena import MOST_SHAPES, ArenaStep
 from minitorch.graph.state import State
 
+pytestmark = pytest.mark.as_built
+
 
 @pytest.fixture(autouse=True)
 def _fresh_graph() -> None:

@@ -11,6 +11,8 @@ import torch
 
 import minitorch.graph as tf
 
+pytestmark = pytest.mark.as_built
+
 W = 0.7
 Block = tuple[list[tuple[Any, ...]], str]
 """Statements, and the name of the result."""

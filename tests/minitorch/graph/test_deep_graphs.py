@@ -23,6 +23,8 @@ from minitorch.graph.verify import verify
 from minitorch.show import compare_passes, map_memory
 from minitorch.show.numbers import in_bytes
 
+pytestmark = pytest.mark.as_built
+
 HUGE = pytest.param(100_000, marks=pytest.mark.wide)
 FACTOR = 1.0 - 2.0**-20
 EXECUTORS = ("compiled", "interpreter", "tokens", "parallel", "arena")

@@ -27,6 +27,8 @@ from minitorch.graph import (
 from minitorch.graph.node import Node
 from minitorch.graph.running.executors import OPTIONS
 
+pytestmark = pytest.mark.as_built
+
 ARGUMENTS = {"arena": {"poison": True}, "parallel": {"threads": 2}}
 
 

@@ -15,6 +15,8 @@ from minitorch.graph.running import offsets as planning
 from minitorch.graph.running.offsets import Buffer
 from minitorch.graph.running.plan import memory_plan
 
+pytestmark = pytest.mark.as_built
+
 DEEP = 2400  # more than twice as deep as Python recurses
 
 

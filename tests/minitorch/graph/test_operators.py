@@ -23,6 +23,8 @@ from minitorch.graph.order import schedule
 from minitorch.graph.passes.fused import Fused
 from minitorch.op import Op
 
+pytestmark = pytest.mark.as_built
+
 WIDE = os.environ.get("WIDE") == "1"
 RTOL, ATOL = 1e-9, 1e-11  # float64; vector functions differ from NumPy's in the last bits
 

@@ -16,6 +16,8 @@ from minitorch.graph.optimize import ON_REQUEST, PASSES, run_pass, verified
 from minitorch.graph.passes.rewrite import rebuilt, rewrite, simple
 from minitorch.ops import binary
 
+pytestmark = pytest.mark.as_built
+
 _spec = importlib.util.spec_from_file_location(
     "random_graphs", Path(__file__).parent / "random_graphs.py"
 )

@@ -22,6 +22,8 @@ from minitorch.graph.passes.recompute import recompute
 from minitorch.graph.verify import verify
 from minitorch.op import Op
 
+pytestmark = pytest.mark.as_built
+
 
 @pytest.fixture(autouse=True)
 def _fresh_graph_on_a_machine_that_is_the_same_everywhere() -> Iterator[None]:

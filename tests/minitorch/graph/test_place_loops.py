@@ -12,6 +12,8 @@ import minitorch.graph as tf
 from ddp_lab import launch
 from minitorch.graph.placing.loops import LoopPart
 
+pytestmark = pytest.mark.as_built
+
 
 def _beside(name: str) -> Any:
     spec = importlib.util.spec_from_file_location(name, Path(__file__).parent / f"{name}.py")

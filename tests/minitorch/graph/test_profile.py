@@ -15,6 +15,8 @@ from minitorch.errors import GraphError
 from minitorch.graph import profile
 from minitorch.graph.running.timeline import Span, Timeline
 
+pytestmark = pytest.mark.as_built
+
 
 def ticking(step_ns: int = 1000) -> Any:
     """Return a clock that advances by the same at each look."""
@@ -42,7 +44,6 @@ def test_the_values_are_those_of_a_plain_run(optimize: bool) -> None:
     np.testing.assert_array_equal(timed.run(w), plain.run(w))
 
 
-@pytest.mark.as_built
 def test_every_node_that_runs_has_a_span_with_what_it_gave() -> None:
     x, _, loss = net()
     with tf.Session() as session:
@@ -61,7 +62,6 @@ def test_every_node_that_runs_has_a_span_with_what_it_gave() -> None:
     assert (timeline.total_ns, timeline.peak_bytes) == (4000, 64)
 
 
-@pytest.mark.as_built
 def test_the_trace_has_what_the_format_asks_for(tmp_path: Path) -> None:
     x, _, loss = net()
     with tf.Session() as session:
@@ -96,7 +96,6 @@ def test_of_several_runs_the_median_one_is_kept() -> None:
     assert timeline.total_ns == 30
 
 
-@pytest.mark.as_built
 def test_shapes_known_only_at_the_run_and_mistakes() -> None:
     a = tf.Variable("a")
     with tf.Session() as session:
@@ -127,7 +126,6 @@ def test_on_threads_every_iteration_of_a_loop_is_seen_on_the_thread_that_ran_it(
     assert [span.op for span in closed.spans].count("while") == 1
 
 
-@pytest.mark.as_built
 def test_threads_work_at_the_same_time() -> None:
     """Two products that need nothing of each other wait for one another, and neither for ever."""
     met = threading.Barrier(2, timeout=30)

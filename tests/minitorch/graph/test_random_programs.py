@@ -15,6 +15,8 @@ from minitorch.graph.explain import _count_all
 from minitorch.graph.optimize import PASSES, run_pass
 from minitorch.graph.order import needed
 
+pytestmark = pytest.mark.as_built
+
 _spec = importlib.util.spec_from_file_location(
     "random_programs", Path(__file__).parent / "random_programs.py"
 )

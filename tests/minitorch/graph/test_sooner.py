@@ -12,6 +12,8 @@ from minitorch.errors import GraphError
 from minitorch.graph.order import schedule
 from minitorch.graph.running.sooner import running_order
 
+pytestmark = pytest.mark.as_built
+
 EXECUTORS = ("compiled", "interpreter", "tokens", "parallel", "arena")
 
 

@@ -15,6 +15,8 @@ from minitorch.graph.tokens.lower import Lowered, lower
 from minitorch.graph.tokens.program import Program as Tables
 from minitorch.graph.tokens.sequential import TokenEvent, TokenStep
 
+pytestmark = pytest.mark.as_built
+
 EXECUTORS = ("compiled", "interpreter", "tokens", "parallel")
 
 
@@ -282,7 +284,6 @@ def test_a_loop_in_a_branch_that_is_not_taken_runs_no_iteration() -> None:
     assert [e.dead for e in events if e.op_name == "Exit"] == [True]
 
 
-@pytest.mark.as_built
 @pytest.mark.parametrize("limit", [1, 2, 5])
 def test_iterations_overlap_up_to_the_limit(limit: int) -> None:
     """A counter runs ahead of a slow chain as far as it may."""
@@ -342,7 +343,6 @@ def test_missing_feeds_and_values_are_named_by_every_executor(executor: str) -> 
             session.run(w * 2.0)
 
 
-@pytest.mark.as_built
 def test_executors_and_options_that_do_not_exist_are_refused() -> None:
     with pytest.raises(GraphError, match="'quantum', expected one of 'compiled'"):
         tf.Session(executor="quantum")

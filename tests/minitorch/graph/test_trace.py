@@ -19,6 +19,8 @@ from minitorch.errors import ArgumentError, GraphError, NoGradientRule
 from minitorch.graph import jit, trace
 from minitorch.nn import functional as F
 
+pytestmark = pytest.mark.as_built
+
 RNG = np.random.default_rng(0)
 
 

@@ -16,6 +16,8 @@ from minitorch.graph.order import needed, orders_kept, schedule
 from minitorch.graph.running.plan import memory_plan
 from minitorch.graph.verify import Checked, verify
 
+pytestmark = pytest.mark.as_built
+
 FEW = 40  # steps of a graph; the other has four times as many
 MOST = 4.6
 """Times the work: 4 log(4n) / log(n) at these sizes; with a square it would be 16."""
