@@ -89,6 +89,9 @@ def _without_nodes(value: Any, nodes: list[Node]) -> Callable[[Sequence[Node]], 
     return lambda known: value
 
 
+MOST_SHAPES = 256  # sets of shapes that a run keeps its steps for
+
+
 class ByShape:
     """A step for each set of shapes that is fed; called as a `Step` is."""
 
@@ -104,6 +107,8 @@ class ByShape:
         step = self._steps.get(shapes)
         if step is None:
             with PLANNING:
+                while len(self._steps) >= MOST_SHAPES:
+                    del self._steps[next(iter(self._steps))]
                 step = self._steps[shapes] = self._build(shapes)
         return step(state, arrays)
 

@@ -7,6 +7,7 @@ import pytest
 
 import minitorch.graph as tf
 from minitorch.graph import session as sessions
+from minitorch.graph.operators import late as by_shape
 
 
 def test_a_run_of_the_same_fetches_and_feeds_is_planned_once() -> None:
@@ -34,6 +35,19 @@ def test_plans_of_nodes_that_are_built_for_ever_are_forgotten(
             assert session.run(x + float(k), {x: 1.0}) == 1.0 + k
             assert session.plans <= 5
         assert session.run(first, {x: 4.0}) == 8.0  # planned again
+
+
+def test_steps_of_shapes_that_come_for_ever_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(by_shape, "MOST_SHAPES", 3)
+    x = tf.placeholder(tf.float64, (None, 2))
+    total = by_shape.late(lambda x: tf.add_n(tf.unstack(x)), [x], tf.float64)
+    with tf.Session() as session:
+        for n in (2, 4, 6, 8, 10, 2):
+            values = np.arange(2.0 * n).reshape(n, 2)
+            np.testing.assert_allclose(session.run(total, {x: values}), values.sum(0))
+        (run,) = session._steps.values()
+        assert isinstance(run, by_shape.ByShape)
+        assert len(run._steps) == 3
 
 
 @pytest.mark.parametrize("shape", [(), (3,), (5, 7), (0, 3)])
