@@ -12,14 +12,18 @@ IDENTITY = {"sum": 0.0, "amax": -float("inf"), "amin": float("inf")}
 
 
 def only_inside(t: Text, reduction: str, value: str) -> str:
-    """Return the vector with the identity in the lanes past the end of the row."""
+    """Return the vector with the identity in the lanes that are not `%inside`."""
+    return t.either("%inside", value, t.number(IDENTITY[reduction]))
+
+
+def first_lanes(t: Text, name: str, count: str) -> None:
+    """Call the mask of the first `count` lanes, a number of 64 bits, `name`."""
     lanes = "<" + ", ".join(f"i64 {i}" for i in range(t.width)) + ">"
     wide = f"<{t.width} x i64>"
-    first = t.emit(f"insertelement {wide} poison, i64 %remain, i32 0")
+    first = t.emit(f"insertelement {wide} poison, i64 {count}, i32 0")
     zeros = f"<{t.width} x i32> zeroinitializer"
-    remain = t.emit(f"shufflevector {wide} {first}, {wide} poison, {zeros}")
-    inside = t.emit(f"icmp slt {wide} {lanes}, {remain}")
-    return t.either(inside, value, t.number(IDENTITY[reduction]))
+    counts = t.emit(f"shufflevector {wide} {first}, {wide} poison, {zeros}")
+    t.do(f"{name} = icmp slt {wide} {lanes}, {counts}")
 
 
 def fold(t: Text, reduction: str, a: str, b: str) -> str:

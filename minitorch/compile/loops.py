@@ -11,10 +11,10 @@ which is part of the kernel:
     c  contiguous: a vector load          b  one element for the whole row: loaded once
     s  anything else: its elements are gathered one by one
 
-What is left of a row after its whole vectors is copied to a buffer on the stack and computed as one
-more; that is code of its own, so that the loop over whole vectors is short and calls nothing. The
-buffer is zero behind it: what the stack held may be denormals, with which a processor computes a
-hundred times slower.
+What is left of a row after its whole vectors is computed as one more, of which only the lanes
+inside are loaded and stored; that is code of its own, so that the loop over whole vectors is short.
+Lanes outside hold zeros: with denormals a processor would compute a hundred times slower. Booleans,
+which are bytes, go through a buffer on the stack instead.
 
 May import: text, rows, program, folds, operands.
 """
@@ -22,7 +22,7 @@ May import: text, rows, program, folds, operands.
 from __future__ import annotations
 
 from . import operands, rows
-from .folds import IDENTITY, across, fold, only_inside
+from .folds import IDENTITY, across, first_lanes, fold, only_inside
 from .operands import Emission, Layout
 from .program import Program
 from .text import Text
@@ -50,7 +50,7 @@ def _head(nest: Emission) -> None:
     """Read the table, and find the first row."""
     t, layout = nest.t, nest.layout
     t.label("entry")
-    for k in range(len(layout.kinds)):
+    for k in filter(nest.through_buffer, range(len(layout.kinds))):
         kind = t.of(nest.element(k))
         t.do(f"%scratch{k} = alloca {kind}, align 64")
         t.do(f"store {kind} zeroinitializer, ptr %scratch{k}, align 64")
@@ -145,7 +145,7 @@ def _vectors_end(nest: Emission) -> None:
 
 
 def _rest(nest: Emission, phi: str = "") -> None:
-    """Begin what is left of a row: its elements are copied to the stack."""
+    """Begin what is left of a row: find which lanes are inside, and where its elements are."""
     t, layout = nest.t, nest.layout
     t.label("after")
     if phi:
@@ -154,13 +154,12 @@ def _rest(nest: Emission, phi: str = "") -> None:
     t.do("%ragged = icmp sgt i64 %remain, 0")
     t.do("br i1 %ragged, label %tail, label %row.end")
     t.label("tail")
+    first_lanes(t, "%inside", "%remain")
     for k, kind in enumerate(layout.kinds):
         if kind == "c":
             operands.place(nest, k, "last", "%whole")
-            t.do(f"%length{k} = mul i64 %remain, {nest.n_bytes(k)}")
-    for k, kind in enumerate(layout.kinds[:-1]):
-        if kind == "c":
-            operands.copied(nest, k, f"%scratch{k}", f"%last{k}")
+    for k in filter(nest.through_buffer, range(len(layout.kinds) - 1)):
+        operands.copied(nest, f"%scratch{k}", f"%last{k}")
 
 
 def _map_row(nest: Emission) -> None:
@@ -172,10 +171,8 @@ def _map_row(nest: Emission) -> None:
     operands.store(nest, value, f"%here{out}", how)
     _vectors_end(nest)
     _rest(nest)
-    operands.store(
-        nest, rows.write(t, nest.program, operands.inputs(nest, whole=False)), f"%scratch{out}"
-    )
-    operands.copied(nest, out, f"%last{out}", f"%scratch{out}")
+    value = rows.write(t, nest.program, operands.inputs(nest, whole=False))
+    operands.store_rest(nest, value)
     t.do("br label %row.end")
 
 

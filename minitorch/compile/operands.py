@@ -48,6 +48,10 @@ class Emission:
         """Return the type in memory of operand k; booleans are bytes."""
         return "i8" if self.types[k] == "bool" else self.t.scalar
 
+    def through_buffer(self, k: int) -> bool:
+        """Tell whether the end of a row of operand k is copied: bytes, which lie in a row."""
+        return self.types[k] == "bool" and self.layout.kinds[k] == "c"
+
     def n_bytes(self, k: int) -> int:
         """Return the size of an element of operand k."""
         return 1 if self.types[k] == "bool" else (4 if self.t.single else 8)
@@ -73,9 +77,10 @@ def place(nest: Emission, k: int, name: str, i: str) -> None:
     t.do(f"%{name}{k} = getelementptr i8, ptr %start{k}, i64 {step}")
 
 
-def copied(nest: Emission, k: int, to: str, source: str) -> None:
-    """Copy what is left of a row of operand k."""
-    nest.t.do(f"call void @llvm.memcpy.p0.p0.i64(ptr {to}, ptr {source}, i64 %length{k}, i1 false)")
+def copied(nest: Emission, to: str, source: str) -> None:
+    """Copy what is left of a row of bytes."""
+    memcpy = "call void @llvm.memcpy.p0.p0.i64"
+    nest.t.do(f"{memcpy}(ptr {to}, ptr {source}, i64 %remain, i1 false)")
 
 
 def ask_ahead(nest: Emission) -> None:
@@ -98,7 +103,7 @@ def inputs(nest: Emission, whole: bool) -> list[str]:
         if kind == "b":
             found.append(f"%all{k}")
         elif kind == "c":
-            found.append(_loaded(nest, k, f"%here{k}" if whole else f"%scratch{k}"))
+            found.append(_loaded(nest, k, f"%here{k}") if whole else _loaded_rest(nest, k))
         else:
             found.append(_gathered(nest, k) if whole else _gathered_rest(nest, k))
     return found
@@ -107,6 +112,17 @@ def inputs(nest: Emission, whole: bool) -> list[str]:
 def _loaded(nest: Emission, k: int, source: str) -> str:
     value = nest.t.emit(f"load {nest.t.of(nest.element(k))}, ptr {source}, align 1")
     return _as_value(nest, k, value)
+
+
+def _loaded_rest(nest: Emission, k: int) -> str:
+    """Load the lanes that are inside; zeros in the others."""
+    if nest.through_buffer(k):
+        return _loaded(nest, k, f"%scratch{k}")
+    t = nest.t
+    name = f"llvm.masked.load.v{t.width}{'f32' if t.single else 'f64'}.p0"
+    t.declared.add(f"declare {t.vector} @{name}(ptr, i32, {t.mask}, {t.vector})")
+    lanes = f"{t.mask} %inside, {t.vector} zeroinitializer"
+    return t.emit(f"call {t.vector} @{name}(ptr %last{k}, i32 1, {lanes})")
 
 
 def _as_value(nest: Emission, k: int, value: str) -> str:
@@ -155,3 +171,15 @@ def store(nest: Emission, value: str, to: str, how: str = "align 1") -> None:
     if nest.result == "bool":
         value = t.emit(f"zext {t.mask} {value} to {kind}")
     t.do(f"store {kind} {value}, ptr {to}, {how}")
+
+
+def store_rest(nest: Emission, value: str) -> None:
+    """Store the lanes of the result that are inside."""
+    t, out = nest.t, len(nest.layout.kinds) - 1
+    if nest.through_buffer(out):
+        store(nest, value, f"%scratch{out}")
+        copied(nest, f"%last{out}", f"%scratch{out}")
+        return
+    name = f"llvm.masked.store.v{t.width}{'f32' if t.single else 'f64'}.p0"
+    t.declared.add(f"declare void @{name}({t.vector}, ptr, i32, {t.mask})")
+    t.do(f"call void @{name}({t.vector} {value}, ptr %last{out}, i32 1, {t.mask} %inside)")

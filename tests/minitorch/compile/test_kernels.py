@@ -263,12 +263,27 @@ def test_neighbouring_axes_become_one_where_all_operands_agree() -> None:
 
 
 def test_behind_the_end_of_a_row_is_zero_and_not_what_the_stack_held() -> None:
-    text = loops.kernel(
-        Program("float32", ("float", "float"), (Step("mul", (0, 1)),)), Layout("ccc", 1)
-    )
-    entry = text.split("row:")[0]
-    for k in range(3):
-        assert f"zeroinitializer, ptr %scratch{k}," in entry
+    """With denormals there a processor computes a hundred times slower."""
+    steps = (Step("where", (0, 1, 2)),)
+    text = loops.kernel(Program("float32", ("bool", "float", "float"), steps), Layout("cccc", 1))
+    entry, tail = text.split("row:")[0], text.split("tail:")[1]
+    assert "zeroinitializer, ptr %scratch0," in entry
+    for k in (1, 2):
+        assert f"ptr %last{k}, i32 1, <16 x i1> %inside, <16 x float> zeroinitializer" in tail
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("n", [1, 3, 8, 15, 16, 17, 31, 33])
+def test_the_end_of_a_row_touches_nothing_behind_it(n: int, dtype: str) -> None:
+    """Neither the next row nor what lies behind the last one, read or written."""
+    task = Program(dtype, ("float", "float"), (Step("add", (0, 1)),))
+    wide = np.full((5, n + 40), np.nan, dtype)
+    x, y = wide[:, :n], np.arange(n).astype(dtype)
+    x[:] = np.arange(5 * n).reshape(5, n)
+    out = np.full((7, n), -1.0, dtype)
+    kernel(task)(x, y, out=out[1:6])
+    np.testing.assert_array_equal(out[1:6], x + y)
+    np.testing.assert_array_equal(out[[0, 6]], -1.0)
 
 
 def test_the_loop_is_made_of_vectors() -> None:
