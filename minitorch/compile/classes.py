@@ -128,7 +128,7 @@ def _head(t: Text) -> None:
 
 def _lanes(t: Text, vectors: int) -> tuple[list[str], list[str]]:
     """Return for each vector of a row the classes in its lanes, and the mask of those there are."""
-    wide, classes = t.of("i64"), spread(t, "i64", "%n")
+    wide, classes = t.of("i64"), t.spread("i64", "%n")
     lanes = [
         "<" + ", ".join(f"i64 {v * t.width + i}" for i in range(t.width)) + ">"
         for v in range(vectors)
@@ -154,7 +154,7 @@ def _softmax(t: Text, places: list[str], masks: list[str]) -> tuple[str, list[st
     """Load one row; return its largest number, in every lane, e^(x - largest), and their sum."""
     low, zero = t.number(-float("inf")), t.number(0.0)
     x = [_load(t, at, mask, low) for at, mask in zip(places, masks, strict=True)]
-    largest = spread(t, t.scalar, across(t, "amax", _folded(t, "amax", x)))
+    largest = t.spread(t.scalar, across(t, "amax", _folded(t, "amax", x)))
     # past the end e^0, and not e^-inf, as arithmetic on denormals takes long
     near = [t.either(mask, a, largest) for a, mask in zip(x, masks, strict=True)]
     powers = [functions.exp(t, t.sub(a, largest)) for a in near]
@@ -167,8 +167,8 @@ def _loss(t: Text, largest: str, total: str) -> None:
     t.do("%is.class = icmp ult i64 %label, %n")  # a negative one is huge without its sign
     place = t.emit("add i64 %first, " + t.emit("select i1 %is.class, i64 %label, i64 0"))
     at = t.emit(f"getelementptr {t.scalar}, ptr %base.x, i64 {place}")
-    chosen = spread(t, t.scalar, t.emit(f"load {t.scalar}, ptr {at}, align 1"))
-    loss = t.sub(functions.log(t, spread(t, t.scalar, total)), t.sub(chosen, largest))
+    chosen = t.spread(t.scalar, t.emit(f"load {t.scalar}, ptr {at}, align 1"))
+    loss = t.sub(functions.log(t, t.spread(t.scalar, total)), t.sub(chosen, largest))
     to = t.emit(f"getelementptr {t.scalar}, ptr %base.out, i64 %r")
     t.do(
         f"store {t.scalar} {t.emit(f'extractelement {t.vector} {loss}, i32 0')}, ptr {to}, align 1"
@@ -185,8 +185,8 @@ def _gradient(
     step = t.emit("mul i64 %r, %step")
     at = t.emit(f"getelementptr i8, ptr %base.g, i64 {step}")
     one = t.emit(f"load {t.scalar}, ptr {at}, align 1")
-    factor = spread(t, t.scalar, t.emit(f"fdiv {t.scalar} {one}, {total}"))
-    g, label, zero = spread(t, t.scalar, one), spread(t, "i64", "%label"), t.number(0.0)
+    factor = t.spread(t.scalar, t.emit(f"fdiv {t.scalar} {one}, {total}"))
+    g, label, zero = t.spread(t.scalar, one), t.spread("i64", "%label"), t.number(0.0)
     for place, mask, lane, power in zip(places, masks, lanes, powers, strict=True):
         hit = t.emit(f"icmp eq {t.of('i64')} {lane}, {label}")
         out = t.sub(t.mul(power, factor), t.either(hit, g, zero))
@@ -205,24 +205,11 @@ def _row_end(t: Text) -> None:
     t.do("ret void")
 
 
-def spread(t: Text, element: str, value: str) -> str:
-    """Return one value in every lane."""
-    kind = t.of(element)
-    one = t.emit(f"insertelement {kind} poison, {element} {value}, i32 0")
-    zeros = f"<{t.width} x i32> zeroinitializer"
-    return t.emit(f"shufflevector {kind} {one}, {kind} poison, {zeros}")
-
-
 def _load(t: Text, place: str, mask: str, otherwise: str) -> str:
     at = t.emit(f"getelementptr {t.scalar}, ptr %base.x, i64 {place}")
-    name = f"llvm.masked.load.v{t.width}{'f32' if t.single else 'f64'}.p0"
-    t.declared.add(f"declare {t.vector} @{name}(ptr, i32, {t.mask}, {t.vector})")
-    given = f"ptr {at}, i32 1, {t.mask} {mask}, {t.vector} {otherwise}"
-    return t.emit(f"call {t.vector} @{name}({given})")
+    return t.load(at, mask, otherwise)
 
 
 def _store(t: Text, value: str, place: str, mask: str) -> None:
     at = t.emit(f"getelementptr {t.scalar}, ptr %base.out, i64 {place}")
-    name = f"llvm.masked.store.v{t.width}{'f32' if t.single else 'f64'}.p0"
-    t.declared.add(f"declare void @{name}({t.vector}, ptr, i32, {t.mask})")
-    t.do(f"call void @{name}({t.vector} {value}, ptr {at}, i32 1, {t.mask} {mask})")
+    t.store(value, at, mask)

@@ -20,9 +20,7 @@ def first_lanes(t: Text, name: str, count: str) -> None:
     """Call the mask of the first `count` lanes, a number of 64 bits, `name`."""
     lanes = "<" + ", ".join(f"i64 {i}" for i in range(t.width)) + ">"
     wide = f"<{t.width} x i64>"
-    first = t.emit(f"insertelement {wide} poison, i64 {count}, i32 0")
-    zeros = f"<{t.width} x i32> zeroinitializer"
-    counts = t.emit(f"shufflevector {wide} {first}, {wide} poison, {zeros}")
+    counts = t.spread("i64", count)
     t.do(f"{name} = icmp slt {wide} {lanes}, {counts}")
 
 

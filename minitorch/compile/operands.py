@@ -118,11 +118,7 @@ def _loaded_rest(nest: Emission, k: int) -> str:
     """Load the lanes that are inside; zeros in the others."""
     if nest.through_buffer(k):
         return _loaded(nest, k, f"%scratch{k}")
-    t = nest.t
-    name = f"llvm.masked.load.v{t.width}{'f32' if t.single else 'f64'}.p0"
-    t.declared.add(f"declare {t.vector} @{name}(ptr, i32, {t.mask}, {t.vector})")
-    lanes = f"{t.mask} %inside, {t.vector} zeroinitializer"
-    return t.emit(f"call {t.vector} @{name}(ptr %last{k}, i32 1, {lanes})")
+    return nest.t.load(f"%last{k}", "%inside")
 
 
 def _as_value(nest: Emission, k: int, value: str) -> str:
@@ -180,6 +176,4 @@ def store_rest(nest: Emission, value: str) -> None:
         store(nest, value, f"%scratch{out}")
         copied(nest, f"%last{out}", f"%scratch{out}")
         return
-    name = f"llvm.masked.store.v{t.width}{'f32' if t.single else 'f64'}.p0"
-    t.declared.add(f"declare void @{name}({t.vector}, ptr, i32, {t.mask})")
-    t.do(f"call void @{name}({t.vector} {value}, ptr %last{out}, i32 1, {t.mask} %inside)")
+    t.store(value, f"%last{out}", "%inside")

@@ -129,6 +129,26 @@ class Text:
         given = ", ".join(f"{self.vector} {a}" for a in arguments)
         return self.emit(f"call {self.vector} @{function}({given})")
 
+    def load(self, at: str, mask: str, otherwise: str = "zeroinitializer") -> str:
+        """Return the lanes of a vector in memory where the mask holds; else of `otherwise`."""
+        name = f"llvm.masked.load.{self._suffix()}.p0"
+        self.declared.add(f"declare {self.vector} @{name}(ptr, i32, {self.mask}, {self.vector})")
+        given = f"ptr {at}, i32 1, {self.mask} {mask}, {self.vector} {otherwise}"
+        return self.emit(f"call {self.vector} @{name}({given})")
+
+    def store(self, value: str, at: str, mask: str) -> None:
+        """Write the lanes of a vector where the mask holds."""
+        name = f"llvm.masked.store.{self._suffix()}.p0"
+        self.declared.add(f"declare void @{name}({self.vector}, ptr, i32, {self.mask})")
+        self.do(f"call void @{name}({self.vector} {value}, ptr {at}, i32 1, {self.mask} {mask})")
+
+    def spread(self, element: str, value: str) -> str:
+        """Return one value, of this type, in every lane."""
+        kind = self.of(element)
+        one = self.emit(f"insertelement {kind} poison, {element} {value}, i32 0")
+        zeros = f"<{self.width} x i32> zeroinitializer"
+        return self.emit(f"shufflevector {kind} {one}, {kind} poison, {zeros}")
+
     def _suffix(self) -> str:
         return f"v{self.width}{'f32' if self.single else 'f64'}"
 
