@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-import sysconfig
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,12 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..arrays import CPU, Array, Device
-from .scope import PACKAGE
 
 if TYPE_CHECKING:
     from .node import Node
-
-LIBRARIES = (PACKAGE, *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")))
 
 
 class State:
@@ -74,15 +69,14 @@ class State:
                 self._waiting.discard(here)
 
     def alone(self) -> bool:
-        """Tell whether no other thread could still fill or empty a queue of the session.
+        """Tell whether no thread that came with the session could still fill or empty a queue.
 
-        One could if it came after the session, or runs code of the program's own: a thread of a
-        notebook's kernel, say, that was there before runs nothing but libraries.
+        Threads that were there before it count as idle: a notebook's kernel and many a library have
+        some, and nothing tells them from those of the program.
         """
         with self.lock:
-            idle = self._waiting | {threading.current_thread()}
-        others = [thread for thread in threading.enumerate() if thread not in idle]
-        return all(thread in self._before and not runs_program(thread) for thread in others)
+            idle = self._before | self._waiting | {threading.current_thread()}
+        return idle.issuperset(threading.enumerate())
 
     def abandon(self) -> None:
         """Wake every thread that waits for something of this session; none waits from now on."""
@@ -91,19 +85,3 @@ class State:
             found = list(self.resources.values())
         for resource in found:  # each takes a lock of its own, under which others ask for this one
             resource.abandon()
-
-
-def runs_program(thread: threading.Thread) -> bool:
-    """Tell whether a thread, other than the main one, has been called from outside all libraries.
-
-    The main thread waits for those that it started, and what it runs says nothing.
-    """
-    if thread is threading.main_thread():
-        return False
-    frame = sys._current_frames().get(thread.ident or 0)
-    while frame is not None:
-        file = frame.f_code.co_filename
-        if not file.startswith((*LIBRARIES, "<frozen", "<graph step>")):
-            return True
-        frame = frame.f_back
-    return False
