@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from .. import layers as of_layers
@@ -78,6 +78,16 @@ def _collect(kind: str, variable: Variable, names: Any) -> None:
     get_default_graph().add_to_collections(listed or (), variable)
 
 
+def _with_updates(value: Node, updates: Sequence[Node], names: Any) -> Node:
+    """Put updates into these collections; with None run them before the value instead."""
+    if names is None:
+        with control_dependencies(updates):
+            return identity(value)
+    for update in updates:
+        get_default_graph().add_to_collections(names, update)
+    return value
+
+
 @lined
 def batch_norm(
     inputs: Any,
@@ -134,14 +144,9 @@ def batch_norm(
         **starts,
     )
     own = updates[before:]
-    if updates_collections is None:
+    if updates_collections != GraphKeys.UPDATE_OPS:
         del updates[before:]
-        with control_dependencies(own):
-            found = identity(found)
-    elif updates_collections != GraphKeys.UPDATE_OPS:
-        del updates[before:]
-        for update in own:
-            graph.add_to_collections(updates_collections, update)
+        found = _with_updates(found, own, updates_collections)
     found = found if activation_fn is None else activation_fn(found)
     graph.add_to_collections(outputs_collections or (), found)
     return found  # type: ignore[no-any-return]

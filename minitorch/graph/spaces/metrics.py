@@ -94,6 +94,10 @@ def accuracy(
     return _collected(found, metrics_collections, updates_collections)
 
 
+def _error(labels: Any, predictions: Any) -> Any:
+    return cast(convert(predictions), "float32") - cast(convert(labels), "float32")
+
+
 @lined
 def mean_squared_error(
     labels: Any,
@@ -104,8 +108,7 @@ def mean_squared_error(
     name: str | None = None,
 ) -> Metric:
     """The mean of (prediction - label)^2."""
-    guess = cast(convert(predictions), "float32")
-    error = rows.square(guess - cast(convert(labels), "float32"))
+    error = rows.square(_error(labels, predictions))
     found = _quotient(name, "mean_squared_error", *_weighted(error, weights))
     return _collected(found, metrics_collections, updates_collections)
 
@@ -135,8 +138,7 @@ def mean_absolute_error(
     name: str | None = None,
 ) -> Metric:
     """The mean of |prediction - label|."""
-    guess = cast(convert(predictions), "float32")
-    error = rows.abs(guess - cast(convert(labels), "float32"))
+    error = rows.abs(_error(labels, predictions))
     found = _quotient(name, "mean_absolute_error", *_weighted(error, weights))
     return _collected(found, metrics_collections, updates_collections)
 
