@@ -24,6 +24,12 @@ def _given(where_: str, learning_rate: Any, global_step: Any) -> tuple[Node, Nod
     return rate, cast(global_step, rate.dtype)
 
 
+def _periods(step: Any, decay_steps: Any, staircase: bool) -> Any:
+    """Return how many times `decay_steps` have passed; with `staircase` whole times only."""
+    part = step / cast(decay_steps, step.dtype)
+    return floor(part) if staircase else part
+
+
 def exponential_decay(
     learning_rate: Any,
     global_step: Any,
@@ -34,10 +40,8 @@ def exponential_decay(
 ) -> Node:
     """rate decay_rate^(step / decay_steps); with `staircase` in whole powers."""
     rate, step = _given("exponential_decay", learning_rate, global_step)
-    part = step / cast(decay_steps, rate.dtype)
-    return rename(
-        rate * pow(cast(decay_rate, rate.dtype), floor(part) if staircase else part), name
-    )
+    part = _periods(step, decay_steps, staircase)
+    return rename(rate * pow(cast(decay_rate, rate.dtype), part), name)
 
 
 def natural_exp_decay(
@@ -50,8 +54,8 @@ def natural_exp_decay(
 ) -> Node:
     """rate e^(-decay_rate step / decay_steps)."""
     rate, step = _given("natural_exp_decay", learning_rate, global_step)
-    part = step / cast(decay_steps, rate.dtype)
-    return rename(rate * exp((floor(part) if staircase else part) * -1.0 * decay_rate), name)
+    part = _periods(step, decay_steps, staircase)
+    return rename(rate * exp(part * -1.0 * decay_rate), name)
 
 
 def inverse_time_decay(
@@ -64,8 +68,8 @@ def inverse_time_decay(
 ) -> Node:
     """rate / (1 + decay_rate step / decay_steps)."""
     rate, step = _given("inverse_time_decay", learning_rate, global_step)
-    part = step / cast(decay_steps, rate.dtype)
-    return rename(rate / ((floor(part) if staircase else part) * decay_rate + 1.0), name)
+    part = _periods(step, decay_steps, staircase)
+    return rename(rate / (part * decay_rate + 1.0), name)
 
 
 def polynomial_decay(
