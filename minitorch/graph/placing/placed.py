@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from ...arrays import Array
+from ...errors import GraphError
 from ..node import Node
 from ..optimize import optimize
 from ..order import schedule
@@ -44,6 +45,8 @@ class PlacedSession(Session):
         optimize: as for `Session`, but only where it is asked for.
         devices: the rank of each device name that does not end with the number of its rank.
         greedy, cost, link: see `place.place`.
+    Raises:
+        GraphError: `ranks` is no communicator.
     """
 
     default_optimize = False
@@ -59,6 +62,11 @@ class PlacedSession(Session):
         cost: Cost | None = None,
         link: Link | None = None,
     ) -> None:
+        if not all(hasattr(ranks, name) for name in ("rank", "size", "send", "recv")):
+            raise GraphError(
+                f"PlacedSession: got {type(ranks).__name__} for ranks, expected a communicator: "
+                "rank, size, send and recv. Pass the one that ddp_lab.launch gives each rank."
+            )
         super().__init__(graph, optimize=optimize)
         self.ranks, self.devices = ranks, devices
         self.greedy, self.cost, self.link = greedy, cost, link

@@ -196,3 +196,9 @@ def _in_processes(comm: Any) -> Any:
 def test_processes_that_measure_differently_optimize_alike() -> None:
     first, second = launch(_in_processes, 2, transport="shm", timeout_s=60)
     np.testing.assert_array_equal(first, second)
+
+
+@pytest.mark.parametrize("ranks", [None, 2, tf.Graph()])
+def test_what_is_no_communicator_is_refused_at_once(ranks: Any) -> None:
+    with pytest.raises(GraphError, match=r"expected a communicator.*ddp_lab\.launch"):
+        tf.PlacedSession(ranks)
