@@ -107,10 +107,8 @@ def inspect(board: Board, rank: int, peer: int) -> None:
     """
     mine, theirs = board.read(rank), board.read(peer)
     if theirs.state != RUNNING:
-        how = "has returned" if theirs.state == RETURNED else "has failed"
-        because = f" ({theirs.why})" if theirs.why else ""
         raise RankLost(
-            f"{waiting(mine)}: rank {peer} {how}{because}: rank {rank} still waits for it. "
+            f"{waiting(mine)}: rank {peer} {fate(theirs)}: rank {rank} still waits for it. "
             f"Look at what rank {peer} did instead of sending.",
             peer,
         )
@@ -121,6 +119,12 @@ def inspect(board: Board, rank: int, peer: int) -> None:
             f"{report(entries(board))}",
             peer,
         )
+
+
+def fate(entry: Entry) -> str:
+    """Return how a rank has ended, and why as far as its entry says."""
+    how = "has returned" if entry.state == RETURNED else "has failed"
+    return f"{how} ({entry.why})" if entry.why else how
 
 
 def compare(mine: bytes, theirs: bytes, rank: int, peer: int) -> None:

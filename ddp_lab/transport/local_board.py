@@ -1,12 +1,13 @@
 """The board of a rank that sees of the others only what comes over its connections.
 
-A rank that leaves says why, to all others at once; a connection that ends without that word is one
-of a process that was killed. As every rank hears of every other, each can say who failed first.
+A rank that leaves says why, to all others at once, and who had failed before it; a connection that
+ends without these words is one of a process that was killed. So each rank can say who failed
+first, whichever of the others it waits for.
 """
 
 import sys
 
-from ddp_lab.transport.board import FAILED, RUNNING, MemoryBoard
+from ddp_lab.transport.board import FAILED, RETURNED, RUNNING, Board, MemoryBoard
 
 LONGEST = 1000  # bytes of last words
 
@@ -16,7 +17,7 @@ class LocalBoard(MemoryBoard):
 
     def __init__(self, size: int) -> None:
         super().__init__(size)
-        self._first = -1
+        self._first: tuple[int, str] | None = None  # the first that failed, and why
 
     def enter(self, rank: int, doing: bytes, members: tuple[int, ...]) -> None:
         """Say what `rank` does; nobody else is here to compare with."""
@@ -27,12 +28,36 @@ class LocalBoard(MemoryBoard):
         with self._lock:
             if self._states[rank] != RUNNING:
                 return
-            if self._first >= 0:
-                earlier = f"rank {self._first} was the first to fail: {self._why[self._first]}"
+            if self._first is None and state == FAILED:
+                self._first = rank, why
+            if self._first is not None and self._first[0] != rank:
+                earlier = f"rank {self._first[0]} was the first to fail: {self._first[1]}"
                 why = f"{why}; {earlier}" if why else earlier
-            elif state == FAILED:
-                self._first = rank
             super().end(rank, state, why)
+
+    def first_to_fail(self) -> str:
+        """Return the rank that failed first and why, as far as is heard here, or ""."""
+        return "" if self._first is None else f"{self._first[0]} {self._first[1]}"
+
+    def hear_of(self, rank: int, why: str) -> None:
+        """Take from another rank who failed first; what was heard before stays."""
+        with self._lock:
+            self._first = self._first or (rank, why)
+
+
+def goodbye(board: Board) -> bytes:
+    """Return the words with which this rank leaves: why, and on a second line who failed first."""
+    first = board.first_to_fail() if isinstance(board, LocalBoard) else ""
+    return last_words() + b"\n" + first.encode()[:LONGEST]
+
+
+def hear(board: Board, rank: int, peer: int, words: str) -> None:
+    """Take the words with which `peer` has left; `rank` knows of itself that it has not failed."""
+    why, _, first = words.partition("\n")
+    culprit, _, because = first.partition(" ")
+    if isinstance(board, LocalBoard) and culprit.isdigit() and int(culprit) not in (rank, peer):
+        board.hear_of(int(culprit), because)
+    board.end(peer, FAILED if why else RETURNED, why)
 
 
 def last_words() -> bytes:

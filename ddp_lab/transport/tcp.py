@@ -22,10 +22,10 @@ import numpy as np
 
 from ddp_lab.errors import InvalidArgument, RankLost, RankTimeout
 from ddp_lab.transport.base import SENT, NDArray, Sent
-from ddp_lab.transport.board import FAILED, RETURNED, Board
+from ddp_lab.transport.board import RUNNING, Board, fate
 from ddp_lab.transport.description import describe, parse
-from ddp_lab.transport.local_board import LocalBoard, last_words
-from ddp_lab.transport.threads import ThreadTransport, ThreadWorld
+from ddp_lab.transport.local_board import LocalBoard, goodbye, hear
+from ddp_lab.transport.threads import LOOK_S, ThreadTransport, ThreadWorld
 
 FRAME = struct.Struct("<4q")
 HELLO = struct.Struct("<8s3i")  # magic, world size, rank, port
@@ -90,11 +90,21 @@ class TcpTransport(ThreadTransport):
                     self._links[dst].sendall(array.reshape(-1).view(np.uint8).data)
         except OSError as error:
             raise RankLost(
-                f"send: rank {dst} is gone: rank {self.rank} could not send to it ({error}). "
-                f"Look at what ended rank {dst}.",
+                f"send: rank {dst} {self._fate(dst)}: rank {self.rank} could not send to it "
+                f"({error}). Look at what ended rank {dst}.",
                 dst,
             ) from error
         return SENT
+
+    def _fate(self, peer: int) -> str:
+        """Return what became of a peer that takes nothing more; its last words may still come."""
+        give_up = time.monotonic() + DRAIN_S
+        while not self._closed and time.monotonic() < give_up:
+            entry = self.board.read(peer)
+            if entry.state != RUNNING:
+                return fate(entry)
+            time.sleep(LOOK_S)
+        return "is gone"
 
     def _read(self, peer: int, link: socket.socket) -> None:
         try:
@@ -115,11 +125,11 @@ class TcpTransport(ThreadTransport):
         except (OSError, ValueError) as error:
             self._leave(peer, f"connection closed: {error}")
 
-    def _leave(self, peer: int, why: str) -> None:
+    def _leave(self, peer: int, words: str) -> None:
         """Note that `peer` is gone; once this rank is gone itself, that says nothing."""
         self._world.drained.add(peer)
         if not self._closed:
-            self.board.end(peer, FAILED if why else RETURNED, why)
+            hear(self.board, self.rank, peer, words)
 
     def close(self) -> None:
         """Say goodbye and close all sockets; what was sent still arrives."""
@@ -127,7 +137,7 @@ class TcpTransport(ThreadTransport):
             return
         self._closed = True
         atexit.unregister(self.close)
-        words = last_words()
+        words = goodbye(self.board)
         for peer, link in self._links.items():
             with contextlib.suppress(OSError):  # the peer may have gone first
                 self._say_goodbye(peer, link, words)

@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import textwrap
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -60,20 +61,21 @@ def run_ranks(program: str, size: int, *arguments: str, **environment: str) -> l
 
 
 @pytest.mark.parametrize(
-    ("how", "says"),
+    ("how", "says", "because"),
     [
-        ("raises", "rank 1 has failed (KeyError: 'lost')"),
-        ("killed", "rank 1 has failed (connection closed"),
-        ("returns", "rank 1 has returned"),
+        ("raises", "rank 1 has failed (KeyError: 'lost')", "KeyError: 'lost'"),
+        ("killed", "rank 1 has failed (connection closed", "connection closed"),
+        ("returns", "rank 1 has returned", ""),
     ],
 )
-def test_ranks_joined_by_tcp_are_told_who_is_gone_and_why(how: str, says: str) -> None:
+def test_ranks_joined_by_tcp_are_told_who_is_gone_and_why(
+    how: str, says: str, because: str
+) -> None:
     first, _, third, fourth = run_ranks(TCP, 4, how, MASTER_PORT=free_port())
     assert says in third
-    for output in (first, fourth):  # they wait for ranks that gave up because of rank 1
+    for output in (first, third, fourth):  # rank 3 waits for one that gave up because of rank 1
         assert "still waits for it" in output or "could not send to it" in output
-    if how == "raises":
-        assert "rank 1 was the first to fail: KeyError: 'lost'" in first + fourth
+        assert because in output
 
 
 C10D = """
@@ -160,6 +162,36 @@ def test_the_first_to_fail_is_named_with_those_that_followed() -> None:
         inspect(board, 0, 2)
     with pytest.raises(ddp_lab.RankLost, match="rank 3 has returned: "):
         inspect(board, 0, 3)
+
+
+def test_a_send_that_fails_tells_what_the_receiver_said_as_it_left(monkeypatch) -> None:
+    mine, theirs = socket.socketpair()
+    leaving, sender = TcpTransport(1, {0: theirs}), TcpTransport(0, {1: mine})
+    monkeypatch.setattr(sys, "last_value", KeyError("lost"), raising=False)
+    mine.shutdown(socket.SHUT_WR)  # so that the send fails before anything is read
+    with pytest.raises(ddp_lab.RankLost) as caught:
+        closing = threading.Timer(0.1, leaving.close)
+        closing.start()
+        sender.isend(np.arange(3), 1)
+    closing.join()
+    assert "send: rank 1 has failed (KeyError: 'lost'): rank 0 could not send" in str(caught.value)
+    sender.close()
+
+
+def test_a_rank_that_gives_up_tells_the_others_who_failed_first() -> None:
+    board, sockets = LocalBoard(3), socket.socketpair()
+    board.end(1, FAILED, "KeyError: 'lost'")
+    leaving = TcpTransport(2, {0: sockets[0]}, board)
+    silent, mute = socket.socketpair()
+    waiting = TcpTransport(0, {1: silent, 2: sockets[1]})
+    leaving.close()
+    with pytest.raises(
+        ddp_lab.RankLost,
+        match=r"rank 2 has returned \(rank 1 was the first to fail: KeyError: 'lost'\)",
+    ):
+        waiting.irecv(2).wait()
+    waiting.close()
+    mute.close()
 
 
 class Hasty(MemoryBoard):
