@@ -1,6 +1,7 @@
 """What never ends: a check, a checks.py; and the judge whose owner is gone."""
 
 import json
+import signal
 import subprocess
 import sys
 import threading
@@ -37,11 +38,30 @@ def test_a_check_that_swallows_the_first_word_gets_a_second() -> None:
     assert run_check(Check(stubborn, "scale", 1.0, False, None), LocalStudent(), 1, within_s=0.05)
 
 
-def test_the_wait_for_the_learners_code_is_not_cut_short() -> None:
+RINGS = """
+def rings():
+    import signal
+    signal.setitimer(signal.ITIMER_REAL, 9.0)  # little is left
+    signal.raise_signal(signal.SIGALRM)
+"""
+
+
+def test_the_wait_for_the_learners_code_is_not_cut_short_and_does_not_count() -> None:
     student = LocalStudent()
-    student.load([Statement("def slow():\n    import time\n    time.sleep(0.2)", ("slow",))])
-    with deadline(0.05):
-        assert student.call("slow") is None
+    student.load([Statement(RINGS, ("rings",))])
+    with pytest.raises(TimeoutError), deadline(60):
+        assert student.call("rings") is None  # the timer's signal, in the midst of it
+        assert signal.getitimer(signal.ITIMER_REAL)[0] > 10
+        signal.raise_signal(signal.SIGALRM)
+
+
+def test_one_that_has_passed_before_the_body_begins_is_said_and_leaves_no_timer() -> None:
+    before = signal.getsignal(signal.SIGALRM)
+    for _ in range(30):
+        with pytest.raises(TimeoutError, match="did not end"), deadline(1e-6):
+            endless(None, None)
+        assert signal.getsignal(signal.SIGALRM) is before
+        assert signal.getitimer(signal.ITIMER_REAL)[1] == 0.0  # ours would go off again and again
 
 
 def test_a_deadline_inside_another_gives_the_timer_back() -> None:
