@@ -7,12 +7,15 @@ running must not slow the reference down.
 import contextlib
 import os
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from autograder.sandbox.watch import descendants
 
 SWEEPS = 20  # a process that forks while it is being stopped leaves one more for the next sweep
+STOP_S = 1.0  # for all to stand still, each of which has to be given a core once more
+LOOK_S = 0.001
 
 
 @contextlib.contextmanager
@@ -41,6 +44,7 @@ def stopped(pid: int) -> Iterator[None]:
                 break
             _signal(new, signal.SIGSTOP)
             held += new
+        _wait_until_still(held)
         yield
     finally:
         _signal(held, signal.SIGCONT)
@@ -70,3 +74,24 @@ def _signal(pids: list[int], number: int) -> None:
     for pid in pids:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, number)
+
+
+def _wait_until_still(pids: list[int]) -> None:
+    """Return when every thread of `pids` has stopped; one that does not in time is not waited for.
+
+    A signal is on its way while its thread waits for a core.
+    """
+    give_up = time.monotonic() + STOP_S
+    while any(map(_moves, pids)) and time.monotonic() < give_up:
+        time.sleep(LOOK_S)
+
+
+def _moves(process: int) -> bool:
+    with contextlib.suppress(OSError):
+        tasks = Path(f"/proc/{process}/task").iterdir()
+        return any(_state(task) not in "TtZX" for task in tasks)
+    return False
+
+
+def _state(task: Path) -> str:
+    return (task / "stat").read_text().rpartition(")")[2].split()[0]
