@@ -10,6 +10,7 @@ import os
 import re
 import socket
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,7 @@ HERE = Path(__file__).parent
 ATTACKS = sorted((HERE / "answers").glob("*.py"))
 SECRET = "judge-only-5d1f"
 MARK = "attack-was-here"
+SLEEPS = "98765"  # what an attack's processes are called with
 PORT = 47811  # where an attack finds the judge's machine listening, if it gets there
 # What the wall does itself, and not the wire: bubblewrap builds it here, and the zygote there.
 COLD = (
@@ -36,6 +38,8 @@ COLD = (
 LIMITS = Limits(
     wall_s=12, cpu_s=12, call_s=1.0, memory_bytes=256 * MIB, processes=24, file_bytes=16 * MIB
 )
+# For the solution, which a slow machine must not keep from its marks.
+AMPLE = replace(LIMITS, wall_s=240, cpu_s=240, call_s=120)
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f\u200b\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
@@ -64,6 +68,14 @@ class Batch:
             self.students.append(student)
             yield student
 
+    def grade_honest(self) -> Report:
+        """Return the report on the solution."""
+        self.grader.limits = AMPLE
+        try:
+            return self.grader.grade(self.honest)
+        finally:
+            self.grader.limits = LIMITS
+
     def grade(self, data: bytes) -> tuple[Report, str]:
         """Return the report, and all that anyone could read of it, staff included."""
         self.students.clear()
@@ -85,7 +97,7 @@ def secret() -> Iterator[str]:
 def batch(secret: str) -> Iterator[Batch]:
     source = Supply(wall="bubblewrap")
     made = Batch(source)
-    assert made.grade(made.honest)[0].score == 10
+    assert made.grade_honest().score == 10
     yield made
     assert not source.reasons
     source.close()
@@ -118,7 +130,7 @@ def marked_processes() -> list[str]:
     for cmdline in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
             text = cmdline.read_bytes().decode(errors="replace")
-            if MARK in text or "98765" in text:
+            if MARK in text or SLEEPS in text.split("\0"):
                 found.append(text)
     return found
 
@@ -138,19 +150,19 @@ def check_is_stopped(attack: Path, batch: Batch) -> None:
     assert batch.source.pids() == idle
     assert not marked_files()
     assert not marked_processes()
-    again = batch.grade(batch.honest)[0]
+    again = batch.grade_honest()
     assert again.score == 10, to_text(again)
 
 
 @pytest.mark.sandbox
-@pytest.mark.timeout(90)
+@pytest.mark.timeout(280)
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda path: path.stem)
 def test_an_attack_gets_nothing(attack: Path, batch: Batch, listening: None) -> None:
     check_is_stopped(attack, batch)
 
 
 @pytest.mark.sandbox
-@pytest.mark.timeout(90)
+@pytest.mark.timeout(280)
 @pytest.mark.parametrize("name", COLD)
 def test_an_attack_gets_nothing_where_no_zygote_can_be(
     name: str, cold_batch: Batch, listening: None

@@ -38,7 +38,7 @@ def closed_above(path: Path) -> Path | None:
 
 
 @pytest.mark.sandbox
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 def test_the_corpus_is_stopped_for_an_ordinary_user_too() -> None:
     if os.geteuid() != 0:
         return  # then `test_attacks` has just shown it
