@@ -12,7 +12,7 @@ from autograder.sandbox.host import RemoteStudent, Sandbox
 from autograder.sandbox.supply import Supply
 
 pytestmark = pytest.mark.sandbox
-LIMITS = Limits(call_s=5.0, memory_bytes=512 * MIB)
+LIMITS = Limits(wall_s=3600, cpu_s=3600, call_s=60, memory_bytes=512 * MIB)  # for all tests
 RAW = "contextlib:nullcontext"  # hands the transport itself to the function, as `.enter_result`
 
 
