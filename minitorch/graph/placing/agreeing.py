@@ -32,6 +32,7 @@ from ..state import Variable
 from .wires import Ranks, another_run
 
 MAGIC = 0x67726170685F6964  # "graph_id": no message of values begins like this
+WANTED = "what it is about to run"
 SAME = -1
 Prints = npt.NDArray[np.int64]
 
@@ -61,8 +62,8 @@ def check_same_graph(
     leaves: Sequence[Node],
     feeds: Sequence[Node],
     placed: Mapping[Node, int],
-) -> None:
-    """Raise on all ranks if one of them is about to run another graph.
+) -> int:
+    """Return the number of this run's plan; raise on all ranks if one is about to run another.
 
     Args:
         order: the nodes of the run, inputs first.
@@ -73,18 +74,21 @@ def check_same_graph(
             run.
     """
     if ranks.size == 1:
-        return
+        return 0
     prints = _Prints(order, leaves, feeds, placed)
+    number = _hashed(prints.numbers.tobytes())
     others = range(1, ranks.size)
     if ranks.rank != 0:
         first = _received(ranks, 0, np.int64)
+        if first[:1] != MAGIC:
+            raise another_run(0, WANTED, first)
         ranks.send(np.array([_differs_at(first, prints.numbers)]), 0)
         who, where = _received(ranks, 0, np.int64)
         if who == ranks.rank:
             ranks.send(_letters(prints.about(int(where))), 0)
         if who != SAME:
             raise GraphError(_text(_received(ranks, 0, np.uint8)))
-        return
+        return number
     for rank in others:
         ranks.send(prints.numbers, rank)
     answers = {rank: int(_received(ranks, rank, np.int64)[0]) for rank in others}
@@ -102,6 +106,7 @@ def check_same_graph(
         for rank in others:
             ranks.send(_letters(message), rank)
         raise GraphError(message)
+    return number
 
 
 def _differs_at(first: Prints, mine: Prints) -> int:
@@ -117,7 +122,7 @@ def _received(ranks: Ranks, src: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     """Return the next array of `src`, which must be one of those that are sent here."""
     array = np.asarray(ranks.recv(src))
     if array.dtype != dtype or array.ndim != 1:
-        raise another_run(src, "what it is about to run", array)
+        raise another_run(src, WANTED, array)
     return array
 
 

@@ -21,7 +21,7 @@ from .groups import kept_by
 from .levels import Part
 from .partition import cut
 from .place import Cost, Link, place
-from .wires import Ranks
+from .wires import Lines, Ranks
 
 
 class PlacedSession(Session):
@@ -111,14 +111,16 @@ class PlacedRun:
         self.placed: Mapping[Node, int] = {}
         self.part = Part()
         self._step: Step | None = None
+        self._lines: Lines | None = None
 
     def __call__(self, state: State, arrays: Sequence[Array]) -> tuple[Any, ...]:
         """Return the fetched arrays, the same on every rank."""
-        if self._step is None:
-            self._step = self._planned()
+        if self._step is None or self._lines is None:
+            self._step, self._lines = self._planned()
+        self._lines.begin()
         return self._step(state, arrays)
 
-    def _planned(self) -> Step:
+    def _planned(self) -> tuple[Step, Lines]:
         """Return this rank's part as a step. Others wait for nothing while messages are waited for.
 
         Raises:
@@ -133,14 +135,14 @@ class PlacedRun:
                 if node not in fed:
                     check_source(node)  # on all ranks, whoever has it
             self.placed = session.place(order, fed)
-        check_same_graph(ranks, order, leaves, self.feeds, self.placed)
+        number = check_same_graph(ranks, order, leaves, self.feeds, self.placed)
+        lines = Lines(ranks, number, ", ".join(repr(node.name) for node in self.leaves))
         for node, rank in self.placed.items():
             session.homes.update(dict.fromkeys(kept_by(node), rank))
         with PLANNING:
-            self.part = cut(order, leaves, fed, self.placed, ranks)
-            return Step(
-                [self.part.here[node] for node in leaves], self.feeds, order=self.part.order
-            )
+            self.part = cut(order, leaves, fed, self.placed, lines)
+            ends = [self.part.here[node] for node in leaves]
+            return Step(ends, self.feeds, order=self.part.order), lines
 
     def _rewritten(self) -> list[Node]:
         with PLANNING:

@@ -55,11 +55,60 @@ class Wire:
 FLAG = Spec((1,), as_dtype("uint8"))
 
 
+OPENS = 0x6F70656E735F7275  # "opens_ru": begins what a run sends first; no values begin like this
+
+
+class Lines:
+    """The messages of one plan: what a run sends first to a rank says which plan it runs.
+
+    So a rank that runs another plan than its partner is told, though the values that they exchange
+    may be of one shape.
+
+    Args:
+        number: of the plan, the same on all ranks.
+        what: words for what is fetched.
+    """
+
+    def __init__(self, ranks: Ranks, number: int, what: str) -> None:
+        self.rank, self.size = ranks.rank, ranks.size
+        self._ranks, self._what = ranks, what
+        self._opening = np.array([OPENS, number])
+        self._sent_to: set[int] = set()
+        self._heard_from: set[int] = set()
+
+    def begin(self) -> None:
+        """Begin a run."""
+        self._sent_to.clear()
+        self._heard_from.clear()
+
+    def send(self, x: Any, dst: int) -> None:
+        """Send an array to rank `dst`."""
+        if dst not in self._sent_to:
+            self._sent_to.add(dst)
+            self._ranks.send(self._opening, dst)
+        self._ranks.send(x, dst)
+
+    def recv(self, src: int) -> Any:
+        """Return the next array from rank `src`.
+
+        Raises:
+            GraphError: it belongs to a run of another plan.
+        """
+        if src not in self._heard_from:
+            self._heard_from.add(src)
+            opening = np.asarray(self._ranks.recv(src))
+            if not np.array_equal(opening, self._opening):
+                raise another_run(src, f"the first value of a run of {self._what}", opening)
+        return self._ranks.recv(src)
+
+
 def another_run(src: int, wanted: str, got: Array) -> GraphError:
     """Return the error of a rank that received what belongs to another run than its own."""
+    opens = got.dtype == np.int64 and got.shape == (2,) and got[0] == OPENS
+    found = "the first value of another one" if opens else f"{got.dtype} {got.shape}"
     return GraphError(
-        f"run: rank {src} is in another run: waited for {wanted} from it, got {got.dtype} "
-        f"{got.shape}. Make the same calls of run in the same order on every rank."
+        f"run: rank {src} is in another run: waited for {wanted} from it, got {found}. "
+        "Make the same calls of run in the same order on every rank."
     )
 
 

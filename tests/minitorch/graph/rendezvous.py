@@ -9,6 +9,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from minitorch.graph.placing.wires import OPENS
+
 HANGS_S = 30.0
 LOOKS_S = 0.02
 Boxes = dict[tuple[int, int], tuple[Any, Any]]
@@ -22,7 +24,7 @@ class Rendezvous:
     """One of the ranks.
 
     Attributes:
-        sent: for each message its destination and its array's shape.
+        sent: for each message its destination and its array's shape, but for what opens a run.
     """
 
     def __init__(self, rank: int, size: int, boxes: Boxes, failed: threading.Event) -> None:
@@ -31,7 +33,8 @@ class Rendezvous:
 
     def send(self, x: Any, dst: int) -> None:
         there, taken = self._boxes[self.rank, dst]
-        self.sent.append((dst, x.shape))
+        if x.shape != (2,) or x[0] != OPENS:
+            self.sent.append((dst, x.shape))
         there.put(x.copy())
         self._get(taken, f"to be received by {dst}")
 

@@ -153,6 +153,38 @@ def test_a_rank_that_runs_something_alone_is_told(alone: int) -> None:
         launch(rank, 2, transport="threads", timeout_s=60)
 
 
+@pytest.mark.parametrize("size", [2, 3])
+def test_known_runs_in_another_order_are_told_apart_though_shapes_agree(size: int) -> None:
+    def rank(comm: Any) -> None:
+        with tf.Graph().as_default(), tf.PlacedSession(comm) as session:
+            x = tf.placeholder(tf.float64, X.shape)
+            runs = [crossing(x, tf.sin), crossing(tf.square(x), tf.cos)]
+            for y in (*runs, *runs, runs[comm.rank == 1]):
+                session.run(y, {x: X})
+
+    told = "the first value of a run of 'cos' from it, got the first value of another one"
+    with pytest.raises(RankFailed, match=told):
+        launch(rank, size, transport="threads", timeout_s=60)
+
+
+@pytest.mark.parametrize("new", [0, 1])
+def test_numbers_of_a_known_run_are_not_taken_for_a_graph(new: int) -> None:
+    """What crosses is a vector of int64, as what the ranks compare is."""
+
+    def rank(comm: Any) -> None:
+        with tf.Graph().as_default(), tf.PlacedSession(comm) as session:
+            n = tf.placeholder(tf.int64, (3,))
+            with on(0):
+                m = n + 1
+            with on(1):
+                y, z = m * 2, m * 3
+            session.run(y, {n: [1, 2, 3]})
+            session.run(z if comm.rank == new else y, {n: [1, 2, 3]})
+
+    with pytest.raises(RankFailed, match="is in another run"):
+        launch(rank, 2, transport="threads", timeout_s=60)
+
+
 class Post:
     """One end of a channel that keeps what was sent."""
 
