@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..arrays import CPU, Array, Device
+from .waits import all_stuck
 
 if TYPE_CHECKING:
     from .node import Node
@@ -35,8 +35,8 @@ class State:
         self.limit_s: float | None = None
         self.lock = threading.RLock()
         self.abandoned = False
-        self._before = frozenset(threading.enumerate())
-        self._waiting: set[threading.Thread] = set()
+        self._idle = set(threading.enumerate())
+        self.take_part()
 
     def generator(self, key: Any, seed: Sequence[int] | None) -> np.random.Generator:
         """Return the generator of a random node, made at its first use from `seed`."""
@@ -56,27 +56,17 @@ class State:
                     found.abandon()
             return found
 
-    @contextmanager
-    def waits(self) -> Iterator[None]:
-        """Count this thread, inside the `with` block, among those that wait for a queue."""
-        here = threading.current_thread()
-        with self.lock:
-            self._waiting.add(here)
-        try:
-            yield
-        finally:
-            with self.lock:
-                self._waiting.discard(here)
+    def take_part(self) -> None:
+        """Count this thread among those that use the session, though it may have come before it."""
+        self._idle.discard(threading.current_thread())
 
     def alone(self) -> bool:
-        """Tell whether no thread that came with the session could still fill or empty a queue.
+        """Tell whether no other thread could still fill or empty a queue: all that could wait.
 
-        Threads that were there before it count as idle: a notebook's kernel and many a library have
-        some, and nothing tells them from those of the program.
+        Threads that were there before the session, and have never used it, count as idle: a
+        notebook's kernel and many a library have some.
         """
-        with self.lock:
-            idle = self._before | self._waiting | {threading.current_thread()}
-        return idle.issuperset(threading.enumerate())
+        return all_stuck(self._idle)
 
     def abandon(self) -> None:
         """Wake every thread that waits for something of this session; none waits from now on."""

@@ -151,8 +151,10 @@ class Session:
         step = self._steps.get(key)
         if step is None:
             with PLANNING:  # threads that fill queues plan runs of their own
-                step = self._steps[key] = self.plan(leaves, feeds)
-                self._forget_old_plans()
+                step = self._steps.get(key)  # which another may have planned meanwhile
+                if step is None:
+                    step = self._steps[key] = self.plan(leaves, feeds)
+                    self._forget_old_plans()
         self._make_ready(fetches, feed_dict, step)
         return rebuild(iter(step(self.state, arrays)).__next__)
 

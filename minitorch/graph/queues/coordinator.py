@@ -15,6 +15,7 @@ from ..node import Node
 from ..scope import get_default_graph
 from ..session import Session, get_default_session
 from ..spaces.errors import CancelledError, OutOfRangeError
+from ..waits import waiting
 from .queue import QueueBase
 
 CLEAN: tuple[type[BaseException], ...] = (OutOfRangeError,)
@@ -105,16 +106,22 @@ class Coordinator:
         Raises:
             RuntimeError: a thread goes on for longer than the grace period; names it.
         """
-        waiting = list(dict.fromkeys([*self._threads, *(threads or ())]))
-        while not self._stop.is_set() and any(t.is_alive() for t in waiting):
-            self._stop.wait(0.05)
+        joining = list(dict.fromkeys([*self._threads, *(threads or ())]))
+
+        def ended() -> bool:
+            return not any(thread.is_alive() for thread in joining)
+
+        with waiting(lambda: self._stop.is_set() or ended()):
+            while not self._stop.is_set() and not ended():
+                self._stop.wait(0.05)
         until = time.monotonic() + stop_grace_period_secs
-        for thread in waiting:
-            if thread.is_alive():  # one that was never started cannot be joined
-                thread.join(max(until - time.monotonic(), 0.0))
+        with waiting(ended):
+            for thread in joining:
+                if thread.is_alive():  # one that was never started cannot be joined
+                    thread.join(max(until - time.monotonic(), 0.0))
         self.joined = True
         self.raise_requested_exception()
-        late = [thread.name for thread in waiting if thread.is_alive()]
+        late = [thread.name for thread in joining if thread.is_alive()]
         if late and not ignore_live_threads:
             raise RuntimeError(
                 f"Coordinator.join: threads have not ended {stop_grace_period_secs:g} s after the "

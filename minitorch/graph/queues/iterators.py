@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Iterator as PythonIterator
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,7 @@ from ..scope import get_default_graph
 from ..spaces.absent import Named, no_attribute
 from ..spaces.errors import OutOfRangeError
 from ..state import State, StateOp
+from ..waits import Turn
 from .elements import Structure, declared
 from .queue_ops import Component
 from .rows import Row, planned
@@ -59,7 +59,7 @@ class Cursor:
 
     def __init__(self) -> None:
         self.rows: PythonIterator[Row] | None = None
-        self.lock = threading.Lock()  # of several threads one asks for an element at a time
+        self.turn = Turn()  # of several threads one asks for an element at a time
 
     def abandon(self) -> None:
         """Forget the place: who waits for an element waits in a queue, or computes."""
@@ -159,7 +159,7 @@ class Begin(StateOp):
         cursor: Cursor = state.resource(self.iterator, Cursor)
         copies = [a.copy() if hasattr(a, "copy") else a for a in arrays]
         known = dict(zip(self.dataset.sources, copies, strict=True))
-        with cursor.lock:
+        with cursor.turn:
             cursor.rows = iter(self.dataset.rows(Running(state, known)))
 
     def infer(self, *specs: Spec) -> Spec:
@@ -180,7 +180,7 @@ class Next(StateOp):
             OutOfRangeError: there is none. GraphError: the iterator was not initialised.
         """
         cursor: Cursor = state.resource(self.iterator, Cursor)
-        with cursor.lock:
+        with cursor.turn:
             if cursor.rows is None and self.iterator.once is not None:
                 cursor.rows = _first(self.iterator.once, state)
             if cursor.rows is None:

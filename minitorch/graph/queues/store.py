@@ -1,7 +1,7 @@
 """The elements of a queue in one session: taken and put by threads that wait for each other.
 
 Whoever waits is woken by what it waits for, by `close`, by the end of the session (`abandon`), or
-by its own limit. Nobody waits for ever where no thread is left that could help.
+by its own limit. Nobody waits for ever where every thread that could help is stuck as well.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ import numpy as np
 
 from ..spaces.errors import AbortedError, CancelledError, DeadlineExceededError, OutOfRangeError
 from ..state import State
+from ..waits import waiting
 
 Element = tuple[Any, ...]
 
-LOOK_AROUND_S = 1.0  # after so long a wait it is asked whether any other thread is left
+LOOK_AROUND_S = 1.0  # after so long a wait it is asked whether anybody is left who could help
 
 
 class Store:
@@ -59,6 +60,7 @@ class Store:
             CancelledError: it is closed meanwhile, and pending puts are cancelled.
             DeadlineExceededError: it stays full for too long, or nobody is left to empty it.
         """
+        self._memory.take_part()
         with self._changed:
             if self.closed or self.abandoned:
                 raise AbortedError(self._says("enqueue", "is closed"))
@@ -83,6 +85,7 @@ class Store:
             DeadlineExceededError: it stays empty for too long, or nobody is left to fill it.
         """
         found: list[Element] = []
+        self._memory.take_part()
         with self._changed:
             try:
                 while len(found) < count:
@@ -138,20 +141,20 @@ class Store:
 
     def _wait(self, what: str, because: str, holds: Callable[[], bool]) -> None:
         """Wait until `holds`; the lock is held before and after."""
-        limit_s, times_alone = self._memory.limit_s, 0
-        nap_s = LOOK_AROUND_S if limit_s is None else limit_s
-        with self._memory.waits():
-            while not self._changed.wait_for(lambda: holds() or self.abandoned, nap_s):
-                if limit_s is not None:
-                    raise DeadlineExceededError(
-                        self._says(what, f"{because}, and was for {limit_s:g} s")
-                    )
-                times_alone = times_alone + 1 if self._memory.alone() else 0
-                if times_alone == 2:  # once may be the moment between being woken and going on
-                    raise DeadlineExceededError(
-                        self._says(what, f"{because}, and no other thread is left to change that")
-                        + " Run the other side first, or call train.start_queue_runners."
-                    )
+
+        def goes_on() -> bool:
+            return holds() or self.abandoned
+
+        limit_s = self._memory.limit_s
+        if limit_s is None:
+            with waiting(goes_on):
+                while not self._changed.wait_for(goes_on, LOOK_AROUND_S):
+                    if self._memory.alone():
+                        why = f"{because}, and no other thread is left to change that"
+                        hint = "Run the other side first, or call train.start_queue_runners."
+                        raise DeadlineExceededError(f"{self._says(what, why)} {hint}")
+        elif not self._changed.wait_for(goes_on, limit_s):  # who has a limit is never stuck
+            raise DeadlineExceededError(self._says(what, f"{because}, and was for {limit_s:g} s"))
         if self.abandoned:
             raise CancelledError(self._says(what, "is gone: its session was closed"))
 

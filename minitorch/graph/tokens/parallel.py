@@ -29,6 +29,7 @@ from ..control.frames import NextIteration, Passing
 from ..gradients import Identity
 from ..node import Node
 from ..state import NoOp, Read, State
+from ..waits import waiting
 from .event import OnEvent
 from .program import Program
 from .sequential import TokenStep
@@ -120,9 +121,10 @@ class Shift:
                 self.seconds[firing.spot] += seconds
                 self._deliver(firing, value)
             self._hand_on()
-            while not self._ready and self._running and not self._stopped:
+            while not self._has_news():
                 self._waiting += 1
-                self._changed.wait()
+                with waiting(self._has_news):
+                    self._changed.wait()
                 self._waiting -= 1
             if self._stopped or not self._ready:
                 self._changed.notify_all()
@@ -132,6 +134,9 @@ class Shift:
             if self._ready:
                 self._call_another()
             return taken
+
+    def _has_news(self) -> bool:
+        return bool(self._ready or not self._running or self._stopped)
 
     def _hand_on(self) -> None:
         """Run what takes no time, and what that makes ready, as long as there is any."""
@@ -159,8 +164,9 @@ class Shift:
     def end(self) -> None:
         """Wait for every thread, and let go of the tokens."""
         self._stop()
-        for worker in self._workers:  # none is started once all is stopped
-            worker.join()
+        with waiting(lambda: not any(worker.is_alive() for worker in self._workers)):
+            for worker in self._workers:  # none is started once all is stopped
+                worker.join()
         self._tokens.close()
         self._ready.clear()
 

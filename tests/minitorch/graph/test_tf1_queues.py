@@ -1,6 +1,7 @@
 """Input pipelines by queues and threads: what goes in comes out, and everything ends."""
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -8,13 +9,21 @@ import pytest
 
 import minitorch.graph as tf
 from minitorch.errors import GraphError
+from minitorch.graph.memory import State
+from minitorch.graph.queues import store
 
 EXECUTORS = ["compiled", "interpreter", "tokens", "parallel"]
 
 
+@pytest.fixture(autouse=True)
+def _often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads that wait look around so often that one who could help is always slow."""
+    monkeypatch.setattr(store, "LOOK_AROUND_S", 0.01)
+
+
 def _alive(threads: list[threading.Thread]) -> list[str]:
     for thread in threads:
-        thread.join(20)
+        thread.join(60)
     return [thread.name for thread in threads if thread.is_alive()]
 
 
@@ -125,12 +134,32 @@ def test_whoever_waits_alone_is_told_so() -> None:
     assert "test_tf1_queues.py:" in str(caught.value)
 
 
-def test_a_slow_producer_is_waited_for() -> None:
-    queue, hold = tf.FIFOQueue(1, tf.int32, [[]]), threading.Event()
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> threading.Semaphore:
+    """Counts how often a thread that waits has looked around for another that could help."""
+    seen, alone = threading.Semaphore(0), State.alone
+
+    def looked(state: State) -> bool:
+        found = alone(state)
+        seen.release()
+        return found
+
+    monkeypatch.setattr(State, "alone", looked)
+    return seen
+
+
+def _some(looks: threading.Semaphore) -> None:
+    """Wait until a thread that waits has looked around in vain, several times."""
+    for _ in range(5):
+        assert looks.acquire(timeout=60)
+
+
+def test_a_slow_producer_is_waited_for(looks: threading.Semaphore) -> None:
+    queue = tf.FIFOQueue(1, tf.int32, [[]])
     put, take = queue.enqueue(5), queue.dequeue()
 
     def fill() -> None:
-        hold.wait(2.5)  # nobody sets it: longer than a waiting thread looks around
+        _some(looks)
         session.run(put)
 
     with tf.Session() as session:
@@ -138,6 +167,84 @@ def test_a_slow_producer_is_waited_for() -> None:
         thread.start()
         assert session.run(take) == 5
         assert not _alive([thread])
+
+
+def test_a_slow_consumer_is_waited_for(looks: threading.Semaphore) -> None:
+    """The thread that made the session may do something else for as long as it likes."""
+    queue = tf.FIFOQueue(1, tf.int32, [[]])
+    rows = tf.train.limit_epochs(tf.constant(7), 4)
+    tf.train.add_queue_runner(tf.train.QueueRunner(queue, [queue.enqueue(rows)]))
+    take, coord = queue.dequeue(), tf.train.Coordinator()
+    with tf.Session() as session:
+        session.run(tf.local_variables_initializer())
+        threads = tf.train.start_queue_runners(session, coord)
+        for _ in range(2):
+            _some(looks)  # the queue is full
+            assert session.run(take) == 7
+        assert [session.run(take) for _ in range(2)] == [7, 7]
+        with pytest.raises(tf.errors.OutOfRangeError):
+            session.run(take)
+        coord.join(threads)
+
+
+def test_a_producer_from_before_the_session_is_waited_for_once_it_has_put_something_in(
+    looks: threading.Semaphore,
+) -> None:
+    queue, opened = tf.FIFOQueue(5, tf.int32, [[]]), threading.Event()
+    put, take = queue.enqueue(5), queue.dequeue_many(2)
+
+    def fill() -> None:
+        opened.wait(60)
+        session.run(put)
+        began.set()
+        _some(looks)
+        session.run(put)
+
+    thread, began = threading.Thread(target=fill, daemon=True), threading.Event()
+    thread.start()
+    with tf.Session() as session:
+        opened.set()
+        began.wait(60)
+        assert session.run(take).tolist() == [5, 5]
+        assert not _alive([thread])
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_one_of_threads_that_all_wait_is_told_so(executor: str) -> None:
+    queue, empty = tf.FIFOQueue(1, tf.int32, [[]]), tf.FIFOQueue(1, tf.int32, [[]], name="empty")
+    first, second = queue.dequeue(), empty.dequeue()
+    beside = [tf.exp(tf.constant(1.0)) for _ in range(3)]  # of several threads of one run too
+    with tf.Session(executor=executor) as session:
+        threads = [_ending(lambda: session.run(first)) for _ in range(2)]
+        with pytest.raises(tf.errors.DeadlineExceededError, match="'empty' is empty, and no other"):
+            session.run([second, *beside])
+        session.close()
+        assert not _alive(threads)
+
+
+def _ending(work: Callable[[], Any]) -> threading.Thread:
+    """Return a thread, started, that works until it is told that it waits in vain, or has to end.
+
+    Of threads that all wait any may be told first.
+    """
+
+    def ends() -> None:
+        with pytest.raises(GraphError, match=r"no other thread is left|closed"):
+            while True:
+                work()
+
+    thread = threading.Thread(target=ends, daemon=True)
+    thread.start()
+    return thread
+
+
+def test_whoever_joins_threads_that_wait_does_not_keep_them_waiting() -> None:
+    queue, coord = tf.FIFOQueue(1, tf.int32, [[]], name="full"), tf.train.Coordinator()
+    runner = tf.train.QueueRunner(queue, [queue.enqueue(1)])
+    with tf.Session() as session:
+        threads = runner.create_threads(session, coord, start=True)
+        with pytest.raises(tf.errors.DeadlineExceededError, match="'full' is full, and no other"):
+            coord.join(threads)
 
 
 def test_a_wait_has_the_limit_that_the_session_was_given() -> None:
@@ -316,19 +423,15 @@ def test_what_several_threads_add_to_a_variable_is_all_there() -> None:
 
 
 def test_runs_that_share_planned_memory_take_turns_and_end() -> None:
-    queue = tf.FIFOQueue(1, tf.int32, [[]], name="shared")
-    put, take = queue.enqueue(1), queue.dequeue()
+    """One thread waits for room, the other for the memory, and the last one for both of them."""
+    queue, empty = tf.FIFOQueue(1, tf.int32, [[]]), tf.FIFOQueue(1, tf.int32, [[]], name="empty")
+    put, take, never = queue.enqueue(1), queue.dequeue(), empty.dequeue()
     with tf.Session(executor="arena") as session:
-
-        def fill() -> None:
-            with pytest.raises(tf.errors.DeadlineExceededError, match="'shared' is full"):
-                while True:
-                    session.run(put)
-
-        threads = [threading.Thread(target=fill, daemon=True) for _ in range(2)]
-        for thread in threads:
-            thread.start()
+        threads = [_ending(lambda: session.run(put)) for _ in range(2)]
         assert [session.run(take) for _ in range(5)] == [1] * 5
+        with pytest.raises(tf.errors.DeadlineExceededError, match="'empty' is empty, and no other"):
+            session.run(never)
+        session.close()
         assert not _alive(threads)
 
 
