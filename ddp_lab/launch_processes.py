@@ -15,6 +15,7 @@ from ddp_lab.errors import InvalidArgument
 from ddp_lab.failures import Failure, rank_failed, timed_out
 from ddp_lab.header import operation_of, site_of
 from ddp_lab.output import Printer
+from ddp_lab.patience import Patience
 from ddp_lab.pickling import dumps_for_ranks
 from ddp_lab.rank_main import JOB, READY, WHERE, Job, Outcome, read_message, send_message
 from ddp_lab.results import Results
@@ -23,7 +24,6 @@ from ddp_lab.transport.board import FAILED, Entry
 from ddp_lab.transport.segment import Segment
 from ddp_lab.transport.shm_board import ShmBoard
 
-GRACE_S = 1.0  # for ranks that noticed a failure to say so themselves
 STOP_S = 5.0
 START_S = 60.0  # importing torch in a new zygote, and the function's own modules in each rank
 READ_BYTES = 1 << 16
@@ -82,9 +82,10 @@ class Run:
         self._size = board.size
         self._timeout_s = timeout_s
         self._ready: set[int] = set()
-        self._end = time.monotonic() + START_S + timeout_s
+        self._patience = Patience(board, START_S + timeout_s)
         self._outcomes: dict[int, Outcome] = {}
         self._failures: list[Failure] = []
+        self._asked: set[int] = set()
         self._stacks: dict[int, list[tuple[str, int, str]]] = {}
         self._codes: dict[int, int] = {}
         self._late: list[Entry] | None = None
@@ -115,13 +116,14 @@ class Run:
     def listen(self) -> None:
         """Return when all ranks are done, or some failed and the others had time to notice."""
         while len(self._outcomes) < self._size and not self._all_gone:
-            left = self._end - time.monotonic()
-            if left <= 0:
-                if self._failures or self._late is not None:
-                    return
+            silent = [rank for rank in range(self._size) if rank not in self._outcomes]
+            left_s = self._patience.left_s(silent, self._asked - self._stacks.keys())
+            if left_s > 0:
+                self._handle(min(left_s, 1.0))
+            elif self._failures or self._late is not None:
+                return
+            else:
                 self._ask_where()
-                continue
-            self._handle(min(left, 1.0))
 
     def _handle(self, timeout_s: float) -> None:
         for key, _ in self._selector.select(timeout_s):
@@ -130,23 +132,23 @@ class Run:
                 self._selector.unregister(key.fileobj)
 
     def _ask_where(self) -> None:
-        """The time is over: note who waits for whom, and ask the others for their stacks."""
+        """The time is over: note who waits for whom, and ask all for their stacks."""
         self._late = [self._board.read(rank) for rank in range(self._size)]
-        self._end = time.monotonic() + GRACE_S
+        self._board.deadline = time.monotonic()  # now who waits gives up, and no earlier
+        self._patience.run_out()
         for rank in range(self._size):
             if rank not in self._outcomes:
                 try:
                     send_message(self._ranks.links[rank], WHERE)
                 except OSError:
                     continue  # it died just now
+                self._asked.add(rank)
 
     def _begin(self, rank: int) -> None:
         """A rank calls its function; once all do, their time begins."""
         self._ready.add(rank)
-        if len(self._ready) == self._size and not self._failures:
-            self._end = time.monotonic() + self._timeout_s
-            # Ranks that wait give up a little later, so that the launcher still sees who waits.
-            self._board.deadline = self._end + GRACE_S / 2
+        if len(self._ready) == self._size:
+            self._patience.begin(self._timeout_s)
 
     def _read_link(self, rank: int) -> bool:
         try:
@@ -192,8 +194,7 @@ class Run:
         self._outcomes[rank] = Outcome(failure=self._failures[-1])
 
     def _fail(self, failure: Failure) -> None:
-        if not self._failures:
-            self._end = min(self._end, time.monotonic() + GRACE_S)
+        self._patience.run_out()
         self._failures.append(failure)
 
     def _print(self, rank: int) -> bool:

@@ -8,15 +8,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ddp_lab.communicator import Communicator
-from ddp_lab.failures import Failure, call, failure_of, frames_of, rank_failed, timed_out
+from ddp_lab.failures import Failure, Frame, call, failure_of, frames_of, rank_failed, timed_out
+from ddp_lab.patience import Patience
 from ddp_lab.results import Results
 from ddp_lab.transport.base import Transport
-from ddp_lab.transport.board import FAILED, RETURNED, entries
+from ddp_lab.transport.board import FAILED, RETURNED, Entry, entries
 from ddp_lab.transport.record import Recorder
 from ddp_lab.transport.sim import SimTransport, SimWorld
 from ddp_lab.transport.threads import ThreadTransport, ThreadWorld
 
-GRACE_S = 1.0  # for ranks that noticed a failure to say so themselves
+LOOK_S = 0.05  # between two looks at how the ranks do
 
 
 def launch_threads(
@@ -37,7 +38,6 @@ def run_threads(
 
     A thread cannot be ended from outside: one that never returns is left behind as a daemon.
     """
-    deadline = world.board.deadline = time.monotonic() + timeout_s
     transports = [world.transport(rank) for rank in range(world.size)]
     zero = time.perf_counter()
     recorders = [recorder_of(transport, zero) for transport in transports] if record else []
@@ -46,19 +46,15 @@ def run_threads(
         threading.Thread(target=run.rank, args=(rank,), name=f"rank {rank}", daemon=True)
         for rank in range(world.size)
     ]
+    patience = Patience(world.board, timeout_s)
     for thread in threads:
         thread.start()
-    _join(threads, deadline, run.failures)
+    late = run.join(threads, patience)
+    alive = any(thread.is_alive() for thread in threads)
+    if late and (alive or run.failures) and all(f.timeout or f.secondary for f in run.failures):
+        raise timed_out(late, stacks_of(threads), timeout_s)
     if run.failures:
         raise rank_failed(list(run.failures), world.size)
-    if any(thread.is_alive() for thread in threads):
-        frames = sys._current_frames()
-        stacks = {
-            rank: frames_of(frames[thread.ident])
-            for rank, thread in enumerate(threads)
-            if thread.ident in frames
-        }
-        raise timed_out(entries(world.board), stacks, timeout_s)
     clock = "virtual" if isinstance(world, SimWorld) else "wall"
     return Results(run.results, [r.log for r in recorders] if record else None, clock)
 
@@ -100,12 +96,32 @@ class ThreadRun:
         finally:
             self.world.leave(rank)
 
+    def join(self, threads: list[threading.Thread], patience: Patience) -> list[Entry]:
+        """Wait for the ranks; return who waited for whom when the time was over, if it was.
 
-def _join(threads: list[threading.Thread], deadline: float, failures: list[Failure]) -> None:
-    """Wait for all threads, until the deadline or, after a failure, for a short while more."""
-    end = deadline + GRACE_S
-    for thread in threads:
-        while thread.is_alive() and time.monotonic() < end:
-            thread.join(0.05)
-            if failures:
-                end = min(end, time.monotonic() + GRACE_S)
+        After a failure, or at that time, the others are given a while to say how they ended.
+        """
+        late: list[Entry] = []
+        while alive := [rank for rank, thread in enumerate(threads) if thread.is_alive()]:
+            if self.failures:
+                patience.run_out()
+            left_s = patience.left_s(alive)
+            if left_s > 0:
+                threads[alive[0]].join(min(left_s, LOOK_S))
+            elif self.failures or late:
+                break
+            else:
+                late = entries(self.world.board)
+                self.world.board.deadline = time.monotonic()  # now who waits gives up
+                patience.run_out()
+        return late
+
+
+def stacks_of(threads: list[threading.Thread]) -> dict[int, list[Frame]]:
+    """Return where each rank is that still runs."""
+    frames = sys._current_frames()
+    return {
+        rank: frames_of(frames[thread.ident])
+        for rank, thread in enumerate(threads)
+        if thread.ident in frames
+    }

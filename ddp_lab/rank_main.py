@@ -67,12 +67,13 @@ def send_message(link: socket.socket, kind: bytes, payload: bytes = b"") -> None
 
 
 def read_message(link: socket.socket) -> tuple[bytes, bytes]:
-    """Return kind and payload of the next message; (b"", b"") at the end."""
+    """Return kind and payload of the next message; (b"", b"") at the end, if cut short too."""
     head = _read(link, LENGTH.size)
     if len(head) < LENGTH.size:
         return b"", b""
     kind, length = LENGTH.unpack(head)
-    return kind, _read(link, length)
+    payload = _read(link, length)
+    return (kind, payload) if len(payload) == length else (b"", b"")
 
 
 def _read(link: socket.socket, n_bytes: int) -> bytes:
@@ -97,6 +98,7 @@ def rank_main(
     job: Job = cloudpickle.loads(payload)
     segment = Segment(memory, size, arena_bytes)
     board = ShmBoard(segment)
+    board.live(rank)
     threading.Thread(target=_answer, args=(link,), name="launcher", daemon=True).start()
     at_end: list[Leaves] = []
     outcome = _run(job, rank, segment, link, at_end)

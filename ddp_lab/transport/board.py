@@ -121,6 +121,18 @@ def inspect(board: Board, rank: int, peer: int) -> None:
         )
 
 
+def is_ending(board: Board, rank: int) -> bool:
+    """Return whether a rank has ended, or waits for one that has and so is about to."""
+    seen: set[int] = set()
+    while rank >= 0 and rank not in seen:
+        entry = board.read(rank)
+        if entry.state != RUNNING:
+            return True
+        seen.add(rank)
+        rank = entry.waits_for
+    return False
+
+
 def fate(entry: Entry) -> str:
     """Return how a rank has ended, and why as far as its entry says."""
     how = "has returned" if entry.state == RETURNED else "has failed"

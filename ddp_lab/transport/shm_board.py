@@ -61,7 +61,7 @@ class ShmBoard:
         state, pid = self._words[base + STATE], self._words[base + PID]
         if state == RUNNING and pid and not is_alive(pid):
             self.end(rank, FAILED, "its process ended")
-            return FAILED
+            return self._words[base + STATE]  # it may have returned just before
         return state
 
     def enter(self, rank: int, doing: bytes, members: tuple[int, ...]) -> None:
