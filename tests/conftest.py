@@ -32,21 +32,28 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Return what gives each of two processes a half of the suite, in order.
+    """Return what gives each of two processes one group of tests after another.
 
-    Tests that start ranks, time them or count what they leave behind never meet their own kind.
+    Tests that start ranks, time them or count what they leave behind never meet their own kind,
+    nor do those of the judge; the rest fills up whichever process has time.
     """
     from xdist.scheduler import LoadScopeScheduling
 
-    class Halves(LoadScopeScheduling):
+    class Groups(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return half_of(nodeid)
+            return group_of(nodeid)
 
-    return Halves(config, log)
+    return Groups(config, log)
 
 
-def half_of(nodeid: str) -> str:
-    return "ranks" if nodeid.startswith(("tests/ddp_lab/", "tests/labs/")) else "others"
+def group_of(nodeid: str) -> str:
+    """Return the name of the tests that run in one process, one after another."""
+    file = nodeid.partition("::")[0]
+    if file.startswith(("tests/ddp_lab/", "tests/labs/")):
+        return "ranks"
+    if file.startswith(("tests/attacks/", "tests/autograder/", "tests/browser/")):
+        return "judge"
+    return file
 
 
 def cuda_is_present() -> bool:
