@@ -8,12 +8,13 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -36,7 +37,8 @@ FLAGS = [
     "--no-first-run",
 ]
 
-WAIT_MS = 60_000
+WAIT_MS = 120_000
+VOILA_PORT = 8866  # or one after it that is free
 
 
 @pytest.fixture(scope="session")
@@ -46,7 +48,7 @@ def chromium() -> Iterator[Any]:
     expect.set_options(timeout=WAIT_MS)  # five seconds are few where other work goes on
     with sync_playwright() as playwright:
         path = shutil.which("chromium")
-        browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
+        browser = playwright.chromium.launch(executable_path=path, args=FLAGS, timeout=WAIT_MS)
         yield browser
         browser.close()
 
@@ -80,6 +82,20 @@ def visit(chromium: Any) -> Iterator[Callable[..., Visit]]:
     yield fresh
     for context in opened:
         context.close()
+
+
+@pytest.fixture
+def stop_clock() -> Callable[[Any], None]:
+    """Return what lets time stand still on a page; it goes on by `page.clock.run_for(ms)` alone.
+
+    So what is seen in passing is seen, however late one looks.
+    """
+
+    def stop(page: Any) -> None:
+        page.clock.install()
+        page.clock.pause_at(datetime.now() + timedelta(hours=1))
+
+    return stop
 
 
 @dataclass(frozen=True)
@@ -120,7 +136,7 @@ def running(labs: Path, folder: Path) -> Iterator[Started]:
         yield Started(*addresses(process), work, process)
     finally:
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=60)
+        process.communicate(timeout=120)
     assert process.returncode == 0
 
 
@@ -191,10 +207,7 @@ def notebook_of(sources: list[str]) -> dict[str, Any]:
 def voila(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Return the address of one Voila over all demos, as `make demos` starts it."""
     folder = tmp_path_factory.mktemp("voila")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    options = ["--no-browser", f"--port={port}", "--Voila.ip=127.0.0.1", "--Voila.port_retries=0"]
+    options = ["--no-browser", f"--port={VOILA_PORT}", "--Voila.ip=127.0.0.1"]
     process = subprocess.Popen(
         [sys.executable, "-m", "voila", str(DEMOS), "--template=offline", *options],
         env={
@@ -206,19 +219,25 @@ def voila(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         stderr=subprocess.PIPE,
         text=True,
     )
+    assert process.stderr
     try:
-        assert process.stderr
         said = ""
         for line in process.stderr:
             said += line
-            if "is running at" in line or "http://" in line:
+            if found := re.search(r"http://127\.0\.0\.1:\d+/", line):
                 break
         else:
             raise AssertionError(said)
-        yield f"http://127.0.0.1:{port}/"
-    finally:
+        # What it says later is read and dropped: a pipe that is full would stop it.
+        reader = threading.Thread(target=process.stderr.read)
+        reader.start()
+        yield found[0]
         process.terminate()
-        process.communicate(timeout=30)
+        reader.join()
+    finally:
+        process.kill()
+        process.wait()
+        process.stderr.close()
 
 
 @pytest.fixture(scope="session")

@@ -311,7 +311,7 @@ widgets.VBox([timeline, explorer, curves, heard])"""
 def test_in_jupyterlab_sliders_reach_the_kernel_and_the_kernel_the_curves(in_lab: Any) -> None:
     browser, page = in_lab([CELL])
     lost = page.get_by_role("slider", name="Compute lost beside the link")
-    lost.focus(timeout=60_000)
+    lost.focus()
     page.keyboard.press("End")
     expect(page.get_by_text("heard contention 1", exact=True)).to_be_visible()
     expect(page.locator("path[data-run='b']")).to_have_count(1)

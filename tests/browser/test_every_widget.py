@@ -153,7 +153,7 @@ see_timeline(tf.profile(tf.Session(), tf.reduce_sum(tf.exp(b)), feeds)[1])""",
 
 def test_in_jupyterlab_every_widget_owes_nothing_in_the_dark(in_lab: Any, audit: Any) -> None:
     browser, page = in_lab(CELLS, theme="Dark", height=9000, reduced_motion="reduce")
-    expect(page.locator(WIDGETS)).to_have_count(len(CELLS), timeout=120_000)
+    expect(page.locator(WIDGETS)).to_have_count(len(CELLS))
     papers = page.locator(WIDGETS).evaluate_all(
         "(nodes) => nodes.map((node) => getComputedStyle(node).backgroundColor)"
     )
