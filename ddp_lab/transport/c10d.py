@@ -54,6 +54,7 @@ class C10dTransport:
         try:
             works = [dist.isend(t, group=self._group, group_dst=dst, tag=tag) for t in tensors]
         except RuntimeError as error:
+            self._watch.look("send", dst)  # as in `_recv`
             raise lost("send", self.rank, dst, error) from error
         send = C10dSend(works, tensors)
         while self._sends and self._sends[0].test():
@@ -99,6 +100,7 @@ class C10dTransport:
             tensor = torch.from_numpy(buffer)
             self._watch.wait(dist.irecv(tensor, group=self._group, group_src=src, tag=tag), src)
         except RuntimeError as error:
+            self._watch.look("recv", src)  # it may have closed the connection because of another
             raise lost("recv", self.rank, src, error) from error
 
     def failed(self, error: BaseException) -> None:

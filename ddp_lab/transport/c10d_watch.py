@@ -63,16 +63,24 @@ class Watch:
                 handle.wait(LOOK_S)
                 return
             except RankTimeout:
-                self._look(peer)
+                self.look("recv", peer)
 
-    def _look(self, peer: int) -> None:
-        if not self._store.check([self._key]):
+    def look(self, operation: str, peer: int) -> None:
+        """Return if no rank has failed; a connection may close because its other end gave up.
+
+        Raises:
+            RankLost: one has; names the first one, whichever `peer` was waited for.
+        """
+        try:
+            if not self._store.check([self._key]):
+                return
+        except RuntimeError:  # the store is gone with the rank that kept it
             return
         first, _, why = self._store.get(self._key).decode().partition(" ")
         # The thread that waits in torch is left behind; nothing can be received here any more.
         self._of_thread.waiter = None
         raise RankLost(
-            f"recv: rank {first} has failed ({why}): rank {self._rank} still waits for rank "
-            f"{peer}. Look at what rank {first} did instead of sending.",
+            f"{operation}: rank {first} has failed ({why}): rank {self._rank} still waits for "
+            f"rank {peer}. Look at what rank {first} did instead of sending.",
             int(first),
         )
