@@ -23,7 +23,7 @@ def whose(values, inputs):
     """Return the ranks whose inputs add up to `values`, or None."""
     for mask in product((0, 1), repeat=len(inputs)):
         picked = [x for bit, x in zip(mask, inputs, strict=True) if bit]
-        if picked and np.shape(values) == picked[0].shape and np.allclose(values, sum(picked)):
+        if picked and np.array_equal(values, sum(picked)):  # whole numbers: exact in any order
             return [rank for rank, bit in enumerate(mask) if bit]
     return None
 
@@ -48,6 +48,12 @@ def rounds(messages):
 
 
 def same(got, expected):
+    """Return whether a copy, or a sum of whole numbers, is the one expected: no bit differs."""
+    return np.array_equal(got, expected)
+
+
+def near(got, expected):
+    """Return whether the two are equal but for rounding."""
     return np.shape(got) == np.shape(expected) and np.allclose(got, expected)
 
 
@@ -501,7 +507,7 @@ def operations(name, student, rng, keep, n):
                 f"{name} changed an x that it was given. It belongs to the caller, who may need it "
                 "again. Which operations work in place?"
             )
-        if not same(run.results[1][0], combine.reduce(inputs)):
+        if not near(run.results[1][0], combine.reduce(inputs)):
             raise Feedback(
                 f'{name}(comm, x, op="{op}") is not the "{op}" over the ranks. Where does op count, and is nobody left out?'
             )
@@ -751,7 +757,7 @@ def any_operation_in_halves(student, rng):
                     "reduce_scatter changed an x that it was given. rows[:d] is a view: what works "
                     "in place?"
                 )
-            if not same(got, combine.reduce(inputs)[rank]):
+            if not near(got, combine.reduce(inputs)[rank]):
                 raise Feedback(
                     f'reduce_scatter(comm, x, "{op}") is not the "{op}" over the ranks. '
                     "Where does op count, and is nobody left out?"
@@ -929,11 +935,11 @@ def the_step_is_that_of_one_process(student, rng):
             summed = params - 0.05 * (0.9 * momentum + sum(grads))
             rows_of_own = [grad.reshape(n, -1)[r] for r, grad in enumerate(grads)]
             own = params - 0.05 * (0.9 * momentum + np.concatenate(rows_of_own))
-            if n > 1 and same(got, summed):
+            if n > 1 and near(got, summed):
                 hint = "Each gradient is a mean over its own share. What is the sum of n means?"
-            elif n > 1 and same(got, own):
+            elif n > 1 and near(got, own):
                 hint = "That is a step with each rank's own gradient: what about the others'?"
-            elif n > 1 and same(got, 2 * params - due):
+            elif n > 1 and near(got, 2 * params - due):
                 hint = "In which direction does the loss fall?"
             close(got, due, called=f"the parameters after a step over {n} ranks", hint=hint)
 
@@ -992,7 +998,7 @@ def rate_and_decay_count_and_nothing_is_changed(student, rng):
     run = student.ranks(keep, n, [(params, grads[r], rows[r]) for r in range(n)])
     due = params - 0.5 * (0.25 * momentum + sum(grads) / n)
     for got, kept in run.results:
-        if not kept or not same(got, due):
+        if not kept or not near(got, due):
             raise Feedback(
                 "with another lr and decay the step was wrong, or an argument was changed.",
                 hint="Are lr and decay used? Is anything updated in place?",

@@ -35,7 +35,7 @@ def whose(values, parts):
     """Return the ranks whose `parts` add up to `values`, or None."""
     for mask in product((0, 1), repeat=len(parts)):
         picked = [part for bit, part in zip(mask, parts, strict=True) if bit]
-        if picked and np.shape(values) == picked[0].shape and np.allclose(values, sum(picked)):
+        if picked and np.array_equal(values, sum(picked)):  # whole numbers: exact in any order
             return [rank for rank, bit in enumerate(mask) if bit]
     return None
 
@@ -182,7 +182,7 @@ def each_rank_ends_with_its_own_chunk_complete(student, rng):
         cuts = own_chunks(student, elements, n)
         for rank, got in enumerate(run.results):
             lo, hi = cuts[rank]
-            if np.shape(got) == (hi - lo,) and np.allclose(got, sum(inputs)[lo:hi]):
+            if np.array_equal(got, sum(inputs)[lo:hi]):
                 continue
             raise Feedback(misplaced(n, elements, rank, got, inputs, cuts))
 
@@ -274,7 +274,7 @@ def every_message_is_the_right_partial_sum(student, rng):
         for step, m in enumerate(sent):
             lo, hi = cuts[(rank - 1 - step) % n]
             passed = sum(inputs[(rank - back) % n][lo:hi] for back in range(step + 1))
-            if np.shape(m.array) != passed.shape or not np.allclose(m.array, passed):
+            if not np.array_equal(m.array, passed):
                 raise Feedback(
                     f"rank {rank}, step {step}: the message is not the partial sum due there.",
                     hint="Look at the contents of your messages in the player.",
@@ -581,7 +581,7 @@ def the_result_is_that_of_the_plain_ring(student, rng):
         inputs = arrays(rng, n, elements)
         run = student.ranks("pipelined_ring", n, [(x, "sum", pieces) for x in inputs])
         for rank, got in enumerate(run.results):
-            if np.shape(got) != (elements,) or not np.allclose(got, sum(inputs)):
+            if not np.array_equal(got, sum(inputs)):
                 raise Feedback(
                     f"pipelined_ring over {n} ranks in {pieces} pieces: rank {rank} returned {got}, "
                     f"expected {sum(inputs)}. In which steps is a piece combined, and in which kept?"
