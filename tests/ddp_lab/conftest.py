@@ -1,9 +1,16 @@
-"""Where the kernel lets nobody make network namespaces, the tests that need them are left out."""
+"""What tests of ranks share.
+
+Where the kernel lets nobody make network namespaces, the tests that need them are left out.
+"""
 
 import shutil
+import socket
 import subprocess
+from collections.abc import Iterator
 
 import pytest
+
+from ddp_lab.collectives.registry import _REGISTRY, learners
 
 AS_ROOT = ["unshare", "--net"]
 AS_ANYBODY = ["unshare", "--user", "--map-root-user", "--net"]
@@ -24,7 +31,7 @@ def namespace_command() -> list[str] | None:
     """Return the command that runs another in a network namespace, None if there is none."""
     for command in (AS_ROOT, AS_ANYBODY):
         if shutil.which("unshare"):
-            tried = subprocess.run([*command, "true"], capture_output=True, timeout=10)
+            tried = subprocess.run([*command, "true"], capture_output=True, timeout=100)
             if tried.returncode == 0:
                 return command
     return None
@@ -37,3 +44,22 @@ def in_namespace() -> list[str]:
     command = namespace_command()
     assert command is not None
     return command
+
+
+@pytest.fixture
+def port() -> Iterator[str]:
+    """Return a port of 127.0.0.1 for a rank to listen at, which nobody else is given meanwhile."""
+    with socket.socket() as holder:
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as who listens there does
+        holder.bind(("127.0.0.1", 0))
+        yield str(holder.getsockname()[1])
+
+
+@pytest.fixture(autouse=True)
+def learners_algorithms_are_forgotten() -> Iterator[None]:
+    """Let no test see an algorithm that another has registered."""
+    before = learners()
+    yield
+    for collective, name, fn in learners():
+        if (collective, name, fn) not in before:
+            del _REGISTRY[collective][name]

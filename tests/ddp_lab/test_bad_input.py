@@ -10,7 +10,6 @@ import pytest
 import torch
 
 import ddp_lab
-from ddp_lab.collectives import registry
 from ddp_lab.transport.threads import ThreadWorld
 
 
@@ -243,20 +242,11 @@ def other_dtype(comm: Any, x: Any, op: str = "sum", root: int = 0) -> Any:
     return x.astype(np.complex128)
 
 
-@pytest.fixture
-def learners_own() -> Any:
-    """Register algorithms under a name that is forgotten afterwards."""
-    added = []
-
-    def add(collective: str, fn: Any) -> str:
-        name = f"under_test_{fn.__name__}"
-        ddp_lab.register_algorithm(collective, name, fn)
-        added.append((collective, name))
-        return name
-
-    yield add
-    for collective, name in added:
-        del registry._REGISTRY[collective][name]
+def register(collective: str, fn: Any) -> str:
+    """Register an algorithm and return its name."""
+    name = f"under_test_{fn.__name__}"
+    ddp_lab.register_algorithm(collective, name, fn)
+    return name
 
 
 @pytest.mark.parametrize(
@@ -265,9 +255,9 @@ def learners_own() -> Any:
 )
 @pytest.mark.parametrize("collective", ["all_reduce", "scan", "all_to_all"])
 def test_a_learners_algorithm_must_return_what_the_collective_promises(
-    collective: str, fn: Any, got: str, learners_own: Any
+    collective: str, fn: Any, got: str
 ) -> None:
-    name = learners_own(collective, fn)
+    name = register(collective, fn)
 
     def rank(comm: ddp_lab.Communicator) -> None:
         getattr(comm, collective)(np.ones((2, 3)), algorithm=name)
@@ -280,8 +270,8 @@ def test_a_learners_algorithm_must_return_what_the_collective_promises(
     assert "expected float64 (2, 3)" in str(caught.value)
 
 
-def test_what_only_the_root_has_is_asked_of_the_root_alone(learners_own: Any) -> None:
-    names = {c: learners_own(c, rotten) for c in ("reduce", "gather", "broadcast")}
+def test_what_only_the_root_has_is_asked_of_the_root_alone() -> None:
+    names = {c: register(c, rotten) for c in ("reduce", "gather", "broadcast")}
 
     def rank(comm: ddp_lab.Communicator, collective: str) -> Any:
         return getattr(comm, collective)(np.ones(3), root=1, algorithm=names[collective])
@@ -294,23 +284,21 @@ def test_what_only_the_root_has_is_asked_of_the_root_alone(learners_own: Any) ->
         ddp_lab.launch(rank, 2, "broadcast", transport="threads")
 
 
-def test_a_list_is_taken_for_an_array_of_the_arguments_dtype(learners_own: Any) -> None:
+def test_a_list_is_taken_for_an_array_of_the_arguments_dtype() -> None:
     def as_list(comm: Any, x: Any, op: str) -> Any:
         return [float(n) for n in x]
 
-    name = learners_own("all_reduce", as_list)
+    name = register("all_reduce", as_list)
     got = alone().all_reduce(np.arange(3, dtype=np.float32), algorithm=name)
     np.testing.assert_array_equal(got, np.arange(3, dtype=np.float32), strict=True)
 
 
-def test_a_learners_algorithm_that_waits_for_nobody_is_reported_with_its_line(
-    learners_own: Any,
-) -> None:
+def test_a_learners_algorithm_that_waits_for_nobody_is_reported_with_its_line() -> None:
     def waits(comm: Any, x: Any, op: str) -> Any:
         return comm.recv((comm.rank + 1) % comm.size)  # the line that hangs
 
-    name = learners_own("all_reduce", waits)
+    name = register("all_reduce", waits)
     with pytest.raises(ddp_lab.RankTimeout) as caught:
-        ddp_lab.launch(lambda comm: comm.all_reduce(np.ones(2), algorithm=name), 2, timeout_s=1.0)
+        ddp_lab.launch(lambda comm: comm.all_reduce(np.ones(2), algorithm=name), 2, timeout_s=4.0)
     line = waits.__code__.co_firstlineno + 1
     assert f"rank 0 waits for rank 1 in recv at {Path(__file__)}:{line}" in str(caught.value)

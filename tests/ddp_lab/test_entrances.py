@@ -1,7 +1,6 @@
 """The ways in: command line, torchrun's environment, a notebook cell, torch.distributed."""
 
 import os
-import socket
 import subprocess
 import sys
 import textwrap
@@ -11,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
+from traitlets.config import Config
 
 import ddp_lab
 from ddp_lab import cli, magics, world
@@ -58,9 +58,7 @@ def test_a_missing_script_is_one_line(capfd: pytest.CaptureFixture[str]) -> None
     assert capfd.readouterr().err == "run: no such script: no_such.py. Check the path.\n"
 
 
-def test_ranks_of_torchrun_are_joined_by_tcp(script: str) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
+def test_ranks_of_torchrun_are_joined_by_tcp(script: str, port: str) -> None:
     processes = [
         subprocess.Popen(
             [sys.executable, script],
@@ -68,7 +66,7 @@ def test_ranks_of_torchrun_are_joined_by_tcp(script: str) -> None:
                 "RANK": str(rank),
                 "WORLD_SIZE": "3",
                 "MASTER_ADDR": "127.0.0.1",
-                "MASTER_PORT": str(port),
+                "MASTER_PORT": port,
                 "PATH": "",
             },
             stdout=subprocess.PIPE,
@@ -76,7 +74,7 @@ def test_ranks_of_torchrun_are_joined_by_tcp(script: str) -> None:
         )
         for rank in range(3)
     ]
-    assert [p.communicate(timeout=60)[0] for p in processes] == ["[] 3 [3.0]\n"] * 3
+    assert [p.communicate(timeout=120)[0] for p in processes] == ["[] 3 [3.0]\n"] * 3
 
 
 @pytest.mark.parametrize(
@@ -108,7 +106,8 @@ def test_a_cell_runs_on_ranks_with_the_names_of_the_notebook() -> None:
 
 def notebook() -> InteractiveShell:
     """Return a shell with the magic, and in it a name that no rank can be sent."""
-    shell = InteractiveShell()
+    config = Config(HistoryManager={"enabled": False})  # one file for all shells of a user
+    shell = InteractiveShell(config=config)
     shell.extension_manager.load_extension("ddp_lab.magics")
     shell.user_ns.update(k=10, np=np, endless=(x for x in ()), comm=threading.Lock())
     return shell
