@@ -8,11 +8,12 @@ learner's token, so that `q.submit()` just works. Whatever ends us, ends both.
 import contextlib
 import getpass
 import os
+import random
 import shutil
 import sys
 import threading
 import webbrowser
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,6 +31,8 @@ LAB_PORT = 8888
 
 # How many ports beyond the usual one are tried where nobody asked for a certain one.
 _NEAR = 50
+# Ports that the kernel gives nobody of its own accord: one that is free stays so until it is used.
+_QUIET = range(10_000, 32_768)
 _LOOK_AGAIN_S = 0.2
 
 
@@ -76,18 +79,20 @@ def start(asked: StartSettings) -> int:
 
 
 def free_port(wanted: int | None, usual: int) -> int:
-    """Return the port that was asked for, or the first free one from `usual` on.
+    """Return the port that was asked for, 0 being any, or the first free one from `usual` on.
 
     Raises:
         StartError: the port that was asked for is taken, or all near the usual one are.
     """
-    candidates = range(usual, usual + _NEAR) if wanted is None else [wanted]
+    candidates: Sequence[int] = [wanted] if wanted else range(usual, usual + _NEAR)
+    if wanted == 0:
+        candidates = random.sample(_QUIET, _NEAR)
     for port in candidates:
         try:
             with listen(LOOPBACK, port) as found:
                 return int(found.getsockname()[1])
         except StartError:
-            if wanted is not None:
+            if wanted:
                 raise
     raise StartError(f"start: no free port from {usual} to {usual + _NEAR - 1}. Say which to use.")
 

@@ -98,6 +98,12 @@ def test_a_taken_port_is_an_error_if_asked_for_and_passed_over_if_not() -> None:
         assert port < free_port(None, port) < port + 50
 
 
+def test_any_port_is_one_that_nobody_is_given_meanwhile() -> None:
+    first_given = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    found = free_port(0, 8888)
+    assert found < first_given or first_given < 32_768  # where an administrator gives out others
+
+
 def test_the_learner_keeps_their_token_from_start_to_start(running: Any, tmp_path: Path) -> None:
     path = learner_token(running.server, tmp_path, "Ada")
     token = path.read_text()
