@@ -263,7 +263,7 @@ def test_a_slow_upload_is_ended(start: Callable[..., Any]) -> None:
 
 @pytest.mark.parametrize("sent", [b"", b"GET / HT", b"GET / HTTP/1.1\r\nHost: x\r\nX-A: "])
 def test_who_dawdles_over_the_headers_is_hung_up_on(start: Callable[..., Any], sent: bytes) -> None:
-    with start(headers_s=0.2) as running:
+    with start(headers_s=0.5) as running:
         address = urlsplit(running.staff.server)
         with socket.create_connection((address.hostname, address.port)) as raw:
             raw.sendall(sent)
@@ -272,7 +272,7 @@ def test_who_dawdles_over_the_headers_is_hung_up_on(start: Callable[..., Any], s
 
 
 def test_an_answer_may_take_longer_than_the_headers(start: Callable[..., Any]) -> None:
-    with start(headers_s=0.2, upload_s=1.0) as running:
+    with start(headers_s=0.5, upload_s=1.0) as running:
         address = urlsplit(running.staff.server)
         head = (
             "POST /api/submissions HTTP/1.1\r\nHost: x\r\n"

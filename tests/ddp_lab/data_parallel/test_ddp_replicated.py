@@ -11,6 +11,7 @@ from ddp_lab.data_parallel.replicated import DataParallel
 
 @pytest.mark.parametrize("replicas", [1, 2, 3, 20])
 def test_outputs_and_gradients_are_the_modules_own(replicas: int) -> None:
+    torch.manual_seed(0)
     module = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2))
     alone = copy.deepcopy(module)
     x = torch.randn(10, 4)
