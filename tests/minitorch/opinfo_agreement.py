@@ -6,6 +6,7 @@ PyTorch itself. An operator takes part when minitorch has its name, on the modul
 
 import dataclasses
 import math
+import random
 import re
 import warnings
 from collections.abc import Callable, Iterator
@@ -260,6 +261,7 @@ def run(op: Any, limit: int | None = None, share: int = 1) -> Score | None:
     if function is None or torch.float64 not in op.dtypes:
         return None
     torch.manual_seed(0)
+    random.seed(0)  # which margins and the like are drawn from
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         samples = list(op.sample_inputs("cpu", torch.float64, requires_grad=op.supports_autograd))

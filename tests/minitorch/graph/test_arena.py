@@ -15,11 +15,6 @@ from minitorch.graph.state import State
 pytestmark = pytest.mark.as_built
 
 
-@pytest.fixture(autouse=True)
-def _fresh_graph() -> None:
-    tf.reset_default_graph()
-
-
 def mlp(layers: int, batch: int | None, width: int = 64, activation: Any = tf.nn.relu) -> Any:
     """Loss and gradients of a network; placeholders for data and weights with their values."""
     rng = np.random.default_rng(0)

@@ -18,11 +18,6 @@ Block = tuple[list[tuple[Any, ...]], str]
 """Statements, and the name of the result."""
 
 
-@pytest.fixture(autouse=True)
-def _fresh_graph() -> None:
-    tf.reset_default_graph()
-
-
 def block(rng: random.Random, depth: int, names: list[str]) -> Block:
     """Return a random block over `names`; the last statement's name is its result."""
     statements: list[tuple[Any, ...]] = []

@@ -12,11 +12,6 @@ from minitorch.errors import GraphError, NoGradientRule
 from minitorch.op import Op
 
 
-@pytest.fixture(autouse=True)
-def _fresh_graph() -> None:
-    tf.reset_default_graph()
-
-
 def close(ours: Any, theirs: Any, tolerance: float = 1e-12) -> None:
     want = theirs.detach().numpy() if hasattr(theirs, "detach") else theirs
     np.testing.assert_allclose(ours, want, rtol=tolerance, atol=tolerance)

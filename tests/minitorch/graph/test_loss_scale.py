@@ -9,11 +9,6 @@ import minitorch.graph as tf
 from minitorch.errors import GraphError
 
 
-@pytest.fixture(autouse=True)
-def _fresh_graph() -> None:
-    tf.reset_default_graph()
-
-
 def network() -> tuple[Any, Any, dict[Any, Any]]:
     rng = np.random.default_rng(0)
     x, y = tf.placeholder(tf.float32, (32, 8)), tf.placeholder(tf.float32, (32, 1))

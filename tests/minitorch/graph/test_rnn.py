@@ -14,11 +14,6 @@ LENGTHS = [2, 5, 0]
 rnn_cell = tf.nn.rnn_cell
 
 
-@pytest.fixture(autouse=True)
-def _fresh_graph() -> None:
-    tf.reset_default_graph()
-
-
 def as_torch(kernel: Any, bias: Any, gates: str) -> Any:
     """Return PyTorch's layer of 3 inputs and 4 units with the weights of ours."""
     units = 4
@@ -156,7 +151,6 @@ def test_time_may_be_the_first_axis_and_the_state_may_be_given() -> None:
 
 def test_a_network_over_sequences_trains() -> None:
     """It learns whether the sum of a sequence is positive, whatever its length."""
-    tf.set_random_seed(0)
     x, n = tf.placeholder(tf.float32, (None, None, 1)), tf.placeholder(tf.int32, (None,))
     y = tf.placeholder(tf.float32, (None,))
     _, state = tf.nn.dynamic_rnn(rnn_cell.GRUCell(8), x, n, dtype=tf.float32)

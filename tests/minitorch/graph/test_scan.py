@@ -12,11 +12,6 @@ from minitorch.errors import GraphError, ShapeError
 EXECUTORS = ("compiled", "interpreter", "tokens", "parallel")
 
 
-@pytest.fixture(autouse=True)
-def _fresh_graph() -> None:
-    tf.reset_default_graph()
-
-
 def scanned(fn: Any, start: Any, rows: Any) -> list[Any]:
     found = []
     for row in rows:

@@ -14,11 +14,6 @@ from minitorch.op import Op
 from minitorch.tensor import tensor
 
 
-@pytest.fixture(autouse=True)
-def _fresh_graph() -> None:
-    tf.reset_default_graph()
-
-
 def here(offset: int = 0) -> str:
     """file:line of the caller, `offset` lines further down."""
     frame = inspect.currentframe()

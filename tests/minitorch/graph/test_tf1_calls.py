@@ -13,11 +13,6 @@ X = np.arange(12, dtype=np.float32).reshape(4, 3)
 SQUARE = X[:3] + 10 * np.eye(3, dtype=np.float32)
 
 
-@pytest.fixture(autouse=True)
-def _fresh_graph() -> None:
-    tf.reset_default_graph()
-
-
 NAMED: dict[str, tuple[Callable[[Any], Any], Any]] = {
     "gather": (lambda x: tf.gather(params=x, indices=[2, 0]), X[[2, 0]]),
     "gather_nd": (lambda x: tf.gather_nd(params=x, indices=[[1, 2]]), X[[1], [2]]),

@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 import torch
 from sklearn.datasets import load_digits, load_iris
 
@@ -12,12 +11,6 @@ import minitorch.graph as tf
 
 DIGITS = load_digits()
 PIXELS = (DIGITS.images / 16).astype(np.float32)
-
-
-@pytest.fixture(autouse=True)
-def _seeded() -> None:
-    tf.set_random_seed(0)
-    np.random.seed(0)
 
 
 def test_the_nearest_neighbour_is_found_among_as_many_as_are_fed() -> None:

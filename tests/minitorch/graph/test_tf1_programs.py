@@ -8,12 +8,6 @@ import pytest
 import minitorch.graph as tf
 from minitorch.errors import GraphError, MinitorchError
 
-
-@pytest.fixture(autouse=True)
-def _fresh_graph() -> None:
-    tf.reset_default_graph()
-
-
 # ── placeholders without any shape ──────────────────────────────────────────────────────────────
 
 

@@ -11,6 +11,12 @@ import torch
 import minitorch.graph as tf
 
 RNG = np.random.default_rng(11)
+BEGIN = RNG.bit_generator.state
+
+
+@pytest.fixture(autouse=True)
+def _rng_from_its_beginning() -> None:
+    RNG.bit_generator.state = BEGIN
 
 
 def _trained(step: Any, loss: Any, feed: Any, times: int, setup: Any = None) -> tuple[Any, Any]:

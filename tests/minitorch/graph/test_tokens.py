@@ -20,11 +20,6 @@ pytestmark = pytest.mark.as_built
 EXECUTORS = ("compiled", "interpreter", "tokens", "parallel")
 
 
-@pytest.fixture(autouse=True)
-def _fresh_graph() -> None:
-    tf.reset_default_graph()
-
-
 # ── programs: what to fetch, and what to feed in turn ───────────────────────────────────────────
 
 Program = tuple[Any, list[dict[Any, Any]]]

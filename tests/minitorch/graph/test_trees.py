@@ -14,11 +14,6 @@ FOREST = [((0, 1), ((2, 3), 4)), 5, ((6, 7), 8)]
 trees = tf.trees
 
 
-@pytest.fixture(autouse=True)
-def _fresh_graph() -> None:
-    tf.reset_default_graph()
-
-
 def weight() -> tf.Variable:
     return tf.Variable(np.random.default_rng(0).normal(size=(2 * UNITS, UNITS)) * 0.5)
 

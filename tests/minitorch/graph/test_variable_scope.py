@@ -7,11 +7,6 @@ import minitorch.graph as tf
 from minitorch.errors import GraphError
 
 
-@pytest.fixture(autouse=True)
-def _fresh_graph() -> None:
-    tf.reset_default_graph()
-
-
 def test_a_variable_is_named_after_its_scopes_and_itself() -> None:
     with tf.variable_scope("net"), tf.variable_scope("layer1") as scope:
         w = tf.get_variable("w", (2, 3))
