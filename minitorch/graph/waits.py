@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 
 _untils: dict[threading.Thread, Callable[[], bool]] = {}
-_looking = threading.Lock()  # held by whoever begins or ends to wait, so that none acts unnoticed
+_looking = threading.RLock()  # held by whoever begins or ends to wait, so that none acts unnoticed
 
 
 @contextmanager
@@ -44,9 +44,17 @@ def all_stuck(idle: Collection[threading.Thread]) -> bool:
 
 def _acts(thread: threading.Thread) -> bool:
     until = _untils.get(thread)
-    if until is None:
-        return thread.is_alive()  # the main one is not when the process only waits to end
-    return until()
+    if until is not None:
+        return until()
+    return thread is not threading.main_thread() or thread.is_alive()  # else the process ends
+
+
+def gone(threads: Collection[threading.Thread]) -> bool:
+    """Tell whether all threads that were started have ended.
+
+    Any thread may ask, unlike `is_alive`: two that ask that of a thread which ends may collide.
+    """
+    return not set(threads).intersection(threading.enumerate())
 
 
 class Turn:

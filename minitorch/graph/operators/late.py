@@ -107,9 +107,11 @@ class ByShape:
         step = self._steps.get(shapes)
         if step is None:
             with PLANNING:
-                while len(self._steps) >= MOST_SHAPES:
-                    del self._steps[next(iter(self._steps))]
-                step = self._steps[shapes] = self._build(shapes)
+                step = self._steps.get(shapes)  # which another may have planned meanwhile
+                if step is None:
+                    while len(self._steps) >= MOST_SHAPES:
+                        del self._steps[next(iter(self._steps))]
+                    step = self._steps[shapes] = self._build(shapes)
         return step(state, arrays)
 
     def _build(self, shapes: Sequence[tuple[int, ...]]) -> Run:

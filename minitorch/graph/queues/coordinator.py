@@ -15,7 +15,7 @@ from ..node import Node
 from ..scope import get_default_graph
 from ..session import Session, get_default_session
 from ..spaces.errors import CancelledError, OutOfRangeError
-from ..waits import waiting
+from ..waits import gone, waiting
 from .queue import QueueBase
 
 CLEAN: tuple[type[BaseException], ...] = (OutOfRangeError,)
@@ -107,15 +107,11 @@ class Coordinator:
             RuntimeError: a thread goes on for longer than the grace period; names it.
         """
         joining = list(dict.fromkeys([*self._threads, *(threads or ())]))
-
-        def ended() -> bool:
-            return not any(thread.is_alive() for thread in joining)
-
-        with waiting(lambda: self._stop.is_set() or ended()):
-            while not self._stop.is_set() and not ended():
+        with waiting(lambda: self._stop.is_set() or gone(joining)):
+            while not self._stop.is_set() and not gone(joining):
                 self._stop.wait(0.05)
         until = time.monotonic() + stop_grace_period_secs
-        with waiting(ended):
+        with waiting(lambda: gone(joining)):
             for thread in joining:
                 if thread.is_alive():  # one that was never started cannot be joined
                     thread.join(max(until - time.monotonic(), 0.0))

@@ -29,7 +29,7 @@ from ..control.frames import NextIteration, Passing
 from ..gradients import Identity
 from ..node import Node
 from ..state import NoOp, Read, State
-from ..waits import waiting
+from ..waits import gone, waiting
 from .event import OnEvent
 from .program import Program
 from .sequential import TokenStep
@@ -164,7 +164,7 @@ class Shift:
     def end(self) -> None:
         """Wait for every thread, and let go of the tokens."""
         self._stop()
-        with waiting(lambda: not any(worker.is_alive() for worker in self._workers)):
+        with waiting(lambda: gone(self._workers)):
             for worker in self._workers:  # none is started once all is stopped
                 worker.join()
         self._tokens.close()
