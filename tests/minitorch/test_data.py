@@ -99,7 +99,7 @@ def test_the_global_seed_decides_when_no_generator_is_given() -> None:
 
 
 def test_workers_run_beside_each_other() -> None:
-    meeting = threading.Barrier(2, timeout=30)
+    meeting = threading.Barrier(2, timeout=120)
 
     class Meets(Squares):
         def __getitem__(self, index: int) -> int:
@@ -110,11 +110,11 @@ def test_workers_run_beside_each_other() -> None:
 
 
 def test_leaving_a_loop_early_stops_the_workers() -> None:
-    before = threading.active_count()
+    before = set(threading.enumerate())
     iterator = iter(DataLoader(Squares(1000), 1, num_workers=2))
     next(iterator)
     iterator.close()  # type: ignore[attr-defined]
-    assert threading.active_count() == before
+    assert set(threading.enumerate()) <= before
 
 
 @pytest.mark.parametrize("workers", [0, 2])

@@ -133,7 +133,7 @@ def test_training_steps_do_not_grow_memory() -> None:
         after = steps(STEPS)
     finally:
         gc.enable()
-    assert after - before < 2 * 2**20  # a leaked step would be 20 KB, all of them 30 MB
+    assert after - before < 10 * 2**20  # a leaked step would be 20 KB, all of them 30 MB
 
 
 def test_training_goes_on_from_a_saved_state_as_if_it_had_not_stopped(tmp_path: Any) -> None:

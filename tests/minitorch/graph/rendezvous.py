@@ -11,7 +11,7 @@ from typing import Any
 
 from minitorch.graph.placing.wires import OPENS
 
-HANGS_S = 30.0
+HANGS_S = 120.0
 LOOKS_S = 0.02
 Boxes = dict[tuple[int, int], tuple[Any, Any]]
 

@@ -19,9 +19,9 @@ from minitorch.op import Op
 @pytest.fixture(autouse=True)
 def _fresh_graph() -> Iterator[None]:
     tf.reset_default_graph()
-    before = threading.active_count()
+    before = set(threading.enumerate())
     yield
-    assert threading.active_count() == before  # no thread outlives its run
+    assert set(threading.enumerate()) <= before  # no thread outlives its run
 
 
 class Meeting(Op):
@@ -31,7 +31,7 @@ class Meeting(Op):
         self.barrier = barrier
 
     def compute(self, xp: Any, *arrays: Any) -> Any:
-        self.barrier.wait(timeout=60)
+        self.barrier.wait(timeout=120)
         return arrays[0]
 
     def infer(self, *specs: Any) -> Any:

@@ -150,7 +150,7 @@ def test_a_rank_that_runs_something_alone_is_told(alone: int) -> None:
                     session.run(total, {x: X})  # as to print the loss on one rank
 
     with pytest.raises(RankFailed, match="is in another run"):
-        launch(rank, 2, transport="threads", timeout_s=60)
+        launch(rank, 2, transport="threads", timeout_s=200)
 
 
 @pytest.mark.parametrize("size", [2, 3])
@@ -164,7 +164,7 @@ def test_known_runs_in_another_order_are_told_apart_though_shapes_agree(size: in
 
     told = "the first value of a run of 'cos' from it, got the first value of another one"
     with pytest.raises(RankFailed, match=told):
-        launch(rank, size, transport="threads", timeout_s=60)
+        launch(rank, size, transport="threads", timeout_s=200)
 
 
 @pytest.mark.parametrize("new", [0, 1])
@@ -182,7 +182,7 @@ def test_numbers_of_a_known_run_are_not_taken_for_a_graph(new: int) -> None:
             session.run(z if comm.rank == new else y, {n: [1, 2, 3]})
 
     with pytest.raises(RankFailed, match="is in another run"):
-        launch(rank, 2, transport="threads", timeout_s=60)
+        launch(rank, 2, transport="threads", timeout_s=200)
 
 
 class Post:
@@ -226,7 +226,7 @@ def _in_processes(comm: Any) -> Any:
 
 
 def test_processes_that_measure_differently_optimize_alike() -> None:
-    first, second = launch(_in_processes, 2, transport="shm", timeout_s=60)
+    first, second = launch(_in_processes, 2, transport="shm", timeout_s=200)
     np.testing.assert_array_equal(first, second)
 
 

@@ -31,11 +31,6 @@ X = RNG.normal(size=(4, 4)) * 0.5
 ROWS = RNG.normal(size=(5, 3)) * 0.5
 
 
-@pytest.fixture(autouse=True)
-def _fresh_graph() -> None:
-    tf.reset_default_graph()
-
-
 def on(rank: int) -> Any:
     return tf.device(f"cpu:{rank}")
 
@@ -510,6 +505,6 @@ def test_ranks_of_a_communicator_run_loops_together(transport: str) -> None:
     def rank(comm: Any) -> Any:
         return [ran(program, comm)[0] for program in programs]
 
-    for found in launch(rank, 2, transport=transport, timeout_s=120):
+    for found in launch(rank, 2, transport=transport, timeout_s=200):
         for values, expected in zip(found, want, strict=True):
             assert_same(values, expected)

@@ -128,7 +128,7 @@ def test_on_threads_every_iteration_of_a_loop_is_seen_on_the_thread_that_ran_it(
 
 def test_threads_work_at_the_same_time() -> None:
     """Two products that need nothing of each other wait for one another, and neither for ever."""
-    met = threading.Barrier(2, timeout=30)
+    met = threading.Barrier(2, timeout=120)
 
     class Meeting(Op):
         def compute(self, xp: Any, x: Any) -> Any:

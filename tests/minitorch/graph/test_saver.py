@@ -153,7 +153,7 @@ def test_ranks_save_one_file_and_each_restores_it(tmp_path: Path) -> None:
             saver.restore(session, path)
             return [float(v) for v in session.run([a, b])]
 
-    assert list(launch(rank, 2, transport="threads", timeout_s=60)) == [[10.0, 20.0]] * 2
+    assert list(launch(rank, 2, transport="threads", timeout_s=200)) == [[10.0, 20.0]] * 2
 
 
 def test_a_path_that_is_none_a_damaged_list_and_a_name_that_is_no_string_are_refused(
