@@ -42,9 +42,10 @@ class TrainingCurves(Chart):
         super().__init__(**options)
         self._every: dict[str, int] = {}
         self._seen: dict[str, int] = {}
-        for name, values in (runs or {}).items():
-            for value in values:
-                self.add(name, value)
+        with self.hold_trait_notifications():  # told once, not for each point
+            for name, values in (runs or {}).items():
+                for value in values:
+                    self.add(name, value)
 
     def add(self, run: str, value: Any, step: float | None = None) -> None:
         """Add a point to a run; without `step` the points count from 0.

@@ -15,6 +15,9 @@ import pytest
 import ddp_lab
 
 ROOT = Path(__file__).parents[2]
+LONGEST_S = 280  # a torchrun with a restart imports torch seven times; half a minute of one core
+
+pytestmark = pytest.mark.timeout(2 * LONGEST_S)
 
 TRAIN = """
     import os, pathlib, signal, sys
@@ -68,7 +71,7 @@ def torchrun(*arguments: object, **environment: str) -> "subprocess.Popen[str]":
 def one_machine(ranks: int, restarts: int, *arguments: object) -> str:
     options = ("--standalone", "--nproc-per-node", ranks, "--max-restarts", restarts)
     process = torchrun(*options, *arguments)
-    said, _ = process.communicate(timeout=120)
+    said, _ = process.communicate(timeout=LONGEST_S)
     assert process.returncode == 0, said
     return said
 
@@ -79,7 +82,7 @@ def run(ranks: int, script: object, *arguments: object) -> list[str]:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=LONGEST_S,
     )
     assert process.returncode == 0, process.stderr
     return process.stdout.splitlines()
@@ -172,7 +175,7 @@ def nodes(train: str, tmp_path: Path) -> Iterator[list["subprocess.Popen[str]"]]
 def test_a_run_that_loses_a_machine_goes_on_without_it(
     nodes: Any, train: str, tmp_path: Path
 ) -> None:
-    said, _ = nodes[0].communicate(timeout=120)
+    said, _ = nodes[0].communicate(timeout=LONGEST_S)
     assert nodes[0].returncode == 0, said
     assert nodes[1].wait(timeout=30) == -signal.SIGKILL
     assert (tmp_path / "elastic" / "began").read_text() == "6"

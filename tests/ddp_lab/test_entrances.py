@@ -74,7 +74,7 @@ def test_ranks_of_torchrun_are_joined_by_tcp(script: str, port: str) -> None:
         )
         for rank in range(3)
     ]
-    assert [p.communicate(timeout=120)[0] for p in processes] == ["[] 3 [3.0]\n"] * 3
+    assert [p.communicate(timeout=280)[0] for p in processes] == ["[] 3 [3.0]\n"] * 3
 
 
 @pytest.mark.parametrize(
@@ -209,7 +209,7 @@ def test_torch_distributed_runs_over_the_backend(tmp_path: Path, algorithm: str)
         )
         for rank in range(2)
     ]
-    outputs = [process.communicate(timeout=120)[0] for process in ranks]
+    outputs = [process.communicate(timeout=280)[0] for process in ranks]
     assert outputs == ["done\n"] * 2
 
 
@@ -249,5 +249,5 @@ def test_collectives_run_over_a_group_that_torch_made(tmp_path: Path) -> None:
         )
         for rank in range(2)
     ]
-    outputs = [process.communicate(timeout=120)[0] for process in ranks]
+    outputs = [process.communicate(timeout=280)[0] for process in ranks]
     assert all(output.startswith("done\n") for output in outputs), outputs

@@ -84,5 +84,5 @@ def test_sharded_training_over_the_backend_equals_training_alone(
         )
         for rank in range(2)
     ]
-    outputs = [process.communicate(timeout=120)[0] for process in ranks]
+    outputs = [process.communicate(timeout=280)[0] for process in ranks]
     assert all(says in output for output in outputs), outputs

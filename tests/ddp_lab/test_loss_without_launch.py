@@ -51,7 +51,7 @@ def run_ranks(program: str, size: int, *arguments: str, **environment: str) -> l
         )
         for rank in range(size)
     ]
-    return [process.communicate(timeout=100)[0] for process in ranks]
+    return [process.communicate(timeout=280)[0] for process in ranks]
 
 
 @pytest.mark.parametrize(
