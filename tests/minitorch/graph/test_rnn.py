@@ -111,8 +111,8 @@ def test_the_loop_equals_the_unrolled_network_with_the_same_variables() -> None:
     fed = {x: np.random.default_rng(1).normal(size=(2, 4, 3))}
     with tf.Session() as session:
         session.run(tf.global_variables_initializer())
-        for a, b in pairs:
-            np.testing.assert_allclose(*session.run([a, b], fed), rtol=2e-5, atol=1e-6)
+        for a, b in session.run(pairs, fed):
+            np.testing.assert_allclose(a, b, rtol=2e-5, atol=1e-6)
 
 
 def test_the_loop_ends_with_the_longest_sequence() -> None:
