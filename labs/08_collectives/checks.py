@@ -7,7 +7,7 @@ import numpy as np
 from autograder.checks import Feedback, Lab, check, close
 from autograder.errors import StudentError
 
-LAB = Lab(wall_s=120.0, preload=("numpy", "ddp_lab"))
+LAB = Lab(wall_s=240.0, preload=("numpy", "ddp_lab"))
 
 
 def arrays(rng, n, shape=(5,), dtype=np.float64):

@@ -85,7 +85,7 @@ def gloo(tmp_path: Path) -> Callable[..., Any]:
 
     def run(fn: Callable[..., Any], world_size: int, *args: Any) -> Any:
         folder = tempfile.mkdtemp(dir=tmp_path)
-        return ddp_lab.launch(_with_gloo, world_size, fn, folder, args, timeout_s=90)
+        return ddp_lab.launch(_with_gloo, world_size, fn, folder, args, timeout_s=240)
 
     return run
 
