@@ -446,7 +446,8 @@ def the_first_layer_has_its_gradients(student, rng):
         got = student.call("backward", params, x, hidden, out_grad)
         called = f"gradient of w1, (N, D, H, C) = {sizes}"
         unmasked = x.T @ (out_grad @ params[2].T)
-        if np.shape(got[0]) == unmasked.shape and np.allclose(got[0], unmasked):
+        masks = not np.allclose(unmasked, expected[0])  # once in a thousand draws all are active
+        if masks and np.shape(got[0]) == unmasked.shape and np.allclose(got[0], unmasked):
             raise Feedback(
                 f"{called} lets everything through the ReLU.",
                 hint="Where hidden is zero, a small change of its input changes nothing.",
