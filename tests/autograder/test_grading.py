@@ -311,7 +311,7 @@ def test_a_cell_that_hangs_costs_only_what_depends_on_it(sample_lab: Lab, notebo
     from autograder.grade import Grader as Sandboxed
 
     grader = Sandboxed(sample_lab)
-    grader.limits = replace(grader.limits, call_s=0.5)
+    grader.limits = replace(grader.limits, call_s=3.0)
     hanging = "n = 0\nwhile True:\n    n += 1"
     scale = "def scale(x, factor, n=n):\n    while True: pass"
     report = grader.grade(notebook([("code", hanging), ("code", SUM), ("code", scale)]))

@@ -161,14 +161,14 @@ def test_a_signal_stops_both(tmp_path: Path) -> None:
         notebook = (work / "scale_and_sum" / "lab.ipynb").read_bytes()
         assert Connection(server, token).submit("scale_and_sum", notebook)["id"] == 1
         process.send_signal(signal.SIGTERM)
-        assert process.wait(60) == 0
+        assert process.wait(120) == 0
         assert not is_open(jupyter) and not is_open(server)
 
 
 def test_when_jupyter_ends_the_server_ends_with_a_message(tmp_path: Path) -> None:
     with started(tmp_path) as (process, addresses, _):
         os.kill(child(process, "jupyterlab"), signal.SIGKILL)
-        assert process.wait(60) == 2
+        assert process.wait(120) == 2
         assert process.stderr and "JupyterLab ended" in process.stderr.read()
         assert not any(is_open(url) for url in addresses)
 
@@ -178,6 +178,6 @@ def test_nothing_is_left_when_start_itself_is_killed(tmp_path: Path) -> None:
         jupyter = child(process, "jupyterlab")
         gone = os.pidfd_open(jupyter)
         process.kill()
-        assert select.select([gone], [], [], 60)[0]
+        assert select.select([gone], [], [], 120)[0]
         os.close(gone)
         assert not any(is_open(url) for url in addresses)
