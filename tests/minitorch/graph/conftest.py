@@ -1,8 +1,8 @@
 """The tests of graphs run as users run them, unless the environment says otherwise.
 
 MINITORCH_OPTIMIZE=0 keeps each session from rewriting its graph, MINITORCH_EXECUTOR=tokens (or
-another) has another executor run it. Tests marked `as_built` look at a run's operators, or take a
-x
+another) has another executor run it. Tests marked `as_built` look at a run's operators: no session
+rewrites what they build unless it is told to.
 """
 
 import os
