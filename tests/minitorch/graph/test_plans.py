@@ -1,5 +1,6 @@
 """Plans of a session: one for each pair of fetches and feeds, and not without end."""
 
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 import minitorch.graph as tf
 from minitorch.graph import session as sessions
 from minitorch.graph.operators import late as by_shape
+from minitorch.graph.passes.rewrite import PLANNING
 
 
 def test_a_run_of_the_same_fetches_and_feeds_is_planned_once() -> None:
@@ -21,6 +23,26 @@ def test_a_run_of_the_same_fetches_and_feeds_is_planned_once() -> None:
         session.run([z], {x: 1.0})  # the same nodes in another structure
         session.run([z, x], {x: 1.0})  # other fetches
         assert session.plans == 3
+
+
+def test_threads_that_come_together_plan_a_run_once() -> None:
+    planned: list[Any] = []
+
+    class Told(tf.Session):
+        def plan(self, leaves: Any, feeds: Any) -> Any:
+            planned.append(leaves)
+            return super().plan(leaves, feeds)
+
+    y = tf.exp(tf.constant(0.0))
+    with Told() as session:
+        threads = [Thread(target=session.run, args=(y,)) for _ in range(4)]
+        with PLANNING:  # all find that there is no plan, and wait to make one
+            for thread in threads:
+                thread.start()
+            threads[-1].join(0.1)
+        for thread in threads:
+            thread.join()
+    assert len(planned) == 1
 
 
 def test_plans_of_nodes_that_are_built_for_ever_are_forgotten(
