@@ -5,6 +5,7 @@ import shutil
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 NEEDS = {
     "sandbox": ("bwrap", "bubblewrap is not installed: sudo apt-get install bubblewrap"),
@@ -15,6 +16,15 @@ NEEDS = {
 NO_GPU = "no CUDA device"
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# A stall is no fault of a test, and a run that passed passes again; WIDE=1 draws anew each time.
+settings.register_profile(
+    "unhurried",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize=not os.environ.get("WIDE"),
+)
+settings.load_profile("unhurried")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -173,7 +173,7 @@ json_values = st.recursive(
 )  # fmt: skip
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.binary(max_size=400) | json_values.map(lambda v: json.dumps(v).encode()))
 def test_any_bytes_are_read_or_refused(data: bytes) -> None:
     try:
@@ -183,7 +183,7 @@ def test_any_bytes_are_read_or_refused(data: bytes) -> None:
     assert all(isinstance(part, str) for cell in found.cells for part in cell)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.data())
 def test_a_damaged_archive_is_read_or_refused(data: st.DataObject) -> None:
     whole = bytearray(zipped(**{"a__lab.ipynb": NOTEBOOK, "b.zip": zipped(x=b"y")}))

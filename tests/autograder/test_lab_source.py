@@ -4,7 +4,7 @@ from pathlib import Path
 
 import jupytext
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from autograder.errors import SourceError, UnknownLab
@@ -93,7 +93,6 @@ lines = st.lists(st.sampled_from(["given", "    given", "", "# given", "x = '###
 regions = st.sampled_from(["SOLUTION", "STARTER", ""])
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(regions, st.sampled_from(["", "    "]), lines)))
 def test_no_line_of_a_solution_is_left_and_no_other_line_is_lost(
     parts: list[tuple[str, str, list[str]]],

@@ -48,7 +48,6 @@ def same(a: object, b: object) -> bool:
     return a == b
 
 
-@settings(deadline=None)
 @given(PLAIN)
 def test_plain_data_goes_round_bit_for_bit(value: object) -> None:
     assert same(decode(encode(value)), value)
@@ -61,7 +60,7 @@ def test_the_comparison_of_these_tests_tells_lookalikes_apart(one: object, other
     assert not same(one, other)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.binary(max_size=400))
 @example(b"")
 @example(b"a\x09\xff" + b"\xff" * 40)
@@ -78,7 +77,6 @@ def test_any_bytes_give_plain_data_or_a_wire_error(data: bytes) -> None:
     assert same(decode(encode(value)), value)
 
 
-@settings(deadline=None)
 @given(PLAIN, st.data())
 def test_a_damaged_frame_gives_plain_data_or_a_wire_error(
     value: object, data: st.DataObject

@@ -4,7 +4,7 @@ import gc
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ddp_lab.errors import OutOfSharedMemory, RankLost
@@ -15,7 +15,6 @@ from ddp_lab.transport.shm import ShmTransport
 from ddp_lab.transport.shm_board import ShmBoard
 
 # a machine that stalls may take any time for an example, or to think of one
-patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @pytest.fixture
@@ -32,7 +31,7 @@ def pair():
         max_size=60,
     )
 )
-@settings(patient, max_examples=40)
+@settings(max_examples=40)
 def test_messages_of_any_size_come_out_in_order_on_their_channels(sent) -> None:
     segment = Segment.create(2, 64 << 20)
     left, right = ShmTransport(segment, 0), ShmTransport(segment, 1)
@@ -75,7 +74,6 @@ def test_a_block_is_reused_when_its_last_view_is_gone() -> None:
 
 
 @given(st.integers(1, 1 << 40))
-@patient
 def test_rounding_wastes_at_most_a_quarter(n_bytes: int) -> None:
     size = rounded(n_bytes)
     assert n_bytes <= size <= max(64, 1.25 * n_bytes + 64)

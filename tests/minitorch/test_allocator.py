@@ -9,7 +9,7 @@ import threading
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import minitorch
@@ -85,7 +85,7 @@ def test_empty_cache_gives_whole_segments_back() -> None:
     assert not kept.free
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60)
 @given(st.lists(st.tuples(st.integers(1, 5000), st.booleans()), max_size=60))
 def test_blocks_in_use_never_overlap_and_the_counters_add_up(
     requests: list[tuple[int, bool]],

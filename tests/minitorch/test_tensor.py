@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -119,7 +119,7 @@ class TestRandom:
             minitorch.multinomial(weights, 3)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150)
 @given(hnp.mutually_broadcastable_shapes(num_shapes=2, max_dims=4, max_side=4))
 def test_broadcasting_is_numpys_and_gradients_come_back_in_shape(drawn: Any) -> None:
     first, second = drawn.input_shapes
@@ -135,7 +135,7 @@ def test_broadcasting_is_numpys_and_gradients_come_back_in_shape(drawn: Any) -> 
     assert b.grad.sum().item() == count
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150)
 @given(st.data())
 def test_basic_indexing_and_its_gradient_are_torchs(data: Any) -> None:
     shape = data.draw(hnp.array_shapes(max_dims=3, max_side=4))
@@ -154,7 +154,7 @@ def test_basic_indexing_and_its_gradient_are_torchs(data: Any) -> None:
     np.testing.assert_array_equal(ours.grad.numpy(), theirs.grad.numpy())
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=100)
 @given(st.data())
 def test_advanced_indexing_and_its_gradient_are_torchs(data: Any) -> None:
     shape = data.draw(hnp.array_shapes(min_dims=2, max_dims=3, max_side=4))

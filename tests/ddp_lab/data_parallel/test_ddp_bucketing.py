@@ -35,7 +35,7 @@ tensors_of = st.lists(
 limits_of = st.lists(st.integers(1, 400), min_size=1, max_size=4)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(tensors_of, limits_of)
 def test_buckets_in_order_of_registration_are_torchs(
     shapes: list[tuple[int, torch.dtype, bool]], limits: list[int]
@@ -49,7 +49,7 @@ def test_buckets_in_order_of_registration_are_torchs(
     assert [plan.limits[i] for i in dense] == [theirs[i] for i in dense]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(st.integers(0, 40), min_size=1, max_size=30), limits_of, st.randoms())
 def test_buckets_in_observed_order_are_torchs(
     sizes: list[int], limits: list[int], random: Random

@@ -3,7 +3,7 @@
 from functools import partial
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ddp_lab import cost
@@ -61,7 +61,6 @@ def test_the_cost_model_plugs_in() -> None:
 times = st.lists(st.integers(0, 50), min_size=1, max_size=12)
 
 
-@settings(deadline=None)
 @given(times, st.integers(0, 40), st.integers(0, 60))
 def test_overlap_never_hurts_and_never_beats_compute_or_the_link(
     backward: list[int], forward: int, bucket: int
@@ -117,7 +116,6 @@ def test_filling_and_starting_a_bucket_is_work_of_compute() -> None:
 times = st.floats(0, 10)
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(times, st.floats(0, 20)), max_size=8), st.floats(0, 30), st.floats(0, 1))
 def test_contention_only_costs_and_never_more_than_all_communication(
     layers: list[tuple[float, float]], bucket: float, contention: float
