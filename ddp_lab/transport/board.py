@@ -135,8 +135,11 @@ def is_ending(board: Board, rank: int) -> bool:
 
 def fate(entry: Entry) -> str:
     """Return how a rank has ended, and why as far as its entry says."""
-    how = "has returned" if entry.state == RETURNED else "has failed"
-    return f"{how} ({entry.why})" if entry.why else how
+    return f"{_end(entry)} ({entry.why})" if entry.why else _end(entry)
+
+
+def _end(entry: Entry) -> str:
+    return "has returned" if entry.state == RETURNED else "has failed"
 
 
 def compare(mine: bytes, theirs: bytes, rank: int, peer: int) -> None:
@@ -169,7 +172,7 @@ def report(entries: list[Entry]) -> str:
 
 def _state(entry: Entry) -> str:
     if entry.state != RUNNING:
-        return "has returned" if entry.state == RETURNED else "has failed"
+        return _end(entry)
     operation = headers.operation_of(entry.doing) if entry.doing else ""
     site = headers.site_of(entry.doing) if entry.doing else ""
     waits_at = entry.waits_at.decode()
