@@ -29,7 +29,7 @@ from .arrays import float64 as double
 from .arrays import int16 as short
 from .arrays import int32 as int
 from .arrays import int64 as long
-from .autodiff import grad
+from .backward import grad
 from .creation import (
     arange,
     bernoulli,

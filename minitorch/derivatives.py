@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from .autodiff import backward as _backward
-from .autodiff import grad
+from .backward import backward as _backward
+from .backward import grad
 from .errors import GradientError
 from .ops.joining import stack
 from .tensor import Tensor

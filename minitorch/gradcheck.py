@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from .autodiff import grad
+from .backward import grad
 from .errors import GradcheckError
 from .recording import enable_grad
 from .tensor import Tensor

@@ -5,7 +5,7 @@ That is the whole graph; reference counting frees it when its last tensor is dro
 operators are methods (`ops.methods`), its in-place updates are in `inplace`, its conversions
 in `exchange`.
 
-May import: errors, shapes, arrays, op, ops, autodiff, clock, hooks, eager, exchange.
+May import: errors, shapes, arrays, op, ops, backward, clock, hooks, eager, exchange.
 """
 
 import math
@@ -26,13 +26,14 @@ from .arrays import (
     dtype_of,
     namespace,
 )
-from .autodiff import FREED, backward
+from .backward import backward
 from .clock import clock
 from .eager import explained, prepared, quiet
 from .errors import DTypeError, GradientError, ModifiedInPlace, ShapeError
 from .exchange import Exchange
 from .hooks import Handle, Hooks
 from .op import Op
+from .rebase import FREED
 from .recording import recording
 
 _blank = object.__new__

@@ -1,6 +1,6 @@
 """Torch's names for differentiation."""
 
-from ..autodiff import grad
+from ..backward import grad
 from ..derivatives import backward
 from ..gradcheck import gradcheck, gradgradcheck
 from ..recording import enable_grad, no_grad, set_grad_enabled

@@ -1,16 +1,17 @@
-"""Gradients as nodes: the sweep of `autodiff`, run once, while the graph is being built."""
+"""Gradients as nodes: the reverse sweep, run once, while the graph is being built."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from ..autodiff import ancestors, count_uses, on_values, sweep
 from ..errors import GraphError, NoGradientRule
 from ..op import Op, Spec
 from ..ops.broadcasting import expand_to
 from ..ops.joining import stack
 from ..ops.movement import reshape
+from ..sweep import ancestors, count_uses, sweep
+from ..vjp import on_values
 from .node import Constant, Node, UnknownShape, convert, located
 from .order import needed
 from .scope import name_scope

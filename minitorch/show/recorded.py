@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 
 from minitorch.arrays import to_numpy
-from minitorch.autodiff import ancestors, count_uses, on_values
 from minitorch.errors import ArgumentError
 from minitorch.op import Value
 from minitorch.ops.elementwise import ones_like
 from minitorch.recording import no_grad
 from minitorch.show import trace
+from minitorch.sweep import ancestors, count_uses
+from minitorch.vjp import on_values
 
 
 @dataclass(frozen=True)
@@ -139,7 +140,7 @@ def _sweep(
 ) -> list[Visit]:
     """Return the visits of a reverse sweep, with gradients of the values' own kind.
 
-    It is the sweep of `autodiff` without its hooks, which must not hear of a picture. An operator
+    It is the reverse sweep without its hooks, which must not hear of a picture. An operator
     whose gradient fails ends it; the record says so.
     """
     place = {id(value): i for i, value in enumerate(order)}

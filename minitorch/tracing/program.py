@@ -12,7 +12,6 @@ from functools import cached_property
 import numpy as np
 
 from minitorch.arrays import Array, Device
-from minitorch.autodiff import ancestors
 from minitorch.generator import default_generator
 from minitorch.graph.gradients import Identity, StopGradient, gradients
 from minitorch.graph.node import Constant, Node, Placeholder
@@ -22,6 +21,7 @@ from minitorch.graph.session import Session
 from minitorch.op import Op
 from minitorch.ops.random import Drawn, DropMask
 from minitorch.recording import recording
+from minitorch.sweep import ancestors
 from minitorch.tensor import Tensor
 from minitorch.tracing.call import Call, Output
 

@@ -1,187 +1,27 @@
-"""Reverse-mode differentiation: which values matter, and the sweep that visits them backwards.
+"""Backward of tensors: from outputs to `.grad` of the leaves, or to the gradients asked for.
 
-Everything here is iterative, so a chain of 100,000 operators is as good as one of ten. The sweep
-holds a table of gradients still to be delivered. A value is visited when all of its uses have been,
-so its gradient is complete by then; a leaf's gradient is final at that moment, long before the
-sweep ends, which is what lets communication overlap with backward.
-
-The sweep is the same for every kind of value; what differs is the `rule` it calls:
-
-    on_values   gradient rules build new values: tensors that record, or nodes of a graph
+    on_tensors  rules build tensors that record, so that gradients can be differentiated again
     on_arrays   rules of the library run on plain arrays, at NumPy's cost: nothing is recorded
 
-May import: errors, shapes, arrays, op, ops, rebase. Sources: Griewank & Walther, Evaluating
-Derivatives, 2nd ed., ch. 3 and 4; the table of gradients is HIPS autograd's.
+May import: errors, arrays, clock, op, ops, rebase, recording, sweep, vjp.
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from .arrays import cast, copied, is_view
 from .clock import clock
-from .errors import GradientError, GraphFreed, NoGradientRule, ShapeError, UnusedInput
+from .errors import GradientError, GraphFreed, ShapeError, UnusedInput
 from .op import Value
 from .ops.casting import clone
 from .ops.elementwise import ones_like
-from .rebase import FREED as FREED
-from .rebase import settle
-from .recording import enable_grad as enable_grad
-from .recording import no_grad as no_grad
+from .rebase import FREED, settle
 from .recording import recorded
-
-Rule = Callable[[Any, Any], Sequence[Any]]
-
-
-# ── which values a gradient flows through ───────────────────────────────────────────────────────
-
-
-def count_uses(roots: Iterable[Any], needed: Callable[[Any], bool]) -> dict[Any, int]:
-    """Return every value below `roots` through which a gradient flows, and how often it is used.
-
-    Args:
-        roots: the values to differentiate.
-        needed: tells whether a gradient is to flow into a value.
-    """
-    uses = dict.fromkeys(roots, 0)
-    waiting = list(uses)
-    while waiting:
-        value = waiting.pop()
-        if value.op is None:
-            continue
-        for source in value.inputs:
-            if source in uses:
-                uses[source] += 1
-            elif needed(source):
-                uses[source] = 1
-                waiting.append(source)
-    return uses
-
-
-def ancestors(targets: Iterable[Any], roots: Iterable[Any]) -> set[Any]:
-    """Return the values between `targets` and `roots`, both included: those that use a target."""
-    users: dict[Any, list[Any]] = {root: [] for root in roots}
-    waiting = list(users)
-    while waiting:
-        value = waiting.pop()
-        for source in value.inputs if value.op is not None else ():
-            if source not in users:
-                users[source] = []
-                waiting.append(source)
-            users[source].append(value)
-    found: set[Any] = set()
-    waiting = [target for target in targets if target in users]
-    while waiting:
-        value = waiting.pop()
-        if value not in found:
-            found.add(value)
-            waiting += users[value]
-    return found
-
-
-# ── the sweep ───────────────────────────────────────────────────────────────────────────────────
-
-
-def sweep(
-    seeds: dict[Any, Any],
-    uses: dict[Any, int],
-    rule: Rule,
-    deliver: Callable[[Any, Any], None],
-    targets: Iterable[Any] = (),
-    own: Callable[[Any], Any] = lambda grad: grad,
-) -> None:
-    """Propagate the gradients `seeds` of the roots backwards through everything in `uses`.
-
-    Args:
-        seeds: gradient of each root.
-        uses: as `count_uses` gives it; consumed.
-        rule: (value, its gradient) -> gradient or None for each of its inputs.
-        deliver: called with each leaf, and each of `targets`, once its gradient is complete.
-        targets: values that are not leaves whose gradients are wanted as well.
-        own: copies a gradient that a rule hands on as it is to a leaf, who may overwrite it.
-    """
-    pending = dict(seeds)
-    wanted = set(targets)
-    ready = [root for root in seeds if uses[root] == 0]
-    while ready:
-        value = ready.pop()
-        grad = pending.pop(value, None)
-        if grad is not None and value.hooks is not None:
-            grad = value.hooks.on_gradient(value, grad)
-        if value.op is None or value in wanted:
-            deliver(value, grad)
-            if value.op is None:
-                continue
-        sources = value.inputs
-        for source, share in zip(
-            sources, rule(value, grad) if grad is not None else (None,) * len(sources), strict=True
-        ):
-            if source in uses:
-                if share is not None:
-                    if share is grad and source.op is None:
-                        share = own(share)
-                    have = pending.get(source)
-                    pending[source] = share if have is None else have + share
-                uses[source] -= 1
-                if not uses[source]:
-                    ready.append(source)
-
-
-def on_values(value: Any, grad: Any) -> Sequence[Any]:
-    """Rule of the sweep on values of any kind: each gradient is a new value of that kind."""
-    op = value.op
-    try:
-        shares = op.gradient(grad, value)
-    except NoGradientRule as error:
-        raise NoGradientRule(f"{error} (Its inputs: {_describe(value.inputs)}.)") from None
-    if not isinstance(shares, tuple | list):
-        shares = (shares,)
-    if not op.on_arrays:
-        check_shares(value, shares)
-    return tuple(shares)
-
-
-def check_shares(value: Any, shares: Sequence[Any]) -> None:
-    """Raise what is wrong with the gradients that an operator's own `gradient` returned.
-
-    Raises:
-        GradientError: not one for each input.
-        ShapeError: a gradient has another shape than its input.
-    """
-    name, inputs = value.op.name, value.inputs
-    if len(shares) != len(inputs):
-        raise GradientError(
-            f"{name}.gradient: got {len(shares)} gradients, expected {len(inputs)}, one for each "
-            "input. Return None for an input that has none."
-        )
-    for i, (source, share) in enumerate(zip(inputs, shares, strict=True)):
-        if share is None:
-            if getattr(source, "requires_grad", False):
-                raise GradientError(
-                    f"{name}.gradient: got None for input {i}, which requires a gradient. Return "
-                    "zeros if it does not depend on it, or detach the input."
-                )
-            continue
-        if not isinstance(share, Value):
-            raise GradientError(
-                f"{name}.gradient: got {type(share).__name__} for input {i}, expected a "
-                f"{type(source).__name__}. Write the gradient in the library's operators."
-            )
-        if None not in (*share.shape, *source.shape) and tuple(share.shape) != tuple(source.shape):
-            raise ShapeError(
-                f"{name}.gradient: input {i} has shape {tuple(source.shape)} but its gradient has "
-                f"shape {tuple(share.shape)}. If the input was broadcast, each element was used "
-                "several times: what should happen to those contributions?"
-            )
-
-
-def _describe(values: Sequence[Any]) -> str:
-    return ", ".join(f"{v.dtype} {tuple(v.shape)}" for v in values)
-
-
-# ── eager values: backward and grad ─────────────────────────────────────────────────────────────
+from .sweep import Rule, ancestors, count_uses, sweep
+from .vjp import on_values
 
 
 class _Plain:

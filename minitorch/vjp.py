@@ -1,0 +1,63 @@
+"""The gradient rule of one value: its operator's `gradient`, called and checked.
+
+May import: errors, op. What comes back are values of the same kind as went in: tensors that
+record, or nodes of a graph.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from .errors import GradientError, NoGradientRule, ShapeError
+from .op import Value
+
+
+def on_values(value: Any, grad: Any) -> Sequence[Any]:
+    """Rule of the sweep on values of any kind: each gradient is a new value of that kind."""
+    op = value.op
+    try:
+        shares = op.gradient(grad, value)
+    except NoGradientRule as error:
+        raise NoGradientRule(f"{error} (Its inputs: {_describe(value.inputs)}.)") from None
+    if not isinstance(shares, tuple | list):
+        shares = (shares,)
+    if not op.on_arrays:
+        check_shares(value, shares)
+    return tuple(shares)
+
+
+def check_shares(value: Any, shares: Sequence[Any]) -> None:
+    """Raise what is wrong with the gradients that an operator's own `gradient` returned.
+
+    Raises:
+        GradientError: not one for each input.
+        ShapeError: a gradient has another shape than its input.
+    """
+    name, inputs = value.op.name, value.inputs
+    if len(shares) != len(inputs):
+        raise GradientError(
+            f"{name}.gradient: got {len(shares)} gradients, expected {len(inputs)}, one for each "
+            "input. Return None for an input that has none."
+        )
+    for i, (source, share) in enumerate(zip(inputs, shares, strict=True)):
+        if share is None:
+            if getattr(source, "requires_grad", False):
+                raise GradientError(
+                    f"{name}.gradient: got None for input {i}, which requires a gradient. Return "
+                    "zeros if it does not depend on it, or detach the input."
+                )
+            continue
+        if not isinstance(share, Value):
+            raise GradientError(
+                f"{name}.gradient: got {type(share).__name__} for input {i}, expected a "
+                f"{type(source).__name__}. Write the gradient in the library's operators."
+            )
+        if None not in (*share.shape, *source.shape) and tuple(share.shape) != tuple(source.shape):
+            raise ShapeError(
+                f"{name}.gradient: input {i} has shape {tuple(source.shape)} but its gradient has "
+                f"shape {tuple(share.shape)}. If the input was broadcast, each element was used "
+                "several times: what should happen to those contributions?"
+            )
+
+
+def _describe(values: Sequence[Any]) -> str:
+    return ", ".join(f"{v.dtype} {tuple(v.shape)}" for v in values)
