@@ -7,7 +7,6 @@ if it says so (`dask worker ADDR --resources GPU=1`); it grades one submission a
 
 import functools
 import json
-import queue
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from autograder.errors import AutograderError, SubmissionError
 from autograder.farm import DEFAULT_WALL_S, GRACE_S, WORKER, Farm, Graded
 from autograder.farm_worker import write
 from autograder.grade import CHECKS
-from autograder.line_process import LineProcess, ProcessEnded
+from autograder.line_process import LinePool, LineProcess, ProcessEnded
 from autograder.paths import Item, content_of
 from autograder.printable import printable
 from autograder.report import from_gradescope, to_gradescope
@@ -98,47 +97,33 @@ def graded(
     Raises:
         AutograderError: this worker cannot grade the lab at all.
     """
-    idle = _judges(files, name, timeout_s, gpu)
-    try:
-        judge = idle.get_nowait()
-    except queue.Empty:
-        judge = _started(files, name, timeout_s, gpu)
+    judges = _judges(files, name, timeout_s, gpu)
     with tempfile.TemporaryDirectory(prefix="autograder-") as folder:
         path = Path(folder) / "submission"
         path.write_bytes(data)
         request = {"path": str(path), "name": submission, "stem": "report"}
         try:
-            answer = judge.ask(request, (timeout_s or DEFAULT_WALL_S) + GRACE_S)
+            answer = judges.ask(request, (timeout_s or DEFAULT_WALL_S) + GRACE_S)
         except ProcessEnded as error:
-            judge.close()
             return {"lost": str(error)}
-    idle.put(judge)
     if "fatal" in answer:
         raise AutograderError(answer["fatal"])
     return answer
 
 
 @functools.lru_cache(maxsize=8)
-def _judges(
-    files: Files, name: str, timeout_s: float | None, gpu: bool
-) -> "queue.SimpleQueue[LineProcess]":
-    """Return this worker's judges of a lab that have nothing to do now."""
-    return queue.SimpleQueue()
+def _judges(files: Files, name: str, timeout_s: float | None, gpu: bool) -> LinePool:
+    """Return this worker's judges of a lab, one for each of its threads at most."""
 
+    def started() -> LineProcess:
+        directory = Path(tempfile.mkdtemp(dir=_folder().name)) / name
+        directory.mkdir()
+        for file, text in files:
+            (directory / file).write_text(text, encoding="utf-8")
+        options = {"out": str(directory), "timeout_s": timeout_s, "staff": True, "gpu": gpu}
+        return LineProcess(WORKER, [str(directory), json.dumps(options)])
 
-def _started(files: Files, name: str, timeout_s: float | None, gpu: bool) -> LineProcess:
-    """Return a judge for a lab that came as text; it ends with the worker, as its input closes."""
-    directory = Path(tempfile.mkdtemp(dir=_folder().name)) / name
-    directory.mkdir()
-    for file, text in files:
-        (directory / file).write_text(text, encoding="utf-8")
-    options = {"out": str(directory), "timeout_s": timeout_s, "staff": True, "gpu": gpu}
-    judge = LineProcess(WORKER, [str(directory), json.dumps(options)])
-    _STARTED.append(judge)
-    return judge
-
-
-_STARTED: list[LineProcess] = []
+    return LinePool(started, _distributed().get_worker().state.nthreads)
 
 
 @functools.lru_cache(maxsize=1)

@@ -14,7 +14,6 @@ from autograder.errors import AutograderError, ReleaseRefused, ReportError, Subm
 from autograder.farm import Farm, Graded, default_jobs, summary
 from autograder.paths import Item, content_of, followed, items_of
 from autograder.printable import printable
-from autograder.progress_bar import Progress
 from autograder.records import Lab, Outcome
 from autograder.source import find_labs, load_lab
 
@@ -112,23 +111,34 @@ def grade(arguments: argparse.Namespace) -> int:
 
 
 def _graded(lab: Lab, items: Sequence[Item], arguments: argparse.Namespace) -> list[Graded]:
+    from rich.console import Console
+    from rich.progress import Progress
+
     farm = _farm(lab, arguments)
     graded = []
-    progress = Progress(len(items), sys.stderr)
-    progress.show()
-    for one in farm.grade(items):
-        graded.append(one)
-        progress.step()
-        if arguments.json:
-            print(json.dumps(one.report), flush=True)
-        else:
-            score, full = one.report["score"], one.report["max_score"]
-            problem = f": {one.report['error']}" if one.report["error"] else ""
-            count = f"[{len(graded)}/{len(items)}]"
-            name = " ".join(printable(one.item.stem, 80).split())  # a name may hold line ends
-            print(f"{count} {name}: {score:g} of {full:g} points{problem}", flush=True)
-        progress.show()
+    console = Console(stderr=True)
+    bar = Progress(
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+        redirect_stdout=sys.stdout.isatty(),
+    )
+    with bar:
+        task = bar.add_task("grading", total=len(items))
+        for one in farm.grade(items):
+            graded.append(one)
+            print(_line(one, len(graded), len(items), arguments.json), flush=True)
+            bar.advance(task)
     return graded
+
+
+def _line(one: Graded, number: int, total: int, as_json: bool) -> str:
+    if as_json:
+        return json.dumps(one.report)
+    score, full = one.report["score"], one.report["max_score"]
+    problem = f": {one.report['error']}" if one.report["error"] else ""
+    name = " ".join(printable(one.item.stem, 80).split())  # a name may hold line ends
+    return f"[{number}/{total}] {name}: {score:g} of {full:g} points{problem}"
 
 
 def _farm(lab: Lab, arguments: argparse.Namespace) -> Farm:

@@ -6,7 +6,6 @@ says so. Nothing of one submission stays for the next.
 
 import json
 import os
-import queue
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
@@ -16,7 +15,7 @@ from typing import Any
 
 from autograder.errors import AutograderError
 from autograder.farm_worker import write
-from autograder.line_process import LineProcess, ProcessEnded
+from autograder.line_process import LinePool, LineProcess, ProcessEnded
 from autograder.paths import Item
 from autograder.records import Lab, Report
 
@@ -43,9 +42,8 @@ class Farm:
     jobs: int = 1
     timeout_s: float | None = None
     staff: bool = False
-    _idle: "queue.SimpleQueue[LineProcess | None]" = field(default_factory=queue.SimpleQueue)
-    _judges: list[LineProcess] = field(default_factory=list)
-    _stopped: bool = False
+    _judges: LinePool | None = field(default=None, init=False)
+    _stopped: bool = field(default=False, init=False)
 
     def grade(self, items: Sequence[Item]) -> Iterator[Graded]:
         """Grade `items` and yield each as its reports are written, in the order of completion.
@@ -54,51 +52,43 @@ class Farm:
             AutograderError: nothing can be graded: the lab is malformed or there is no sandbox.
         """
         jobs = max(1, min(self.jobs, len(items)))
-        for _ in range(jobs):
-            self._idle.put(None)
-        with ThreadPoolExecutor(jobs) as pool:
-            waiting = [pool.submit(self._one, item) for item in items]
-            try:
-                for done in as_completed(waiting):
-                    yield done.result()
-            except BaseException:
-                self._stop(waiting)
-                raise
-        for judge in self._judges:
-            judge.close()
+        self._judges = LinePool(self._judge, jobs)
+        try:
+            with ThreadPoolExecutor(jobs) as pool:
+                waiting = [pool.submit(self._one, item) for item in items]
+                try:
+                    for done in as_completed(waiting):
+                        yield done.result()
+                except BaseException:
+                    self._stop(waiting, self._judges)
+                    raise
+        finally:
+            self._judges.close()
 
-    def _stop(self, waiting: Sequence[Future[Graded]]) -> None:
+    def _stop(self, waiting: Sequence[Future[Graded]], judges: LinePool) -> None:
         """End all judges at once; what they were at has no report."""
         self._stopped = True
         for future in waiting:
             future.cancel()
-        for judge in self._judges:
-            judge.kill()
-            judge.close()
+        judges.kill()
 
     def _one(self, item: Item) -> Graded:
-        judge = self._idle.get() or self._start()
+        assert self._judges is not None
         request = {"path": str(item.path.absolute()), "name": item.label, "stem": item.stem}
         try:
-            answer = judge.ask(request, (self.timeout_s or DEFAULT_WALL_S) + GRACE_S)
+            answer = self._judges.ask(request, (self.timeout_s or DEFAULT_WALL_S) + GRACE_S)
         except ProcessEnded as error:
             if self._stopped:
                 raise AutograderError("grade: stopped.") from error
-            judge.close()
-            self._judges.remove(judge)
-            self._idle.put(None)
             return self._lost(item, str(error))
-        self._idle.put(judge)
         if "fatal" in answer:
             raise AutograderError(answer["fatal"])
         return Graded(item, answer["report"], answer["broken"])
 
-    def _start(self) -> LineProcess:
+    def _judge(self) -> LineProcess:
         options = {"out": str(self.out.absolute()), "timeout_s": self.timeout_s}
         arguments = json.dumps({**options, "staff": self.staff})
-        judge = LineProcess(WORKER, [str(self.lab.directory.absolute()), arguments])
-        self._judges.append(judge)
-        return judge
+        return LineProcess(WORKER, [str(self.lab.directory.absolute()), arguments])
 
     def _lost(self, item: Item, why: str) -> Graded:
         """Return the report on a submission that the judge did not survive."""

@@ -1,17 +1,18 @@
-"""A helper process of ours that answers a JSON line with a JSON line.
+"""Helper processes of ours that answer a JSON line with a JSON line, and a pool of them.
 
-It runs a module of this package, with one thread per numerical library, in a directory of its
+Each runs a module of this package, with one thread per numerical library, in a directory of its
 own; it ends when its input closes, so nothing is left when its owner dies.
 """
 
 import contextlib
 import json
 import os
+import queue
 import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +93,55 @@ class LineProcess:
         self._errors.seek(0)
         text = self._errors.read().decode(errors="replace").strip()
         return text.splitlines()[-1] if text else f"exit status {code}"
+
+
+class LinePool:
+    """Up to `most` processes, started when one is wanted and none idle; safe between threads."""
+
+    def __init__(self, start: Callable[[], LineProcess], most: int) -> None:
+        self._start = start
+        self._started: list[LineProcess] = []
+        self._idle: queue.SimpleQueue[LineProcess | None] = queue.SimpleQueue()
+        for _ in range(most):
+            self._idle.put(None)
+
+    def ask(self, request: dict[str, Any], timeout_s: float | None = None) -> dict[str, Any]:
+        """Return the answer of a process that has nothing else to do; waits for one.
+
+        Raises:
+            ProcessEnded: it ended, or was ended after `timeout_s`; another takes its place.
+        """
+        process = self._idle.get()
+        try:
+            if process is None:
+                process = self._start()
+                self._started.append(process)
+            answer = process.ask(request, timeout_s)
+        except BaseException as error:
+            self._idle.put(None)
+            if process is not None:
+                self._started.remove(process)
+                if not isinstance(error, ProcessEnded):
+                    process.kill()  # its answer to this must not be taken for the next one's
+                process.close()
+            raise
+        self._idle.put(process)
+        return answer
+
+    @property
+    def running(self) -> int:
+        """How many processes there are now."""
+        return sum(not process.ended for process in self._started)
+
+    def kill(self) -> None:
+        """End all processes at once; whoever waits for an answer is told."""
+        for process in list(self._started):
+            process.kill()
+
+    def close(self) -> None:
+        """Let all processes end; call it when nobody asks any more."""
+        while self._started:
+            self._started.pop().close()
 
 
 def _environment() -> dict[str, str]:

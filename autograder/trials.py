@@ -4,8 +4,6 @@ Used by release (does the starter score? is each mistake caught?) and by audit (
 """
 
 import os
-import queue
-import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -13,7 +11,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from autograder.errors import LabError
-from autograder.line_process import LineProcess, ProcessEnded
+from autograder.line_process import LinePool, LineProcess, ProcessEnded
 from autograder.records import Lab, Outcome
 
 WORKER = "autograder.trial_worker"
@@ -57,9 +55,8 @@ class Trials:
         self._lab = lab
         self._timeout_s = timeout_s
         self._jobs = jobs or len(os.sched_getaffinity(0))
-        self._idle: queue.SimpleQueue[LineProcess] = queue.SimpleQueue()
-        self._started: list[LineProcess] = []
-        self._lock = threading.Lock()
+        directory = str(lab.directory.resolve())
+        self._workers = LinePool(lambda: LineProcess(WORKER, [directory]), self._jobs)
 
     def __enter__(self) -> Self:
         return self
@@ -70,8 +67,7 @@ class Trials:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        for worker in self._started:
-            worker.close()
+        self._workers.close()
 
     def run(self, variants: Sequence[Variant]) -> list[Trial]:
         """Return what became of each variant, in order."""
@@ -85,22 +81,11 @@ class Trials:
             "seed": variant.seed,
             "timeout_s": self._timeout_s,
         }
-        worker = self._take()
         try:
-            answer = worker.ask(request)
+            answer = self._workers.ask(request)
         except ProcessEnded as error:
             raise LabError(f"{self._lab.name}: its trial process ended: {error}") from error
-        finally:
-            self._idle.put(worker)
         return Trial(tuple(_verdicts(answer["results"])), answer.get("ended", ""))
-
-    def _take(self) -> LineProcess:
-        with self._lock:
-            if len(self._started) < self._jobs and self._idle.empty():
-                worker = LineProcess(WORKER, [str(self._lab.directory.resolve())])
-                self._started.append(worker)
-                return worker
-        return self._idle.get()
 
 
 def _verdicts(results: Sequence[dict[str, Any]]) -> Iterator[Verdict]:

@@ -1,7 +1,6 @@
 """The commands as a person types them: exit codes, files written, messages."""
 
 import argparse
-import io
 import json
 import os
 import subprocess
@@ -17,7 +16,6 @@ from autograder.errors import SubmissionError
 from autograder.farm import Farm
 from autograder.notebook import learner_notebook, solution_notebook
 from autograder.paths import Item, content_of, items_of
-from autograder.progress_bar import CLEAR, Progress, bar
 from autograder.records import Lab
 from autograder.source import load_lab
 
@@ -152,7 +150,7 @@ def test_an_interrupted_run_ends_its_judges_and_reports_nothing_half_done(
     running = farm.grade(items)
     next(running)
     running.close()
-    assert all(judge.ended for judge in farm._judges)
+    assert farm._judges.running == 0
     written = sorted((tmp_path / "out").glob("*.json"))
     assert 1 <= len(written) < len(items)
     assert all(json.loads(path.read_text())["error"] == "" for path in written)
@@ -271,21 +269,6 @@ def test_a_link_in_a_folder_is_not_followed_and_one_that_is_named_is(tmp_path: P
     (named,) = items_of([folder / "lab.ipynb"])
     assert content_of(named.path) == b"{}"
     assert named.stem == "lab"
-
-
-def test_a_progress_bar_is_drawn_on_a_terminal_and_nowhere_else() -> None:
-    for is_terminal in (True, False):
-        stream = io.StringIO()
-        stream.isatty = lambda is_terminal=is_terminal: is_terminal
-        progress = Progress(2, stream)
-        for _ in range(2):
-            progress.show()
-            progress.step()
-        progress.show()
-        drawn = stream.getvalue()
-        assert ("] 1 of 2" in drawn) == is_terminal
-        assert drawn.endswith(CLEAR if is_terminal else "")
-    assert bar(1, 2).count("#") == bar(1, 2)[1:-8].count(" ")
 
 
 def test_help_imports_nothing_heavy() -> None:
