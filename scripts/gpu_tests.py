@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +17,25 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Record a test that has ended, and a failure before or after it."""
     if report.when == "call" or not report.passed:
-        _record(report.nodeid, report.outcome, _note(report), report.duration)
+        _record(report.nodeid, outcome_of(report), _note(report), report.duration)
 
 
 def pytest_collectreport(report: pytest.CollectReport) -> None:
     """Record a file that cannot be imported; one that lacks a package of others is skipped."""
     if report.failed:
         note = str(report.longrepr).strip().splitlines()[-1].removeprefix("E").strip()
-        outcome = "skipped" if note.startswith("ModuleNotFoundError") else "failed"
-        _record(report.nodeid, outcome, note, 0.0)
+        _record(report.nodeid, "skipped" if lacks_a_package(note) else "failed", note, 0.0)
+
+
+def outcome_of(report: pytest.TestReport) -> str:
+    """Return what became of a test; one that lacks a package of others is skipped."""
+    return "skipped" if report.failed and lacks_a_package(_note(report)) else report.outcome
+
+
+def lacks_a_package(note: str) -> bool:
+    """Tell whether a failure is that a package is not installed, and none of ours."""
+    found = re.search(r"^(?:ModuleNotFound|Import)Error: .*No module named '(\w+)", note)
+    return found is not None and found[1] not in ("autograder", "ddp_lab", "minitorch", "labs")
 
 
 def _note(report: pytest.TestReport) -> str:

@@ -65,11 +65,18 @@ def test_every_test_becomes_a_row_with_its_reason(
 
 
 @pytest.mark.parametrize(
-    ("line", "outcome"), [("import not_a_package_here", "skipped"), ("1 / 0", "failed")]
+    ("line", "outcome"),
+    [
+        ("import not_a_package_here", "skipped"),
+        ("def test_late():\n    import not_a_package_here", "skipped"),
+        ("import minitorch.not_a_module", "failed"),
+        ("1 / 0", "failed"),
+    ],
 )
 def test_a_file_without_its_packages_is_skipped_and_a_broken_one_has_failed(
     line: str, outcome: str, tmp_path: Path, environment: dict[str, str]
 ) -> None:
+    environment["PYTHONPATH"] += f":{SCRIPTS.parent}"
     (tmp_path / "test_it.py").write_text(line)
     rows = gpu.run(part_of(tmp_path / "test_it.py"), environment, 100)
     assert [row.outcome for row in rows] == [outcome]
