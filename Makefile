@@ -46,11 +46,11 @@ slides: setup ## offline slides of labs and demos, in build/slides (needs npm)
 solve: setup ## solve all labs from their starters, in order, and grade them
 	@$(BIN)/python scripts/solve_labs.py
 
-test-gpu: setup ## the tests that need a CUDA device
-	@$(BIN)/python -m pytest -m gpu
+test-gpu: ## the tests that need a CUDA device; no set-up, no network
+	@$(PYTHON) scripts/gpu.py test
 
-bench-gpu: setup ## the tables of a CUDA device
-	@$(BIN)/python bench/minitorch_speed.py --device cuda
+bench-gpu: ## the tables of a CUDA device; no set-up, no network
+	@$(PYTHON) scripts/gpu.py bench
 
 clean: ## remove what setup and the builds made; labs in progress (work/) stay
 	@rm -rf .venv build dist *.egg-info docs/_build .mypy_cache .ruff_cache .hypothesis

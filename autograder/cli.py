@@ -14,6 +14,7 @@ from pathlib import Path
 from types import ModuleType
 
 from autograder.errors import AutograderError
+from autograder.extras import told
 from autograder.service.cli import add_commands
 
 MAX_SECONDS = 7 * 24 * 3600
@@ -29,6 +30,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         status: int = arguments.run(arguments)
         sys.stdout.flush()
+    except ModuleNotFoundError as error:
+        message = told(f"autograder {arguments.command}", error)
+        if message is None:
+            raise
+        print(message, file=sys.stderr)
+        return 2
     except AutograderError as error:
         print(f"autograder: {error}", file=sys.stderr)
         return 2
@@ -46,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="autograder", description="Labs released, graded, run.")
-    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    commands = parser.add_subparsers(metavar="COMMAND", required=True, dest="command")
     _add_release(commands)
     _add_check(commands)
     _add_grade(commands)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from autograder.errors import AutograderError, SubmissionError
+from autograder.extras import missing
 from autograder.farm import DEFAULT_WALL_S, GRACE_S, WORKER, Farm, Graded
 from autograder.farm_worker import write
 from autograder.grade import CHECKS
@@ -137,6 +138,5 @@ def _distributed() -> Any:
     try:
         import distributed
     except ImportError as error:
-        problem = "grade: --scheduler needs Dask, which is not installed"
-        raise AutograderError(f"{problem}. Install the package's extra `grade`.") from error
+        raise AutograderError(missing("grade: --scheduler", "grade", str(error))) from error
     return distributed

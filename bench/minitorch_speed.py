@@ -21,8 +21,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import autograd
-import autograd.numpy as anp
 import numpy as np
 import torch
 import torch.nn.functional
@@ -73,6 +71,9 @@ def chain(lib: Any, length: int = 1000) -> Step:
 
 
 def chain_autograd(length: int = 1000) -> Step:
+    import autograd
+    import autograd.numpy as anp
+
     def function(x: Any) -> Any:
         y = x
         for _ in range(length // 4):
@@ -110,6 +111,9 @@ def mlp(lib: Any, sizes: tuple[int, ...], count: int) -> Step:
 
 
 def mlp_autograd(sizes: tuple[int, ...], count: int) -> Step:
+    import autograd
+    import autograd.numpy as anp
+
     rng = np.random.default_rng(0)
     params = [
         rng.standard_normal(s).astype(np.float32) / math.sqrt(s[0])

@@ -1,5 +1,6 @@
 """Start ranks, collect their results, end all at the first failure and say which it was."""
 
+import importlib.util
 from collections.abc import Callable
 from typing import Any
 
@@ -7,11 +8,16 @@ import numpy as np
 
 from ddp_lab.arguments import time_limit
 from ddp_lab.errors import InvalidArgument
+from ddp_lab.extras import missing
 from ddp_lab.results import Results
 from ddp_lab.transport.threads import ThreadWorld
 
 PROCESSES = ("shm", "tcp", "gloo", "nccl", "cuda_ipc")
 TRANSPORTS = ("shm", "tcp", "threads", "gloo", "nccl", "cuda_ipc", "cuda")
+NEEDS = {  # a package that is not NumPy: its extra, and the transports that need it
+    "cloudpickle": ("lab", PROCESSES),
+    "torch": ("torch", ("gloo", "nccl", "cuda_ipc", "cuda")),
+}
 
 
 def launch(
@@ -57,6 +63,9 @@ def launch(
             f"launch: unknown transport: got {transport!r}, expected one of "
             f"{', '.join(TRANSPORTS)}. Choose one of these names."
         )
+    for module, (extra, users) in NEEDS.items():
+        if transport in users and importlib.util.find_spec(module) is None:
+            raise InvalidArgument(missing("launch", extra, f"No module named {module!r}"))
     if transport in ("cuda", "nccl", "cuda_ipc"):
         transport = _on_gpus(transport, world_size)
     if isinstance(transport, ThreadWorld):

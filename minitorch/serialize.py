@@ -21,6 +21,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from minitorch.errors import MinitorchError
+from minitorch.extras import missing
 from minitorch.tensor import Tensor, tensor
 
 KEY = "minitorch"
@@ -224,6 +225,5 @@ def _package() -> Any:
         import safetensors
         import safetensors.numpy
     except ImportError as error:
-        message = "save and load need the package safetensors. Install it: pip install safetensors."
-        raise ImportError(message) from error
+        raise ImportError(missing("save and load", "lab", error)) from error
     return safetensors

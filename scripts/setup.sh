@@ -59,22 +59,28 @@ if ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null
 fi
 
 # The stamp holds what the environment was made from; nothing is done while that is unchanged.
-stamp=.venv/made-from
-made_from="$("$python" -VV; pwd; cat pyproject.toml)"
-if [ ! -x .venv/bin/python ] || [ "$(cat "$stamp" 2>/dev/null)" != "$made_from" ]; then
-    echo "setup: making .venv (a few minutes the first time)"
-    [ -x .venv/bin/python ] && .venv/bin/python -c '' 2>/dev/null || {
-        rm -rf .venv
-        "$python" -m venv .venv || {
+# Another Python, or another index of PyTorch builds, makes it anew.
+venv=${VENV:-.venv}
+stamp=$venv/made-from
+version="$("$python" -VV)"
+made_from="$version
+$(pwd; cat pyproject.toml)"
+of_torch=$venv/torch-index
+other_torch=
+if [ -n "${TORCH_INDEX+set}" ] && [ "$(cat "$of_torch" 2>/dev/null || echo unset)" != "$TORCH_INDEX" ]; then
+    other_torch=yes
+fi
+if [ -n "$other_torch" ] || [ "$(cat "$stamp" 2>/dev/null)" != "$made_from" ]; then
+    echo "setup: making $venv with $("$python" -V) (a few minutes the first time)"
+    if [ "$("$venv/bin/python" -VV 2>/dev/null)" != "$version" ]; then
+        rm -rf "$venv"
+        "$python" -m venv "$venv" || {
             echo "setup: python3-venv is missing, and nothing works without it. Next: sudo apt-get install python3-venv" >&2
             exit 1
         }
-    }
-    log=.venv/pip.log
-    .venv/bin/python -m pip install --disable-pip-version-check --editable '.[all]' >"$log" 2>&1 || {
-        grep -E '^ERROR' "$log" >&2 || tail -n 5 "$log" >&2
-        echo "setup: pip could not install the package; all it said is in $log" >&2
-        exit 1
-    }
+    fi
+    rm -f "$stamp"
+    "$venv/bin/python" scripts/install.py
+    if [ -n "${TORCH_INDEX+set}" ]; then printf '%s\n' "$TORCH_INDEX" >"$of_torch"; fi
     printf '%s\n' "$made_from" >"$stamp"
 fi

@@ -1,11 +1,11 @@
 """What all tests share: tests whose tools are missing say so, and CI refuses them."""
 
+import contextlib
 import os
 import shutil
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
 
 NEEDS = {
     "sandbox": ("bwrap", "bubblewrap is not installed: sudo apt-get install bubblewrap"),
@@ -17,14 +17,20 @@ NO_GPU = "no CUDA device"
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-# A stall is no fault of a test, and a run that passed passes again; WIDE=1 draws anew each time.
-settings.register_profile(
-    "unhurried",
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow],
-    derandomize=not os.environ.get("WIDE"),
-)
-settings.load_profile("unhurried")
+# What takes the place of a CUDA device, such as "cpu", as far as that goes: scripts/gpu.py
+GPU_DEVICE = os.environ.get("GPU_DEVICE", "cuda")
+
+with contextlib.suppress(ModuleNotFoundError):  # a bare machine with a GPU
+    from hypothesis import HealthCheck, settings
+
+    # A stall is no fault of a test, and a run that passed passes again; WIDE=1 draws anew.
+    settings.register_profile(
+        "unhurried",
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow],
+        derandomize=not os.environ.get("WIDE"),
+    )
+    settings.load_profile("unhurried")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -36,7 +42,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for mark, (command, reason) in NEEDS.items():
             if item.get_closest_marker(mark) and not shutil.which(command):
                 item.add_marker(pytest.mark.skip(reason=reason))
-        if item.get_closest_marker("gpu") and not cuda_is_present():
+        gpu = item.get_closest_marker("gpu")
+        if gpu and not gpu_is_present(itself=gpu.kwargs.get("itself", False)):
             item.add_marker(pytest.mark.skip(reason=NO_GPU))
 
 
@@ -66,10 +73,17 @@ def group_of(nodeid: str) -> str:
     return file
 
 
-def cuda_is_present() -> bool:
+@pytest.fixture
+def gpu() -> str:
+    """The CUDA device, or what stands in for it."""
+    return GPU_DEVICE
+
+
+def gpu_is_present(*, itself: bool) -> bool:
+    """Tell whether a test that needs a device can run: the device itself, or a stand-in."""
     import torch
 
-    return torch.cuda.is_available()
+    return torch.cuda.is_available() or (GPU_DEVICE != "cuda" and not itself)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

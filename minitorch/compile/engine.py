@@ -3,7 +3,7 @@
 Engines live as long as the function made from them, and are never shared: two modules behind one
 target machine have crashed. Compiling takes some ten milliseconds a kernel.
 
-May import: errors; llvmlite, inside functions.
+May import: errors, extras; llvmlite, inside functions.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import threading
 from typing import Any
 
 from ..errors import CompileError
+from ..extras import missing
 
 SIGNATURE = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
 _lock = threading.Lock()  # LLVM's contexts are not made for several threads
@@ -33,10 +34,7 @@ def _llvm() -> Any:
     try:
         llvm = importlib.import_module("llvmlite.binding")
     except ImportError as error:
-        raise CompileError(
-            "compile: llvmlite is not installed. Install the extra `compile`; NumPy computes "
-            "everything without it."
-        ) from error
+        raise CompileError(missing("compile", "compile", error)) from error
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     return llvm

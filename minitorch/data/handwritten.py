@@ -6,6 +6,7 @@ import numpy as np
 
 from minitorch.data.dataset import TensorDataset
 from minitorch.errors import ArgumentError
+from minitorch.extras import missing
 from minitorch.tensor import tensor
 
 
@@ -28,8 +29,7 @@ def digits(
     try:
         from sklearn.datasets import load_digits
     except ImportError as error:
-        message = "digits: scikit-learn has the pictures. Install it: pip install scikit-learn."
-        raise ImportError(message) from error
+        raise ImportError(missing("digits", "lab", error)) from error
     bunch = load_digits()
     x = (bunch.images / 16.0).astype(np.float32)[:, None]  # pixels are 0 to 16
     y = bunch.target.astype(np.int64)

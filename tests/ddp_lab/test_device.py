@@ -1,5 +1,6 @@
 """Tensors that stay on their device: on the CPU by default, on CUDA where there is one."""
 
+import os
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from ddp_lab.transport.device import DeviceWorld
 from ddp_lab.transport.device_ipc import IpcTransport
 from ddp_lab.transport.shm import ShmTransport
 
-DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
+DEVICES = ["cpu", pytest.param(os.environ.get("GPU_DEVICE", "cuda"), marks=pytest.mark.gpu)]
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.uint8)
 SHAPES = ((0,), (7,), (3, 5), ())
 REDUCTIONS = {"sum": np.sum, "prod": np.prod, "min": np.min, "max": np.max}
@@ -92,7 +93,7 @@ def test_processes_joined_by_torch_compute_every_collective() -> None:
         assert not faults
 
 
-@pytest.mark.gpu
+@pytest.mark.gpu(itself=True)
 @pytest.mark.parametrize("transport", ["cuda_ipc", "cuda"])
 def test_processes_and_ranks_on_cuda_compute_every_collective(transport: str) -> None:
     for faults in ddp_lab.launch(check_all, 2, "cuda", transport=transport, timeout_s=120):

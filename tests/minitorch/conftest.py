@@ -61,8 +61,8 @@ def torch_arrays() -> Iterator[None]:
 
 
 @pytest.fixture
-def on_cuda(agreement: ModuleType) -> Iterator[None]:
+def on_cuda(agreement: ModuleType, gpu: str) -> Iterator[None]:
     """Minitorch's side of the agreement on a CUDA device."""
-    agreement.PLACE = "cuda"
+    agreement.PLACE = gpu
     yield
     agreement.PLACE = "cpu"

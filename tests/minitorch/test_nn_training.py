@@ -71,7 +71,7 @@ def test_the_loss_curve_equals_pytorchs(name: str, options: dict[str, Any]) -> N
 
 
 @pytest.mark.gpu
-def test_training_on_cuda_follows_the_curve_of_the_cpu() -> None:
+def test_training_on_cuda_follows_the_curve_of_the_cpu(gpu: str) -> None:
     def curve(place: str) -> list[float]:
         model, _ = twins()
         model.load_state_dict(start)
@@ -89,7 +89,7 @@ def test_training_on_cuda_follows_the_curve_of_the_cpu() -> None:
 
     x, y = digits().tensors
     start = twins()[0].state_dict()
-    assert curve("cuda") == pytest.approx(curve("cpu"), rel=1e-6)
+    assert curve(gpu) == pytest.approx(curve("cpu"), rel=1e-6)
 
 
 def test_a_small_network_reads_digits_better_than_95_percent() -> None:

@@ -8,7 +8,7 @@ import torch.distributed as dist
 
 from ddp_lab import DistributedDataParallel
 
-PLACES = [("cpu", "gloo"), pytest.param("cuda", "nccl", marks=pytest.mark.gpu)]
+PLACES = [("cpu", "gloo"), pytest.param("cuda", "nccl", marks=pytest.mark.gpu(itself=True))]
 
 
 def trained(model: torch.nn.Module, device: str, lr: float = 0.1) -> list[torch.Tensor]:

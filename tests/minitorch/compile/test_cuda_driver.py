@@ -226,7 +226,7 @@ def test_an_error_of_the_driver_says_which_call_and_why(failing: str) -> None:
         device.launch(function, 0, 1, THREADS, packed(1, [0] * 4)[1], 0)
 
 
-@pytest.mark.gpu
+@pytest.mark.gpu(itself=True)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_a_gpu_computes_what_torch_computes(dtype: str) -> None:
     kind = getattr(torch, dtype)
@@ -238,11 +238,11 @@ def test_a_gpu_computes_what_torch_computes(dtype: str) -> None:
 
 
 @pytest.mark.gpu
-def test_a_session_on_a_gpu_runs_fused_kernels_in_order_with_torchs() -> None:
+def test_a_session_on_a_gpu_runs_fused_kernels_in_order_with_torchs(gpu: str) -> None:
     x, w = tf.placeholder(tf.float32, (512, 512)), tf.placeholder(tf.float32, (512, 512))
     z = tf.matmul(tf.nn.relu(x * w + 0.5), tf.sin(x) * w)
     a, b = (np.random.default_rng(i).normal(size=(512, 512)).astype(np.float32) for i in (0, 1))
-    with tf.Session(optimize=True, device="cuda") as session:
+    with tf.Session(optimize=True, device=gpu) as session:
         for _ in range(20):
             got = session.run(z, {x: a, w: b})
     want = np.maximum(a * b + 0.5, 0) @ (np.sin(a) * b)

@@ -1,0 +1,39 @@
+"""One message for every command that needs a package of an extra which is not installed.
+
+Imports nothing of ours.
+"""
+
+import sys
+from pathlib import Path
+
+_MODULES = {
+    "torch": ("torch",),
+    "compile": ("llvmlite",),
+    "lab": (
+        "IPython", "anywidget", "cloudpickle", "ipykernel", "ipywidgets", "jupyterlab",
+        "matplotlib", "nbclient", "nbconvert", "nbformat", "safetensors", "sklearn", "traitlets",
+        "voila",
+    ),
+    "grade": (
+        "distributed", "fastapi", "h11", "jinja2", "multipart", "nh3", "pydantic",
+        "python_multipart", "rich", "sqlalchemy", "starlette", "uvicorn",
+    ),
+    "test": ("jupytext", "nbval", "playwright", "pytest"),
+}  # fmt: skip
+
+
+def told(operation: str, error: ImportError) -> str | None:
+    """Return which extra is not installed and what to do; None if the module is of no extra."""
+    name = (error.name or "").partition(".")[0]
+    extra = next((extra for extra, modules in _MODULES.items() if name in modules), None)
+    return extra and missing(operation, extra, str(error))
+
+
+def missing(operation: str, extra: str, cause: str) -> str:
+    """Return that an extra is not installed, why we think so, and the next step here."""
+    root = Path(__file__).resolve().parent.parent
+    if (root / "pyproject.toml").is_file():
+        step = f"make setup, or .venv/bin/pip install -e '.[{extra}]', in {root}"
+    else:
+        step = f"{sys.executable} -m pip install 'mlsys-labs[{extra}]'"
+    return f'{operation}: the extra "{extra}" is not installed: {cause}. Next: {step}'

@@ -1,0 +1,54 @@
+"""Kernels that minitorch compiles to PTX, beside the same expression in PyTorch, eager."""
+
+import numpy as np
+import torch
+from measuring import DEVICE, Skipped, Step, attempt, compare
+
+N = 1 << (16 if DEVICE == "cpu" else 24)
+
+
+def kernel() -> tuple[Step, Step]:
+    from minitorch.compile import Program
+    from minitorch.compile import Step as Row
+    from minitorch.compile.cuda_driver import run_on_device
+
+    rows = Row("mul", (0, 1)), Row("add", (-1, 2)), Row("relu", (-2,)), Row("tanh", (-3,))
+    program = Program("float32", ("float",) * 3, rows)
+    x, w = (torch.randn(N, device=DEVICE) for _ in range(2))
+    b = torch.tensor(0.25, device=DEVICE)
+    want = torch.tanh(torch.relu(x * w + b))
+    got = run_on_device(program, [x, w, b])
+    if got is None:
+        raise Skipped("no CUDA driver or no llvmlite: nothing can launch PTX")
+    torch.testing.assert_close(got, want)
+    return (
+        lambda: run_on_device(program, [x, w, b]),
+        lambda: torch.tanh(torch.relu(x * w + b)),
+    )
+
+
+def session() -> tuple[Step, Step]:
+    """Fed from the host on both sides."""
+    import minitorch.graph as tf
+
+    side = int(N**0.5)
+    a = np.random.default_rng(0).standard_normal((side, side)).astype(np.float32)
+    x = tf.placeholder(tf.float32, (side, side))
+    z = tf.reduce_sum(tf.matmul(tf.nn.relu(x * x + 0.5), tf.sin(x)))
+    session = tf.Session(optimize=True, device=DEVICE)
+
+    def theirs() -> torch.Tensor:
+        y = torch.as_tensor(a, device=DEVICE)
+        return (torch.relu(y * y + 0.5) @ torch.sin(y)).sum()
+
+    return lambda: session.run(z, {x: a}), theirs
+
+
+def main() -> None:
+    compare(f"kernel tanh(relu(x * w + b)), {N} elements", kernel)
+    compare("session, fused and with a matrix product", session)
+
+
+if __name__ == "__main__":
+    with attempt("kernels"):
+        main()

@@ -1,0 +1,200 @@
+"""Install the package and all it needs into the environment of the Python that runs this.
+
+PyTorch comes first. Where pip's index has only its CUDA build, a machine without a CUDA device
+would load gigabytes that it cannot use, so there PyTorch's own index of CPU builds is asked; if it
+does not answer soon, the build is what pip finds. `TORCH_INDEX` names another index, and "" pip's
+own. What will be loaded is said beforehand. Standard library only.
+"""
+
+import ctypes
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import tomllib
+import urllib.request
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+CPU_INDEX = "https://download.pytorch.org/whl/cpu"
+ASK_S = 5  # an index that is there answers within one
+SIZES_S = 15  # for the sizes of all files together, asked 16 at a time
+
+
+class InstallError(Exception):
+    """What pip could not do, in its words."""
+
+
+@dataclass(frozen=True)
+class File:
+    """A file that pip would install from."""
+
+    name: str
+    version: str
+    url: str
+
+    @property
+    def pin(self) -> str:
+        """The requirement that nothing else meets."""
+        return f"{self.name}=={self.version}"
+
+
+@dataclass(frozen=True)
+class Pip:
+    """A pip, and the file that gets all it says."""
+
+    command: Sequence[str]
+    log: Path
+
+    def plan(self, *arguments: str) -> list[File]:
+        """Return what `pip install` of these arguments would install; it installs nothing."""
+        with tempfile.TemporaryDirectory() as folder:
+            report = Path(folder) / "report.json"
+            self.install("--dry-run", "--report", str(report), *arguments)
+            found = json.loads(report.read_text(encoding="utf-8"))["install"]
+        return [
+            File(f["metadata"]["name"], f["metadata"]["version"], f["download_info"]["url"])
+            for f in found
+        ]
+
+    def install(self, *arguments: str) -> None:
+        """Run `pip install` of these arguments.
+
+        Raises:
+            InstallError: it failed.
+        """
+        command = [*self.command, "install", "--disable-pip-version-check", *arguments]
+        done = subprocess.run(command, capture_output=True, text=True)
+        said = done.stdout + done.stderr
+        with self.log.open("a", encoding="utf-8") as log:
+            log.write(said)
+        if done.returncode:
+            lines = said.strip().splitlines()
+            errors = [line for line in lines if line.startswith("ERROR")]
+            raise InstallError("\n".join(errors or lines[-5:]))
+
+
+def main() -> int:
+    """Install into this environment; return the exit status."""
+    root = Path(__file__).resolve().parent.parent
+    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    pip = Pip((sys.executable, "-m", "pip"), Path(sys.prefix) / "pip.log")
+    pip.log.write_text("")
+    try:
+        torch = project["optional-dependencies"]["torch"]
+        install_torch(pip, torch, os.environ.get("TORCH_INDEX"), has_device=has_cuda_device())
+        files = pip.plan(*requirements(project))
+        if files:
+            print(
+                f"setup: {len(files)} packages, {told(sizes([f.url for f in files]))}", flush=True
+            )
+            pip.install("--no-deps", *(file.pin for file in files))
+        pip.install("--no-deps", "--editable", str(root))
+    except InstallError as error:
+        print(
+            f"{error}\nsetup: pip could not install; all it said is in {pip.log}", file=sys.stderr
+        )
+        return 1
+    return 0
+
+
+def requirements(project: dict[str, Any]) -> list[str]:
+    """Return what the project and all its extras require, but for its own name."""
+    groups = [project["dependencies"], *project["optional-dependencies"].values()]
+    return [need for group in groups for need in group if not need.startswith(project["name"])]
+
+
+def install_torch(
+    pip: Pip,
+    torch: list[str],
+    index: str | None,
+    *,
+    has_device: bool,
+    cpu_index: str = CPU_INDEX,
+) -> None:
+    """Install PyTorch from an index of its own, if it has one.
+
+    Args:
+        pip: installs it.
+        torch: the requirement.
+        index: the one that was asked for: "" is pip's own, None leaves the choice to us.
+        has_device: whether a CUDA build is of use here.
+        cpu_index: has CPU builds.
+
+    Raises:
+        InstallError: pip failed, or the index that was asked for has no such build.
+    """
+    if index is not None:
+        where = ["--index-url", index] if index else []
+        for file in pip.plan("--no-deps", "--ignore-installed", *where, *torch):
+            print(f"setup: {file.pin} from {index or 'pip'}: {told(sizes([file.url]))}", flush=True)
+            pip.install("--no-deps", "--force-reinstall", *where, file.pin)
+    elif not has_device and sys.platform == "linux":
+        for file in _cpu_builds(pip, torch, cpu_index):
+            print(f"setup: no CUDA device, so {file.pin}: {told(sizes([file.url]))}", flush=True)
+            pip.install("--no-deps", "--index-url", cpu_index, file.pin)
+
+
+def _cpu_builds(pip: Pip, torch: list[str], index: str) -> list[File]:
+    """Return the CPU build that the index has; none if PyTorch is installed already."""
+    briefly = ["--timeout", str(ASK_S), "--retries", "0"]
+    try:
+        files = pip.plan("--no-deps", *briefly, "--index-url", index, *torch)
+    except InstallError:
+        print(f"setup: {index} does not answer: PyTorch is the build that pip finds", flush=True)
+        return []
+    return [file for file in files if file.version.endswith("+cpu")]
+
+
+def has_cuda_device() -> bool:
+    """Tell whether this machine has a CUDA device: by its file, its tool or its driver."""
+    if Path("/dev/nvidia0").exists():
+        return True
+    if shutil.which("nvidia-smi"):
+        listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True)
+        return listed.returncode == 0 and "GPU" in listed.stdout
+    count = ctypes.c_int(0)
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+        failed = driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count))
+    except (OSError, AttributeError):
+        return False
+    return not failed and count.value > 0
+
+
+def sizes(urls: Sequence[str]) -> list[int | None]:
+    """Return the bytes to load from each address: 0 for a file of this machine, None if unknown."""
+    pool = ThreadPoolExecutor(16)
+    asked = [pool.submit(_size, url) for url in urls]
+    done, _ = wait(asked, timeout=SIZES_S)
+    pool.shutdown(wait=False, cancel_futures=True)
+    return [future.result() if future in done else None for future in asked]
+
+
+def _size(url: str) -> int | None:
+    if url.startswith("file:"):
+        return 0
+    try:
+        request = urllib.request.Request(url, method="HEAD")
+        with urllib.request.urlopen(request, timeout=ASK_S) as response:
+            return int(response.headers["Content-Length"])
+    except (OSError, TypeError, ValueError):
+        return None
+
+
+def told(found: Sequence[int | None]) -> str:
+    """Return in words how much is to be loaded."""
+    known, unknown = sum(filter(None, found)), sum(size is None for size in found)
+    words = f"{known / 1e9:.1f} GB" if known >= 1e9 else f"{known / 1e6:.0f} MB"
+    if unknown == len(found):
+        return "of unknown size"
+    return f"{words} to load" + (f", and {unknown} more of unknown size" if unknown else "")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

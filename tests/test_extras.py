@@ -1,0 +1,96 @@
+"""An extra that is not installed is named, with the next step, wherever it is needed."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import autograder.extras
+import ddp_lab.extras
+import minitorch.extras
+
+ROOT = Path(__file__).parent.parent
+WITHOUT = """
+import sys
+
+from importlib.machinery import PathFinder
+
+class Rest(PathFinder):
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        if name.partition(".")[0] not in {blocked!r}.split():
+            return PathFinder.find_spec(name, path, target)
+
+sys.meta_path[:] = [Rest if finder is PathFinder else finder for finder in sys.meta_path]
+{program}
+"""
+GRADE = "distributed fastapi h11 jinja2 multipart nh3 rich sqlalchemy starlette uvicorn"
+
+
+def without(blocked: str, program: str, folder: Path) -> tuple[int, str]:
+    """Return the status and the errors of a Python that lacks these modules."""
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT.format(blocked=blocked, program=program)],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize("command", ["start --no-browser", "serve --data d"])
+def test_a_command_without_its_extra_names_it_in_one_line(command: str, tmp_path: Path) -> None:
+    program = f"from autograder.cli import main; sys.exit(main({command.split()!r}))"
+    status, said = without(GRADE, program, tmp_path)
+    assert status == 2
+    start = f'autograder {command.split()[0]}: the extra "grade" is not installed: No module named '
+    assert said.startswith(start)
+    assert said.count("\n") == 1
+    assert "Next: make setup, or .venv/bin/pip install -e '.[grade]'" in said
+
+
+def test_a_module_of_no_extra_is_not_taken_for_one() -> None:
+    error = ModuleNotFoundError("No module named 'autograder.x'", name="autograder.x")
+    assert autograder.extras.told("autograder start", error) is None
+
+
+@pytest.mark.parametrize(
+    ("blocked", "program", "extra"),
+    [
+        ("safetensors", "import minitorch as m; m.save({}, 'x')", "lab"),
+        ("sklearn", "from minitorch.data import digits; digits()", "lab"),
+        ("llvmlite", "from minitorch.compile import Function; Function('')", "compile"),
+        ("cloudpickle", "import ddp_lab; ddp_lab.launch(print, 2)", "lab"),
+        ("torch", "import ddp_lab; ddp_lab.launch(print, 2, transport='gloo')", "torch"),
+    ],
+)
+def test_a_function_without_its_extra_names_it(
+    blocked: str, program: str, extra: str, tmp_path: Path
+) -> None:
+    status, said = without(blocked, program, tmp_path)
+    assert status == 1
+    assert f'the extra "{extra}" is not installed: No module named \'{blocked}' in said
+
+
+@pytest.mark.parametrize("package", [autograder, ddp_lab, minitorch])
+def test_a_wheel_names_its_distribution_and_the_python_it_is_in(
+    package: object, tmp_path: Path
+) -> None:
+    source = Path(package.extras.__file__)  # type: ignore[attr-defined]
+    installed = tmp_path / "site" / "package" / "extras.py"
+    installed.parent.mkdir(parents=True)
+    installed.write_text(source.read_text())
+    program = "from package.extras import missing; print(missing('x', 'lab', 'y'))"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path / "site",
+        env={**os.environ, "PYTHONPATH": str(tmp_path / "site")},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    step = f"{sys.executable} -m pip install 'mlsys-labs[lab]'"
+    assert done.stdout == f'x: the extra "lab" is not installed: y. Next: {step}\n'

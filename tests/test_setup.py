@@ -1,0 +1,168 @@
+"""The set-up: which build of PyTorch is taken, what is said beforehand, when all is made anew."""
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import venv
+import zipfile
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+SCRIPTS = Path(__file__).parent.parent / "scripts"
+NOBODY = "http://127.0.0.1:9/simple"
+TORCH = ["torch==99.1"]
+
+
+def loaded(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, SCRIPTS / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+install = loaded("install")
+
+
+def index_of(folder: Path, *versions: str) -> str:
+    """Return the address of an index that has empty wheels of torch."""
+    (folder / "torch").mkdir(parents=True)
+    links = []
+    for version in versions:
+        info, name = f"torch-{version}.dist-info", f"torch-{version}-py3-none-any.whl"
+        with zipfile.ZipFile(folder / "torch" / name, "w") as wheel:
+            about = f"Metadata-Version: 2.1\nName: torch\nVersion: {version}\n"
+            wheel.writestr(f"{info}/METADATA", about)
+            tags = "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+            wheel.writestr(f"{info}/WHEEL", tags)
+            wheel.writestr(f"{info}/RECORD", "")
+        links.append(f'<a href="{name.replace("+", "%2B")}">{name}</a>')
+    (folder / "torch" / "index.html").write_text("<!DOCTYPE html>" + "".join(links))
+    return folder.as_uri()
+
+
+@pytest.fixture
+def pip(tmp_path: Path) -> Any:
+    """A pip that installs into an environment of its own."""
+    venv.create(tmp_path / "env", with_pip=False)
+    python = str(tmp_path / "env" / "bin" / "python")
+    command = (sys.executable, "-m", "pip", "--python", python)
+    return install.Pip(command, tmp_path / "pip.log")
+
+
+def installed(pip: Any) -> list[str]:
+    done = subprocess.run([*pip.command, "freeze"], capture_output=True, text=True, check=True)
+    return done.stdout.split()
+
+
+def test_without_a_device_the_cpu_build_of_torchs_own_index_is_installed(
+    pip: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cpu = index_of(tmp_path / "cpu", "99.1+cpu", "99.1")
+    install.install_torch(pip, TORCH, None, has_device=False, cpu_index=cpu)
+    assert installed(pip) == ["torch==99.1+cpu"]
+    assert "no CUDA device, so torch==99.1+cpu: 0 MB to load" in capsys.readouterr().out
+
+
+def test_an_index_that_does_not_answer_leaves_the_build_to_pip(
+    pip: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install.install_torch(pip, TORCH, None, has_device=False, cpu_index=NOBODY)
+    assert installed(pip) == []
+    assert f"{NOBODY} does not answer" in capsys.readouterr().out
+
+
+def test_with_a_device_the_cpu_builds_are_not_asked_for(pip: Any, tmp_path: Path) -> None:
+    cpu = index_of(tmp_path / "cpu", "99.1+cpu")
+    install.install_torch(pip, TORCH, None, has_device=True, cpu_index=cpu)
+    assert installed(pip) == []
+
+
+@pytest.mark.parametrize("has_device", [False, True])
+def test_an_index_that_was_asked_for_wins_over_what_is_installed(
+    has_device: bool, pip: Any, tmp_path: Path
+) -> None:
+    cpu = index_of(tmp_path / "cpu", "99.1+cpu")
+    install.install_torch(pip, TORCH, None, has_device=False, cpu_index=cpu)
+    own = index_of(tmp_path / "own", "99.1+cu130")
+    install.install_torch(pip, TORCH, own, has_device=has_device, cpu_index=cpu)
+    assert installed(pip) == ["torch==99.1+cu130"]
+
+
+def test_an_index_that_was_asked_for_and_has_no_torch_is_an_error(pip: Any) -> None:
+    with pytest.raises(install.InstallError, match=r"No matching distribution found for torch"):
+        install.install_torch(pip, TORCH, NOBODY, has_device=False)
+
+
+def test_an_index_asked_for_as_empty_is_pips_own(
+    pip: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PIP_INDEX_URL", index_of(tmp_path / "own", "99.1"))
+    cpu = index_of(tmp_path / "cpu", "99.1+cpu")
+    install.install_torch(pip, TORCH, "", has_device=False, cpu_index=cpu)
+    assert installed(pip) == ["torch==99.1"]
+
+
+def test_how_much_is_to_be_loaded_is_told_as_far_as_it_is_known() -> None:
+    assert install.told([5_800_000_000, 1]) == "5.8 GB to load"
+    assert install.told([2_000_000, None]) == "2 MB to load, and 1 more of unknown size"
+    assert install.told([None]) == "of unknown size"
+    assert install.sizes(["file:///nowhere", f"{NOBODY}/x"]) == [0, None]
+
+
+def test_every_extra_is_installed_but_not_the_project_by_its_name() -> None:
+    project = {
+        "name": "ours",
+        "dependencies": ["a>=1"],
+        "optional-dependencies": {"x": ["b"], "all": ["ours[x]"]},
+    }
+    assert install.requirements(project) == ["a>=1", "b"]
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A checkout whose installation does nothing."""
+    (tmp_path / "scripts").mkdir()
+    shutil.copy(SCRIPTS / "setup.sh", tmp_path / "scripts")
+    (tmp_path / "scripts" / "install.py").write_text("print('installed')\n")
+    (tmp_path / "pyproject.toml").write_text("")
+    return tmp_path
+
+
+def set_up(checkout: Path, python: str, **more: str) -> str:
+    command = ["scripts/setup.sh"]
+    environment = {**os.environ, "PYTHON": python, **more}
+    done = subprocess.run(
+        command, cwd=checkout, env=environment, capture_output=True, text=True, check=True
+    )
+    return done.stdout
+
+
+def test_another_python_makes_the_environment_anew(checkout: Path) -> None:
+    python = os.path.realpath(sys.executable)
+    assert "installed" in set_up(checkout, python)
+    left = checkout / ".venv" / "left"
+    left.touch()
+    assert set_up(checkout, python) == ""
+    other = checkout / "other"
+    other.write_text(f'#!/bin/sh\n[ "$1" = -VV ] && echo other && exit\nexec {python} "$@"\n')
+    other.chmod(0o755)
+    assert left.exists()
+    assert "installed" in set_up(checkout, str(other))
+    assert not left.exists()
+
+
+def test_another_index_of_torch_installs_again_once(checkout: Path) -> None:
+    python = os.path.realpath(sys.executable)
+    set_up(checkout, python)
+    left = checkout / ".venv" / "left"
+    left.touch()
+    assert "installed" in set_up(checkout, python, TORCH_INDEX="")
+    assert set_up(checkout, python, TORCH_INDEX="") == set_up(checkout, python) == ""
+    assert left.exists()
