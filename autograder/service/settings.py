@@ -18,6 +18,7 @@ class Settings:
     host: str = LOOPBACK
     port: int = DEFAULT_PORT
     database_url: str = ""  # empty: SQLite in `data`
+    public_url: str = ""  # as learners reach it; empty: the address that it listens on
     workers: int = 1
     unsandboxed: bool = False  # grade even where there is no sandbox
     judge_s: float = 900.0  # a lab's own limit ends a submission long before; this, a stuck judge
@@ -28,5 +29,8 @@ class Settings:
     burst: int = 60  # submissions that one learner may make at once ...
     per_minute: float = 30.0  # ... and then steadily: more than a person can
     lease_s: float = 30.0  # how soon another server takes over from one that is gone
+    wrong_logins: int = 20  # that one address may send at once: a classroom that mistypes ...
+    wrong_per_minute: float = 10.0  # ... and then steadily
+    bearer_s: float = 180 * 86400.0  # a learner's token lives for a term and its exams
     session_s: float = 14 * 86400.0  # a browser stays logged in for two weeks
     code_s: float = 600.0  # a link from the notebook is followed now or never
