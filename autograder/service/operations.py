@@ -79,6 +79,7 @@ def prometheus(course: Course) -> str:
         *_metric("oldest_seconds", "gauge", "How long the first has waited.", waiting.oldest_s),
         *_metric("queue_paused", "gauge", "Labs that cannot be graded now.", len(reasons)),
     ]
+    lines += ["# HELP course_lab_paused Why a lab is paused.", "# TYPE course_lab_paused gauge"]
     lines += [
         f'course_lab_paused{{lab="{_label(lab)}",reason="{_label(why)}"}} 1'
         for lab, why in reasons.items()

@@ -32,8 +32,6 @@ from autograder.service.tokens import is_token, new_token
 INSTRUCTOR = "instructor"
 TOKEN_FILE = "instructor.token"
 
-# Connections beyond this are answered 503 instead of running the process out of descriptors.
-_CONNECTIONS = 400
 _GRACE_S = 3
 
 log = logging.getLogger(__name__)
@@ -51,13 +49,13 @@ class Server:
         self._listener = listener
         config = uvicorn.Config(
             create_app(course),
-            http=protocol(course.settings.headers_s),
+            http=protocol(course.settings.headers_s, course.settings.of_one_address),
             ws="none",
             lifespan="off",
             log_config=None,
             access_log=False,
             server_header=False,
-            limit_concurrency=_CONNECTIONS,
+            limit_concurrency=course.settings.connections,
             timeout_graceful_shutdown=_GRACE_S,
         )
         self._uvicorn = _Uvicorn(config)

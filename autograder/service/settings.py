@@ -25,6 +25,8 @@ class Settings:
     upload_bytes: int = 16 * MIB  # a notebook full of plots is 2 to 5 MiB
     kept_bytes: int = 1024 * MIB  # of one learner's notebooks: hundreds, full of plots
     upload_s: float = 60.0  # 16 MiB over a slow home line
+    connections: int = 640  # with 80 of the database fewer than 1,024 descriptors; ...
+    of_one_address: int = 160  # ... of which one address may have a quarter
     headers_s: float = 15.0  # a browser sends them in one packet
     burst: int = 60  # submissions that one learner may make at once ...
     per_minute: float = 30.0  # ... and then steadily: more than a person can
