@@ -2,6 +2,7 @@
 
 import re
 import time
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -191,7 +192,7 @@ def _moment(text: object) -> float:
 
 
 def _called(name: str) -> str:
-    name = " ".join(name.split())
+    name = unicodedata.normalize("NFC", " ".join(name.split()))
     if not _NAME.fullmatch(name):
         raise Refused(
             422,

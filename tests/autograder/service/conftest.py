@@ -185,5 +185,10 @@ class Browser:
 
 
 @pytest.fixture
+def browse() -> type[Browser]:
+    return Browser
+
+
+@pytest.fixture
 def browser(running: Any) -> Browser:
     return Browser(running.staff.server)
