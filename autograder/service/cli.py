@@ -189,9 +189,12 @@ def _export(arguments: argparse.Namespace) -> int:
         _write_export(arguments, sys.stdout.buffer)
         return 0
     partial = arguments.output.with_name(f"{arguments.output.name}.part")
-    with partial.open("wb") as file:
-        _write_export(arguments, file)
-    partial.replace(arguments.output)  # so that a file of this name is whole
+    try:
+        with partial.open("wb") as file:
+            _write_export(arguments, file)
+        partial.replace(arguments.output)  # so that a file of this name is whole
+    finally:
+        partial.unlink(missing_ok=True)
     return 0
 
 
