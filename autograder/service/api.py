@@ -5,20 +5,28 @@ from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.concurrency import run_in_threadpool
-from fastapi.responses import PlainTextResponse, Response
+from fastapi.responses import Response, StreamingResponse
 from python_multipart.multipart import parse_options_header
-from starlette.datastructures import FormData, UploadFile
+from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 
 from autograder.errors import SubmissionError
+from autograder.records import Report
 from autograder.report import to_gradescope
 from autograder.service import auth, exports, views
 from autograder.service.course import Course
-from autograder.service.errors import Refused
+from autograder.service.errors import OutOfRoom, Refused
+from autograder.service.forms import json_object, once
+from autograder.service.ledger import Entry, Receipt
 from autograder.service.limits import Turns, too_large
 from autograder.service.roster import Person
+from autograder.service.schema import PARKED
 from autograder.service.settings import MIB
 from autograder.submission import read
+
+Fields = dict[str, UploadFile | str]
+
+_KEY_CHARS = 200
 
 
 def router(course: Course) -> APIRouter:
@@ -33,35 +41,38 @@ def router(course: Course) -> APIRouter:
         return {"status": "ok", "labs": course.shelf.names}
 
     @api.post("/submissions", status_code=201)
-    async def submit(request: Request) -> dict[str, Any]:
-        person = await run_in_threadpool(auth.bearer, request, course.roster)
+    async def submit(request: Request, response: Response) -> dict[str, Any]:
+        person = await run_in_threadpool(auth.bearer, request, course)
         course.rate.spend(person.id)
+        key = _retry_key(request)
         async with turns.of(person.id):
             lab, notebook = await _upload(request, course.settings.upload_bytes)
             full = course.shelf.resolve(lab)
             async with reading:
                 await run_in_threadpool(_readable, notebook)
-            return await run_in_threadpool(_store, course, request, person, full, notebook)
+            receipt = await run_in_threadpool(_store, course, person, full, notebook, key)
+        response.status_code = 201 if receipt.is_new else 200
+        return views.receipt(receipt, course.url)
 
     @api.get("/submissions")
     def submissions(request: Request) -> list[dict[str, Any]]:
-        auth.staff_bearer(request, course.roster)
+        auth.staff_bearer(request, course)
         return [views.summary(entry) for entry in course.ledger.all()]
 
     @api.get("/submissions/{number}")
     def submission(request: Request, number: int) -> dict[str, Any]:
-        person = auth.bearer(request, course.roster)
+        person = auth.bearer(request, course)
         return _submission(course, person, number)
 
     @api.get("/submissions/{number}/notebook")
     def notebook(request: Request, number: int) -> Response:
-        person = auth.bearer(request, course.roster)
+        person = auth.bearer(request, course)
         entry = views.entry_for(person, course.ledger, number)
         return Response(course.ledger.notebook(entry.id), media_type="application/x-ipynb+json")
 
     @api.post("/submissions/{number}/regrade", status_code=202)
     def regrade(request: Request, number: int) -> dict[str, Any]:
-        auth.staff_bearer(request, course.roster)
+        auth.staff_bearer(request, course)
         return {"id": number, "state": _regrade(course, number)}
 
     _people_routes(api, course)
@@ -70,28 +81,37 @@ def router(course: Course) -> APIRouter:
 
 def _people_routes(api: APIRouter, course: Course) -> None:
     @api.post("/learners", status_code=201)
-    async def enroll(request: Request) -> dict[str, str]:
-        await run_in_threadpool(auth.staff_bearer, request, course.roster)
-        body = await _json(request)
-        name, renew = body.get("name"), body.get("renew", False)
-        if not isinstance(name, str) or not isinstance(renew, bool):
-            raise Refused(422, 'enroll: expected {"name": "...", "renew": false}.')
-        person, token = await run_in_threadpool(auth.enroll, course.roster, name, renew=renew)
-        return {"name": person.name, "token": token}
+    async def enroll(request: Request) -> dict[str, Any]:
+        await run_in_threadpool(auth.staff_bearer, request, course)
+        body = await json_object(request)
+        asked = auth.Enrolment.read(body, course.settings.bearer_s)
+        person, token = await run_in_threadpool(auth.enroll, course.roster, asked)
+        expires = views.iso(asked.expires_at)
+        return {"login": person.login, "name": person.name, "token": token, "expires": expires}
 
     @api.post("/login-codes", status_code=201)
     def login_code(request: Request) -> dict[str, str]:
-        person = auth.bearer(request, course.roster)
+        person = auth.bearer(request, course)
         lives_s = course.settings.code_s
         return {"code": course.roster.give_token(person, "code", lives_s=lives_s)}
 
     @api.get("/export")
-    def export(request: Request, format: str = "csv") -> PlainTextResponse:
-        auth.staff_bearer(request, course.roster)
-        return PlainTextResponse(
-            exports.export(format, course.roster, course.ledger),
-            media_type=exports.media_type(format),
-        )
+    def export(request: Request, format: str = "csv") -> Response:
+        auth.staff_bearer(request, course)
+        pieces = exports.export(format, course.roster, course.ledger)
+        return StreamingResponse(exports.chunks(pieces), media_type=exports.media_type(format))
+
+
+def _retry_key(request: Request) -> str | None:
+    """Return the client's `Idempotency-Key`, or None.
+
+    Raises:
+        Refused: 422, it is too long or unreadable.
+    """
+    key = request.headers.get("idempotency-key")
+    if key is None or (0 < len(key) <= _KEY_CHARS and key.isascii() and key.isprintable()):
+        return key
+    raise Refused(422, f"submit: Idempotency-Key: expected 1 to {_KEY_CHARS} printable characters.")
 
 
 async def _upload(request: Request, limit_bytes: int) -> tuple[str, bytes]:
@@ -106,7 +126,8 @@ async def _upload(request: Request, limit_bytes: int) -> tuple[str, bytes]:
     await _whole(request)
     try:
         async with request.form(max_files=1, max_fields=4, max_part_size=limit_bytes) as form:
-            return _lab_field(form), await _notebook_field(form)
+            fields = once(form.multi_items())
+            return _lab_field(fields), await _notebook_field(fields)
     except HTTPException as error:
         raise Refused(422, f"submit: the form cannot be read: {error.detail}") from error
 
@@ -128,14 +149,14 @@ async def _whole(request: Request) -> None:
         raise Refused(422, "submit: the form ends before its last boundary. Send it again.")
 
 
-def _lab_field(form: FormData) -> str:
+def _lab_field(form: Fields) -> str:
     lab = form.get("lab")
     if not isinstance(lab, str) or not lab:
         raise Refused(422, "submit: the field `lab` is missing: expected the name of a lab.")
     return lab[:200]
 
 
-async def _notebook_field(form: FormData) -> bytes:
+async def _notebook_field(form: Fields) -> bytes:
     notebook = form.get("notebook")
     data = await notebook.read() if isinstance(notebook, UploadFile) else (notebook or "").encode()
     if not data:
@@ -156,22 +177,23 @@ def _readable(notebook: bytes) -> None:
 
 
 def _store(
-    course: Course, request: Request, person: Person, full: str, notebook: bytes
-) -> dict[str, Any]:
+    course: Course, person: Person, full: str, notebook: bytes, retry_key: str | None
+) -> Receipt:
     """Write a submission down; when this returns, it will be graded whatever happens.
 
     Raises:
-        Refused: 413, this person's notebooks take up what they may.
+        Refused: 413, this person's notebooks take up what they may; 422, the key is another's.
     """
-    kept, most = course.ledger.kept_bytes(person), course.settings.kept_bytes
-    if kept + len(notebook) > most:
-        problem = f"your submissions take up {kept / MIB:.1f} of {most / MIB:g} MiB here"
+    most = course.settings.kept_bytes
+    try:
+        receipt = course.ledger.add(person, full, notebook, retry_key=retry_key, most_bytes=most)
+    except OutOfRoom as error:
+        kept = f"{error.kept_bytes / MIB:.1f} of {most / MIB:g} MiB"
         clear = "Clear the outputs (Kernel, Restart Kernel and Clear Outputs) and submit again"
-        raise Refused(413, f"submit: {problem}. {clear}, or ask your instructor for room.")
-    number = course.ledger.add(person, full, notebook)
-    course.wake()
-    url = f"{request.base_url}submissions/{number}"
-    return {"id": number, "lab": full, "state": "stored", "url": url}
+        problem = f"submit: your submissions take up {kept} here. {clear}"
+        raise Refused(413, f"{problem}, or ask your instructor for room.") from error
+    course.queue.wake()
+    return receipt
 
 
 def _submission(course: Course, person: Person, number: int) -> dict[str, Any]:
@@ -179,24 +201,19 @@ def _submission(course: Course, person: Person, number: int) -> dict[str, Any]:
     report = views.report_for(person, course.ledger, entry)
     found = views.summary(entry)
     found["report"] = report and to_gradescope(report, staff=person.is_staff)
-    found["reason"] = (
-        entry.reason if person.is_staff else (report.error or None if report else None)
-    )
+    found["reason"] = entry.reason if person.is_staff else _told(entry, report)
     return found
 
 
+def _told(entry: Entry, report: Report | None) -> str | None:
+    """Return what a learner is told of why there is no grade, or not the one that they expect."""
+    if entry.state == PARKED:
+        return views.PARKED_MESSAGE
+    return (report.error or None) if report else None
+
+
 def _regrade(course: Course, number: int) -> str:
-    if not course.ledger.regrade(number):
+    if not course.claims.regrade(number):
         raise Refused(409, f"regrade: submission {number} is not there, or not finished yet.")
-    course.wake()
+    course.queue.wake()
     return "stored"
-
-
-async def _json(request: Request) -> dict[str, Any]:
-    try:
-        body = await request.json()
-    except (ValueError, RecursionError) as error:
-        raise Refused(422, f"the body is not JSON: {error}.") from error
-    if not isinstance(body, dict):
-        raise Refused(422, f"the body is not a JSON object: got {type(body).__name__}.")
-    return body

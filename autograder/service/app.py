@@ -1,5 +1,6 @@
 """The web application: the routes, the limits around them, and how errors become answers."""
 
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
@@ -9,16 +10,19 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, RedirectResponse, Response
 from fastapi.staticfiles import StaticFiles
+from sqlalchemy.exc import OperationalError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from autograder.service import api, pages
+from autograder.service import api, operations, pages
 from autograder.service.course import Course
 from autograder.service.errors import Refused
 from autograder.service.limits import BodyLimit
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+log = logging.getLogger(__name__)
 
 # A form field or two around the notebook.
 _FORM_BYTES = 1 << 16
@@ -37,8 +41,15 @@ HEADERS = {
 
 def create_app(course: Course) -> "ASGIApp":
     """Return the application over the parts of a course."""
-    app = FastAPI(title="Course", docs_url=None, redoc_url=None, openapi_url=None)
+    app = FastAPI(
+        title="Course",
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+        redirect_slashes=False,  # it would lead to whatever host the client named
+    )
     app.include_router(api.router(course))
+    app.include_router(operations.router(course))
     app.include_router(pages.router(course))
     app.mount("/static", _Static(directory=pages.HERE / "static"))
     for kind, answer in _ANSWERS.items():
@@ -115,6 +126,15 @@ async def _gone(request: Request, _error: Exception) -> Response:
     return _say(request, 400, "the request ended before its body was complete.")
 
 
+async def _no_database(request: Request, error: Exception) -> Response:
+    """A database that is away or full: what was asked has not been done, and may be asked again."""
+    log.error("database: %s", error)
+    full = "full" in str(error)
+    message = "there is no room to store this" if full else "the database cannot be used now"
+    headers = {"Retry-After": "30"}
+    return _say(request, 507 if full else 503, f"{message}. Try again in 30 s.", headers)
+
+
 async def _broken(request: Request, _error: Exception) -> Response:
     return _say(request, 500, "the server made a mistake. It is in its log; please tell staff.")
 
@@ -125,5 +145,6 @@ _ANSWERS: dict[type[Exception], Callable[[Request, Exception], Awaitable[Respons
     RequestValidationError: _invalid,
     pages.LoginNeeded: _login,
     ClientDisconnect: _gone,
+    OperationalError: _no_database,
     Exception: _broken,
 }

@@ -1,11 +1,19 @@
 """Who is asking: a program by bearer token, a person by the cookie of a login."""
 
 import re
+import time
+import unicodedata
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from ipaddress import ip_address, ip_network
+from typing import Any
 from urllib.parse import urlsplit
 
 from starlette.requests import Request
 from starlette.responses import Response
 
+from autograder.service.course import Course
 from autograder.service.errors import Refused
 from autograder.service.roster import LEARNER, Person, Roster
 
@@ -18,15 +26,16 @@ _BEARER = re.compile(r"bearer +([0-9a-zA-Z._~+/=-]{1,200}) *", re.IGNORECASE)
 _NAME = re.compile(r"\w(?:[\w .,'@+-]{0,98}[\w.])?")
 
 
-def bearer(request: Request, roster: Roster) -> Person:
+def bearer(request: Request, course: Course) -> Person:
     """Return whom the `Authorization: Bearer` header speaks for.
 
     Raises:
-        Refused: 401, with the header that says what is expected.
+        Refused: 401, with the header that says what is expected; 429, too many were wrong.
     """
     given = _BEARER.fullmatch(request.headers.get("authorization", ""))
-    person = roster.owner(given[1], "bearer") if given else None
+    person = course.roster.owner(given[1], "bearer") if given else None
     if person is None:
+        wrong(request, course)
         problem = "the token is not known here" if given else "no token: got no `Bearer` header"
         raise Refused(
             401,
@@ -36,13 +45,31 @@ def bearer(request: Request, roster: Roster) -> Person:
     return person
 
 
-def staff_bearer(request: Request, roster: Roster) -> Person:
+def wrong(request: Request, course: Course) -> None:
+    """Count a wrong token or code against the address that it came from; a right one never is.
+
+    Raises:
+        Refused: 429, there were too many.
+    """
+    course.wrong_logins.spend(_network(request.client.host if request.client else ""))
+
+
+def _network(host: str) -> str:
+    """Return what one subscriber has: an IPv4 address, or the 64 bits of an IPv6 network."""
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return host
+    return host if address.version == 4 else str(ip_network((host, 64), strict=False))
+
+
+def staff_bearer(request: Request, course: Course) -> Person:
     """Return the member of staff who asks.
 
     Raises:
         Refused: 401, or 403 where it is a learner.
     """
-    return staff_only(bearer(request, roster))
+    return staff_only(bearer(request, course))
 
 
 def staff_only(person: Person) -> Person:
@@ -122,20 +149,66 @@ def own_path(target: str) -> str:
     return target if safe and target.isprintable() else "/"
 
 
-def enroll(roster: Roster, name: str, *, renew: bool = False) -> tuple[Person, str]:
-    """Return the learner of that name and a new token of theirs.
+@dataclass(frozen=True)
+class Enrolment:
+    """Who is to be a learner; `renew` gives one who is enrolled another token."""
+
+    login: str
+    name: str
+    renew: bool = False
+    expires_at: float | None = None
+
+    @classmethod
+    def read(cls, body: Mapping[str, Any], lives_s: float) -> "Enrolment":
+        """Return what a request's JSON asks for; without `expires` the token lives for `lives_s`.
+
+        Raises:
+            Refused: 422, it is malformed.
+        """
+        login = body.get("login", body.get("name"))
+        name, renew = body.get("name", login), body.get("renew", False)
+        if not (isinstance(login, str) and isinstance(name, str) and isinstance(renew, bool)):
+            expected = '{"login": "...", "name": "...", "renew": false, "expires": "..."}'
+            raise Refused(422, f"enroll: expected {expected}.")
+        given = body.get("expires")
+        ends = time.time() + lives_s if given is None else _moment(given)
+        return cls(_called(login), _called(name), renew, ends)
+
+
+def _moment(text: object) -> float:
+    """Return a time to come, from ISO 8601 with a zone.
 
     Raises:
-        Refused: 422, the name cannot be one; 409, it is taken and `renew` is false.
+        Refused: 422, it is something else.
     """
-    name = " ".join(name.split())
+    try:
+        moment = datetime.fromisoformat(text) if isinstance(text, str) else None
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None or moment.timestamp() <= time.time():
+        expected = "a time to come with its zone, such as 2031-02-28T12:00:00Z"
+        raise Refused(422, f"enroll: expires: got {str(text)[:40]!r}, expected {expected}.")
+    return moment.timestamp()
+
+
+def _called(name: str) -> str:
+    name = unicodedata.normalize("NFC", " ".join(name.split()))
     if not _NAME.fullmatch(name):
         raise Refused(
             422,
             f"enroll: this cannot be a name: got {name[:100]!r}, expected 1 to 100 letters, "
             "digits, spaces and . , ' @ + -, the first and last of them a letter or digit.",
         )
-    person = roster.find(name)
-    if person is None or not renew or person.is_staff:
-        person = roster.add(name, LEARNER)
-    return person, roster.give_token(person, "bearer")
+    return name
+
+
+def enroll(roster: Roster, asked: Enrolment) -> tuple[Person, str]:
+    """Return the learner of that login and a new token of theirs.
+
+    Raises:
+        Refused: 409, the login is taken, and `renew` is false or it is not quite the same.
+    """
+    person = roster.find(asked.login)
+    if person is None or not asked.renew or person.is_staff or person.login != asked.login:
+        person = roster.add(asked.login, LEARNER, name=asked.name)
+    return person, roster.give_token(person, "bearer", expires_at=asked.expires_at)

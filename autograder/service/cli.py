@@ -1,4 +1,4 @@
-"""The service's commands: start, serve, enroll, submit, status, export.
+"""The service's commands: start, serve, migrate, enroll, submit, status, export.
 
 `add_commands` imports nothing heavy; each command imports what it needs when it runs, and raises
 what `autograder.cli` turns into one line on standard error.
@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 if TYPE_CHECKING:
     from autograder.service.client import Connection
@@ -63,6 +63,11 @@ def _add_serve(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser.add_argument("--workers", type=_count, default=1, help="graded at once; default: 1")
     parser.add_argument("--unsandboxed", action="store_true", help="grade without a sandbox")
     parser.add_argument("--database", metavar="URL", default="", help="default: SQLite in DIR")
+    parser.add_argument(
+        "--public-url", metavar="URL", default="", help="of the server, as learners reach it"
+    )
+    migrate = _command(subparsers, "migrate", _migrate, "bring a course's database up to date")
+    migrate.add_argument("--data", type=Path, metavar="DIR", required=True, help="the course's")
 
 
 def _command(
@@ -128,6 +133,7 @@ def _serve(arguments: argparse.Namespace) -> int:
             host=arguments.host,
             port=arguments.port,
             database_url=arguments.database,
+            public_url=arguments.public_url,
             workers=arguments.workers,
             unsandboxed=arguments.unsandboxed,
         )
@@ -168,25 +174,46 @@ def _status(arguments: argparse.Namespace) -> int:
     found = _connection(arguments).submission(arguments.id)
     said = f"submission {found['id']}: {found['lab']}: {found['state']}"
     if found["score"] is not None:
-        said += f": {found['score']:g} of {found['max_score']:g} points"
+        said += f": {found['score']:g} of {found['max_score']:g} points{_pending(found['pending'])}"
     print(said if not found["reason"] else f"{said}. {found['reason']}")
     return 0
 
 
+def _pending(count: int) -> str:
+    waits = "1 answer waits" if count == 1 else f"{count} answers wait"
+    return f", {waits} for a person" if count else ""
+
+
 def _export(arguments: argparse.Namespace) -> int:
-    text = _exported(arguments)
     if arguments.output is None:
-        sys.stdout.write(text)
+        _write_export(arguments, sys.stdout.buffer)
         return 0
-    arguments.output.write_text(text, encoding="utf-8")
+    partial = arguments.output.with_name(f"{arguments.output.name}.part")
+    try:
+        with partial.open("wb") as file:
+            _write_export(arguments, file)
+        partial.replace(arguments.output)  # so that a file of this name is whole
+    finally:
+        partial.unlink(missing_ok=True)
     return 0
 
 
-def _exported(arguments: argparse.Namespace) -> str:
+def _write_export(arguments: argparse.Namespace, file: BinaryIO) -> None:
     if arguments.data is None:
-        return _connection(arguments).export(arguments.format)
-    from autograder.service.exports import export
+        _connection(arguments).export_to(arguments.format, file)
+        return
+    from autograder.service.exports import chunks, export
     from autograder.service.store import existing
 
     with existing(arguments.data) as store:
-        return export(arguments.format, store.roster, store.ledger)
+        for piece in chunks(export(arguments.format, store.roster, store.ledger)):
+            file.write(piece.encode())
+
+
+def _migrate(arguments: argparse.Namespace) -> int:
+    from autograder.service.server import locked
+    from autograder.service.store import existing
+
+    with locked(arguments.data), existing(arguments.data, migrate=True):
+        print(f"The database in {arguments.data} is up to date.")
+    return 0

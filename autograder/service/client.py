@@ -4,16 +4,18 @@ Where the server is and who asks come from the environment when nobody says (`Co
 AUTOGRADER_SERVER, and AUTOGRADER_TOKEN or a file named by AUTOGRADER_TOKEN_FILE.
 """
 
+import io
 import json
 import os
 import secrets
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from http.client import HTTPException
+from http.client import HTTPException, HTTPResponse
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 from urllib.parse import quote, urlencode, urlsplit
 
 from autograder.service.errors import ServerError
@@ -22,6 +24,7 @@ DEFAULT_SERVER = "http://127.0.0.1:8000"
 
 _TIMEOUT_S = 60.0  # an upload over a slow line; a server that is down answers at once
 _ANSWER_BYTES = 64 << 20
+_PIECE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -52,11 +55,20 @@ class Connection:
         return cls(server.rstrip("/"), token)
 
     def submit(self, lab: str, notebook: bytes, filename: str = "lab.ipynb") -> dict[str, Any]:
-        """Return what the server says of the stored submission: `id`, `lab`, `state`, `url`."""
+        """Return the server's receipt: `id`, `lab`, `state`, `sha256`, `submitted_at`, `url`.
+
+        Where the answer is lost on its way, it is asked for once more, under the same key.
+        """
         boundary = secrets.token_hex(16)
         body = _multipart(boundary, lab, filename, notebook)
         kind = f"multipart/form-data; boundary={boundary}"
-        return self._json("submit", "/api/submissions", body, kind)
+        key = secrets.token_hex(16)
+        try:
+            return self._json("submit", "/api/submissions", body, kind, key)
+        except ServerError as error:
+            if not isinstance(error.__cause__, (ConnectionError, HTTPException)):
+                raise
+            return self._json("submit", "/api/submissions", body, kind, key)
 
     def submission(self, number: str) -> dict[str, Any]:
         """Return what the server says of a submission: `id`, `state`, `score`, `max_score`, ..."""
@@ -71,7 +83,22 @@ class Connection:
 
     def export(self, format: str) -> str:
         """Return the gradebook as text."""
-        return self._ask("export", f"/api/export?{urlencode({'format': format})}").decode()
+        whole = io.BytesIO()
+        self.export_to(format, whole)
+        return whole.getvalue().decode()
+
+    def export_to(self, format: str, file: BinaryIO) -> None:
+        """Write the gradebook to `file`, as it comes.
+
+        Raises:
+            ServerError: also where it ends too early; part of it has been written.
+        """
+        with self._asked("export", f"/api/export?{urlencode({'format': format})}") as answer:
+            while piece := answer.read(_PIECE_BYTES):
+                try:
+                    file.write(piece)
+                except OSError as error:
+                    raise ServerError(f"export: cannot be written: {error.strerror}.") from error
 
     def page(self, path: str) -> str:
         """Return an address that logs its browser in, once and soon, then shows `path`."""
@@ -79,10 +106,12 @@ class Connection:
         return f"{self.server}/enter?{urlencode({'code': found['code'], 'next': path})}"
 
     def _json(
-        self, what: str, path: str, body: bytes | None = None, kind: str = ""
+        self, what: str, path: str, body: bytes | None = None, kind: str = "", key: str = ""
     ) -> dict[str, Any]:
+        with self._asked(what, path, body, kind, key) as answer:
+            text = answer.read(_ANSWER_BYTES)
         try:
-            found = json.loads(self._ask(what, path, body, kind))
+            found = json.loads(text)
         except ValueError:
             found = None
         if not isinstance(found, dict):
@@ -90,17 +119,20 @@ class Connection:
             raise ServerError(f"{problem}. Check the address.")
         return found
 
-    def _ask(self, what: str, path: str, body: bytes | None = None, kind: str = "") -> bytes:
+    @contextmanager
+    def _asked(
+        self, what: str, path: str, body: bytes | None = None, kind: str = "", key: str = ""
+    ) -> Iterator[HTTPResponse]:
+        """Give the answer; what goes wrong while it is read is a `ServerError` too."""
         headers = {"Authorization": f"Bearer {self.token}"}
-        if kind:
-            headers["Content-Type"] = kind
+        headers |= {"Content-Type": kind} if kind else {}
+        headers |= {"Idempotency-Key": key} if key else {}
         request = urllib.request.Request(self.server + path, body, headers)
         try:
             # A proxy of the environment has no business with a token for this one server.
             opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirect())
             with opener.open(request, timeout=_TIMEOUT_S) as answer:
-                found: bytes = answer.read(_ANSWER_BYTES)
-                return found
+                yield answer
         except urllib.error.HTTPError as error:
             with error:
                 raise ServerError(_detail(what, error), status=error.code) from error

@@ -1,10 +1,11 @@
 """What the routes work with: one object that holds the parts of a running course server."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
+from autograder.service.claims import Claims
 from autograder.service.ledger import Ledger
 from autograder.service.limits import RateLimit
+from autograder.service.queue import Queue
 from autograder.service.roster import Roster
 from autograder.service.settings import Settings
 from autograder.service.shelf import Shelf
@@ -12,11 +13,14 @@ from autograder.service.shelf import Shelf
 
 @dataclass(frozen=True)
 class Course:
-    """The parts of a course server. `wake` tells the queue that there is work."""
+    """The parts of a course server. `url` is its address as others know it."""
 
     settings: Settings
     roster: Roster
     ledger: Ledger
+    claims: Claims
     shelf: Shelf
     rate: RateLimit
-    wake: Callable[[], None]
+    wrong_logins: RateLimit
+    queue: Queue
+    url: str

@@ -4,7 +4,9 @@ AutograderError
 └── ServiceError
     ├── Refused                what came over HTTP is answered with `status` and the message
     ├── ServerError            the client's side: the server said no, or nothing at all
-    ├── GraderDied             the process that grades died or overran; counts as a crash
+    ├── OutOfRoom              a learner's notebooks take up what they may
+    ├── GraderDied             the process that grades died or overran, perhaps of the notebook
+    │   └── GraderKilled       it was killed from outside: not the notebook's fault
     └── StartError             a port, a directory or a program is not there
 """
 
@@ -32,8 +34,20 @@ class ServerError(ServiceError):
         self.status = status
 
 
+class OutOfRoom(ServiceError):
+    """A learner's notebooks take up `kept_bytes` already, and may not take up more."""
+
+    def __init__(self, kept_bytes: int) -> None:
+        super().__init__(f"submit: {kept_bytes} bytes are kept of this learner.")
+        self.kept_bytes = kept_bytes
+
+
 class GraderDied(ServiceError):
     """The process that grades died, or did not answer within its time; the queue tries again."""
+
+
+class GraderKilled(GraderDied):
+    """Somebody else ended the process that grades; it says nothing about the notebook."""
 
 
 class StartError(ServiceError):

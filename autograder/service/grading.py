@@ -5,9 +5,12 @@ at a time, and starts another when it died or overran. The process ends when the
 however that happens: its standard input closes.
 """
 
+import contextlib
 import json
 import os
+import re
 import selectors
+import signal
 import subprocess
 import sys
 import threading
@@ -16,7 +19,12 @@ from pathlib import Path
 from typing import Protocol
 
 from autograder.records import Report
-from autograder.service.errors import GraderDied
+from autograder.service.errors import GraderDied, GraderKilled
+
+# Signals that nobody sends to themselves by mistake, unlike those of a crash.
+_FROM_OUTSIDE = (-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP)
+
+_LAST_STEPS_S = 5.0  # from a process's last output to its end
 
 
 class Grader(Protocol):
@@ -27,6 +35,7 @@ class Grader(Protocol):
 
         Raises:
             GraderDied: there is no report, and it may be the notebook's fault.
+            GraderKilled: there is none, and it is not.
         """
         ...
 
@@ -42,6 +51,7 @@ class ProcessGrader:
         self._command = command
         self._timeout_s = timeout_s
         self._process: subprocess.Popen[bytes] | None = None
+        self._spent = False  # it has failed, and another is to take its place
         self._closed = False
         self._lock = threading.Lock()  # around the choice of the process
         self._in_use = threading.Lock()  # while a notebook is graded
@@ -61,15 +71,19 @@ class ProcessGrader:
 
     def _grade(self, lab: str, notebook: bytes) -> Report:
         process = self._running()
+        out_of_memory = _out_of_memory()
         head = json.dumps({"lab": lab, "size": len(notebook)}).encode() + b"\n"
         try:
             assert process.stdin is not None
             process.stdin.write(head + notebook)
             process.stdin.flush()
             answer = json.loads(self._answer(process))
+        except TimeoutError as error:
+            raise GraderDied(f"{_ended(process)}: {error}") from error
         except (OSError, ValueError, EOFError) as error:
-            raise GraderDied(self._obituary(process)) from error
+            raise self._death(process, out_of_memory) from error
         if "error" in answer:
+            self._spent = True  # the next begins with nothing of what went wrong here
             raise GraderDied(answer["error"])
         return Report.from_dict(answer["report"])
 
@@ -91,9 +105,9 @@ class ProcessGrader:
         with self._lock:
             if self._closed:
                 raise GraderDied("the server is stopping")
-            if self._process is not None and self._process.poll() is not None:
+            if self._process is not None and (self._spent or self._process.poll() is not None):
                 _end(self._process)
-                self._process = None
+                self._process, self._spent = None, False
             if self._process is None:
                 self._process = subprocess.Popen(
                     self._command,
@@ -125,9 +139,33 @@ class ProcessGrader:
                 parts.append(part)
         return b"".join(parts)
 
-    def _obituary(self, process: "subprocess.Popen[bytes]") -> str:
-        _end(process)
-        return f"the grading process ended with status {process.returncode}"
+    def _death(self, process: "subprocess.Popen[bytes]", out_of_memory: int | None) -> GraderDied:
+        """Return how the process ended.
+
+        A judge that sends itself a signal says so first (`grading_process`), and one that the
+        system ended for its memory is counted there: what is left was killed from outside.
+        """
+        with contextlib.suppress(subprocess.TimeoutExpired):  # it only closed its pipes: our kill
+            process.wait(_LAST_STEPS_S)
+        outside = process.returncode in _FROM_OUTSIDE and not self._closed
+        said = _ended(process)
+        if outside and out_of_memory is not None and _out_of_memory() == out_of_memory:
+            return GraderKilled(said)
+        return GraderDied(said)
+
+
+def _ended(process: "subprocess.Popen[bytes]") -> str:
+    _end(process)
+    return f"the grading process ended with status {process.returncode}"
+
+
+def _out_of_memory() -> int | None:
+    """Return how many processes this machine has ended for want of memory, if it says so."""
+    try:
+        found = re.search(r"^oom_kill (\d+)$", Path("/proc/vmstat").read_text(), re.MULTILINE)
+    except OSError:
+        return None
+    return int(found[1]) if found else None
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:

@@ -11,6 +11,7 @@ import os
 import queue
 import sys
 import threading
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -30,6 +31,7 @@ def main() -> None:
     os.dup2(2, 1)  # a stray print must not be taken for an answer
     requests: Requests = queue.SimpleQueue()
     threading.Thread(target=_read, args=(sys.stdin.buffer, requests), daemon=True).start()
+    sys.addaudithook(partial(_say_who_kills, answers))
     bench = Bench(Path(sys.argv[1]), Supply(wall=None if "unsandboxed" in sys.argv[2:] else WALL))
     while True:
         answers.write(json.dumps(bench.answer(*requests.get())).encode() + b"\n")
@@ -37,6 +39,14 @@ def main() -> None:
 
 
 WALL = "bubblewrap"
+
+
+def _say_who_kills(answers: BinaryIO, event: str, arguments: tuple[Any, ...]) -> None:
+    """Answer before this process sends itself a signal: that is no kill from outside."""
+    if event in ("os.kill", "os.killpg") and arguments[0] in (0, os.getpid()) and arguments[1]:
+        error = {"error": f"the grading process sent itself signal {arguments[1]:d}"}
+        answers.write(json.dumps(error).encode() + b"\n")
+        answers.flush()
 
 
 def _read(stream: BinaryIO, requests: Requests) -> None:
@@ -58,7 +68,7 @@ class Bench:
         """Return the report on a notebook, or the error that prevented it, as plain data."""
         try:
             return {"report": self._grader(self._labs / lab).grade(notebook).to_dict()}
-        except (AutograderError, OSError) as error:
+        except (AutograderError, OSError) as error:  # whose fault it is, the queue finds out
             return {"error": f"{type(error).__name__}: {error}"}
 
     def _grader(self, lab: Path) -> Grader:

@@ -1,23 +1,45 @@
-"""Submissions and their queue: stored, grading, then graded or failed; never lost, never twice.
+"""Every submission ever made, what was found in it, and what is published of it.
 
-A worker *claims* a waiting submission for a limited time (a lease) and renews the claim while it
-works: the oldest one of whoever has waited longest for a grade, so that a learner who submits sixty
-at once keeps nobody waiting. A claim whose time ran out belongs to a server that is gone, and is
-taken again. Only the holder of the claim can finish it, so a worker that comes back late changes
-nothing.
+Nothing here is overwritten: a grading adds a row, a mark adds a row, and a submission points to the
+grading that counts. Its totals are kept beside it for lists, and made anew in the transaction that
+publishes a grading or adds a mark.
 """
 
 import hashlib
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
 
+from autograder.records import Report
+from autograder.service.database import Database
+from autograder.service.errors import OutOfRoom, Refused
+from autograder.service.manual import (
+    Mark,
+    Marks,
+    answer_digest,
+    marked,
+    pending,
+    question_of,
+    unmarked,
+)
 from autograder.service.roster import Person
-from autograder.service.schema import people, submissions
-
-STORED, GRADING, GRADED, FAILED = "stored", "grading", "graded", "failed"
+from autograder.service.schema import (
+    GRADED,
+    GRADING,
+    HELD,
+    PARKED,
+    STORED,
+    gradings,
+    lines,
+    marks,
+    notebooks,
+    people,
+    reports,
+    submissions,
+)
 
 # SQLite's largest integer: a larger id cannot exist, and binding it would raise.
 _LARGEST_ID = 2**63 - 1
@@ -25,241 +47,293 @@ _LARGEST_ID = 2**63 - 1
 
 @dataclass(frozen=True)
 class Entry:
-    """What is known of a submission, without its notebook. `report` is a Report's `to_dict`."""
+    """What is known of a submission, without its notebook and its report.
+
+    `score`, `max_score` and `pending` (questions that wait for a person) are those of the grading
+    that is published; while there is none, `score` is None.
+    """
 
     id: int
     person_id: int
     learner: str
     lab: str
+    sha256: str
     state: str
     reason: str | None
     submitted_at: float
     finished_at: float | None
-    attempts: int
     score: float | None
     max_score: float | None
+    pending: int
+    tries: int
 
     @property
     def is_final(self) -> bool:
-        """Whether nothing more will happen to it."""
-        return self.state in (GRADED, FAILED)
+        """Whether nothing more will happen to it by itself."""
+        return self.state in (GRADED, PARKED)
 
 
 @dataclass(frozen=True)
-class Claim:
-    """A submission that this worker may grade until its lease ends."""
+class Receipt:
+    """What the server answers for once it has stored a submission; `is_new` unless it had it."""
 
     id: int
     lab: str
-    notebook: bytes
-    attempts: int
-    crashes: int
-
-
-@dataclass(frozen=True)
-class Revised:
-    """A report with the grade that it says."""
-
-    score: float
-    max_score: float
-    report: str
+    sha256: str
+    submitted_at: float
+    is_new: bool
 
 
 _ENTRY = (
     submissions.c.id,
     submissions.c.person_id,
-    people.c.name.label("learner"),
+    people.c.login.label("learner"),
     submissions.c.lab,
-    submissions.c.state,
+    submissions.c.sha256,
+    # Held back or not is for staff to know, who are told why.
+    sa.case((submissions.c.state == HELD, STORED), else_=submissions.c.state).label("state"),
     submissions.c.reason,
     submissions.c.submitted_at,
     submissions.c.finished_at,
-    submissions.c.attempts,
     submissions.c.score,
     submissions.c.max_score,
+    submissions.c.pending,
+    submissions.c.tries,
 )
+_RECEIPT = (submissions.c.id, submissions.c.lab, submissions.c.sha256, submissions.c.submitted_at)
 
 
-def _served(now: float) -> sa.ColumnElement[float]:
-    """Return when the person of a submission was served last: now if one is graded, 0 if never."""
-    theirs = submissions.alias("theirs")
-    graded_now = (theirs.c.state == GRADING) & (theirs.c.lease_until >= now)
-    when = sa.case((graded_now, now), else_=sa.func.coalesce(theirs.c.finished_at, 0.0))
-    last = sa.select(sa.func.max(when)).where(theirs.c.person_id == submissions.c.person_id)
-    return last.correlate(submissions).scalar_subquery()
-
-
-def _is_id(number: int) -> bool:
+def is_id(number: int) -> bool:
+    """Return whether a row can have this number."""
     return 0 < number <= _LARGEST_ID
 
 
 class Ledger:
-    """Every submission ever made."""
+    """Submissions, their gradings and their marks."""
 
-    def __init__(self, engine: sa.Engine, clock: Callable[[], float]) -> None:
-        self._engine = engine
+    def __init__(self, database: Database, clock: Callable[[], float]) -> None:
+        self._database = database
         self._clock = clock
 
-    def add(self, person: Person, lab: str, notebook: bytes) -> int:
-        """Store a submission and return its id: when this returns, it is on the disk."""
+    def add(
+        self,
+        person: Person,
+        lab: str,
+        notebook: bytes,
+        *,
+        retry_key: str | None = None,
+        most_bytes: int | None = None,
+    ) -> Receipt:
+        """Store a submission: when this returns, it is on the disk.
+
+        One that is there already is not stored again: under the same `retry_key`, or the same
+        bytes of the same lab while they wait.
+
+        Raises:
+            Refused: 422, the key was used for something else.
+            OutOfRoom: all of this person's notebooks would be larger than `most_bytes`.
+        """
+        digest = hashlib.sha256(notebook).hexdigest()
+        with self._database.write() as connection:
+            connection.execute(
+                sa.select(lines.c.next_id).where(lines.c.person_id == person.id).with_for_update()
+            )
+            found = _known(connection, person, lab, digest, retry_key)
+            if found is not None:
+                return found
+            kept = _kept_bytes(connection, person)
+            if most_bytes is not None and kept + len(notebook) > most_bytes:
+                raise OutOfRoom(kept)
+            return self._insert(connection, person, lab, notebook, digest, retry_key)
+
+    def _insert(
+        self,
+        connection: sa.Connection,
+        person: Person,
+        lab: str,
+        notebook: bytes,
+        digest: str,
+        retry_key: str | None,
+    ) -> Receipt:
+        now = self._clock()
         row = {
             "person_id": person.id,
             "lab": lab,
-            "notebook": notebook,
-            "sha256": hashlib.sha256(notebook).hexdigest(),
-            "submitted_at": self._clock(),
+            "sha256": digest,
+            "size_bytes": len(notebook),
+            "submitted_at": now,
+            "waiting_since": now,
+            "retry_key": retry_key,
             "state": STORED,
         }
-        with self._engine.begin() as connection:
-            key = connection.execute(submissions.insert().values(row)).inserted_primary_key
-        assert key is not None
-        return int(key[0])
-
-    def kept_bytes(self, person: Person) -> int:
-        """Return the size of all notebooks that are kept of a person."""
-        size = sa.func.coalesce(sa.func.sum(sa.func.length(submissions.c.notebook)), 0)
-        with self._engine.connect() as connection:
-            query = sa.select(size).where(submissions.c.person_id == person.id)
-            return int(connection.scalar(query) or 0)
+        number = _inserted(connection, submissions, row)
+        connection.execute(notebooks.insert().values(submission_id=number, notebook=notebook))
+        theirs = lines.c.person_id == person.id
+        first = sa.func.coalesce(lines.c.next_id, number)
+        connection.execute(lines.update().where(theirs).values(next_id=first))
+        return Receipt(number, lab, digest, now, True)
 
     def get(self, submission_id: int) -> Entry | None:
         """Return the submission of that id, or None."""
-        if not _is_id(submission_id):
+        if not is_id(submission_id):
             return None
-        found = self._entries(submissions.c.id == submission_id)
-        return found[0] if found else None
+        return next(self.entries(submissions.c.id == submission_id), None)
 
     def all(self, *, person_id: int | None = None) -> list[Entry]:
         """Return every submission, or one person's, the newest first."""
-        return self._entries(*([] if person_id is None else [submissions.c.person_id == person_id]))
+        return list(self.entries(*_of(person_id)))
 
-    def _entries(self, *conditions: sa.ColumnElement[bool]) -> list[Entry]:
+    def page(
+        self, number: int, size: int, *, person_id: int | None = None
+    ) -> tuple[list[Entry], int]:
+        """Return a page of submissions, the newest first, and how many pages there are."""
+        conditions = _of(person_id)
+        with self._database.read() as connection:
+            count = sa.select(sa.func.count()).select_from(submissions).where(*conditions)
+            total = connection.scalar(count) or 0
+        entries = self.entries(*conditions, limit=size, offset=(number - 1) * size)
+        return list(entries), pages_of(total, size)
+
+    def of_people(self, person_ids: Collection[int]) -> list[Entry]:
+        """Return every submission of these people, the newest first."""
+        return list(self.entries(submissions.c.person_id.in_(person_ids)))
+
+    def parked(self) -> list[Entry]:
+        """Return what waits for staff, the newest first."""
+        return list(self.entries(submissions.c.state == PARKED))
+
+    def entries(
+        self,
+        *conditions: sa.ColumnElement[bool],
+        limit: int | None = None,
+        offset: int | None = None,
+    ) -> Iterator[Entry]:
+        """Yield the submissions that meet the conditions, the newest first."""
         query = sa.select(*_ENTRY).join_from(submissions, people).where(*conditions)
-        with self._engine.connect() as connection:
-            return [
-                Entry(*row) for row in connection.execute(query.order_by(submissions.c.id.desc()))
-            ]
+        query = query.order_by(submissions.c.id.desc()).limit(limit).offset(offset)
+        with self._database.read() as connection:
+            for row in connection.execute(query):
+                yield Entry(*tuple(row))
 
-    def report(self, submission_id: int) -> str | None:
-        """Return the JSON of a submission's report, or None while there is none."""
-        found: str | None = self._one(submissions.c.report, submission_id)
-        return found
+    def labs(self) -> list[str]:
+        """Return the labs of which anybody has submitted, in order."""
+        query = sa.select(submissions.c.lab).distinct().order_by(submissions.c.lab)
+        with self._database.read() as connection:
+            return list(connection.scalars(query))
 
     def notebook(self, submission_id: int) -> bytes | None:
         """Return what was submitted, byte by byte."""
-        found: bytes | None = self._one(submissions.c.notebook, submission_id)
+        query = sa.select(notebooks.c.notebook).where(notebooks.c.submission_id == submission_id)
+        with self._database.read() as connection:
+            found: bytes | None = connection.scalar(query)
         return found
 
-    def _one(self, column: sa.Column[Any], submission_id: int) -> Any:
-        with self._engine.connect() as connection:
-            return connection.scalar(sa.select(column).where(submissions.c.id == submission_id))
+    def report(self, submission_id: int) -> Report | None:
+        """Return the report that is published, with the marks that people gave, or None."""
+        with self._database.read() as connection:
+            return _published(connection, submission_id)
 
-    def claim(self, owner: str, lease_s: float) -> Claim | None:
-        """Take the next submission that waits, or whose lease ran out; None if there is none.
-
-        The next is the oldest of the person who was served least recently.
-        """
-        now = self._clock()
-        orphaned = (submissions.c.state == GRADING) & (submissions.c.lease_until < now)
-        next_one = (
-            sa.select(submissions.c.id)
-            .where((submissions.c.state == STORED) | orphaned)
-            .order_by(_served(now), submissions.c.id)
-            .limit(1)
-            .with_for_update(skip_locked=True)  # PostgreSQL; SQLite has one writer anyway
-        )
-        take = (
-            submissions.update()
-            .where(submissions.c.id == next_one.scalar_subquery())
-            .values(
-                state=GRADING,
-                lease_owner=owner,
-                lease_until=now + lease_s,
-                attempts=submissions.c.attempts + 1,
-            )
-            .returning(*(submissions.c[name] for name in Claim.__dataclass_fields__))
-        )
-        with self._engine.begin() as connection:
-            row = connection.execute(take).first()
-        return Claim(*row) if row else None
-
-    def renew(self, submission_id: int, owner: str, lease_s: float) -> bool:
-        """Lengthen a claim; False says that it is no longer `owner`'s."""
-        return self._update(submission_id, owner, lease_until=self._clock() + lease_s)
-
-    def finish(
-        self, submission_id: int, owner: str, *, score: float, max_score: float, report: str
+    def mark(
+        self, submission_id: int, question: str, points: str, comment: str, marker: Person
     ) -> bool:
-        """Write the grade; False says that the claim was lost, and nothing was written."""
-        grade = {"score": score, "max_score": max_score, "report": report, "reason": None}
-        return self._end(submission_id, owner, GRADED, grade)
+        """Add a mark for an answer of a graded submission; False if it is not graded.
 
-    def fail(
-        self, submission_id: int, owner: str, *, reason: str, max_score: float, report: str
-    ) -> bool:
-        """Give up on a submission for good, saying why."""
-        grade = {"score": 0.0, "max_score": max_score, "report": report, "reason": reason}
-        return self._end(submission_id, owner, FAILED, grade)
-
-    def _end(self, submission_id: int, owner: str, state: str, grade: dict[str, Any]) -> bool:
-        done = {"state": state, "finished_at": self._clock(), "lease_owner": None}
-        return self._update(submission_id, owner, **done, **grade, lease_until=None)
-
-    def put_back(self, submission_id: int, owner: str, *, crashed: bool, reason: str = "") -> bool:
-        """Let another attempt have it. A crash is counted against it; a shutdown is not."""
-        columns = submissions.c
-        counts: dict[str, Any] = {"crashes": columns.crashes + 1}
-        if not crashed:
-            counts = {"attempts": columns.attempts - 1}
-        free = {"state": STORED, "lease_owner": None, "lease_until": None, "reason": reason or None}
-        return self._update(submission_id, owner, **free, **counts)
-
-    def _update(self, submission_id: int, owner: str, **values: Any) -> bool:
-        held = (
-            (submissions.c.id == submission_id)
-            & (submissions.c.lease_owner == owner)
-            & (submissions.c.state == GRADING)
-        )
-        with self._engine.begin() as connection:
-            return connection.execute(submissions.update().where(held).values(values)).rowcount == 1
-
-    def revise(self, submission_id: int, revision: Callable[[str], Revised]) -> bool:
-        """Replace the report of a graded submission by what `revision` makes of it.
-
-        One transaction, so that two people who grade at once lose nothing; False if it is not
-        graded. What `revision` raises changes nothing.
+        Raises:
+            Refused: 404, there is no such answer; 422, the points are none from 0 to its points.
         """
-        if not _is_id(submission_id):
+        if not is_id(submission_id):
             return False
-        graded = (submissions.c.id == submission_id) & (submissions.c.state == GRADED)
-        touch = submissions.update().where(graded).values(state=GRADED)
-        with self._engine.begin() as connection:
-            if connection.execute(touch).rowcount != 1:  # takes the write lock before the reading
+        with self._database.write() as connection:
+            report = _published(connection, submission_id)
+            if report is None:
                 return False
-            text = connection.scalar(sa.select(submissions.c.report).where(graded))
-            new = revision(text or "{}")
-            values = {"score": new.score, "max_score": new.max_score, "report": new.report}
-            connection.execute(submissions.update().where(graded).values(values))
+            answer = question_of(report, question)
+            mark = Mark.read(points, comment, answer)
+            row = {
+                "submission_id": submission_id,
+                "question": question,
+                "answer_sha256": answer_digest(answer),
+                "points": mark.points,
+                "comment": mark.comment,
+                "marked_by": marker.id,
+                "marked_at": self._clock(),
+            }
+            connection.execute(marks.insert().values(row))
+            _total(connection, submission_id)
         return True
 
-    def free_orphans(self, node: str) -> int:
-        """Free the claims of a server of `node` that was killed; return how many there were.
 
-        For a caller that knows no such server to live: it holds the data directory's lock.
-        """
-        theirs = (submissions.c.state == GRADING) & submissions.c.lease_owner.startswith(
-            f"{node}/", autoescape=True
-        )
-        free = {"state": STORED, "lease_owner": None, "lease_until": None}
-        with self._engine.begin() as connection:
-            return connection.execute(submissions.update().where(theirs).values(free)).rowcount
+def publish(connection: sa.Connection, submission_id: int, report: Report, now: float) -> None:
+    """Add a grading, and let it be the one that counts."""
+    report = unmarked(report)
+    row = {
+        "submission_id": submission_id,
+        "finished_at": now,
+        "score": report.score,
+        "max_score": report.max_score,
+    }
+    number = _inserted(connection, gradings, row)
+    text = json.dumps(report.to_dict())
+    connection.execute(reports.insert().values(grading_id=number, report=text))
+    chosen = submissions.update().where(submissions.c.id == submission_id)
+    connection.execute(chosen.values(grading_id=number))
+    _total(connection, submission_id)
 
-    def regrade(self, submission_id: int) -> bool:
-        """Send a finished submission through the queue again; False if it is not finished."""
-        if not _is_id(submission_id):
-            return False
-        finished = submissions.c.state.in_((GRADED, FAILED))
-        again = {"state": STORED, "attempts": 0, "crashes": 0, "reason": None}
-        update = submissions.update().where(submissions.c.id == submission_id, finished)
-        with self._engine.begin() as connection:
-            return connection.execute(update.values(again)).rowcount == 1
+
+def _total(connection: sa.Connection, submission_id: int) -> None:
+    """Write down what the published report and the marks come to."""
+    report = _published(connection, submission_id)
+    assert report is not None
+    totals = {"score": report.score, "max_score": report.max_score, "pending": pending(report)}
+    update = submissions.update().where(submissions.c.id == submission_id)
+    connection.execute(update.values(totals))
+
+
+def _published(connection: sa.Connection, submission_id: int) -> Report | None:
+    query = sa.select(reports.c.report).join_from(
+        submissions, reports, submissions.c.grading_id == reports.c.grading_id
+    )
+    text = connection.scalar(query.where(submissions.c.id == submission_id))
+    if text is None:
+        return None
+    given = sa.select(marks.c.question, marks.c.answer_sha256, marks.c.points, marks.c.comment)
+    given = given.where(marks.c.submission_id == submission_id).order_by(marks.c.id)
+    found: Marks = {(row[0], row[1]): Mark(row[2], row[3]) for row in connection.execute(given)}
+    return marked(Report.from_dict(json.loads(text)), found)
+
+
+def _known(
+    connection: sa.Connection, person: Person, lab: str, digest: str, retry_key: str | None
+) -> Receipt | None:
+    mine = sa.select(*_RECEIPT).where(submissions.c.person_id == person.id)
+    if retry_key is not None:
+        row = connection.execute(mine.where(submissions.c.retry_key == retry_key)).first()
+        if row is not None and (row.lab, row.sha256) != (lab, digest):
+            problem = "this Idempotency-Key was sent before with another lab or notebook"
+            raise Refused(422, f"submit: {problem}. Send a new key.")
+        if row is not None:
+            return Receipt(*row, is_new=False)
+    waiting = submissions.c.state.in_((STORED, HELD, GRADING))
+    same = mine.where(waiting, submissions.c.lab == lab, submissions.c.sha256 == digest)
+    row = connection.execute(same).first()
+    return None if row is None else Receipt(*row, is_new=False)
+
+
+def _kept_bytes(connection: sa.Connection, person: Person) -> int:
+    size = sa.func.coalesce(sa.func.sum(submissions.c.size_bytes), 0)
+    return int(connection.scalar(sa.select(size).where(submissions.c.person_id == person.id)) or 0)
+
+
+def _inserted(connection: sa.Connection, table: sa.Table, row: dict[str, Any]) -> int:
+    key = connection.execute(table.insert().values(row)).inserted_primary_key
+    assert key is not None
+    return int(key[0])
+
+
+def _of(person_id: int | None) -> list[sa.ColumnElement[bool]]:
+    return [] if person_id is None else [submissions.c.person_id == person_id]
+
+
+def pages_of(total: int, size: int) -> int:
+    """Return how many pages of `size` hold `total` things; an empty list has one."""
+    return max(1, -(-total // size))

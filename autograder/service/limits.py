@@ -1,9 +1,10 @@
 """What a client may ask of the server: how much, how slowly, how often."""
 
 import asyncio
+import threading
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Hashable, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -134,24 +135,45 @@ class RateLimit:
     """A token bucket a caller: `burst` at once, then `per_minute` steadily."""
 
     def __init__(
-        self, burst: int, per_minute: float, clock: Callable[[], float] = time.monotonic
+        self,
+        burst: int,
+        per_minute: float,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        what: str = "submit: too many submissions",
     ) -> None:
-        self._burst = burst
+        self._burst = float(burst)
         self._per_s = per_minute / 60
         self._clock = clock
-        self._buckets: dict[int, tuple[float, float]] = {}
+        self._what = what
+        self._lock = threading.Lock()
+        self._buckets: dict[Hashable, tuple[float, float]] = {}
 
-    def spend(self, caller: int) -> None:
+    def spend(self, caller: Hashable) -> None:
         """Count one request of `caller`.
 
         Raises:
             Refused: 429, with `Retry-After` in seconds.
         """
         now = self._clock()
-        left, since = self._buckets.get(caller, (float(self._burst), now))
-        left = min(float(self._burst), left + (now - since) * self._per_s)
+        with self._lock:
+            if len(self._buckets) >= _MAX_BUCKETS:
+                self._forget(now)
+            left = self._left(caller, now)
+            self._buckets[caller] = (left - 1 if left >= 1 else left, now)
         if left < 1:
             wait_s = int((1 - left) / self._per_s) + 1
-            message = f"submit: too many submissions. Try again in {wait_s} s."
+            message = f"{self._what}. Try again in {wait_s} s."
             raise Refused(429, message, headers={"Retry-After": str(wait_s)})
-        self._buckets[caller] = (left - 1, now)
+
+    def _left(self, caller: Hashable, now: float) -> float:
+        left, since = self._buckets.get(caller, (self._burst, now))
+        return min(self._burst, left + (now - since) * self._per_s)
+
+    def _forget(self, now: float) -> None:
+        """Drop the buckets that are full again; all of them if somebody has too many addresses."""
+        kept = {c: b for c, b in self._buckets.items() if self._left(c, now) < self._burst}
+        self._buckets = kept if len(kept) < _MAX_BUCKETS else {}
+
+
+_MAX_BUCKETS = 10_000

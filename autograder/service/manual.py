@@ -1,33 +1,82 @@
-"""Answers that a person grades: a score and a comment go into the report, and survive a regrade."""
+"""Answers that a person grades: marks, and what a report is with them. Pure functions.
 
-from dataclasses import replace
+A mark belongs to a question and to the answer that was read: where grading again finds the same
+answer, the mark holds; where it finds another, the question waits for a person, and the mark stays
+on record.
+"""
 
-from autograder.records import Report
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from autograder.records import ManualAnswer, Report
 from autograder.service.errors import Refused
 
 _COMMENT_CHARS = 4_000
 
 
-def graded_by_person(report: Report, question: str, score: str, comment: str) -> Report:
-    """Return `report` with a person's score for one answer, in points; an empty one takes it back.
+@dataclass(frozen=True)
+class Mark:
+    """What a person gave for an answer; `points` is None where they took them back."""
+
+    points: float | None
+    comment: str
+
+    @classmethod
+    def read(cls, points: str, comment: str, answer: ManualAnswer) -> "Mark":
+        """Return the mark that a form says; empty points take back what was given.
+
+        Raises:
+            Refused: 422, the points are none from 0 to the answer's.
+        """
+        given = _points(points, answer.points) if points.strip() else None
+        return cls(given, comment.strip()[:_COMMENT_CHARS])
+
+
+Marks = Mapping[tuple[str, str], Mark]  # (question, digest of the answer) -> the last mark
+
+
+def answer_digest(answer: ManualAnswer) -> str:
+    """Return what stands for the answer that a person has read."""
+    return hashlib.sha256(answer.answer.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def question_of(report: Report, question: str) -> ManualAnswer:
+    """Return the answer to `question` that a person grades.
 
     Raises:
-        Refused: 404, there is no such answer; 422, the score is none from 0 to its points.
+        Refused: 404, there is none.
     """
     answer = next((m for m in report.manual if m.question == question), None)
     if answer is None:
         raise Refused(404, f"grade: no answer called {question[:100]!r} waits for a person here.")
-    points = _points(score, answer.points) if score.strip() else None
-    graded = replace(answer, score=points, comment=comment.strip()[:_COMMENT_CHARS])
-    manual = tuple(graded if m is answer else m for m in report.manual)
-    return replace(report, manual=manual).with_totals()
+    return answer
 
 
-def keeping_manual(new: Report, old: Report) -> Report:
-    """Return `new` with the scores that a person gave in `old` to answers that are the same."""
-    given = {(m.question, m.answer): m for m in old.manual if m.score is not None or m.comment}
-    manual = tuple(given.get((m.question, m.answer), m) for m in new.manual)
-    return replace(new, manual=manual).with_totals() if given else new
+def unmarked(report: Report) -> Report:
+    """Return `report` as the checks made it: no marks in it, and none in its totals."""
+    bare = replace(report, manual=()).with_totals()
+    manual = tuple(replace(m, score=None, comment="") for m in report.manual)
+    return replace(bare, manual=manual)
+
+
+def marked(report: Report, marks: Marks) -> Report:
+    """Return `report` with the marks, and its totals: questions for a person count throughout."""
+    nothing = Mark(None, "")
+    found = [(m, marks.get((m.question, answer_digest(m)), nothing)) for m in report.manual]
+    manual = tuple(
+        replace(m, score=None if g.points is None else min(g.points, m.points), comment=g.comment)
+        for m, g in found
+    )
+    checks = unmarked(report)
+    score = checks.score + sum(m.score or 0.0 for m in manual)
+    full = checks.max_score + sum(m.points for m in manual)
+    return replace(report, manual=manual, score=round(score, 6), max_score=round(full, 6))
+
+
+def pending(report: Report) -> int:
+    """Return how many answers still wait for a person."""
+    return sum(m.score is None for m in report.manual)
 
 
 def _points(text: str, most: float) -> float:

@@ -8,28 +8,32 @@ answers with a page that leads on by itself instead of a redirect: a browser tha
 elsewhere does not send a `SameSite=Strict` cookie along a redirect, and does from a page of ours.
 """
 
-import json
 from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import quote
 
 import jinja2
-from fastapi import APIRouter, Form, Request
-from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 
-from autograder.records import CheckResult, Report
+from autograder.records import CheckResult
 from autograder.report import to_html
-from autograder.service import auth, exports, views
+from autograder.service import auth, exports, operations, views
 from autograder.service.course import Course
 from autograder.service.errors import Refused
-from autograder.service.ledger import Entry, Revised
-from autograder.service.manual import graded_by_person
+from autograder.service.forms import Fields
+from autograder.service.ledger import Entry, pages_of
 from autograder.service.roster import LEARNER, Person
 
 HERE = Path(__file__).parent
+
+# Rows of a page: what a screen or two hold, and a browser lays out at once.
+PAGE_ROWS = 50
+
 FORMAT_NAMES = {
     "csv": "spreadsheets",
     "canvas": "Canvas",
@@ -59,6 +63,19 @@ def page(name: str, status: int = 200, **values: Any) -> HTMLResponse:
     """Return the page made of the template `name`."""
     values.setdefault("person", None)
     return HTMLResponse(_templates.get_template(f"{name}.html").render(values), status)
+
+
+# A later page would be the offset of a row that no table has.
+PageNumber = Annotated[int, Query(alias="page", ge=1, le=1_000_000)]
+
+
+@dataclass(frozen=True)
+class Paging:
+    """Where a page stands among those of a list."""
+
+    path: str
+    number: int
+    count: int
 
 
 class LoginNeeded(Exception):
@@ -91,10 +108,12 @@ def _login_routes(pages: APIRouter, course: Course) -> None:
         return page("login", next=auth.own_path(next), problem="")
 
     @pages.post("/login")
-    def login(request: Request, token: str = Form(""), next: str = Form("/")) -> Response:
+    def login(request: Request, form: Fields) -> Response:
         auth.same_origin(request)
-        person = course.roster.owner(token.strip(), "bearer")
+        next = form.get("next", "/")
+        person = course.roster.owner(form.get("token", "").strip(), "bearer")
         if person is None:
+            auth.wrong(request, course)
             problem = "This token is not known here. Copy the whole of it."
             return page("login", 401, next=auth.own_path(next), problem=problem)
         answer = RedirectResponse(auth.own_path(next), 303)
@@ -115,10 +134,12 @@ def _login_routes(pages: APIRouter, course: Course) -> None:
         return page("enter", next=target, code=code, whom=person.name, here=here)
 
     @pages.post("/enter")
-    def enter(request: Request, code: str = Form(""), next: str = Form("/")) -> Response:
+    def enter(request: Request, form: Fields) -> Response:
         auth.same_origin(request)
-        person, target = course.roster.spend(code, "code"), auth.own_path(next)
+        person = course.roster.spend(form.get("code", ""), "code")
+        target = auth.own_path(form.get("next", "/"))
         if person is None:
+            auth.wrong(request, course)
             message = "This link has been used already."
             return page("onward", 401, next=target, message=message)
         answer = RedirectResponse(target, 303)
@@ -135,17 +156,26 @@ def _login_routes(pages: APIRouter, course: Course) -> None:
 
 def _submission_routes(pages: APIRouter, course: Course) -> None:
     @pages.get("/submissions")
-    def submissions(request: Request) -> Response:
+    def submissions(request: Request, page_number: PageNumber = 1) -> Response:
         person = _visitor(request, course)
-        entries = course.ledger.all(person_id=None if person.is_staff else person.id)
-        return page("submissions", person=person, entries=entries)
+        whose = None if person.is_staff else person.id
+        entries, count = course.ledger.page(page_number, PAGE_ROWS, person_id=whose)
+        paging = Paging("/submissions", page_number, count)
+        return page("submissions", person=person, entries=entries, paging=paging)
 
     @pages.get("/submissions/{number}")
     def submission(request: Request, number: int) -> Response:
         person, entry = _entry(request, course, number)
         report = views.report_for(person, course.ledger, entry)
         questions = by_question(report.results) if report else []
-        return page("submission", person=person, entry=entry, report=report, questions=questions)
+        return page(
+            "submission",
+            person=person,
+            entry=entry,
+            report=report,
+            questions=questions,
+            parked_message=views.PARKED_MESSAGE,
+        )
 
     @pages.get("/submissions/{number}/report")
     def report(request: Request, number: int) -> Response:
@@ -167,18 +197,19 @@ def _submission_routes(pages: APIRouter, course: Course) -> None:
 
 def _staff_routes(pages: APIRouter, course: Course) -> None:
     @pages.get("/gradebook")
-    def gradebook(request: Request) -> Response:
+    def gradebook(request: Request, page_number: PageNumber = 1) -> Response:
         person = auth.staff_only(_visitor(request, course))
-        entries = course.ledger.all()
-        learners = (p.name for p in course.roster.everybody(LEARNER))
-        book = exports.gradebook(learners, entries)
-        waiting = sum(not entry.is_final for entry in entries)
+        offset = (page_number - 1) * PAGE_ROWS
+        learners = course.roster.everybody(LEARNER, limit=PAGE_ROWS, offset=offset)
+        entries = course.ledger.of_people([learner.id for learner in learners])
+        count = pages_of(course.roster.count(LEARNER), PAGE_ROWS)
         return page(
             "gradebook",
             person=person,
-            book=book,
-            labs=exports.labs_of(book),
-            waiting=waiting,
+            book=exports.gradebook((learner.login for learner in learners), entries),
+            labs=course.ledger.labs(),
+            queue=operations.state(course),
+            paging=Paging("/gradebook", page_number, count),
             formats=list(exports.FORMATS),
             names=FORMAT_NAMES,
         )
@@ -186,36 +217,45 @@ def _staff_routes(pages: APIRouter, course: Course) -> None:
     @pages.get("/gradebook/export")
     def export(request: Request, format: str = "csv") -> Response:
         auth.staff_only(_visitor(request, course))
-        text = exports.export(format, course.roster, course.ledger)
+        pieces = exports.export(format, course.roster, course.ledger)
         kind = exports.media_type(format)
         name = f'attachment; filename="gradebook-{format}.{kind.partition("/")[2]}"'
-        return Response(text, media_type=kind, headers={"Content-Disposition": name})
+        headers = {"Content-Disposition": name}
+        return StreamingResponse(exports.chunks(pieces), media_type=kind, headers=headers)
+
+    @pages.get("/queue")
+    def queue(request: Request) -> Response:
+        person = auth.staff_only(_visitor(request, course))
+        return page("queue", person=person, queue=operations.state(course))
+
+    @pages.post("/queue/resume")
+    def resume(request: Request) -> Response:
+        auth.same_origin(request)
+        auth.staff_only(_visitor(request, course))
+        course.queue.resume()
+        return RedirectResponse("/queue", 303)
+
+    @pages.post("/queue/retry")
+    def retry(request: Request) -> Response:
+        auth.same_origin(request)
+        auth.staff_only(_visitor(request, course))
+        operations.retry_parked(course)
+        return RedirectResponse("/queue", 303)
 
     @pages.post("/submissions/{number}/regrade")
     def regrade(request: Request, number: int) -> Response:
         auth.same_origin(request)
         auth.staff_only(_visitor(request, course))
-        if course.ledger.regrade(number):
-            course.wake()
+        if course.claims.regrade(number):
+            course.queue.wake()
         return RedirectResponse(f"/submissions/{number}", 303)
 
     @pages.post("/submissions/{number}/manual")
-    def manual(
-        request: Request,
-        number: int,
-        question: str = Form(""),
-        score: str = Form(""),
-        comment: str = Form(""),
-    ) -> Response:
+    def manual(request: Request, number: int, form: Fields) -> Response:
         auth.same_origin(request)
-        auth.staff_only(_visitor(request, course))
-
-        def revision(text: str) -> Revised:
-            report = Report.from_dict(json.loads(text))
-            report = graded_by_person(report, question, score, comment)
-            return Revised(report.score, report.max_score, json.dumps(report.to_dict()))
-
-        if not course.ledger.revise(number, revision):
+        person = auth.staff_only(_visitor(request, course))
+        question, score, comment = (form.get(x, "") for x in ("question", "score", "comment"))
+        if not course.ledger.mark(number, question, score, comment, person):
             raise Refused(409, f"submission {number}: it is not graded yet.")
         return RedirectResponse(f"/submissions/{number}", 303)
 

@@ -1,33 +1,58 @@
-"""HTTP/1.1 that does not wait for ever: a client that dawdles over its headers is hung up on.
+"""HTTP/1.1 for a server that faces many clients: no address takes all connections, none for ever.
 
 uvicorn ends a connection that idles between requests, and `limits.BodyLimit` a body that is slow;
-this closes the gap between the two.
+this closes the gap between the two, and counts connections by address. Behind a reverse proxy all
+come from one: there it is the proxy that counts (see docs/running_a_course.md).
 """
 
 import asyncio
+from collections import Counter
+from typing import ClassVar
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+_REFUSAL = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\nContent-Length: 0\r\n"
+_REFUSAL += b"Connection: close\r\n\r\n"
 
-class PunctualProtocol(H11Protocol):
-    """uvicorn's protocol with a limit on the time in which a request's headers arrive."""
+
+class FairProtocol(H11Protocol):
+    """uvicorn's protocol with limits: on the time of a request's headers, and by address."""
 
     headers_s = 15.0
+    most_of_one_address = 200
+    open_by_address: ClassVar[Counter[str]] = Counter()
+    _address: str | None = None
     _patience: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin to wait for headers."""
+        """Begin to wait for headers, or refuse one connection too many."""
+        peer = transport.get_extra_info("peername")
+        address = str(peer[0]) if peer else ""
+        if self.open_by_address[address] >= self.most_of_one_address:
+            transport.write(_REFUSAL)
+            transport.close()
+            self.transport = transport
+            return
+        self._address = address
+        self.open_by_address[address] += 1
         super().connection_made(transport)
         self._watch()
 
     def data_received(self, data: bytes) -> None:
         """Take what arrived; stop or go on waiting."""
+        if self._address is None:
+            return
         super().data_received(data)
         self._watch()
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Stop waiting."""
+        """Stop waiting, and make room for another."""
+        if self._address is None:
+            return
+        self.open_by_address[self._address] -= 1
+        if not self.open_by_address[self._address]:
+            del self.open_by_address[self._address]
         self._stop()
         super().connection_lost(error)
 
@@ -47,6 +72,11 @@ class PunctualProtocol(H11Protocol):
             self.transport.close()
 
 
-def protocol(headers_s: float) -> type[PunctualProtocol]:
-    """Return the protocol with this limit."""
-    return type("Protocol", (PunctualProtocol,), {"headers_s": headers_s})
+def protocol(headers_s: float, most_of_one_address: int) -> type[FairProtocol]:
+    """Return the protocol with these limits and a count of its own."""
+    own = {
+        "headers_s": headers_s,
+        "most_of_one_address": most_of_one_address,
+        "open_by_address": Counter[str](),
+    }
+    return type("Protocol", (FairProtocol,), own)

@@ -1,61 +1,92 @@
 """The queue's workers: claim a submission, grade it, write the grade; survive everything.
 
-A submission whose grading ended without a report is tried once more and then given up as
-`failed`, with a report that says so. So nothing loops, and one bad submission costs the others
-two attempts' time at most.
+Where a grader gives no report, the same grader gets the solution of the lab. If that fails too, the
+fault is not the notebook's: grading of that lab pauses, says why, and goes on by itself once its
+solution can be graded again. If the solution passes, the try counts against the submission, and
+after two of them it is parked for staff. A grader that was killed from outside, or a server that
+ended, counts against nobody.
 """
 
-import json
 import logging
 import threading
+import time
 from collections.abc import Callable
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from autograder.records import Report
-from autograder.service.errors import GraderDied
+from autograder.service.claims import Claim, Claims
+from autograder.service.errors import GraderKilled
 from autograder.service.grading import Grader
-from autograder.service.ledger import Claim, Ledger
-from autograder.service.manual import keeping_manual
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# Deaths of the grader that we saw, and claims in all (the server itself may have died of it).
-MAX_CRASHES = 2
-MAX_ATTEMPTS = 5
+MAX_TRIES = 2
+
+# So many kills from outside over one submission are no bad luck: something there ends graders in
+# a way that we cannot see, such as a watchdog for memory. Then they are tries like others.
+MAX_KILLS = 20
 
 # Other servers may put work into the same database; ours wake us without waiting.
 _POLL_S = 1.0
 
+# How soon a paused lab is looked at again; each look costs a grader's start and a solution.
+_FIRST_LOOK_S, _LAST_LOOK_S = 2.0, 10.0
+
 log = logging.getLogger(__name__)
 
 
-class Queue:
-    """`workers` threads over one ledger; each has a grader of its own.
+@dataclass
+class Pause:
+    """A lab whose own solution the graders cannot grade; `look_at` is when they try again."""
 
-    `owner` names this server's claims. `full_marks(lab)` is for the report of a submission that
-    could not be graded.
+    reason: str
+    since: float
+    look_at: float
+    wait_s: float = _FIRST_LOOK_S
+
+
+@dataclass
+class Tally:
+    """What this server's graders have done since it started."""
+
+    outcomes: dict[str, int] = field(
+        default_factory=lambda: dict.fromkeys(("graded", "tried", "parked", "killed", "paused"), 0)
+    )
+    graded_s: float = 0.0
+
+
+class Queue:
+    """`workers` threads over one table of claims; each has a grader of its own.
+
+    `owner` names this server's claims. `solution(lab)` is a notebook that graders must be able to
+    grade; what it raises is a reason to pause the lab.
     """
 
     def __init__(
         self,
-        ledger: Ledger,
+        claims: Claims,
         make_grader: Callable[[], Grader],
         *,
         owner: str,
-        full_marks: Callable[[str], float],
+        solution: Callable[[str], bytes],
         workers: int = 1,
         lease_s: float = 30.0,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._ledger = ledger
+        self.tally = Tally()
+        self._claims = claims
         self._owner = owner
-        self._full_marks = full_marks
+        self._solution = solution
         self._lease_s = lease_s
+        self._clock = clock
         self._graders = [make_grader() for _ in range(workers)]
         self._threads: list[threading.Thread] = []
         self._stopping = threading.Event()
         self._work = threading.Semaphore(0)
+        self._lock = threading.Lock()  # around the pauses and the tally
+        self._pauses: dict[str, Pause] = {}
 
     def start(self) -> None:
         """Begin to grade, in threads."""
@@ -78,6 +109,18 @@ class Queue:
         for thread in self._threads:
             thread.join()
 
+    def reasons(self) -> dict[str, str]:
+        """Return why grading pauses, by lab; empty where it does not."""
+        with self._lock:
+            return {lab: pause.reason for lab, pause in sorted(self._pauses.items())}
+
+    def resume(self) -> None:
+        """Look at every paused lab now, rather than a little later."""
+        with self._lock:
+            for pause in self._pauses.values():
+                pause.look_at = self._clock()
+        self.wake()
+
     def _run(self, grader: Grader) -> None:
         while not self._stopping.is_set():
             try:
@@ -89,23 +132,16 @@ class Queue:
                 self._work.acquire(timeout=_POLL_S)
 
     def work(self, grader: Grader) -> bool:
-        """Grade one submission; return False when none waits."""
-        claim = self._ledger.claim(self._owner, self._lease_s)
+        """Look at a paused lab if it is time, and grade one submission; False when none waits."""
+        self._look_again(grader)
+        paused = self.reasons()
+        claim = self._claims.claim(self._owner, self._lease_s, avoid=paused)
+        for lab in paused.keys() - self.reasons().keys():  # mended while we put some of it aside
+            self._claims.release(lab)
         if claim is None:
             return False
-        if claim.attempts > MAX_ATTEMPTS:
-            self._give_up(claim, f"grading began {MAX_ATTEMPTS} times and never ended")
-            return True
-        try:
-            with self._renewed(claim):
-                report = grader.grade(claim.lab, claim.notebook)
-        except GraderDied as death:
-            self._count(claim, str(death))
-        except Exception as error:
-            log.exception("submission %d: the grader raised", claim.id)
-            self._count(claim, f"{type(error).__name__}: {error}")
-        else:
-            self._write(claim, report)
+        with self._renewed(claim):
+            self._grade(grader, claim)
         return True
 
     @contextmanager
@@ -115,7 +151,10 @@ class Queue:
 
         def renew() -> None:
             while not done.wait(self._lease_s / 3):
-                self._ledger.renew(claim.id, self._owner, self._lease_s)
+                try:
+                    self._claims.renew(claim.id, self._owner, self._lease_s)
+                except Exception:  # there are two more chances before the lease ends
+                    log.exception("submission %d: the claim could not be renewed", claim.id)
 
         thread = threading.Thread(target=renew, daemon=True)
         thread.start()
@@ -125,33 +164,87 @@ class Queue:
             done.set()
             thread.join()
 
-    def _write(self, claim: Claim, report: Report) -> None:
-        before = self._ledger.report(claim.id)
-        if before is not None:
-            report = keeping_manual(report, Report.from_dict(json.loads(before)))
-        text = json.dumps(report.to_dict())
-        score, full = report.score, report.max_score
-        self._ledger.finish(claim.id, self._owner, score=score, max_score=full, report=text)
-        log.info("submission %d: %s: %g of %g", claim.id, claim.lab, score, full)
-
-    def _count(self, claim: Claim, reason: str) -> None:
-        """The grader gave no report: try again, or give up."""
-        if self._stopping.is_set():
-            self._ledger.put_back(claim.id, self._owner, crashed=False)
-            return
-        attempt = claim.crashes + 1
-        log.warning("submission %d: %s; attempt %d of %d", claim.id, reason, attempt, MAX_CRASHES)
-        if attempt < MAX_CRASHES:
-            self._ledger.put_back(claim.id, self._owner, crashed=True, reason=reason)
+    def _grade(self, grader: Grader, claim: Claim) -> None:
+        began = self._clock()
+        try:
+            report = grader.grade(claim.lab, claim.notebook)
+        except Exception as error:
+            if self._stopping.is_set():
+                self._claims.put_back(claim.id, self._owner)
+            elif isinstance(error, GraderKilled) and claim.kills + 1 < MAX_KILLS:
+                log.warning("submission %d: %s, killed from outside: again", claim.id, error)
+                self._claims.count_kill(claim.id, self._owner, str(error))
+                self._count("killed")
+            else:
+                self._failed(grader, claim, _said(error))
         else:
-            self._give_up(claim, f"grading ended {attempt} times without a result", reason)
+            self._claims.finish(claim.id, self._owner, report)
+            self._count("graded", self._clock() - began)
+            log.info("submission %d: %s: %g", claim.id, claim.lab, report.score)
 
-    def _give_up(self, claim: Claim, problem: str, last: str = "") -> None:
-        """Write `failed`. The learner is told the problem; staff also see the `last` death."""
-        full = self._full_marks(claim.lab)
-        told = f"{problem}. Your instructor sees this and can grade it again."
-        report = Report(lab=claim.lab, results=(), max_score=full, error=told)
-        text = json.dumps(report.to_dict())
-        reason = f"{problem}: {last}" if last else problem
-        self._ledger.fail(claim.id, self._owner, reason=reason, max_score=full, report=text)
-        log.error("submission %d: failed: %s", claim.id, reason)
+    def _failed(self, grader: Grader, claim: Claim, reason: str) -> None:
+        """Find out whose fault it is that there is no report, and act on it."""
+        fault = self._fault(grader, claim.lab)
+        number, owner, attempt = claim.id, self._owner, claim.tries + 1
+        if self._stopping.is_set():
+            self._claims.put_back(number, owner)
+        elif fault is not None:
+            self._claims.hold(number, owner)
+            self._pause(claim.lab, fault)  # after: what is held belongs to a pause, always
+        elif attempt < MAX_TRIES:
+            log.warning("submission %d: %s; try %d of %d", number, reason, attempt, MAX_TRIES)
+            self._claims.count_try(number, owner, reason)
+            self._count("tried")
+        else:
+            problem = f"grading ended {attempt} times without a result: {reason}"
+            log.error("submission %d: parked: %s", number, problem)
+            self._claims.park(number, owner, problem)
+            self._count("parked")
+
+    def _fault(self, grader: Grader, lab: str) -> str | None:
+        """Return why the solution of `lab` cannot be graded, or None: it can."""
+        try:
+            grader.grade(lab, self._solution(lab))
+        except Exception as error:
+            return _said(error)
+        return None
+
+    def _pause(self, lab: str, reason: str) -> None:
+        now = self._clock()
+        with self._lock:
+            found = self._pauses.setdefault(lab, Pause(reason, now, now + _FIRST_LOOK_S))
+            found.reason = reason
+        self._count("paused")
+        log.error("queue: %s is paused, its own solution cannot be graded: %s", lab, reason)
+
+    def _look_again(self, grader: Grader) -> None:
+        """Grade the solution of one paused lab whose time has come; if that works, go on."""
+        now = self._clock()
+        with self._lock:
+            due = [(p.look_at, lab) for lab, p in self._pauses.items() if p.look_at <= now]
+            if not due:
+                return
+            lab = min(due)[1]
+            pause = self._pauses[lab]
+            pause.wait_s = min(2 * pause.wait_s, _LAST_LOOK_S)
+            pause.look_at = now + pause.wait_s  # no other worker looks meanwhile
+        fault = self._fault(grader, lab)
+        if fault is not None:
+            pause.reason = fault
+            return
+        with self._lock:
+            self._pauses.pop(lab, None)
+        log.warning("queue: %s goes on: %d submissions waited", lab, self._claims.release(lab))
+        self.resume()  # what mended this lab may have mended others
+
+    def _count(self, outcome: str, seconds: float = 0.0) -> None:
+        with self._lock:
+            self.tally.outcomes[outcome] += 1
+            self.tally.graded_s += seconds
+
+
+def _said(error: Exception) -> str:
+    """Return one line of an error: a page and a metric have no room for more."""
+    if type(error).__name__ in ("GraderDied", "GraderKilled"):
+        return str(error).splitlines()[0][:500]
+    return f"{type(error).__name__}: {error}".splitlines()[0][:500]

@@ -1,4 +1,9 @@
-"""The tables. Written for SQLite and PostgreSQL alike; times are UNIX seconds."""
+"""The tables. Written for SQLite and PostgreSQL alike; times are UNIX seconds.
+
+What is large (notebooks, reports) stands in tables of its own, so that lists and claims never walk
+over it. Gradings and marks are only ever added: a submission names the grading that is published,
+and its totals are those of that grading and the last mark of each question.
+"""
 
 from sqlalchemy import (
     Column,
@@ -13,8 +18,11 @@ from sqlalchemy import (
     Text,
 )
 
-# Raised when a table changes shape; a database of another version is refused with a message.
-VERSION = 1
+# Raised when a table changes shape; `migrations` brings an older database here.
+VERSION = 2
+
+# What becomes of a submission. One that is held waits for its lab, whose graders are out of order.
+STORED, HELD, GRADING, GRADED, PARKED = "stored", "held", "grading", "graded", "parked"
 
 metadata = MetaData()
 
@@ -29,9 +37,12 @@ people = Table(
     "people",
     metadata,
     Column("id", Integer, primary_key=True),
-    Column("name", String(100), nullable=False, unique=True),
+    Column("login", String(100), nullable=False, unique=True),
+    Column("login_key", String(400), nullable=False),  # the same for all cases of a login
+    Column("name", String(100), nullable=False),
     Column("role", String(10), nullable=False),
     Column("created_at", Float, nullable=False),
+    Index("people_by_login_key", "login_key", unique=True),
 )
 
 tokens = Table(
@@ -50,20 +61,85 @@ submissions = Table(
     Column("id", Integer, primary_key=True),
     Column("person_id", ForeignKey("people.id"), nullable=False),
     Column("lab", String(100), nullable=False),
-    Column("notebook", LargeBinary, nullable=False),
     Column("sha256", String(64), nullable=False),
+    Column("size_bytes", Integer, nullable=False),
     Column("submitted_at", Float, nullable=False),
+    Column("retry_key", String(200)),  # the client's, so that it can ask again for its receipt
     Column("state", String(10), nullable=False),
     Column("reason", Text),
-    # How often grading began, and how often the grader died of it while we were watching.
-    Column("attempts", Integer, nullable=False, default=0),
-    Column("crashes", Integer, nullable=False, default=0),
+    Column("waiting_since", Float, nullable=False),
+    # How often a grader failed over it while others passed, and how often one was killed.
+    Column("tries", Integer, nullable=False, default=0),
+    Column("kills", Integer, nullable=False, default=0),
     Column("lease_owner", String(200)),
     Column("lease_until", Float),
     Column("finished_at", Float),
+    # What is published of it: a grading, and the totals of that with the marks.
+    Column("grading_id", Integer),
     Column("score", Float),
     Column("max_score", Float),
-    Column("report", Text),
-    Index("submissions_by_person", "person_id", "id"),
+    Column("pending", Integer, nullable=False, default=0),
+    Index("submissions_by_person", "person_id", "lab", "id"),
+    Index("submissions_of_person_by_state", "person_id", "state", "id"),
+    Index("submissions_of_person_served", "person_id", "finished_at"),
     Index("submissions_by_state", "state", "id"),
+    Index("submissions_by_lab", "lab"),
+    Index("submissions_by_retry_key", "person_id", "retry_key", unique=True),
+)
+
+notebooks = Table(
+    "notebooks",
+    metadata,
+    Column("submission_id", ForeignKey("submissions.id"), primary_key=True),
+    Column("notebook", LargeBinary, nullable=False),
+)
+
+gradings = Table(
+    "gradings",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("submission_id", ForeignKey("submissions.id"), nullable=False),
+    Column("finished_at", Float, nullable=False),
+    Column("score", Float, nullable=False),  # of the checks alone
+    Column("max_score", Float, nullable=False),
+    Index("gradings_by_submission", "submission_id", "id"),
+)
+
+reports = Table(
+    "reports",
+    metadata,
+    Column("grading_id", ForeignKey("gradings.id"), primary_key=True),
+    Column("report", Text, nullable=False),
+)
+
+marks = Table(
+    "marks",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("submission_id", ForeignKey("submissions.id"), nullable=False),
+    Column("question", String(200), nullable=False),
+    Column("answer_sha256", String(64), nullable=False),  # the answer that was read
+    Column("points", Float),  # none takes them back
+    Column("comment", Text, nullable=False),
+    Column("marked_by", ForeignKey("people.id")),
+    Column("marked_at", Float, nullable=False),
+    Index("marks_by_submission", "submission_id", "id"),
+)
+
+# One line a person, kept by `claims.line_up`: their oldest waiting submission, and when they were
+# served last. The queue's next is the first of this index.
+lines = Table(
+    "lines",
+    metadata,
+    Column("person_id", ForeignKey("people.id"), primary_key=True),
+    Column("served_at", Float, nullable=False, default=0.0),
+    Column("next_id", Integer),
+)
+Index(
+    "lines_waiting",
+    lines.c.served_at,
+    lines.c.next_id,
+    lines.c.person_id,
+    sqlite_where=lines.c.next_id.is_not(None),
+    postgresql_where=lines.c.next_id.is_not(None),
 )

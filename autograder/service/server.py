@@ -10,6 +10,7 @@ import secrets
 import signal
 import socket
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from types import FrameType
 
@@ -31,8 +32,6 @@ from autograder.service.tokens import is_token, new_token
 INSTRUCTOR = "instructor"
 TOKEN_FILE = "instructor.token"
 
-# Connections beyond this are answered 503 instead of running the process out of descriptors.
-_CONNECTIONS = 400
 _GRACE_S = 3
 
 log = logging.getLogger(__name__)
@@ -44,19 +43,19 @@ class Server:
     `make_grader` is the seam for tests; without it each worker grades in a process of its own.
     """
 
-    def __init__(self, course: Course, queue: Queue, listener: socket.socket) -> None:
+    def __init__(self, course: Course, listener: socket.socket) -> None:
         self.course = course
-        self._queue = queue
+        self._queue = course.queue
         self._listener = listener
         config = uvicorn.Config(
             create_app(course),
-            http=protocol(course.settings.headers_s),
+            http=protocol(course.settings.headers_s, course.settings.of_one_address),
             ws="none",
             lifespan="off",
             log_config=None,
             access_log=False,
             server_header=False,
-            limit_concurrency=_CONNECTIONS,
+            limit_concurrency=course.settings.connections,
             timeout_graceful_shutdown=_GRACE_S,
         )
         self._uvicorn = _Uvicorn(config)
@@ -64,8 +63,7 @@ class Server:
     @property
     def url(self) -> str:
         """The address, such as "http://127.0.0.1:8000"."""
-        host, port = self._listener.getsockname()[:2]
-        return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+        return address(self._listener)
 
     def run(self, ready: Callable[[], None]) -> None:
         """Serve and grade until `stop`, SIGINT or SIGTERM; call `ready` once it answers."""
@@ -126,21 +124,48 @@ def opened(settings: Settings, make_grader: Callable[[], Grader] | None = None) 
         stack.callback(store.close)
         instructor_token(data, store.roster)
         node = node_name(data)
-        freed = store.ledger.free_orphans(node)
+        freed = store.claims.free_orphans(node)
         if freed:
             log.info("%d submissions were being graded when the server ended: again", freed)
         queue = Queue(
-            store.ledger,
-            make_grader
-            or (lambda: ProcessGrader.for_labs(shelf.directory, timeout_s=settings.judge_s)),
+            store.claims,
+            make_grader or partial(_grader, settings, shelf.directory),
             owner=f"{node}/{os.getpid()}",
-            full_marks=shelf.full_marks,
+            solution=shelf.solution,
             workers=settings.workers,
             lease_s=settings.lease_s,
         )
-        rate = RateLimit(settings.burst, settings.per_minute)
-        course = Course(settings, store.roster, store.ledger, shelf, rate, queue.wake)
-        yield Server(course, queue, listener)
+        url = settings.public_url.rstrip("/") or address(listener)
+        course = Course(
+            settings,
+            store.roster,
+            store.ledger,
+            store.claims,
+            shelf,
+            RateLimit(settings.burst, settings.per_minute),
+            RateLimit(
+                settings.wrong_logins,
+                settings.wrong_per_minute,
+                what="log in: too many wrong tokens from your address",
+            ),
+            queue,
+            url,
+        )
+        yield Server(course, listener)
+
+
+def _grader(settings: Settings, labs: Path) -> Grader:
+    return ProcessGrader.for_labs(
+        labs, timeout_s=settings.judge_s, unsandboxed=settings.unsandboxed
+    )
+
+
+def address(listener: socket.socket) -> str:
+    """Return the URL of what listens here; where it listens everywhere, by the machine's name."""
+    host, port = listener.getsockname()[:2]
+    if host in ("0.0.0.0", "::"):
+        host = socket.gethostname()
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -50,16 +50,16 @@ class Shelf:
         """Return the directory of the lab whose full name is `name`."""
         return self.directory / name
 
-    def full_marks(self, name: str) -> float:
-        """Return the points that checks give in a lab; 0.0 where its source cannot be read."""
-        from autograder.errors import LabError
+    def solution(self, name: str) -> bytes:
+        """Return the solution notebook of a lab.
+
+        Raises:
+            LabError, OSError: the lab's source cannot be read.
+        """
+        from autograder.notebook import solution_notebook
         from autograder.source import load_lab
 
-        try:
-            questions = load_lab(self.path(name)).questions
-        except (LabError, OSError):
-            return 0.0
-        return sum(question.points for question in questions if not question.manual)
+        return solution_notebook(load_lab(self.path(name))).encode()
 
 
 def short_name(full: str) -> str:

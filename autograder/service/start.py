@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from autograder.service.auth import enroll
+from autograder.service.auth import Enrolment, enroll
 from autograder.service.errors import Refused, StartError
 from autograder.service.handout import PAGE, hand_out
 from autograder.service.jupyter import Jupyter, start_jupyter
@@ -101,9 +101,11 @@ def learner_token(server: Server, data: Path, name: str | None) -> Path:
     """Return the file with the local learner's token, enrolling them if need be."""
     roster, path = server.course.roster, data / LEARNER_TOKEN
     known = roster.owner(path.read_text().strip(), "bearer") if path.exists() else None
-    if known is None or (name is not None and known.name != name):
+    if known is None or (name is not None and known.login != name):
+        asked = {"login": name or _login(), "renew": True}
         try:
-            _, token = enroll(roster, name or _login(), renew=True)
+            lives_s = server.course.settings.bearer_s
+            _, token = enroll(roster, Enrolment.read(asked, lives_s))
         except Refused as error:
             raise StartError(f"start: {error} Say --name NAME.") from error
         write_secret(path, token + "\n")

@@ -3,15 +3,19 @@
 Pure functions from entries and reports to plain data.
 """
 
-import json
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 from autograder.records import CheckResult, Report
 from autograder.service.errors import Refused
-from autograder.service.ledger import Entry, Ledger
+from autograder.service.ledger import Entry, Ledger, Receipt
 from autograder.service.roster import Person
+from autograder.service.schema import STORED
+
+PARKED_MESSAGE = (
+    "Grading ended twice without a result. Your work is stored, and staff will grade it again."
+)
 
 
 def entry_for(person: Person, ledger: Ledger, submission_id: int) -> Entry:
@@ -28,11 +32,8 @@ def entry_for(person: Person, ledger: Ledger, submission_id: int) -> Entry:
 
 def report_for(person: Person, ledger: Ledger, entry: Entry) -> Report | None:
     """Return the report on `entry` as `person` may see it, or None while there is none."""
-    text = ledger.report(entry.id) if entry.is_final else None
-    if text is None:
-        return None
-    report = Report.from_dict(json.loads(text))
-    return report if person.is_staff else for_learner(report)
+    report = ledger.report(entry.id)
+    return report if report is None or person.is_staff else for_learner(report)
 
 
 def for_learner(report: Report) -> Report:
@@ -54,16 +55,33 @@ def _without_secrets(result: CheckResult) -> CheckResult:
 
 
 def summary(entry: Entry) -> dict[str, Any]:
-    """Return what the API says of a submission; `score` and `max_score` are null until graded."""
+    """Return what the API says of a submission; `score` and `max_score` are null until graded.
+
+    While it is graded again they are those that are published.
+    """
     return {
         "id": entry.id,
         "learner": entry.learner,
         "lab": entry.lab,
         "state": entry.state,
-        "score": entry.score if entry.is_final else None,
-        "max_score": entry.max_score if entry.is_final else None,
+        "sha256": entry.sha256,
+        "score": entry.score,
+        "max_score": entry.max_score,
+        "pending": entry.pending,
         "submitted_at": iso(entry.submitted_at),
         "finished_at": iso(entry.finished_at),
+    }
+
+
+def receipt(receipt: Receipt, url: str) -> dict[str, Any]:
+    """Return what a learner is given for a submission that is stored; `url` is the server's."""
+    return {
+        "id": receipt.id,
+        "lab": receipt.lab,
+        "state": STORED,
+        "sha256": receipt.sha256,
+        "submitted_at": iso(receipt.submitted_at),
+        "url": f"{url}/submissions/{receipt.id}",
     }
 
 

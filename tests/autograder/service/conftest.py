@@ -14,7 +14,7 @@ import pytest
 
 from autograder.records import CheckResult, ManualAnswer, Outcome, Report
 from autograder.service.client import Connection
-from autograder.service.errors import GraderDied
+from autograder.service.errors import GraderDied, GraderKilled
 from autograder.service.server import Server, opened
 from autograder.service.settings import Settings
 
@@ -38,12 +38,17 @@ def result(name: str, right: bool, *, hidden: bool = False) -> CheckResult:
 
 @dataclass
 class FakeGrader:
-    """Finds `x = 1` right, dies of `die`, waits for the gate on `wait`."""
+    """Finds `x = 1` right, dies of its poison, waits for the gate on `wait`.
+
+    While it is `out_of_order` it dies of everything, saying that.
+    """
 
     gate: threading.Event = field(default_factory=threading.Event)
     entered: threading.Event = field(default_factory=threading.Event)
     graded: list[str] = field(default_factory=list)
     closed: bool = False
+    out_of_order: str = ""
+    poison: str = "die"
 
     def grade(self, lab: str, notebook: bytes) -> Report:
         text = notebook.decode()
@@ -53,8 +58,12 @@ class FakeGrader:
             self.gate.wait()
         if self.closed:
             raise GraderDied("the server is stopping")
-        if "die" in text:
+        if self.out_of_order:
+            raise GraderDied(self.out_of_order)
+        if self.poison in text:
             raise GraderDied("the grading process ended with status -9")
+        if "kill" in text:
+            raise GraderKilled("the grading process ended with status -9")
         right = "x = 1" in text
         results = (result("open check", right), result("secret check", right, hidden=True))
         if "report" in text:
@@ -173,6 +182,11 @@ class Browser:
 
     def log_in(self, token: str, next: str = "/") -> Any:
         return self.ask("POST", "/login", {"token": token, "next": next})
+
+
+@pytest.fixture
+def browse() -> type[Browser]:
+    return Browser
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 
 from autograder.notebook import learner_notebook, solution_notebook
 from autograder.records import Outcome, Report
-from autograder.service.errors import GraderDied
+from autograder.service.errors import GraderDied, GraderKilled
 from autograder.service.grading import ProcessGrader
 from autograder.source import load_lab
 
@@ -57,6 +57,49 @@ def test_a_process_that_stalls_is_ended(grader: ProcessGrader) -> None:
     with pytest.raises(GraderDied, match="status -9"):
         impatient.grade("lab", b"stall")
     impatient.close()
+
+
+def kill_while_it_grades(grader: ProcessGrader, number: int) -> GraderDied:
+    caught: list[GraderDied] = []
+
+    def grade() -> None:
+        try:
+            grader.grade("lab", b"stall")
+        except GraderDied as death:
+            caught.append(death)
+
+    assert grader.grade("lab", b"hello")
+    assert grader._process
+    thread = threading.Thread(target=grade)
+    thread.start()
+    os.kill(grader._process.pid, number)
+    thread.join()
+    return caught[0]
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_process_that_somebody_kills_is_told_from_one_that_dies(
+    grader: ProcessGrader, number: int
+) -> None:
+    assert isinstance(kill_while_it_grades(grader, number), GraderKilled)
+    assert grader.grade("lab", b"hello").notes == ("hello",)
+    assert not isinstance(kill_while_it_grades(grader, signal.SIGABRT), GraderKilled)
+
+
+@pytest.mark.sandbox
+@pytest.mark.parametrize(
+    "end", ["os.kill(os.getpid(), 9)", "os.killpg(0, 15)", "os._exit(3)", "os.abort()"]
+)
+def test_a_check_that_ends_its_judge_is_no_kill_from_outside(lab_copy: Any, end: str) -> None:
+    """A lab whose check does so is out of order, whichever way it takes."""
+    text = "    close(got, 2.5 * x"
+    directory = lab_copy(checks=[(text, f"    import os\n    {end}\n{text}")])
+    lab = load_lab(directory)
+    grader = ProcessGrader.for_labs(directory.parent, timeout_s=60)
+    with pytest.raises(GraderDied) as death:
+        grader.grade(directory.name, solution_notebook(lab).encode())
+    assert not isinstance(death.value, GraderKilled)
+    grader.close()
 
 
 def test_a_process_that_left_is_replaced(grader: ProcessGrader) -> None:

@@ -32,6 +32,10 @@ def ask(
     return answer.status, json.loads(text) if text else None
 
 
+def notebook(source: str) -> bytes:
+    return json.dumps({"cells": [{"cell_type": "code", "source": source}]}).encode()
+
+
 def form(boundary: str, **fields: bytes) -> bytes:
     parts = b""
     for name, value in fields.items():
@@ -207,10 +211,10 @@ def test_the_uploads_of_one_learner_take_turns_and_do_not_hold_up_another() -> N
 def test_a_learners_notebooks_are_kept_up_to_a_bound(start: Callable[..., Any]) -> None:
     with start(kept_bytes=2 * len(RIGHT)) as running:
         ada, bob = running.enroll("Ada"), running.enroll("Bob")
-        for _ in range(2):
-            ada.submit("01_first", RIGHT)
+        ada.submit("01_first", RIGHT)
+        ada.submit("01_first", WRONG)
         with pytest.raises(ServerError, match="Clear the outputs") as refused:
-            ada.submit("01_first", RIGHT)
+            ada.submit("02_second", RIGHT)
         assert refused.value.status == 413
         assert bob.submit("01_first", RIGHT)["state"] == "stored"
 
@@ -334,7 +338,8 @@ def test_many_submit_at_once_and_none_is_lost(running: Any) -> None:
     numbers: list[int] = []
 
     def submit(learner: Connection) -> None:
-        numbers.extend(learner.submit("first", RIGHT)["id"] for _ in range(3))
+        sources = (f"x = 1  # {turn}" for turn in range(3))
+        numbers.extend(learner.submit("first", notebook(s))["id"] for s in sources)
 
     threads = [threading.Thread(target=submit, args=(learner,)) for learner in learners]
     for thread in threads:

@@ -6,42 +6,55 @@ import pytest
 
 from autograder.records import ManualAnswer, Report
 from autograder.service.errors import Refused
-from autograder.service.manual import graded_by_person, keeping_manual
+from autograder.service.manual import Mark, answer_digest, marked, pending, question_of
 
 ANSWER = ManualAnswer("why", 2.0, "Gives a reason.", "Because.")
 REPORT = Report("lab", (), manual=(ANSWER, ManualAnswer("how", 1.0, "", "So."))).with_totals()
 
 
+def with_mark(report: Report, question: str, points: str, comment: str = "") -> Report:
+    answer = question_of(report, question)
+    return marked(report, {(question, answer_digest(answer)): Mark.read(points, comment, answer)})
+
+
+def test_questions_for_a_person_count_from_the_start() -> None:
+    report = marked(REPORT, {})
+    assert (report.score, report.max_score, pending(report)) == (0.0, 3.0, 2)
+
+
 def test_points_and_comment_enter_the_report_and_its_total() -> None:
-    report = graded_by_person(REPORT, "why", "1.5", " Well said. ")
-    assert (report.score, report.max_score) == (1.5, 2.0)
+    report = with_mark(REPORT, "why", "1.5", " Well said. ")
+    assert (report.score, report.max_score, pending(report)) == (1.5, 3.0, 1)
     assert report.manual[0].comment == "Well said."
     assert report.manual[1] == REPORT.manual[1]
 
 
 def test_an_empty_score_takes_it_back() -> None:
-    report = graded_by_person(graded_by_person(REPORT, "why", "2", ""), "why", " ", "")
-    assert (report.score, report.max_score) == (0.0, 0.0)
+    report = with_mark(with_mark(REPORT, "why", "2"), "why", " ")
+    assert (report.score, pending(report)) == (0.0, 2)
 
 
 @pytest.mark.parametrize("score", ["-1", "2.5", "nan", "inf", "two", "1e400"])
 def test_points_outside_the_question_are_refused(score: str) -> None:
     with pytest.raises(Refused, match="expected 0 to 2"):
-        graded_by_person(REPORT, "why", score, "")
+        with_mark(REPORT, "why", score)
 
 
 def test_an_unknown_answer_is_refused() -> None:
     with pytest.raises(Refused, match="no answer called"):
-        graded_by_person(REPORT, "which", "1", "")
+        with_mark(REPORT, "which", "1")
 
 
-def test_a_regrade_keeps_the_points_of_the_same_answer_alone() -> None:
-    old = graded_by_person(graded_by_person(REPORT, "why", "2", "yes"), "how", "1", "")
+def test_a_mark_holds_for_the_same_answer_alone() -> None:
+    marks = {
+        ("why", answer_digest(ANSWER)): Mark(2.0, "yes"),
+        ("how", answer_digest(REPORT.manual[1])): Mark(1.0, ""),
+    }
     changed = Report("lab", (), manual=(ANSWER, ManualAnswer("how", 1.0, "", "Otherwise.")))
-    kept = keeping_manual(changed.with_totals(), old)
+    kept = marked(changed, marks)
     assert (kept.manual[0].score, kept.manual[0].comment) == (2.0, "yes")
     assert kept.manual[1].score is None
-    assert (kept.score, kept.max_score) == (2.0, 2.0)
+    assert (kept.score, kept.max_score) == (2.0, 3.0)
 
 
 def test_staff_grade_by_hand_and_learners_do_not(running: Any, browser: Any) -> None:

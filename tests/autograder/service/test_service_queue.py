@@ -1,6 +1,8 @@
 """The durable queue: nothing is lost, nothing is graded twice at once, nothing loops."""
 
-import json
+import itertools
+import math
+import random
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -8,10 +10,12 @@ from typing import Any
 
 import pytest
 
+from autograder.errors import LabError
 from autograder.records import Report
+from autograder.service.claims import Claims
 from autograder.service.errors import StartError
 from autograder.service.ledger import Ledger
-from autograder.service.queue import MAX_ATTEMPTS, Queue
+from autograder.service.queue import MAX_KILLS, Queue
 from autograder.service.roster import LEARNER, Person
 from autograder.service.store import Store, sqlite_url
 
@@ -43,59 +47,126 @@ def ledger(store: Store) -> Ledger:
 
 
 @pytest.fixture
+def claims(store: Store) -> Claims:
+    return store.claims
+
+
+@pytest.fixture
 def ada(store: Store) -> Person:
     return store.roster.add("Ada", LEARNER)
 
 
-def queue_over(ledger: Ledger, grader: Any, owner: str = "node/1", **more: Any) -> Queue:
-    return Queue(ledger, lambda: grader, owner=owner, full_marks=lambda lab: 4.0, **more)
+SOLUTION = b"x = 1  # the lab's own"
+REPORT = Report("lab", (), score=1.0, max_score=4.0)
+
+
+def add(store: Store, person: Person, text: str = "", lab: str = "lab") -> int:
+    """Store a notebook that is like no other, and return its number."""
+    return store.ledger.add(person, lab, f"{text} {next(_COUNTER)}".encode()).id
+
+
+_COUNTER = itertools.count()
+
+
+def queue_over(claims: Claims, grader: Any, owner: str = "node/1", **more: Any) -> Queue:
+    return Queue(claims, lambda: grader, owner=owner, solution=lambda lab: SOLUTION, **more)
+
+
+def graded_texts(grader: Any, text: str) -> int:
+    return sum(text in graded for graded in grader.graded)
 
 
 def test_who_submits_sixty_at_once_keeps_nobody_waiting(
-    ledger: Ledger, ada: Person, store: Store, clock: Clock
+    claims: Claims, ada: Person, store: Store, clock: Clock
 ) -> None:
-    flood = [ledger.add(ada, "lab", b"{}") for _ in range(60)]
+    flood = [add(store, ada) for _ in range(60)]
     bob, eve = (store.roster.add(name, LEARNER) for name in ("Bob", "Eve"))
-    first = ledger.claim("a", 100)
+    first = claims.claim("a", 100)
     assert first and first.id == flood[0]
-    others = [ledger.add(person, "lab", b"{}") for person in (bob, bob, eve)]
+    others = [add(store, person) for person in (bob, bob, eve)]
     clock.now += 1
-    ledger.finish(first.id, "a", score=1.0, max_score=4.0, report="{}")
+    claims.finish(first.id, "a", REPORT)
     order = []
     for _ in range(6):
         clock.now += 1
-        claim = ledger.claim("a", 100)
+        claim = claims.claim("a", 100)
         assert claim
-        ledger.finish(claim.id, "a", score=1.0, max_score=4.0, report="{}")
+        claims.finish(claim.id, "a", REPORT)
         order.append(claim.id)
     bobs, bobs_second, eves = others
     assert order == [bobs, eves, flood[1], bobs_second, flood[2], flood[3]]
 
 
-def test_a_lease_that_ran_out_does_not_put_its_person_last(
-    ledger: Ledger, ada: Person, store: Store, clock: Clock
+@pytest.mark.parametrize("seed", range(5))
+def test_the_lines_pick_whom_a_look_at_all_submissions_would(
+    claims: Claims, store: Store, clock: Clock, seed: int
 ) -> None:
-    number = ledger.add(ada, "lab", b"{}")
-    assert ledger.claim("gone", 10)
+    """The oracle reads every submission: least recently served, then the oldest of theirs."""
+    rng = random.Random(seed)
+    everybody = [store.roster.add(f"L{i}", LEARNER) for i in range(5)]
+    rows: dict[int, list[Any]] = {}  # id -> person, state, finished at
+    held: list[int] = []
+
+    def served(person: int) -> float:
+        theirs = [row for row in rows.values() if row[0] == person]
+        if any(row[1] == "grading" for row in theirs):
+            return math.inf
+        return max((row[2] for row in theirs), default=0.0)
+
+    for _ in range(120):
+        clock.now += 1
+        step = rng.choice(("add", "claim", "claim", "finish", "put back", "regrade"))
+        if step == "add":
+            person = rng.choice(everybody)
+            rows[add(store, person)] = [person.id, "stored", 0.0]
+        elif step == "claim":
+            waiting = [number for number, row in rows.items() if row[1] == "stored"]
+            expected = min(waiting, key=lambda n: (served(rows[n][0]), n), default=None)
+            claim = claims.claim("a", 1000)
+            assert (claim.id if claim else None) == expected
+            if claim:
+                rows[claim.id][1] = "grading"
+                held.append(claim.id)
+        elif step == "regrade":
+            done = [number for number, row in rows.items() if row[1] == "graded"]
+            if done:
+                again = rng.choice(done)
+                assert claims.regrade(again)
+                rows[again][1] = "stored"
+        elif held:
+            number = held.pop(rng.randrange(len(held)))
+            if step == "finish":
+                claims.finish(number, "a", REPORT)
+                rows[number][1:] = ["graded", clock.now]
+            else:
+                claims.put_back(number, "a")
+                rows[number][1] = "stored"
+
+
+def test_a_lease_that_ran_out_does_not_put_its_person_last(
+    claims: Claims, ada: Person, store: Store, clock: Clock
+) -> None:
+    number = add(store, ada)
+    assert claims.claim("gone", 10)
     clock.now += 20
-    ledger.add(store.roster.add("Bob", LEARNER), "lab", b"{}")
-    claim = ledger.claim("next", 10)
+    add(store, store.roster.add("Bob", LEARNER))
+    claim = claims.claim("next", 10)
     assert claim and claim.id == number
 
 
-def test_the_oldest_is_claimed_first_and_once(ledger: Ledger, ada: Person) -> None:
-    numbers = [ledger.add(ada, "lab", b"{}") for _ in range(3)]
-    claims = [ledger.claim("a", 10), ledger.claim("b", 10), ledger.claim("a", 10)]
-    assert [claim.id for claim in claims if claim] == numbers
-    assert ledger.claim("a", 10) is None
+def test_the_oldest_is_claimed_first_and_once(claims: Claims, store: Store, ada: Person) -> None:
+    numbers = [add(store, ada) for _ in range(3)]
+    found = [claims.claim("a", 10), claims.claim("b", 10), claims.claim("a", 10)]
+    assert [claim.id for claim in found if claim] == numbers
+    assert claims.claim("a", 10) is None
 
 
-def test_many_workers_never_claim_the_same(ledger: Ledger, ada: Person) -> None:
-    numbers = [ledger.add(ada, "lab", b"{}") for _ in range(40)]
+def test_many_workers_never_claim_the_same(claims: Claims, store: Store, ada: Person) -> None:
+    numbers = [add(store, ada) for _ in range(40)]
     taken: list[int] = []
 
     def take(owner: str) -> None:
-        while claim := ledger.claim(owner, 10):
+        while claim := claims.claim(owner, 10):
             taken.append(claim.id)
 
     threads = [threading.Thread(target=take, args=(f"worker {i}",)) for i in range(4)]
@@ -106,102 +177,222 @@ def test_many_workers_never_claim_the_same(ledger: Ledger, ada: Person) -> None:
     assert sorted(taken) == numbers
 
 
-def test_a_lease_that_ran_out_is_claimed_again(ledger: Ledger, ada: Person, clock: Clock) -> None:
-    number = ledger.add(ada, "lab", b"{}")
-    assert ledger.claim("gone", 10)
+def test_a_lease_that_ran_out_is_claimed_again(
+    claims: Claims, store: Store, ada: Person, clock: Clock
+) -> None:
+    number = add(store, ada)
+    assert claims.claim("gone", 10)
     clock.now += 9
-    assert ledger.claim("next", 10) is None
+    assert claims.claim("next", 10) is None
     clock.now += 2
-    again = ledger.claim("next", 10)
-    assert again and (again.id, again.attempts) == (number, 2)
+    again = claims.claim("next", 10)
+    assert again and (again.id, again.tries) == (number, 0)
 
 
-def test_a_renewed_lease_is_kept(ledger: Ledger, ada: Person, clock: Clock) -> None:
-    number = ledger.add(ada, "lab", b"{}")
-    ledger.claim("first", 10)
+def test_a_renewed_lease_is_kept(claims: Claims, store: Store, ada: Person, clock: Clock) -> None:
+    number = add(store, ada)
+    claims.claim("first", 10)
     clock.now += 9
-    assert ledger.renew(number, "first", 10)
+    assert claims.renew(number, "first", 10)
     clock.now += 9
-    assert ledger.claim("second", 10) is None
+    assert claims.claim("second", 10) is None
 
 
 def test_who_lost_the_claim_cannot_write_the_grade(
-    ledger: Ledger, ada: Person, clock: Clock
+    claims: Claims, store: Store, ada: Person, clock: Clock
 ) -> None:
-    number = ledger.add(ada, "lab", b"{}")
-    ledger.claim("slow", 10)
+    number = add(store, ada)
+    claims.claim("slow", 10)
     clock.now += 11
-    ledger.claim("quick", 10)
-    assert not ledger.finish(number, "slow", score=0, max_score=4, report="{}")
-    assert not ledger.renew(number, "slow", 10)
-    assert ledger.finish(number, "quick", score=4, max_score=4, report="{}")
-    assert not ledger.finish(number, "quick", score=0, max_score=4, report="{}")
-    entry = ledger.get(number)
-    assert entry and (entry.state, entry.score) == ("graded", 4)
+    claims.claim("quick", 10)
+    wrong, right = Report("lab", (), error="slow"), Report("lab", (), error="quick")
+    assert not claims.finish(number, "slow", wrong)
+    assert not claims.renew(number, "slow", 10)
+    assert claims.finish(number, "quick", right)
+    assert not claims.finish(number, "quick", wrong)
+    entry, report = store.ledger.get(number), store.ledger.report(number)
+    assert entry and report and (entry.state, report.error) == ("graded", "quick")
 
 
-def test_a_death_is_tried_once_more_then_failed_with_a_report(
-    ledger: Ledger, ada: Person, grader: Any
+def test_a_submission_that_fails_graders_while_the_solution_passes_is_parked_after_two_tries(
+    claims: Claims, store: Store, ada: Person, grader: Any
 ) -> None:
-    number = ledger.add(ada, "lab", b"die")
-    queue = queue_over(ledger, grader)
+    number = add(store, ada, "die")
+    queue = queue_over(claims, grader)
     while queue.work(grader):
         pass
-    assert len(grader.graded) == 2
-    entry = ledger.get(number)
-    assert entry and (entry.state, entry.score, entry.max_score) == ("failed", 0.0, 4.0)
+    assert graded_texts(grader, "die") == 2
+    entry = store.ledger.get(number)
+    assert entry and (entry.state, entry.score, entry.tries) == ("parked", None, 2)
     assert entry.reason and "status -9" in entry.reason
-    report = Report.from_dict(json.loads(ledger.report(number) or ""))
-    assert "2 times" in report.error and "status" not in report.error
+    assert queue.reasons() == {}
+    assert [parked.id for parked in store.ledger.parked()] == [number]
+
+
+def test_what_is_parked_is_tried_again_in_bulk(
+    claims: Claims, store: Store, ada: Person, grader: Any
+) -> None:
+    numbers = [add(store, ada, "die") for _ in range(3)]
+    queue = queue_over(claims, grader)
+    while queue.work(grader):
+        pass
+    assert claims.waiting().parked == 3
+    assert claims.retry_parked() == 3
+    assert (claims.waiting().waiting, claims.waiting().parked) == (3, 0)
+    while queue.work(grader):
+        pass
+    assert graded_texts(grader, "die") == 12
+    assert sorted(parked.id for parked in store.ledger.parked()) == numbers
 
 
 def test_an_honest_submission_behind_a_deadly_one_is_graded(
-    ledger: Ledger, ada: Person, grader: Any
+    claims: Claims, store: Store, ada: Person, grader: Any
 ) -> None:
-    ledger.add(ada, "lab", b"die")
-    number = ledger.add(ada, "lab", b"x = 1")
-    queue = queue_over(ledger, grader)
+    add(store, ada, "die")
+    number = add(store, ada, "x = 1")
+    queue = queue_over(claims, grader)
     while queue.work(grader):
         pass
-    entry = ledger.get(number)
+    entry = store.ledger.get(number)
     assert entry and (entry.state, entry.score) == ("graded", 4.0)
 
 
-def test_a_grader_that_raises_is_counted_like_a_death(ledger: Ledger, ada: Person) -> None:
+def test_what_is_not_the_notebooks_fault_pauses_says_why_and_goes_on_by_itself(
+    claims: Claims, store: Store, ada: Person, grader: Any, clock: Clock
+) -> None:
+    numbers = [add(store, ada, "x = 1") for _ in range(3)]
+    queue = queue_over(claims, grader, clock=clock)
+    grader.out_of_order = "SandboxMissing: sandbox: bwrap is not installed"
+    for _ in range(20):
+        clock.now += 1
+        queue.work(grader)
+    assert queue.reasons() == {"lab": "SandboxMissing: sandbox: bwrap is not installed"}
+    waiting = claims.waiting()
+    assert (waiting.waiting, waiting.parked, waiting.oldest_s) == (3, 0, 20.0)
+    assert {entry.state for entry in store.ledger.all()} == {"stored"}
+    grader.out_of_order = ""
+    clock.now += 11
+    while queue.work(grader):
+        pass
+    assert queue.reasons() == {}
+    found = [store.ledger.get(number) for number in numbers]
+    assert [(e.state, e.score, e.tries) for e in found if e] == [("graded", 4.0, 0)] * 3
+
+
+def test_tries_that_count_are_none_of_the_times_when_the_grader_was_out_of_order(
+    claims: Claims, store: Store, ada: Person, grader: Any, clock: Clock
+) -> None:
+    number = add(store, ada, "die")
+    queue = queue_over(claims, grader, clock=clock)
+    for out_of_order in ("", "no sandbox"):
+        grader.out_of_order = out_of_order
+        queue.work(grader)
+    entry = store.ledger.get(number)
+    assert entry and (entry.state, entry.tries) == ("stored", 0)
+
+
+def test_a_lab_that_is_out_of_order_holds_up_no_other(
+    claims: Claims, store: Store, ada: Person, grader: Any, clock: Clock
+) -> None:
+    def solution(lab: str) -> bytes:
+        if lab == "broken":
+            raise LabError("checks.py:3: no such name")
+        return SOLUTION
+
+    queue = Queue(claims, lambda: grader, owner="node/1", solution=solution, clock=clock)
+    broken = [add(store, ada, "die", "broken") for _ in range(4)]
+    fine = [add(store, ada, "x = 1", "fine") for _ in range(4)]
+    while queue.work(grader):
+        pass
+    assert queue.reasons() == {"broken": "LabError: checks.py:3: no such name"}
+    states = {entry.id: entry.state for entry in store.ledger.all()}
+    assert {states[number] for number in fine} == {"graded"}
+    assert {states[number] for number in broken} == {"stored"}
+    assert graded_texts(grader, "die") == 1
+
+
+def test_staff_need_not_wait_for_the_next_look(
+    claims: Claims, store: Store, ada: Person, grader: Any, clock: Clock
+) -> None:
+    add(store, ada, "x = 1")
+    queue = queue_over(claims, grader, clock=clock)
+    grader.out_of_order = "no sandbox"
+    queue.work(grader)
+    grader.out_of_order = ""
+    assert not queue.work(grader)
+    queue.resume()
+    assert queue.work(grader)
+    assert claims.waiting().waiting == 0
+
+
+def test_a_grader_that_raises_is_counted_like_a_death(
+    claims: Claims, store: Store, ada: Person
+) -> None:
     class Broken:
         def grade(self, lab: str, notebook: bytes) -> Report:
+            if notebook == SOLUTION:
+                return REPORT
             raise ZeroDivisionError("ours")
 
         def close(self) -> None:
             pass
 
-    number = ledger.add(ada, "lab", b"{}")
-    queue = queue_over(ledger, Broken())
+    number = add(store, ada)
+    queue = queue_over(claims, Broken())
     while queue.work(Broken()):
         pass
-    entry = ledger.get(number)
-    assert entry and entry.state == "failed" and "ZeroDivisionError" in (entry.reason or "")
+    entry = store.ledger.get(number)
+    assert entry and entry.state == "parked" and "ZeroDivisionError" in (entry.reason or "")
 
 
-def test_a_submission_that_kills_the_server_every_time_ends_failed(
-    ledger: Ledger, ada: Person, grader: Any
+def test_ends_of_the_server_never_count(
+    claims: Claims, store: Store, ada: Person, grader: Any
 ) -> None:
-    number = ledger.add(ada, "lab", b"x = 1")
-    for _ in range(MAX_ATTEMPTS):
-        assert ledger.claim("node/1", 10)
-        assert ledger.free_orphans("node") == 1
-    queue_over(ledger, grader).work(grader)
-    entry = ledger.get(number)
-    assert entry and entry.state == "failed" and grader.graded == []
+    number = add(store, ada, "x = 1")
+    for _ in range(10):
+        assert claims.claim("node/1", 10)
+        assert claims.free_orphans("node") == 1
+    queue_over(claims, grader).work(grader)
+    entry = store.ledger.get(number)
+    assert entry and (entry.state, entry.score) == ("graded", 4.0)
 
 
-def test_orphans_of_this_node_are_freed_and_of_others_are_not(ledger: Ledger, ada: Person) -> None:
-    ledger.add(ada, "lab", b"{}")
-    ledger.add(ada, "lab", b"{}")
-    ledger.claim("ours/1", 10)
-    ledger.claim("ours_too/1", 10)
-    assert ledger.free_orphans("ours") == 1
-    assert [entry.state for entry in ledger.all()] == ["grading", "stored"]
+def test_kills_from_outside_are_no_tries_but_have_an_end(
+    claims: Claims, store: Store, ada: Person, grader: Any
+) -> None:
+    number = add(store, ada, "kill")
+    queue = queue_over(claims, grader)
+    for _ in range(10):
+        assert queue.work(grader)
+    entry = store.ledger.get(number)
+    assert entry and (entry.state, entry.tries) == ("stored", 0)
+    while queue.work(grader):
+        pass
+    entry = store.ledger.get(number)
+    assert entry and entry.state == "parked"
+    assert graded_texts(grader, "kill") == MAX_KILLS + 1
+
+
+def test_orphans_of_this_node_are_freed_and_of_others_are_not(
+    claims: Claims, store: Store, ada: Person
+) -> None:
+    add(store, ada)
+    add(store, ada)
+    claims.claim("ours/1", 10)
+    claims.claim("ours_too/1", 10)
+    assert claims.free_orphans("ours") == 1
+    assert [entry.state for entry in store.ledger.all()] == ["grading", "stored"]
+
+
+def test_what_was_held_back_waits_again_after_a_restart(
+    claims: Claims, store: Store, ada: Person
+) -> None:
+    number = add(store, ada)
+    assert claims.claim("ours/1", 10, avoid=["lab"]) is None
+    assert claims.claim("ours/1", 10) is None
+    claims.free_orphans("ours")
+    claim = claims.claim("ours/2", 10)
+    assert claim and claim.id == number
 
 
 def test_a_stopped_server_gives_its_work_back(start: Callable[..., Any]) -> None:
@@ -211,7 +402,7 @@ def test_a_stopped_server_gives_its_work_back(start: Callable[..., Any]) -> None
         assert running.grader.entered.wait(30)
         ledger = running.server.course.ledger
     entry = ledger.get(1)
-    assert entry and (entry.state, entry.attempts) == ("stored", 0)
+    assert entry and (entry.state, entry.tries) == ("stored", 0)
     with start() as running:
         running.grader.gate.set()
         assert running.wait(1) == "graded"
@@ -227,22 +418,22 @@ def test_work_left_by_a_killed_server_is_graded_by_the_next(
     ada = store.roster.find("Ada")
     assert ada
     store.ledger.add(ada, "01_first", b"x = 1")
-    store.ledger.claim(f"{node}/4242", 3600)
+    store.claims.claim(f"{node}/4242", 3600)
     store.close()
     with start() as running:
         assert running.wait(1) == "graded"
 
 
 def test_a_regrade_goes_through_the_queue_again(running: Any) -> None:
-    learner = running.enroll("Ada")
+    learner, course = running.enroll("Ada"), running.server.course
     number = learner.submit("first", b'{"cells": [{"cell_type": "code", "source": "die"}]}')["id"]
-    assert running.wait(number) == "failed"
-    assert running.server.course.ledger.regrade(number)
-    running.server.course.wake()
-    assert running.wait(number) == "failed"
-    assert len(running.grader.graded) == 4
-    assert not running.server.course.ledger.regrade(99)
-    assert not running.server.course.ledger.regrade(10**30)  # more than a database can hold
+    assert running.wait(number) == "parked"
+    assert course.claims.regrade(number)
+    course.queue.wake()
+    assert running.wait(number) == "parked"
+    assert graded_texts(running.grader, "die") == 4
+    assert not course.claims.regrade(99)
+    assert not course.claims.regrade(10**30)  # more than a database can hold
 
 
 def test_two_servers_do_not_share_a_data_directory(start: Callable[..., Any]) -> None:
@@ -274,7 +465,7 @@ def test_a_database_of_another_layout_is_refused(start: Callable[..., Any], sett
     with start():
         pass
     connection = sqlite3.connect(settings.data / "course.sqlite3")
-    connection.execute("UPDATE facts SET value = '0'")
+    connection.execute("UPDATE facts SET value = '999'")
     connection.commit()
     connection.close()
     with pytest.raises(StartError, match="another layout"), start():

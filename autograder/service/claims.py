@@ -1,0 +1,268 @@
+"""Who grades what now: submissions that wait, are claimed for a while, and end graded or parked.
+
+A worker *claims* a waiting submission for a limited time (a lease) and renews the claim while it
+works: the oldest one of whoever has waited longest for a grade, so that a learner who submits sixty
+at once keeps nobody waiting. A claim whose time ran out belongs to a server that is gone, and is
+taken again. Only the holder of the claim can end it, so a worker that comes back late changes
+nothing.
+
+`line_up` keeps one line a person, so that a claim reads the first entry of an index however many
+submissions wait; every change of a state calls it in the same transaction.
+"""
+
+import math
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from autograder.records import Report
+from autograder.service.database import Database
+from autograder.service.ledger import is_id, publish
+from autograder.service.schema import (
+    GRADED,
+    GRADING,
+    HELD,
+    PARKED,
+    STORED,
+    lines,
+    notebooks,
+    submissions,
+)
+
+_REASON_CHARS = 2_000  # in a row that lists read
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A submission that this worker may grade until its lease ends."""
+
+    id: int
+    lab: str
+    notebook: bytes
+    tries: int
+    kills: int
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """What is still to be graded; `oldest_s` is how long the first of it has waited."""
+
+    waiting: int
+    grading: int
+    parked: int
+    oldest_s: float
+
+
+def line_up(connection: sa.Connection, *person_ids: int) -> None:
+    """Bring the lines of these people up to date with their submissions.
+
+    Who is being graded for now counts as served later than anybody.
+    """
+    theirs = lines.c.person_id.in_(person_ids)
+    connection.execute(sa.select(lines.c.person_id).where(theirs).with_for_update())
+    mine = submissions.c.person_id == lines.c.person_id
+    first = sa.select(sa.func.min(submissions.c.id)).where(mine, submissions.c.state == STORED)
+    last = sa.select(sa.func.max(submissions.c.finished_at)).where(mine)
+    graded_now = sa.exists().where(mine, submissions.c.state == GRADING)
+    served = sa.func.coalesce(last.scalar_subquery(), 0.0)
+    values: dict[str, Any] = {
+        "next_id": first.scalar_subquery(),
+        "served_at": sa.case((graded_now, math.inf), else_=served),
+    }
+    connection.execute(lines.update().where(theirs).values(values))
+
+
+class Claims:
+    """The queue, as the database holds it."""
+
+    def __init__(self, database: Database, clock: Callable[[], float]) -> None:
+        self._database = database
+        self._clock = clock
+
+    def claim(self, owner: str, lease_s: float, *, avoid: Collection[str] = ()) -> Claim | None:
+        """Take the next submission that waits, or whose lease ran out; None if there is none.
+
+        The next is the oldest of the person who was served least recently. Those of the labs in
+        `avoid` are put aside (`release` brings them back).
+        """
+        if not self._anything():
+            return None
+        with self._database.write() as connection:
+            self._take_back(connection, submissions.c.lease_until < self._clock())
+            while (row := connection.execute(_NEXT).first()) is not None:
+                state = HELD if row.lab in avoid else GRADING
+                lease = (None, None) if state is HELD else (owner, self._clock() + lease_s)
+                values = {"state": state, "lease_owner": lease[0], "lease_until": lease[1]}
+                connection.execute(_one(row.id).values(values))
+                line_up(connection, row.person_id)
+                if state is GRADING:
+                    break
+        return None if row is None else self._claim(row)
+
+    def _claim(self, row: Any) -> Claim:
+        query = sa.select(notebooks.c.notebook).where(notebooks.c.submission_id == row.id)
+        with self._database.read() as connection:
+            notebook: bytes = connection.execute(query).scalar_one()
+        return Claim(row.id, row.lab, notebook, row.tries, row.kills)
+
+    def _anything(self) -> bool:
+        """Return whether a claim may find something, without a writer's turn."""
+        late = (submissions.c.state == GRADING) & (submissions.c.lease_until < self._clock())
+        with self._database.read() as connection:
+            if connection.execute(_NEXT).first() is not None:
+                return True
+            return connection.execute(sa.select(submissions.c.id).where(late)).first() is not None
+
+    def renew(self, submission_id: int, owner: str, lease_s: float) -> bool:
+        """Lengthen a claim; False says that it is no longer `owner`'s."""
+        values = {"lease_until": self._clock() + lease_s}
+        with self._database.write() as connection:
+            held = _held(submission_id, owner)
+            return connection.execute(submissions.update().where(held).values(values)).rowcount == 1
+
+    def finish(self, submission_id: int, owner: str, report: Report) -> bool:
+        """Add a grading and publish it; False says that the claim was lost, and nothing was."""
+        with self._database.write() as connection:
+            if not self._end(connection, submission_id, owner, state=GRADED, tries=0, kills=0):
+                return False
+            publish(connection, submission_id, report, self._clock())
+        return True
+
+    def park(self, submission_id: int, owner: str, reason: str) -> bool:
+        """Put a submission aside for staff, saying why. What is published of it stays."""
+        tries = submissions.c.tries + 1
+        with self._database.write() as connection:
+            ended = {"state": PARKED, "reason": reason, "tries": tries}
+            return self._end(connection, submission_id, owner, **ended)
+
+    def _end(
+        self, connection: sa.Connection, submission_id: int, owner: str, **values: Any
+    ) -> bool:
+        return self._let_go(connection, submission_id, owner, **values, finished_at=self._clock())
+
+    def put_back(self, submission_id: int, owner: str) -> bool:
+        """Let another worker have it; nothing is counted against it."""
+        return self._put_back(submission_id, owner)
+
+    def count_try(self, submission_id: int, owner: str, reason: str) -> bool:
+        """Put it back, and count a grader that failed over it."""
+        return self._put_back(submission_id, owner, tries=submissions.c.tries + 1, reason=reason)
+
+    def count_kill(self, submission_id: int, owner: str, reason: str) -> bool:
+        """Put it back, and count a grader that somebody killed."""
+        return self._put_back(submission_id, owner, kills=submissions.c.kills + 1, reason=reason)
+
+    def hold(self, submission_id: int, owner: str) -> bool:
+        """Put it aside until its lab can be graded; what was counted against it was not its own."""
+        return self._put_back(submission_id, owner, state=HELD, tries=0)
+
+    def _put_back(self, submission_id: int, owner: str, **values: Any) -> bool:
+        with self._database.write() as connection:
+            free = {"state": STORED, "reason": None, **values}
+            return self._let_go(connection, submission_id, owner, **free)
+
+    def _let_go(
+        self, connection: sa.Connection, submission_id: int, owner: str, **values: Any
+    ) -> bool:
+        if isinstance(reason := values.setdefault("reason", None), str):
+            values["reason"] = reason[:_REASON_CHARS]
+        update = submissions.update().where(_held(submission_id, owner))
+        update = update.values(**values, lease_owner=None, lease_until=None)
+        person_id = connection.scalar(update.returning(submissions.c.person_id))
+        if person_id is not None:
+            line_up(connection, person_id)
+        return person_id is not None
+
+    def free_orphans(self, node: str) -> int:
+        """Free the claims of a server of `node` that was killed; return how many there were.
+
+        For a caller that knows no such server to live: it holds the data directory's lock. What
+        was held back waits again too: the reason may be gone.
+        """
+        with self._database.write() as connection:
+            self._move(connection, submissions.c.state == HELD, state=STORED)
+            return self._take_back(
+                connection, submissions.c.lease_owner.startswith(f"{node}/", autoescape=True)
+            )
+
+    def _take_back(self, connection: sa.Connection, whose: sa.ColumnElement[bool]) -> int:
+        free = {"state": STORED, "lease_owner": None, "lease_until": None}
+        return self._move(connection, (submissions.c.state == GRADING) & whose, **free)
+
+    def release(self, lab: str) -> int:
+        """Let what is held of a lab wait again; return how many there were."""
+        held = (submissions.c.state == HELD) & (submissions.c.lab == lab)
+        with self._database.write() as connection:
+            return self._move(connection, held, state=STORED)
+
+    def retry_parked(self) -> int:
+        """Send everything that is parked through the queue again; return how many there were."""
+        with self._database.write() as connection:
+            return self._again(connection, submissions.c.state == PARKED)
+
+    def regrade(self, submission_id: int) -> bool:
+        """Send a finished submission through the queue again; False if it is not finished.
+
+        What is published of it stays until another grading is.
+        """
+        if not is_id(submission_id):
+            return False
+        finished = submissions.c.state.in_((GRADED, PARKED))
+        with self._database.write() as connection:
+            return self._again(connection, (submissions.c.id == submission_id) & finished) == 1
+
+    def _again(self, connection: sa.Connection, which: sa.ColumnElement[bool]) -> int:
+        fresh = {"state": STORED, "reason": None, "tries": 0, "kills": 0}
+        return self._move(connection, which, **fresh, waiting_since=self._clock())
+
+    def _move(self, connection: sa.Connection, which: sa.ColumnElement[bool], **values: Any) -> int:
+        update = submissions.update().where(which).values(values)
+        people = list(connection.scalars(update.returning(submissions.c.person_id)))
+        if people:
+            line_up(connection, *set(people))
+        return len(people)
+
+    def waiting(self) -> Waiting:
+        """Return how much is still to be graded."""
+        states = (STORED, HELD, GRADING, PARKED)
+        query = sa.select(
+            submissions.c.state, sa.func.count(), sa.func.min(submissions.c.waiting_since)
+        )
+        query = query.where(submissions.c.state.in_(states)).group_by(submissions.c.state)
+        with self._database.read() as connection:
+            found = {state: (count, since) for state, count, since in connection.execute(query)}
+        count = {state: found.get(state, (0, 0.0))[0] for state in states}
+        since = [found[state][1] for state in (STORED, HELD, GRADING) if state in found]
+        oldest_s = max(0.0, self._clock() - min(since)) if since else 0.0
+        return Waiting(count[STORED] + count[HELD], count[GRADING], count[PARKED], oldest_s)
+
+
+def _one(submission_id: int) -> sa.Update:
+    return submissions.update().where(submissions.c.id == submission_id)
+
+
+def _held(submission_id: int, owner: str) -> sa.ColumnElement[bool]:
+    return (
+        (submissions.c.id == submission_id)
+        & (submissions.c.lease_owner == owner)
+        & (submissions.c.state == GRADING)
+    )
+
+
+# PostgreSQL locks the line and passes over those that are locked; SQLite has one writer anyway.
+_NEXT = (
+    sa.select(
+        submissions.c.id,
+        submissions.c.person_id,
+        submissions.c.lab,
+        submissions.c.tries,
+        submissions.c.kills,
+    )
+    .join_from(lines, submissions, submissions.c.id == lines.c.next_id)
+    .where(lines.c.next_id.is_not(None))
+    .order_by(lines.c.served_at, lines.c.next_id)
+    .limit(1)
+    .with_for_update(skip_locked=True, of=lines)
+)

@@ -1,0 +1,95 @@
+"""An open database: reading that waits for nobody, and writing that takes turns.
+
+SQLite has one writer at a time. Writers of this process queue for it at a lock, which is fair and
+wakes at once; SQLite's own waiting sleeps in between and lets some starve. A writer takes the
+database before it reads (BEGIN IMMEDIATE), so that what it read still holds when it writes.
+"""
+
+import logging
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
+import sqlalchemy as sa
+
+from autograder.service.errors import Refused
+
+# How long SQLite waits for another process before it gives up, and how often we ask it to.
+_BUSY_MS = 10_000
+_BUSY_TRIES = 3
+_AGAIN_S = 5
+
+# Requests are served by 40 threads, and each worker has two.
+_POOL = 20
+_POOL_MORE = 60
+
+log = logging.getLogger(__name__)
+
+
+class Database:
+    """One engine; `read` and `write` give a connection inside a transaction."""
+
+    def __init__(self, url: str) -> None:
+        sqlite = sa.engine.make_url(url).get_backend_name() == "sqlite"
+        options: dict[str, Any] = {} if sqlite else {"pool_pre_ping": True}
+        self.engine = sa.create_engine(url, pool_size=_POOL, max_overflow=_POOL_MORE, **options)
+        self._writer = self.engine.execution_options(writes=True)
+        self._turn: AbstractContextManager[Any] = threading.Lock() if sqlite else nullcontext()
+        if sqlite:
+            sa.event.listen(self.engine, "connect", _prepare_sqlite)
+            sa.event.listen(self.engine, "begin", _begin_sqlite)
+
+    @contextmanager
+    def read(self) -> Iterator[sa.Connection]:
+        """Give a connection that sees one state of the database; a writer does not hold it up."""
+        with self.engine.connect() as connection:
+            yield connection
+
+    @contextmanager
+    def write(self) -> Iterator[sa.Connection]:
+        """Give a connection whose changes are on the disk when the `with` ends, or none of them.
+
+        Raises:
+            Refused: 503, another process keeps the database busy.
+        """
+        with self._turn, self._begun() as connection:
+            yield connection
+            connection.commit()
+
+    def _begun(self) -> sa.Connection:
+        for attempt in range(1, _BUSY_TRIES + 1):
+            connection = self._writer.connect()
+            try:
+                connection.begin()
+            except sa.exc.OperationalError as error:
+                connection.close()
+                log.warning(
+                    "database: busy, attempt %d of %d: %s", attempt, _BUSY_TRIES, error.orig
+                )
+                cause = error
+            else:
+                return connection
+        message = f"the database is busy. Try again in {_AGAIN_S} s."
+        raise Refused(503, message, headers={"Retry-After": str(_AGAIN_S)}) from cause
+
+    def close(self) -> None:
+        """Close every connection."""
+        self.engine.dispose()
+
+
+def _prepare_sqlite(connection: Any, _record: Any) -> None:
+    """Make commits durable and readers free of writers; transactions begin as `_begin_sqlite`."""
+    connection.isolation_level = None
+    for pragma in (
+        f"busy_timeout={_BUSY_MS}",
+        "journal_mode=WAL",
+        "synchronous=FULL",
+        "foreign_keys=ON",
+    ):
+        connection.execute(f"PRAGMA {pragma}")
+
+
+def _begin_sqlite(connection: sa.Connection) -> None:
+    writes = connection.get_execution_options().get("writes", False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")

@@ -1,0 +1,177 @@
+"""From the layout of an older release to today's, one transaction a step.
+
+The database says its layout in `facts`. A step is a function that changes the layout by one; what
+a transaction of it did not reach has not happened, so a server that is killed in between starts
+the step anew.
+"""
+
+import json
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import sqlalchemy as sa
+
+from autograder.records import ManualAnswer, Report
+from autograder.service import ledger, schema
+from autograder.service.claims import line_up
+from autograder.service.database import Database
+from autograder.service.errors import StartError
+from autograder.service.manual import answer_digest
+from autograder.service.roster import LEARNER, login_key
+
+# What a learner's token of a release that let them live for ever has left.
+_BEARER_S = 180 * 86400.0
+
+log = logging.getLogger(__name__)
+
+
+def prepare(database: Database, now: float, *, allowed: bool = True) -> None:
+    """Make the tables in an empty database; bring those of an older release to today's layout.
+
+    Raises:
+        StartError: the layout is unknown, or older and migrating is not `allowed`.
+    """
+    with database.write() as connection:
+        found = _version(connection)
+        if found is None:
+            schema.metadata.create_all(connection)
+            _write_version(connection, schema.VERSION)
+            return
+    if found == str(schema.VERSION):
+        return
+    if found not in map(str, _STEPS):
+        raise StartError(
+            f"serve: the database has another layout: got version {found}, expected "
+            f"{schema.VERSION}. Give another --data directory, or the release that wrote it."
+        )
+    if not allowed:
+        older = f"got version {found}, expected {schema.VERSION}"
+        raise StartError(f"the database is an older release's: {older}. Run: autograder migrate")
+    for version in range(int(found), schema.VERSION):
+        log.warning("database: from layout %d to %d", version, version + 1)
+        with database.write() as connection:
+            _STEPS[version](connection, now)
+            _write_version(connection, version + 1)
+
+
+def _version(connection: sa.Connection) -> str | None:
+    if not sa.inspect(connection).has_table("facts"):
+        return None
+    facts = schema.facts
+    found: str | None = connection.scalar(sa.select(facts.c.value).where(facts.c.name == "schema"))
+    return found
+
+
+def _write_version(connection: sa.Connection, version: int) -> None:
+    facts = schema.facts
+    connection.execute(facts.delete().where(facts.c.name == "schema"))
+    connection.execute(facts.insert().values(name="schema", value=str(version)))
+
+
+def _to_2(connection: sa.Connection, now: float) -> None:
+    """Take notebooks, reports and marks out of the submissions; give people logins."""
+    _people_to_2(connection, now)
+    for name in ("notebooks", "gradings", "reports", "marks", "lines"):
+        schema.metadata.tables[name].create(connection)
+    copy = "INSERT INTO notebooks (submission_id, notebook) SELECT id, notebook FROM submissions"
+    connection.execute(sa.text(copy))
+    _columns_to_2(connection)
+    for row in _rows(connection):
+        _gradings_to_2(connection, row)
+    failed = sa.text("UPDATE submissions SET state = 'parked' WHERE state = 'failed'")
+    again = "UPDATE submissions SET state = 'stored', lease_owner = NULL, lease_until = NULL"
+    connection.execute(failed)
+    connection.execute(sa.text(f"{again} WHERE state = 'grading'"))
+    for name in ("notebook", "report", "attempts"):  # the large ones first
+        connection.execute(sa.text(f"ALTER TABLE submissions DROP COLUMN {name}"))
+    for index in schema.submissions.indexes:
+        index.create(connection)
+    everybody = list(connection.scalars(sa.select(schema.people.c.id)))
+    connection.execute(sa.text("INSERT INTO lines (person_id, served_at) SELECT id, 0 FROM people"))
+    if everybody:
+        line_up(connection, *everybody)
+
+
+def _people_to_2(connection: sa.Connection, now: float) -> None:
+    for change in (
+        "ALTER TABLE people RENAME COLUMN name TO login",
+        "ALTER TABLE people ADD COLUMN name VARCHAR(100) NOT NULL DEFAULT ''",
+        "ALTER TABLE people ADD COLUMN login_key VARCHAR(400) NOT NULL DEFAULT ''",
+        "UPDATE people SET name = login",
+    ):
+        connection.execute(sa.text(change))
+    people, taken = schema.people, set[str]()
+    for number, login in list(
+        connection.execute(sa.select(people.c.id, people.c.login).order_by(people.c.id))
+    ):
+        key = login_key(login)
+        if key in taken:  # they have worked under it; no login can have this sign
+            key = f"{key}#{number}"
+        taken.add(key)
+        connection.execute(people.update().where(people.c.id == number).values(login_key=key))
+    for index in people.indexes:
+        index.create(connection)
+    learners = sa.select(people.c.id).where(people.c.role == LEARNER)
+    eternal = (schema.tokens.c.kind == "bearer") & schema.tokens.c.expires_at.is_(None)
+    old = schema.tokens.update().where(eternal, schema.tokens.c.person_id.in_(learners))
+    connection.execute(old.values(expires_at=now + _BEARER_S))
+
+
+def _columns_to_2(connection: sa.Connection) -> None:
+    for change in (
+        "DROP INDEX submissions_by_person",
+        "DROP INDEX submissions_by_state",
+        "ALTER TABLE submissions RENAME COLUMN crashes TO tries",
+        "ALTER TABLE submissions ADD COLUMN kills INTEGER NOT NULL DEFAULT 0",
+        "ALTER TABLE submissions ADD COLUMN size_bytes INTEGER NOT NULL DEFAULT 0",
+        "ALTER TABLE submissions ADD COLUMN retry_key VARCHAR(200)",
+        "ALTER TABLE submissions ADD COLUMN waiting_since FLOAT NOT NULL DEFAULT 0",
+        "ALTER TABLE submissions ADD COLUMN grading_id INTEGER",
+        "ALTER TABLE submissions ADD COLUMN pending INTEGER NOT NULL DEFAULT 0",
+        "UPDATE submissions SET tries = 0, waiting_since = submitted_at, "
+        "size_bytes = length(notebook)",
+    ):
+        connection.execute(sa.text(change))
+
+
+def _rows(connection: sa.Connection) -> Iterator[Any]:
+    """Yield the submissions that have a report, one at a time."""
+    query = "SELECT id, report, score, finished_at, submitted_at FROM submissions"
+    numbers = list(connection.scalars(sa.text("SELECT id FROM submissions ORDER BY id")))
+    for number in numbers:
+        row = connection.execute(sa.text(f"{query} WHERE id = :id"), {"id": number}).one()
+        if row.report is not None:
+            yield row
+
+
+def _gradings_to_2(connection: sa.Connection, row: Any) -> None:
+    """Publish the report of one submission, and take the marks out of it.
+
+    A report that only says that grading failed is none: what had been marked before is not in it.
+    """
+    report = Report.from_dict(json.loads(row.report))
+    finished_at = row.finished_at or row.submitted_at
+    if not report.results and not report.manual and report.error:
+        empty = {"score": None, "max_score": None}
+        old = schema.submissions.update().where(schema.submissions.c.id == row.id)
+        connection.execute(old.values(empty))
+        return
+    for answer in report.manual:
+        if answer.score is not None or answer.comment:
+            connection.execute(schema.marks.insert().values(_mark(row.id, answer, finished_at)))
+    ledger.publish(connection, row.id, report, finished_at)
+
+
+def _mark(submission_id: int, answer: ManualAnswer, marked_at: float) -> dict[str, Any]:
+    return {
+        "submission_id": submission_id,
+        "question": answer.question,
+        "answer_sha256": answer_digest(answer),
+        "points": answer.score,
+        "comment": answer.comment,
+        "marked_at": marked_at,
+    }
+
+
+_STEPS: dict[int, Callable[[sa.Connection, float], None]] = {1: _to_2}

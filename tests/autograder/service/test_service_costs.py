@@ -1,0 +1,180 @@
+"""What claims and pages read: an index's first entry and narrow rows, however much is stored.
+
+Counted in the database's own steps and plans, never in seconds.
+"""
+
+import re
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from autograder.records import Report
+from autograder.service.pages import PAGE_ROWS
+from autograder.service.roster import LEARNER
+from autograder.service.store import Store, sqlite_url
+
+REPORT = Report("lab", (), score=1.0, max_score=4.0)
+LARGE = ("notebooks", "reports")
+
+
+class Course:
+    """A store with `learners` who each have one waiting submission in each of `labs`."""
+
+    def __init__(self, folder: Path, learners: int, labs: int = 1) -> None:
+        self.store = Store(sqlite_url(folder))
+        self.learners = [self.store.roster.add(f"L{i:03}", LEARNER) for i in range(learners)]
+        for lab in range(labs):
+            for i, learner in enumerate(self.learners):
+                self.store.ledger.add(learner, f"lab{lab}", f"{lab} {i}".encode() * 500)
+
+    def traced(self, run: Callable[[], object]) -> tuple[int, list[str]]:
+        """Return the steps of the database's machine that `run` takes, and its plans."""
+        steps, statements = [0], list[tuple[str, Any]]()
+
+        def step() -> int:
+            steps[0] += 1
+            return 0
+
+        def prepare(connection: Any, *_: Any) -> None:
+            connection.set_progress_handler(step, 1)
+
+        def keep(_c: Any, _cursor: Any, text: str, values: Any, *_: Any) -> None:
+            statements.append((text, values))
+
+        engine = self.store.database.engine
+        engine.dispose()  # so that every connection from now on is one that counts
+        sa.event.listen(engine, "connect", prepare)
+        sa.event.listen(engine, "before_cursor_execute", keep)
+        run()
+        sa.event.remove(engine, "before_cursor_execute", keep)
+        sa.event.remove(engine, "connect", prepare)
+        engine.dispose()
+        return steps[0], self._plans(statements)
+
+    def _plans(self, statements: list[tuple[str, Any]]) -> list[str]:
+        connection = sqlite3.connect(self.store.database.engine.url.database or "")
+        found = []
+        for text, values in statements:
+            if re.match(r"SELECT|INSERT|UPDATE|DELETE", text):
+                plan = connection.execute(f"EXPLAIN QUERY PLAN {text}", values)
+                found.append(f"{text}\n" + "\n".join(row[3] for row in plan))
+        connection.close()
+        return found
+
+    def close(self) -> None:
+        self.store.close()
+
+
+@pytest.fixture
+def course(tmp_path: Path) -> Any:
+    made: list[Course] = []
+
+    def make(learners: int, labs: int = 1) -> Course:
+        folder = tmp_path / f"{len(made)}"
+        folder.mkdir()
+        made.append(Course(folder, learners, labs))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+def scans(plans: list[str], *tables: str) -> list[str]:
+    """Return the plans that walk over one of the tables, or sort."""
+    walks = re.compile(rf"SCAN ({'|'.join(tables)})\b(?! USING (COVERING )?INDEX)|TEMP B-TREE")
+    return [plan for plan in plans if walks.search(plan)]
+
+
+def reads_of_large(plans: list[str]) -> list[str]:
+    return [p for p in plans if re.search(rf"(SEARCH|SCAN) ({'|'.join(LARGE)})\b", p)]
+
+
+def test_the_counter_sees_a_walk_over_all_submissions(course: Any) -> None:
+    """The specimen: what a claim must not do costs more with more, and shows in its plan."""
+    small, large = course(5, 2), course(50, 2)
+    walk = "SELECT id FROM submissions ORDER BY sha256"
+
+    def run(one: Course) -> tuple[int, list[str]]:
+        def ask() -> None:
+            with one.store.database.read() as connection:
+                connection.exec_driver_sql(walk).fetchall()
+
+        return one.traced(ask)
+
+    (few, _), (many, plans) = run(small), run(large)
+    assert many > 5 * few
+    assert scans(plans, "submissions")
+
+
+def test_a_claim_takes_as_many_steps_with_600_waiting_as_with_20(course: Any) -> None:
+    small, large = course(10, 2), course(100, 6)
+    few, _ = small.traced(lambda: small.store.claims.claim("a", 100))
+    many, plans = large.traced(lambda: large.store.claims.claim("a", 100))
+    assert many <= 1.5 * few
+    assert not scans(plans, "submissions", "lines", *LARGE)
+    assert any("lines USING" in plan and "INDEX lines_waiting" in plan for plan in plans)
+    one_notebook = r"SEARCH notebooks USING INTEGER PRIMARY KEY \(rowid=\?\)"
+    assert len([p for p in reads_of_large(plans) if re.search(one_notebook, p)]) == 1
+    assert len(reads_of_large(plans)) == 1
+
+
+def test_storing_and_finishing_take_as_many_steps_with_600_waiting_as_with_20(course: Any) -> None:
+    counts = []
+    for learners, labs in ((10, 2), (100, 6)):
+        one = course(learners, labs)
+        ada = one.store.roster.add("Ada", LEARNER)
+        stored, plans = one.traced(lambda: one.store.ledger.add(ada, "lab", b"x = 1"))  # noqa: B023
+        assert not scans(plans, "submissions", "lines", *LARGE)
+        claim = one.store.claims.claim("a", 100)
+        finish = one.store.claims.finish
+        done, plans = one.traced(lambda: finish(claim.id, "a", REPORT))  # noqa: B023
+        assert not scans(plans, "submissions", "lines", *LARGE)
+        counts.append((stored, done))
+    few, many = counts
+    assert many[0] <= 1.5 * few[0] and many[1] <= 1.5 * few[1]
+
+
+def test_a_page_of_the_gradebook_reads_its_own_learners_and_nothing_large(course: Any) -> None:
+    one = course(3 * PAGE_ROWS, 4)
+    learners = one.store.roster.everybody(LEARNER, limit=PAGE_ROWS, offset=PAGE_ROWS)
+    found: list[Any] = []
+    _, plans = one.traced(
+        lambda: found.extend(one.store.ledger.of_people([person.id for person in learners]))
+    )
+    assert {entry.person_id for entry in found} == {person.id for person in learners}
+    assert len(found) == 4 * PAGE_ROWS
+    assert not reads_of_large(plans)
+    assert not [p for p in plans if re.search(r"SCAN submissions", p)]
+
+
+def test_a_page_of_submissions_reads_its_own_rows_and_nothing_large(course: Any) -> None:
+    one = course(100, 6)
+    steps, plans = one.traced(lambda: one.store.ledger.page(2, PAGE_ROWS))
+    everything, _ = one.traced(lambda: one.store.ledger.all())
+    assert not reads_of_large(plans)
+    assert steps < everything / 2
+
+
+def test_the_numbers_of_the_queue_read_nothing_large(course: Any) -> None:
+    one = course(100, 6)
+    _, plans = one.traced(one.store.claims.waiting)
+    assert not reads_of_large(plans)
+
+
+def test_pages_are_cut_and_lead_on(running: Any, browser: Any) -> None:
+    for number in range(PAGE_ROWS + 1):
+        running.server.course.roster.add(f"Learner {number:03}", LEARNER)
+    browser.log_in(running.staff.token)
+    first, second = browser.get("/gradebook"), browser.get("/gradebook?page=2")
+    assert first.text.count('<th scope="row">') == PAGE_ROWS
+    assert 'rel="next" href="/gradebook?page=2"' in first.text and "Page 1 of 2" in first.text
+    assert second.text.count('<th scope="row">') == 1
+    assert 'rel="prev"' in second.text and 'rel="next"' not in second.text
+    for page in ("0", "-1", "x", "9" * 30):
+        assert browser.get(f"/gradebook?page={page}").status == 422
+    assert browser.get("/gradebook?page=77").status == 200

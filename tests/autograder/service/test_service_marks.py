@@ -1,0 +1,177 @@
+"""No mark is ever lost: gradings and marks are added, never overwritten, whatever grading does."""
+
+import itertools
+import json
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autograder.records import ManualAnswer, Report
+from autograder.service.ledger import Ledger
+from autograder.service.roster import LEARNER, STAFF, Person
+from autograder.service.store import Store, sqlite_url
+
+MANUAL = b'{"cells": [{"cell_type": "code", "source": "manual x = 1"}]}'
+ANSWER = ManualAnswer("why", 2.0, "Gives a reason.", "Because.")
+REPORT = Report("lab", (), manual=(ANSWER,))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Any:
+    opened = Store(sqlite_url(tmp_path))
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def ledger(store: Store) -> Ledger:
+    return store.ledger
+
+
+@pytest.fixture
+def staff(store: Store) -> Person:
+    return store.roster.add("Grace", STAFF)
+
+
+def graded(store: Store, report: Report = REPORT) -> int:
+    ada = store.roster.add("Ada", LEARNER)
+    number = store.ledger.add(ada, "lab", b"{}").id
+    grade(store, number, report)
+    return number
+
+
+def grade(store: Store, number: int, report: Report = REPORT) -> None:
+    store.claims.regrade(number)
+    assert store.claims.claim("a", 10)
+    assert store.claims.finish(number, "a", report)
+
+
+def score(ledger: Ledger, number: int) -> tuple[float | None, float | None, int]:
+    entry = ledger.get(number)
+    assert entry
+    return entry.score, entry.max_score, entry.pending
+
+
+def test_a_mark_and_its_comment_survive_a_regrade_that_fails_and_one_that_works(
+    running: Any, browser: Any
+) -> None:
+    """A grader that died twice over it left the learner 0 points, for ever."""
+    learner = running.enroll("Ada")
+    number = learner.submit("first", MANUAL)["id"]
+    running.wait(number)
+    browser.log_in(running.staff.token)
+    path = f"/submissions/{number}"
+    browser.ask("POST", f"{path}/manual", {"question": "why", "score": "2", "comment": "Well said"})
+
+    def shown() -> tuple[Any, str]:
+        found = learner.submission(str(number))
+        comment = found["report"]["manual"][0]["comment"]
+        return (found["score"], found["max_score"], comment), running.staff.export("csv")
+
+    before = shown()
+    assert before[0] == (6.0, 6.0, "Well said") and ",6,6,graded," in before[1]
+    running.grader.poison = "manual"
+    assert browser.ask("POST", f"{path}/regrade").status == 303
+    assert running.wait(number) == "parked"
+    after = shown()
+    assert after[0] == before[0] and ",6,6,parked," in after[1]
+    assert "Well said" in browser.get(path).text
+    running.grader.poison = "die"
+    browser.ask("POST", f"{path}/regrade")
+    assert running.wait(number) == "graded"
+    assert shown() == before
+
+
+def test_the_published_grade_stays_while_it_is_graded_again(store: Store, ledger: Ledger) -> None:
+    number = graded(store)
+    store.claims.regrade(number)
+    entry = ledger.get(number)
+    assert entry and (entry.state, entry.score, entry.max_score) == ("stored", 0.0, 2.0)
+    assert ledger.report(number) is not None
+
+
+def test_a_mark_may_be_given_while_it_is_graded_again(
+    store: Store, ledger: Ledger, staff: Person
+) -> None:
+    number = graded(store)
+    store.claims.regrade(number)
+    store.claims.claim("a", 10)
+    assert ledger.mark(number, "why", "1.5", "", staff)
+    store.claims.finish(number, "a", REPORT)
+    assert score(ledger, number) == (1.5, 2.0, 0)
+
+
+def test_of_two_marks_the_last_counts_and_both_are_kept(
+    store: Store, ledger: Ledger, staff: Person, tmp_path: Path
+) -> None:
+    number = graded(store)
+    for points in ("1", "2", ""):
+        ledger.mark(number, "why", points, "", staff)
+    assert score(ledger, number) == (0.0, 2.0, 1)
+    rows = sqlite3.connect(tmp_path / "course.sqlite3").execute(
+        "SELECT points, people.login FROM marks JOIN people ON people.id = marked_by "
+        "ORDER BY marks.id"
+    )
+    assert list(rows) == [(1.0, "Grace"), (2.0, "Grace"), (None, "Grace")]
+
+
+def test_a_mark_for_another_answer_stays_on_record_and_counts_again_with_it(
+    store: Store, ledger: Ledger, staff: Person
+) -> None:
+    number = graded(store)
+    ledger.mark(number, "why", "2", "", staff)
+    other = Report("lab", (), manual=(ManualAnswer("why", 2.0, "", "Otherwise."),))
+    grade(store, number, other)
+    assert score(ledger, number) == (0.0, 2.0, 1)
+    grade(store, number)
+    assert score(ledger, number) == (2.0, 2.0, 0)
+
+
+def test_every_grading_is_kept(store: Store, tmp_path: Path) -> None:
+    number = graded(store)
+    grade(store, number, Report("lab", (), notes=("the second",)))
+    rows = sqlite3.connect(tmp_path / "course.sqlite3").execute(
+        "SELECT report FROM reports ORDER BY grading_id"
+    )
+    assert [json.loads(text)["notes"] for (text,) in rows] == [[], ["the second"]]
+
+
+def test_no_statement_changes_or_drops_a_grading_or_a_mark(
+    store: Store, ledger: Ledger, staff: Person
+) -> None:
+    """Whatever is asked of the store, in any order of two: triggers would refuse it."""
+    number = graded(store)
+    with store.database.write() as connection:
+        for table, change in itertools.product(
+            ("gradings", "reports", "marks", "notebooks"), ("UPDATE", "DELETE")
+        ):
+            connection.exec_driver_sql(
+                f"CREATE TRIGGER no_{change}_{table} BEFORE {change} ON {table} "
+                "BEGIN SELECT RAISE(ABORT, 'append only'); END"
+            )
+
+    def fails() -> None:
+        if claim := store.claims.claim("a", 10):
+            store.claims.count_try(claim.id, "a", "died")
+
+    def parks() -> None:
+        if claim := store.claims.claim("a", 10):
+            store.claims.park(claim.id, "a", "died twice")
+
+    def works() -> None:
+        if claim := store.claims.claim("a", 10):
+            store.claims.finish(claim.id, "a", REPORT)
+
+    steps = (
+        lambda: store.claims.regrade(number),
+        lambda: ledger.mark(number, "why", "2", "yes", staff),
+        lambda: store.claims.retry_parked(),
+        *(fails, parks, works),
+    )
+    for first, second in itertools.product(steps, repeat=2):
+        first()
+        second()
+    works()
+    assert score(ledger, number) == (2.0, 2.0, 0)

@@ -1,0 +1,180 @@
+"""A course of an older release is brought over whole: people, tokens, notebooks, grades, marks."""
+
+import hashlib
+import json
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autograder.records import CheckResult, ManualAnswer, Outcome, Report
+from autograder.service import migrations, schema
+from autograder.service.errors import StartError
+from autograder.service.store import Store, existing, sqlite_url
+from autograder.service.tokens import digest, key_of, new_token
+
+# As the first release made it.
+LAYOUT_1 = (Path(__file__).parent / "layout_1.sql").read_text()
+
+RESULT = CheckResult("twice", "scale", Outcome.CORRECT, 4.0, 4.0)
+ANSWERS = (
+    ManualAnswer("why", 2.0, "Gives a reason.", "Because.", 1.5, "Well said."),
+    ManualAnswer("how", 1.0, "", "So."),
+)
+MARKED = Report("lab", (RESULT,), manual=ANSWERS, title="The lab", seed="42").with_totals()
+FAILED = Report("lab", (), max_score=4.0, error="grading ended 2 times without a result.")
+TOKEN, STAFF_TOKEN = new_token(), new_token()
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """Return the directory of a course of the first release."""
+    connection = sqlite3.connect(tmp_path / "course.sqlite3")
+    connection.executescript(LAYOUT_1)
+    connection.execute("INSERT INTO facts VALUES ('schema', '1')")
+    for number, (name, role) in enumerate(
+        (("instructor", "staff"), ("Ada", "learner"), ("Zoë", "learner"), ("ada", "learner")), 1
+    ):
+        connection.execute("INSERT INTO people VALUES (?, ?, ?, 5.0)", (number, name, role))
+    for person, token in ((1, STAFF_TOKEN), (2, TOKEN)):
+        row = (key_of(token), person, "bearer", digest(token), None)
+        connection.execute("INSERT INTO tokens VALUES (?, ?, ?, ?, ?)", row)
+    for number, (person, state, report) in enumerate(
+        (
+            (2, "graded", MARKED),
+            (2, "failed", FAILED),
+            (3, "stored", None),
+            (3, "grading", MARKED),
+            (4, "stored", FAILED),
+        ),
+        1,
+    ):
+        connection.execute(
+            "INSERT INTO submissions VALUES (?, ?, 'lab', ?, ?, ?, ?, ?, 3, 1, ?, ?, ?, ?, ?, ?)",
+            (
+                *(number, person, book(number), hashlib.sha256(book(number)).hexdigest()),
+                *(100.0 + number, state, "it died" if state == "failed" else None),
+                *(("node/1", 900.0) if state == "grading" else (None, None)),
+                200.0 + number if report else None,
+                *((report.score, report.max_score) if report else (None, None)),
+                json.dumps(report.to_dict()) if report else None,
+            ),
+        )
+    connection.commit()
+    connection.close()
+    return tmp_path
+
+
+def book(number: int) -> bytes:
+    return f"notebook {number} ".encode() * 1000
+
+
+@pytest.fixture
+def store(data: Path) -> Any:
+    opened = Store(sqlite_url(data), clock=lambda: 1000.0)
+    yield opened
+    opened.close()
+
+
+def layout(path: Path) -> dict[str, Any]:
+    """Return the tables with their columns and keys, and the indexes, in no order."""
+    connection = sqlite3.connect(path / "course.sqlite3")
+    tables = [n for (n,) in connection.execute("SELECT name FROM sqlite_master WHERE type='table'")]
+    found: dict[str, Any] = {}
+    for table in tables:
+        columns = connection.execute(f"PRAGMA table_info({table})")
+        # Name, type, whether it may be null, whether it is the key; not its place or default.
+        found[table] = {(c[1], c[2], c[3], c[5]) for c in columns}
+    indexes = connection.execute("SELECT name, sql FROM sqlite_master WHERE type='index'")
+    found["indexes"] = {(name, " ".join((sql or "").split())) for name, sql in indexes}
+    return found
+
+
+def test_the_layout_is_the_one_that_a_new_course_has(store: Store, tmp_path: Path) -> None:
+    (tmp_path / "new").mkdir()
+    Store(sqlite_url(tmp_path / "new")).close()
+    assert layout(tmp_path) == layout(tmp_path / "new")
+
+
+def test_notebooks_and_receipts_are_the_same_bytes(store: Store) -> None:
+    assert [store.ledger.notebook(n) for n in range(1, 6)] == [book(n) for n in range(1, 6)]
+    entry = store.ledger.get(1)
+    assert entry and entry.sha256 == hashlib.sha256(book(1)).hexdigest()
+    assert (entry.learner, entry.lab, entry.submitted_at) == ("Ada", "lab", 101.0)
+
+
+def test_grades_marks_and_comments_come_over(store: Store) -> None:
+    """Also of one that was being graded again when the old server stopped."""
+    for number in (1, 4):
+        entry, report = store.ledger.get(number), store.ledger.report(number)
+        assert entry and report
+        assert (entry.score, entry.max_score, entry.pending) == (5.5, 7.0, 1)
+        assert report.manual == ANSWERS and report.results == (RESULT,)
+        assert report.seed == "42"
+
+
+def test_a_mark_that_came_over_survives_the_next_grading(store: Store) -> None:
+    while claim := store.claims.claim("a", 10):
+        fresh = Report("lab", (RESULT,), manual=tuple(ManualAnswer(*BARE[a]) for a in (0, 1)))
+        store.claims.finish(claim.id, "a", fresh)
+    entry = store.ledger.get(4)
+    assert entry and (entry.state, entry.score) == ("graded", 5.5)
+
+
+BARE = [(a.question, a.points, a.rubric, a.answer) for a in ANSWERS]
+
+
+def test_what_waited_waits_and_what_had_failed_is_parked(store: Store) -> None:
+    states = {entry.id: entry.state for entry in store.ledger.all()}
+    assert states == {1: "graded", 2: "parked", 3: "stored", 4: "stored", 5: "stored"}
+    failed = store.ledger.get(2)
+    assert failed and (failed.score, failed.reason) == (None, "it died")
+    assert store.ledger.report(5) is None
+    order = []
+    while claim := store.claims.claim("a", 10):
+        order.append((claim.id, claim.tries))
+        store.claims.park(claim.id, "a", "")
+    assert sorted(order) == [(3, 0), (4, 0), (5, 0)]
+
+
+def test_tokens_hold_and_those_of_learners_end(store: Store) -> None:
+    ada, staff = store.roster.owner(TOKEN, "bearer"), store.roster.owner(STAFF_TOKEN, "bearer")
+    assert ada and staff and (ada.login, ada.name, staff.role) == ("Ada", "Ada", "staff")
+    later = Store(str(store.database.engine.url), clock=lambda: 1000.0 + 365 * 86400)
+    assert later.roster.owner(TOKEN, "bearer") is None
+    assert later.roster.owner(STAFF_TOKEN, "bearer") is not None
+    later.close()
+
+
+def test_logins_that_differ_by_case_both_stay_and_find_their_own(store: Store) -> None:
+    found = [store.roster.find(login) for login in ("Ada", "ada", "ZOË")]
+    assert [person.id for person in found if person] == [2, 4, 3]
+
+
+def test_a_step_that_is_cut_off_has_not_happened(data: Path) -> None:
+    before = layout(data)
+    connection = sqlite3.connect(data / "course.sqlite3")
+    connection.execute("UPDATE submissions SET report = '{' WHERE id = 4")
+    connection.commit()
+    with pytest.raises(json.JSONDecodeError):
+        Store(sqlite_url(data))
+    assert layout(data) == before
+    connection.execute("UPDATE submissions SET report = NULL WHERE id = 4")
+    connection.commit()
+    store = Store(sqlite_url(data))
+    assert store.ledger.notebook(4) == book(4)
+    store.close()
+
+
+def test_reading_alone_changes_nothing_and_says_what_to_run(data: Path) -> None:
+    before = layout(data)
+    with pytest.raises(StartError, match="autograder migrate"), existing(data):
+        pass
+    assert layout(data) == before
+    with existing(data, migrate=True), existing(data) as store:
+        assert store.ledger.get(1)
+
+
+def test_every_layout_up_to_todays_has_a_step() -> None:
+    assert sorted(migrations._STEPS) == list(range(1, schema.VERSION))

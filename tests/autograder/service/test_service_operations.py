@@ -1,0 +1,140 @@
+"""What staff, monitors and Prometheus are told of the queue, and what staff may do about it."""
+
+import json
+import re
+from dataclasses import replace
+from typing import Any
+from urllib.request import Request, urlopen
+
+import pytest
+
+from autograder.service.client import Connection
+from autograder.service.errors import ServerError
+from autograder.service.grading import ProcessGrader
+from autograder.service.server import opened
+
+NO_SANDBOX = "SandboxMissing: sandbox: bwrap is not installed"
+
+
+def notebook(source: str) -> bytes:
+    return json.dumps({"cells": [{"cell_type": "code", "source": source}]}).encode()
+
+
+def ask(who: Connection, path: str, method: str = "GET", token: str | None = None) -> Any:
+    headers = {"Authorization": f"Bearer {token or who.token}"}
+    with urlopen(Request(who.server + path, method=method, headers=headers)) as answer:
+        text = answer.read().decode()
+    return json.loads(text) if text.startswith("{") else text
+
+
+def until(running: Any, paused: bool) -> Any:
+    """Return the state of the queue once it is paused, or is not."""
+    while (found := ask(running.staff, "/api/queue"))["paused"] is not paused:
+        pass
+    return found
+
+
+def test_a_paused_queue_says_why_everywhere_and_goes_on_by_itself(
+    running: Any, browser: Any
+) -> None:
+    running.grader.out_of_order = NO_SANDBOX
+    ada = running.enroll("Ada")
+    number = ada.submit("first", notebook("x = 1"))["id"]
+    found = until(running, True)
+    assert (found["waiting"], found["parked"]) == (1, [])
+    assert found["reason"] == f"01_first: {NO_SANDBOX}" and found["oldest_s"] >= 0
+    assert ask(running.staff, "/healthz") == {"status": "paused", "reason": found["reason"]}
+    metrics = ask(running.staff, "/metrics")
+    assert "course_queue_paused 1" in metrics and "course_submissions_waiting 1" in metrics
+    assert f'course_lab_paused{{lab="01_first",reason="{NO_SANDBOX}"}} 1' in metrics
+    assert ada.submission(str(number))["state"] == "stored"
+    browser.log_in(running.staff.token)
+    for path in ("/gradebook", "/queue"):
+        assert (
+            "Grading is paused" in browser.get(path).text and NO_SANDBOX in browser.get(path).text
+        )
+    running.grader.out_of_order = ""
+    assert running.wait(number) == "graded"
+    assert until(running, False)["reason"] is None
+    assert ask(running.staff, "/healthz") == {"status": "ok", "reason": None}
+    assert "course_queue_paused 0" in ask(running.staff, "/metrics")
+
+
+def test_what_is_parked_is_listed_and_tried_again_in_bulk(running: Any, browser: Any) -> None:
+    ada = running.enroll("Ada")
+    numbers = [ada.submit("first", notebook(f"die {i}"))["id"] for i in range(3)]
+    assert {running.wait(number) for number in numbers} == {"parked"}
+    parked = ask(running.staff, "/api/queue")["parked"]
+    assert [(p["id"], p["login"], p["lab"], p["tries"]) for p in parked] == [
+        (number, "Ada", "01_first", 2) for number in reversed(numbers)
+    ]
+    assert all("status -9" in p["reason"] for p in parked)
+    assert "course_submissions_parked 3" in ask(running.staff, "/metrics")
+    told = ada.submission(str(numbers[0]))
+    assert told["state"] == "parked" and "staff will grade it again" in told["reason"]
+    assert "status -9" not in json.dumps(told) and told["score"] is None
+    browser.log_in(running.staff.token)
+    assert "status -9" in browser.get("/queue").text
+    running.grader.poison = "nothing is deadly now"
+    assert ask(running.staff, "/api/parked/retry", "POST") == {"retried": 3}
+    assert {running.wait(number) for number in numbers} == {"graded"}
+    assert ask(running.staff, "/api/queue")["parked"] == []
+
+
+def test_staff_try_again_and_look_again_from_the_page(running: Any, browser: Any) -> None:
+    ada = running.enroll("Ada")
+    number = ada.submit("first", notebook("die"))["id"]
+    running.wait(number)
+    running.grader.poison = "nothing is deadly now"
+    browser.log_in(running.staff.token)
+    assert browser.ask("POST", "/queue/retry").status == 303
+    assert running.wait(number) == "graded"
+    assert browser.ask("POST", "/queue/resume").status == 303
+    for path in ("/queue/retry", "/queue/resume"):
+        assert browser.ask("POST", path, Origin="http://evil.example").status == 403
+    browser.log_in(ada.token)
+    assert browser.get("/queue").status == 403
+    for path in ("/queue/retry", "/queue/resume"):
+        assert browser.ask("POST", path).status == 403
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("GET", "/api/queue"), ("POST", "/api/queue/resume"), ("POST", "/api/parked/retry")],
+)
+def test_the_queue_is_for_staff(running: Any, method: str, path: str) -> None:
+    with pytest.raises(Exception, match="403"):
+        ask(running.staff, path, method, running.enroll("Ada").token)
+    assert ask(running.staff, path, method) is not None
+
+
+def test_metrics_are_in_prometheus_text_format(running: Any) -> None:
+    """Each sample has a name of the format, its help and its type before it."""
+    running.wait(running.enroll("Ada").submit("first", notebook("x = 1"))["id"])
+    known: dict[str, set[str]] = {}
+    for line in ask(running.staff, "/metrics").splitlines():
+        if found := re.fullmatch(r"# (HELP|TYPE) (\w+) .+", line):
+            known.setdefault(found[2], set()).add(found[1])
+        else:
+            found = re.fullmatch(r'([a-z_]+)(\{(\w+="[^"]*",?)+\})? [0-9.e+-]+', line)
+            assert found and known[found[1]] == {"HELP", "TYPE"}, line
+    assert 'course_gradings_total{outcome="graded"} 1' in ask(running.staff, "/metrics")
+
+
+@pytest.mark.parametrize("unsandboxed", [True, False])
+def test_unsandboxed_reaches_the_grader(settings: Any, unsandboxed: bool) -> None:
+    with opened(replace(settings, unsandboxed=unsandboxed)) as server:
+        (grader,) = server.course.queue._graders
+        assert isinstance(grader, ProcessGrader)
+        assert ("unsandboxed" in grader._command) is unsandboxed
+
+
+def test_a_learner_whose_grade_is_out_of_reach_is_not_told_zero(running: Any) -> None:
+    running.grader.out_of_order = NO_SANDBOX
+    ada = running.enroll("Ada")
+    number = ada.submit("first", notebook("x = 1"))["id"]
+    until(running, True)
+    assert ada.submission(str(number))["score"] is None
+    assert ",01_first,,," in running.staff.export("csv")
+    with pytest.raises(ServerError, match="not finished yet"):
+        running.staff._json("regrade", f"/api/submissions/{number}/regrade", b"")
