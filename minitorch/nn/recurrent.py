@@ -84,6 +84,9 @@ class _Recurrent(Module):
         """Draw every parameter anew: uniform within 1 / sqrt(hidden_size)."""
         draw(self, self.hidden_size)
 
+    def flatten_parameters(self) -> None:
+        """Do nothing: torch lays weights out for cuDNN so, which does not run here."""
+
     def _step(self) -> Step:
         raise NotImplementedError(f"{type(self).__name__} does not say which step it takes.")
 
