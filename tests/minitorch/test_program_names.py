@@ -9,7 +9,7 @@ import torch
 
 import minitorch
 from minitorch import nn
-from minitorch.errors import ArgumentError, DTypeError
+from minitorch.errors import ArgumentError, DeviceError, DTypeError
 from minitorch.graph import Session, count_nodes
 from minitorch.tracing.compiled import MOST_TRACES, Compiled
 
@@ -116,6 +116,52 @@ def test_switches_of_libraries_can_be_set() -> None:
     minitorch.backends.cuda.matmul.allow_tf32 = True
     assert minitorch.backends.mps.is_available() is False
     assert cudnn.is_available() is False
+
+
+# ── layers on a device, with a dtype ────────────────────────────────────────────────────────────
+
+LAYERS: dict[str, tuple[Any, ...]] = {
+    "Linear": (2, 3, True),
+    "Bilinear": (2, 3, 4, True),
+    "Conv1d": (2, 3, 1, 1, 0, 1, 1, True, "zeros"),
+    "Conv2d": (2, 3, 1, 1, 0, 1, 1, True, "zeros"),
+    "ConvTranspose2d": (2, 3, 1, 1, 0, 0, 1, True, 1, "zeros"),
+    "Embedding": (4, 3, None, None, 2.0, False, True, None, False),
+    "LayerNorm": (3, 1e-5, True, True),
+    "RMSNorm": (3, 1e-5, True),
+    "BatchNorm1d": (3, 1e-5, 0.1, True, True),
+    "InstanceNorm2d": (3, 1e-5, 0.1, True, True),
+    "GroupNorm": (1, 3, 1e-5, True),
+    "PReLU": (3, 0.25),
+    "MultiheadAttention": (4, 2, 0.0, True, True, False, None, None, True),
+    "TransformerEncoderLayer": (4, 2, 8, 0.0, "relu", 1e-5, True, False, True),
+    "LSTMCell": (2, 3, True),
+    "RNNCell": (2, 3, True, "tanh"),
+    "LSTM": (2, 3, 1, True, True, 0.0, True, 0),
+    "GRU": (2, 3, 1, True, True, 0.0, True, 0),
+    "RNN": (2, 3, 1, "tanh", True, True, 0.0, True, 0),
+}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_device_and_dtype_of_a_layer_are_torchs_last_positions(name: str) -> None:
+    ours, theirs = (
+        getattr(lib.nn, name)(*LAYERS[name], "cpu", lib.float64).state_dict() for lib in BOTH
+    )
+    assert {k: (f"torch.{v.dtype}", v.shape) for k, v in ours.items()} == {
+        k: (str(v.dtype), tuple(v.shape)) for k, v in theirs.items()
+    }
+    getattr(nn, name)(*LAYERS[name], None, None)
+    with pytest.raises(DeviceError, match="cuda:99"):
+        getattr(nn, name)(*LAYERS[name], device="cuda:99")
+
+
+def test_what_an_embedding_cannot_do_is_refused() -> None:
+    for options in ({"max_norm": 1.0}, {"scale_grad_by_freq": True}):
+        with pytest.raises(ArgumentError, match="which are not here"):
+            nn.Embedding(4, 3, **options)
+    table = minitorch.ones(4, 3)
+    assert not nn.Embedding(4, 3, _weight=table, _freeze=True).weight.requires_grad
 
 
 # ── compile ─────────────────────────────────────────────────────────────────────────────────────
