@@ -297,7 +297,18 @@ Size: type[tuple[Any, ...]] = tuple
 """What a shape is."""
 
 if TYPE_CHECKING:
-    from . import accelerator, amp, backends, compile, data, nn, optim, utils
+    from . import (
+        accelerator,
+        amp,
+        backends,
+        compile,
+        data,
+        distributions,
+        nn,
+        optim,
+        testing,
+        utils,
+    )
     from .amp import autocast
     from .serialize import load, save
     from .show import show
@@ -330,11 +341,13 @@ _LATER = {
     "backends": ("minitorch.backends", ""),
     "compile": ("minitorch.compile", ""),
     "data": ("minitorch.data", ""),
+    "distributions": ("minitorch.distributions", ""),
     "load": ("minitorch.serialize", "load"),
     "nn": ("minitorch.nn", ""),
     "optim": ("minitorch.optim", ""),
     "save": ("minitorch.serialize", "save"),
     "show": ("minitorch.show", "show"),
+    "testing": ("minitorch.testing", ""),
     "utils": ("minitorch.utils", ""),
 }
 
@@ -449,6 +462,7 @@ __all__ = [
     "diag_embed",
     "diagonal",
     "diff",
+    "distributions",
     "div",
     "divide",
     "dot",
@@ -650,6 +664,7 @@ __all__ = [
     "tensor",
     "tensor_split",
     "tensordot",
+    "testing",
     "tile",
     "topk",
     "trace",
