@@ -1,13 +1,33 @@
-"""Samplers: in which order the indices of a dataset are visited."""
+"""Samplers: in which order the indices of a dataset are visited.
+
+Indices are drawn as they are asked for, so a pass over 10^10 of them takes no memory.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from itertools import chain, islice
+from typing import Any
 
 import numpy as np
 
 from minitorch.data.seed import GeneratorLike, as_generator
 from minitorch.errors import ArgumentError
+
+CHUNK = 4096
+"""Indices drawn, or made Python integers, at a time: enough that NumPy's call costs nothing."""
+
+
+def _drawn(count: int, draw: Callable[[int], Any]) -> Iterator[int]:
+    """Yield `count` numbers that `draw(n)` gives n at a time."""
+    for start in range(0, count, CHUNK):
+        yield from draw(min(CHUNK, count - start)).tolist()
+
+
+def _items(order: Any) -> Iterator[int]:
+    """Yield the elements of an array as Python integers; a list of them all takes five times it."""
+    for start in range(0, len(order), CHUNK):
+        yield from order[start : start + CHUNK].tolist()
 
 
 class Sampler:
@@ -53,10 +73,10 @@ class RandomSampler(Sampler):
         draw = as_generator(self.generator)
         n = len(self.data_source)
         if self.replacement:
-            return iter(draw.integers(n, size=self.num_samples).tolist())
+            return _drawn(self.num_samples, lambda count: draw.integers(n, size=count))
         passes = -(-self.num_samples // n) if n else 0
-        order = [i for _ in range(passes) for i in draw.permutation(n).tolist()]
-        return iter(order[: self.num_samples])
+        orders = (_items(draw.permutation(n)) for _ in range(passes))
+        return islice(chain.from_iterable(orders), self.num_samples)
 
     def __len__(self) -> int:
         return self.num_samples
@@ -71,7 +91,7 @@ class SubsetRandomSampler(Sampler):
 
     def __iter__(self) -> Iterator[int]:
         order = as_generator(self.generator).permutation(len(self.indices))
-        return iter([self.indices[i] for i in order.tolist()])
+        return (self.indices[i] for i in _items(order))
 
     def __len__(self) -> int:
         return len(self.indices)
@@ -106,7 +126,13 @@ class WeightedRandomSampler(Sampler):
     def __iter__(self) -> Iterator[int]:
         p = self.weights / self.weights.sum()
         draw = as_generator(self.generator)
-        return iter(draw.choice(len(p), self.num_samples, self.replacement, p).tolist())
+        if not self.replacement:
+            return _items(draw.choice(len(p), self.num_samples, False, p))
+        ends = p.cumsum()
+        ends /= ends[-1]
+        return _drawn(
+            self.num_samples, lambda count: ends.searchsorted(draw.random(count), "right")
+        )
 
     def __len__(self) -> int:
         return self.num_samples

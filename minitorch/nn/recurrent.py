@@ -2,20 +2,40 @@
 
 Layer k and direction d have weights of their own, under PyTorch's names (`weight_ih_l0_reverse`).
 The product of the input with its weights does not depend on the state, so it is taken for the
-whole sequence at once; what remains inside the loop is the state's.
+whole sequence at once; what remains inside the loop is the state's. On NumPy arrays that loop is
+one operator (`sequence`); elsewhere, and with `proj_size`, it is one operator after the other.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, ClassVar
 
+from minitorch.creation import zeros
 from minitorch.errors import ArgumentError, ShapeError
 from minitorch.nn import functional as F
+from minitorch.nn import sequence
 from minitorch.nn.cells import State, Step, draw, gru_step, lstm_step, step_for
 from minitorch.nn.module import Module
 from minitorch.nn.parameter import empty_parameter
+from minitorch.nn.time_loops import GRULoop, Loop, LSTMLoop, PlainLoop
 from minitorch.ops.joining import cat, stack, unbind
 from minitorch.tensor import Tensor, tensor
+
+
+def _steps(
+    step: Step, w_hr: Any, backwards: bool, from_x_LNG: Any, w_hh: Any, b_hh: Any, *first: Any
+) -> list[Any]:
+    """Return the outputs (L, N, H) and the last states, step by step in the library's operators."""
+    state: State = first
+    inputs = list(unbind(from_x_LNG, 0))
+    outputs = []
+    for from_x in reversed(inputs) if backwards else inputs:
+        state = step(from_x, F.linear(state[0], w_hh, b_hh), state)
+        if w_hr is not None:
+            state = (F.linear(state[0], w_hr), *state[1:])
+        outputs.append(state[0])
+    return [stack(outputs[::-1] if backwards else outputs), *state]
 
 
 class _Recurrent(Module):
@@ -90,6 +110,9 @@ class _Recurrent(Module):
     def _step(self) -> Step:
         raise NotImplementedError(f"{type(self).__name__} does not say which step it takes.")
 
+    def _loop(self, backwards: bool) -> Loop:
+        raise NotImplementedError(f"{type(self).__name__} does not say which loop it runs.")
+
     def forward(self, x: Tensor, hx: Any = None) -> Any:
         """Return the outputs of the last layer and the last state of every layer and direction.
 
@@ -148,19 +171,20 @@ class _Recurrent(Module):
 
     def _run(self, x_LNI: Any, suffix: str, state: State) -> tuple[Any, State]:
         """Return the outputs (L, N, H) of one layer in one direction, and its last state."""
-        own, step = self._parameters, self._step()
+        own: Any = self._parameters
         w_hh, b_hh = own["weight_hh" + suffix], own.get("bias_hh" + suffix)
         w_hr = own.get("weight_hr" + suffix)
         from_x_LNG = F.linear(x_LNI, own["weight_ih" + suffix], own.get("bias_ih" + suffix))
-        inputs = list(unbind(from_x_LNG, 0))
         backwards = suffix.endswith("_reverse")
-        outputs = []
-        for from_x in reversed(inputs) if backwards else inputs:
-            state = step(from_x, F.linear(state[0], w_hh, b_hh), state)
-            if w_hr is not None:
-                state = (F.linear(state[0], w_hr), *state[1:])
-            outputs.append(state[0])
-        return stack(outputs[::-1] if backwards else outputs), state
+        if b_hh is None:
+            b_hh = zeros(w_hh.shape[0], dtype=w_hh.dtype, device=w_hh.device)
+        inputs = (from_x_LNG, w_hh, b_hh, *state)
+        formula = partial(_steps, self._step(), w_hr, backwards)
+        if w_hr is None and len(from_x_LNG) and sequence.fits(inputs):
+            y, *last = sequence.run(self._loop(backwards), formula, inputs)
+        else:
+            y, *last = formula(*inputs)
+        return y, tuple(last)
 
     def extra_repr(self) -> str:
         """Return what differs from the defaults."""
@@ -215,6 +239,9 @@ class RNN(_Recurrent):
     def _step(self) -> Step:
         return step_for(self.nonlinearity)
 
+    def _loop(self, backwards: bool) -> Loop:
+        return PlainLoop(backwards, self.nonlinearity)
+
 
 class LSTM(_Recurrent):
     """Long short-term memory; the state is (hidden, cell). See `cells.lstm_step`."""
@@ -224,6 +251,9 @@ class LSTM(_Recurrent):
     def _step(self) -> Step:
         return lstm_step
 
+    def _loop(self, backwards: bool) -> Loop:
+        return LSTMLoop(backwards)
+
 
 class GRU(_Recurrent):
     """Gated recurrent unit. See `cells.gru_step`."""
@@ -232,3 +262,6 @@ class GRU(_Recurrent):
 
     def _step(self) -> Step:
         return gru_step
+
+    def _loop(self, backwards: bool) -> Loop:
+        return GRULoop(backwards)

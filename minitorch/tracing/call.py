@@ -1,51 +1,22 @@
 """One call of a compiled program, as the operator that its results remember.
 
 A program with one result that has a gradient is one operator. With several, each result is an
-`Output` of a hub, where their gradients come together before the way back runs once.
+output of a hub.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from minitorch.arrays import Array, DType, asarray
+from minitorch.hub import Arriving
 from minitorch.op import Op
 from minitorch.tensor import Tensor
 
 if TYPE_CHECKING:
     from minitorch.tracing.program import WayBack
-
-
-@dataclass
-class Arriving:
-    """The gradients of a program's outputs, by place, as they come in."""
-
-    by_place: dict[int, Any]
-
-    hooks = None
-
-    def __add__(self, other: Arriving) -> Arriving:
-        total = dict(self.by_place)
-        for place, grad in other.by_place.items():
-            total[place] = total[place] + grad if place in total else grad
-        return Arriving(total)
-
-
-class Output(Op):
-    """One output of a program that has several."""
-
-    on_arrays = True
-    reads_inputs = reads_output = False
-
-    def __init__(self, place: int) -> None:
-        self.place = place
-
-    def gradient(self, out_grad: Any, node: Any) -> Any:
-        """Hand the gradient in at this place."""
-        return (Arriving({self.place: out_grad}),)
 
 
 class Call(Op):

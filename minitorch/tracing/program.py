@@ -18,12 +18,12 @@ from minitorch.graph.node import Constant, Node, Placeholder
 from minitorch.graph.order import needed, schedule
 from minitorch.graph.scope import Graph
 from minitorch.graph.session import Session
-from minitorch.op import Op
+from minitorch.hub import attach
 from minitorch.ops.random import Drawn, DropMask
 from minitorch.recording import recording
 from minitorch.sweep import ancestors
 from minitorch.tensor import Tensor
-from minitorch.tracing.call import Call, Output
+from minitorch.tracing.call import Call
 
 
 class Program:
@@ -150,12 +150,10 @@ class WayBack:
         sources = tuple([tensors[i] for i in self.sources])
         results = [Tensor._new(array) for array in found[:count]]
         if len(self.ends) == 1:
-            _attach(results[self.ends[0]], call, sources)
+            end = results[self.ends[0]]
+            end.requires_grad, end.op, end.inputs = True, call, sources
         elif self.ends:
-            hub = Tensor._new(np.zeros(()))
-            _attach(hub, call, sources)
-            for place, i in enumerate(self.ends):
-                _attach(results[i], Output(place), (hub,))
+            attach(call, sources, [results[i] for i in self.ends])
         return results
 
     @property
@@ -218,7 +216,3 @@ def has_control(program: Program) -> bool:
         node.op is not None and not node.op.pure and not isinstance(node.op, Drawn | DropMask)
         for node in nodes
     )
-
-
-def _attach(result: Tensor, op: Op, inputs: tuple[Tensor, ...]) -> None:
-    result.requires_grad, result.op, result.inputs = True, op, inputs

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -248,6 +249,47 @@ def test_a_random_sampler_may_draw_fewer_more_or_with_replacement() -> None:
     again = list(data.RandomSampler(range(5), replacement=True, num_samples=50, generator=0))
     assert len(again) == 50
     assert set(again) <= set(range(5))
+
+
+@pytest.mark.parametrize(
+    "sampler",
+    [
+        data.RandomSampler(range(5), replacement=True, num_samples=int(1e10), generator=0),
+        data.RandomSampler(range(5), num_samples=int(1e10), generator=0),
+        data.WeightedRandomSampler([1.0, 3.0], int(1e10), generator=0),
+        data.SequentialSampler(range(int(1e10))),
+    ],
+)
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_a_pass_over_ten_thousand_million_indices_begins_at_once(
+    sampler: data.Sampler, num_workers: int
+) -> None:
+    loader = DataLoader(
+        range(int(1e10)),  # type: ignore[arg-type]
+        batch_size=4,
+        sampler=islice(sampler, 10),
+        num_workers=num_workers,
+    )
+    assert [len(batch) for batch in islice(iter(loader), 2)] == [4, 4]
+    assert len(DataLoader(range(9), batch_size=4, sampler=sampler)) == 25 * 10**8  # type: ignore[arg-type]
+
+
+def test_indices_drawn_as_they_are_asked_for_are_those_drawn_at_once() -> None:
+    def drawn() -> np.random.Generator:
+        return np.random.default_rng(3)
+
+    some, count, weights = range(1000), 10_000, np.arange(1.0, 8.0)
+    again = data.RandomSampler(some, replacement=True, num_samples=count, generator=3)
+    assert list(again) == drawn().integers(1000, size=count).tolist()
+    heavy = data.WeightedRandomSampler(weights, count, generator=3)  # type: ignore[arg-type]
+    assert list(heavy) == drawn().choice(7, count, True, weights / weights.sum()).tolist()
+    once = data.WeightedRandomSampler(np.ones(count), count, False, generator=3)  # type: ignore[arg-type]
+    assert list(once) == drawn().choice(count, count, False, np.ones(count) / count).tolist()
+    subset = data.SubsetRandomSampler(range(5, count), generator=3)
+    assert list(subset) == (drawn().permutation(count - 5) + 5).tolist()
+    order = drawn()
+    passes = [i for _ in range(3) for i in order.permutation(4000).tolist()]
+    assert list(data.RandomSampler(range(4000), num_samples=count, generator=3)) == passes[:count]
 
 
 # ── data that is generated or shipped ───────────────────────────────────────────────────────────

@@ -1,0 +1,248 @@
+"""The loops over time of recurrent layers on NumPy arrays, there and back.
+
+Legend: L steps, N batch, H hidden, G gates * H. The product of the input with its weights is given
+for all steps. A step is then one product and a few passes in place; the way back computes for all
+steps at once by what factor the gradient of each gate follows from that of the state, so that its
+step is one product, too, and the gradient of the weights is one product at the end.
+
+May import: allocator. Source: Appleyard, Kocisky & Blunsom, arXiv:1604.01946, 2016.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from minitorch import allocator
+
+Array = np.ndarray[Any, Any]
+FEW_STEPS = 4
+"""Up to here the products are faster than bringing the weights into the order they prefer."""
+
+
+def empty(shape: tuple[int, ...], dtype: Any) -> Array:
+    """Return an array whose numbers are not set, a large one in cached memory."""
+    large = math.prod(shape) * dtype.itemsize > allocator.LARGE
+    return allocator.cpu.empty(shape, dtype) if large else np.empty(shape, dtype)
+
+
+class Loop:
+    """A layer in one direction over a sequence: `forward` once, then `backward` as often as wanted.
+
+    Attributes:
+        order: the steps in the order in which they are taken.
+        before, after: the hidden state that each step starts from, and that it leaves, (L, N, H).
+    """
+
+    order: Sequence[int]
+    before: Array
+    after: Array
+    w: Array
+
+    def __init__(self, backwards: bool) -> None:
+        self.backwards = backwards
+
+    def forward(self, from_x_LNG: Array, w: Array, b: Array | None, *first: Array) -> list[Array]:
+        """Return the outputs (L, N, H), and the last of each state (N, H)."""
+        self.order = range(len(from_x_LNG))[:: -1 if self.backwards else 1]
+        self.w, self.before, self.after = w, *self._states(from_x_LNG, first[0])
+        w_t = w.T if len(from_x_LNG) <= FEW_STEPS else np.ascontiguousarray(w.T)
+        last = self._forward(from_x_LNG, w_t, 0 if b is None else b, *first[1:])
+        return [self.after.copy(), self.after[self.order[-1]].copy(), *last]
+
+    def backward(self, dy_LNH: Array | None, *last: Array | None) -> tuple[Array, ...]:
+        """Return the gradients of from_x, of the weights, of the bias and of the first states.
+
+        Args:
+            dy_LNH: gradient of the outputs; None for zeros, also below.
+            last: gradients of the last states.
+        """
+        like = self.before[0]
+        ends = [np.zeros_like(like) if end is None else end.copy() for end in last]
+        d_x, d_h = self._backward(dy_LNH, *ends)
+        rows = d_h.reshape(-1, d_h.shape[-1])
+        dw = rows.T @ self.before.reshape(-1, like.shape[-1])
+        return (d_x, dw, np.add.reduce(rows, axis=0), *ends)
+
+    def _states(self, like: Array, first: Array) -> tuple[Array, Array]:
+        """Return memory of a state before and after each step, with the first one filled in."""
+        states = empty((len(like) + 1, *first.shape), like.dtype)
+        before, after = states[:-1], states[1:]
+        if self.backwards:
+            before, after = after, before
+        before[self.order[0]] = first
+        return before, after
+
+    def _forward(self, from_x_LNG: Array, w_t: Array, b: Any, *first: Array) -> list[Array]:
+        """Fill `after`; return the last of each state but the hidden one."""
+        raise NotImplementedError
+
+    def _backward(self, dy_LNH: Array | None, *ends: Array) -> tuple[Array, Array]:
+        """Return the gradients of the two products; turn `ends` into those of the first states."""
+        raise NotImplementedError
+
+
+class PlainLoop(Loop):
+    """h' = tanh(x part + h part), or max(x part + h part, 0)."""
+
+    def __init__(self, backwards: bool, nonlinearity: str) -> None:
+        super().__init__(backwards)
+        self.relu = nonlinearity == "relu"
+
+    def _forward(self, from_x_LNG: Array, w_t: Array, b: Any, *first: Array) -> list[Array]:
+        for t in self.order:
+            h = np.matmul(self.before[t], w_t, out=self.after[t])
+            h += from_x_LNG[t]
+            h += b
+            np.maximum(h, 0, out=h) if self.relu else np.tanh(h, out=h)
+        return []
+
+    def _backward(self, dy_LNH: Array | None, *ends: Array) -> tuple[Array, Array]:
+        (dh,) = ends
+        h = self.after
+        d = empty(h.shape, h.dtype)
+        if self.relu:
+            np.greater(h, 0, out=d, casting="unsafe")
+        else:
+            np.subtract(1, np.multiply(h, h, out=d), out=d)
+        for t in reversed(self.order):
+            if dy_LNH is not None:
+                dh += dy_LNH[t]
+            d[t] *= dh
+            np.matmul(d[t], self.w, out=dh)
+        return d, d
+
+
+class LSTMLoop(Loop):
+    """c' = f c + i g; h' = o tanh c'; the gates lie in the order i, f, g, o.
+
+    As σ(x) = tanh(x / 2) / 2 + 1/2, one tanh makes all four gates.
+    """
+
+    def _forward(self, from_x_LNG: Array, w_t: Array, b: Any, *first: Array) -> list[Array]:
+        width = len(w_t)
+        dtype = from_x_LNG.dtype
+        half = np.repeat(np.array([0.5, 0.5, 1, 0.5], dtype), width)
+        rest = 1 - half
+        self.gates = empty(from_x_LNG.shape, dtype)
+        self.c_before, c_after = self._states(from_x_LNG, first[0])
+        self.tanh_c = empty(c_after.shape, dtype)
+        i_LNH, f_LNH, g_LNH, o_LNH = np.split(self.gates, 4, -1)
+        for t in self.order:
+            z = np.matmul(self.before[t], w_t, out=self.gates[t])
+            z += from_x_LNG[t]
+            z += b
+            z *= half
+            np.tanh(z, out=z)
+            z *= half
+            z += rest
+            c, tanh_c = c_after[t], self.tanh_c[t]
+            np.multiply(i_LNH[t], g_LNH[t], out=c)
+            c += np.multiply(f_LNH[t], self.c_before[t], out=tanh_c)
+            np.multiply(o_LNH[t], np.tanh(c, out=tanh_c), out=self.after[t])
+        return [c_after[self.order[-1]].copy()]
+
+    def _backward(self, dy_LNH: Array | None, *ends: Array) -> tuple[Array, Array]:
+        dh, dc = ends
+        steps, n, width = self.tanh_c.shape
+        d, dc_of_dh = self._factors()
+        d_LN4H = d.reshape(steps, n, 4, width)
+        f_LNH = self.gates[..., width : 2 * width]
+        part = np.empty_like(dh)
+        for t in reversed(self.order):
+            if dy_LNH is not None:
+                dh += dy_LNH[t]
+            dc += np.multiply(dh, dc_of_dh[t], out=part)
+            d_LN4H[t, :, :3] *= dc[:, None]
+            d_LN4H[t, :, 3] *= dh
+            dc *= f_LNH[t]
+            np.matmul(d[t], self.w, out=dh)
+        return d, d
+
+    def _factors(self) -> tuple[Array, Array]:
+        """Return dz / dc of the gates i, f, g and dz / dh of o; and dc / dh."""
+        i, f, g, o = np.split(self.gates, 4, -1)
+        d = empty(self.gates.shape, self.gates.dtype)
+        d_i, d_f, d_g, d_o = np.split(d, 4, -1)
+        np.subtract(1, self.gates, out=d)
+        d *= self.gates
+        d_i *= g
+        d_f *= self.c_before
+        d_o *= self.tanh_c
+        np.subtract(1, np.multiply(g, g, out=d_g), out=d_g)
+        d_g *= i
+        dc_of_dh = np.multiply(self.tanh_c, self.tanh_c, out=empty(f.shape, d.dtype))
+        np.subtract(1, dc_of_dh, out=dc_of_dh)
+        dc_of_dh *= o
+        return d, dc_of_dh
+
+
+class GRULoop(Loop):
+    """n = tanh(x part + r * h part); h' = n + z (h - n); the gates lie in the order r, z, n."""
+
+    def _forward(self, from_x_LNG: Array, w_t: Array, b: Any, *first: Array) -> list[Array]:
+        steps, n, wide = from_x_LNG.shape
+        width, dtype = len(w_t), from_x_LNG.dtype
+        self.gates = empty((steps, n, 2 * width), dtype)
+        self.new = empty((steps, n, width), dtype)
+        self.from_h = empty((steps, n, width), dtype)  # the part of n
+        half = np.asarray(0.5, dtype)
+        both = np.empty((n, wide), dtype)
+        to_gates, to_new = both[:, : 2 * width], both[:, 2 * width :]
+        for t in self.order:
+            np.matmul(self.before[t], w_t, out=both)
+            both += b
+            self.from_h[t] = to_new
+            gates = np.add(to_gates, from_x_LNG[t, :, : 2 * width], out=self.gates[t])
+            gates *= half
+            np.tanh(gates, out=gates)
+            gates *= half
+            gates += half
+            new = np.multiply(gates[:, :width], to_new, out=self.new[t])
+            new += from_x_LNG[t, :, 2 * width :]
+            np.tanh(new, out=new)
+            h = np.subtract(self.before[t], new, out=self.after[t])
+            h *= gates[:, width:]
+            h += new
+        return []
+
+    def _backward(self, dy_LNH: Array | None, *ends: Array) -> tuple[Array, Array]:
+        (dh,) = ends
+        steps, n, width = self.new.shape
+        d_h, d_new = self._factors()
+        d_LN3H = d_h.reshape(steps, n, 3, width)
+        z_LNH = self.gates[..., width:]
+        part = np.empty_like(dh)
+        for t in reversed(self.order):
+            if dy_LNH is not None:
+                dh += dy_LNH[t]
+            d_LN3H[t] *= dh[:, None]
+            d_new[t] *= dh
+            np.matmul(d_h[t], self.w, out=part)
+            dh *= z_LNH[t]
+            dh += part
+        d_x = empty(d_h.shape, d_h.dtype)
+        d_x[..., : 2 * width] = d_h[..., : 2 * width]
+        d_x[..., 2 * width :] = d_new
+        return d_x, d_h
+
+    def _factors(self) -> tuple[Array, Array]:
+        """Return by what dh is multiplied in the h part of r, z and n, and in the x part of n."""
+        steps, n, width = self.new.shape
+        r, z = np.split(self.gates, 2, -1)
+        d_h = empty((steps, n, 3 * width), r.dtype)
+        d_r, d_z, d_n = np.split(d_h, 3, -1)
+        d_new = np.multiply(self.new, self.new, out=empty(self.new.shape, r.dtype))
+        np.subtract(1, d_new, out=d_new)
+        np.subtract(1, z, out=d_z)
+        d_new *= d_z
+        d_z *= z
+        d_z *= np.subtract(self.before, self.new, out=d_n)
+        np.multiply(d_new, r, out=d_n)
+        np.subtract(1, r, out=d_r)
+        d_r *= d_n
+        d_r *= self.from_h
+        return d_h, d_new

@@ -1,0 +1,177 @@
+"""Recurrent layers beside PyTorch's: values, gradients and their gradients, in float64."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import minitorch
+from minitorch import nn
+from minitorch.autodiff import count_uses
+from minitorch.errors import ModifiedInPlace
+from minitorch.tensor import Tensor, tensor
+from minitorch.tracing import jit
+
+KINDS = [("RNN", {}), ("RNN", {"nonlinearity": "relu"}), ("LSTM", {}), ("GRU", {})]
+BATCH, WIDTH, HIDDEN = 3, 4, 5
+
+
+def both(name: str, dtype: str = "float64", **options: Any) -> tuple[Any, Any]:
+    """The same module, with the same numbers, of both libraries."""
+    torch.manual_seed(0)
+    theirs = getattr(torch.nn, name)(WIDTH, HIDDEN, dtype=getattr(torch, dtype), **options)
+    ours = getattr(nn, name)(WIDTH, HIDDEN, dtype=dtype, **options)
+    ours.load_state_dict({k: tensor(v.numpy()) for k, v in theirs.state_dict().items()})
+    return ours, theirs
+
+
+def drawn(shape: tuple[int, ...], seed: int) -> tuple[Tensor, Any]:
+    """The same numbers as a leaf of both libraries."""
+    numbers = np.random.default_rng(seed).standard_normal(shape)
+    return tensor(numbers, requires_grad=True), torch.tensor(numbers, requires_grad=True)
+
+
+def flat(result: Any) -> list[Any]:
+    """The outputs and the last states, one after the other."""
+    y, last = result
+    return [y, *last] if isinstance(last, tuple) else [y, last]
+
+
+def weighted(results: list[Any], lib: Any) -> Any:
+    """A number to which each element contributes another share."""
+    total = 0.0
+    for i, result in enumerate(results):
+        shares = np.random.default_rng(90 + i).standard_normal(tuple(result.shape))
+        total = total + (result * lib.tensor(shares)).sum()
+    return total
+
+
+def states_of(name: str, values: Any) -> Any:
+    return tuple(values[1:3]) if name == "LSTM" else values[1]
+
+
+@pytest.mark.parametrize("length", [1, 3, 9])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"num_layers": 2, "bidirectional": True}, {"bias": False}],
+    ids=["plain", "deep in both directions", "without bias"],
+)
+@pytest.mark.parametrize(("name", "more"), KINDS)
+@pytest.mark.parametrize("used", ["all", "outputs", "last states"])
+def test_values_and_gradients_are_those_of_torch(
+    name: str, more: dict[str, Any], options: dict[str, Any], length: int, used: str
+) -> None:
+    ours, theirs = both(name, **more, **options)
+    count = options.get("num_layers", 1) * (2 if options.get("bidirectional") else 1)
+    pairs = [drawn((length, BATCH, WIDTH), 1)]
+    pairs += [drawn((count, BATCH, HIDDEN), 2 + i) for i in range(2 if name == "LSTM" else 1)]
+    found = []
+    for lib, module, values in zip(
+        (minitorch, torch), (ours, theirs), zip(*pairs, strict=True), strict=True
+    ):
+        results = flat(module(values[0], states_of(name, values)))
+        chosen = {"all": results, "outputs": results[:1], "last states": results[1:]}[used]
+        weighted(chosen, lib).backward()
+        grads = [v.grad for v in (*values, *module.parameters())]
+        found.append([r.detach().numpy() for r in results])
+        found.append([None if g is None else g.numpy() for g in grads])
+    for own, their in zip(found[0] + found[1], found[2] + found[3], strict=True):
+        if their is None:
+            assert own is None or not own.any()
+        else:
+            np.testing.assert_allclose(own, their, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("bidirectional", [False, True])
+@pytest.mark.parametrize(("name", "more"), KINDS)
+def test_gradients_of_gradients_are_those_of_torch(
+    name: str, more: dict[str, Any], bidirectional: bool
+) -> None:
+    ours, theirs = both(name, bidirectional=bidirectional, num_layers=2, **more)
+    pairs = [drawn((6, BATCH, WIDTH), 1)]
+    pairs += [drawn((2 * (1 + bidirectional), BATCH, HIDDEN), 2 + i) for i in range(2)]
+    second = []
+    for lib, module, values in zip(
+        (minitorch, torch), (ours, theirs), zip(*pairs, strict=True), strict=True
+    ):
+        values = values if name == "LSTM" else values[:2]
+        inputs = [*values, *module.parameters()]
+        total = weighted(flat(module(values[0], states_of(name, values))), lib)
+        first = lib.autograd.grad(total, inputs, create_graph=True)
+        norm = sum((g * g).sum() for g in first)
+        second.append(lib.autograd.grad(norm, inputs, allow_unused=True))
+    for own, their in zip(*second, strict=True):
+        expected = np.zeros(1) if their is None else their.numpy()
+        own = np.zeros(1) if own is None else own.numpy()
+        np.testing.assert_allclose(own, expected, rtol=1e-7, atol=1e-11)
+
+
+def test_a_state_that_depends_on_the_input_is_differentiated_once_along_each_path() -> None:
+    ours, theirs = both("GRU")
+    x = drawn((4, BATCH, HIDDEN - 1), 1)
+    second = []
+    for lib, module, value in zip((minitorch, torch), (ours, theirs), x, strict=True):
+        wide = lib.cat([value, value[..., :1]], -1)
+        total = weighted(flat(module(value, wide[:1])), lib)
+        (first,) = lib.autograd.grad(total, [value], create_graph=True)
+        second.append(lib.autograd.grad((first * first).sum(), [value])[0].numpy())
+    np.testing.assert_allclose(*second, rtol=1e-8)
+
+
+@pytest.mark.parametrize("name", ["RNN", "LSTM", "GRU"])
+def test_what_is_recorded_does_not_grow_with_the_sequence(name: str) -> None:
+    module = getattr(nn, name)(WIDTH, HIDDEN, num_layers=2)
+
+    def recorded(length: int) -> int:
+        y, _ = module(tensor(np.zeros((length, BATCH, WIDTH), np.float32)))
+        return len(count_uses([y], lambda value: value.requires_grad))
+
+    assert recorded(40) == recorded(2)
+
+
+@pytest.mark.parametrize("name", ["RNN", "LSTM", "GRU"])
+def test_large_inputs_saturate_without_a_warning(name: str) -> None:
+    ours, theirs = both(name, "float32")
+    numbers = 1e4 * np.random.default_rng(0).standard_normal((5, BATCH, WIDTH)).astype(np.float32)
+    expected = theirs(torch.tensor(numbers))[0].detach().numpy()
+    np.testing.assert_allclose(ours(tensor(numbers))[0].detach().numpy(), expected, atol=1e-6)
+
+
+def test_outputs_may_be_overwritten_before_backward_and_weights_may_not() -> None:
+    ours, theirs = both("LSTM")
+    own, their = drawn((6, BATCH, WIDTH), 1)
+    for module, value in ((ours, own), (theirs, their)):
+        y, _ = module(value)
+        y.mul_(2.0)
+        (y * y).sum().backward(retain_graph=True)
+        (y * y).sum().backward()
+    np.testing.assert_allclose(own.grad.numpy(), their.grad.numpy(), rtol=1e-9)
+    y, _ = ours(own)
+    with minitorch.no_grad():
+        ours.weight_hh_l0.mul_(2.0)
+    with pytest.raises(ModifiedInPlace, match="Sequence"):
+        y.sum().backward()
+
+
+@pytest.mark.parametrize("name", ["RNN", "LSTM", "GRU"])
+def test_a_compiled_layer_gives_the_same_values_and_gradients(name: str) -> None:
+    module, _ = both(name, num_layers=2)
+    x, _ = drawn((4, BATCH, WIDTH), 1)
+    grads = []
+    for function in (module, jit(lambda value: module(value))):
+        weighted(flat(function(x)), minitorch).backward()
+        grads.append([v.grad.numpy() for v in (x, *module.parameters())])
+        x.grad = None
+        module.zero_grad()
+    for own, compiled in zip(*grads, strict=True):
+        np.testing.assert_allclose(compiled, own, rtol=1e-9, atol=1e-12)
+
+
+def test_a_sequence_without_recording_gives_the_same_outputs() -> None:
+    module = nn.LSTM(WIDTH, HIDDEN, bidirectional=True)
+    x = tensor(np.random.default_rng(0).standard_normal((7, BATCH, WIDTH)).astype(np.float32))
+    with minitorch.no_grad():
+        quiet, _ = module(x)
+    assert not quiet.requires_grad
+    np.testing.assert_array_equal(quiet.numpy(), module(x)[0].detach().numpy())
