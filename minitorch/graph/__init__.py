@@ -18,6 +18,7 @@ from minitorch.arrays import int32 as int32
 from minitorch.arrays import int64 as int64
 from minitorch.arrays import uint8 as uint8
 from minitorch.errors import GraphError as GraphError
+from minitorch.graph import defaults, initializers, scope, state
 from minitorch.graph import nn as nn
 from minitorch.graph import train as train
 from minitorch.graph.control.cond import merge as merge
@@ -35,6 +36,7 @@ from minitorch.graph.node import Constant as Constant
 from minitorch.graph.node import Node as Node
 from minitorch.graph.node import placeholder as placeholder
 from minitorch.graph.node import placeholder_with_default as placeholder_with_default
+from minitorch.graph.operators import effects, elementwise, making, math, random, shaping, writing
 from minitorch.graph.operators.effects import *  # noqa: F403  (its __all__)
 from minitorch.graph.operators.elementwise import *  # noqa: F403  (its __all__)
 from minitorch.graph.operators.making import *  # noqa: F403  (its __all__)
@@ -55,7 +57,11 @@ from minitorch.graph.session import InteractiveSession as InteractiveSession
 from minitorch.graph.session import Session as Session
 from minitorch.graph.session import get_default_session as get_default_session
 from minitorch.graph.state import *  # noqa: F403  (its __all__)
-from minitorch.graph.variable_scope import *  # noqa: F403  (its __all__)
+from minitorch.graph.variable_scope import AUTO_REUSE as AUTO_REUSE
+from minitorch.graph.variable_scope import VariableScope as VariableScope
+from minitorch.graph.variable_scope import get_variable as get_variable
+from minitorch.graph.variable_scope import get_variable_scope as get_variable_scope
+from minitorch.graph.variable_scope import variable_scope as variable_scope
 
 if TYPE_CHECKING:
     from minitorch.tracing import cond as cond
@@ -66,6 +72,71 @@ if TYPE_CHECKING:
     from minitorch.tracing import scan as scan
     from minitorch.tracing import trace as trace
     from minitorch.tracing import while_loop as while_loop
+
+__all__ = [
+    "AUTO_REUSE",
+    "Constant",
+    "GraphError",
+    "InteractiveSession",
+    "Node",
+    "PlacedSession",
+    "Session",
+    "Tensor",
+    "TensorArray",
+    "VariableScope",
+    "as_dtype",
+    "bool",
+    "compile",
+    "cond",
+    "count_nodes",
+    "discover",
+    "explain",
+    "float16",
+    "float32",
+    "float64",
+    "foldl",
+    "foldr",
+    "get_default_session",
+    "get_variable",
+    "get_variable_scope",
+    "gradients",
+    "improve",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "jit",
+    "map_fn",
+    "memory_plan",
+    "merge",
+    "mixed_precision",
+    "nn",
+    "one_hot",
+    "optimize",
+    "placeholder",
+    "placeholder_with_default",
+    "profile",
+    "recompute",
+    "scan",
+    "switch",
+    "trace",
+    "train",
+    "trees",
+    "uint8",
+    "variable_scope",
+    "while_loop",
+]
+__all__ += defaults.__all__
+__all__ += initializers.__all__
+__all__ += effects.__all__
+__all__ += elementwise.__all__
+__all__ += making.__all__
+__all__ += math.__all__
+__all__ += random.__all__
+__all__ += shaping.__all__
+__all__ += writing.__all__
+__all__ += scope.__all__
+__all__ += state.__all__
 
 Tensor = Node
 bool = bool_

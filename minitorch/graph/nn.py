@@ -42,6 +42,41 @@ from .operators.softmax import (
     sparse_softmax_cross_entropy_with_logits as sparse_softmax_cross_entropy_with_logits,
 )
 
+__all__ = [
+    "avg_pool",
+    "batch_normalization",
+    "bias_add",
+    "conv2d",
+    "dropout",
+    "dynamic_rnn",
+    "elu",
+    "embedding_lookup",
+    "in_top_k",
+    "l2_loss",
+    "l2_normalize",
+    "leaky_relu",
+    "log_sigmoid",
+    "log_softmax",
+    "max_pool",
+    "moments",
+    "one_hot",
+    "relu",
+    "relu6",
+    "rnn_cell",
+    "selu",
+    "sigmoid",
+    "sigmoid_cross_entropy_with_logits",
+    "softmax",
+    "softmax_cross_entropy_with_logits",
+    "softplus",
+    "softsign",
+    "sparse_softmax_cross_entropy_with_logits",
+    "static_rnn",
+    "tanh",
+    "top_k",
+    "xw_plus_b",
+]
+
 
 def _activation(function: Callable[..., Any], name: str, says: str) -> Callable[..., Node]:
     def call(features: Any, name: str | None = None) -> Node:

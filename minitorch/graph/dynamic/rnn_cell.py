@@ -24,6 +24,15 @@ from ..scope import outside
 from ..state import Variable
 from ..variable_scope import AUTO_REUSE, VariableScope, get_variable, variable_scope
 
+__all__ = [
+    "BasicLSTMCell",
+    "BasicRNNCell",
+    "GRUCell",
+    "LSTMStateTuple",
+    "MultiRNNCell",
+    "RNNCell",
+]
+
 Activation = Callable[[Node], Node]
 
 

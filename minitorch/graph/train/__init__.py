@@ -11,3 +11,13 @@ from .descent import MomentumOptimizer as MomentumOptimizer
 from .optimizer import Optimizer as Optimizer
 from .saver import Saver as Saver
 from .saver import latest_checkpoint as latest_checkpoint
+
+__all__ = [
+    "AdagradOptimizer",
+    "AdamOptimizer",
+    "GradientDescentOptimizer",
+    "MomentumOptimizer",
+    "Optimizer",
+    "Saver",
+    "latest_checkpoint",
+]
