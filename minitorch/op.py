@@ -81,10 +81,6 @@ class Value:
         return (True,) * len(self.inputs)
 
 
-OF_NODES = ("control_inputs", "device", "graph", "inputs", "node_def", "outputs", "type")
-"""What TensorFlow asks of an operation, and a node of a graph has: nodes may share an operator."""
-
-
 class Op:
     """An operator: `compute`, `infer`, `gradient`. Instances are callable on any kind of value."""
 
@@ -140,11 +136,8 @@ class Op:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            """Raise; of what TensorFlow's operations have, say where it is."""
-            instead = f" A node is its own operation: use node.{name}." if name in OF_NODES else ""
-            raise AttributeError(
-                f"operator {type(self).__name__!r} has no attribute {name!r}.{instead}"
-            )
+            """Raise, and name the operator."""
+            raise AttributeError(f"operator {type(self).__name__!r} has no attribute {name!r}.")
 
     def __call__(self, *inputs: Any) -> Any:  # noqa: D102  (the class says it)
         return apply(self, *inputs)

@@ -1,13 +1,24 @@
 """Dataflow graphs with deferred execution, under TensorFlow 1's names.
 
-`import minitorch.graph as tf` runs code written for TensorFlow 1's graphs. Each family of names
-lists its own in `__all__`; what few programs use is loaded when it is first asked for (`names`).
+`import minitorch.graph as tf` runs programs in the manner of TensorFlow's early tutorials. The
+names are those that the course needs: `docs/graph_names.md` lists them.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from minitorch.arrays import as_dtype as as_dtype
+from minitorch.arrays import bool_
+from minitorch.arrays import float16 as float16
+from minitorch.arrays import float32 as float32
+from minitorch.arrays import float64 as float64
+from minitorch.arrays import int8 as int8
+from minitorch.arrays import int16 as int16
+from minitorch.arrays import int32 as int32
+from minitorch.arrays import int64 as int64
+from minitorch.arrays import uint8 as uint8
 from minitorch.errors import GraphError as GraphError
+from minitorch.graph import defaults, initializers, scope, state
 from minitorch.graph import nn as nn
 from minitorch.graph import train as train
 from minitorch.graph.control.cond import merge as merge
@@ -16,17 +27,6 @@ from minitorch.graph.control.tensor_array import TensorArray as TensorArray
 from minitorch.graph.defaults import *  # noqa: F403  (its __all__)
 from minitorch.graph.discovery.improve import improve as improve
 from minitorch.graph.discovery.search import discover as discover
-from minitorch.graph.dtypes import DType as DType
-from minitorch.graph.dtypes import as_dtype as as_dtype
-from minitorch.graph.dtypes import bool_ as bool_
-from minitorch.graph.dtypes import float16 as float16
-from minitorch.graph.dtypes import float32 as float32
-from minitorch.graph.dtypes import float64 as float64
-from minitorch.graph.dtypes import int8 as int8
-from minitorch.graph.dtypes import int16 as int16
-from minitorch.graph.dtypes import int32 as int32
-from minitorch.graph.dtypes import int64 as int64
-from minitorch.graph.dtypes import uint8 as uint8
 from minitorch.graph.dynamic import trees as trees
 from minitorch.graph.explain import explain as explain
 from minitorch.graph.gradients import gradients as gradients
@@ -36,11 +36,14 @@ from minitorch.graph.node import Constant as Constant
 from minitorch.graph.node import Node as Node
 from minitorch.graph.node import placeholder as placeholder
 from minitorch.graph.node import placeholder_with_default as placeholder_with_default
+from minitorch.graph.operators import effects, elementwise, making, math, random, shaping, writing
+from minitorch.graph.operators.effects import *  # noqa: F403  (its __all__)
 from minitorch.graph.operators.elementwise import *  # noqa: F403  (its __all__)
 from minitorch.graph.operators.making import *  # noqa: F403  (its __all__)
 from minitorch.graph.operators.math import *  # noqa: F403  (its __all__)
 from minitorch.graph.operators.random import *  # noqa: F403  (its __all__)
 from minitorch.graph.operators.shaping import *  # noqa: F403  (its __all__)
+from minitorch.graph.operators.writing import *  # noqa: F403  (its __all__)
 from minitorch.graph.optimize import count_nodes as count_nodes
 from minitorch.graph.optimize import mixed_precision as mixed_precision
 from minitorch.graph.optimize import optimize as optimize
@@ -53,31 +56,14 @@ from minitorch.graph.scope import *  # noqa: F403  (its __all__)
 from minitorch.graph.session import InteractiveSession as InteractiveSession
 from minitorch.graph.session import Session as Session
 from minitorch.graph.session import get_default_session as get_default_session
-from minitorch.graph.spaces.names import LATER, SPACES
 from minitorch.graph.state import *  # noqa: F403  (its __all__)
-from minitorch.graph.static_shape import Dimension as Dimension
-from minitorch.graph.static_shape import as_static as as_static
-from minitorch.graph.train.loss_scale import LossScaleOptimizer as LossScaleOptimizer
-from minitorch.graph.variable_scope import *  # noqa: F403  (its __all__)
+from minitorch.graph.variable_scope import AUTO_REUSE as AUTO_REUSE
+from minitorch.graph.variable_scope import VariableScope as VariableScope
+from minitorch.graph.variable_scope import get_variable as get_variable
+from minitorch.graph.variable_scope import get_variable_scope as get_variable_scope
+from minitorch.graph.variable_scope import variable_scope as variable_scope
 
 if TYPE_CHECKING:
-    from minitorch.graph import layers as layers
-    from minitorch.graph.collections import GraphKeys as GraphKeys
-    from minitorch.graph.operators.choosing import *  # noqa: F403  (its __all__)
-    from minitorch.graph.operators.effects import *  # noqa: F403  (its __all__)
-    from minitorch.graph.operators.matrices import *  # noqa: F403  (its __all__)
-    from minitorch.graph.operators.ranking import *  # noqa: F403  (its __all__)
-    from minitorch.graph.operators.segments import *  # noqa: F403  (its __all__)
-    from minitorch.graph.operators.writing import *  # noqa: F403  (its __all__)
-    from minitorch.graph.spaces import app as app
-    from minitorch.graph.spaces import contrib as contrib
-    from minitorch.graph.spaces import data as data
-    from minitorch.graph.spaces import errors as errors
-    from minitorch.graph.spaces import flags as flags
-    from minitorch.graph.spaces import image as image
-    from minitorch.graph.spaces import losses as losses
-    from minitorch.graph.spaces import metrics as metrics
-    from minitorch.graph.spaces import summary as summary
     from minitorch.tracing import cond as cond
     from minitorch.tracing import foldl as foldl
     from minitorch.tracing import foldr as foldr
@@ -87,24 +73,85 @@ if TYPE_CHECKING:
     from minitorch.tracing import trace as trace
     from minitorch.tracing import while_loop as while_loop
 
+__all__ = [
+    "AUTO_REUSE",
+    "Constant",
+    "GraphError",
+    "InteractiveSession",
+    "Node",
+    "PlacedSession",
+    "Session",
+    "Tensor",
+    "TensorArray",
+    "VariableScope",
+    "as_dtype",
+    "bool",
+    "compile",
+    "cond",
+    "count_nodes",
+    "discover",
+    "explain",
+    "float16",
+    "float32",
+    "float64",
+    "foldl",
+    "foldr",
+    "get_default_session",
+    "get_variable",
+    "get_variable_scope",
+    "gradients",
+    "improve",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "jit",
+    "map_fn",
+    "memory_plan",
+    "merge",
+    "mixed_precision",
+    "nn",
+    "one_hot",
+    "optimize",
+    "placeholder",
+    "placeholder_with_default",
+    "profile",
+    "recompute",
+    "scan",
+    "switch",
+    "trace",
+    "train",
+    "trees",
+    "uint8",
+    "variable_scope",
+    "while_loop",
+]
+__all__ += defaults.__all__
+__all__ += initializers.__all__
+__all__ += effects.__all__
+__all__ += elementwise.__all__
+__all__ += making.__all__
+__all__ += math.__all__
+__all__ += random.__all__
+__all__ += shaping.__all__
+__all__ += writing.__all__
+__all__ += scope.__all__
+__all__ += state.__all__
+
 Tensor = Node
-Operation = Node
-TensorShape = as_static
 bool = bool_
-double, half = float64, float16
-newaxis = None
+
+_OF_TRACING = ("cond", "foldl", "foldr", "jit", "map_fn", "scan", "trace", "while_loop")
 
 
 def __getattr__(name: str) -> Any:
-    """Return one of the names that are handed on when they are first asked for."""
-    if name in SPACES:
-        return import_module(SPACES[name])
-    if name not in LATER:
-        raise import_module("minitorch.graph.spaces.absent").no_attribute(__name__, name)
-    found = globals()[name] = getattr(import_module(LATER[name]), name)
+    """Return one of the names of `minitorch.tracing`, which stands above this package."""
+    if name not in _OF_TRACING:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = globals()[name] = getattr(import_module("minitorch.tracing"), name)
     return found
 
 
 def __dir__() -> list[str]:
     """Return all names, those that are not loaded yet among them."""
-    return sorted({*globals(), *LATER, *SPACES})
+    return sorted({*globals(), *_OF_TRACING})

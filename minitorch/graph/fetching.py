@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from ..errors import GraphError, GraphTypeError
-from ..op import Op
 from .control.history import Opaque
 from .control.while_op import While
 from .node import Node, Placeholder
@@ -96,8 +95,8 @@ def flatten_fetches(fetches: Any, graph: Graph, leaves: list[Node]) -> Rebuild:
     """Add the nodes in `fetches` to `leaves`; return how to rebuild it from their values.
 
     Args:
-        fetches: what `Session.run` takes: nodes, names in `graph`, operators, and lists, tuples and
-            dicts of them. The value of an operator is None.
+        fetches: what `Session.run` takes: nodes, names in `graph`, and lists, tuples and dicts of
+            them.
         leaves: the nodes of what was fetched before.
     Returns: a function of one that gives the leaves' values in order.
     Raises:
@@ -116,10 +115,6 @@ def flatten_fetches(fetches: Any, graph: Graph, leaves: list[Node]) -> Rebuild:
         named = {key: flatten_fetches(item, graph, leaves) for key, item in fetches.items()}
         into = OrderedDict if isinstance(fetches, OrderedDict) else dict
         return lambda take: into((key, part(take)) for key, part in named.items())
-    if isinstance(fetches, Op):
-        made = graph.node_of(fetches)
-        leaves.append(node_called(fetches, graph, "fetch") if made is None else made)
-        return lambda take: (take(), None)[1]
     return flatten_fetches(node_called(fetches, graph, "fetch"), graph, leaves)
 
 

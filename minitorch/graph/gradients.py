@@ -8,8 +8,6 @@ from typing import Any
 from ..errors import GraphError, NoGradientRule
 from ..op import Op, Spec
 from ..ops.broadcasting import expand_to
-from ..ops.joining import stack
-from ..ops.movement import reshape
 from ..sweep import ancestors, count_uses, sweep
 from ..vjp import on_values
 from .node import Constant, Node, UnknownShape, convert, located
@@ -22,9 +20,6 @@ def gradients(
     xs: Any,
     grad_ys: Any = None,
     name: str = "gradients",
-    colocate_gradients_with_ops: bool = False,
-    gate_gradients: bool = False,
-    aggregation_method: Any = None,
     stop_gradients: Any = None,
 ) -> list[Node | None]:
     """Return, for each of `xs`, a node for the derivative of the sum of all elements of `ys`.
@@ -35,8 +30,6 @@ def gradients(
         grad_ys: for each y the gradient that arrives there, instead of ones.
         stop_gradients: nodes that count as constants: the derivative by one of them does not flow
             on to what it was computed from.
-        colocate_gradients_with_ops, gate_gradients, aggregation_method: taken for TensorFlow's
-            sake; no effect.
     Returns:
         a list as long as `xs`; None where no y depends on x.
     """
@@ -58,27 +51,6 @@ def gradients(
             seeds = {y: seed for y, seed in seeds.items() if y in uses}
             sweep(seeds, uses, _rule(uses, set(stops)), _keep(found), wanted)
     return [found.get(x) for x in wanted]
-
-
-def hessians(ys: Any, xs: Any, name: str = "hessians") -> list[Node]:
-    """Return, for each of `xs`, the second derivatives of the sum of `ys`: x's axes twice.
-
-    Raises:
-        GraphError: a size of an x is not known, or the first derivatives do not depend on it.
-    """
-    found = []
-    for x, by_x in zip(_listed(xs, "xs"), gradients(ys, xs, name=name), strict=True):
-        size = None if isinstance(x.shape, UnknownShape) else x.shape.num_elements()
-        if by_x is None or size is None:
-            raise GraphError(
-                f"hessians: got {x.name!r} of shape {x.shape}, expected a known shape and ys that "
-                f"depend on it (node {x.name!r} built at {x.location})."
-            )
-        flat = reshape(by_x, (size,))
-        rows = [gradients(flat[i], x, name=name)[0] for i in range(size)]
-        full = [x * 0.0 if row is None else row for row in rows]
-        found.append(reshape(stack(full), (*x.shape, *x.shape)))
-    return found
 
 
 def _later(

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import import_module
 from typing import Any
-
-import numpy as np
 
 from ..arrays import as_dtype
 from ..errors import GraphError
 from ..ops import activation, joining, movement
 from ..ops import elementwise as rows
-from .alike import alike
 from .dynamic import rnn_cell as rnn_cell
 from .dynamic.rnn import dynamic_rnn as dynamic_rnn
 from .dynamic.rnn import static_rnn as static_rnn
 from .lined import lined
 from .naming import rename
-from .node import Node, build, convert
+from .node import Node, build, convert, convert_all
 from .operators import elementwise, math, random
 from .operators.crossentropy import OneHot
 from .operators.elementwise import log_sigmoid as log_sigmoid
@@ -31,6 +27,8 @@ from .operators.late import late, unknown
 from .operators.normalizing import batch_normalization as batch_normalization
 from .operators.normalizing import l2_normalize as l2_normalize
 from .operators.normalizing import moments as moments
+from .operators.ranking import in_top_k as in_top_k
+from .operators.ranking import top_k as top_k
 from .operators.scalar import as_scalar
 from .operators.softmax import log_softmax as log_softmax
 from .operators.softmax import (
@@ -41,15 +39,43 @@ from .operators.softmax import (
     softmax_cross_entropy_with_logits as softmax_cross_entropy_with_logits,
 )
 from .operators.softmax import (
-    softmax_cross_entropy_with_logits_v2 as softmax_cross_entropy_with_logits_v2,
-)
-from .operators.softmax import (
     sparse_softmax_cross_entropy_with_logits as sparse_softmax_cross_entropy_with_logits,
 )
-from .operators.softmax import (
-    weighted_cross_entropy_with_logits as weighted_cross_entropy_with_logits,
-)
-from .spaces.names import NETWORKS
+
+__all__ = [
+    "avg_pool",
+    "batch_normalization",
+    "bias_add",
+    "conv2d",
+    "dropout",
+    "dynamic_rnn",
+    "elu",
+    "embedding_lookup",
+    "in_top_k",
+    "l2_loss",
+    "l2_normalize",
+    "leaky_relu",
+    "log_sigmoid",
+    "log_softmax",
+    "max_pool",
+    "moments",
+    "one_hot",
+    "relu",
+    "relu6",
+    "rnn_cell",
+    "selu",
+    "sigmoid",
+    "sigmoid_cross_entropy_with_logits",
+    "softmax",
+    "softmax_cross_entropy_with_logits",
+    "softplus",
+    "softsign",
+    "sparse_softmax_cross_entropy_with_logits",
+    "static_rnn",
+    "tanh",
+    "top_k",
+    "xw_plus_b",
+]
 
 
 def _activation(function: Callable[..., Any], name: str, says: str) -> Callable[..., Node]:
@@ -87,7 +113,7 @@ def bias_add(
     value: Any, bias: Any, data_format: str | None = None, name: str | None = None
 ) -> Node:
     """The value plus a bias along its channels: the last axis, or with "NCHW" the second."""
-    x, b = alike("bias_add", value, bias)
+    x, b = convert_all(value, bias)
     if b.shape.ndims not in (None, 1):
         raise GraphError(
             f"bias_add: got a bias of shape {b.shape}, expected one axis (node {b.name!r} built at "
@@ -101,101 +127,30 @@ def bias_add(
 @lined
 def xw_plus_b(x: Any, weights: Any, biases: Any, name: str | None = None) -> Node:
     """x weights + biases."""
-    left, right, starts = alike("xw_plus_b", x, weights, biases)
-    return rename(math.matmul(left, right) + starts, name)
+    return rename(math.matmul(x, weights) + convert(biases), name)
 
 
 @lined
-def dropout(
-    x: Any,
-    keep_prob: Any = None,
-    noise_shape: Any = None,
-    seed: int | None = None,
-    name: str | None = None,
-    rate: Any = None,
-) -> Node:
+def dropout(x: Any, keep_prob: Any, seed: int | None = None, name: str | None = None) -> Node:
     """Each element kept with probability keep_prob, and then divided by it; otherwise 0."""
-    if (keep_prob is None) == (rate is None):
-        raise GraphError("dropout: got both or neither of keep_prob and rate, expected one.")
     node = convert(x)
-    keep = keep_prob if rate is None else 1 - rate
-    keep = as_scalar(keep) if isinstance(keep, Node) else keep
+    keep = as_scalar(keep_prob) if isinstance(keep_prob, Node) else keep_prob
     if isinstance(keep, int | float) and not 0 < keep <= 1:
         raise GraphError(f"dropout: got keep_prob {keep}, expected one in (0, 1].")
-    if noise_shape is None:
-        drawn = random.uniform_like(node, seed)
-    else:
-        drawn = random.random_uniform(noise_shape, dtype=node.dtype, seed=seed)
-    mask = elementwise.floor(drawn + keep)
+    mask = elementwise.floor(random.uniform_like(node, seed) + keep)
     return rename(node / keep * mask, name)
 
 
 @lined
-def embedding_lookup(
-    params: Any,
-    ids: Any,
-    partition_strategy: str = "mod",
-    name: str | None = None,
-    validate_indices: bool = True,
-    max_norm: float | None = None,
-) -> Node:
+def embedding_lookup(params: Any, ids: Any, name: str | None = None) -> Node:
     """The rows of a table that the ids name.
 
     Args:
-        params: the table; or a list of parts of it, which by "mod" take the rows in turns, and by
-            "div" a block each.
-        validate_indices: taken for TensorFlow's sake; no effect: an index outside always raises.
-        max_norm: shorten rows to this length.
-    Raises:
-        GraphError: another partition strategy.
+        params: the table; or a list of parts of it, one after another.
     """
-    places = convert(ids)
-    if partition_strategy not in ("mod", "div"):
-        raise GraphError(
-            f"embedding_lookup: got partition_strategy {partition_strategy!r}, expected 'mod' or "
-            "'div'."
-        )
-    if isinstance(params, list | tuple) and len(params) > 1:
-        parts = alike("embedding_lookup", *params)
-        if partition_strategy == "mod":
-            places = _dealt(parts, places)
-        table = joining.cat(parts, 0)
-    else:
-        table = convert(params[0] if isinstance(params, list | tuple) else params)
-    found = table[places]
-    if max_norm is not None:
-        found = math.clip_by_norm(found, max_norm, axes=[-1])
-    return rename(found, name)
-
-
-def _dealt(parts: list[Node], places: Node) -> Node:
-    """Return where rows dealt out in turns lie in the parts one after another.
-
-    Raises:
-        GraphError: a part has more or fewer rows than its turns, or an unknown number.
-    """
-    sizes = [part.shape[0] for part in parts]
-    total = None if None in sizes else sum(sizes)
-    turns = None if total is None else [len(range(i, total, len(parts))) for i in range(len(parts))]
-    if sizes != turns:
-        raise GraphError(
-            f"embedding_lookup: got parts of {sizes} rows, expected {turns or 'known sizes'}, as "
-            "'mod' deals them out in turns. Use 'div' for blocks."
-        )
-    starts = np.cumsum([0, *sizes[:-1]])
-    first = convert(starts.astype(places.dtype))[places % len(parts)]
-    return first + places // len(parts)  # type: ignore[no-any-return]
-
-
-def crelu(features: Any, name: str | None = None) -> Node:
-    """max(x, 0) beside max(-x, 0), along the last axis."""
-    x = convert(features)
-    return rename(rows.relu(joining.cat([x, -x], -1)), name)
-
-
-def relu_layer(x: Any, weights: Any, biases: Any, name: str | None = None) -> Node:
-    """max(x weights + biases, 0)."""
-    return relu(xw_plus_b(x, weights, biases), name)
+    parts = params if isinstance(params, list | tuple) else [params]
+    table = convert(parts[0]) if len(parts) == 1 else joining.cat(convert_all(*parts), 0)
+    return rename(table[convert(ids)], name)
 
 
 @lined
@@ -210,7 +165,7 @@ def one_hot(
 ) -> Node:
     """A new axis of size `depth`, the last unless told: on_value at the index, else off_value."""
     node = convert(indices)
-    size = int(getattr(depth, "value", depth))
+    size = int(depth)
     if node.dtype.kind not in "iu":
         raise GraphError(
             f"one_hot: got indices of {node.dtype}, expected integers (node {node.name!r} built at "
@@ -229,18 +184,3 @@ def one_hot(
     if (on_value, off_value) != (1.0, 0.0):
         hot = hot * (on_value - off_value) + off_value
     return rename(hot, name)
-
-
-def __getattr__(name: str) -> Any:
-    """Return one of TensorFlow's further names of `nn`, loaded when first asked for."""
-    if name not in NETWORKS:
-        from .spaces.absent import no_attribute
-
-        raise no_attribute(__name__, name)
-    found = globals()[name] = getattr(import_module(NETWORKS[name]), name)
-    return found
-
-
-def __dir__() -> list[str]:
-    """Return all names, those that are not loaded yet among them."""
-    return sorted({*globals(), *NETWORKS})

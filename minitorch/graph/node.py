@@ -17,20 +17,16 @@ from ..arrays import DType, as_dtype, cast, get_default_dtype, result_type
 from ..errors import GraphError, GraphTypeError, MinitorchError, ShapeError
 from ..op import Op, Spec, Value
 from ..ops.casting import cast_to
-from ..ops.logic import eq
+from ..ops.joining import stack
+from ..ops.logic import eq, ne
 from ..ops.methods import Methods
 from ..shapes import Shape
-from .as_operation import AsOperation
 from .constants import constant_array, filled_to
-from .dtypes import SEEN
-from .dtypes import DType as Seen
-from .lasting import Lasting
-from .mixing import OPERATORS, check_dtypes, from_outside, is_comparison, strict
 from .scope import Graph, call_site, get_default_graph
 from .static_shape import UNKNOWN as UNKNOWN
-from .static_shape import SizedShape, as_static
 from .static_shape import StaticShape as StaticShape
 from .static_shape import UnknownShape as UnknownShape
+from .static_shape import as_static
 
 _ids = count()
 
@@ -40,7 +36,7 @@ def fresh_id() -> int:
     return next(_ids)
 
 
-class Node(AsOperation, Lasting, Methods):
+class Node(Methods):
     """One value of a dataflow graph, and how it is computed.
 
     Attributes:
@@ -55,10 +51,10 @@ class Node(AsOperation, Lasting, Methods):
 
     __slots__ = (
         "__weakref__",
-        "_dtype",
         "built_at",
         "control_inputs",
         "device",
+        "dtype",
         "graph",
         "id",
         "inputs",
@@ -108,15 +104,6 @@ class Node(AsOperation, Lasting, Methods):
         return copy
 
     @property
-    def dtype(self) -> Any:
-        """The dtype: NumPy's for this package, as a `DType` for a program."""
-        return SEEN[self._dtype] if from_outside(1) else self._dtype
-
-    @dtype.setter
-    def dtype(self, dtype: Any) -> None:
-        self._dtype: DType = dtype.dtype if isinstance(dtype, Seen) else dtype
-
-    @property
     def wants(self) -> tuple[bool, ...]:
         """For each input, whether the sweep in progress asks for its gradient."""
         return (True,) * len(self.inputs) if self.wants_of is None else self.wants_of
@@ -141,9 +128,8 @@ class Node(AsOperation, Lasting, Methods):
         return cut(self, items) if any(map(is_cut, items)) else super().__getitem__(index)
 
     def get_shape(self) -> StaticShape:
-        """Return the static shape, with sizes that have a `value`."""
-        shape: StaticShape = self.shape
-        return shape if isinstance(shape, UnknownShape) else SizedShape(shape)
+        """Return the static shape: `x.get_shape().as_list()`, `x.get_shape()[1].value`."""
+        return self.shape  # type: ignore[no-any-return]
 
     def set_shape(self, shape: Any) -> None:
         """Add to what is known of the shape before the run.
@@ -177,10 +163,25 @@ class Node(AsOperation, Lasting, Methods):
             f"{self.location}). {instead}"
         )
 
+    def __eq__(self, other: object) -> Any:
+        return self._compared(Methods.__eq__, other)
+
+    def __ne__(self, other: object) -> Any:
+        return self._compared(Methods.__ne__, other)
+
+    def _compared(self, compare: Callable[[Any, Any], Any], other: object) -> Any:
+        try:
+            return compare(self, other)
+        except MinitorchError:  # two nodes that cannot be compared are not the same one
+            if isinstance(other, Node):
+                return NotImplemented
+            raise
+
     def __bool__(self) -> bool:
-        if not is_comparison(self):
+        by_number = any(getattr(source, "follows", False) for source in self.inputs)
+        if by_number or (self.op is not eq.op and self.op is not ne.op):
             self._refuse("used as True or False", "Use graph.cond, or run it first.")
-        # `variable in variables` means what it does in TensorFlow
+        # `variable in variables`: Python asks whether they are the same
         return (self.inputs[0] is self.inputs[1]) is (self.op is eq.op)
 
     def __iter__(self) -> Iterator[Any]:
@@ -199,10 +200,6 @@ class Node(AsOperation, Lasting, Methods):
     def __repr__(self) -> str:
         kind = type(self).__name__ if self.op is None else self.op.name
         return f"<{kind} {self.name!r} shape={self.shape} dtype={self.dtype}>"
-
-
-for _name in OPERATORS:
-    setattr(Node, f"__{_name}__", strict(getattr(Methods, f"__{_name}__"), _name.removeprefix("r")))
 
 
 class Placeholder(Node):
@@ -298,13 +295,26 @@ def convert(value: Any, dtype: DType | None = None) -> Node:
             "returns what it builds."
         )
     if isinstance(value, list | tuple) and any(isinstance(v, Node) for v in value):
-        from ..ops.joining import stack
-
-        nodes = [v for v in value if isinstance(v, Node)]
-        for other in nodes[1:]:
-            check_dtypes("stack", nodes[0], other)
-        return stack([convert(v, dtype) for v in value])  # type: ignore[no-any-return]
+        return stack(convert_all(*value))  # type: ignore[no-any-return]
     return Constant(value, dtype)
+
+
+def convert_all(*values: Any) -> list[Node]:
+    """Return the values as nodes; numbers and lists take the dtype of the nodes beside them.
+
+    A number with a fraction beside integers keeps it, and the dtypes are promoted.
+    """
+    nodes = [convert(v) if isinstance(v, Value) else v for v in values]
+    dtype = next((v.dtype for v in nodes if isinstance(v, Node)), None)
+
+    def beside(value: Any) -> Node:
+        if isinstance(value, Node):
+            return value
+        node = convert(value)
+        fits = dtype is not None and (dtype.kind == "f" or node.dtype.kind in "biu")
+        return convert(value, dtype) if fits else node
+
+    return [beside(v) for v in nodes]
 
 
 def build(op: Op, inputs: Sequence[Any], kind: type[Node] = Node) -> Node:

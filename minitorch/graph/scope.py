@@ -10,12 +10,11 @@ import sys
 import threading
 import weakref
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import GraphError
-from .collections import Remembering
 
 if TYPE_CHECKING:
     from minitorch.graph.node import Node
@@ -41,8 +40,8 @@ def call_site() -> tuple[str, int]:
     return frame.f_code.co_filename, frame.f_lineno
 
 
-class Graph(Remembering):
-    """A namespace for nodes: unique names, variables, collections, the seed of random nodes.
+class Graph:
+    """A namespace for nodes: unique names, variables, the seed of random nodes.
 
     Attributes:
         finalized: whether no more nodes may be built.
@@ -50,7 +49,6 @@ class Graph(Remembering):
     """
 
     def __init__(self) -> None:
-        super().__init__()
         self.finalized = False
         self.made_at = call_site()
         self.seed: int | None = None
@@ -115,7 +113,7 @@ class Graph(Remembering):
         self._named.append(node)
         self.add(node)
 
-    def add_variable(self, variable: Node) -> None:
+    def add_variable(self, variable: Any) -> None:
         """Take note of a variable, for `initialize_all_variables`."""
         key = len(self._variables)
         self._variables[key] = weakref.ref(variable)
@@ -134,11 +132,6 @@ class Graph(Remembering):
         """Return the node called `name`; TensorFlow's "name:0" means the same."""
         return self._nodes.get(name.removesuffix(":0"))
 
-    def node_of(self, op: Any) -> Node | None:
-        """Return the node that an operator makes, if it makes one alone: `node.op`, to be run."""
-        made = [n for n in list(self._nodes.values()) if n.op is op and op is not None]
-        return made[0] if len(made) == 1 else None
-
     @contextmanager
     def as_default(self) -> Iterator[Graph]:
         """Build nodes in this graph inside the `with` block."""
@@ -148,24 +141,6 @@ class Graph(Remembering):
             yield self
         finally:
             del stack[len(stack) - 1 - stack[::-1].index(self)]
-
-    def name_scope(self, name: str) -> AbstractContextManager[str]:
-        """As `name_scope`, in this graph."""
-        return _inside(self, name_scope, name)
-
-    def control_dependencies(self, control_inputs: Any) -> AbstractContextManager[None]:
-        """As `control_dependencies`, in this graph."""
-        return _inside(self, control_dependencies, control_inputs)
-
-    def device(self, name: str | None) -> AbstractContextManager[None]:
-        """As `device`, in this graph."""
-        return _inside(self, device, name)
-
-
-@contextmanager
-def _inside(graph: Graph, block: Any, argument: Any) -> Iterator[Any]:
-    with graph.as_default(), block(argument) as found:
-        yield found
 
 
 class _Local(threading.local):
@@ -274,15 +249,11 @@ def outside() -> Iterator[None]:
 
 
 def _checked(control_inputs: Sequence[Any]) -> list[Node]:
-    from minitorch.graph.node import Node
-
-    if isinstance(control_inputs, Node):
+    if hasattr(control_inputs, "built_at"):
         control_inputs = [control_inputs]
-    graph = get_default_graph()
-    nodes = [v if isinstance(v, Node) else graph.node_of(v) for v in control_inputs]
-    for value, node in zip(control_inputs, nodes, strict=True):
-        if node is None:
+    for value in control_inputs:
+        if not hasattr(value, "built_at"):
             raise TypeError(
                 f"control_dependencies: got {type(value).__name__}, expected nodes of a graph."
             )
-    return [node for node in nodes if node is not None]
+    return list(control_inputs)

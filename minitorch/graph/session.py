@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -22,7 +22,6 @@ from .passes.fed_constants import fed_constants
 from .passes.rewrite import PLANNING
 from .running.executors import Run, executor_called
 from .scope import Graph, get_default_graph
-from .spaces.options import waiting_limit_s
 from .state import State, Variable
 
 
@@ -36,9 +35,6 @@ class _Wanted:
         self.shape: tuple[int, ...] | None = None
 
 
-if TYPE_CHECKING:
-    from .partial import PartialRun
-
 _Ready = tuple[Run, list[_Wanted], Callable[[tuple[Any, ...]], Any]]
 """A plan, what each of its feeds should be, and what makes the answer of its values."""
 
@@ -51,8 +47,6 @@ class Session:
     Args:
         target: the graph, or TensorFlow's address of a server, which has no effect.
         graph: the graph whose names `run("loss")` looks up; the default one unless given.
-        config: a ConfigProto, of which `operation_timeout_in_ms` says how long a run may wait for
-            a queue; the rest has no effect.
         optimize: whether what is fetched is rewritten before its first run (see `passes`); unless
             given, `Session.default_optimize` for the executor "compiled". The others, which show or
             check a run, run a graph as it was built.
@@ -74,7 +68,6 @@ class Session:
         self,
         target: Graph | str | None = None,
         graph: Graph | None = None,
-        config: Any = None,
         *,
         optimize: bool | None = None,
         device: Any = "cpu",
@@ -88,7 +81,6 @@ class Session:
         self.optimize = self.default_optimize and by == "compiled" if optimize is None else optimize
         self.device = device_called(device)
         self.state = State(self.device)
-        self.state.limit_s = waiting_limit_s(config)
         self.closed = False
         self._steps: dict[tuple[Any, ...], Run] = {}
         self._ready: dict[tuple[Any, ...], _Ready] = {}
@@ -97,8 +89,6 @@ class Session:
         self,
         fetches: Any,
         feed_dict: Mapping[Any, Any] | None = None,
-        options: Any = None,
-        run_metadata: Any = None,
     ) -> Any:
         """Return the values of `fetches`, in the same structure.
 
@@ -109,7 +99,6 @@ class Session:
                 as `group` or `minimize` gives None.
             feed_dict: a value for each placeholder that is needed; any node may be fed, and a tuple
                 of nodes, such as a cell's state, by a tuple of values.
-            options, run_metadata: taken for TensorFlow's sake; no effect. See `profile`.
         Raises:
             GraphError: a placeholder is missing, a feed does not fit, a variable has no value;
                 names the node and the line that built it.
@@ -150,7 +139,7 @@ class Session:
         key = (tuple(leaves), feeds)
         step = self._steps.get(key)
         if step is None:
-            with PLANNING:  # threads that fill queues plan runs of their own
+            with PLANNING:  # other threads plan runs of their own
                 step = self._steps.get(key)  # which another may have planned meanwhile
                 if step is None:
                     step = self._steps[key] = self.plan(leaves, feeds)
@@ -175,29 +164,6 @@ class Session:
         wanted = [_Wanted(node) for node in feeds]
         self._ready[key, *feeds] = (step, wanted, rebuild)
 
-    def make_callable(self, fetches: Any, feed_list: Sequence[Node] = ()) -> Callable[..., Any]:
-        """Return `run` of these fetches as a function of the feeds in order."""
-        return lambda *values: self.run(fetches, dict(zip(feed_list, values, strict=True)))
-
-    def partial_run_setup(self, fetches: Any, feeds: Sequence[Any] = ()) -> PartialRun:
-        """Return the handle of one run in several calls, of these fetches and feeds."""
-        from .partial import PartialRun
-
-        listed = fetches if isinstance(fetches, list | tuple) else [fetches]
-        return PartialRun(self, listed, feeds)
-
-    def partial_run(
-        self, handle: PartialRun, fetches: Any, feed_dict: Mapping[Any, Any] | None = None
-    ) -> Any:
-        """Return the values of `fetches`; what earlier calls of the handle computed still stands.
-
-        Raises:
-            GraphError: as `run`; or something was not announced, or comes a second time.
-        """
-        if getattr(handle, "session", None) is not self:
-            raise GraphError("partial_run: got no handle of this session's partial_run_setup.")
-        return handle.run(fetches, feed_dict)
-
     @property
     def plans(self) -> int:
         """How many pairs of feeds and fetches this session has a plan for."""
@@ -215,9 +181,7 @@ class Session:
     def close(self) -> None:
         """Forget variables and plans."""
         self.closed = True
-        self.state.abandon()
         self.state = State(self.device)
-        self.state.abandon()  # for a run that another thread is about to begin
         self._steps.clear()
         self._ready.clear()
 
@@ -266,10 +230,9 @@ class InteractiveSession(Session):
         self,
         target: Graph | str | None = None,
         graph: Graph | None = None,
-        config: Any = None,
         **options: Any,
     ) -> None:
-        super().__init__(target, graph, config, **options)
+        super().__init__(target, graph, **options)
         _open.stack.append(self)
 
     def close(self) -> None:

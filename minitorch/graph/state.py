@@ -15,9 +15,7 @@ import numpy as np
 from ..arrays import Array, DType, as_dtype
 from ..errors import GraphError
 from ..op import Op, Spec
-from .collections import OF_VARIABLES, GraphKeys
 from .memory import State as State
-from .mixing import from_outside
 from .naming import label, rename
 from .node import UNKNOWN, Node, UnknownShape, as_shape, build, convert
 from .scope import call_site, control_dependencies, get_default_graph, outside
@@ -93,18 +91,13 @@ class Variable(Node):
             name instead, and the variable gets its value by `feed_dict`, by `assign`, or as an
             argument of a compiled function.
         trainable: whether optimizers update it unless told which.
-        collections: the graph's collections that it is in besides that of the trainable ones;
-            those of the global variables unless given.
         validate_shape: False leaves the shape open, so that `assign` may change it.
-        expected_shape: an older spelling of `shape`.
-        constraint: a function of the variable; optimizers set the variable to what it gives after
-            each of their updates.
 
     Attributes:
         asked: the name that it was given, which another may have had before.
     """
 
-    __slots__ = ("asked", "collections", "constraint", "initial_value", "initializer", "trainable")
+    __slots__ = ("asked", "initial_value", "initializer", "trainable")
 
     def __init__(
         self,
@@ -114,14 +107,10 @@ class Variable(Node):
         dtype: Any = None,
         *,
         shape: Any = None,
-        collections: Sequence[Any] | None = None,
         validate_shape: bool = True,
-        expected_shape: Any = None,
-        constraint: Callable[[Any], Any] | None = None,
     ) -> None:
         if isinstance(initial_value, str):
             name, initial_value = initial_value, None
-        shape = expected_shape if shape is None else shape
         with outside():
             start = _initial(initial_value, dtype)
             found = UNKNOWN if start is None or not validate_shape else start.shape
@@ -134,26 +123,9 @@ class Variable(Node):
             )
             self.asked = self.graph.scoped(name or "Variable")
             self.trainable = trainable
-            self.constraint = constraint
             self.initial_value = start
             self.initializer = None if start is None else label(assign(self, start), "init")
-        self.collections = _memberships(collections, trainable)
         self.graph.add_variable(self)
-        for other in set(self.collections).difference(OF_VARIABLES):
-            self.graph.add_to_collection(other, self)
-
-    @property
-    def op(self) -> Any:
-        """None for this package, since no operator computes a variable.
-
-        A program gets the variable itself, which has what TensorFlow's operation of it has:
-        `v.op.name`, its type, its inputs.
-        """
-        return self if from_outside(1) else None
-
-    @op.setter
-    def op(self, op: None) -> None:
-        """Take what `Node` sets: there is nothing to keep."""
 
     def read(self) -> Node:
         """Return this variable as an input of the node being built.
@@ -190,33 +162,23 @@ class Variable(Node):
             raise self.uninitialised()
         return self.initial_value
 
-    def assign(self, value: Any, use_locking: bool = False, name: str | None = None) -> Node:
+    def assign(self, value: Any, name: str | None = None) -> Node:
         """Return a node that writes `value` and gives it."""
-        return assign(self, value, name=name)
+        return assign(self, value, name)
 
-    def assign_add(self, value: Any, use_locking: bool = False, name: str | None = None) -> Node:
+    def assign_add(self, value: Any, name: str | None = None) -> Node:
         """Return a node that adds `value` and gives the sum."""
-        return assign_add(self, value, name=name)
+        return assign_add(self, value, name)
 
-    def assign_sub(self, value: Any, use_locking: bool = False, name: str | None = None) -> Node:
+    def assign_sub(self, value: Any, name: str | None = None) -> Node:
         """Return a node that subtracts `value` and gives the difference."""
-        return assign_sub(self, value, name=name)
+        return assign_sub(self, value, name)
 
     def eval(  # type: ignore[override]  # in the order that TensorFlow has for variables
         self, session: Any = None, feed_dict: Any = None
     ) -> Any:
         """Return the value in `session` or in the innermost session of a `with` block."""
         return super().eval(feed_dict, session)
-
-    def load(self, value: Any, session: Any) -> None:
-        """Set the value in `session` at once, without a node."""
-        session.load(self, value)
-
-
-def _memberships(collections: Sequence[Any] | None, trainable: bool) -> tuple[Any, ...]:
-    """Return the names of the collections that a variable is in."""
-    given = (GraphKeys.GLOBAL_VARIABLES,) if collections is None else tuple(collections)
-    return (*given, GraphKeys.TRAINABLE_VARIABLES) if trainable else given
 
 
 def _initial(value: Any, dtype: Any) -> Node | None:
@@ -304,33 +266,17 @@ def _fit(variable: Variable, array: Array) -> None:
         )
 
 
-def assign(
-    ref: Variable,
-    value: Any,
-    validate_shape: bool | None = None,
-    use_locking: bool | None = None,
-    name: str | None = None,
-) -> Node:
-    """Return a node that writes `value` into the variable and gives it.
-
-    Args:
-        validate_shape: taken for TensorFlow's sake; a variable made with validate_shape=False
-            changes its shape, any other keeps it.
-        use_locking: taken for TensorFlow's sake; no two writes ever mix.
-    """
+def assign(ref: Variable, value: Any, name: str | None = None) -> Node:
+    """Return a node that writes `value` into the variable and gives it."""
     return _write(ref, value, "", name)
 
 
-def assign_add(
-    ref: Variable, value: Any, use_locking: bool | None = None, name: str | None = None
-) -> Node:
+def assign_add(ref: Variable, value: Any, name: str | None = None) -> Node:
     """Return a node that adds `value` to the variable and gives the sum."""
     return _write(ref, value, "add", name)
 
 
-def assign_sub(
-    ref: Variable, value: Any, use_locking: bool | None = None, name: str | None = None
-) -> Node:
+def assign_sub(ref: Variable, value: Any, name: str | None = None) -> Node:
     """Return a node that subtracts `value` from the variable and gives the difference."""
     return _write(ref, value, "sub", name)
 
@@ -355,11 +301,7 @@ def _write(ref: Variable, value: Any, combine: str, name: str | None) -> Node:
                 f"{what}: shape differs: got {got} for variable {ref.name!r} of shape {want} "
                 f"(built at {ref.location})."
             )
-    return _named(Assign(ref, combine), (node,), name)
-
-
-def _named(op: Op, inputs: tuple[Node, ...], name: str | None) -> Node:
-    return rename(build(op, inputs), name)
+    return rename(build(Assign(ref, combine), (node,)), name)
 
 
 # ── order without values ────────────────────────────────────────────────────────────────────────

@@ -2,40 +2,19 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from ..errors import GraphError, ShapeError
 
 
 class Dimension(int):
-    """A size that is known; also its own `value`, as TensorFlow's dimensions have it."""
+    """A size that is known; TensorFlow's programs ask for its `value`."""
 
     @property
     def value(self) -> int:
         """The size."""
         return int(self)
-
-
-class UnknownDimension:
-    """A size that is not known: its `value` is None."""
-
-    value = None
-
-    def __eq__(self, other: object) -> bool:
-        return other is None or isinstance(other, UnknownDimension)
-
-    def __hash__(self) -> int:
-        return hash(None)
-
-    def __int__(self) -> int:
-        raise GraphError("shape: the size is not known before the run. Use shape(x)[i].")
-
-    __index__ = __int__
-
-    def __repr__(self) -> str:
-        return "?"
 
 
 class StaticShape(tuple[int | None, ...]):
@@ -48,11 +27,6 @@ class StaticShape(tuple[int | None, ...]):
         """The number of axes."""
         return len(self)
 
-    @property
-    def dims(self) -> list[Any] | None:
-        """The sizes as objects with a `value`."""
-        return [_dimension(n) for n in tuple.__iter__(self)]
-
     def as_list(self) -> list[int | None]:
         """Return the sizes as a list."""
         return list(tuple.__iter__(self))
@@ -60,34 +34,6 @@ class StaticShape(tuple[int | None, ...]):
     def is_fully_defined(self) -> bool:
         """Tell whether every size is known."""
         return None not in self.as_list()
-
-    def num_elements(self) -> int | None:
-        """Return the product of the sizes, None where one is not known."""
-        sizes = self.as_list()
-        return None if None in sizes else math.prod(n for n in sizes if n is not None)
-
-    def with_rank(self, rank: int) -> StaticShape:
-        """Return this shape, which must have so many axes."""
-        if self.ndims != rank:
-            raise ShapeError(f"shape: got {self}, expected {rank} axes.")
-        return self
-
-    def is_compatible_with(self, other: Any) -> bool:
-        """Tell whether one value could have both shapes."""
-        wanted = as_static(other)
-        if isinstance(self, UnknownShape) or isinstance(wanted, UnknownShape):
-            return True
-        pairs = zip(self.as_list(), wanted.as_list(), strict=False)
-        return self.ndims == wanted.ndims and all(a is None or b in (a, None) for a, b in pairs)
-
-    def assert_is_compatible_with(self, other: Any) -> None:
-        """Raise unless one value could have both shapes.
-
-        Raises:
-            ShapeError: no value could.
-        """
-        if not self.is_compatible_with(other):
-            raise ShapeError(f"shape: {self} and {other} do not fit together.")
 
     def merge_with(self, other: Any) -> StaticShape:
         """Return what is known when both shapes are right.
@@ -98,13 +44,10 @@ class StaticShape(tuple[int | None, ...]):
         wanted = as_static(other)
         if isinstance(self, UnknownShape) or isinstance(wanted, UnknownShape):
             return wanted if isinstance(self, UnknownShape) else self
-        self.assert_is_compatible_with(wanted)
+        if not agree(self, wanted):
+            raise ShapeError(f"shape: {self} and {other} do not fit together.")
         pairs = zip(self.as_list(), wanted.as_list(), strict=True)
         return StaticShape(b if a is None else a for a, b in pairs)
-
-    def concatenate(self, other: Any) -> StaticShape:
-        """Return the sizes of both, one after the other."""
-        return StaticShape([*self.as_list(), *as_static(other).as_list()])
 
     def __getitem__(self, at: Any) -> Any:
         found = tuple.__getitem__(self, at)
@@ -117,24 +60,6 @@ class StaticShape(tuple[int | None, ...]):
 
     def __ne__(self, other: object) -> bool:
         return not self == other
-
-    __hash__ = tuple.__hash__
-
-
-class SizedShape(StaticShape):
-    """The same with every size as an object that has a `value`, for `get_shape`."""
-
-    __slots__ = ()
-
-    def __getitem__(self, at: Any) -> Any:
-        found = super().__getitem__(at)
-        return UnknownDimension() if found is None else found
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter([_dimension(n) for n in tuple.__iter__(self)])
-
-    def __eq__(self, other: object) -> bool:
-        return StaticShape(self.as_list()) == other
 
     __hash__ = tuple.__hash__
 
@@ -152,27 +77,17 @@ class UnknownShape(StaticShape):
         """None: not known."""
         return None
 
-    @property
-    def dims(self) -> None:
-        """None: not known."""
-        return None
-
     def _refuse(self, *_: object) -> NoReturn:
         raise GraphError(
             "shape: the number of axes is not known before the run. Give the placeholder a shape, "
             "with None for each size that may vary."
         )
 
-    concatenate = _refuse  # type: ignore[assignment]  # never returns
     __len__ = __iter__ = __contains__ = __getitem__ = as_list = _refuse
 
     def is_fully_defined(self) -> bool:
         """Return False."""
         return False
-
-    def num_elements(self) -> int | None:
-        """Return None: not known."""
-        return None
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, UnknownShape)
@@ -199,8 +114,7 @@ def as_static(shape: Any) -> StaticShape:
         return UNKNOWN
     if isinstance(shape, int):
         raise GraphError(f"shape: got {shape}, expected a list or tuple. Write [{shape}].")
-    given = [getattr(n, "value", n) for n in shape]
-    sizes = [None if n is None or n == -1 else int(n) for n in given]
+    sizes = [None if n is None or n == -1 else int(n) for n in shape]
     if any(n is not None and n < 0 for n in sizes):
         raise GraphError(f"shape: got {shape}, expected sizes of 0 or more, or None.")
     return StaticShape(sizes)
@@ -213,7 +127,3 @@ def agree(a: Sequence[int | None], b: Sequence[int | None]) -> bool:
     return len(a) == len(b) and all(
         x is None or y is None or x == y for x, y in zip(a, b, strict=True)
     )
-
-
-def _dimension(size: int | None) -> Any:
-    return UnknownDimension() if size is None else Dimension(size)

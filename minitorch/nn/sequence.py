@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from minitorch.autodiff import grad
+from minitorch.backward import grad
 from minitorch.eager import quiet
 from minitorch.hub import attach
 from minitorch.nn.time_loops import Loop

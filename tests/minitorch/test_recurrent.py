@@ -8,8 +8,8 @@ import torch
 
 import minitorch
 from minitorch import nn
-from minitorch.autodiff import count_uses
 from minitorch.errors import ModifiedInPlace
+from minitorch.sweep import count_uses
 from minitorch.tensor import Tensor, tensor
 from minitorch.tracing import jit
 

@@ -24,6 +24,15 @@ from ..scope import outside
 from ..state import Variable
 from ..variable_scope import AUTO_REUSE, VariableScope, get_variable, variable_scope
 
+__all__ = [
+    "BasicLSTMCell",
+    "BasicRNNCell",
+    "GRUCell",
+    "LSTMStateTuple",
+    "MultiRNNCell",
+    "RNNCell",
+]
+
 Activation = Callable[[Node], Node]
 
 
@@ -311,12 +320,3 @@ def _affine(parts: Sequence[Any], kernel: Node, bias: Node) -> Node:
     """Return the parts side by side, times the kernel, plus the bias."""
     product: Node = matmul(concat([convert(p) for p in parts], 1), kernel) + bias
     return product
-
-
-def __getattr__(name: str) -> Any:
-    """Return one of the cells that stand on these, loaded when first asked for."""
-    if name not in ("DropoutWrapper", "LSTMCell", "ResidualWrapper"):
-        raise AttributeError(f"module 'rnn_cell' has no attribute {name!r}")
-    from . import wrapped
-
-    return getattr(wrapped, name)

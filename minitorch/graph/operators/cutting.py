@@ -10,9 +10,7 @@ from typing import Any
 from ...arrays import Array, int32, native_dtype
 from ...errors import GraphError
 from ...op import Op, Spec
-from ..lined import lined
-from ..naming import rename
-from ..node import Node, build, convert
+from ..node import Node, build
 from .scalar import as_scalar
 
 
@@ -82,35 +80,3 @@ def _taken(x: Node, axis: int, item: slice) -> Node:
     fixed = tuple(... if isinstance(n, Node) else n for n in bounds)
     places = build(Places(axis, fixed), (x, *nodes))  # type: ignore[arg-type]
     return x[(*(slice(None),) * axis, places)]  # type: ignore[no-any-return]
-
-
-@lined
-def strided_slice(
-    input_: Any,
-    begin: Any,
-    end: Any,
-    strides: Any = None,
-    begin_mask: int = 0,
-    end_mask: int = 0,
-    ellipsis_mask: int = 0,
-    new_axis_mask: int = 0,
-    shrink_axis_mask: int = 0,
-    name: str | None = None,
-) -> Node:
-    """input_[begin:end:strides], axis by axis; what the signs of an index stand for.
-
-    Bit i of a mask says of item i: from the start, to the end, all other axes, a new axis, one
-    place.
-    """
-    steps = [1] * len(begin) if strides is None else list(strides)
-    index: list[Any] = []
-    for i, (first, last, step) in enumerate(zip(begin, end, steps, strict=True)):
-        bit = 1 << i
-        if ellipsis_mask & bit or new_axis_mask & bit:
-            index.append(... if ellipsis_mask & bit else None)
-        elif shrink_axis_mask & bit:
-            index.append(first)
-        else:
-            bounds = (None if begin_mask & bit else first, None if end_mask & bit else last, step)
-            index.append(slice(*bounds))
-    return rename(convert(input_)[tuple(index)], name)

@@ -1,4 +1,4 @@
-"""Nodes that do something beside computing: call Python, print, stop the run."""
+"""Nodes that do something beside computing: call Python, print."""
 
 from __future__ import annotations
 
@@ -15,21 +15,9 @@ from ..control.history import Opaque
 from ..lined import lined
 from ..naming import rename
 from ..node import UNKNOWN, Node, build, convert
-from ..state import NoOp, State, StateOp, no_op
+from ..state import NoOp, State, StateOp
 
-__all__ = [
-    "Assert",
-    "Print",
-    "assert_equal",
-    "assert_greater",
-    "assert_greater_equal",
-    "assert_less",
-    "assert_less_equal",
-    "assert_non_negative",
-    "assert_positive",
-    "assert_rank",
-    "py_func",
-]
+__all__ = ["Print", "py_func"]
 
 
 # ── Python in the middle of a graph ─────────────────────────────────────────────────────────────
@@ -180,98 +168,3 @@ def Print(
     """
     op = Printed(message or "", first_n, 3 if summarize is None else summarize)
     return rename(build(op, [convert(input_), *map(convert, data)]), name)
-
-
-# ── stopping ────────────────────────────────────────────────────────────────────────────────────
-
-
-class Asserted(StateOp):
-    """Nothing, or an error with the other inputs where the first is not all true."""
-
-    def __init__(self, message: str, summarize: int) -> None:
-        self.message, self.summarize = message, summarize
-
-    @property
-    def name(self) -> str:
-        """What messages call it."""
-        return "Assert"
-
-    def run(self, state: State, *arrays: Array) -> Any:
-        """Return nothing.
-
-        Raises:
-            GraphError: the condition does not hold.
-        """
-        if not bool(np.all(to_numpy(arrays[0]))):
-            shown = "".join(f" [{_some(to_numpy(a), self.summarize)}]" for a in arrays[1:])
-            raise GraphError(f"assertion failed: {self.message}{shown}")
-
-    def infer(self, *specs: Spec) -> Spec:
-        """Return the spec of a scalar, which nobody reads."""
-        return Spec((), as_dtype(bool))
-
-
-@lined
-def Assert(
-    condition: Any, data: Sequence[Any], summarize: int | None = None, name: str | None = None
-) -> Node:
-    """An operation that stops the run, and shows `data`, where the condition does not hold.
-
-    Put it under `control_dependencies` of what it guards.
-    """
-    words = " ".join(item for item in data if isinstance(item, str))
-    nodes = [convert(item) for item in data if not isinstance(item, str)]
-    op = Asserted(words, 3 if summarize is None else summarize)
-    return rename(build(op, [convert(condition), *nodes]), name)
-
-
-def _comparison(name: str, holds: Callable[[Any, Any], Any], says: str) -> Callable[..., Node]:
-    @lined
-    def call(
-        x: Any,
-        y: Any,
-        data: Sequence[Any] | None = None,
-        summarize: int | None = None,
-        message: str | None = None,
-        name: str | None = None,
-    ) -> Node:
-        left = convert(x)
-        right = convert(y, left.dtype)
-        words = message or f"{left.name} {says} {right.name}, elementwise"
-        return Assert(holds(left, right), data or [words, left, right], summarize, name)
-
-    call.__name__ = call.__qualname__ = name
-    call.__doc__ = f"An operation that stops the run unless x {says} y everywhere."
-    return call
-
-
-assert_equal = _comparison("assert_equal", lambda x, y: x == y, "==")
-assert_greater = _comparison("assert_greater", lambda x, y: x > y, ">")
-assert_greater_equal = _comparison("assert_greater_equal", lambda x, y: x >= y, ">=")
-assert_less = _comparison("assert_less", lambda x, y: x < y, "<")
-assert_less_equal = _comparison("assert_less_equal", lambda x, y: x <= y, "<=")
-
-
-def assert_positive(x: Any, message: str | None = None, name: str | None = None) -> Node:
-    """An operation that stops the run unless every element is above 0."""
-    return assert_greater(x, 0, message=message, name=name)
-
-
-def assert_non_negative(x: Any, message: str | None = None, name: str | None = None) -> Node:
-    """An operation that stops the run unless every element is 0 or more."""
-    return assert_greater_equal(x, 0, message=message, name=name)
-
-
-def assert_rank(x: Any, rank: int, message: str | None = None, name: str | None = None) -> Node:
-    """Nothing, if `x` has so many axes, which is asked while the graph is being built.
-
-    Raises:
-        GraphError: it has more or fewer.
-    """
-    node = convert(x)
-    if node.shape.ndims not in (None, rank):
-        raise GraphError(
-            f"assert_rank: {message or 'wrong number of axes'}: got shape {node.shape}, expected "
-            f"{rank} axes (node {node.name!r} built at {node.location})."
-        )
-    return no_op(name)

@@ -12,37 +12,24 @@ from ...ops import elementwise as unary
 from ...ops.joining import stack
 from ...ops.movement import insert_axes
 from ...ops.rows import ROWS, Binary, named
-from ..alike import alike
 from ..lined import lined
-from ..mixing import check_dtypes, from_outside, quotient_sides
 from ..naming import rename
-from ..node import Node, UnknownShape, convert
+from ..node import Node, UnknownShape, convert, convert_all
 
 __all__ = [
     "abs",
-    "accumulate_n",
-    "acos",
-    "acosh",
     "add",
     "add_n",
-    "asin",
-    "asinh",
-    "atan",
-    "atan2",
-    "atanh",
     "ceil",
     "clip_by_value",
     "cos",
-    "cosh",
     "div",
     "divide",
     "equal",
     "erf",
-    "erfc",
     "exp",
     "expm1",
     "floor",
-    "floor_div",
     "floordiv",
     "floormod",
     "greater",
@@ -68,16 +55,13 @@ __all__ = [
     "negative",
     "not_equal",
     "pow",
-    "realdiv",
     "reciprocal",
-    "rint",
     "round",
     "rsqrt",
     "select",
     "sigmoid",
     "sign",
     "sin",
-    "sinh",
     "sqrt",
     "square",
     "squared_difference",
@@ -86,8 +70,6 @@ __all__ = [
     "tan",
     "tanh",
     "truediv",
-    "truncatediv",
-    "truncatemod",
     "where",
 ]
 
@@ -100,17 +82,9 @@ def _of_one(function: Callable[..., Any], name: str) -> Callable[..., Node]:
 
 
 def _of_two(function: Callable[..., Any], name: str) -> Callable[..., Node]:
-    what = name
-
     def call(x: Any, y: Any, name: str | None = None) -> Node:
-        if from_outside(1) and (isinstance(x, Node) or isinstance(y, Node)):
-            check_dtypes(what, x, y)
-        if what == "divide" and from_outside(1):
-            x, y = quotient_sides(x, y)
         if not isinstance(x, Node) and not isinstance(y, Node):
             x = convert(x)
-        elif not isinstance(x, Node):
-            x = convert(x, y.dtype)
         return rename(function(x, y), name)
 
     return _documented(call, function, name)
@@ -134,21 +108,10 @@ def _taking_ties(name: str, wins: Callable[[Any, Any], Any]) -> Callable[[Any, A
     return named(lambda x, y: apply(op, x, y), name, f"{row.name} of two.", op)  # type: ignore[no-any-return]
 
 
-_larger = _taking_ties("maximum", logic.ge)
-_smaller = _taking_ties("minimum", logic.le)
-
 abs = _of_one(unary.abs, "abs")
-acos = _of_one(unary.acos, "acos")
-acosh = _of_one(unary.acosh, "acosh")
-asin = _of_one(unary.asin, "asin")
-asinh = _of_one(unary.asinh, "asinh")
-atan = _of_one(unary.atan, "atan")
-atanh = _of_one(unary.atanh, "atanh")
 ceil = _of_one(unary.ceil, "ceil")
 cos = _of_one(unary.cos, "cos")
-cosh = _of_one(unary.cosh, "cosh")
 erf = _of_one(unary.erf, "erf")
-erfc = _of_one(unary.erfc, "erfc")
 exp = _of_one(unary.exp, "exp")
 expm1 = _of_one(unary.expm1, "expm1")
 floor = _of_one(unary.floor, "floor")
@@ -157,55 +120,43 @@ is_inf = _of_one(logic.isinf, "is_inf")
 is_nan = _of_one(logic.isnan, "is_nan")
 log = _of_one(unary.log, "log")
 log1p = _of_one(unary.log1p, "log1p")
+log_sigmoid = _of_one(activation.logsigmoid, "log_sigmoid")
 logical_not = _of_one(logic.logical_not, "logical_not")
 neg = negative = _of_one(unary.neg, "negative")
 reciprocal = _of_one(unary.reciprocal, "reciprocal")
-rint = round = _of_one(unary.rint, "round")
+round = _of_one(unary.rint, "round")
 rsqrt = _of_one(unary.rsqrt, "rsqrt")
 sigmoid = _of_one(unary.sigmoid, "sigmoid")
 sign = _of_one(unary.sign, "sign")
 sin = _of_one(unary.sin, "sin")
-sinh = _of_one(unary.sinh, "sinh")
 sqrt = _of_one(unary.sqrt, "sqrt")
 square = _of_one(unary.square, "square")
 tan = _of_one(unary.tan, "tan")
 tanh = _of_one(unary.tanh, "tanh")
 
 add = _of_two(binary.add, "add")
-divide = truediv = realdiv = _of_two(binary.true_divide, "divide")
+divide = truediv = _of_two(binary.true_divide, "divide")
 equal = _of_two(logic.eq, "equal")
-floordiv = floor_div = _of_two(binary.floor_divide, "floordiv")
+floordiv = _of_two(binary.floor_divide, "floordiv")
 greater = _of_two(logic.gt, "greater")
 greater_equal = _of_two(logic.ge, "greater_equal")
 less = _of_two(logic.lt, "less")
 less_equal = _of_two(logic.le, "less_equal")
-log_sigmoid = _of_one(activation.logsigmoid, "log_sigmoid")
 logical_and = _of_two(logic.logical_and, "logical_and")
 logical_or = _of_two(logic.logical_or, "logical_or")
 logical_xor = _of_two(logic.logical_xor, "logical_xor")
-maximum = _of_two(_larger, "maximum")
-minimum = _of_two(_smaller, "minimum")
+maximum = _of_two(_taking_ties("maximum", logic.ge), "maximum")
+minimum = _of_two(_taking_ties("minimum", logic.le), "minimum")
 mod = floormod = _of_two(binary.remainder, "mod")
-truncatediv = _of_two(binary.trunc_divide, "truncatediv")
-truncatemod = _of_two(binary.fmod, "truncatemod")
 mul = multiply = _of_two(binary.mul, "multiply")
 not_equal = _of_two(logic.ne, "not_equal")
 pow = _of_two(pointwise.pow, "pow")
 sub = subtract = _of_two(binary.sub, "subtract")
 
 
-_angle = _of_two(binary.atan2, "atan2")
-
-
-def atan2(y: Any, x: Any, name: str | None = None) -> Node:
-    """The angle of the point (x, y), from -pi to pi; its tangent is y / x."""
-    return _angle(y, x, name)
-
-
 @lined
 def squared_difference(x: Any, y: Any, name: str | None = None) -> Node:
     """(x - y)^2."""
-    x, y = alike("squared_difference", x, y)
     return rename(unary.square(sub(x, y)), name)
 
 
@@ -214,14 +165,13 @@ def clip_by_value(
     t: Any, clip_value_min: Any, clip_value_max: Any, name: str | None = None
 ) -> Node:
     """`t` cut to the range."""
-    node, least, most = alike("clip_by_value", convert(t), clip_value_min, clip_value_max)
-    return minimum(maximum(node, least), most, name=name)
+    return minimum(maximum(convert(t), clip_value_min), clip_value_max, name=name)
 
 
 @lined
 def div(x: Any, y: Any, name: str | None = None) -> Node:
     """x / y as Python 2 has it: of integers the floor of the quotient."""
-    left, right = alike("div", x, y)
+    left, right = convert_all(x, y)
     whole = left.dtype.kind in "iu" and right.dtype.kind in "iu"
     return floordiv(left, right, name) if whole else divide(left, right, name)
 
@@ -237,18 +187,18 @@ def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None)
         raise GraphError("where: got one of x and y, expected both or neither.")
     if x is None:
         return rename(stack(binary.where(convert(condition)), 1), name)
-    yes, no = alike("where", x, y)
+    yes, no = convert_all(x, y)
     return rename(binary.where(_by_row(convert(condition), yes), yes, no), name)
 
 
-def _by_row(condition: Node, x: Any) -> Node:
+def _by_row(condition: Node, x: Node) -> Node:
     """Return a condition of one axis with an axis of size 1 for each further one of `x`."""
-    shape: Any = getattr(x, "shape", ())
-    if isinstance(condition.shape, UnknownShape) or isinstance(shape, UnknownShape):
+    if isinstance(condition.shape, UnknownShape) or isinstance(x.shape, UnknownShape):
         return condition
-    if len(condition.shape) != 1 or len(shape) < 2 or condition.shape[0] not in (None, shape[0]):
+    rows = condition.shape[0] if len(condition.shape) == 1 else 0
+    if len(condition.shape) != 1 or len(x.shape) < 2 or rows not in (None, x.shape[0]):
         return condition
-    return insert_axes(condition, tuple(range(1, len(shape))))  # type: ignore[no-any-return]
+    return insert_axes(condition, tuple(range(1, len(x.shape))))  # type: ignore[no-any-return]
 
 
 select = where
@@ -263,14 +213,7 @@ def add_n(inputs: Any, name: str | None = None) -> Node:
     """
     if not isinstance(inputs, list | tuple) or not inputs:
         raise GraphError(f"add_n: got {inputs!r}, expected a list of one node or more.")
-    total, *others = alike("add_n", *inputs)
+    total, *others = convert_all(*inputs)
     for value in others:
         total = total + value
     return rename(total, name) if len(inputs) > 1 else total
-
-
-def accumulate_n(
-    inputs: Any, shape: Any = None, tensor_dtype: Any = None, name: str | None = None
-) -> Node:
-    """The sum of nodes of one shape: `add_n`."""
-    return add_n(inputs, name)

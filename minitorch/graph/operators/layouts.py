@@ -64,11 +64,6 @@ def inner(where: str, sizes: Any, data_format: str = "NHWC") -> tuple[int, int]:
     return given[at[0]], given[at[1]]
 
 
-def reach(window: Sequence[Any], apart: Sequence[int]) -> tuple[int, ...]:
-    """Return the sizes of windows whose elements are so far apart."""
-    return tuple((int(n) - 1) * a + 1 for n, a in zip(window, apart, strict=True))
-
-
 def border(size: int, width: int, step: int) -> tuple[int, int]:
     """Return the border of "SAME" before and after: the odd one at the end."""
     total = max((-(-size // step) - 1) * step + width - size, 0)

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import builtins
 from typing import Any
 
 import numpy as np
 
 from ...arrays import DType, as_dtype, get_default_dtype, int32
 from ...errors import GraphError
-from ...ops import elementwise, logic
+from ...ops import elementwise
 from ...ops.broadcasting import expand_to
-from ...ops.casting import cast_to
-from ...ops.movement import insert_axes
 from ...shapes import known
 from ..lined import lined
 from ..naming import rename
@@ -24,7 +21,6 @@ __all__ = [
     "constant",
     "eye",
     "fill",
-    "lin_space",
     "linspace",
     "ones",
     "ones_like",
@@ -40,17 +36,11 @@ def constant(
     dtype: Any = None,
     shape: Any = None,
     name: str | None = None,
-    verify_shape: bool = False,
 ) -> Constant:
     """A value fixed now. Python floats become float32, integers int32; arrays keep their dtype.
 
     Unlike a bare number it belongs to its graph and keeps its dtype beside others.
     """
-    if verify_shape and shape is not None and np.shape(value) != _sizes(shape):
-        raise GraphError(
-            f"constant: got a value of shape {np.shape(value)}, expected {_sizes(shape)}, since "
-            "verify_shape is True."
-        )
     made = Constant(value, dtype, shape, name or "Const")
     made.follows = False
     return made
@@ -79,36 +69,11 @@ def ones(shape: Any, dtype: Any = None, name: str | None = None) -> Node:
     return Constant(np.ones(_sizes(shape), _or_default(dtype)), name=name or "ones")
 
 
-@lined
 def eye(
-    num_rows: Any,
-    num_columns: Any = None,
-    batch_shape: Any = None,
-    dtype: Any = None,
-    name: str | None = None,
+    num_rows: int, num_columns: int | None = None, dtype: Any = None, name: str = "eye"
 ) -> Node:
-    """The identity matrix, with rows or columns of zeros where it is not square.
-
-    Any of the sizes may be computed in the run.
-
-    Args:
-        batch_shape: sizes of axes in front, along which it is repeated.
-    """
-    columns, kind = num_rows if num_columns is None else num_columns, _or_default(dtype)
-    if computed([num_rows, columns]):
-        across, down = counted(0, columns, 1), counted(0, num_rows, 1)
-        one: Node = cast_to(logic.eq(insert_axes(down, (1,)), across), kind)
-    else:
-        one = Constant(np.eye(int(num_rows), int(columns), dtype=kind))
-    if batch_shape is None:
-        return rename(one, name or "eye")
-    front = [batch_shape[i] for i in builtins.range(_length(batch_shape))]
-    return rename(filled([*front, num_rows, columns], one), name or "eye")
-
-
-def _length(shape: Any) -> int:
-    """Return how many sizes a list, or a vector that the run computes, has."""
-    return int(shape.shape[0]) if isinstance(shape, Node) else len(shape)
+    """The identity matrix, with rows or columns of zeros where it is not square."""
+    return Constant(np.eye(num_rows, num_columns, dtype=_or_default(dtype)), name=name)
 
 
 def zeros_like(tensor: Any, dtype: Any = None, name: str | None = None) -> Node:
@@ -147,9 +112,6 @@ def range(
 def linspace(start: float, stop: float, num: int, name: str = "linspace") -> Node:
     """A constant of evenly spaced numbers, both ends included."""
     return Constant(np.linspace(start, stop, num).astype(get_default_dtype()), name=name)
-
-
-lin_space = linspace
 
 
 def _sizes(shape: Any) -> tuple[int, ...]:

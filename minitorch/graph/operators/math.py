@@ -10,26 +10,22 @@ import numpy as np
 from ...arrays import as_dtype, int64
 from ...errors import GraphError
 from ...ops import elementwise as rows
-from ...ops import linalg, matrices, movement, ordering, reduction, reordering, statistics
+from ...ops import linalg, movement, ordering, reduction, statistics
 from ...ops.casting import cast_to
 from ...ops.products import Product
-from ..alike import alike
 from ..gradients import Identity
 from ..lined import lined
 from ..naming import rename, rename_all
-from ..node import Constant, Node, build, convert
+from ..node import Constant, Node, build, convert, convert_all
 from .elementwise import add_n, maximum, sqrt
 from .late import late, once_known, unknown
 
 __all__ = [
     "argmax",
     "argmin",
-    "batch_matmul",
     "cast",
     "clip_by_global_norm",
     "clip_by_norm",
-    "count_nonzero",
-    "cumprod",
     "cumsum",
     "global_norm",
     "matmul",
@@ -42,10 +38,6 @@ __all__ = [
     "reduce_min",
     "reduce_prod",
     "reduce_sum",
-    "to_double",
-    "to_float",
-    "to_int32",
-    "to_int64",
 ]
 
 
@@ -58,33 +50,15 @@ def matmul(
     b: Any,
     transpose_a: bool = False,
     transpose_b: bool = False,
-    adjoint_a: bool = False,
-    adjoint_b: bool = False,
-    a_is_sparse: bool = False,
-    b_is_sparse: bool = False,
     name: str | None = None,
 ) -> Node:
-    """The matrix product over the last two axes, either side transposed first if asked.
-
-    Of real numbers the adjoint is the transpose.
-
-    Args:
-        a_is_sparse, b_is_sparse: taken for TensorFlow's sake; the product is the same.
-    Raises:
-        GraphError: both the transpose and the adjoint of one side are asked for.
-    """
-    if (transpose_a and adjoint_a) or (transpose_b and adjoint_b):
-        raise GraphError("matmul: got transpose and adjoint of one side, expected one of them.")
-    left, right = alike("matmul", a, b)
-    transpose_a, transpose_b = transpose_a or adjoint_a, transpose_b or adjoint_b
+    """The matrix product over the last two axes, either side transposed first if asked."""
+    left, right = convert_all(a, b)
     if unknown(left, right):
         return late(lambda x, y: matmul(x, y, transpose_a, transpose_b), (left, right), left.dtype)
     left = linalg.mT(left) if transpose_a else left
     right = linalg.mT(right) if transpose_b else right
     return rename(linalg.matmul(left, right), name)
-
-
-batch_matmul = matmul
 
 
 def _reduction(
@@ -173,75 +147,32 @@ reduce_any = _reduction(_any, "reduce_any", "Whether any is true over axes.", "b
 
 
 def argmax(
-    input: Any,
-    axis: int | None = None,
-    name: str | None = None,
-    dimension: int | None = None,
-    output_type: Any = int64,
+    input: Any, axis: int | None = None, name: str | None = None, dimension: int | None = None
 ) -> Node:
     """The index of the largest along an axis, the first unless told."""
-    return _argument(ordering.argmax, input, axis, dimension, output_type, name)
+    return _argument(ordering.argmax, input, dimension or 0 if axis is None else axis, name)
 
 
 def argmin(
-    input: Any,
-    axis: int | None = None,
-    name: str | None = None,
-    dimension: int | None = None,
-    output_type: Any = int64,
+    input: Any, axis: int | None = None, name: str | None = None, dimension: int | None = None
 ) -> Node:
     """The index of the smallest along an axis, the first unless told."""
-    return _argument(ordering.argmin, input, axis, dimension, output_type, name)
+    return _argument(ordering.argmin, input, dimension or 0 if axis is None else axis, name)
 
 
 @lined
-def _argument(
-    function: Callable[..., Any],
-    x: Any,
-    axis: int | None,
-    dimension: int | None,
-    output_type: Any,
-    name: str | None,
-) -> Node:
-    along = axis if axis is not None else dimension or 0
+def _argument(function: Callable[..., Any], x: Any, axis: int, name: str | None) -> Node:
     node = convert(x)
     if unknown(node):
-        return late(
-            lambda known: _argument(function, known, along, None, output_type, None),
-            (node,),
-            as_dtype(output_type),
-        )
-    return rename(cast_to(function(node, along), output_type), name)
+        return late(lambda known: _argument(function, known, axis, name), (node,), int64)
+    return rename(cast_to(function(node, axis), int64), name)
 
 
 @lined
 @once_known
-def cumsum(
-    x: Any, axis: int = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None
-) -> Node:
-    """Running sums along an axis; `exclusive` of what is before, `reverse` from the end."""
-    return rename(_running(ordering.cumsum, 0.0, x, axis, exclusive, reverse), name)
-
-
-@lined
-@once_known
-def cumprod(
-    x: Any, axis: int = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None
-) -> Node:
-    """Running products along an axis; `exclusive` of what is before, `reverse` from the end."""
-    return rename(_running(ordering.cumprod, 1.0, x, axis, exclusive, reverse), name)
-
-
-def _running(
-    function: Callable[..., Any], start: float, x: Any, axis: int, exclusive: bool, reverse: bool
-) -> Any:
-    node = reordering.flip(x, axis) if reverse else x
-    if exclusive:  # one place further, from the neutral element
-        before = (slice(None),) * (axis % len(node.shape))
-        border = [0, 0] * (len(node.shape) - 1 - len(before)) + [1, 0]
-        node = matrices.pad(node[(*before, slice(None, -1))], border, value=start)
-    found = cast_to(function(node, axis), node.dtype)
-    return reordering.flip(found, axis) if reverse else found
+def cumsum(x: Any, axis: int = 0, name: str | None = None) -> Node:
+    """Running sums along an axis."""
+    return rename(cast_to(ordering.cumsum(x, axis), x.dtype), name)
 
 
 def cast(x: Any, dtype: Any, name: str | None = None) -> Node:
@@ -249,26 +180,6 @@ def cast(x: Any, dtype: Any, name: str | None = None) -> Node:
     node = convert(x)
     wanted = as_dtype(dtype)
     return node if node.dtype == wanted else rename(cast_to(node, wanted), name)
-
-
-def to_float(x: Any, name: str | None = None) -> Node:
-    """`x` as float32."""
-    return cast(x, "float32", name)
-
-
-def to_double(x: Any, name: str | None = None) -> Node:
-    """`x` as float64."""
-    return cast(x, "float64", name)
-
-
-def to_int32(x: Any, name: str | None = None) -> Node:
-    """`x` as int32."""
-    return cast(x, "int32", name)
-
-
-def to_int64(x: Any, name: str | None = None) -> Node:
-    """`x` as int64."""
-    return cast(x, "int64", name)
 
 
 def norm(
@@ -292,18 +203,6 @@ def norm(
     if ord in (np.inf, "inf"):
         return reduce_max(rows.abs(node), axis, keep, name=name)
     raise GraphError(f"norm: got order {ord!r}, expected 'euclidean', 1, 2 or infinity.")
-
-
-def count_nonzero(
-    input_tensor: Any,
-    axis: Any = None,
-    keepdims: bool | None = None,
-    dtype: Any = int64,
-    name: str | None = None,
-) -> Node:
-    """How many elements are not 0, over axes, all unless told."""
-    present = cast_to(convert(input_tensor) != 0, as_dtype(dtype))
-    return reduce_sum(present, axis, keepdims, name=name)
 
 
 def global_norm(t_list: Sequence[Any], name: str | None = None) -> Node:

@@ -11,21 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from ...arrays import CPU, Array, DType, as_dtype, asarray, float32, get_default_dtype, to_numpy
+from ...arrays import CPU, Array, DType, as_dtype, asarray, float32, get_default_dtype
 from ...errors import GraphError
 from ...op import Spec
-from ...ops import elementwise
-from ...ops.casting import cast_to
 from ..naming import rename
-from ..node import Node, UnknownShape, as_shape, build, convert
+from ..node import Node, UnknownShape, as_shape, build
 from ..scope import get_default_graph
 from ..state import State, StateOp
 from .sized import computed, of_shape
 
 __all__ = [
-    "multinomial",
     "random_normal",
-    "random_shuffle",
     "random_uniform",
     "set_random_seed",
     "truncated_normal",
@@ -90,63 +86,45 @@ class Random(StateOp):
 
 def random_uniform(
     shape: Any,
-    minval: Any = 0.0,
-    maxval: Any = None,
+    minval: float = 0.0,
+    maxval: float | None = None,
     dtype: Any = None,
     seed: int | None = None,
     name: str | None = None,
 ) -> Node:
-    """Return numbers uniform in [minval, maxval), 1 unless given; integers need a maxval.
-
-    Both ends may be nodes, which broadcast to the shape.
-    """
+    """Return numbers uniform in [minval, maxval), 1 unless given; integers need a maxval."""
     kind = get_default_dtype() if dtype is None else as_dtype(dtype)
     if maxval is None and kind.kind != "f":
         raise GraphError("random_uniform: integers need a maxval, which is left out of the range.")
-    top: Any = 1.0 if maxval is None else maxval
-    if isinstance(minval, Node) or isinstance(top, Node):
-        low, high = (cast_to(convert(end, kind), "float64") for end in (minval, top))
-        share = _random("random_uniform", 0.0, 1.0, shape, as_dtype("float64"), seed, None)
-        return rename(cast_to(_whole(low + (high - low) * share, kind), kind), name)
-    return _random("random_uniform", minval, top, shape, kind, seed, name)
+    return _random(
+        "random_uniform", minval, 1.0 if maxval is None else maxval, shape, kind, seed, name
+    )
 
 
 def random_normal(
     shape: Any,
-    mean: Any = 0.0,
-    stddev: Any = 1.0,
+    mean: float = 0.0,
+    stddev: float = 1.0,
     dtype: Any = None,
     seed: int | None = None,
     name: str | None = None,
 ) -> Node:
-    """Return numbers of a normal distribution; mean and deviation may be nodes, with gradients."""
+    """Return numbers of a normal distribution."""
     kind = get_default_dtype() if dtype is None else as_dtype(dtype)
-    if isinstance(mean, Node) or isinstance(stddev, Node):
-        return rename(
-            _random("random_normal", 0.0, 1.0, shape, kind, seed, None) * stddev + mean, name
-        )
     return _random("random_normal", mean, stddev, shape, kind, seed, name)
 
 
 def truncated_normal(
     shape: Any,
-    mean: Any = 0.0,
-    stddev: Any = 1.0,
+    mean: float = 0.0,
+    stddev: float = 1.0,
     dtype: Any = None,
     seed: int | None = None,
     name: str | None = None,
 ) -> Node:
     """Return numbers of a normal distribution, those beyond two deviations drawn again."""
     kind = get_default_dtype() if dtype is None else as_dtype(dtype)
-    if isinstance(mean, Node) or isinstance(stddev, Node):
-        drawn = _random("truncated_normal", 0.0, 1.0, shape, kind, seed, None)
-        return rename(drawn * stddev + mean, name)
     return _random("truncated_normal", mean, stddev, shape, kind, seed, name)
-
-
-def _whole(x: Any, kind: DType) -> Any:
-    """Return the integers below for a dtype of integers."""
-    return x if kind.kind == "f" else elementwise.floor(x)
 
 
 def set_random_seed(seed: int | None) -> None:
@@ -179,80 +157,3 @@ def seed_of(seed: int | None) -> Sequence[int] | None:
     if seed is None:
         return None if graph.seed is None else (graph.seed, graph.random_nodes)
     return (0 if graph.seed is None else graph.seed, seed)
-
-
-class Shuffled(StateOp):
-    """The rows of the input in an order drawn anew at each run."""
-
-    def __init__(self, seed: Any) -> None:
-        self.seed = seed
-
-    def run(self, state: State, *arrays: Array) -> Array:
-        """Return the rows."""
-        order = state.generator(self, self.seed).permutation(arrays[0].shape[0])
-        return arrays[0][order]
-
-    def infer(self, *specs: Spec) -> Spec:
-        """Return the spec of the input."""
-        return specs[0]
-
-
-class Multinomial(Shuffled):
-    """Classes drawn for each row of logits, as many as were asked for."""
-
-    def __init__(self, count: int, dtype: DType, seed: Any) -> None:
-        self.count, self.dtype, self.seed = count, dtype, seed
-
-    def run(self, state: State, *arrays: Array) -> Array:
-        """Return the classes, by the largest of logits plus Gumbel noise."""
-        logits = np.asarray(to_numpy(arrays[0]), np.float64)
-        draw = state.generator(self, self.seed)
-        noise = draw.gumbel(size=(logits.shape[0], self.count, logits.shape[1]))
-        found = (logits[:, None] + noise).argmax(-1).astype(self.dtype)
-        return found if state.device == CPU else asarray(found, None, state.device)
-
-    def infer(self, *specs: Spec) -> Spec:
-        """Return the spec of as many integers for each row."""
-        return Spec((specs[0].shape[0], self.count), self.dtype)
-
-    def gradient(self, out_grad: Any, node: Any) -> Any:
-        """Return nothing: a draw has no derivative."""
-        return (None,)
-
-
-def random_shuffle(value: Any, seed: int | None = None, name: str | None = None) -> Node:
-    """Return the rows of a value in an order drawn anew at each run."""
-    return rename(build(Shuffled(seed_of(seed)), (convert(value),)), name)
-
-
-def categorical(
-    logits: Any,
-    num_samples: int,
-    dtype: Any = None,
-    seed: int | None = None,
-    name: str | None = None,
-) -> Node:
-    """`multinomial`, with the dtype third."""
-    return multinomial(logits, num_samples, seed, name, dtype)
-
-
-def multinomial(
-    logits: Any,
-    num_samples: int,
-    seed: int | None = None,
-    name: str | None = None,
-    output_dtype: Any = None,
-) -> Node:
-    """Return `num_samples` classes for each row of logits (batch, classes), drawn by their softmax.
-
-    Raises:
-        GraphError: the logits are no matrix.
-    """
-    node = convert(logits)
-    if node.shape.ndims != 2:
-        raise GraphError(
-            f"multinomial: got logits of shape {node.shape}, expected (batch, classes) (node "
-            f"{node.name!r} built at {node.location})."
-        )
-    dtype = as_dtype(output_dtype or "int64")
-    return rename(build(Multinomial(num_samples, dtype, seed_of(seed)), (node,)), name)

@@ -13,11 +13,10 @@ from ...errors import GraphError
 from ...ops import joining, matrices, movement, reordering
 from ...ops.casting import cast_to
 from ...shapes import axes
-from ..alike import alike
 from ..gradients import Identity, StopGradient
 from ..lined import lined
 from ..naming import rename, rename_all
-from ..node import Constant, Node, UnknownShape, as_shape, build, convert
+from ..node import Constant, Node, UnknownShape, as_shape, build, convert, convert_all
 from ..static_shape import StaticShape
 from .late import late, once_known, unknown
 from .pieces import Joined
@@ -74,14 +73,8 @@ def reshape(tensor: Any, shape: Any, name: str | None = None) -> Node:
 
 
 @lined
-def transpose(
-    a: Any, perm: Sequence[int] | None = None, name: str | None = None, conjugate: bool = False
-) -> Node:
-    """The axes in the order `perm`, reversed unless told.
-
-    Args:
-        conjugate: taken for TensorFlow's sake; real numbers are their own conjugates.
-    """
+def transpose(a: Any, perm: Sequence[int] | None = None, name: str | None = None) -> Node:
+    """The axes in the order `perm`, reversed unless told."""
     node = convert(a)
     if unknown(node):
         return rename(late(lambda known: transpose(known, perm), (node,), node.dtype), name)
@@ -129,7 +122,7 @@ def concat(values: Any, axis: Any = 0, name: str | None = None) -> Node:
     """The values one after another along an axis. TensorFlow 0.x's order (axis first) works too."""
     if isinstance(values, int):
         values, axis = axis, values
-    nodes = alike("concat", *values)
+    nodes = convert_all(*values)
     if unknown(*nodes):
         return rename(late(lambda *known: concat(known, axis), nodes, nodes[0].dtype), name)
     joined = joining.cat(nodes, axis)
@@ -145,7 +138,7 @@ def _known_along(nodes: Sequence[Node], axis: int) -> bool:
 @lined
 def stack(values: Sequence[Any], axis: int = 0, name: str | None = None) -> Node:
     """The values along a new axis."""
-    nodes = alike("stack", *values)
+    nodes = convert_all(*values)
     if unknown(*nodes):
         return rename(late(lambda *known: stack(known, axis), nodes, nodes[0].dtype), name)
     return rename(joining.stack(nodes, axis), name)
@@ -189,87 +182,37 @@ unpack = unstack
 
 @lined
 def split(
-    value: Any,
-    num_or_size_splits: Any,
-    axis: int = 0,
-    num: int | None = None,
-    name: str | None = None,
+    value: Any, num_or_size_splits: Any, axis: int = 0, name: str | None = None
 ) -> list[Node]:
     """The value in that many equal parts, or in parts of those sizes, along an axis.
 
-    Args:
-        num: how many sizes there are, where that is not known.
+    TensorFlow 0.x's order, `split(axis, number, value)`, works too.
     """
-    pieces = _split(convert(value), num_or_size_splits, axis, num)
+    if isinstance(value, int):
+        value, axis = axis, value
+    pieces = _split(convert(value), num_or_size_splits, axis)
     rename_all(pieces, name)
     return pieces
 
 
-def _split(node: Node, sizes: Any, axis: int, num: int | None = None) -> list[Node]:
-    sizes = int(sizes) if isinstance(sizes, np.integer) else sizes
-    if isinstance(sizes, Constant):
-        sizes = sizes.value.tolist()
-    if computed(sizes):
-        return _split_by_nodes(node, sizes, axis, num)
-    count = sizes if isinstance(sizes, int) else len(sizes)
-    if num not in (None, count):
-        raise GraphError(f"split: got num {num} and {count} parts, expected as many.")
+def _split(node: Node, sizes: int | Sequence[int], axis: int) -> list[Node]:
     if unknown(node):
+        count = sizes if isinstance(sizes, int) else len(sizes)
         return [_late_piece(_split, node, i, (sizes, axis)) for i in builtins.range(count)]
     length = node.shape[axis]
-    if not isinstance(sizes, int):
-        return _split_by_sizes(node, list(sizes), axis)
-    if length is None:
-        return _equal_pieces(node, count, axis)
-    if sizes < 1 or length % sizes:
-        raise GraphError(
-            f"split: got axis {axis} of size {length} for {sizes} parts, expected one that "
-            f"divides (node {node.name!r} built at {node.location})."
-        )
-    return list(joining.split(node, length // sizes, axis))
-
-
-def _split_by_nodes(node: Node, sizes: Any, axis: int, num: int | None) -> list[Node]:
-    """Return parts of sizes that are computed in the run."""
-    count = num
-    if isinstance(sizes, list | tuple):
-        count = len(sizes)
-    elif count is None and not unknown(sizes) and len(sizes.shape) == 1:
-        count = sizes.shape[0]
-    if count is None:
-        raise GraphError(
-            f"split: how many parts is not known: got sizes {sizes.name!r} of shape {sizes.shape} "
-            f"(built at {sizes.location}). Give num."
-        )
-    before = [builtins.slice(None)] * (axis % len(node.shape))
-    found, start = [], convert(0)
-    for i in builtins.range(count):
-        end = start + cast_to(convert(sizes[i]), int32)
-        found.append(node[(*before, np.s_[start:end])])
-        start = end
-    return found
-
-
-def _split_by_sizes(node: Node, sizes: list[int], axis: int) -> list[Node]:
-    length = node.shape[axis]
-    if sizes.count(-1) == 1 and length is not None:
-        sizes[sizes.index(-1)] = length - sum(n for n in sizes if n != -1)
+    if isinstance(sizes, int):
+        if length is None or sizes < 1 or length % sizes:
+            raise GraphError(
+                f"split: got axis {axis} of size {length} for {sizes} parts, expected a known one "
+                f"that divides (node {node.name!r} built at {node.location})."
+            )
+        sizes = [length // sizes] * sizes
     if min(sizes) < 0 or length not in (None, sum(sizes)):
         raise GraphError(
             f"split: got sizes {sizes} for axis {axis} of size {length}, expected them to add up "
             f"to it (node {node.name!r} built at {node.location})."
         )
-    ends = np.cumsum(sizes).tolist()
-    before = [builtins.slice(None)] * (axis % len(node.shape))
-    return [node[(*before, np.s_[b - n : b])] for n, b in zip(sizes, ends, strict=True)]
-
-
-def _equal_pieces(node: Node, count: int, axis: int) -> list[Node]:
-    """Return equal parts of an axis whose size only the run knows."""
-    width = shape(node)[axis] // count
-    before = [builtins.slice(None)] * (axis % len(node.shape))
-    cuts = [np.s_[width * i : width * (i + 1)] for i in builtins.range(count)]
-    return [node[(*before, cut)] for cut in cuts]
+    return list(joining.split(node, list(sizes), axis))
 
 
 @lined
@@ -342,13 +285,10 @@ def pad(
     kind = {"CONSTANT": "constant", "REFLECT": "reflect"}.get(mode.upper())
     if kind is None:
         raise GraphError(f"pad: got mode {mode!r}, expected 'CONSTANT' or 'REFLECT'.")
-    if isinstance(paddings, Constant):
-        paddings = paddings.value.tolist()
     _one_for_each_axis("pad", "paddings", paddings, convert(tensor))
     flat = [int(n) for pair in reversed(list(paddings)) for n in pair]
-    if kind == "constant":
-        return rename(matrices.pad(convert(tensor), flat, value=constant_values), name)
-    return rename(matrices.pad(convert(tensor), flat, mode=kind), name)
+    fill = {"value": constant_values} if kind == "constant" else {}
+    return rename(matrices.pad(convert(tensor), flat, mode=kind, **fill), name)
 
 
 @lined

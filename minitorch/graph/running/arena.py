@@ -13,6 +13,7 @@ a loop keeps for its gradient and those of a `TensorArray`, hold copies outside 
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -36,7 +37,6 @@ from ..order import schedule
 from ..passes.fused import Fused
 from ..passes.lowering import program_of
 from ..state import NoOp, Read, State, StateOp, Variable
-from ..waits import Turn
 from .failing import explain
 from .plan import ALIGNMENT, LoopPlan, MemoryPlan, memory_plan, sizes_of
 from .sooner import running_order
@@ -77,7 +77,7 @@ class ArenaStep:
         self.plan: MemoryPlan = MemoryPlan(0, 0, (), (), (), {})
         self.measured_bytes = 0
         self._runs: dict[tuple[Any, ...], _Run] = {}
-        self._turn = Turn()  # two runs at once would write the same memory
+        self._turn = threading.Lock()  # two runs at once would write the same memory
 
     def __call__(self, state: State, arrays: Sequence[Array]) -> tuple[Any, ...]:
         """Return the fetched arrays, copied out of the arena.
@@ -85,7 +85,7 @@ class ArenaStep:
         Raises:
             GraphError, ShapeError, ...: what went wrong, with the node and the line that built it.
         """
-        with self._turn:  # the run that is on may wait for a queue
+        with self._turn:
             return self._computed(state, arrays)
 
     def _computed(self, state: State, arrays: Sequence[Array]) -> tuple[Any, ...]:

@@ -29,7 +29,6 @@ from ..control.frames import NextIteration, Passing
 from ..gradients import Identity
 from ..node import Node
 from ..state import NoOp, Read, State
-from ..waits import gone, waiting
 from .event import OnEvent
 from .program import Program
 from .sequential import TokenStep
@@ -123,8 +122,7 @@ class Shift:
             self._hand_on()
             while not self._has_news():
                 self._waiting += 1
-                with waiting(self._has_news):
-                    self._changed.wait()
+                self._changed.wait()
                 self._waiting -= 1
             if self._stopped or not self._ready:
                 self._changed.notify_all()
@@ -164,9 +162,8 @@ class Shift:
     def end(self) -> None:
         """Wait for every thread, and let go of the tokens."""
         self._stop()
-        with waiting(lambda: gone(self._workers)):
-            for worker in self._workers:  # none is started once all is stopped
-                worker.join()
+        for worker in self._workers:  # none is started once all is stopped
+            worker.join()
         self._tokens.close()
         self._ready.clear()
 

@@ -99,9 +99,7 @@ class Adam(Update):
 class GradientDescentOptimizer(Optimizer):
     """w -= lr g."""
 
-    def __init__(
-        self, learning_rate: Any, use_locking: bool = False, name: str = "GradientDescent"
-    ) -> None:
+    def __init__(self, learning_rate: Any, name: str = "GradientDescent") -> None:
         super().__init__(learning_rate, name)
 
     def _operator(self, variable: Variable, slots: tuple[Variable, ...]) -> Update:
@@ -115,7 +113,6 @@ class MomentumOptimizer(Optimizer):
         self,
         learning_rate: Any,
         momentum: Any,
-        use_locking: bool = False,
         name: str = "Momentum",
         use_nesterov: bool = False,
     ) -> None:
@@ -145,7 +142,6 @@ class AdagradOptimizer(Optimizer):
         self,
         learning_rate: Any,
         initial_accumulator_value: float = 0.1,
-        use_locking: bool = False,
         name: str = "Adagrad",
     ) -> None:
         if initial_accumulator_value <= 0.0:
@@ -175,7 +171,6 @@ class AdamOptimizer(Optimizer):
         beta1: Any = 0.9,
         beta2: Any = 0.999,
         epsilon: Any = 1e-8,
-        use_locking: bool = False,
         name: str = "Adam",
     ) -> None:
         super().__init__(learning_rate, name)

@@ -19,7 +19,7 @@ from ..gradients import gradients
 from ..naming import label
 from ..node import Node, build, convert
 from ..scope import control_dependencies, name_scope
-from ..state import State, StateOp, Variable, assign, assign_add, fresh, group
+from ..state import State, StateOp, Variable, assign_add, fresh, group
 
 
 class Update(StateOp):
@@ -60,40 +60,27 @@ class Update(StateOp):
 class Optimizer:
     """Base of the optimizers; a subclass says which update, with which slots and numbers.
 
-    Arguments named `use_locking`, `gate_gradients`, `aggregation_method` and
-    `colocate_gradients_with_ops` are taken for TensorFlow's sake and have no effect: two runs at
-    once never mix their updates of a variable, which TensorFlow only promises with `use_locking`.
-    As there, a gradient is of the values that its own run read, which may be older by then.
+    Two runs at once never mix their updates of a variable; a gradient is of the values that its
+    own run read, which may be older by then.
     """
-
-    GATE_NONE, GATE_OP, GATE_GRAPH = 0, 1, 2
 
     def __init__(self, learning_rate: Any, name: str) -> None:
         self.learning_rate = learning_rate
         self.name = name
         self._made: dict[Variable, tuple[Variable, ...]] = {}
-        self._slots_called: dict[tuple[Variable, str], Variable] = {}
 
     def minimize(
         self,
         loss: Node,
         global_step: Variable | None = None,
         var_list: Iterable[Variable] | None = None,
-        gate_gradients: int = GATE_OP,
-        aggregation_method: Any = None,
-        colocate_gradients_with_ops: bool = False,
         name: str | None = None,
-        grad_loss: Any = None,
     ) -> Node:
         """Return an operation that takes one step down the gradient of `loss`.
 
         A loss with axes counts as its sum, which is what the gradient of all its elements is.
-
-        Args:
-            grad_loss: the gradient that arrives at the loss, 1 unless given.
         """
-        more = {} if grad_loss is None else {"grad_loss": grad_loss}
-        pairs = self.compute_gradients(loss, var_list, **more)
+        pairs = self.compute_gradients(loss, var_list)
         if all(grad is None for grad, _ in pairs):
             names = ", ".join(v.name for _, v in pairs)
             raise GraphError(
@@ -103,13 +90,7 @@ class Optimizer:
         return self.apply_gradients(pairs, global_step, name)
 
     def compute_gradients(
-        self,
-        loss: Node,
-        var_list: Iterable[Variable] | None = None,
-        gate_gradients: int = GATE_OP,
-        aggregation_method: Any = None,
-        colocate_gradients_with_ops: bool = False,
-        grad_loss: Any = None,
+        self, loss: Node, var_list: Iterable[Variable] | None = None
     ) -> list[tuple[Node | None, Variable]]:
         """Return (gradient or None, variable) for each variable, the trainable ones unless told."""
         if not isinstance(loss, Node):
@@ -121,7 +102,7 @@ class Optimizer:
                     "minimize: there is no variable to train in the graph of the loss "
                     f"{loss.name!r} (built at {loss.location}). Build one, or give var_list."
                 )
-            return list(zip(gradients(loss, variables, grad_loss), variables, strict=True))
+            return list(zip(gradients(loss, variables), variables, strict=True))
 
     def apply_gradients(
         self,
@@ -140,30 +121,6 @@ class Optimizer:
                     updates = [assign_add(global_step, np.ones((), global_step.dtype))]
             return group(*updates, name=name)
 
-    def get_name(self) -> str:
-        """Return the optimizer's name."""
-        return self.name
-
-    def get_slot_names(self) -> list[str]:
-        """Return what the slots are called."""
-        return sorted({what for _, what in self._slots_called})
-
-    def get_slot(self, var: Variable, name: str) -> Variable | None:
-        """Return the slot of that name that the optimizer keeps for a variable, if any."""
-        called = self._slots_called
-        return next(
-            (
-                v
-                for (of, what), v in called.items()
-                if of is var and name in (what, what.removeprefix(f"{self.name}_"))
-            ),
-            None,
-        )
-
-    def variables(self) -> list[Variable]:
-        """Return the variables that the optimizer keeps for itself."""
-        return [v for slots in self._made.values() for v in slots]
-
     def _update(self, grad: Node, variable: Variable) -> Node:
         if not isinstance(variable, Variable):
             raise GraphError(
@@ -174,7 +131,7 @@ class Optimizer:
         self._made[variable] = slots
         hyper = [convert(h, variable.dtype) for h in self._hyper()]
         update = build(self._operator(variable, slots), (grad, *hyper))
-        return _constrained(variable, label(update, f"update_{variable.name}"))
+        return label(update, f"update_{variable.name}")
 
     def _operator(self, variable: Variable, slots: tuple[Variable, ...]) -> Update:
         raise NotImplementedError(f"{type(self).__name__} does not say which update it makes.")
@@ -189,17 +146,7 @@ class Optimizer:
         shape = () if scalar else tuple(variable.shape)
         with control_dependencies(None), name_scope(""):
             value = np.full(shape, start, variable.dtype)
-            made = Variable(value, trainable=False, name=f"{variable.name}/{what}")
-        self._slots_called[variable, what] = made
-        return made
-
-
-def _constrained(variable: Variable, update: Node) -> Node:
-    """Return the update, and after it what the variable's constraint makes of the new value."""
-    if variable.constraint is None:
-        return update
-    with control_dependencies([update]):
-        return assign(variable, variable.constraint(variable.read()))
+            return Variable(value, trainable=False, name=f"{variable.name}/{what}")
 
 
 def _listed(var_list: Iterable[Variable] | Variable) -> list[Variable]:

@@ -1,108 +1,13 @@
-"""The memory of a session that several threads use, and who of them waits for whom."""
+"""The memory of a session that several threads use."""
 
 import threading
-from collections.abc import Callable
-from queue import Queue
-from typing import Self
 
 import numpy as np
 import pytest
 
 from minitorch.graph import Graph, Session, Variable, group, initialize_all_variables, train
-from minitorch.graph.memory import State
 from minitorch.graph.node import Constant
 from minitorch.graph.train.optimizer import Update
-from minitorch.graph.waits import Turn, waiting
-
-
-class Beside:
-    """A thread that lasts as long as the `with` block, and does in between what it is given."""
-
-    def __enter__(self) -> Self:
-        self._work: Queue[Callable[[], object] | None] = Queue()
-        self.thread = threading.Thread(target=self._run, daemon=True)
-        self.thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._work.put(None)
-        self.thread.join()
-
-    def does(self, work: Callable[[], object]) -> None:
-        """Return once it is done."""
-        self._work.put(work)
-        self._work.join()
-
-    def begins(self, work: Callable[[], object]) -> None:
-        self._work.put(work)
-
-    def _run(self) -> None:
-        while (work := self._work.get()) is not None:
-            work()
-            self._work.task_done()
-
-
-def test_a_thread_from_before_the_session_counts_as_idle_until_it_uses_it() -> None:
-    """As those of a notebook's kernel must, or that a test before this one left behind."""
-    with Beside() as other:
-        state = State()
-        assert state.alone()
-        other.does(state.take_part)
-        assert not state.alone()
-    assert state.alone()
-
-
-def test_a_thread_from_after_the_session_may_still_act() -> None:
-    state = State()
-    with Beside():
-        assert not state.alone()
-        with waiting(lambda: False):
-            assert not state.alone()
-    assert state.alone()
-
-
-def test_the_thread_that_made_the_session_may_still_act() -> None:
-    states: list[State] = []
-    with Beside() as other:
-        other.does(lambda: states.append(State()))
-        assert not states[0].alone()
-    assert states[0].alone()
-
-
-def test_a_thread_that_waits_is_stuck_until_what_it_waits_for_holds() -> None:
-    """Then it is about to act, though it may not have noticed yet."""
-    state, holds, end = State(), threading.Event(), threading.Event()
-    began = threading.Event()
-
-    def waits() -> None:
-        with waiting(holds.is_set):
-            began.set()
-            end.wait()
-
-    with Beside() as other:
-        other.begins(waits)
-        began.wait()
-        assert state.alone()
-        holds.set()
-        assert not state.alone()
-        end.set()
-
-
-def test_a_thread_that_waits_for_its_turn_is_stuck_until_the_turn_ends() -> None:
-    state, turn, took = State(), Turn(), threading.Event()
-
-    def takes() -> None:
-        with turn:
-            took.set()
-
-    with Beside() as other:
-        with turn:
-            other.begins(takes)
-            while not state.alone():  # it is about to come to the turn
-                pass
-            assert not took.is_set()
-        assert took.wait(60)
-        assert not state.alone()
 
 
 class Meeting(Update):

@@ -348,8 +348,8 @@ def test_a_size_that_is_not_known_is_looked_at_when_it_runs() -> None:
 def test_an_operator_without_vector_code_is_a_reason() -> None:
     x = tf.placeholder(tf.float32, (10**6,))
     reasons: list[str] = []
-    fuse([tf.atan(x) + 1.0], (), reasons)
-    assert any("no kernel: atan has no vector code" in reason for reason in reasons)
+    fuse([tf.tan(x) + 1.0], (), reasons)
+    assert any("no kernel: tan has no vector code" in reason for reason in reasons)
     fuse([tf.exp(tf.placeholder(tf.float16, (9999,))) + 1.0], (), reasons)
     assert any("no kernel: inputs are float16" in reason for reason in reasons)
 
@@ -649,7 +649,7 @@ def test_a_result_does_not_overwrite_an_input_that_is_also_read_transposed() -> 
 
 def test_the_table_shows_nodes_bytes_and_times_after_each_pass() -> None:
     x, w = tf.placeholder(tf.float32, (32, 32)), tf.placeholder(tf.float32, (32, 32))
-    y = tf.atan(tf.matmul(x, w) * 1.0 + 2.0) * tf.exp(w[0])
+    y = tf.tan(tf.matmul(x, w) * 1.0 + 2.0) * tf.exp(w[0])
     table = tf.explain(y).splitlines()
     assert table[0].split() == ["pass", "nodes", "bytes", "predicted", "measured"]
     rows = {line[:16].strip(): line[16:].split() for line in table[1:15]}
@@ -673,10 +673,10 @@ def test_a_training_step_is_measured_too_and_leaves_no_trace() -> None:
 
 def test_a_slow_operator_alone_becomes_a_kernel_and_a_quick_one_does_not() -> None:
     x = tf.placeholder(tf.float32, (10**6,))
-    slow, quick, absent = tf.optimize([tf.erf(x), x + 1.0, tf.atan(x)])
+    slow, quick, absent = tf.optimize([tf.erf(x), x + 1.0, tf.tan(x)])
     assert isinstance(slow.op, Fused)
     assert quick.op.name == "add"
-    assert absent.op.name == "atan"
+    assert absent.op.name == "tan"
 
 
 def test_without_llvmlite_everything_is_numpys(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -77,7 +77,7 @@ def test_steps_of_shapes_that_come_for_ever_are_forgotten(monkeypatch: pytest.Mo
 def test_the_planned_peak_is_never_more_than_all_buffers(shape: Any, dtype: Any) -> None:
     x = tf.placeholder(dtype, shape)
     values = [tf.exp(x), tf.tanh(x), tf.sqrt(x)]
-    n_bytes = 3 * int(np.prod(shape)) * np.dtype(dtype.as_numpy_dtype).itemsize
+    n_bytes = 3 * int(np.prod(shape)) * dtype.itemsize
     for fetches in (values, tf.add_n(values)):
         plan = tf.memory_plan(fetches)
         assert plan.peak_bytes <= plan.total_bytes

@@ -65,7 +65,7 @@ def test_sequences_of_different_lengths_are_those_of_pytorch(kind: str, executor
     fed = {x: rng.normal(size=(3, 6, 3)), n: LENGTHS}
     with tf.Session(executor=executor) as session:
         session.run(tf.global_variables_initializer())
-        cell.bias.load(rng.normal(size=cell.bias.shape), session)
+        session.load(cell.bias, rng.normal(size=cell.bias.shape))
         kernel, bias = session.run([cell.kernel, cell.bias])
         found = session.run([outputs, *ends, by_x], fed)
     want = run_by_torch(as_torch(kernel, bias, "ijfo" if kind == "lstm" else "j"), fed[x])

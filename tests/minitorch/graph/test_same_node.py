@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import minitorch.graph as tf
-from minitorch.errors import DTypeError, GraphError
+from minitorch.errors import GraphError
 
 
 def test_lists_find_their_nodes_whatever_else_is_in_them() -> None:
@@ -50,55 +50,6 @@ def test_a_value_before_the_run_is_a_type_error(question: Callable[[Any], Any]) 
         question(x)
 
 
-def test_the_function_still_says_which_dtypes_differ() -> None:
-    with pytest.raises(DTypeError, match="equal: dtypes differ"):
-        tf.equal(tf.placeholder(tf.float32, []), tf.placeholder(tf.int32, []))
+def test_a_comparison_with_a_number_is_no_question_of_pythons() -> None:
     with pytest.raises(GraphError, match="used as True or False"):
         bool(tf.placeholder(tf.float32, []) == 0.0)
-
-
-def test_an_operator_can_be_run_for_its_effect_alone() -> None:
-    v = tf.Variable(1.0)
-    more = tf.assign_add(v, 1.0)
-    with tf.control_dependencies([more.op]):
-        seen = tf.identity(v)
-    ten = tf.assign_add(v, 10.0)
-    both = tf.group(ten.op)
-    with tf.Session() as session:
-        session.run(v.initializer)
-        assert session.run(more.op) is None
-        assert session.run([more.op, more]) == [None, 3.0]
-        assert session.run(seen) == 4.0
-        session.run(both)
-        assert session.run(v) == 14.0
-
-
-def test_an_operator_of_several_nodes_or_none_is_refused() -> None:
-    x = tf.placeholder(tf.float32, [])
-    first, second = tf.exp(x), tf.exp(x)
-    assert first.op is second.op
-    with pytest.raises(TypeError, match="cannot fetch exp"):
-        tf.Session().run(first.op, {x: 1.0})
-    for wrong in (None, 3, "x", first.op):
-        with (
-            pytest.raises(TypeError, match="control_dependencies"),
-            tf.control_dependencies([wrong]),
-        ):
-            pass
-
-
-def test_writes_take_tensorflows_arguments() -> None:
-    v = tf.Variable([1.0, 2.0])
-    open_shape = tf.Variable([1.0, 2.0], validate_shape=False)
-    writes = [
-        tf.assign(v, [3.0, 4.0], True, True, "a"),
-        tf.assign_add(v, [1.0, 1.0], use_locking=True, name="b"),
-        v.assign_sub([1.0, 1.0], True),
-    ]
-    assert [node.name for node in writes[:2]] == ["a", "b"]
-    with tf.Session() as session:
-        session.run(tf.global_variables_initializer())
-        assert [session.run(node).tolist() for node in writes] == [[3, 4], [4, 5], [3, 4]]
-        grown = tf.assign(open_shape, np.ones(3, np.float32), validate_shape=False)
-        assert session.run(grown).tolist() == [1, 1, 1]
-        assert session.run(open_shape).tolist() == [1, 1, 1]

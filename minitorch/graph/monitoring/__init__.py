@@ -1,1 +1,0 @@
-"""Training that looks after itself: sessions with hooks, checkpoints, an orderly end."""

@@ -1,1 +1,0 @@
-"""Input pipelines: queues that runs fill and empty, the threads that fill them, datasets."""
