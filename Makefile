@@ -4,7 +4,7 @@ PYTHON ?= python3
 export PYTHON
 BIN := .venv/bin
 
-.PHONY: help start test test-wide check fix bench demos slides solve test-gpu bench-gpu setup clean
+.PHONY: help start test test-wide test-pythons check fix bench demos slides solve test-gpu bench-gpu setup clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -21,6 +21,10 @@ test: setup ## every test, two processes side by side
 test-wide: setup ## every test, and in full what a sample stands for otherwise
 	@WIDE=1 MINITORCH_WIDE=1 $(BIN)/python -m pytest --numprocesses 2
 	@MINITORCH_OPTIMIZE=0 $(BIN)/python -m pytest --numprocesses 2 tests/minitorch/graph
+	@scripts/test_pythons.sh
+
+test-pythons: ## a sample of the tests on Python 3.12 and 3.13, where they are installed
+	@scripts/test_pythons.sh
 
 check: setup ## style, types, allowed imports, stale notebooks
 	@$(BIN)/ruff check .

@@ -2,8 +2,8 @@
 
 PyTorch comes first. Where pip's index has only its CUDA build, a machine without a CUDA device
 would load gigabytes that it cannot use, so there PyTorch's own index of CPU builds is asked; if it
-does not answer soon, the build is what pip finds. `TORCH_INDEX` names another index, and "" pip's
-own. What will be loaded is said beforehand. Standard library only.
+does not answer soon, the build is what pip finds. `TORCH_INDEX` names another index, "" pip's own,
+and "none" leaves PyTorch out. What will be loaded is said beforehand. Standard library only.
 """
 
 import ctypes
@@ -87,8 +87,13 @@ def main() -> int:
     pip.log.write_text("")
     try:
         torch = project["optional-dependencies"]["torch"]
-        install_torch(pip, torch, os.environ.get("TORCH_INDEX"), has_device=has_cuda_device())
-        files = pip.plan(*requirements(project))
+        index = os.environ.get("TORCH_INDEX")
+        needs = requirements(project)
+        if index == "none":
+            needs = [need for need in needs if need not in torch]
+        else:
+            install_torch(pip, torch, index, has_device=has_cuda_device())
+        files = pip.plan(*needs)
         if files:
             print(
                 f"setup: {len(files)} packages, {told(sizes([f.url for f in files]))}", flush=True
