@@ -291,6 +291,7 @@ from .ops.statistics import (
 from .recording import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
 from .recording import no_grad as inference_mode
 from .tensor import Tensor, as_tensor, is_floating_point, is_tensor, numel, tensor
+from .threads import get_num_threads, set_num_threads
 
 if TYPE_CHECKING:
     from . import data, nn, optim
@@ -447,6 +448,7 @@ __all__ = [
     "ge",
     "ger",
     "get_default_dtype",
+    "get_num_threads",
     "grad",
     "gradcheck",
     "gradgradcheck",
@@ -573,6 +575,7 @@ __all__ = [
     "select",
     "set_default_dtype",
     "set_grad_enabled",
+    "set_num_threads",
     "sgn",
     "short",
     "show",
