@@ -27,6 +27,7 @@ import torch.nn.functional
 
 import minitorch
 import minitorch.nn.functional
+import minitorch.nn.utils
 
 Step = Callable[[], None]
 LR = 0.01
@@ -208,6 +209,34 @@ def transformer(
     return training_step(lib, params, loss)
 
 
+def recurrent(
+    lib: Any, kind: str, width: int = 200, words: int = 1000, count: int = 20, length: int = 35
+) -> Step:
+    """Return a step of a language model with two recurrent layers, dropout and clipping."""
+    nn = lib.nn
+    embedding, decoder = nn.Embedding(words, width), nn.Linear(width, words)
+    layers = getattr(nn, kind)(width, width, 2, dropout=0.2)
+    modules = [module.to(PLACE) for module in (embedding, layers, decoder)]
+    params = [param for module in modules for param in module.parameters()]
+    rng = np.random.default_rng(3)
+    text = lib.tensor(rng.integers(0, words, (length + 1, count)), device=PLACE)
+    first = lib.zeros(2, count, width, device=PLACE)
+    state: Any = (first, first) if kind == "LSTM" else first
+    optimizer = lib.optim.SGD(params, lr=LR)
+
+    def step() -> None:
+        nonlocal state
+        optimizer.zero_grad()
+        y, last = layers(nn.functional.dropout(embedding(text[:-1]), 0.2), state)
+        state = tuple(s.detach() for s in last) if kind == "LSTM" else last.detach()
+        logits = decoder(nn.functional.dropout(y, 0.2)).reshape(-1, words)
+        nn.functional.cross_entropy(logits, text[1:].reshape(-1)).backward()
+        nn.utils.clip_grad_norm_(params, 0.25)
+        optimizer.step()
+
+    return step
+
+
 def medians(steps: dict[str, Step], rounds: int) -> dict[str, float]:
     """Return the median time of each step, run in turn."""
     times: dict[str, list[float]] = {name: [] for name in steps}
@@ -253,6 +282,9 @@ def main() -> None:
         ("CNN on 8x8, batch 64", 3.0, 60, {"minitorch": cnn(minitorch), "torch": cnn(torch)}),
         ("transformer block, 8x32x64", 2.0, 60,
          {"minitorch": transformer(minitorch), "torch": transformer(torch)}),
+        *((f"{kind} language model, 35x20x200", 1.5, 20,
+           {"minitorch": recurrent(minitorch, kind), "torch": recurrent(torch, kind)})
+          for kind in ("LSTM", "GRU", "RNN")),
     ]  # fmt: skip
     print(f"{'times PyTorch eager':<34}{'minitorch':>10}{'goal':>7}{'autograd':>10}{'by hand':>9}")
     for title, goal, rounds, steps in table:

@@ -292,6 +292,7 @@ from .ops.statistics import (
 from .recording import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
 from .recording import no_grad as inference_mode
 from .tensor import Tensor, as_tensor, is_floating_point, is_tensor, numel, tensor
+from .threads import get_num_threads, set_num_threads
 
 Size: type[tuple[Any, ...]] = tuple
 """What a shape is."""
@@ -507,6 +508,7 @@ __all__ = [
     "ge",
     "ger",
     "get_default_dtype",
+    "get_num_threads",
     "grad",
     "gradcheck",
     "gradgradcheck",
@@ -633,6 +635,7 @@ __all__ = [
     "select",
     "set_default_dtype",
     "set_grad_enabled",
+    "set_num_threads",
     "sgn",
     "short",
     "show",

@@ -1,0 +1,74 @@
+"""Threads of NumPy's products: as many as there are cores, unless told."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import minitorch
+from minitorch.errors import ArgumentError
+from minitorch.threads import cores
+
+COUNT = os.cpu_count() or 1
+
+
+def test_the_number_of_threads_is_the_one_that_was_set() -> None:
+    before = minitorch.get_num_threads()
+    try:
+        minitorch.set_num_threads(1)
+        assert minitorch.get_num_threads() == 1
+    finally:
+        minitorch.set_num_threads(before)
+    assert minitorch.get_num_threads() == before
+
+
+@pytest.mark.parametrize("threads", [0, -1, 2.0, True])
+def test_a_number_of_threads_that_makes_no_sense_is_refused(threads: int) -> None:
+    with pytest.raises(ArgumentError, match="set_num_threads"):
+        minitorch.set_num_threads(threads)
+
+
+def test_threads_asked_for_in_the_environment_are_no_more_than_the_cores() -> None:
+    code = (
+        "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
+        "import minitorch; print(minitorch.get_num_threads())"
+    )
+    many = dict.fromkeys(("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"), "8")
+    found = subprocess.run(
+        [sys.executable, "-c", code], env=os.environ | many, capture_output=True, check=True
+    )
+    assert found.stdout.split() == [b"1"]
+
+
+@pytest.mark.parametrize(
+    ("limits", "expected"),
+    [
+        ({"": "max 100000"}, COUNT),
+        ({"": "50000 100000"}, 1),
+        ({"": "max 100000", "a": "100000 100000", "a/b": "max 100000"}, 1),
+        ({"a/b": f"{COUNT * 200000} 100000"}, COUNT),
+        ({}, COUNT),
+    ],
+)
+def test_the_quota_of_every_group_around_the_process_counts(
+    limits: dict[str, str], expected: int, tmp_path: Path
+) -> None:
+    for name, limit in limits.items():
+        (tmp_path / name).mkdir(parents=True, exist_ok=True)
+        (tmp_path / name / "cpu.max").write_text(limit + "\n")
+    (tmp_path / "own").write_text("0::/a/b\n")
+    usable = min(expected, len(os.sched_getaffinity(0)))
+    assert cores(tmp_path, tmp_path / "own") == usable
+
+
+@pytest.mark.parametrize(("quota", "expected"), [("-1", COUNT), ("100000", 1), ("30000", 1)])
+def test_a_quota_in_the_older_layout_counts(quota: str, expected: int, tmp_path: Path) -> None:
+    folder = tmp_path / "cpu" / "docker"
+    folder.mkdir(parents=True)
+    (folder / "cpu.cfs_quota_us").write_text(quota + "\n")
+    (folder / "cpu.cfs_period_us").write_text("100000\n")
+    (tmp_path / "own").write_text("5:memory:/else\n4:cpu,cpuacct:/docker\n0::/\n")
+    usable = min(expected, len(os.sched_getaffinity(0)))
+    assert cores(tmp_path, tmp_path / "own") == usable
