@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .arrays import HOST_TYPES, cast, namespace
+from .arrays import HOST_TYPES, cast, host_dtype, namespace
 from .clock import clock
 from .eager import quiet
 from .errors import DTypeError, GradientError, ShapeError
@@ -193,7 +193,7 @@ class InPlace(Methods):
             if hasattr(array, "dtype"):
                 own[where] = cast(array, self.dtype)
             else:
-                own[where] = namespace(own).asarray(array, dtype=own.dtype)
+                own[where] = namespace(own).asarray(array, dtype=host_dtype(own.dtype))
         except (ValueError, IndexError, RuntimeError) as error:
             kind = IndexError if isinstance(error, IndexError) else ShapeError
             raise kind(f"x[index] = value: does not fit: {error}") from error

@@ -17,6 +17,7 @@ class Movement(Op):
 
     on_arrays = True
     reads_inputs = reads_output = False
+    halves = "moved"
 
 
 class Reshape(Movement):
