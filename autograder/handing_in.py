@@ -28,7 +28,7 @@ class HandedIn:
     @property
     def is_final(self) -> bool:
         """Whether the server has nothing more to say."""
-        return self.state in ("graded", "failed")
+        return self.state in ("graded", "parked")
 
 
 def unsaved(practice: Practice, notebook: bytes) -> list[str]:

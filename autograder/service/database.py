@@ -9,6 +9,7 @@ import logging
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
@@ -30,14 +31,14 @@ log = logging.getLogger(__name__)
 class Database:
     """One engine; `read` and `write` give a connection inside a transaction."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, busy_ms: int = _BUSY_MS) -> None:
         sqlite = sa.engine.make_url(url).get_backend_name() == "sqlite"
         options: dict[str, Any] = {} if sqlite else {"pool_pre_ping": True}
         self.engine = sa.create_engine(url, pool_size=_POOL, max_overflow=_POOL_MORE, **options)
         self._writer = self.engine.execution_options(writes=True)
         self._turn: AbstractContextManager[Any] = threading.Lock() if sqlite else nullcontext()
         if sqlite:
-            sa.event.listen(self.engine, "connect", _prepare_sqlite)
+            sa.event.listen(self.engine, "connect", partial(_prepare_sqlite, busy_ms))
             sa.event.listen(self.engine, "begin", _begin_sqlite)
 
     @contextmanager
@@ -78,11 +79,11 @@ class Database:
         self.engine.dispose()
 
 
-def _prepare_sqlite(connection: Any, _record: Any) -> None:
+def _prepare_sqlite(busy_ms: int, connection: Any, _record: Any) -> None:
     """Make commits durable and readers free of writers; transactions begin as `_begin_sqlite`."""
     connection.isolation_level = None
     for pragma in (
-        f"busy_timeout={_BUSY_MS}",
+        f"busy_timeout={busy_ms}",
         "journal_mode=WAL",
         "synchronous=FULL",
         "foreign_keys=ON",

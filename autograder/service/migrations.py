@@ -32,12 +32,13 @@ def prepare(database: Database, now: float, *, allowed: bool = True) -> None:
     Raises:
         StartError: the layout is unknown, or older and migrating is not `allowed`.
     """
-    with database.write() as connection:
+    with database.read() as connection:
         found = _version(connection)
-        if found is None:
+    if found is None:
+        with database.write() as connection:
             schema.metadata.create_all(connection)
             _write_version(connection, schema.VERSION)
-            return
+        return
     if found == str(schema.VERSION):
         return
     if found not in map(str, _STEPS):

@@ -87,6 +87,7 @@ class Queue:
         self._work = threading.Semaphore(0)
         self._lock = threading.Lock()  # around the pauses and the tally
         self._pauses: dict[str, Pause] = {}
+        self._trouble: str | None = None  # the database is away, or full
 
     def start(self) -> None:
         """Begin to grade, in threads."""
@@ -110,7 +111,11 @@ class Queue:
             thread.join()
 
     def reasons(self) -> dict[str, str]:
-        """Return why grading pauses, by lab; empty where it does not."""
+        """Return why grading pauses, by lab, or by "database"; empty where it does not."""
+        trouble = {} if self._trouble is None else {"database": self._trouble}
+        return {**self._paused(), **trouble}
+
+    def _paused(self) -> dict[str, str]:
         with self._lock:
             return {lab: pause.reason for lab, pause in sorted(self._pauses.items())}
 
@@ -125,8 +130,10 @@ class Queue:
         while not self._stopping.is_set():
             try:
                 busy = self.work(grader)
-            except Exception:  # the database is away; the lease runs out and is taken again
+                self._trouble = None
+            except Exception as error:  # the lease runs out and is taken again
                 log.exception("queue: a worker could not read or write the database")
+                self._trouble = _said(error)
                 busy = False
             if not busy:
                 self._work.acquire(timeout=_POLL_S)
@@ -134,9 +141,9 @@ class Queue:
     def work(self, grader: Grader) -> bool:
         """Look at a paused lab if it is time, and grade one submission; False when none waits."""
         self._look_again(grader)
-        paused = self.reasons()
+        paused = self._paused()
         claim = self._claims.claim(self._owner, self._lease_s, avoid=paused)
-        for lab in paused.keys() - self.reasons().keys():  # mended while we put some of it aside
+        for lab in paused.keys() - self._paused().keys():  # mended while we put some of it aside
             self._claims.release(lab)
         if claim is None:
             return False

@@ -68,7 +68,7 @@ def existing(data_dir: Path, *, migrate: bool = False) -> Iterator[Store]:
         StartError: there is none, or it is an older release's and `migrate` is false.
     """
     if not (data_dir / _FILE).is_file():
-        raise StartError(f"export: no course in {data_dir}: expected a file {_FILE}. Check --data.")
+        raise StartError(f"no course in {data_dir}: expected a file {_FILE}. Check --data.")
     store = Store(sqlite_url(data_dir), migrate=migrate)
     try:
         yield store

@@ -154,7 +154,7 @@ function render({ model, el }) {
 
   function poll() {
     const submission = model.get("state").submission;
-    const open = submission && !["graded", "failed"].includes(submission.state);
+    const open = submission && !["graded", "parked"].includes(submission.state);
     clearTimeout(timer);
     if (open) timer = setTimeout(() => model.send({ act: "poll" }), POLL_MS);
   }

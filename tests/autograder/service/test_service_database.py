@@ -1,0 +1,149 @@
+"""Reading and writing: nobody waits for a reader, writers take turns, and busy is no crash."""
+
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autograder.records import Report
+from autograder.service.claims import Claims
+from autograder.service.database import Database
+from autograder.service.errors import Refused
+from autograder.service.queue import Queue
+from autograder.service.roster import LEARNER
+from autograder.service.store import Store, sqlite_url
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Any:
+    opened = Database(sqlite_url(tmp_path), busy_ms=1)
+    with opened.write() as connection:
+        connection.exec_driver_sql("CREATE TABLE numbers (number INTEGER)")
+    yield opened
+    opened.close()
+
+
+def numbers(database: Database) -> list[int]:
+    with database.read() as connection:
+        return [row[0] for row in connection.exec_driver_sql("SELECT number FROM numbers")]
+
+
+def add(database: Database, number: int) -> None:
+    with database.write() as connection:
+        connection.exec_driver_sql(f"INSERT INTO numbers VALUES ({number})")
+
+
+@contextmanager
+def another_process_writes(folder: Path) -> Iterator[None]:
+    other = sqlite3.connect(folder / "course.sqlite3", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    finally:
+        other.rollback()
+        other.close()
+
+
+def test_a_database_that_stays_busy_is_503_and_nothing_is_half_done(
+    database: Database, tmp_path: Path
+) -> None:
+    with another_process_writes(tmp_path):
+        with pytest.raises(Refused) as refused:
+            add(database, 1)
+        assert refused.value.status == 503 and int(refused.value.headers["Retry-After"]) > 0
+        assert numbers(database) == []
+    add(database, 2)
+    assert numbers(database) == [2]
+
+
+def test_a_writer_waits_for_another_process_to_end(tmp_path: Path) -> None:
+    database, waits = Database(sqlite_url(tmp_path)), threading.Event()
+    with database.write() as connection:
+        connection.exec_driver_sql("CREATE TABLE numbers (number INTEGER)")
+
+    def write() -> None:
+        waits.set()
+        add(database, 1)
+
+    thread = threading.Thread(target=write)
+    with another_process_writes(tmp_path):
+        thread.start()
+        assert waits.wait(30)
+    thread.join()
+    assert numbers(database) == [1]
+    database.close()
+
+
+def test_what_raises_in_a_write_changes_nothing(database: Database) -> None:
+    with pytest.raises(ZeroDivisionError), database.write() as connection:
+        connection.exec_driver_sql("INSERT INTO numbers VALUES (1)")
+        raise ZeroDivisionError
+    assert numbers(database) == []
+    add(database, 2)
+    assert numbers(database) == [2]
+
+
+def test_a_reader_sees_one_state_while_others_write(database: Database) -> None:
+    add(database, 1)
+    with database.read() as connection:
+        count = "SELECT count(*) FROM numbers"
+        before = connection.exec_driver_sql(count).scalar()
+        add(database, 2)
+        assert connection.exec_driver_sql(count).scalar() == before == 1
+    assert numbers(database) == [1, 2]
+
+
+def test_writers_of_one_process_lose_no_update(database: Database) -> None:
+    """Each reads, then writes what it read plus one: BEGIN IMMEDIATE, or some would be lost."""
+    add(database, 0)
+
+    def count_up() -> None:
+        for _ in range(25):
+            with database.write() as connection:
+                found = connection.exec_driver_sql("SELECT number FROM numbers").scalar() or 0
+                connection.exec_driver_sql(f"UPDATE numbers SET number = {found + 1}")
+
+    threads = [threading.Thread(target=count_up) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert numbers(database) == [100]
+
+
+class Away(Claims):
+    """Claims over a database that is away until it is `mended`."""
+
+    mended = False
+
+    def claim(self, *args: Any, **kwargs: Any) -> Any:
+        if not self.mended:
+            raise OSError("no space left on device")
+        return super().claim(*args, **kwargs)
+
+
+def test_a_database_that_is_away_pauses_the_queue_which_says_so_and_goes_on(
+    tmp_path: Path, grader: Any
+) -> None:
+    store = Store(sqlite_url(tmp_path))
+    claims = Away(store.database, lambda: 1000.0)
+    number = store.ledger.add(store.roster.add("Ada", LEARNER), "lab", b"x = 1").id
+    queue = Queue(claims, lambda: grader, owner="a", solution=lambda lab: b"x = 1")
+    queue.start()
+    until(lambda: queue.reasons() == {"database": "OSError: no space left on device"})
+    claims.mended = True
+    queue.wake()
+    until(lambda: store.ledger.report(number) is not None and queue.reasons() == {})
+    queue.stop()
+    assert isinstance(store.ledger.report(number), Report)
+    store.close()
+
+
+def until(condition: Callable[[], bool]) -> None:
+    waiting = threading.Event()
+    while not condition():
+        waiting.wait(0.01)
