@@ -115,7 +115,6 @@ from .ops.elementwise import (
     sin,
     sinh,
     sqrt,
-    square,
     tan,
     tanh,
     trunc,
@@ -269,6 +268,7 @@ from .ops.pointwise import (
     round,
     rsub,
     sinc,
+    square,
     sub,
 )
 from .ops.pointwise import clamp as clip

@@ -104,6 +104,12 @@ class Op:
     reads_across: bool = False
     """The gradient of an input reads only the other inputs, as that of a product does."""
 
+    reads_indices: bool = False
+    """Of the inputs, the gradient reads only those that are no floats: indices, a condition."""
+
+    views: bool = False
+    """The result looks into the memory of the first input, where the array library can."""
+
     pure: bool = True
     """Equal inputs give equal results: false for random numbers and for effects."""
 
