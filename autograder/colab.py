@@ -34,7 +34,6 @@ MODULES = (
     "anywidget>=0.9",
     "cloudpickle>=3.0",
     "matplotlib>=3.9",
-    "safetensors>=0.5",
     "scikit-learn>=1.5",
 )
 SETUPTOOLS = 77  # the oldest that reads pyproject.toml as this project writes it

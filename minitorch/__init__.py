@@ -40,7 +40,6 @@ from .creation import (
     full,
     full_like,
     linspace,
-    multinomial,
     normal,
     ones,
     ones_like,
@@ -54,6 +53,7 @@ from .creation import (
     zeros_like,
 )
 from .derivatives import hessian, jacobian
+from .exchange import unique
 from .generator import Generator, default_generator, manual_seed
 from .gradcheck import gradcheck, gradgradcheck
 from .op import Op, Value, apply
@@ -274,6 +274,7 @@ from .ops.pointwise import (
 from .ops.pointwise import clamp as clip
 from .ops.pointwise import div as divide
 from .ops.pointwise import sub as subtract
+from .ops.random import multinomial
 from .ops.reduction import all, amax, amin, any, logsumexp, mean, sum
 from .ops.reordering import flip, fliplr, flipud, roll, rot90, tile
 from .ops.statistics import (
@@ -292,19 +293,62 @@ from .recording import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
 from .recording import no_grad as inference_mode
 from .tensor import Tensor, as_tensor, is_floating_point, is_tensor, numel, tensor
 
+Size: type[tuple[Any, ...]] = tuple
+"""What a shape is."""
+
 if TYPE_CHECKING:
-    from . import data, nn, optim
+    from . import (
+        accelerator,
+        amp,
+        backends,
+        compile,
+        data,
+        distributions,
+        nn,
+        optim,
+        testing,
+        utils,
+    )
+    from .amp import autocast
     from .serialize import load, save
     from .show import show
+    from .tensor_types import (
+        BoolTensor,
+        ByteTensor,
+        CharTensor,
+        DoubleTensor,
+        FloatTensor,
+        HalfTensor,
+        IntTensor,
+        LongTensor,
+        ShortTensor,
+    )
 
 # Handed on when first asked for, so that `import minitorch` stays quick: name -> module, attribute.
 _LATER = {
+    "BoolTensor": ("minitorch.tensor_types", "BoolTensor"),
+    "ByteTensor": ("minitorch.tensor_types", "ByteTensor"),
+    "CharTensor": ("minitorch.tensor_types", "CharTensor"),
+    "DoubleTensor": ("minitorch.tensor_types", "DoubleTensor"),
+    "FloatTensor": ("minitorch.tensor_types", "FloatTensor"),
+    "HalfTensor": ("minitorch.tensor_types", "HalfTensor"),
+    "IntTensor": ("minitorch.tensor_types", "IntTensor"),
+    "LongTensor": ("minitorch.tensor_types", "LongTensor"),
+    "ShortTensor": ("minitorch.tensor_types", "ShortTensor"),
+    "accelerator": ("minitorch.accelerator", ""),
+    "amp": ("minitorch.amp", ""),
+    "autocast": ("minitorch.amp", "autocast"),
+    "backends": ("minitorch.backends", ""),
+    "compile": ("minitorch.compile", ""),
     "data": ("minitorch.data", ""),
+    "distributions": ("minitorch.distributions", ""),
     "load": ("minitorch.serialize", "load"),
     "nn": ("minitorch.nn", ""),
     "optim": ("minitorch.optim", ""),
     "save": ("minitorch.serialize", "save"),
     "show": ("minitorch.show", "show"),
+    "testing": ("minitorch.testing", ""),
+    "utils": ("minitorch.utils", ""),
 }
 
 
@@ -320,13 +364,24 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
+    "BoolTensor",
+    "ByteTensor",
+    "CharTensor",
     "Device",
+    "DoubleTensor",
+    "FloatTensor",
     "Generator",
+    "HalfTensor",
+    "IntTensor",
+    "LongTensor",
     "Op",
+    "ShortTensor",
+    "Size",
     "Tensor",
     "Value",
     "abs",
     "absolute",
+    "accelerator",
     "acos",
     "acosh",
     "add",
@@ -341,6 +396,7 @@ __all__ = [
     "amax",
     "amin",
     "aminmax",
+    "amp",
     "any",
     "apply",
     "arange",
@@ -361,7 +417,9 @@ __all__ = [
     "atleast_1d",
     "atleast_2d",
     "atleast_3d",
+    "autocast",
     "autograd",
+    "backends",
     "baddbmm",
     "bernoulli",
     "bitwise_and",
@@ -383,6 +441,7 @@ __all__ = [
     "clip",
     "clone",
     "column_stack",
+    "compile",
     "concat",
     "concatenate",
     "copysign",
@@ -403,6 +462,7 @@ __all__ = [
     "diag_embed",
     "diagonal",
     "diff",
+    "distributions",
     "div",
     "divide",
     "dot",
@@ -604,6 +664,7 @@ __all__ = [
     "tensor",
     "tensor_split",
     "tensordot",
+    "testing",
     "tile",
     "topk",
     "trace",
@@ -615,7 +676,9 @@ __all__ = [
     "uint8",
     "unbind",
     "unflatten",
+    "unique",
     "unsqueeze",
+    "utils",
     "var",
     "var_mean",
     "vstack",

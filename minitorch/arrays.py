@@ -166,13 +166,15 @@ def use_library(device_type: str, library: str) -> None:
 
 
 def device(name: Any = "cpu") -> Device:
-    """Return the device called `name`: "cpu", "cuda", "cuda:1".
+    """Return the device called `name`: "cpu" (None too), "cuda", "cuda:1".
 
     Raises:
         DeviceError: there is no such device on this machine; says what there is.
     """
     if isinstance(name, Device):
         return name
+    if name is None:
+        return CPU
     text = f"cuda:{name}" if isinstance(name, int) else str(name)
     kind, _, index = text.partition(":")
     if kind not in _LIBRARIES or (index and not index.isdigit()):

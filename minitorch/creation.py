@@ -241,36 +241,3 @@ def bernoulli(input: Tensor, *, generator: Generator | None = None) -> Tensor:
     """Return 1 with the probability that `input` gives, else 0."""
     drawn: Tensor = (rand_like(input, generator=generator) < input.detach()).to(input.dtype)
     return drawn
-
-
-def multinomial(
-    input: Tensor,
-    num_samples: int,
-    replacement: bool = False,
-    *,
-    generator: Generator | None = None,
-) -> Tensor:
-    """Return positions drawn with the weights `input` (along the last axis).
-
-    Raises:
-        ArgumentError: a negative weight, no weight, or more samples than weights without
-            replacement.
-    """
-    weights = np.atleast_2d(input.detach().numpy(force=True)).astype(np.float64)
-    if (weights < 0).any() or not (weights.sum(-1) > 0).all():
-        raise ArgumentError("multinomial: expected weights of 0 or more, and not all 0.")
-    if not replacement and num_samples > (weights > 0).sum(-1).min():
-        raise ArgumentError(
-            f"multinomial: got {num_samples} samples, expected at most one for each weight that is "
-            "not 0. Pass replacement=True."
-        )
-    rows = weights.shape[0]
-    if replacement:
-        edges = np.cumsum(weights / weights.sum(-1, keepdims=True), axis=-1)
-        points = rand(rows, num_samples, dtype="float64", generator=generator).numpy()
-        picked = (points[:, :, None] >= edges[:, None, :]).sum(-1).clip(0, weights.shape[1] - 1)
-    else:
-        waits = -np.log1p(-rand(*weights.shape, dtype="float64", generator=generator).numpy())
-        with np.errstate(divide="ignore"):
-            picked = np.argsort(waits / weights, axis=-1, kind="stable")[:, :num_samples]
-    return tensor(picked if input.ndim > 1 else picked[0], dtype="int64", device=input.device)

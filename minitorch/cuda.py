@@ -1,10 +1,17 @@
-"""CUDA devices: whether there are any, and the memory of the library behind them."""
+"""CUDA devices: whether there are any, and the memory of the library behind them.
+
+Questions about memory and seeds are answered without a device too, as torch answers them.
+"""
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from .arrays import cuda_device_count
+from .arrays import Device, cuda_device_count
 from .arrays import device as _device
+from .generator import default_generator
+
+if TYPE_CHECKING:
+    from . import amp as amp
 
 
 def is_available() -> bool:
@@ -22,6 +29,53 @@ def synchronize(device: Any = "cuda") -> None:
     importlib.import_module("torch").cuda.synchronize(str(_device(device)))
 
 
+def manual_seed_all(seed: int) -> None:
+    """Start the random numbers of every CUDA device anew at `seed`."""
+    for index in range(device_count()):
+        default_generator(Device("cuda", index)).manual_seed(seed)
+
+
+manual_seed = manual_seed_all
+
+
+def is_bf16_supported(including_emulation: bool = True) -> bool:
+    """Tell whether a device computes with bfloat16."""
+    return is_available() and bool(_memory("is_bf16_supported", None))
+
+
+def memory_allocated(device: Any = "cuda") -> int:
+    """Return the bytes of tensors on a device; 0 without one."""
+    return int(_memory("memory_allocated", device))
+
+
+def max_memory_allocated(device: Any = "cuda") -> int:
+    """Return the most bytes that tensors on a device had at a time; 0 without one."""
+    return int(_memory("max_memory_allocated", device))
+
+
+def memory_reserved(device: Any = "cuda") -> int:
+    """Return the bytes held from a device; 0 without one."""
+    return int(_memory("memory_reserved", device))
+
+
+def reset_peak_memory_stats(device: Any = "cuda") -> None:
+    """Count the most bytes anew from now on."""
+    _memory("reset_peak_memory_stats", device)
+
+
+def empty_cache() -> None:
+    """Give memory that nothing uses back to the devices."""
+    _memory("empty_cache", None)
+
+
+def _memory(name: str, device: Any) -> Any:
+    """Return what torch's function of that name gives; 0 where there is no device at all."""
+    if not is_available():
+        return 0
+    function = getattr(importlib.import_module("torch").cuda, name)
+    return function() if device is None else function(str(_device(device)))
+
+
 def memory_stats(device: Any = "cuda") -> dict[str, int]:
     """Return torch's counters of its allocator on a device, with our names for the first four."""
     theirs = dict(importlib.import_module("torch").cuda.memory_stats(str(_device(device))))
@@ -32,3 +86,10 @@ def memory_stats(device: Any = "cuda") -> dict[str, int]:
         "misses": theirs["segment.all.allocated"],
         **theirs,
     }
+
+
+def __getattr__(name: str) -> Any:
+    """Return `amp`, which torch has here too."""
+    if name != "amp":
+        raise AttributeError(f"module 'minitorch.cuda' has no attribute {name!r}")
+    return importlib.import_module("minitorch.amp")

@@ -74,6 +74,40 @@ class Exchange(Updates):
             result = result._apply(Cast(as_dtype(dtype)), (result,))
         return result.clone() if copy and result is self else result
 
+    def type(self, dtype: Any = None, non_blocking: bool = False) -> Any:
+        """Return torch's name of the kind of tensor, or this tensor as another kind.
+
+        Args:
+            dtype: a dtype, or a kind such as `LongTensor` or "torch.LongTensor".
+        """
+        if dtype is None:
+            return f"torch.{'cuda.' if self.is_cuda else ''}{TYPE_NAMES[self.dtype.name]}"
+        return self.to(dtype=_KINDS.get(str(dtype).rpartition(".")[2], dtype))
+
+    def unique(
+        self,
+        sorted: bool = True,
+        return_inverse: bool = False,
+        return_counts: bool = False,
+        dim: int | None = None,
+    ) -> Any:
+        """Return the distinct elements, or the distinct slices along `dim`, in order.
+
+        Args:
+            sorted: as in torch the result is in order in any case.
+            return_inverse: also return, for each element, its position in the result.
+            return_counts: also return how often each occurs.
+            dim: the axis whose slices are compared; None compares single elements.
+        """
+        along = None if dim is None else axis(dim, self.ndim, "unique")
+        distinct, inverse, counts = np.unique(
+            to_numpy(self.array), False, True, True, axis=along, equal_nan=False
+        )
+        inverse = inverse.reshape(self.shape if along is None else self.shape[along])
+        wanted = [distinct, *[inverse] * return_inverse, *[counts] * return_counts]
+        made = tuple(self._new(asarray(array, None, self.device, copy=False)) for array in wanted)
+        return made if len(made) > 1 else made[0]
+
     def new_full(
         self,
         size: Any,
@@ -209,6 +243,23 @@ class Exchange(Updates):
 
     def __format__(self, spec: str) -> str:
         return format(self.item(), spec) if spec and not self.ndim else repr(self)
+
+
+unique = Exchange.unique
+
+TYPE_NAMES = {
+    "float32": "FloatTensor",
+    "float64": "DoubleTensor",
+    "float16": "HalfTensor",
+    "uint8": "ByteTensor",
+    "int8": "CharTensor",
+    "int16": "ShortTensor",
+    "int32": "IntTensor",
+    "int64": "LongTensor",
+    "bool": "BoolTensor",
+}
+"""Torch's name of the kind of tensor that has a dtype."""
+_KINDS = {name: dtype for dtype, name in TYPE_NAMES.items()}
 
 
 def _is_device(text: str) -> bool:

@@ -47,7 +47,7 @@ FORBIDDEN_MODULES = {
 
 # third-party modules that may only be imported inside a function, and by which files at the top
 LAZY = {
-    "minitorch": {"torch", "cupy", "llvmlite", "triton", "sklearn", "safetensors", "IPython"},
+    "minitorch": {"torch", "cupy", "llvmlite", "triton", "sklearn", "IPython"},
     "ddp_lab": {"cloudpickle", "IPython", "anywidget", "traitlets"},
     "autograder": {"nbformat", "jupytext", "sqlalchemy", "fastapi", "jinja2", "rich", "numpy"},
 }

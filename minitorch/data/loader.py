@@ -11,7 +11,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import islice
+from itertools import count, islice
 from typing import Any
 
 from minitorch.data.collate import default_collate
@@ -34,9 +34,13 @@ class DataLoader:
         batch_sampler: lists of indices, instead of the four arguments about order and size.
         num_workers: threads that prepare batches ahead; 0 prepares each when asked for.
         collate_fn: makes a batch of a list of items; `default_collate` unless given.
+        pin_memory: as `timeout`, `multiprocessing_context`, `persistent_workers`,
+            `pin_memory_device` and `in_order` for programs written for torch, whose workers are
+            processes; changes nothing.
         drop_last: leave out a last batch that is not full.
+        worker_init_fn: called with its number in each worker, before its first batch.
         generator: a seed or NumPy generator for `shuffle`; the library's global one unless given.
-        prefetch_factor: batches ahead for each worker.
+        prefetch_factor: batches ahead for each worker; 2 unless given.
         progress: True writes a line to stderr; a function is called with (batches done, total).
     Raises:
         ValueError: arguments contradict each other; says which.
@@ -46,27 +50,39 @@ class DataLoader:
         self,
         dataset: Dataset[Any],
         batch_size: int | None = 1,
-        shuffle: bool = False,
+        shuffle: bool | None = False,
         sampler: Iterable[int] | None = None,
         batch_sampler: Iterable[list[int]] | None = None,
         num_workers: int = 0,
         collate_fn: Callable[[list[Any]], Any] | None = None,
+        pin_memory: bool = False,
         drop_last: bool = False,
+        timeout: float = 0,
+        worker_init_fn: Callable[[int], None] | None = None,
+        multiprocessing_context: Any = None,
         generator: GeneratorLike = None,
         *,
-        prefetch_factor: int = 2,
+        prefetch_factor: int | None = None,
+        persistent_workers: bool = False,
+        pin_memory_device: str = "",
+        in_order: bool = True,
         progress: bool | Progress = False,
     ) -> None:
+        prefetch_factor = 2 if prefetch_factor is None else prefetch_factor
         if num_workers < 0 or prefetch_factor < 1:
             raise ArgumentError(
                 f"DataLoader: got num_workers {num_workers} and prefetch_factor {prefetch_factor}, "
                 "expected 0 or more and 1 or more."
             )
-        _refuse_contradictions(dataset, batch_size, shuffle, sampler, batch_sampler, drop_last)
+        _refuse_contradictions(
+            dataset, batch_size, bool(shuffle), sampler, batch_sampler, drop_last
+        )
         self.dataset = dataset
         self.batch_size = batch_size if batch_sampler is None else None
         self.drop_last = drop_last
         self.num_workers = num_workers
+        self.pin_memory = pin_memory
+        self.worker_init_fn = worker_init_fn
         self.prefetch_factor = prefetch_factor
         self.progress = _progress_line if progress is True else progress or None
         if sampler is None and not isinstance(dataset, IterableDataset):
@@ -116,7 +132,11 @@ class DataLoader:
     def _parallel(self) -> Iterator[Any]:
         tasks = self._tasks()
         waiting: deque[Future[Any]] = deque()
-        pool = ThreadPoolExecutor(self.num_workers, thread_name_prefix="minitorch-data")
+        numbers = count()
+        begin = self.worker_init_fn or (lambda number: None)
+        pool = ThreadPoolExecutor(
+            self.num_workers, "minitorch-data", initializer=lambda: begin(next(numbers))
+        )
         try:
             for task in islice(tasks, self.num_workers * self.prefetch_factor):
                 waiting.append(pool.submit(task))

@@ -127,7 +127,13 @@ from minitorch.nn.pooling import (
     ZeroPad3d,
 )
 from minitorch.nn.recurrent import GRU, LSTM, RNN
-from minitorch.nn.transformer import TransformerEncoder, TransformerEncoderLayer
+from minitorch.nn.transformer import (
+    Transformer,
+    TransformerDecoder,
+    TransformerDecoderLayer,
+    TransformerEncoder,
+    TransformerEncoderLayer,
+)
 
 __all__ = [
     "CELU",
@@ -233,6 +239,9 @@ __all__ = [
     "Tanh",
     "Tanhshrink",
     "Threshold",
+    "Transformer",
+    "TransformerDecoder",
+    "TransformerDecoderLayer",
     "TransformerEncoder",
     "TransformerEncoderLayer",
     "TripletMarginLoss",

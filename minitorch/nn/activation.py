@@ -243,10 +243,12 @@ class Softmax2d(Module):
 class PReLU(Module):
     """x where positive, a learned slope times x elsewhere; one slope, or one a channel (axis 1)."""
 
-    def __init__(self, num_parameters: int = 1, init: float = 0.25, *, dtype: Any = None) -> None:
+    def __init__(
+        self, num_parameters: int = 1, init: float = 0.25, device: Any = None, dtype: Any = None
+    ) -> None:
         super().__init__()
         self.num_parameters = num_parameters
-        self.weight = empty_parameter((num_parameters,), dtype)
+        self.weight = empty_parameter((num_parameters,), device, dtype)
         _fill(self.weight, init)
 
     def forward(self, x: Tensor) -> Tensor:

@@ -36,7 +36,7 @@ class MultiheadAttention(Module):
         kdim: int | None = None,
         vdim: int | None = None,
         batch_first: bool = False,
-        *,
+        device: Any = None,
         dtype: Any = None,
     ) -> None:
         super().__init__()
@@ -51,14 +51,14 @@ class MultiheadAttention(Module):
         self.add_zero_attn = add_zero_attn
         self.head_dim = embed_dim // num_heads
         self._same_dim = self.kdim == self.vdim == embed_dim
-        self._add_projections(bias, dtype)
+        self._add_projections(bias, device, dtype)
         for name in ("bias_k", "bias_v"):
-            param = empty_parameter((1, 1, embed_dim), dtype) if add_bias_kv else None
+            param = empty_parameter((1, 1, embed_dim), device, dtype) if add_bias_kv else None
             self.register_parameter(name, param)
-        self.out_proj = Linear(embed_dim, embed_dim, bias, dtype=dtype)
+        self.out_proj = Linear(embed_dim, embed_dim, bias, device=device, dtype=dtype)
         self.reset_parameters()
 
-    def _add_projections(self, bias: bool, dtype: Any) -> None:
+    def _add_projections(self, bias: bool, device: Any, dtype: Any) -> None:
         """Add one weight for all three projections where the sizes allow, else three."""
         size = self.embed_dim
         packed = {"in_proj_weight": (3 * size, size)}
@@ -68,12 +68,12 @@ class MultiheadAttention(Module):
             "v_proj_weight": (size, self.vdim),
         }
         for name, shape in packed.items():
-            param = empty_parameter(shape, dtype) if self._same_dim else None
+            param = empty_parameter(shape, device, dtype) if self._same_dim else None
             self.register_parameter(name, param)
         for name, shape in apart.items():
-            param = None if self._same_dim else empty_parameter(shape, dtype)
+            param = None if self._same_dim else empty_parameter(shape, device, dtype)
             self.register_parameter(name, param)
-        param = empty_parameter((3 * size,), dtype) if bias else None
+        param = empty_parameter((3 * size,), device, dtype) if bias else None
         self.register_parameter("in_proj_bias", param)
 
     def reset_parameters(self) -> None:

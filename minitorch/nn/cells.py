@@ -75,17 +75,22 @@ class _Cell(Module):
     bias_hh: Parameter | None
 
     def __init__(
-        self, input_size: int, hidden_size: int, bias: bool = True, *, dtype: Any = None
+        self,
+        input_size: int,
+        hidden_size: int,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
     ) -> None:
         super().__init__()
         self.input_size = input_size
         self.hidden_size = hidden_size
         self.bias = bias
         wide = self.gates * hidden_size
-        self.weight_ih = empty_parameter((wide, input_size), dtype)
-        self.weight_hh = empty_parameter((wide, hidden_size), dtype)
+        self.weight_ih = empty_parameter((wide, input_size), device, dtype)
+        self.weight_hh = empty_parameter((wide, hidden_size), device, dtype)
         for name in ("bias_ih", "bias_hh"):
-            self.register_parameter(name, empty_parameter((wide,), dtype) if bias else None)
+            self.register_parameter(name, empty_parameter((wide,), device, dtype) if bias else None)
         draw(self, hidden_size)
 
     def forward(self, x: Tensor, state: Any = None) -> Any:
@@ -127,10 +132,10 @@ class RNNCell(_Cell):
         hidden_size: int,
         bias: bool = True,
         nonlinearity: str = "tanh",
-        *,
+        device: Any = None,
         dtype: Any = None,
     ) -> None:
-        super().__init__(input_size, hidden_size, bias, dtype=dtype)
+        super().__init__(input_size, hidden_size, bias, device=device, dtype=dtype)
         self.nonlinearity = nonlinearity
         step_for(nonlinearity)
 

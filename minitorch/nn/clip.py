@@ -36,7 +36,8 @@ def clip_grad_norm_(
     scale = min(1.0, max_norm / (norm + 1e-6))  # the small number is PyTorch's
     for grad in grads:
         array = grad._settled()
-        array *= scale
+        with np.errstate(invalid="ignore"):  # infinite gradients, scaled to 0, are no number
+            array *= scale
         clock.tick(array)
     return tensor(norm, dtype=grads[0].dtype if grads else None)
 

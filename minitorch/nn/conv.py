@@ -39,6 +39,7 @@ class _Convolution(Module):
         groups: int,
         bias: bool,
         padding_mode: str,
+        device: Any,
         dtype: Any,
     ) -> None:
         super().__init__()
@@ -54,8 +55,10 @@ class _Convolution(Module):
         first, second = out_channels, in_channels // groups
         if self.transposed:
             first, second = in_channels, out_channels // groups
-        self.weight = empty_parameter((first, second, *self.kernel_size), dtype)
-        self.register_parameter("bias", empty_parameter((out_channels,), dtype) if bias else None)
+        self.weight = empty_parameter((first, second, *self.kernel_size), device, dtype)
+        self.register_parameter(
+            "bias", empty_parameter((out_channels,), device, dtype) if bias else None
+        )
         self.reset_parameters()
 
     def _check(self, in_channels: int, out_channels: int, groups: int, mode: str) -> None:
@@ -107,7 +110,7 @@ class _Conv(_Convolution):
         groups: int = 1,
         bias: bool = True,
         padding_mode: str = "zeros",
-        *,
+        device: Any = None,
         dtype: Any = None,
     ) -> None:
         super().__init__(
@@ -120,6 +123,7 @@ class _Conv(_Convolution):
             groups,
             bias,
             padding_mode,
+            device,
             dtype,
         )
 
@@ -182,7 +186,7 @@ class _ConvTranspose(_Convolution):
         bias: bool = True,
         dilation: Size = 1,
         padding_mode: str = "zeros",
-        *,
+        device: Any = None,
         dtype: Any = None,
     ) -> None:
         super().__init__(
@@ -195,6 +199,7 @@ class _ConvTranspose(_Convolution):
             groups,
             bias,
             padding_mode,
+            device,
             dtype,
         )
         self.output_padding = each_axis(output_padding, self.axes)

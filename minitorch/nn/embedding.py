@@ -16,7 +16,7 @@ from minitorch.tensor import Tensor
 class Embedding(Module):
     """Rows of a (num_embeddings, embedding_dim) table; row `padding_idx` is 0 and gets no gradient.
 
-    The table starts normal with mean 0 and deviation 1.
+    The table starts normal with mean 0 and deviation 1. Its gradient is never sparse.
     """
 
     def __init__(
@@ -24,8 +24,13 @@ class Embedding(Module):
         num_embeddings: int,
         embedding_dim: int,
         padding_idx: int | None = None,
-        *,
+        max_norm: float | None = None,
+        norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False,
+        sparse: bool = False,
         _weight: Tensor | None = None,
+        _freeze: bool = False,
+        device: Any = None,
         dtype: Any = None,
     ) -> None:
         super().__init__()
@@ -33,13 +38,18 @@ class Embedding(Module):
             raise ArgumentError(
                 f"Embedding: got padding_idx {padding_idx}, expected one within {num_embeddings}."
             )
+        if max_norm is not None or scale_grad_by_freq:
+            raise ArgumentError(
+                "Embedding: got max_norm or scale_grad_by_freq, which are not here. "
+                "Scale the rows, or their gradients, yourself."
+            )
         self.num_embeddings = num_embeddings
         self.embedding_dim = embedding_dim
         self.padding_idx = None if padding_idx is None else padding_idx % num_embeddings
         if _weight is not None:
-            self.weight = Parameter(_weight)
+            self.weight = Parameter(_weight, not _freeze)
         else:
-            self.weight = empty_parameter((num_embeddings, embedding_dim), dtype)
+            self.weight = empty_parameter((num_embeddings, embedding_dim), device, dtype)
             self.reset_parameters()
 
     @classmethod

@@ -32,13 +32,20 @@ class Linear(Module):
     bias: Parameter | None
 
     def __init__(
-        self, in_features: int, out_features: int, bias: bool = True, *, dtype: Any = None
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
     ) -> None:
         super().__init__()
         self.in_features = in_features
         self.out_features = out_features
-        self.weight = empty_parameter((out_features, in_features), dtype)
-        self.register_parameter("bias", empty_parameter((out_features,), dtype) if bias else None)
+        self.weight = empty_parameter((out_features, in_features), device, dtype)
+        self.register_parameter(
+            "bias", empty_parameter((out_features,), device, dtype) if bias else None
+        )
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -69,15 +76,17 @@ class Bilinear(Module):
         in2_features: int,
         out_features: int,
         bias: bool = True,
-        *,
+        device: Any = None,
         dtype: Any = None,
     ) -> None:
         super().__init__()
         self.in1_features = in1_features
         self.in2_features = in2_features
         self.out_features = out_features
-        self.weight = empty_parameter((out_features, in1_features, in2_features), dtype)
-        self.register_parameter("bias", empty_parameter((out_features,), dtype) if bias else None)
+        self.weight = empty_parameter((out_features, in1_features, in2_features), device, dtype)
+        self.register_parameter(
+            "bias", empty_parameter((out_features,), device, dtype) if bias else None
+        )
         bound = 1.0 / math.sqrt(in1_features)
         for param in self.parameters():
             init.uniform_(param, -bound, bound)

@@ -31,6 +31,7 @@ class _RunningNorm(Module):
         affine: bool,
         track_running_stats: bool,
         bias: bool,
+        device: Any,
         dtype: Any,
     ) -> None:
         super().__init__()
@@ -40,12 +41,16 @@ class _RunningNorm(Module):
         self.affine = affine
         self.track_running_stats = track_running_stats
         for name, wanted in (("weight", affine), ("bias", affine and bias)):
-            param = empty_parameter((num_features,), dtype) if wanted else None
+            param = empty_parameter((num_features,), device, dtype) if wanted else None
             self.register_parameter(name, param)
         keeps = track_running_stats
-        self.register_buffer("running_mean", zeros(num_features, dtype=dtype) if keeps else None)
-        self.register_buffer("running_var", ones(num_features, dtype=dtype) if keeps else None)
-        counter = zeros((), dtype=int64) if keeps else None
+        self.register_buffer(
+            "running_mean", zeros(num_features, device=device, dtype=dtype) if keeps else None
+        )
+        self.register_buffer(
+            "running_var", ones(num_features, device=device, dtype=dtype) if keeps else None
+        )
+        counter = zeros((), device=device, dtype=int64) if keeps else None
         self.register_buffer("num_batches_tracked", counter)
         self.reset_parameters()
 
@@ -83,11 +88,14 @@ class _BatchNorm(_RunningNorm):
         momentum: float | None = 0.1,
         affine: bool = True,
         track_running_stats: bool = True,
+        device: Any = None,
+        dtype: Any = None,
         *,
         bias: bool = True,
-        dtype: Any = None,
     ) -> None:
-        super().__init__(num_features, eps, momentum, affine, track_running_stats, bias, dtype)
+        super().__init__(
+            num_features, eps, momentum, affine, track_running_stats, bias, device, dtype
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         """Return `x` normalised; in training the running statistics move."""
@@ -141,11 +149,14 @@ class _InstanceNorm(_RunningNorm):
         momentum: float = 0.1,
         affine: bool = False,
         track_running_stats: bool = False,
+        device: Any = None,
+        dtype: Any = None,
         *,
         bias: bool = True,
-        dtype: Any = None,
     ) -> None:
-        super().__init__(num_features, eps, momentum, affine, track_running_stats, bias, dtype)
+        super().__init__(
+            num_features, eps, momentum, affine, track_running_stats, bias, device, dtype
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         """Return `x` normalised; a missing batch axis is put in and taken out again."""
@@ -198,7 +209,7 @@ class LayerNorm(Module):
         eps: float = 1e-5,
         elementwise_affine: bool = True,
         bias: bool = True,
-        *,
+        device: Any = None,
         dtype: Any = None,
     ) -> None:
         super().__init__()
@@ -206,7 +217,7 @@ class LayerNorm(Module):
         self.eps = eps
         self.elementwise_affine = elementwise_affine
         for name, wanted in (("weight", elementwise_affine), ("bias", elementwise_affine and bias)):
-            param = empty_parameter(self.normalized_shape, dtype) if wanted else None
+            param = empty_parameter(self.normalized_shape, device, dtype) if wanted else None
             self.register_parameter(name, param)
         if self.weight is not None:
             init.ones_(self.weight)
@@ -232,14 +243,16 @@ class RMSNorm(Module):
         normalized_shape: int | Sequence[int],
         eps: float | None = None,
         elementwise_affine: bool = True,
-        *,
+        device: Any = None,
         dtype: Any = None,
     ) -> None:
         super().__init__()
         self.normalized_shape = each_axis(normalized_shape, 1)
         self.eps = eps
         self.elementwise_affine = elementwise_affine
-        param = empty_parameter(self.normalized_shape, dtype) if elementwise_affine else None
+        param = (
+            empty_parameter(self.normalized_shape, device, dtype) if elementwise_affine else None
+        )
         self.register_parameter("weight", param)
         if self.weight is not None:
             init.ones_(self.weight)
@@ -269,9 +282,10 @@ class GroupNorm(Module):
         num_channels: int,
         eps: float = 1e-5,
         affine: bool = True,
+        device: Any = None,
+        dtype: Any = None,
         *,
         bias: bool = True,
-        dtype: Any = None,
     ) -> None:
         super().__init__()
         if num_channels % num_groups:
@@ -284,7 +298,7 @@ class GroupNorm(Module):
         self.eps = eps
         self.affine = affine
         for name, wanted in (("weight", affine), ("bias", affine and bias)):
-            param = empty_parameter((num_channels,), dtype) if wanted else None
+            param = empty_parameter((num_channels,), device, dtype) if wanted else None
             self.register_parameter(name, param)
         if self.weight is not None:
             init.ones_(self.weight)

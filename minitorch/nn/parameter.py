@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
-from minitorch.arrays import as_dtype, copied, get_default_dtype, to_numpy
+from minitorch.arrays import copied, to_numpy
+from minitorch.creation import zeros
 from minitorch.tensor import Tensor, tensor
 
 
@@ -36,10 +35,9 @@ class Parameter(Tensor):
         return f"Parameter containing:\n{super().__repr__()}"
 
 
-def empty_parameter(shape: tuple[int, ...], dtype: Any = None) -> Parameter:
+def empty_parameter(shape: tuple[int, ...], device: Any = None, dtype: Any = None) -> Parameter:
     """Return a parameter of this shape whose numbers are still to be drawn; zeros until then."""
-    wanted = get_default_dtype() if dtype is None else as_dtype(dtype)
-    return Parameter(Tensor._new(np.zeros(shape, wanted)))
+    return Parameter(zeros(shape, dtype=dtype, device=device))
 
 
 def _restored(array: Any, requires_grad: bool) -> Parameter:

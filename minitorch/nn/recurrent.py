@@ -34,7 +34,7 @@ class _Recurrent(Module):
         dropout: float = 0.0,
         bidirectional: bool = False,
         proj_size: int = 0,
-        *,
+        device: Any = None,
         dtype: Any = None,
     ) -> None:
         super().__init__()
@@ -58,13 +58,13 @@ class _Recurrent(Module):
         self.bidirectional = bidirectional
         for layer in range(num_layers):
             for suffix in self._suffixes(layer):
-                self._add_weights(layer, suffix, dtype)
+                self._add_weights(layer, suffix, device, dtype)
         self.reset_parameters()
 
     def _suffixes(self, layer: int) -> list[str]:
         return [f"_l{layer}", f"_l{layer}_reverse"][: 2 if self.bidirectional else 1]
 
-    def _add_weights(self, layer: int, suffix: str, dtype: Any) -> None:
+    def _add_weights(self, layer: int, suffix: str, device: Any, dtype: Any) -> None:
         wide = self.gates * self.hidden_size
         directions = 2 if self.bidirectional else 1
         out = self.proj_size or self.hidden_size
@@ -78,11 +78,14 @@ class _Recurrent(Module):
         if self.proj_size:
             shapes["weight_hr"] = (self.proj_size, self.hidden_size)
         for name, shape in shapes.items():
-            self.register_parameter(name + suffix, empty_parameter(shape, dtype))
+            self.register_parameter(name + suffix, empty_parameter(shape, device, dtype))
 
     def reset_parameters(self) -> None:
         """Draw every parameter anew: uniform within 1 / sqrt(hidden_size)."""
         draw(self, self.hidden_size)
+
+    def flatten_parameters(self) -> None:
+        """Do nothing: torch lays weights out for cuDNN so, which does not run here."""
 
     def _step(self) -> Step:
         raise NotImplementedError(f"{type(self).__name__} does not say which step it takes.")
@@ -190,7 +193,8 @@ class RNN(_Recurrent):
         batch_first: bool = False,
         dropout: float = 0.0,
         bidirectional: bool = False,
-        *,
+        proj_size: int = 0,
+        device: Any = None,
         dtype: Any = None,
     ) -> None:
         step_for(nonlinearity)  # refuses what there is not
@@ -202,6 +206,8 @@ class RNN(_Recurrent):
             batch_first,
             dropout,
             bidirectional,
+            proj_size,
+            device=device,
             dtype=dtype,
         )
         self.nonlinearity = nonlinearity

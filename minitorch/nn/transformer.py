@@ -1,13 +1,19 @@
-"""The encoder half of a transformer. Legend as in `attention`."""
+"""Transformers: encoder, decoder, both. Legend as in `attention`.
+
+Source: Vaswani et al., Attention Is All You Need, 2017; parameters as PyTorch names them.
+"""
 
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable
 from typing import Any
 
-from minitorch.errors import ArgumentError
+from minitorch.creation import full
+from minitorch.errors import ArgumentError, ShapeError
 from minitorch.nn import functional as F
+from minitorch.nn import init
 from minitorch.nn.attention import MultiheadAttention
 from minitorch.nn.containers import ModuleList
 from minitorch.nn.dropout import Dropout
@@ -34,28 +40,22 @@ class TransformerEncoderLayer(Module):
         batch_first: bool = False,
         norm_first: bool = False,
         bias: bool = True,
-        *,
+        device: Any = None,
         dtype: Any = None,
     ) -> None:
         super().__init__()
-        named = {"relu": F.relu, "gelu": F.gelu}
-        if not callable(activation) and activation not in named:
-            raise ArgumentError(
-                f"TransformerEncoderLayer: got activation {activation!r}, expected 'relu', 'gelu' "
-                "or a function."
-            )
         self.self_attn = MultiheadAttention(
-            d_model, nhead, dropout, bias, batch_first=batch_first, dtype=dtype
+            d_model, nhead, dropout, bias, batch_first=batch_first, device=device, dtype=dtype
         )
-        self.linear1 = Linear(d_model, dim_feedforward, bias, dtype=dtype)
+        self.linear1 = Linear(d_model, dim_feedforward, bias, device=device, dtype=dtype)
         self.dropout = Dropout(dropout)
-        self.linear2 = Linear(dim_feedforward, d_model, bias, dtype=dtype)
+        self.linear2 = Linear(dim_feedforward, d_model, bias, device=device, dtype=dtype)
         self.norm_first = norm_first
-        self.norm1 = LayerNorm(d_model, layer_norm_eps, bias=bias, dtype=dtype)
-        self.norm2 = LayerNorm(d_model, layer_norm_eps, bias=bias, dtype=dtype)
+        self.norm1 = LayerNorm(d_model, layer_norm_eps, bias=bias, device=device, dtype=dtype)
+        self.norm2 = LayerNorm(d_model, layer_norm_eps, bias=bias, device=device, dtype=dtype)
         self.dropout1 = Dropout(dropout)
         self.dropout2 = Dropout(dropout)
-        self.activation = activation if callable(activation) else named[activation]
+        self.activation = _function(activation)
 
     def forward(
         self,
@@ -66,15 +66,15 @@ class TransformerEncoderLayer(Module):
     ) -> Any:
         """Return a tensor of the shape of `src`; masks as in `MultiheadAttention`."""
         x: Any = src
-        masks = (src_mask, src_key_padding_mask)
+        masks = (src_mask, src_key_padding_mask, is_causal)
         if self.norm_first:
             x = x + self._attend(self.norm1(x), *masks)
             return x + self._feed(self.norm2(x))
         x = self.norm1(x + self._attend(x, *masks))
         return self.norm2(x + self._feed(x))
 
-    def _attend(self, x: Any, mask: Any, padding: Any) -> Any:
-        mixed, _ = self.self_attn(x, x, x, padding, need_weights=False, attn_mask=mask)
+    def _attend(self, x: Any, mask: Any, padding: Any, is_causal: bool) -> Any:
+        mixed, _ = self.self_attn(x, x, x, padding, False, mask, is_causal=is_causal)
         return self.dropout1(mixed)
 
     def _feed(self, x: Any) -> Any:
@@ -103,5 +103,184 @@ class TransformerEncoder(Module):
         """Return a tensor of the shape of `src`."""
         x: Any = src
         for layer in self.layers:
-            x = layer(x, src_mask=mask, src_key_padding_mask=src_key_padding_mask)
+            x = layer(x, mask, src_key_padding_mask, bool(is_causal))
         return x if self.norm is None else self.norm(x)
+
+
+class TransformerDecoderLayer(Module):
+    """Self-attention, attention to `memory`, then a two-layer network, each added to its input."""
+
+    def __init__(
+        self,
+        d_model: int,
+        nhead: int,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: str | Callable[[Any], Any] = "relu",
+        layer_norm_eps: float = 1e-5,
+        batch_first: bool = False,
+        norm_first: bool = False,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        kind = {"device": device, "dtype": dtype}
+        for name in ("self_attn", "multihead_attn"):
+            part = MultiheadAttention(
+                d_model, nhead, dropout, bias, batch_first=batch_first, **kind
+            )
+            setattr(self, name, part)
+        self.linear1 = Linear(d_model, dim_feedforward, bias, **kind)
+        self.dropout = Dropout(dropout)
+        self.linear2 = Linear(dim_feedforward, d_model, bias, **kind)
+        self.norm_first = norm_first
+        for i in (1, 2, 3):
+            setattr(self, f"norm{i}", LayerNorm(d_model, layer_norm_eps, bias=bias, **kind))
+            setattr(self, f"dropout{i}", Dropout(dropout))
+        self.activation = _function(activation)
+
+    def forward(
+        self,
+        tgt: Tensor,
+        memory: Tensor,
+        tgt_mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        tgt_key_padding_mask: Tensor | None = None,
+        memory_key_padding_mask: Tensor | None = None,
+        tgt_is_causal: bool = False,
+        memory_is_causal: bool = False,
+    ) -> Any:
+        """Return a tensor of the shape of `tgt`; masks as in `MultiheadAttention`."""
+
+        def own(x: Any) -> Any:
+            masks = (tgt_key_padding_mask, False, tgt_mask)
+            return self.dropout1(self.self_attn(x, x, x, *masks, is_causal=tgt_is_causal)[0])
+
+        def other(x: Any) -> Any:
+            masks = (memory_key_padding_mask, False, memory_mask)
+            attend = self.multihead_attn
+            return self.dropout2(attend(x, memory, memory, *masks, is_causal=memory_is_causal)[0])
+
+        def feed(x: Any) -> Any:
+            wide = self.dropout(self.activation(self.linear1(x)))
+            return self.dropout3(self.linear2(wide))
+
+        x: Any = tgt
+        for part, norm in ((own, self.norm1), (other, self.norm2), (feed, self.norm3)):
+            x = x + part(norm(x)) if self.norm_first else norm(x + part(x))
+        return x
+
+
+class TransformerDecoder(Module):
+    """Layers one after another, each a copy of the one given, and a last norm if wanted."""
+
+    def __init__(self, decoder_layer: Module, num_layers: int, norm: Module | None = None) -> None:
+        super().__init__()
+        self.layers = ModuleList([copy.deepcopy(decoder_layer) for _ in range(num_layers)])
+        self.num_layers = num_layers
+        self.norm = norm
+
+    def forward(
+        self,
+        tgt: Tensor,
+        memory: Tensor,
+        tgt_mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        tgt_key_padding_mask: Tensor | None = None,
+        memory_key_padding_mask: Tensor | None = None,
+        tgt_is_causal: bool | None = None,
+        memory_is_causal: bool = False,
+    ) -> Any:
+        """Return a tensor of the shape of `tgt`."""
+        masks = (tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask)
+        x: Any = tgt
+        for layer in self.layers:
+            x = layer(x, memory, *masks, bool(tgt_is_causal), memory_is_causal)
+        return x if self.norm is None else self.norm(x)
+
+
+class Transformer(Module):
+    """An encoder of `src`, and a decoder of `tgt` that attends to what the encoder gives."""
+
+    def __init__(
+        self,
+        d_model: int = 512,
+        nhead: int = 8,
+        num_encoder_layers: int = 6,
+        num_decoder_layers: int = 6,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: str | Callable[[Any], Any] = "relu",
+        custom_encoder: Module | None = None,
+        custom_decoder: Module | None = None,
+        layer_norm_eps: float = 1e-5,
+        batch_first: bool = False,
+        norm_first: bool = False,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        sizes = (d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps)
+        options = (batch_first, norm_first, bias, device, dtype)
+
+        def norm() -> LayerNorm:
+            return LayerNorm(d_model, layer_norm_eps, bias=bias, device=device, dtype=dtype)
+
+        self.encoder = custom_encoder or TransformerEncoder(
+            TransformerEncoderLayer(*sizes, *options), num_encoder_layers, norm()
+        )
+        self.decoder = custom_decoder or TransformerDecoder(
+            TransformerDecoderLayer(*sizes, *options), num_decoder_layers, norm()
+        )
+        for param in self.parameters():
+            if param.ndim > 1:
+                init.xavier_uniform_(param)
+        self.d_model, self.nhead, self.batch_first = d_model, nhead, batch_first
+
+    def forward(
+        self,
+        src: Tensor,
+        tgt: Tensor,
+        src_mask: Tensor | None = None,
+        tgt_mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        src_key_padding_mask: Tensor | None = None,
+        tgt_key_padding_mask: Tensor | None = None,
+        memory_key_padding_mask: Tensor | None = None,
+        src_is_causal: bool | None = None,
+        tgt_is_causal: bool | None = None,
+        memory_is_causal: bool = False,
+    ) -> Any:
+        """Return a tensor of the shape of `tgt`; masks as in `MultiheadAttention`."""
+        if src.shape[-1] != self.d_model or tgt.shape[-1] != self.d_model:
+            raise ShapeError(
+                f"Transformer: got src {src.shape} and tgt {tgt.shape}, expected both with "
+                f"{self.d_model} features last."
+            )
+        memory = self.encoder(src, src_mask, src_key_padding_mask, src_is_causal)
+        masks = (tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask)
+        return self.decoder(tgt, memory, *masks, tgt_is_causal, memory_is_causal)
+
+    @staticmethod
+    def generate_square_subsequent_mask(sz: int, device: Any = None, dtype: Any = None) -> Tensor:
+        """Return (sz, sz): 0 for what a place may attend to, itself and before, else -infinity."""
+        full_mask = full((sz, sz), -math.inf, device=device, dtype=dtype)
+        return full_mask.triu(1)  # type: ignore[no-any-return]
+
+
+def _function(activation: str | Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return the function of that name.
+
+    Raises:
+        ArgumentError: neither a function nor the name of one of the two.
+    """
+    if callable(activation):
+        return activation
+    named: dict[str, Callable[[Any], Any]] = {"relu": F.relu, "gelu": F.gelu}
+    if activation not in named:
+        raise ArgumentError(
+            f"Transformer: got activation {activation!r}, expected 'relu', 'gelu' or a function."
+        )
+    return named[activation]

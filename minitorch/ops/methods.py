@@ -20,6 +20,7 @@ from . import (
     normalization,
     ordering,
     pointwise,
+    random,
     reduction,
     reordering,
     statistics,
@@ -253,6 +254,7 @@ class Methods(Value):
     argmin = ordering.argmin
     sort = ordering.sort
     argsort = ordering.argsort
+    multinomial = random.multinomial
     topk = ordering.topk
     kthvalue = ordering.kthvalue
     median = ordering.median
@@ -331,6 +333,8 @@ class Methods(Value):
     def numel(self) -> Any:
         """Return the number of elements; None when a size is not known."""
         return numel(tuple(self.shape))
+
+    nelement = numel
 
     def is_floating_point(self) -> Any:
         """Tell whether the dtype is a floating one."""

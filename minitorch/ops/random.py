@@ -1,8 +1,10 @@
-"""Random numbers as operators without inputs, and dropout. They are not `pure`."""
+"""Random numbers as operators without inputs, draws by weight, dropout. They are not `pure`."""
 
 from typing import Any
 
-from ..arrays import CPU, Device, DType, as_dtype, cast, device_of
+import numpy as np
+
+from ..arrays import CPU, Device, DType, as_dtype, asarray, cast, device_of, int64, to_numpy
 from ..errors import ArgumentError
 from ..generator import Generator, default_generator
 from ..op import Op, Spec, apply
@@ -97,6 +99,71 @@ class DropMask(Op):
     def gradient(self, out_grad: Any, node: Any) -> Any:
         """The mask does not depend on the numbers."""
         return (None,)
+
+
+class Multinomial(Op):
+    """Positions drawn with the weights along the last axis."""
+
+    on_arrays = True
+    pure = False
+    reads_inputs = reads_output = False
+
+    def __init__(
+        self, num_samples: int, replacement: bool, generator: Generator | None = None
+    ) -> None:
+        self.num_samples, self.replacement, self.generator = num_samples, replacement, generator
+
+    def compute(self, xp: Any, x: Any) -> Any:
+        """Return the positions; drawn on the host, whatever the device."""
+        weights = np.atleast_2d(to_numpy(x)).astype(np.float64)
+        if (weights < 0).any() or not (weights.sum(-1) > 0).all():
+            raise ArgumentError("multinomial: expected weights of 0 or more, and not all 0.")
+        if not self.replacement and self.num_samples > (weights > 0).sum(-1).min():
+            raise ArgumentError(
+                f"multinomial: got {self.num_samples} samples, expected at most one for each "
+                "weight that is not 0. Pass replacement=True."
+            )
+        draw = self._with_replacement if self.replacement else self._without
+        picked = draw(weights, self.generator or default_generator(CPU))
+        return asarray(picked if len(x.shape) > 1 else picked[0], int64, _place(x))
+
+    def _with_replacement(self, weights: Any, source: Generator) -> Any:
+        edges = np.cumsum(weights / weights.sum(-1, keepdims=True), axis=-1)
+        points = source.uniform((len(weights), self.num_samples), np.dtype(np.float64))
+        picked = (points[:, :, None] >= edges[:, None, :]).sum(-1)
+        last = weights.shape[1] - 1 - (weights[:, ::-1] > 0).argmax(-1)  # where the sums round
+        return np.minimum(picked, last[:, None])
+
+    def _without(self, weights: Any, source: Generator) -> Any:
+        """Return the first to come, when each comes after an exponential time of its rate."""
+        waits = -np.log1p(-source.uniform(weights.shape, np.dtype(np.float64)))
+        with np.errstate(divide="ignore"):
+            order = np.argsort(waits / weights, axis=-1, kind="stable")
+        return order[:, : self.num_samples]
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the positions of each row."""
+        return Spec((*specs[0].shape[:-1], self.num_samples), int64)
+
+    def gradient(self, out_grad: Any, node: Any) -> Any:
+        """A position has no slope."""
+        return (None,)
+
+
+def multinomial(
+    input: Any,
+    num_samples: int,
+    replacement: bool = False,
+    *,
+    generator: Generator | None = None,
+) -> Any:
+    """Return positions drawn with the weights `input` (along the last axis).
+
+    Raises:
+        ArgumentError: a negative weight, no weight, or more samples than weights without
+            replacement.
+    """
+    return apply(Multinomial(num_samples, replacement, generator), input)
 
 
 def _place(x: Any) -> Device:

@@ -162,5 +162,7 @@ def filled_like(w: Array, value: float = 0.0) -> Array:
 
 def _own(value: Any, param: Tensor) -> Any:
     """Return a copy of a saved array on the parameter's device; numbers as they are."""
+    if isinstance(value, list):
+        return [_own(item, param) for item in value]
     array = value.array if isinstance(value, Tensor) else value
     return asarray(array, None, param.device) if hasattr(array, "shape") else value

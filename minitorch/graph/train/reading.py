@@ -22,7 +22,7 @@ class NewCheckpointReader:
         from ...serialize import load
 
         self.path = _path(filepattern, None)
-        self._arrays = {name: value.numpy() for name, value in load(self.path).items()}
+        self._arrays = {name: np.asarray(value) for name, value in load(self.path).items()}
 
     def has_tensor(self, tensor_str: str) -> bool:
         """Tell whether the file has an array of that name."""

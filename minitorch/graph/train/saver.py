@@ -181,7 +181,7 @@ class Saver(metaclass=Named):
 
         path = _path(save_path, None)
         found = load(path)
-        arrays = {name: value.numpy() for name, value in found.items()} if _flat(found) else {}
+        arrays = {name: np.asarray(value) for name, value in found.items()} if _flat(found) else {}
         if self.reshape:
             arrays = {
                 name: _reshaped(array, self.variables.get(name)) for name, array in arrays.items()
@@ -293,7 +293,7 @@ def _step(sess: Session, global_step: Any) -> int | None:
 
 
 def _flat(found: Any) -> bool:
-    return isinstance(found, dict) and all(hasattr(value, "numpy") for value in found.values())
+    return isinstance(found, dict) and all(hasattr(value, "dtype") for value in found.values())
 
 
 def _reshaped(array: Any, variable: Variable | None) -> Any:

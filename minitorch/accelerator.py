@@ -1,0 +1,33 @@
+"""The accelerator of this machine, whatever its kind: CUDA, or none."""
+
+from .arrays import Device
+from .cuda import (
+    device_count,
+    empty_cache,
+    is_available,
+    max_memory_allocated,
+    memory_allocated,
+    memory_reserved,
+    memory_stats,
+    reset_peak_memory_stats,
+    synchronize,
+)
+
+
+def current_accelerator(check_available: bool = False) -> Device | None:
+    """Return the kind of accelerator, as a device without index; None where there is none."""
+    return Device("cuda") if is_available() else None
+
+
+__all__ = [
+    "current_accelerator",
+    "device_count",
+    "empty_cache",
+    "is_available",
+    "max_memory_allocated",
+    "memory_allocated",
+    "memory_reserved",
+    "memory_stats",
+    "reset_peak_memory_stats",
+    "synchronize",
+]

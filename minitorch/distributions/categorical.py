@@ -1,0 +1,83 @@
+"""The categorical distribution: one of K classes."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from minitorch.distributions.distribution import Distribution, checked, register_kl
+from minitorch.errors import ArgumentError
+from minitorch.ops.binary import where
+from minitorch.tensor import Tensor, tensor
+
+
+class Categorical(Distribution):
+    """Classes 0 to K - 1, by weights or by logarithms of them along the last axis, (..., K)."""
+
+    def __init__(
+        self, probs: Any = None, logits: Any = None, validate_args: bool | None = None
+    ) -> None:
+        if (probs is None) == (logits is None):
+            raise ArgumentError("Categorical: expected either probs or logits, and not both.")
+        if probs is not None:
+            weights = checked("Categorical", "probs", probs, lambda x: x >= 0, "0 or more")
+            self.probs = weights / weights.sum(-1, keepdim=True)
+            tiny = float(_smallest(self.probs.dtype))  # so that the logarithm of 0 is finite
+            self.logits = self.probs.clamp(tiny, 1 - tiny).log()
+        else:
+            given = checked("Categorical", "logits", logits, lambda x: x == x, "numbers")
+            self.logits = given - given.logsumexp(-1, keepdim=True)
+            self.probs = self.logits.softmax(-1)
+        super().__init__(tuple(self.logits.shape[:-1]))
+        self._num_events = int(self.logits.shape[-1])
+
+    mode = property(lambda self: self.probs.argmax(-1))
+
+    def sample(self, sample_shape: Any = ()) -> Any:
+        """Return classes of shape (*sample_shape, *batch_shape)."""
+        rows = self.probs.detach().reshape(-1, self._num_events)
+        drawn = rows.multinomial(math.prod(sample_shape), replacement=True)
+        return drawn.T.reshape(*self._drawn_shape(sample_shape))
+
+    def log_prob(self, value: Any) -> Any:
+        """Return ln of the probability of the class `value`, which broadcasts with the batch."""
+        classes = value if isinstance(value, Tensor) else tensor(value)
+        index, logits = classes.long().unsqueeze(-1), self.logits
+        if index.shape[:-1] != logits.shape[:-1]:
+            index, logits = _broadcast(index, logits)
+        return logits.gather(-1, index).squeeze(-1)
+
+    def entropy(self) -> Any:
+        """Return - sum p ln p; a class of probability 0 adds nothing."""
+        lowest = float(_lowest(self.logits.dtype))
+        return -(self.probs * self.logits.clamp(min=lowest)).sum(-1)
+
+    def enumerate_support(self) -> Any:
+        """Return every class, (K, *batch_shape)."""
+        ones = (1,) * len(self.batch_shape)
+        classes = tensor(list(range(self._num_events)), device=self.probs.device)
+        return classes.reshape(-1, *ones).expand(-1, *self.batch_shape)
+
+
+def _broadcast(index: Any, logits: Any) -> Any:
+    """Return both with the same axes but the last."""
+    batch = np.broadcast_shapes(index.shape[:-1], logits.shape[:-1])
+    return index.expand(*batch, 1), logits.expand(*batch, logits.shape[-1])
+
+
+def _smallest(dtype: Any) -> Any:
+    return np.finfo(dtype).eps
+
+
+def _lowest(dtype: Any) -> Any:
+    return np.finfo(dtype).min
+
+
+@register_kl(Categorical, Categorical)
+def _categoricals(p: Categorical, q: Categorical) -> Any:
+    """Sum p (ln p - ln q): infinite where q is 0 and p is not, 0 where p is 0."""
+    terms = p.probs * (p.logits - q.logits)
+    terms = where(q.probs == 0, tensor(math.inf, dtype=terms.dtype), terms)
+    return where(p.probs == 0, tensor(0.0, dtype=terms.dtype), terms).sum(-1)

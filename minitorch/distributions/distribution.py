@@ -1,0 +1,94 @@
+"""`Distribution`: a batch of distributions of single elements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from minitorch.errors import ArgumentError, DTypeError
+from minitorch.recording import no_grad
+from minitorch.tensor import Tensor, tensor
+
+
+class Distribution:
+    """Base of the distributions; a subclass gives draws, the log of the density and the entropy.
+
+    Attributes:
+        batch_shape: the shape of the parameters: a distribution for each element.
+    """
+
+    has_rsample = False
+    event_shape = ()
+
+    def __init__(self, batch_shape: tuple[int, ...]) -> None:
+        self.batch_shape = batch_shape
+
+    def _drawn_shape(self, sample_shape: Any) -> tuple[int, ...]:
+        return (*sample_shape, *self.batch_shape)
+
+    def rsample(self, sample_shape: Any = ()) -> Any:
+        """Return draws through which gradients flow to the parameters."""
+        raise NotImplementedError(
+            f"{type(self).__name__}: has no rsample: its draws are no smooth function of the "
+            "parameters. Use sample() and log_prob()."
+        )
+
+    def sample(self, sample_shape: Any = ()) -> Any:
+        """Return draws of shape (*sample_shape, *batch_shape), without gradient."""
+        with no_grad():
+            return self.rsample(sample_shape).detach()
+
+    def log_prob(self, value: Any) -> Any:
+        """Return the log of the density or probability at `value`."""
+        raise NotImplementedError(f"{type(self).__name__} has no log_prob.")
+
+    def entropy(self) -> Any:
+        """Return the entropy in nats, of shape `batch_shape`."""
+        raise NotImplementedError(f"{type(self).__name__} has no entropy.")
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(batch_shape={self.batch_shape})"
+
+
+def checked(name: str, what: str, value: Any, holds: Callable[[Any], Any], expected: str) -> Any:
+    """Return a parameter as a floating tensor.
+
+    Raises:
+        ArgumentError: an element is not as expected; NaN never is.
+    """
+    made = value if isinstance(value, Tensor) else tensor(value)
+    made = made if made.dtype.kind == "f" else made.float()
+    if not bool(holds(made.detach()).all()):
+        raise ArgumentError(f"{name}: got {what} {made.detach()}, expected {expected}.")
+    return made
+
+
+Divergence = Callable[[Any, Any], Any]
+_DIVERGENCES: dict[tuple[type, type], Divergence] = {}
+
+
+def register_kl(
+    p: type, q: type
+) -> Callable[[Callable[[Any, Any], Any]], Callable[[Any, Any], Any]]:
+    """Return a decorator that makes a function the divergence of `p` from `q`."""
+
+    def keep(function: Divergence) -> Divergence:
+        _DIVERGENCES[p, q] = function
+        return function
+
+    return keep
+
+
+def kl_divergence(p: Distribution, q: Distribution) -> Any:
+    """Return the Kullback-Leibler divergence KL(p || q) in nats.
+
+    Raises:
+        DTypeError: no formula for these two is known.
+    """
+    function = _DIVERGENCES.get((type(p), type(q)))
+    if function is None:
+        raise DTypeError(
+            f"kl_divergence: no formula for {type(p).__name__} and {type(q).__name__}. Estimate "
+            "it: the mean of p.log_prob(x) - q.log_prob(x) over x = p.sample((n,))."
+        )
+    return function(p, q)

@@ -1,0 +1,52 @@
+"""The normal distribution."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from minitorch.creation import randn
+from minitorch.distributions.distribution import Distribution, checked, register_kl
+from minitorch.ops.movement import broadcast_tensors
+
+
+class Normal(Distribution):
+    """Mean `loc`, standard deviation `scale`: tensors that broadcast, or numbers."""
+
+    has_rsample = True
+
+    def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
+        loc = checked("Normal", "loc", loc, lambda x: x == x, "numbers")
+        scale = checked("Normal", "scale", scale, lambda x: x > 0, "more than 0")
+        self.loc, self.scale = broadcast_tensors(loc, scale)
+        super().__init__(self.loc.shape)
+
+    mean = property(lambda self: self.loc)
+    mode = property(lambda self: self.loc)
+    stddev = property(lambda self: self.scale)
+    variance = property(lambda self: self.scale**2)
+
+    def rsample(self, sample_shape: Any = ()) -> Any:
+        """Return loc + scale * noise."""
+        shape = self._drawn_shape(sample_shape)
+        return self.loc + self.scale * randn(shape, dtype=self.loc.dtype, device=self.loc.device)
+
+    def log_prob(self, value: Any) -> Any:
+        """Return ln of the density at `value`."""
+        z = (value - self.loc) / self.scale
+        return -0.5 * z * z - self.scale.log() - 0.5 * math.log(2 * math.pi)
+
+    def cdf(self, value: Any) -> Any:
+        """Return the probability of at most `value`."""
+        return 0.5 * (1 + ((value - self.loc) / (self.scale * math.sqrt(2))).erf())
+
+    def entropy(self) -> Any:
+        """Return 1/2 + ln(2 pi) / 2 + ln scale."""
+        return 0.5 + 0.5 * math.log(2 * math.pi) + self.scale.log()
+
+
+@register_kl(Normal, Normal)
+def _normals(p: Normal, q: Normal) -> Any:
+    ratio = (p.scale / q.scale) ** 2
+    apart = ((p.loc - q.loc) / q.scale) ** 2
+    return 0.5 * (ratio + apart - 1 - ratio.log())

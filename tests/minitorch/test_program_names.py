@@ -1,0 +1,307 @@
+"""Names with which programs written for PyTorch begin: each is there, and means what it means."""
+
+import importlib
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import minitorch
+from minitorch import nn
+from minitorch.errors import ArgumentError, DeviceError, DTypeError
+from minitorch.graph import Session, count_nodes
+from minitorch.tracing.compiled import MOST_TRACES, Compiled
+
+BOTH = [minitorch, torch]
+
+
+def test_utils_data_is_data() -> None:
+    from minitorch.utils.data import DataLoader, Dataset
+
+    assert DataLoader is minitorch.data.DataLoader is minitorch.utils.data.DataLoader
+    assert Dataset is minitorch.data.Dataset
+    assert set(minitorch.utils.data.__all__) == set(minitorch.data.__all__)
+
+
+@pytest.mark.parametrize("options", [{}, {"return_inverse": True}, {"return_counts": True}])
+@pytest.mark.parametrize("dim", [None, 0, 1, -1])
+@pytest.mark.parametrize("dtype", ["int64", "float32", "bool", "uint8"])
+def test_unique_is_torchs(options: dict[str, bool], dim: int | None, dtype: str) -> None:
+    numbers = np.random.default_rng(0).integers(0, 2, (4, 6)).astype(dtype)
+    ours = minitorch.tensor(numbers).unique(dim=dim, **options)
+    theirs = torch.tensor(numbers).unique(dim=dim, **options)
+    assert isinstance(ours, tuple) == isinstance(theirs, tuple)
+    for a, b in zip(*((v if isinstance(v, tuple) else (v,)) for v in (ours, theirs)), strict=True):
+        assert f"torch.{a.dtype}" == str(b.dtype)
+        assert a.tolist() == b.tolist()
+
+
+def test_unique_keeps_each_nan_and_takes_a_parameter() -> None:
+    x = [float("nan"), 1.0, float("nan"), 1.0]
+    for lib in BOTH:
+        values, counts = lib.unique(lib.tensor(x), True, return_counts=True)
+        assert len(values) == 3
+        assert sorted(counts.tolist()) == [1, 1, 2]
+    assert nn.Parameter(minitorch.tensor([2.0, 1.0])).unique().tolist() == [1.0, 2.0]
+
+
+def test_multinomial_is_a_method_and_draws_by_weight() -> None:
+    minitorch.manual_seed(0)
+    weights = minitorch.tensor([[1.0, 0.0, 3.0], [0.0, 1.0, 0.0]])
+    drawn = weights.multinomial(4000, replacement=True)
+    assert drawn.shape == (2, 4000)
+    assert drawn.dtype == minitorch.int64
+    share = (drawn[0] == 2).float().mean().item()
+    assert abs(share - 0.75) < 5 * (0.75 * 0.25 / 4000) ** 0.5
+    assert set(drawn[0].tolist()) == {0, 2}
+    assert set(drawn[1].tolist()) == {1}
+    assert sorted(minitorch.tensor([1.0, 2.0, 0.0]).multinomial(2).tolist()) == [0, 1]
+    with pytest.raises(ArgumentError, match="at most one for each weight"):
+        weights.multinomial(2)
+
+
+def test_a_traced_function_draws_anew() -> None:
+    draw = minitorch.compile(lambda w: w.multinomial(50, replacement=True), fullgraph=True)
+    first, second = draw(minitorch.ones(9)), draw(minitorch.ones(9))
+    assert first.shape == (50,)
+    assert first.tolist() != second.tolist()
+
+
+NAMES = ["Float", "Double", "Half", "Byte", "Char", "Short", "Int", "Long", "Bool"]
+
+
+@pytest.mark.parametrize("name", [f"{name}Tensor" for name in NAMES])
+def test_a_kind_of_tensor_makes_it_names_it_and_converts_to_it(name: str) -> None:
+    ours, theirs = (getattr(lib, name)([0, 1]) for lib in BOTH)
+    assert f"torch.{ours.dtype}" == str(theirs.dtype)
+    assert ours.type() == theirs.type()
+    for kind in (getattr(minitorch, name), f"torch.{name}", ours.dtype):
+        assert minitorch.tensor([1.5, 0.0]).type(kind).dtype == ours.dtype
+    kinds = [other for other in NAMES if isinstance(ours, getattr(minitorch, f"{other}Tensor"))]
+    assert kinds == [name.removesuffix("Tensor")]
+    assert getattr(minitorch, name)(2, 3).shape == (2, 3)
+    assert getattr(minitorch, name)().shape == (0,)
+
+
+def test_a_shape_is_a_size_and_elements_are_counted_by_either_name() -> None:
+    x = minitorch.zeros(2, 3)
+    assert isinstance(x.shape, minitorch.Size)
+    assert minitorch.Size([2, 3]) == x.shape == x.size()
+    assert x.nelement() == x.numel() == 6
+    with pytest.raises(DTypeError, match="expected one of"):
+        x.type("torch.QuaternionTensor")
+
+
+def test_questions_about_an_accelerator_are_answered_without_one() -> None:
+    assert minitorch.accelerator.is_available() == minitorch.cuda.is_available()
+    minitorch.cuda.manual_seed_all(1)
+    minitorch.cuda.reset_peak_memory_stats()
+    minitorch.cuda.empty_cache()
+    if not minitorch.cuda.is_available():
+        assert minitorch.accelerator.current_accelerator() is None
+        assert minitorch.accelerator.device_count() == 0
+        for name in ("memory_allocated", "max_memory_allocated", "memory_reserved"):
+            assert getattr(minitorch.cuda, name)() == getattr(torch.cuda, name)() == 0
+        assert not minitorch.cuda.is_bf16_supported()
+    with pytest.raises(AttributeError, match="nonsense"):
+        _ = minitorch.cuda.nonsense
+
+
+def test_switches_of_libraries_can_be_set() -> None:
+    cudnn = importlib.import_module("minitorch.backends.cudnn")
+    assert cudnn is minitorch.backends.cudnn
+    cudnn.deterministic = True
+    cudnn.benchmark = False
+    minitorch.backends.cuda.matmul.allow_tf32 = True
+    assert minitorch.backends.mps.is_available() is False
+    assert cudnn.is_available() is False
+
+
+# ── layers on a device, with a dtype ────────────────────────────────────────────────────────────
+
+LAYERS: dict[str, tuple[Any, ...]] = {
+    "Linear": (2, 3, True),
+    "Bilinear": (2, 3, 4, True),
+    "Conv1d": (2, 3, 1, 1, 0, 1, 1, True, "zeros"),
+    "Conv2d": (2, 3, 1, 1, 0, 1, 1, True, "zeros"),
+    "ConvTranspose2d": (2, 3, 1, 1, 0, 0, 1, True, 1, "zeros"),
+    "Embedding": (4, 3, None, None, 2.0, False, True, None, False),
+    "LayerNorm": (3, 1e-5, True, True),
+    "RMSNorm": (3, 1e-5, True),
+    "BatchNorm1d": (3, 1e-5, 0.1, True, True),
+    "InstanceNorm2d": (3, 1e-5, 0.1, True, True),
+    "GroupNorm": (1, 3, 1e-5, True),
+    "PReLU": (3, 0.25),
+    "MultiheadAttention": (4, 2, 0.0, True, True, False, None, None, True),
+    "TransformerEncoderLayer": (4, 2, 8, 0.0, "relu", 1e-5, True, False, True),
+    "LSTMCell": (2, 3, True),
+    "RNNCell": (2, 3, True, "tanh"),
+    "LSTM": (2, 3, 1, True, True, 0.0, True, 0),
+    "GRU": (2, 3, 1, True, True, 0.0, True, 0),
+    "RNN": (2, 3, 1, "tanh", True, True, 0.0, True, 0),
+}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_device_and_dtype_of_a_layer_are_torchs_last_positions(name: str) -> None:
+    ours, theirs = (
+        getattr(lib.nn, name)(*LAYERS[name], "cpu", lib.float64).state_dict() for lib in BOTH
+    )
+    assert {k: (f"torch.{v.dtype}", v.shape) for k, v in ours.items()} == {
+        k: (str(v.dtype), tuple(v.shape)) for k, v in theirs.items()
+    }
+    getattr(nn, name)(*LAYERS[name], None, None)
+    with pytest.raises(DeviceError, match="cuda:99"):
+        getattr(nn, name)(*LAYERS[name], device="cuda:99")
+
+
+def test_what_an_embedding_cannot_do_is_refused() -> None:
+    for options in ({"max_norm": 1.0}, {"scale_grad_by_freq": True}):
+        with pytest.raises(ArgumentError, match="which are not here"):
+            nn.Embedding(4, 3, **options)
+    table = minitorch.ones(4, 3)
+    assert not nn.Embedding(4, 3, _weight=table, _freeze=True).weight.requires_grad
+
+
+# ── compile ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_compile_runs_a_function_as_a_graph_with_gradients() -> None:
+    calls = []
+
+    @minitorch.compile(mode="max-autotune", dynamic=False)
+    def f(x: Any) -> Any:
+        calls.append(1)
+        return (x * x).sum()
+
+    x = minitorch.tensor([1.0, 2.0], requires_grad=True)
+    for _ in range(3):
+        assert f(x).item() == 5.0
+    f(x).backward()
+    assert x.grad is not None
+    assert x.grad.tolist() == [2.0, 4.0]
+    assert len(calls) == 1
+
+
+def test_compile_runs_what_cannot_be_traced_as_it_is() -> None:
+    def f(x: Any) -> Any:
+        return x + 1 if x.sum().item() > 0 else x - 1
+
+    compiled = minitorch.compile(f)
+    assert compiled(minitorch.ones(2)).tolist() == [2.0, 2.0]
+    assert compiled(-minitorch.ones(2)).tolist() == [-2.0, -2.0]
+    assert compiled.eager
+    with pytest.raises(minitorch.errors.GraphError):
+        minitorch.compile(f, fullgraph=True)(minitorch.ones(2))
+    assert minitorch.compile(f, disable=True) is f
+    with pytest.raises(ArgumentError, match="compile: got int"):
+        minitorch.compile(3)
+
+
+def test_a_mistake_of_the_caller_is_an_error_and_leaves_the_function_compiled() -> None:
+    net = minitorch.compile(nn.Linear(2, 3))
+    with pytest.raises(minitorch.errors.ShapeError):
+        net(minitorch.ones(1, 5))
+    assert net(minitorch.ones(1, 2)).shape == (1, 3)
+    assert isinstance(net, Compiled)
+    assert not net.eager
+    assert set(net.state_dict()) == {"weight", "bias"}
+
+
+def test_a_function_called_with_ever_other_shapes_is_not_traced_for_all_of_them() -> None:
+    f = minitorch.compile(lambda x: x + 1)
+    for n in range(1, 3 * MOST_TRACES):
+        assert f(minitorch.zeros(n)).tolist() == [1.0] * n
+    assert len(f.traces) <= MOST_TRACES + 1
+
+
+def test_the_package_of_that_name_is_still_there() -> None:
+    from minitorch.compile import Program
+
+    assert minitorch.compile.Program is Program
+    assert callable(minitorch.compile)
+    assert Session is not None
+    assert count_nodes is not None
+
+
+# ── mixed precision ─────────────────────────────────────────────────────────────────────────────
+
+
+def test_autocast_is_a_context_and_a_decorator_that_change_nothing() -> None:
+    x = minitorch.randn(3, 3)
+    with minitorch.autocast("cpu", dtype=minitorch.float16) as context:
+        inside = x @ x
+    assert context is not None
+    assert inside.dtype == minitorch.float32
+    assert inside.tolist() == (x @ x).tolist()
+    assert minitorch.amp.autocast("cuda")(lambda: 3)() == 3
+    with pytest.raises(ArgumentError, match="autocast: got 'abacus'"):
+        minitorch.autocast("abacus")
+
+
+def scaled_steps(lib: Any) -> list[Any]:
+    """Six steps of which two overflow; the scale and the parameter after each."""
+    w = lib.nn.Parameter(lib.tensor([1.0, -2.0]))
+    optimizer = lib.optim.SGD([w], lr=0.1)
+    scaler = lib.amp.GradScaler("cpu", init_scale=2.0**10, growth_interval=2)
+    seen: list[Any] = []
+    for factor in (1.0, 1.0, float("inf"), 2.0, float("nan"), 1.0):
+        optimizer.zero_grad()
+        scaler.scale((w * w * factor).sum()).backward()
+        scaler.unscale_(optimizer)
+        lib.nn.utils.clip_grad_norm_([w], 1.0)
+        scaler.step(optimizer)
+        scaler.update()
+        seen += [scaler.get_scale(), *w.detach().tolist()]
+    again = lib.amp.GradScaler("cpu")
+    again.load_state_dict(scaler.state_dict())
+    return [*seen, again.get_scale(), *scaler.state_dict().values()]
+
+
+def test_a_grad_scaler_skips_and_scales_as_torchs() -> None:
+    np.testing.assert_allclose(scaled_steps(minitorch), scaled_steps(torch), rtol=1e-6)
+
+
+def test_a_grad_scaler_that_is_off_does_nothing_and_unscaling_twice_is_an_error() -> None:
+    w = nn.Parameter(minitorch.ones(1))
+    optimizer = minitorch.optim.SGD([w], lr=1.0)
+    off, on = (minitorch.amp.GradScaler("cpu", enabled=enabled) for enabled in (False, True))
+    loss = (w * 3).sum()
+    assert off.scale(loss) is loss
+    loss.backward()
+    off.step(optimizer)
+    off.update()
+    assert w.tolist() == [-2.0]
+    on.unscale_(optimizer)
+    with pytest.raises(RuntimeError, match="twice"):
+        on.unscale_(optimizer)
+
+
+# ── data ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_loader_takes_what_torchs_takes() -> None:
+    numbered: list[int] = []
+    loader = minitorch.utils.data.DataLoader(
+        list(range(6)),
+        batch_size=2,
+        shuffle=None,
+        num_workers=2,
+        pin_memory=True,
+        drop_last=True,
+        timeout=10,
+        worker_init_fn=numbered.append,
+        prefetch_factor=None,
+        persistent_workers=True,
+    )
+    assert [batch.tolist() for batch in loader] == [[0, 1], [2, 3], [4, 5]]
+    assert loader.pin_memory
+    assert set(numbered) <= {0, 1}
+    assert 0 in numbered
+
+
+def test_a_recurrent_network_has_nothing_to_flatten() -> None:
+    net = nn.LSTM(2, 3)
+    net.flatten_parameters()
+    assert net(minitorch.ones(4, 1, 2))[0].shape == (4, 1, 3)
