@@ -118,7 +118,6 @@ from .ops.elementwise import (
     sin,
     sinh,
     sqrt,
-    square,
     tan,
     tanh,
     trunc,
@@ -272,6 +271,7 @@ from .ops.pointwise import (
     round,
     rsub,
     sinc,
+    square,
     sub,
 )
 from .ops.pointwise import clamp as clip

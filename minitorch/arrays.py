@@ -403,6 +403,8 @@ def add_at(into: Array, index: tuple[Any, ...], values: Array) -> Array:
         flat.index_add_(0, xp.reshape(places, (-1,)), moved)
     else:
         importlib.import_module("cupyx").scatter_add(flat, xp.reshape(places, (-1,)), moved)
+    if owner(flat) is not owner(into):  # a view with gaps was copied to lie flat
+        into[...] = xp.reshape(flat, into.shape)
     return into
 
 

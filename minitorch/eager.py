@@ -40,7 +40,8 @@ def constant(number: Scalar, dtype: DType, kind: Any) -> Any:
     key = (number, type(number), dtype.char)
     found = _constants.get(key)
     if found is None:
-        found = kind._new(dtype.type(number))
+        fits = dtype.kind == "f" or number == 0
+        found = kind._new(dtype.type(number) if fits else np.asarray(number).astype(dtype)[()])
         if len(_constants) >= _CONSTANTS_KEPT:
             _constants.clear()
         if number:  # 0.0 and -0.0 are equal, and not the same

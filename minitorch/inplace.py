@@ -11,16 +11,25 @@ from typing import Any
 
 import numpy as np
 
-from .arrays import HOST_TYPES, cast, host_dtype, namespace
+from .arrays import HOST_TYPES, asarray, cast
 from .clock import clock
 from .eager import quiet
 from .errors import DTypeError, GradientError, ShapeError
-from .ops import binary, pointwise
+from .ops import binary, logic, pointwise
 from .ops.assigning import assigned, replaced
-from .ops.indexing import filled, split_index
+from .ops.indexing import put, split_index
 from .ops.methods import Methods
 from .rebase import check_own_memory, owns_memory, past_of, rebase
 from .recording import no_grad, recording
+
+
+def _sign(name: str) -> Any:
+    """Return the method behind a sign such as `+=`."""
+
+    def method(self: Any, other: Any) -> Any:
+        return self._signed(name, other)
+
+    return method
 
 
 class InPlace(Methods):
@@ -64,7 +73,7 @@ class InPlace(Methods):
 
     def _write(self, name: str, array: Any) -> Any:
         """Put the numbers of `array` into this tensor's own memory."""
-        own = self._settled()
+        own = self._written(name)
         if own.shape != array.shape:
             raise ShapeError(
                 f"{name}: the result has shape {tuple(array.shape)}, expected {tuple(own.shape)}: "
@@ -80,6 +89,16 @@ class InPlace(Methods):
 
     def _settled(self) -> Any:
         raise NotImplementedError
+
+    def _written(self, name: str) -> Any:
+        """Return the array that is going to be written to."""
+        own = self._settled()
+        if type(own) is np.ndarray and not own.flags.writeable:
+            raise ShapeError(
+                f"{name}: this memory cannot be written to: it is an expanded tensor's, where "
+                "several elements lie in one place, or a read-only array's. Update a clone()."
+            )
+        return own
 
     def _updated(self, name: str, function: Any, *others: Any, **options: Any) -> Any:
         if self._records(name, *others, *options.values()):
@@ -108,7 +127,7 @@ class InPlace(Methods):
         if self._records(name, other):
             scaled = other if alpha == 1 else other * alpha
             return self._recorded(name, _FUNCTIONS[name], scaled)
-        own = self._settled()
+        own = self._written(name)
         array = other.array if isinstance(other, InPlace) else other
         plain = type(array) in (float, int)
         fits = type(own) is np.ndarray and own.dtype.kind == "f"
@@ -123,25 +142,28 @@ class InPlace(Methods):
         """Do `x += y`; on a view while recording it makes a new tensor, as x[i] += y needs."""
         if self._records(name, other) and not owns_memory(self):
             return _FUNCTIONS[name](self, other)
-        return self._arithmetic(name, other, _UFUNCS[name])
+        if name in _UFUNCS:
+            return self._arithmetic(name, other, _UFUNCS[name])
+        return self._updated(name, _FUNCTIONS[name], other)
 
-    def __iadd__(self, other: Any) -> Any:  # type: ignore[misc]
-        return self._signed("add_", other)
-
-    def __isub__(self, other: Any) -> Any:  # type: ignore[misc]
-        return self._signed("sub_", other)
-
-    def __imul__(self, other: Any) -> Any:  # type: ignore[misc]
-        return self._signed("mul_", other)
-
-    def __itruediv__(self, other: Any) -> Any:  # type: ignore[misc]
-        return self._signed("div_", other)
+    __iadd__ = _sign("add_")
+    __isub__ = _sign("sub_")
+    __imul__ = _sign("mul_")
+    __itruediv__ = _sign("div_")
+    __ifloordiv__ = _sign("floor_divide_")
+    __imod__ = _sign("remainder_")
+    __ipow__ = _sign("pow_")
+    __iand__ = _sign("bitwise_and_")
+    __ior__ = _sign("bitwise_or_")
+    __ixor__ = _sign("bitwise_xor_")
+    __ilshift__ = _sign("bitwise_left_shift_")
+    __irshift__ = _sign("bitwise_right_shift_")
 
     def copy_(self, source: Any) -> Any:
         """Overwrite with the numbers of `source`, broadcast and converted."""
         if self._records("copy_", source):
             return self._recorded("copy_", replaced, source)
-        own = self._settled()
+        own = self._written("copy_")
         array = source.to(self.device).array if isinstance(source, InPlace) else np.asarray(source)
         if not _broadcasts(array.shape, own.shape):
             raise ShapeError(
@@ -160,8 +182,9 @@ class InPlace(Methods):
         """Overwrite with one number."""
         if self._records("fill_", value):
             return self._recorded("fill_", replaced, value)
-        own = self._settled()
-        own[...] = value.item() if isinstance(value, InPlace) else value
+        own = self._written("fill_")
+        number = value.item() if isinstance(value, InPlace) else value
+        own[...] = cast(np.asarray(number), self.dtype) if type(own) is np.ndarray else number
         clock.tick(own)
         return self
 
@@ -185,15 +208,16 @@ class InPlace(Methods):
         if self._records(_ASSIGN, value):
             self._recorded(_ASSIGN, assigned, index, value)
             return
-        own = self._settled()
+        own = self._written(_ASSIGN)
         pattern, arrays = split_index(index)
-        where = filled(pattern, tuple(a.array if isinstance(a, InPlace) else a for a in arrays))
+        indices = tuple(a.array if isinstance(a, InPlace) else a for a in arrays)
         array = value.array if isinstance(value, InPlace) else value
         try:
             if hasattr(array, "dtype"):
-                own[where] = cast(array, self.dtype)
+                values = cast(array, self.dtype)
             else:
-                own[where] = namespace(own).asarray(array, dtype=host_dtype(own.dtype))
+                values = asarray(cast(np.asarray(array), self.dtype), None, self.device)
+            put(own, pattern, indices, values)
         except (ValueError, IndexError, RuntimeError) as error:
             kind = IndexError if isinstance(error, IndexError) else ShapeError
             raise kind(f"x[index] = value: does not fit: {error}") from error
@@ -205,6 +229,14 @@ _FUNCTIONS = {
     "sub_": binary.sub,
     "mul_": binary.mul,
     "div_": binary.true_divide,
+    "floor_divide_": binary.floor_divide,
+    "remainder_": binary.remainder,
+    "pow_": pointwise.pow,
+    "bitwise_and_": logic.bitwise_and,
+    "bitwise_or_": logic.bitwise_or,
+    "bitwise_xor_": logic.bitwise_xor,
+    "bitwise_left_shift_": logic.bitwise_left_shift,
+    "bitwise_right_shift_": logic.bitwise_right_shift,
 }
 _UFUNCS = {
     "add_": np.add,

@@ -103,6 +103,11 @@ class Op:
 
     halves: str = "as float32"
     """How `compute` takes bfloat16: "as float32", "as they are", or "moved" without being read."""
+    reads_indices: bool = False
+    """Of the inputs, the gradient reads only those that are no floats: indices, a condition."""
+
+    views: bool = False
+    """The result looks into the memory of the first input, where the array library can."""
 
     pure: bool = True
     """Equal inputs give equal results: false for random numbers and for effects."""

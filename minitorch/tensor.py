@@ -85,6 +85,8 @@ class Tensor(Exchange):
 
     def _apply(self, op: Op, inputs: tuple[Any, ...]) -> "Tensor":
         """Return `op` of `inputs`; remembered when an input requires a gradient."""
+        if op.views and isinstance(inputs[0], Tensor):
+            inputs[0]._settled()
         arrays, needs, dtype, promotes = [], False, None, op.promotes
         for value in inputs:
             if not isinstance(value, Tensor):
@@ -198,7 +200,7 @@ class Tensor(Exchange):
     @property
     def data(self) -> "Tensor":
         """The same numbers, in the same memory, with no history."""
-        return Tensor._new(self.array)
+        return Tensor._new(self._settled())
 
     @data.setter
     def data(self, value: "Tensor") -> None:
@@ -295,7 +297,7 @@ class Tensor(Exchange):
 
     def detach(self) -> "Tensor":
         """Return the same numbers, in the same memory, with no history."""
-        return Tensor._new(self.array)
+        return Tensor._new(self._settled())
 
     def _check_unmodified(self) -> None:
         """Raise if a value that the gradient of `op` needs was overwritten since.
@@ -307,6 +309,8 @@ class Tensor(Exchange):
         if op is None or self._stamp == FREED:
             return
         needed = [*self.inputs] if op.reads_inputs else []
+        if op.reads_indices:
+            needed = [value for value in needed if not _is_floating(value.array)]
         if op.reads_across and sum(self.wants) == 1:
             needed = [value for value in needed if not value.requires_grad]
         needed += [self] if op.reads_output else []

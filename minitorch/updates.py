@@ -59,7 +59,7 @@ class Updates(InPlace):
     sigmoid_ = updating("sigmoid_", elementwise.sigmoid)
     sin_ = updating("sin_", elementwise.sin)
     sqrt_ = updating("sqrt_", elementwise.sqrt)
-    square_ = updating("square_", elementwise.square)
+    square_ = updating("square_", pointwise.square)
     tanh_ = updating("tanh_", elementwise.tanh)
     tril_ = updating("tril_", matrices.tril)
     triu_ = updating("triu_", matrices.triu)

@@ -12,15 +12,15 @@ from ..errors import AxisError, ShapeError
 from ..op import Op, Spec, apply
 from .broadcasting import expand_to, sum_to
 from .casting import cast_to
-from .indexing import Slice, Take, filled, split_index
+from .indexing import Slice, Take, put, split_index
 from .movement import reshape
 
 
 class Assign(Op):
     """The first input with the second at an index; further inputs are the index's arrays."""
 
-    on_arrays = True
-    reads_inputs = reads_output = False
+    on_arrays = reads_indices = True
+    reads_output = False
     name = "setitem"
 
     def __init__(self, pattern: tuple[Any, ...]) -> None:
@@ -31,7 +31,7 @@ class Assign(Op):
         out = copied(arrays[0]) if hasattr(arrays[0], "shape") else arrays[0]
         if isinstance(out, np.generic):
             out = np.array(out)
-        out[filled(self.pattern, arrays[2:])] = cast(arrays[1], dtype_of(out))
+        put(out, self.pattern, arrays[2:], cast(arrays[1], dtype_of(out)))
         return out
 
     def infer(self, *specs: Spec) -> Spec:
@@ -88,7 +88,7 @@ def assigned(x: Any, index: Any, value: Any) -> Any:
     """
     pattern, arrays = split_index(index)
     if isinstance(value, bool | int | float | list):
-        value = np.asarray(value, dtype=as_dtype(x.dtype))
+        value = np.asarray(value).astype(as_dtype(x.dtype))
     try:
         return apply(Assign(pattern), x, value, *arrays)
     except (ShapeError, AxisError) as error:

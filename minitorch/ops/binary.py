@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..allocator import LARGE, result_of
-from ..arrays import as_dtype
+from ..arrays import as_dtype, dtype_of
 from ..errors import DTypeError
 from ..op import Value
 from .elementwise import floor, log, ones_like, sigmoid, sign, trunc, zeros_like
@@ -121,9 +121,15 @@ def _by_exponent(g: Any, a: Any, b: Any, y: Any) -> Any:
     return g * where(flat, 0.0, y * log(where(flat, 1.0, a)))
 
 
-power = binary(
-    "pow", lambda xp, a, b: xp.pow(a, b), _by_base, _by_exponent, "a to the b.", kinds=NUMBERS
-)
+def _raised(xp: Any, a: Any, b: Any) -> Any:
+    """Return a to the b; of integers to negative powers what is left of the fraction: 0, 1, -1."""
+    if dtype_of(a).kind != "i" or not xp.any(b < 0):
+        return xp.pow(a, b)
+    odd = xp.where(b % 2 == 1, a, a * a)
+    return xp.where(b < 0, xp.where(abs(a) == 1, odd, a * 0), xp.pow(a, xp.where(b < 0, b * 0, b)))
+
+
+power = binary("pow", _raised, _by_base, _by_exponent, "a to the b.", kinds=NUMBERS)
 
 
 def _won(g: Any, wins: Any, ties: Any) -> Any:

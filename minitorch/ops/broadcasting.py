@@ -42,7 +42,7 @@ class SumTo(Op):
 class ExpandTo(Op):
     """Broadcast to `shape`, or to that of a second input. A view: nothing is copied."""
 
-    on_arrays = True
+    on_arrays = views = True
     reads_inputs = reads_output = False
 
     def __init__(self, shape: Shape | None = None) -> None:
@@ -51,6 +51,9 @@ class ExpandTo(Op):
     def compute(self, xp: Any, *arrays: Array) -> Array:
         """Return the first array, stretched."""
         shape = tuple(arrays[1].shape) if self.shape is None else self.shape
+        lead = len(shape) - len(arrays[0].shape)
+        if shape[lead:] == arrays[0].shape and shape[:lead] == (1,) * lead:
+            return xp.reshape(arrays[0], shape)  # nothing is repeated: it can be written to
         if xp is np and arrays[0].size == 1 and len(arrays[0].shape) <= len(shape):
             return _repeated(arrays[0], shape)
         return xp.broadcast_to(arrays[0], shape)

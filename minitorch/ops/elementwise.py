@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..allocator import LARGE, result_of
+from ..arrays import dtype_of
 from .rows import NUMBERS, binary, unary
 from .special import erf_array, erfc_array
 
@@ -31,7 +32,13 @@ def _zero(g: Any, *_: Any) -> Any:
 
 zeros_like = unary("zeros_like", lambda xp, x: xp.zeros_like(x), _zero, "Zeros.", reads="")
 ones_like = unary("ones_like", lambda xp, x: xp.ones_like(x), _zero, "Ones.", reads="")
-sign = unary("sign", lambda xp, x: xp.sign(x), _zero, "-1, 0 or 1.", reads="", kinds=NUMBERS)
+sign = unary(
+    "sign",
+    lambda xp, x: x != 0 if dtype_of(x).kind == "b" else xp.sign(x),
+    _zero,
+    "-1, 0 or 1.",
+    reads="",
+)
 floor = unary("floor", lambda xp, x: xp.floor(x), _zero, "The integer below.", reads="")
 ceil = unary("ceil", lambda xp, x: xp.ceil(x), _zero, "The integer above.", reads="")
 trunc = unary("trunc", lambda xp, x: xp.trunc(x), _zero, "The integer towards 0.", reads="")

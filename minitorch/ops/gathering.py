@@ -15,7 +15,7 @@ from .binary import where
 from .broadcasting import sum_to
 from .casting import cast_to
 from .elementwise import ones_like, zeros_like
-from .indexing import ARRAY, Place, PlaceAdd, Take, filled, getitem, narrow, split_index
+from .indexing import ARRAY, Place, PlaceAdd, Take, getitem, narrow, put, split_index
 from .movement import expand, reshape
 
 
@@ -35,7 +35,7 @@ def _grid(xp: Any, index: Any, dim: int) -> tuple[Any, ...]:
 class Gather(Op):
     """x[..., index, ...] along one axis: the result has the shape of the index."""
 
-    on_arrays = True
+    on_arrays = reads_indices = True
     reads_output = False
     name = "gather"
 
@@ -66,7 +66,7 @@ class Gather(Op):
 class ScatterAdd(Op):
     """`x` with `source` added at the places of `index` along one axis; equal places add up."""
 
-    on_arrays = True
+    on_arrays = reads_indices = True
     reads_output = False
     name = "scatter_add"
 
@@ -96,7 +96,7 @@ class ScatterAdd(Op):
 class Scatter(Op):
     """`x` with `source` put at the places of `index` along one axis."""
 
-    on_arrays = True
+    on_arrays = reads_indices = True
     reads_output = False
     name = "scatter"
 
@@ -273,7 +273,7 @@ def index_fill(x: Any, dim: int, index: Any, value: Any) -> Any:
     size = x.shape[d] if x.shape else 1
     hits = apply(PlaceAdd((ARRAY,), (size,)), ones_like(index), index) > 0
     mask = reshape(hits, [size if i == d else 1 for i in range(len(x.shape))])
-    return where(mask, value, x)
+    return where(mask, _element(value, x), x)
 
 
 def take(x: Any, index: Any) -> Any:
@@ -291,7 +291,15 @@ def masked_fill(x: Any, mask: Any, value: Any) -> Any:
         raise DTypeError(f"masked_fill: got a {mask.dtype} mask, expected bool. Compare first.")
     if hasattr(value, "shape") and value.shape:
         raise ShapeError(f"masked_fill: got a value of shape {tuple(value.shape)}, expected 0-d.")
-    return where(mask, cast_to(value, x.dtype) if hasattr(value, "dtype") else value, x)
+    return where(mask, _element(value, x), x)
+
+
+def _element(value: Any, x: Any) -> Any:
+    """Return one number, or a 0-d value, as an element of `x`."""
+    dtype = as_dtype(x.dtype)
+    if hasattr(value, "dtype"):
+        return cast_to(value, dtype)
+    return value if dtype.kind == "f" else np.asarray(value).astype(dtype)
 
 
 def masked_select(x: Any, mask: Any) -> Any:
@@ -303,7 +311,7 @@ def masked_select(x: Any, mask: Any) -> Any:
 class Put(Op):
     """`x` with `source` at an advanced index, whose arrays are the further inputs."""
 
-    on_arrays = True
+    on_arrays = reads_indices = True
     reads_output = False
     name = "index_put"
 
@@ -313,7 +321,7 @@ class Put(Op):
     def compute(self, xp: Any, x: Any, source: Any, *indices: Any) -> Any:
         """Return the copy."""
         out = copied(x)
-        out[filled(self.pattern, indices)] = source
+        put(out, self.pattern, indices, source)
         return out
 
     def infer(self, *specs: Spec) -> Spec:

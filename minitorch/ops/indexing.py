@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import add_at, native_device_of
+from ..arrays import add_at, dtype_of, native_device_of
 from ..errors import AxisError, DTypeError
 from ..op import Op, Spec, Value, apply, infer_by_trial
 from ..shapes import Shape, axis, known
@@ -23,7 +23,7 @@ class Slice(Op):
     """Basic indexing: a view."""
 
     name = "index"
-    on_arrays = True
+    on_arrays = views = True
     reads_inputs = reads_output = False
     halves = "moved"
 
@@ -31,8 +31,9 @@ class Slice(Op):
         self.index = index
 
     def compute(self, xp: Any, x: Any) -> Any:
-        """Return x[index]."""
-        return x[self.index]
+        """Return x[index]; a number of a NumPy array too is a view."""
+        found = x[self.index]
+        return x[(*self.index, ...)] if isinstance(found, np.generic) else found
 
     def infer(self, *specs: Spec) -> Spec:
         """Return the shape of the slice; a size that is not known stays so under `:`."""
@@ -114,15 +115,16 @@ class Take(Op):
     """Advanced indexing: x[pattern], with arrays of indices, the further inputs, in the pattern."""
 
     name = "index"
-    on_arrays = True
+    on_arrays = reads_indices = True
     reads_output = False
 
     def __init__(self, pattern: tuple[Any, ...]) -> None:
         self.pattern = pattern
 
     def compute(self, xp: Any, x: Any, *indices: Any) -> Any:
-        """Return a new array of the elements picked."""
-        return x[filled(self.pattern, indices)]
+        """Return what is picked: a new array, or a view where each index is one number."""
+        view, index = located(x, self.pattern, indices)
+        return view[index] if index else view
 
     def infer(self, *specs: Spec) -> Spec:
         """Return the shape of what is picked; how many elements a mask picks is not known."""
@@ -160,7 +162,10 @@ def _picked(specs: Sequence[Spec], pattern: tuple[Any, ...], guess: int) -> tupl
         else:
             full.append(np.zeros(_guessed(spec.shape, guess), np.int64))
     sizes = _guessed(specs[0].shape, guess)
-    return tuple(np.broadcast_to(np.zeros(()), sizes)[tuple(full)].shape)
+    pattern = tuple(ARRAY if isinstance(item, np.ndarray) else item for item in full)
+    arrays = tuple(item for item in full if isinstance(item, np.ndarray))
+    view, index = located(np.broadcast_to(np.zeros(()), sizes), pattern, arrays)
+    return tuple(view[index].shape if index else view.shape)
 
 
 def _guessed(shape: Shape, guess: int) -> tuple[int, ...]:
@@ -170,7 +175,7 @@ def _guessed(shape: Shape, guess: int) -> tuple[int, ...]:
 class PlaceAdd(Op):
     """Zeros of `shape` (or that of the last input) with the first input added at the indices."""
 
-    on_arrays = True
+    on_arrays = reads_indices = True
     reads_output = False
 
     def __init__(self, pattern: tuple[Any, ...], shape: tuple[int, ...] | None) -> None:
@@ -182,7 +187,12 @@ class PlaceAdd(Op):
             (tuple(rest[-1].shape), rest[:-1]) if self.shape is None else (self.shape, rest)
         )
         out = xp.zeros(shape, dtype=values.dtype, **native_device_of(values))
-        return add_at(out, filled(self.pattern, indices), values)
+        view, index = located(out, self.pattern, indices)
+        if index:
+            add_at(view, index, values)
+        else:
+            view += values
+        return out
 
     def infer(self, *specs: Spec) -> Spec:
         """Return the shape placed into."""
@@ -195,10 +205,65 @@ class PlaceAdd(Op):
         return (apply(Take(self.pattern), out_grad, *indices), *(None for _ in rest))
 
 
-def filled(pattern: tuple[Any, ...], indices: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return `pattern` with its ARRAY places taken by `indices`, in order."""
-    supply = iter(indices)
-    return tuple(next(supply) if item is ARRAY or item == ARRAY else item for item in pattern)
+def located(x: Any, pattern: tuple[Any, ...], arrays: tuple[Any, ...]) -> tuple[Any, Any]:
+    """Return a view of `x` and the index into it that together are x[pattern], as torch reads it.
+
+    Integers select and None inserts before arrays index, so that neither moves the axes that the
+    arrays give, as it would in NumPy's reading: there an integer counts as an array.
+
+    Args:
+        x: the array to be indexed.
+        pattern: as `split_index` gives it.
+        arrays: integers or masks for its ARRAY places, in order.
+
+    Returns: the index is () where integers, slices and None are all there is.
+    """
+    if pattern == (ARRAY,) and arrays[0].shape:
+        return x, arrays
+    supply = iter(arrays)
+    full = [next(supply) if item is ARRAY or item == ARRAY else item for item in pattern]
+    rest = len(x.shape) - sum(_axes_used(item) for item in full)
+    if rest < 0:
+        raise AxisError(
+            f"index: too many indices: got {len(x.shape) - rest} for a value of {len(x.shape)} "
+            "axes. Leave some out."
+        )
+    before: list[Any] = []
+    index: list[Any] = []
+    for item in full:
+        whole = [slice(None)] * (rest if item is Ellipsis else _axes_used(item))
+        if isinstance(item, int) or (not _is_mask(item) and getattr(item, "shape", None) == ()):
+            before.append(int(item))
+        elif hasattr(item, "shape"):
+            before += whole
+            index.append(item)
+        else:
+            before += whole if item is Ellipsis else [item]
+            index += whole or ([slice(None)] if item is None else [])
+    view = x[(*before, ...)]
+    return view, tuple(index) if any(hasattr(item, "shape") for item in index) else ()
+
+
+def put(x: Any, pattern: tuple[Any, ...], arrays: tuple[Any, ...], values: Any) -> None:
+    """Overwrite x[pattern], read as in `located`, with `values`, broadcast."""
+    lead = next((d for d, n in enumerate(values.shape) if n != 1), len(values.shape))
+    values = values.reshape(tuple(values.shape)[lead:])  # they broadcast; NumPy may refuse them
+    if not arrays:
+        x[pattern if Ellipsis in pattern else (*pattern, ...)] = values
+        return
+    view, index = located(x, pattern, arrays)
+    view[index or ...] = values
+
+
+def _axes_used(item: Any) -> int:
+    """Return how many axes of a value an item of its index takes."""
+    if item is None or item is Ellipsis:
+        return 0
+    return len(item.shape) if _is_mask(item) else 1
+
+
+def _is_mask(item: Any) -> bool:
+    return hasattr(item, "dtype") and dtype_of(item).kind == "b"
 
 
 def split_index(index: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:

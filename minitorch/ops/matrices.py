@@ -10,6 +10,7 @@ from ..arrays import as_dtype, native_device_of, windows
 from ..errors import ArgumentError, ShapeError
 from ..op import Spec, apply
 from ..shapes import axis
+from .casting import clone
 from .indexing import getitem, narrow
 from .joining import cat
 from .movement import Movement, movedim, reshape
@@ -56,14 +57,19 @@ def triu(x: Any, diagonal: int = 0) -> Any:
 
 
 class Diagonal(Movement):
-    """A diagonal of the last two axes, as the last axis."""
+    """A diagonal of the last two axes, as the last axis. A view."""
+
+    views = True
 
     def __init__(self, offset: int) -> None:
         self.offset = offset
 
     def compute(self, xp: Any, x: Any) -> Any:
-        """Return a view, or a copy, of the diagonal."""
-        return xp.linalg.diagonal(x, offset=self.offset)
+        """Return the diagonal; NumPy's is read-only unless told."""
+        found = xp.linalg.diagonal(x, offset=self.offset)
+        if isinstance(found, np.ndarray):
+            found.flags.writeable = x.flags.writeable
+        return found
 
     def infer(self, *specs: Spec) -> Spec:
         """Return the shape with the two axes replaced by the length of the diagonal."""
@@ -129,7 +135,7 @@ def diag(x: Any, diagonal: int = 0) -> Any:
         return diag_embed(x, diagonal)
     if len(x.shape) != 2:
         raise ShapeError(f"diag: got shape {tuple(x.shape)}, expected 1 or 2 axes.")
-    return apply(Diagonal(diagonal), x)
+    return clone(apply(Diagonal(diagonal), x))
 
 
 def trace(x: Any) -> Any:

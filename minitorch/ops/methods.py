@@ -137,7 +137,7 @@ class Methods(Value):
     positive = elementwise.positive
     abs = elementwise.abs
     sign = elementwise.sign
-    square = elementwise.square
+    square = pointwise.square
     frac = elementwise.frac
     relu = elementwise.relu
     reciprocal = elementwise.reciprocal

@@ -10,6 +10,7 @@ from ..errors import ShapeError
 from ..op import Op, Spec, apply
 from ..shapes import Shape, axes, axis, broadcast, fill_in, known, numel
 from .broadcasting import ExpandTo
+from .casting import clone
 
 
 class Movement(Op):
@@ -22,6 +23,8 @@ class Movement(Op):
 
 class Reshape(Movement):
     """The elements in the same order under another shape: `shape`, or that of a second input."""
+
+    views = True
 
     def __init__(self, shape: tuple[int, ...] | None) -> None:
         self.shape = shape
@@ -51,6 +54,8 @@ def reshape_like(x: Any, like: Any) -> Any:
 class Permute(Movement):
     """The axes in another order."""
 
+    views = True
+
     def __init__(self, dims: tuple[int, ...]) -> None:
         self.dims = dims
 
@@ -70,6 +75,8 @@ class Permute(Movement):
 
 class InsertAxes(Movement):
     """New axes of size 1 at the places `dims` of the result."""
+
+    views = True
 
     def __init__(self, dims: tuple[int, ...]) -> None:
         self.dims = dims
@@ -94,6 +101,8 @@ class InsertAxes(Movement):
 
 class RemoveAxes(Movement):
     """Without the axes `dims`, which have size 1."""
+
+    views = True
 
     def __init__(self, dims: tuple[int, ...]) -> None:
         self.dims = dims
@@ -285,8 +294,8 @@ def ravel(x: Any) -> Any:
 
 
 def contiguous(x: Any) -> Any:
-    """Return `x`: where numbers lie in memory is the array library's business."""
-    return x
+    """Return `x` where its elements lie in memory in order, else a copy where they do."""
+    return x if not hasattr(x, "array") or x.is_contiguous() else clone(x)
 
 
 def reshape_as(x: Any, other: Any) -> Any:

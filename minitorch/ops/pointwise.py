@@ -6,14 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import as_dtype
+from ..arrays import as_dtype, bool_, int64
 from ..errors import ArgumentError
 from ..op import Op, Spec, Value, apply
 from .binary import add as add_row
 from .binary import floor_divide, mul, power, true_divide, trunc_divide, where
 from .binary import sub as sub_row
-from .casting import cast_to
-from .elementwise import abs, cos, log, positive, rint, zeros_like
+from .casting import cast_to, clone
+from .elementwise import abs, cos, log, ones_like, positive, rint, zeros_like
+from .elementwise import square as squared
 from .logic import isfinite, isnan, isneginf, isposinf
 from .rows import promoted
 
@@ -52,7 +53,9 @@ def pow(x: Any, exponent: Any) -> Any:
     Raises:
         ArgumentError: an integer to a negative power, which is no integer.
     """
-    if not isinstance(exponent, int | float) or isinstance(exponent, bool):
+    if isinstance(exponent, bool):
+        return clone(x) if exponent else ones_like(x)
+    if not isinstance(exponent, int | float):
         return apply(power.op, x, exponent)
     if not isinstance(x, Value) and not hasattr(x, "dtype"):
         return apply(power.op, x, exponent)
@@ -64,17 +67,30 @@ def pow(x: Any, exponent: Any) -> Any:
             f"pow: integers to a negative power: got exponent {exponent} for {x.dtype}, expected "
             "0 or more. Convert with .float() first."
         )
-    return apply(Power(exponent), x)
+    return apply(Power(exponent), cast_to(x, int64) if as_dtype(x.dtype) is bool_ else x)
+
+
+def square(x: Any) -> Any:
+    """Return x²; of bools as int64."""
+    return squared(cast_to(x, int64) if as_dtype(x.dtype) is bool_ else x)
 
 
 def add(a: Any, b: Any, *, alpha: Any = 1) -> Any:
     """Return a + alpha·b."""
-    return add_row(a, b if alpha == 1 else mul(b, alpha))
+    return add_row(a, b if alpha == 1 else _scaled(a, b, alpha))
 
 
 def sub(a: Any, b: Any, *, alpha: Any = 1) -> Any:
     """Return a - alpha·b."""
-    return sub_row(a, b if alpha == 1 else mul(b, alpha))
+    return sub_row(a, b if alpha == 1 else _scaled(a, b, alpha))
+
+
+def _scaled(a: Any, b: Any, alpha: Any) -> Any:
+    """Return alpha·b in the dtype of the sum, in which it may fit where it does not in its own."""
+    if hasattr(a, "dtype") and hasattr(b, "dtype"):
+        specs = [Spec(tuple(v.shape), as_dtype(v.dtype)) for v in (a, b)]
+        b = cast_to(b, promoted(tuple(specs), "common"))
+    return b * alpha
 
 
 def rsub(a: Any, b: Any, *, alpha: Any = 1) -> Any:
@@ -116,7 +132,7 @@ def lerp(start: Any, end: Any, weight: Any) -> Any:
 
 def addcmul(x: Any, a: Any, b: Any, *, value: Any = 1) -> Any:
     """Return x + value·a·b."""
-    return x + a * b * value
+    return x + (a * b if value == 1 else a * b * value)
 
 
 def addcdiv(x: Any, a: Any, b: Any, *, value: Any = 1) -> Any:
@@ -206,6 +222,8 @@ def isclose(
     """Return where |a - b| <= atol + rtol·|b|, and where infinities are equal."""
     if rtol < 0 or atol < 0:
         raise ArgumentError(f"isclose: got rtol {rtol} and atol {atol}, expected 0 or more.")
+    if as_dtype(a.dtype).kind != "f":  # differences of bools and of unsigned are none
+        a, b = cast_to(a, "float64"), cast_to(b, "float64")
     finite = isfinite(a) & isfinite(b)
     close = (a == b) | (finite & (abs(a - b) <= abs(b) * rtol + atol))
     return close | (isnan(a) & isnan(b)) if equal_nan else close

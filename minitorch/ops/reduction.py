@@ -11,9 +11,12 @@ from ..arrays import (
     DType,
     as_dtype,
     bool_,
+    cast,
     dtype_of,
+    get_default_dtype,
     int64,
     native_dtype,
+    uint8,
 )
 from ..errors import AxisError
 from ..op import Op, Spec, apply
@@ -146,6 +149,8 @@ def amin(x: Any, dim: Dims = (), keepdim: bool = False) -> Any:
 
 def logsumexp(x: Any, dim: Dims, keepdim: bool = False) -> Any:
     """Return ln Σ exp(x) along `dim`, without overflow."""
+    if as_dtype(x.dtype).kind != "f":
+        x = cast_to(x, get_default_dtype())
     return apply(LogSumExp(axes(dim, len(x.shape), "logsumexp"), keepdim), x)
 
 
@@ -223,13 +228,15 @@ class Truth(Reduction):
         return "all" if self.every else "any"
 
     def compute(self, xp: Any, x: Any) -> Any:
-        """Return a boolean array."""
+        """Return truth values, of uint8 as uint8."""
         test = xp.all if self.every else xp.any
-        return test(x, axis=self.dims, keepdims=self.keepdim)
+        found = test(x, axis=self.dims, keepdims=self.keepdim)
+        return cast(found, uint8) if dtype_of(x) is uint8 else found
 
     def infer(self, *specs: Spec) -> Spec:
-        """Return the reduced shape, boolean."""
-        return Spec(super().infer(*specs).shape, bool_)
+        """Return the reduced shape; boolean, of uint8 uint8."""
+        kept = uint8 if specs[0].dtype is uint8 else bool_
+        return Spec(super().infer(*specs).shape, kept)
 
     def gradient(self, out_grad: Any, node: Any) -> Any:
         """A truth value has no slope."""

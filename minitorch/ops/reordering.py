@@ -7,9 +7,11 @@ import builtins
 from collections.abc import Sequence
 from typing import Any
 
+from ..arrays import copied
 from ..errors import ShapeError
 from ..op import Spec, apply
 from ..shapes import axes, axis
+from .casting import clone
 from .movement import Movement, expand, listed, reshape, sizes, transpose
 
 
@@ -20,8 +22,8 @@ class Flip(Movement):
         self.dims = dims
 
     def compute(self, xp: Any, x: Any) -> Any:
-        """Return the reversed array."""
-        return xp.flip(x, axis=self.dims)
+        """Return the reversed array, which NumPy would give as a view."""
+        return copied(xp.flip(x, axis=self.dims))
 
     def infer(self, *specs: Spec) -> Spec:
         """Return the spec unchanged."""
@@ -113,7 +115,7 @@ def repeat(x: Any, *times: Any, **named: Any) -> Any:
     pairs = [n for pair in zip((1,) * len(shape), shape, strict=True) for n in pair]
     wide = [n for pair in zip(counts, shape, strict=True) for n in pair]
     full = tuple(a * b for a, b in zip(counts, shape, strict=True))
-    return reshape(expand(reshape(x, pairs), wide), full)
+    return reshape(clone(expand(reshape(x, pairs), wide)), full)
 
 
 def tile(x: Any, *times: Any, **named: Any) -> Any:

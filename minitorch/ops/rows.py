@@ -179,6 +179,7 @@ def ternary(
 ) -> Any:
     """Add a row of three inputs, the first `fixed` of which keep their dtype."""
     op = Elementwise(name, compute, partials, reads="x", fixed=fixed)
+    op.reads_indices = fixed > 0
     ROWS[name] = op
 
     def call(a: Any, b: Any, c: Any) -> Any:

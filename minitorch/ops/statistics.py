@@ -9,7 +9,7 @@ from ..errors import ArgumentError, GraphError
 from ..op import apply
 from ..shapes import axes, axis
 from .binary import where
-from .casting import cast_to, floats_only
+from .casting import cast_to, clone, floats_only
 from .elementwise import abs, zeros_like
 from .indexing import narrow
 from .joining import cat
@@ -28,6 +28,7 @@ def prod(x: Any, dim: int | None = None, keepdim: bool = False, *, dtype: Any = 
     x = cast_to(x, dtype or ("int64" if as_dtype(x.dtype).kind != "f" else x.dtype))
     d = 0 if dim is None else axis(dim, len(x.shape), "prod")
     flat = reshape(x, -1) if dim is None or not x.shape else x
+    flat = clone(flat) if flat.shape[d] == 1 else flat  # a product is no view
     if flat.shape[d] is None:
         raise GraphError(f"prod: axis {d} of {tuple(x.shape)} has no known size. Give it one.")
     while (size := flat.shape[d]) > 1:
@@ -47,6 +48,7 @@ def scan(x: Any, dim: int, combine: Callable[[Any, Any], Any]) -> Any:
     Source: Hillis & Steele, Data parallel algorithms, CACM 29(12), 1986.
     """
     size, shift = x.shape[dim], 1
+    x = clone(x) if size == 1 else x
     while shift < size:
         rest = size - shift
         later = combine(narrow(x, dim, shift, rest), narrow(x, dim, 0, rest))

@@ -234,3 +234,24 @@ def test_random_updates_follow_the_seed_and_their_limits() -> None:
     normal = minitorch.zeros(10_000).normal_(5.0, 0.5)
     assert normal.mean().item() == pytest.approx(5.0, abs=0.03)
     assert normal.std().item() == pytest.approx(0.5, rel=0.05)
+
+
+def test_what_was_indexed_may_be_overwritten_and_the_index_may_not() -> None:
+    x, picks = leaf(1.0, 2.0, 3.0), minitorch.tensor([True, False, True])
+    for function in (
+        lambda y: y[picks],
+        lambda y: minitorch.where(picks, y, 0.0),
+        lambda y: y.gather(0, picks.long()),
+        lambda y: y.index_select(0, picks.long()),
+    ):
+        y = x * 2
+        taken = function(y)
+        y += 1
+        x.grad = None
+        taken.sum().backward()
+        assert x.grad.sum().item() in (4.0, 6.0)
+    y = x * 2
+    y[picks] = 0.0
+    picks.logical_not_()
+    with pytest.raises(ModifiedInPlace):
+        y.sum().backward()
