@@ -4,9 +4,7 @@ import builtins
 import math
 from typing import Any
 
-import numpy as np
-
-from ..arrays import as_dtype
+from ..arrays import as_dtype, finfo
 from ..errors import ArgumentError
 from ..op import Op, Spec, Value, apply
 from .binary import add as add_row
@@ -162,7 +160,7 @@ def nan_to_num(
     dtype = as_dtype(x.dtype)
     if dtype.kind != "f":
         return positive(x) if dtype.kind != "b" else x
-    largest = float(np.finfo(dtype).max)
+    largest = finfo(dtype).max
     x = where(isnan(x), nan, x)
     x = where(isposinf(x), largest if posinf is None else posinf, x)
     return where(isneginf(x), -largest if neginf is None else neginf, x)
