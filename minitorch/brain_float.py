@@ -21,6 +21,7 @@ class BFloat16:
     name = char = "bfloat16"
     kind = "f"
     itemsize = 2
+    type = np.float32  # of a single number beside such an array
     is_floating_point = True
 
     def __repr__(self) -> str:
