@@ -18,6 +18,7 @@ from torch.futures import Future
 from ddp_lab.communicator import Communicator
 from ddp_lab.errors import InvalidArgument
 from ddp_lab.handle import Crew, Handle, Worker
+from ddp_lab.torch_eager import eager
 from ddp_lab.torch_future import Name, name_of_call
 from ddp_lab.torch_work import Gathered, Received, Result, Running, fill, fill_all
 
@@ -131,6 +132,7 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
         finally:
             board.allow(float("inf"))
 
+    @eager
     def allreduce(self, tensors: list[torch.Tensor], opts: Any = None) -> Any:
         """Reduce each tensor over all ranks, in place."""
         op = operation_of(opts.reduceOp if opts is not None else dist.ReduceOp.SUM)
@@ -141,10 +143,12 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
 
         return self._submit(job, tensors, opts)
 
+    @eager
     def allreduce_coalesced(self, tensors: list[torch.Tensor], opts: Any = None) -> Any:
         """Reduce several tensors."""
         return self.allreduce(tensors, opts)
 
+    @eager
     def broadcast(self, tensors: list[torch.Tensor], opts: Any) -> Any:
         """Copy the root's tensor to every rank."""
         root = opts.rootRank
@@ -158,6 +162,7 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
 
         return self._submit(job, tensors, opts)
 
+    @eager
     def reduce(self, tensors: list[torch.Tensor], opts: Any) -> Any:
         """Reduce at the root, in place."""
         op, root = operation_of(opts.reduceOp), opts.rootRank
@@ -170,6 +175,7 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
 
         return self._submit(job, tensors, opts)
 
+    @eager
     def allgather(
         self, outputs: list[list[torch.Tensor]], inputs: list[torch.Tensor], opts: Any = None
     ) -> Any:
@@ -181,6 +187,7 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
 
         return self._submit(job, Gathered(outputs), opts)
 
+    @eager
     def allgather_coalesced(
         self, outputs: list[list[torch.Tensor]], inputs: list[torch.Tensor], opts: Any = None
     ) -> Any:
@@ -188,6 +195,7 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
         by_input = [list(row) for row in zip(*outputs, strict=True)]
         return self.allgather(by_input, inputs, opts)
 
+    @eager
     def all_gather_single(
         self, output: torch.Tensor, tensor: torch.Tensor, opts: Any = None
     ) -> Any:
@@ -200,6 +208,7 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
 
     _allgather_base = all_gather_single
 
+    @eager
     def all_gather_single_coalesced(
         self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], opts: Any = None
     ) -> Any:
@@ -213,6 +222,7 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
 
     allgather_into_tensor_coalesced = all_gather_single_coalesced
 
+    @eager
     def reduce_scatter(
         self, outputs: list[torch.Tensor], inputs: list[list[torch.Tensor]], opts: Any
     ) -> Any:
@@ -231,6 +241,7 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
 
         return self._submit(job, outputs, opts)
 
+    @eager
     def reduce_scatter_single(
         self, output: torch.Tensor, tensor: torch.Tensor, opts: Any = None
     ) -> Any:
@@ -239,6 +250,7 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
 
     _reduce_scatter_base = reduce_scatter_single
 
+    @eager
     def reduce_scatter_single_coalesced(
         self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], opts: Any = None
     ) -> Any:
@@ -254,6 +266,7 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
 
     reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
 
+    @eager
     def gather(
         self, outputs: list[list[torch.Tensor]], inputs: list[torch.Tensor], opts: Any
     ) -> Any:
@@ -268,6 +281,7 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
 
         return self._submit(job, outputs, opts)
 
+    @eager
     def scatter(
         self, outputs: list[torch.Tensor], inputs: list[list[torch.Tensor]], opts: Any
     ) -> Any:
@@ -281,6 +295,7 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
 
         return self._submit(job, outputs, opts)
 
+    @eager
     def alltoall(
         self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], opts: Any = None
     ) -> Any:
@@ -292,6 +307,7 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
 
         return self._submit(job, outputs, opts)
 
+    @eager
     def all_to_all_single(
         self,
         output: torch.Tensor,
@@ -308,10 +324,12 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
 
     alltoall_base = all_to_all_single
 
+    @eager
     def barrier(self, opts: Any = None) -> Any:
         """Complete once every rank has called it."""
         return self._submit(lambda comm: comm.barrier(), None, opts)
 
+    @eager
     def send(self, tensors: list[torch.Tensor], dst: int, tag: int) -> Any:
         """Send one tensor."""
         (tensor,) = tensors
@@ -321,12 +339,14 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
         future.set_result(tensors)
         return create_work(future)
 
+    @eager
     def recv(self, tensors: list[torch.Tensor], src: int, tag: int) -> Received:
         """Receive into one tensor."""
         (tensor,) = tensors
         comm = self.comm.on_channel(_channel(self.comm, tag))
         return Received(tensor, comm, src)
 
+    @eager
     def recv_anysource(self, tensors: list[torch.Tensor], tag: int) -> Received:
         """Receive into one tensor from whichever rank sends first."""
         (tensor,) = tensors
