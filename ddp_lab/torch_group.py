@@ -12,7 +12,7 @@ import torch.distributed as dist
 from torch.futures import Future
 
 from ddp_lab.communicator import Communicator
-from ddp_lab.errors import InvalidArgument
+from ddp_lab.errors import InvalidArgument, OutOfSharedMemory
 from ddp_lab.handle import Handle, Worker
 from ddp_lab.torch_work import Received, Running, fill, fill_all
 from ddp_lab.transport.shm_board import ShmBoard
@@ -104,6 +104,14 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
         handle = Handle()
         handle.run(run)
         return Running(handle, result)
+
+    def empty(self, numel: int, dtype: torch.dtype) -> torch.Tensor:
+        """Return a flat tensor that collectives read and write where it lies, if there is room."""
+        try:
+            flat: torch.Tensor = self.comm.empty((numel,), dtype)
+        except OutOfSharedMemory:
+            return torch.empty(numel, dtype=dtype)
+        return flat
 
     def allreduce(self, tensors: list[torch.Tensor], opts: Any = None) -> Any:
         """Reduce each tensor over all ranks, in place."""

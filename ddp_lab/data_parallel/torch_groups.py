@@ -36,7 +36,11 @@ class C10dGroup:
         return self.process_group.size()
 
     def empty(self, numel: int, dtype: tuple[torch.dtype, torch.device]) -> Tensor:
-        """Return a flat tensor on the device of the parameters."""
+        """Return a flat tensor on the device of the parameters, in the group's memory if any."""
+        own = getattr(self.process_group, "empty", None)  # our own backend has it
+        if own is not None and dtype[1].type == "cpu":
+            flat: Tensor = own(numel, dtype[0])
+            return flat
         return torch.empty(numel, dtype=dtype[0], device=dtype[1])
 
     def all_reduce(self, flat: Tensor, op: str = "sum") -> Work:
