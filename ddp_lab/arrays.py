@@ -1,8 +1,9 @@
 """NumPy inside, whatever the caller has outside: arrays in, arrays out; tensors in, tensors out.
 
-torch is never imported here. A caller who holds a tensor has imported it already.
+A caller who holds a tensor has imported torch already; nobody else waits for that here.
 """
 
+import functools
 import sys
 from typing import Any
 
@@ -57,17 +58,36 @@ def _from_tensor(torch: Any, tensor: Any, operation: str) -> NDArray:
             f"{tensor.dtype} on {tensor.device}. Convert it first, for example by to_dense()."
         )
     tensor = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
-    if tensor.dtype == torch.bfloat16:
-        bits: NDArray = tensor.view(torch.uint16).numpy()
-        return bits.view(BFLOAT16)
     try:
-        array: NDArray = tensor.numpy()
+        lent = np.asarray(Lent(tensor, _carrier(tensor.dtype).str))
     except TypeError as error:
         raise InvalidArgument(
             f"{operation}: ranks cannot send this dtype: got {tensor.dtype}, expected floats of 16 "
             "bits or more, complex, integers or bool. Convert it, or send its view(torch.uint8)."
         ) from error
-    return array
+    return lent.view(BFLOAT16) if tensor.dtype == torch.bfloat16 else lent
+
+
+class Lent:
+    """The memory of a tensor for NumPy. After `numpy()`, torch would not resize it any more."""
+
+    __slots__ = ("__array_interface__", "_tensor")
+
+    def __init__(self, tensor: Any, typestr: str) -> None:
+        self._tensor = tensor  # keeps the memory
+        place = tensor.data_ptr(), False
+        shape = tuple(tensor.shape)
+        self.__array_interface__ = {"version": 3, "typestr": typestr, "shape": shape, "data": place}
+
+
+@functools.cache
+def _carrier(dtype: Any) -> np.dtype[Any]:
+    """Return the dtype of NumPy that has the bits of a dtype of torch."""
+    import torch
+
+    carrier = torch.uint16 if dtype == torch.bfloat16 else dtype
+    found: np.dtype[Any] = torch.empty(0, dtype=carrier).numpy().dtype
+    return found
 
 
 def outside(array: NDArray, kind: str, device: Any = None) -> Any:
@@ -95,9 +115,7 @@ def dtype_of(dtype: Any) -> tuple[np.dtype[Any], str]:
     torch = sys.modules.get("torch")
     try:
         if torch is not None and isinstance(dtype, torch.dtype):
-            if dtype == torch.bfloat16:
-                return BFLOAT16, TORCH
-            return torch.empty(0, dtype=dtype).numpy().dtype, TORCH
+            return BFLOAT16 if dtype == torch.bfloat16 else _carrier(dtype), TORCH
         found = np.dtype(dtype)
     except TypeError:
         found = np.dtype(object)

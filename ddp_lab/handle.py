@@ -1,5 +1,6 @@
-"""Collectives under way: handles, and the thread that runs them in their order."""
+"""Collectives under way: handles, the thread that runs them in their order, and those beside it."""
 
+import contextlib
 import queue
 import threading
 import traceback
@@ -8,6 +9,8 @@ from typing import Any
 
 from ddp_lab.arguments import wait_limit
 from ddp_lab.errors import InvalidArgument, RankTimeout
+
+KEPT = 4  # threads of a crew that wait for its next jobs; more end with their job
 
 
 class Handle:
@@ -141,6 +144,12 @@ class Worker:
         self._jobs.put((handle, job))
         return handle
 
+    def finish(self, timeout_s: float) -> None:
+        """Wait until all jobs that are queued now have ended, at most `timeout_s`."""
+        if self.busy:
+            with contextlib.suppress(RankTimeout):
+                self.submit(lambda: None).wait(timeout_s)
+
     def _work(self) -> None:
         while True:
             handle, job = self._jobs.get()
@@ -148,3 +157,60 @@ class Worker:
             with self._lock:
                 self._unfinished -= 1
             del handle, job
+
+
+class Crew:
+    """Threads for jobs that may wait for each other: no job waits until a thread is free."""
+
+    def __init__(self, name: str) -> None:
+        self._jobs: queue.SimpleQueue[Callable[[], Any]] = queue.SimpleQueue()
+        self._name = name
+        self._changed = threading.Condition()
+        self._unfinished = 0
+        self._idle = 0  # threads that wait for a job and are promised to none
+        self._members: set[int] = set()
+
+    @property
+    def busy(self) -> bool:
+        """Whether a job runs, other than that of the calling thread."""
+        return self._unfinished > (threading.get_ident() in self._members)
+
+    def run(self, job: Callable[[], Any]) -> None:
+        """Start a job in another thread."""
+        with self._changed:
+            self._unfinished += 1
+            found = self._idle > 0
+            self._idle -= found
+        if found:
+            self._jobs.put(job)
+            return
+        try:
+            threading.Thread(target=self._work, args=(job,), name=self._name, daemon=True).start()
+        except RuntimeError:  # no thread to be had: better here than never
+            self._end(job)
+
+    def finish(self, timeout_s: float) -> None:
+        """Wait until all jobs but the calling thread's have ended, at most `timeout_s`."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self.busy, timeout_s)
+
+    def _end(self, job: Callable[[], Any]) -> None:
+        try:
+            job()
+        except Exception:
+            traceback.print_exc()  # a callback's error must not end the thread of the others
+        with self._changed:
+            self._unfinished -= 1
+            self._changed.notify_all()
+
+    def _work(self, job: Callable[[], Any]) -> None:
+        self._members.add(threading.get_ident())
+        while True:
+            self._end(job)
+            del job
+            with self._changed:
+                if self._idle == KEPT:
+                    break
+                self._idle += 1
+            job = self._jobs.get()
+        self._members.discard(threading.get_ident())

@@ -94,6 +94,10 @@ class Messenger:
         other._channel = channel
         return other
 
+    def aside(self, context: int) -> Self:
+        """Return a communicator of the same ranks whose collectives pass by those of this one."""
+        return self._fork(self._members, self.rank, context)
+
     def probe(self, src: int) -> bool:
         """Return whether a message from rank `src` is there for `recv`, without taking it."""
         self._check_rank("probe", src)

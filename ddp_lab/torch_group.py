@@ -4,7 +4,11 @@ The methods are the ones that torch calls, by its names and with its arguments; 
 some of them stand beside the newer ones.
 """
 
-from collections.abc import Callable
+import hashlib
+import itertools
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -13,9 +17,9 @@ from torch.futures import Future
 
 from ddp_lab.communicator import Communicator
 from ddp_lab.errors import InvalidArgument, OutOfSharedMemory
-from ddp_lab.handle import Handle, Worker
-from ddp_lab.torch_work import Received, Running, fill, fill_all
-from ddp_lab.transport.shm_board import ShmBoard
+from ddp_lab.handle import Crew, Handle, Worker
+from ddp_lab.torch_future import Name, name_of_call
+from ddp_lab.torch_work import Gathered, Received, Result, Running, fill, fill_all
 
 # torch's own signatures are overloaded, and differ between its versions.
 TorchGroup: Any = dist.ProcessGroup
@@ -62,7 +66,9 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
         self.comm = comm
         self._timeout_s = timeout_s
         self._group_name = ""
+        self._calls = itertools.count()
         self._worker = Worker(f"ddp_lab group {comm.rank}/{comm.size}")
+        self._crew = Crew(f"ddp_lab callbacks {comm.rank}/{comm.size}")
 
     def getBackendName(self) -> str:
         """Return the name under which this backend is registered."""
@@ -87,23 +93,43 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
     def _device_types(self) -> list[torch.device]:
         return [torch.device("cpu")]
 
-    def _submit(self, job: Callable[[], Any], result: Any, opts: Any = None) -> Any:
+    def _submit(self, job: Callable[[Communicator], Any], result: Any, opts: Any = None) -> Any:
         """Run `job` behind all earlier ones; return torch's work for it.
 
-        Who waits at once anyway (`asyncOp` is false) runs it itself, if nobody is ahead.
+        Who waits at once anyway (`asyncOp` is false) runs it itself, if nobody is ahead. What a
+        callback calls passes by all others; see `torch_future`.
         """
-        board = self.comm._board
+        name = name_of_call()
+        comm = self.comm.aside(_context_of(name)) if name else self.comm
+        waits = not getattr(opts, "asyncOp", True)
 
         def run() -> None:
-            if isinstance(board, ShmBoard):
-                board.allow(self._timeout_s)
-            job()
+            with self._limited():
+                job(comm)
 
-        if getattr(opts, "asyncOp", True) or self._worker.busy:
-            return Running(self._worker.submit(run), result)
         handle = Handle()
-        handle.run(run)
-        return Running(handle, result)
+        if waits and (name or not self._worker.busy):
+            handle.run(run)
+        elif name:
+            self._crew.run(lambda: handle.run(run))
+        else:
+            handle = self._worker.submit(run)
+        if not isinstance(result, Result):
+            result = Result(result)
+        return Running(handle, result, name or (self._group_name, next(self._calls)), self._crew)
+
+    @contextmanager
+    def _limited(self) -> Iterator[None]:
+        """Have what this thread waits for end with the group's timeout."""
+        board = self.comm._board
+        if board is None:
+            yield
+            return
+        board.allow(self._timeout_s)
+        try:
+            yield
+        finally:
+            board.allow(float("inf"))
 
     def empty(self, numel: int, dtype: torch.dtype) -> torch.Tensor:
         """Return a flat tensor that collectives read and write where it lies, if there is room."""
@@ -117,9 +143,9 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
         """Reduce each tensor over all ranks, in place."""
         op = operation_of(opts.reduceOp if opts is not None else dist.ReduceOp.SUM)
 
-        def job() -> None:
+        def job(comm: Communicator) -> None:
             for tensor in tensors:
-                self._reduce_in_place(tensor, op)
+                _reduce_in_place(comm, tensor, op)
 
         return self._submit(job, tensors, opts)
 
@@ -127,23 +153,15 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
         """Reduce several tensors."""
         return self.allreduce(tensors, opts)
 
-    def _reduce_in_place(self, tensor: torch.Tensor, op: str) -> None:
-        algorithm = algorithm_of("all_reduce")
-        if tensor.is_contiguous() and not tensor.is_sparse:
-            detached = tensor.detach()
-            self.comm.all_reduce(detached, op=op, algorithm=algorithm, out=detached)
-        else:
-            fill(tensor, self.comm.all_reduce(tensor, op=op, algorithm=algorithm))
-
     def broadcast(self, tensors: list[torch.Tensor], opts: Any) -> Any:
         """Copy the root's tensor to every rank."""
         root = opts.rootRank
 
-        def job() -> None:
+        def job(comm: Communicator) -> None:
             algorithm = algorithm_of("broadcast")
             for tensor in tensors:
-                got = self.comm.broadcast(tensor, root, algorithm=algorithm)
-                if self.comm.rank != root:
+                got = comm.broadcast(tensor, root, algorithm=algorithm)
+                if comm.rank != root:
                     fill(tensor, got)
 
         return self._submit(job, tensors, opts)
@@ -152,9 +170,9 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
         """Reduce at the root, in place."""
         op, root = operation_of(opts.reduceOp), opts.rootRank
 
-        def job() -> None:
+        def job(comm: Communicator) -> None:
             for tensor in tensors:
-                got = self.comm.reduce(tensor, root, op=op, algorithm=algorithm_of("reduce"))
+                got = comm.reduce(tensor, root, op=op, algorithm=algorithm_of("reduce"))
                 if got is not None:
                     fill(tensor, got)
 
@@ -165,16 +183,11 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
     ) -> Any:
         """Fill `outputs[i][r]` with rank r's `inputs[i]`."""
 
-        def job() -> None:
+        def job(comm: Communicator) -> None:
             for output, tensor in zip(outputs, inputs, strict=True):
-                fill_all(output, self._gathered(tensor, output))
+                fill_all(output, _gathered(comm, tensor, output))
 
-        return self._submit(job, outputs, opts)
-
-    def _gathered(self, tensor: torch.Tensor, outputs: list[torch.Tensor]) -> list[torch.Tensor]:
-        if all(output.shape == tensor.shape for output in outputs):
-            return list(self.comm.all_gather(tensor, algorithm=algorithm_of("all_gather")))
-        return _uneven(self.comm, [tensor] * self.comm.size, tensor.dtype)
+        return self._submit(job, Gathered(outputs), opts)
 
     def allgather_coalesced(
         self, outputs: list[list[torch.Tensor]], inputs: list[torch.Tensor], opts: Any = None
@@ -188,7 +201,7 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
     ) -> Any:
         """Fill `output` with all ranks' tensors, one after the other."""
         return self._submit(
-            lambda: fill(output, self.comm.all_gather(tensor).reshape(output.shape)),
+            lambda comm: fill(output, comm.all_gather(tensor).reshape(output.shape)),
             [output],
             opts,
         )
@@ -200,9 +213,9 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
     ) -> Any:
         """Gather several tensors, as `all_gather_single` does each."""
 
-        def job() -> None:
+        def job(comm: Communicator) -> None:
             for output, tensor in zip(outputs, inputs, strict=True):
-                fill(output, self.comm.all_gather(tensor).reshape(output.shape))
+                fill(output, comm.all_gather(tensor).reshape(output.shape))
 
         return self._submit(job, outputs, opts)
 
@@ -214,14 +227,14 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
         """Fill `outputs[i]` with the reduction of all ranks' `inputs[i][rank]`."""
         op = operation_of(opts.reduceOp)
 
-        def job() -> None:
+        def job(comm: Communicator) -> None:
             for output, parts in zip(outputs, inputs, strict=True):
                 if all(part.shape == output.shape for part in parts):
-                    fill(output, self.comm.reduce_scatter(torch.stack(parts), op=op))
+                    fill(output, comm.reduce_scatter(torch.stack(parts), op=op))
                 else:
                     flat = torch.cat([part.reshape(-1) for part in parts])
                     sizes = [part.numel() for part in parts]
-                    mine = self.comm.all_reduce(flat, op=op).split(sizes)[self.comm.rank]
+                    mine = comm.all_reduce(flat, op=op).split(sizes)[comm.rank]
                     fill(output, mine.reshape(output.shape))
 
         return self._submit(job, outputs, opts)
@@ -240,10 +253,10 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
         """Reduce and scatter several tensors."""
         op = operation_of(opts.reduceOp if opts is not None else dist.ReduceOp.SUM)
 
-        def job() -> None:
+        def job(comm: Communicator) -> None:
             for output, tensor in zip(outputs, inputs, strict=True):
-                rows = tensor.reshape(self.comm.size, -1)
-                fill(output, self.comm.reduce_scatter(rows, op=op).reshape(output.shape))
+                rows = tensor.reshape(comm.size, -1)
+                fill(output, comm.reduce_scatter(rows, op=op).reshape(output.shape))
 
         return self._submit(job, outputs, opts)
 
@@ -255,9 +268,9 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
         """Fill `outputs[i][r]` at the root with rank r's `inputs[i]`."""
         root = opts.rootRank
 
-        def job() -> None:
+        def job(comm: Communicator) -> None:
             for i, tensor in enumerate(inputs):
-                rows = self.comm.gather(tensor, root, algorithm=algorithm_of("gather"))
+                rows = comm.gather(tensor, root, algorithm=algorithm_of("gather"))
                 if rows is not None:
                     fill_all(outputs[i], list(rows))
 
@@ -269,10 +282,10 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
         """Fill `outputs[i]` with the root's `inputs[i][rank]`."""
         root = opts.rootRank
 
-        def job() -> None:
+        def job(comm: Communicator) -> None:
             for i, output in enumerate(outputs):
-                parts = inputs[i] if self.comm.rank == root else None
-                fill(output, self.comm.scatter(parts, root))
+                parts = inputs[i] if comm.rank == root else None
+                fill(output, comm.scatter(parts, root))
 
         return self._submit(job, outputs, opts)
 
@@ -281,9 +294,9 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
     ) -> Any:
         """Fill `outputs[r]` with what rank r has for this one."""
 
-        def job() -> None:
+        def job(comm: Communicator) -> None:
             dtype = outputs[0].dtype
-            fill_all(outputs, _uneven(self.comm, inputs, dtype))
+            fill_all(outputs, _uneven(comm, inputs, dtype))
 
         return self._submit(job, outputs, opts)
 
@@ -305,13 +318,13 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
 
     def barrier(self, opts: Any = None) -> Any:
         """Complete once every rank has called it."""
-        return self._submit(self.comm.barrier, None, opts)
+        return self._submit(lambda comm: comm.barrier(), None, opts)
 
     def send(self, tensors: list[torch.Tensor], dst: int, tag: int) -> Any:
         """Send one tensor."""
         (tensor,) = tensors
-        channel = _channel(self.comm, tag)
-        self.comm.on_channel(channel).send(tensor, dst)
+        with self._limited():
+            self.comm.on_channel(_channel(self.comm, tag)).send(tensor, dst)
         future: Future[Any] = Future()
         future.set_result(tensors)
         return create_work(future)
@@ -328,8 +341,35 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
         return Received(tensor, self.comm.on_channel(_channel(self.comm, tag)), None)
 
     def shutdown(self) -> None:
-        """Release the transport."""
+        """Release the transport, once what is under way has ended, callbacks too."""
+        give_up = time.monotonic() + self._timeout_s
+        while (self._worker.busy or self._crew.busy) and (left_s := give_up - time.monotonic()) > 0:
+            self._worker.finish(left_s)
+            self._crew.finish(left_s)
         self.comm._transport.close()
+
+
+def _reduce_in_place(comm: Communicator, tensor: torch.Tensor, op: str) -> None:
+    algorithm = algorithm_of("all_reduce")
+    if tensor.is_contiguous() and not tensor.is_sparse:
+        detached = tensor.detach()
+        comm.all_reduce(detached, op=op, algorithm=algorithm, out=detached)
+    else:
+        fill(tensor, comm.all_reduce(tensor, op=op, algorithm=algorithm))
+
+
+def _gathered(
+    comm: Communicator, tensor: torch.Tensor, outputs: list[torch.Tensor]
+) -> list[torch.Tensor]:
+    if all(output.shape == tensor.shape for output in outputs):
+        return list(comm.all_gather(tensor, algorithm=algorithm_of("all_gather")))
+    return _uneven(comm, [tensor] * comm.size, tensor.dtype)
+
+
+def _context_of(name: Name) -> int:
+    """Return a context that belongs to the collective of this name alone, far above all others."""
+    digest = hashlib.blake2b(repr(name).encode(), digest_size=7).digest()
+    return 1 << 60 | int.from_bytes(digest)
 
 
 def _channel(comm: Communicator, tag: int) -> int:

@@ -1,37 +1,58 @@
 """What torch waits for: collectives and receives under way, as `torch.distributed.Work`."""
 
+import threading
 import time
 from datetime import timedelta
 from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch.futures import Future
 
 from ddp_lab.communicator import Communicator
 from ddp_lab.errors import RankTimeout
-from ddp_lab.handle import Handle
+from ddp_lab.handle import Crew, Handle
+from ddp_lab.torch_future import CollectiveFuture, Name
 
 TorchWork: Any = dist.Work
 LOOK_S = 0.0005  # between two looks for a message from anybody
 
 
-class Running(TorchWork):  # type: ignore[misc]
-    """A collective under way on the group's thread."""
+class Result:
+    """The tensors that a collective fills, also as the value of its future."""
 
-    def __init__(self, handle: Handle, result: Any) -> None:
+    def __init__(self, tensors: Any) -> None:
+        self.tensors = tensors
+
+    def value(self) -> Any:
+        """Return the value of the future."""
+        return self.tensors
+
+
+class Gathered(Result):
+    """What an all-gather fills: lists, of which a future holds one tensor each, as over NCCL.
+
+    torch's quantization hooks take it for granted, and so do not work over gloo.
+    """
+
+    def value(self) -> Any:
+        """Return a tensor with an axis of ranks for each list, or the list where shapes differ."""
+        return [
+            torch.stack(parts) if len({part.shape for part in parts}) == 1 else parts
+            for parts in self.tensors
+        ]
+
+
+class Running(TorchWork):  # type: ignore[misc]
+    """A collective under way on another thread; its callbacks run on those of `crew`."""
+
+    def __init__(self, handle: Handle, result: "Result", name: Name, crew: Crew) -> None:
         super().__init__()
         self._handle = handle
         self._result = result
-        self._future: Future[Any] = Future()
-        handle.when_done(self._finish)
-
-    def _finish(self, handle: Handle) -> None:
-        error = handle.exception()
-        if error is None:
-            self._future.set_result(self._result)
-        else:
-            self._future.set_exception(error)
+        self._name = name
+        self._crew = crew
+        self._lock = threading.Lock()
+        self._future: CollectiveFuture | None = None
 
     def wait(self, timeout: timedelta = timedelta(0)) -> bool:
         """Return True once the collective is complete; raise what it raised."""
@@ -52,11 +73,26 @@ class Running(TorchWork):  # type: ignore[misc]
 
     def result(self) -> Any:
         """Return the tensors that hold the result."""
-        return self._result
+        return self._result.tensors
 
-    def get_future(self) -> Future[Any]:
+    def get_future(self) -> CollectiveFuture:
         """Return a future of the result, as hooks want it."""
-        return self._future
+        with self._lock:
+            if self._future is None:
+                self._future = CollectiveFuture(self._name)
+                if self._handle.test():
+                    self._settle()
+                else:
+                    self._handle.when_done(lambda _: self._crew.run(self._settle))
+            return self._future
+
+    def _settle(self) -> None:
+        assert self._future is not None
+        error = self._handle.exception()
+        if error is None:
+            self._future.complete(self._result.value)
+        else:
+            self._future.set_exception(error)
 
 
 class Received(TorchWork):  # type: ignore[misc]

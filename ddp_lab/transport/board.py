@@ -33,6 +33,9 @@ class Board(Protocol):
     size: int
     deadline: float
 
+    def allow(self, seconds: float) -> None:
+        """Let the calling thread wait for so long from now on, and no longer; inf ends that."""
+
     def enter(self, rank: int, doing: bytes, members: tuple[int, ...]) -> None:
         """Say that `rank` enters the collective of `members` with this header.
 
@@ -50,6 +53,16 @@ class Board(Protocol):
         """Return the entry of `rank`."""
 
 
+class Allowance(threading.local):
+    """When the waits of a thread must have ended: each thread of a rank has its own."""
+
+    end = float("inf")
+
+    def allow(self, seconds: float) -> None:
+        """Let this thread wait for so long from now on."""
+        self.end = time.monotonic() + seconds
+
+
 @runtime_checkable
 class Watched(Protocol):
     """A transport whose ranks keep a board."""
@@ -62,13 +75,27 @@ class MemoryBoard:
 
     def __init__(self, size: int, deadline: float = float("inf")) -> None:
         self.size = size
-        self.deadline = deadline
+        self._deadline = deadline
+        self._allowance = Allowance()
         self._states = [RUNNING] * size
         self._doing = [b""] * size
         self._waits: list[tuple[int, bytes]] = [(-1, b"")] * size
         self._why = [""] * size
         self._lock = threading.Lock()
         self._entered: dict[tuple[bytes, tuple[int, ...]], tuple[int, bytes, int]] = {}
+
+    def allow(self, seconds: float) -> None:
+        """Let the calling thread wait for so long from now on, and no longer."""
+        self._allowance.allow(seconds)
+
+    @property
+    def deadline(self) -> float:
+        """When the waits of the calling thread must have ended."""
+        return min(self._allowance.end, self._deadline)
+
+    @deadline.setter
+    def deadline(self, value: float) -> None:
+        self._deadline = value
 
     def enter(self, rank: int, doing: bytes, members: tuple[int, ...]) -> None:
         """Say what `rank` does; the first member to do so speaks for all that follow."""

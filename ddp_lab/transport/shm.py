@@ -135,6 +135,8 @@ class Source:
             arrived = self._arrived.get(receive.channel)
             if arrived:
                 receive.accept(*arrived.popleft())
+                if not arrived:
+                    del self._arrived[receive.channel]  # channels are many, and most used once
             else:
                 self._wanted.setdefault(receive.channel, deque()).append(receive)
 
@@ -154,6 +156,8 @@ class Source:
     def _hand_out(self, record: Record) -> None:
         wanted = self._wanted.get(record.channel)
         receive = wanted.popleft() if wanted else None
+        if receive is not None and not wanted:
+            del self._wanted[record.channel]
         target = None if receive is None else receive.buffer
         if target is None or target.dtype != record.dtype or target.shape != record.shape:
             target = np.empty(record.shape, record.dtype)

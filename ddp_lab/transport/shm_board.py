@@ -11,10 +11,9 @@ sees both. A rank may be `HISTORY` collectives ahead, and its header is still th
 
 import os
 import threading
-import time
 from pathlib import Path
 
-from ddp_lab.transport.board import FAILED, RUNNING, Entry, compare
+from ddp_lab.transport.board import FAILED, RUNNING, Allowance, Entry, compare
 from ddp_lab.transport.segment import BOARD_BYTES, SLOT_BYTES, Segment
 
 _VERSION, STATE, PEER, DOING, SITE, WHY = range(6)
@@ -36,21 +35,21 @@ class ShmBoard:
         self._bytes = segment.bytes
         self._offsets = [segment.layout.board(rank) for rank in range(self.size)]
         self._lock = threading.Lock()  # two threads of a rank may wait at the same time
-        self._own_deadline = float("inf")
+        self._allowance = Allowance()
 
     @property
     def deadline(self) -> float:
         """When the run must have ended, on `time.monotonic`'s clock."""
         milliseconds = self._words[DEADLINE_WORD]
-        return min(self._own_deadline, milliseconds / 1e3 if milliseconds else float("inf"))
+        return min(self._allowance.end, milliseconds / 1e3 if milliseconds else float("inf"))
 
     @deadline.setter
     def deadline(self, value: float) -> None:
         self._words[DEADLINE_WORD] = int(value * 1e3) if value != float("inf") else 0
 
     def allow(self, seconds: float) -> None:
-        """Let this process wait for so long from now on, and no longer."""
-        self._own_deadline = time.monotonic() + seconds
+        """Let the calling thread wait for so long from now on, and no longer."""
+        self._allowance.allow(seconds)
 
     def live(self, rank: int) -> None:
         """Say which process `rank` is, so that others can see when it is gone."""

@@ -28,10 +28,11 @@ class Line:
         self.arrived: deque[tuple[NDArray, bytes, Any]] = deque()
         self.wanted: deque[Receive] = deque()
 
-    def match(self) -> None:
-        """Give each message to the receive that was posted first."""
+    def match(self) -> bool:
+        """Give each message to the receive that was posted first; return whether any is left."""
         while self.arrived and self.wanted:
             self.wanted.popleft().accept(*self.arrived.popleft())
+        return bool(self.arrived or self.wanted)
 
 
 class ThreadWorld:
@@ -81,13 +82,19 @@ class ThreadWorld:
     def has(self, src: int, dst: int, channel: int) -> bool:
         """Return whether a message is there that nobody asked for yet."""
         with self._changed[dst]:
-            return bool(self.line(src, dst, channel).arrived)
+            line = self._lines.get((src, dst, channel))
+            return line is not None and bool(line.arrived)
 
     def arrive(self, receive: "Receive") -> bool:
         """Match what has arrived; return whether `receive` has its message."""
         with self._changed[receive.dst]:
-            self.line(receive.src, receive.dst, receive.channel).match()
-            return receive.done
+            return self._match(receive)
+
+    def _match(self, receive: "Receive") -> bool:
+        key = (receive.src, receive.dst, receive.channel)
+        if not self.line(*key).match():
+            del self._lines[key]  # channels are many, and most used once
+        return receive.done
 
     def wait(self, receive: "Receive", timeout_s: float | None) -> None:
         """Block until `receive` has its message.
@@ -108,11 +115,9 @@ class ThreadWorld:
     def _sleep(self, receive: "Receive") -> bool:
         changed = self._changed[receive.dst]
         with changed:
-            self.line(receive.src, receive.dst, receive.channel).match()
-            if not receive.done:
+            if not self._match(receive):
                 changed.wait(LOOK_S)
-                self.line(receive.src, receive.dst, receive.channel).match()
-            return receive.done
+            return self._match(receive)
 
     def may_still_come(self, src: int) -> bool:
         """Return whether messages of `src`, which has ended, can still be on the way."""
