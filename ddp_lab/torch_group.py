@@ -16,7 +16,7 @@ import torch.distributed as dist
 from torch.futures import Future
 
 from ddp_lab.communicator import Communicator
-from ddp_lab.errors import InvalidArgument
+from ddp_lab.errors import InvalidArgument, OutOfSharedMemory
 from ddp_lab.handle import Crew, Handle, Worker
 from ddp_lab.torch_eager import eager
 from ddp_lab.torch_future import Name, name_of_call
@@ -131,6 +131,14 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
             yield
         finally:
             board.allow(float("inf"))
+
+    def empty(self, numel: int, dtype: torch.dtype) -> torch.Tensor:
+        """Return a flat tensor that collectives read and write where it lies, if there is room."""
+        try:
+            flat: torch.Tensor = self.comm.empty((numel,), dtype)
+        except OutOfSharedMemory:
+            return torch.empty(numel, dtype=dtype)
+        return flat
 
     @eager
     def allreduce(self, tensors: list[torch.Tensor], opts: Any = None) -> Any:

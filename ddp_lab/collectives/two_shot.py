@@ -66,33 +66,52 @@ def copied(x: NDArray, out: NDArray | None) -> NDArray:
 
 @built_in("all_reduce", "two_shot", borrows=True)
 def two_shot(comm: "Communicator", x: NDArray, *, op: str, out: NDArray | None = None) -> NDArray:
-    """Return the reduction, the same bits on each rank: rank r computes slice r for all."""
+    """Return the reduction, the same bits on each rank: rank r computes slice r for all.
+
+    Of an array outside the shared memory only what the others need goes there, and back: all but
+    the own slice.
+    """
     meeting = comm.meeting()
     if comm.size == 1 or meeting is None:
         return _two_shot_messages(comm, copied(x, out), op)
-    result = meeting.result(x, out)
-    arrays, results = meeting.share(comm.header, x, result)
-    _reduce_slice(comm, arrays, results, op)
+    box = meeting.result(x, out)
+    mine, total = x.reshape(-1), (box if out is None else out).reshape(-1)
+    own = _slice_of(comm.rank, comm.size, x.size)
+    elsewhere = (slice(0, own.start), slice(own.stop, x.size))
+    source = x if meeting.reaches(x) else box
+    if source is not x:
+        for part in elsewhere:
+            source.reshape(-1)[part] = mine[part]
+    arrays, results = meeting.share(comm.header, source, box)
+    arrays[comm.rank], results[comm.rank] = mine, total
+    _reduce_slice(comm, arrays, results, own, op)
     meeting.leave()
     comm.count_shared(x.nbytes // comm.size, 2)
-    return result if out is None or out is result else copied(result, out)
+    if out is None or out is box:
+        return box
+    for part in elsewhere:
+        total[part] = box.reshape(-1)[part]
+    return out
+
+
+def _slice_of(rank: int, size: int, count: int) -> slice:
+    """Return the slice of `count` elements that a rank reduces."""
+    share = -(-count // (size * ALIGNED)) * ALIGNED
+    return slice(min(rank * share, count), min((rank + 1) * share, count))
 
 
 def _reduce_slice(
-    comm: "Communicator", arrays: list[NDArray], results: list[NDArray], op: str
+    comm: "Communicator", arrays: list[NDArray], results: list[NDArray], own: slice, op: str
 ) -> None:
     """Reduce this rank's slice block by block, into the results of all ranks."""
     me, size = comm.rank, comm.size
-    count = arrays[me].size
-    share = -(-count // (size * ALIGNED)) * ALIGNED
-    first, last = min(me * share, count), min((me + 1) * share, count)
     block = BLOCK_BYTES // arrays[me].itemsize
     combine = combiner(op, arrays[me].dtype)
     others = [arrays[(me + k) % size] for k in range(1, size)]
     elsewhere = [results[(me + k) % size] for k in range(1, size)]
     mine, total = arrays[me], results[me]
-    for start in range(first, last, block):
-        part = slice(start, min(start + block, last))
+    for start in range(own.start, own.stop, block):
+        part = slice(start, min(start + block, own.stop))
         into = total[part]
         combine(mine[part], others[0][part], into)
         for other in others[1:]:

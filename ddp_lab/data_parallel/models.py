@@ -178,6 +178,10 @@ class ArraySlots:
             if index not in self.untouched:
                 replace_grad(self.params[index], view)
 
+    def take_back(self, bucket: Bucket) -> bool:
+        """Return True: every gradient stays a view of the bucket, none is lent."""
+        return True
+
     def when_backward_ends(self, finish: Callable[[], None]) -> None:
         """Call `finish` at once: the last gradient is the end of backward."""
         finish()

@@ -28,13 +28,19 @@ from ddp_lab.data_parallel.usage import StaticGraph, UseMap
 
 @dataclass
 class Bucket:
-    """A flat buffer and, for each parameter in it, the view that holds its gradient."""
+    """A flat buffer and, for each parameter in it, the view that holds its gradient.
+
+    `lent` has the places of the views that `deliver` has handed on as gradients: their memory
+    belongs to whoever holds these.
+    """
 
     index: int
     params: tuple[int, ...]
-    flat: Any
-    views: list[Any]
+    starts: list[int]
     is_last: bool = False
+    flat: Any = None
+    views: list[Any] = field(default_factory=list)
+    lent: set[int] = field(default_factory=set)
 
 
 class Slots(Protocol):
@@ -61,7 +67,11 @@ class Slots(Protocol):
         ...
 
     def deliver(self, bucket: Bucket) -> None:
-        """Make what the views hold the parameters' gradients."""
+        """Make what the views hold the parameters' gradients; note those handed on in `lent`."""
+        ...
+
+    def take_back(self, bucket: Bucket) -> bool:
+        """Return whether no view that was lent is held, but as the gradient that it was."""
         ...
 
     def when_backward_ends(self, finish: Callable[[], None]) -> None:
@@ -137,13 +147,24 @@ class Reducer:
         self.plan = plan
         self.buckets: list[Bucket] = []
         for number, params in enumerate(plan.buckets):
-            starts = offsets(self.specs, params)
-            flat = self.group.empty(starts[-1], self.slots.dtype(params[0]))
-            views = self.slots.views(flat, params, starts)
             is_last = number == len(plan.buckets) - 1
-            self.buckets.append(Bucket(number, params, flat, views, is_last))
+            bucket = Bucket(number, params, offsets(self.specs, params), is_last)
+            self._allocate(bucket)
+            self.buckets.append(bucket)
         self.order = LaunchOrder(plan.buckets)
         self._works: list[tuple[Bucket, Work]] = []
+
+    def _allocate(self, bucket: Bucket) -> None:
+        """Give a bucket memory; what it had stays with the gradients that were lent."""
+        bucket.flat, bucket.views = None, []
+        bucket.lent.clear()
+        bucket.flat = self.group.empty(bucket.starts[-1], self.slots.dtype(bucket.params[0]))
+        bucket.views = self.slots.views(bucket.flat, bucket.params, bucket.starts)
+
+    def _own(self, bucket: Bucket) -> None:
+        """Make sure that writing to a bucket changes nothing that somebody keeps."""
+        if bucket.lent and not self.slots.take_back(bucket):
+            self._allocate(bucket)
 
     @property
     def rebuilt(self) -> bool:
@@ -257,12 +278,14 @@ class Reducer:
 
     def _launch(self, bucket: Bucket) -> Work:
         """Fill one bucket and start its communication."""
+        self._own(bucket)
         self.slots.gather(bucket, 1.0 if self.comm_hook else 1.0 / self.divisor())
         return self._send(bucket)
 
     def _send(self, bucket: Bucket) -> Work:
         if self.comm_hook is None:
-            return self.group.all_reduce(bucket.flat)
+            # Backward is over when the last bucket is full: this thread has nothing else to do.
+            return self.group.all_reduce(bucket.flat, at_wait=bucket.is_last)
         hook, state = self.comm_hook
         future = hook(state, GradBucket(bucket, self.slots.params))
         return HookWork(future, bucket.flat, self.slots.put)
@@ -312,6 +335,7 @@ class Reducer:
         """
         works = []
         for bucket in self.buckets:
+            self._own(bucket)
             bucket.flat[...] = 0
             works.append(self._send(bucket))
         if self._agrees_on_use:

@@ -3,6 +3,8 @@
 May import: torch, reducer, torch_module.
 """
 
+import functools
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -25,7 +27,8 @@ class TorchSlots:
     """Copies gradients into buckets and averages back, for a list of torch parameters.
 
     With `as_views` each `param.grad` becomes a view of its bucket; without, averages are copied
-    into the gradient that autograd made.
+    into the gradient that autograd made. Where nobody can tell the difference, a large gradient
+    is not copied back: the view becomes the gradient (`_may_lend`).
     """
 
     def __init__(self, managed: Managed, as_views: bool) -> None:
@@ -33,6 +36,7 @@ class TorchSlots:
         self.specs = managed.specs
         self.as_views = as_views
         self.untouched: set[int] = set()  # parameters that no rank used in this iteration
+        self._lendable = {index for index, p in enumerate(self.params) if _is_lendable(p)}
 
     def dtype(self, index: int) -> tuple[torch.dtype, torch.device]:
         """Return dtype and device of a parameter."""
@@ -47,7 +51,9 @@ class TorchSlots:
         views = []
         for index, start in zip(indices, starts, strict=False):
             param = self.params[index]
-            if _is_dense(param):
+            if not self.as_views and index in self._lendable:
+                views.append(_alone(flat, param, start))
+            elif _is_dense(param):
                 views.append(flat.as_strided(param.shape, param.stride(), start))
             else:
                 views.append(flat[start : start + param.numel()].view(param.shape))
@@ -81,24 +87,36 @@ class TorchSlots:
     @torch.no_grad()
     def deliver(self, bucket: Bucket) -> None:
         """Make what the views hold the parameters' gradients."""
-        params = [self.params[index] for index in bucket.params]
-        views = bucket.views
         if self.specs[bucket.params[0]].sparse:
-            params[0].grad = views[0].to_sparse(1)
+            self.params[bucket.params[0]].grad = bucket.views[0].to_sparse(1)
             return
-        if self.untouched:
-            used = [k for k, index in enumerate(bucket.params) if index not in self.untouched]
-            params, views = [params[k] for k in used], [views[k] for k in used]
-        if not self.as_views:
-            for param in params:
+        sources, targets = [], []
+        for place, (index, view) in enumerate(zip(bucket.params, bucket.views, strict=True)):
+            param = self.params[index]
+            if index in self.untouched or param.grad is view:
+                continue
+            if self.as_views:
+                param.grad = view
+            elif index in self._lendable and _may_lend(param):
+                param.grad = view
+                bucket.lent.add(place)
+            else:
                 if param.grad is None:
                     param.grad = torch.empty_like(param)
-            grads: list[Any] = [param.grad for param in params]
-            if grads:
-                torch._foreach_copy_(grads, views)
-            return
-        for param, view in zip(params, views, strict=True):
-            param.grad = view
+                sources.append(view)
+                targets.append(param.grad)
+        if sources:
+            torch._foreach_copy_(targets, sources)
+
+    def take_back(self, bucket: Bucket) -> bool:
+        """Return whether no view that was lent is held, but as the gradient that it was."""
+        views, only_listed = bucket.views, _counts_of_specimens()[1]
+        for place in bucket.lent:
+            if self.params[bucket.params[place]].grad is views[place]:
+                continue
+            if _counts(views[place]) != only_listed:
+                return False
+        return True
 
     def when_backward_ends(self, finish: Callable[[], None]) -> None:
         """Have autograd call `finish` at the end of the backward now running."""
@@ -123,3 +141,53 @@ def _is_dense(param: Tensor) -> bool:
 
 def _are_large(bucket: Bucket) -> bool:
     return bool(bucket.flat.numel() > FUSED_COPY_MAX_NUMEL * len(bucket.views))
+
+
+def _is_lendable(param: Any) -> bool:
+    """Whether a view for this parameter can be lent, and saves more than asking who holds it."""
+    return bool(param.numel() > FUSED_COPY_MAX_NUMEL and param.is_cpu and _is_dense(param))
+
+
+def _alone(flat: Tensor, param: Any, start: int) -> Tensor:
+    """Return the view of `flat` for a parameter, as a tensor with a storage of its own.
+
+    It looks like one that autograd has made: saved alone it takes its own bytes, not the bucket's.
+    """
+    whole = flat.view(torch.uint8).numpy()
+    at, dtype = start * flat.element_size(), flat.dtype
+    part = torch.frombuffer(whole, dtype=dtype, count=param.numel(), offset=at)
+    view = torch.empty(0, dtype=dtype)
+    return view.set_(part.untyped_storage(), 0, param.shape, param.stride())
+
+
+def _may_lend(param: Any) -> bool:
+    """Whether a view can become the gradient, and nobody but its parameter would know.
+
+    So it is where there is none, or one that torch allocated and that nobody else holds or looks
+    into.
+    """
+    if param.grad is None:
+        return True
+    plain = type(param.grad) is Tensor and not param.grad.requires_grad
+    if not plain or param.grad.dtype != param.dtype or not param.grad.untyped_storage().resizable():
+        return False  # NumPy's memory, for one, cannot be resized
+    return _counts(param.grad) == _counts_of_specimens()[0]
+
+
+def _counts(tensor: Any) -> tuple[int, int, int]:
+    """Return how many hold a tensor in Python and in C++, and how many its memory."""
+    of_storage: Any = torch._C._storage_Use_Count
+    storage = tensor.untyped_storage()
+    return sys.getrefcount(tensor), tensor._use_count(), of_storage(storage._cdata)
+
+
+@functools.cache
+def _counts_of_specimens() -> tuple[tuple[int, int, int], tuple[int, int, int]]:
+    """Return the counts of a tensor that is only a gradient, and of one that is only in a list.
+
+    They are counted and not written down, for they differ between versions of Python and torch.
+    """
+    param = torch.nn.Parameter(torch.ones(2))
+    param.grad = torch.ones(2)
+    listed = [torch.ones(2)]
+    return _counts(param.grad), _counts(listed[0])

@@ -134,9 +134,13 @@ class Meeting:
         self._staged.append(staged)
         return staged
 
+    def reaches(self, array: NDArray) -> bool:
+        """Return whether the others can read and write `array` where it lies."""
+        return self._segment.offset_of(array) >= 0
+
     def result(self, like: NDArray, out: NDArray | None) -> NDArray:
         """Return an array in the segment for a result: `out` itself, if it lies there."""
-        if out is not None and self._segment.offset_of(out) >= 0:
+        if out is not None and self.reaches(out):
             return out
         return self._transport.empty(like.shape, like.dtype)
 

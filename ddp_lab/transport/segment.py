@@ -14,6 +14,7 @@ import functools
 import mmap
 import os
 import tempfile
+import threading
 from typing import Any
 
 import numpy as np
@@ -141,8 +142,9 @@ class Arena:
     """One rank's part of the segment, handed out in blocks and reused.
 
     Sizes are rounded up to four steps an octave, so a freed block fits the next one of its kind.
-    Only the rank that owns an arena allocates in it; a lock is not needed, for list operations of
-    CPython are atomic and a block is freed once.
+    Only the rank that owns an arena allocates in it, from any thread. A block is freed without the
+    lock, for that may happen wherever the garbage collector runs: CPython's list operations are
+    atomic.
     """
 
     def __init__(self, segment: Segment, rank: int) -> None:
@@ -151,18 +153,20 @@ class Arena:
         self._next = start
         self._end = start + segment.layout.arena_bytes
         self._free: dict[int, list[int]] = {}
+        self._lock = threading.Lock()
 
     def allocate(self, n_bytes: int) -> tuple[int, int] | None:
         """Return offset and size of a block of at least `n_bytes`, None if there is no room."""
         size = rounded(n_bytes)
-        free = self._free.get(size)
-        if free:
-            return free.pop(), size
-        if self._next + size > self._end:
-            return None
-        offset = self._next
-        self._next += size
-        return offset, size
+        with self._lock:
+            free = self._free.get(size)
+            if free:
+                return free.pop(), size
+            if self._next + size > self._end:
+                return None
+            offset = self._next
+            self._next += size
+            return offset, size
 
     def free(self, offset: int, size: int) -> None:
         """Take a block back."""

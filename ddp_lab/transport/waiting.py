@@ -20,8 +20,8 @@ FUTEX_WAIT, FUTEX_WAKE = 0, 1
 FUTEX_NUMBER = {"x86_64": 202, "aarch64": 98, "riscv64": 98}
 PARK_S = 0.002  # the first sleep; each further one is twice as long
 LONGEST_PARK_S = 0.05
-SPINS = 400  # about 20 us, the time in which a peer that runs will have answered
-YIELDS = 8
+SPINS = 20  # about 1 us: more would keep the core from a peer that the kernel put on it, too
+YIELD_S = 0.0001  # about what it costs to sleep and to be woken
 EVERYBODY = 0x7FFFFFFF
 
 
@@ -61,7 +61,14 @@ def _fence() -> Callable[[], None]:
     return functools.partial(fence, sequentially_consistent)
 
 
+def _give_way() -> Callable[[], object]:
+    """Return what lets others run, without the interpreter lock, and comes back at once."""
+    call = getattr(ctypes.CDLL(None), "sched_yield", None) if os.name == "posix" else None
+    return call or functools.partial(time.sleep, 0)
+
+
 _call = _system_call()
+give_way = _give_way()
 _number = FUTEX_NUMBER.get(platform.machine(), 0)
 fence = _fence()
 
@@ -89,6 +96,7 @@ class Words:
         self.address = address
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
         self._spins = SPINS if ranks <= cores else 0
+        self._awake_s = YIELD_S if ranks <= cores else YIELD_S / 10
         self._main = threading.main_thread().ident
 
     def post(self, index: int, value: int) -> None:
@@ -106,24 +114,27 @@ class Words:
 
         `look` is called after each sleep; it may raise.
         """
-        words = self.words
-        # A thread beside the main one must not hold the interpreter lock while it waits.
-        if words[index] < least and threading.get_ident() == self._main:
-            for _ in range(self._spins):
-                if words[index] >= least:
-                    break
-            else:
-                self._yield(index, least)
-        came = words[index] >= least or self._park(index, least, look)
+        came = self.words[index] >= least or self._soon(index, least)
+        came = came or self._park(index, least, look)
         fence()
         return came
 
-    def _yield(self, index: int, least: int) -> None:
+    def _soon(self, index: int, least: int) -> bool:
+        """Return whether the word came while this rank was awake."""
+        # A thread beside the main one must not hold the interpreter lock while it waits, nor take
+        # time from the main thread's work.
+        if threading.get_ident() != self._main:
+            return False
         words = self.words
-        for _ in range(YIELDS):
+        for _ in range(self._spins):
             if words[index] >= least:
-                return
-            os.sched_yield()
+                return True
+        give_up = time.monotonic() + self._awake_s
+        while words[index] < least:
+            if time.monotonic() > give_up:
+                return False
+            give_way()
+        return True
 
     def _park(self, index: int, least: int, look: Callable[[], object]) -> bool:
         words, nap_s = self.words, PARK_S

@@ -4,8 +4,6 @@ import builtins
 import math
 from typing import Any
 
-import numpy as np
-
 from ..arrays import as_dtype, bool_, finfo, int64
 from ..errors import ArgumentError
 from ..op import Op, Spec, Value, apply

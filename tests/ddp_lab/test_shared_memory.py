@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import ddp_lab
 from ddp_lab.errors import OutOfSharedMemory, RankLost
 from ddp_lab.transport.board import FAILED, RUNNING, inspect
 from ddp_lab.transport.ring_buffer import CAPACITY
@@ -92,6 +93,51 @@ def test_private_memory_is_not_taken_for_shared(pair) -> None:
     left, right = pair
     assert left.segment.offset_of(np.zeros(10)) == -1
     assert left.segment.offset_of(right.empty(10, np.uint8)) > 0
+
+
+PLACES = {
+    "both outside": (False, False, False),
+    "in place, outside": (False, False, True),
+    "in place, inside": (True, True, True),
+    "from inside": (True, False, False),
+    "into the inside": (False, True, False),
+}
+
+
+def reduce_everywhere(comm: ddp_lab.Communicator, count: int) -> list[str]:
+    """Return the pairs of places for which a rank's sum is wrong; ranks differ in theirs."""
+    wrong = []
+    names = list(PLACES)
+    for k in range(len(names) ** 2):
+        name = names[k % len(names) if comm.rank % 2 else k // len(names)]
+        x_inside, out_inside, same = PLACES[name]
+        x = comm.empty(count, np.float32) if x_inside else np.empty(count, np.float32)
+        out = comm.empty(count, np.float32) if out_inside else np.empty(count, np.float32)
+        x[:] = np.arange(count) % 89 + comm.rank + k
+        before, out = x.copy(), x if same else out
+        result = comm.all_reduce(x, algorithm="two_shot", out=out)
+        want = comm.size * (np.arange(count) % 89 + k) + sum(range(comm.size))
+        kept = same or np.array_equal(x, before)
+        if result is not out or not kept or not np.array_equal(out, want):
+            wrong.append(f"{name} on rank {comm.rank}")
+    return wrong
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+@pytest.mark.parametrize("count", [5, 70_003])
+def test_arrays_are_reduced_wherever_each_rank_has_its_own(ranks: int, count: int) -> None:
+    assert list(ddp_lab.launch(reduce_everywhere, ranks, count)) == [[]] * ranks
+
+
+def test_an_ordinary_array_is_reduced_through_one_block() -> None:
+    def run(comm: ddp_lab.Communicator) -> int:
+        arena = comm._transport.arena
+        x = np.zeros(1 << 20, np.uint8)
+        before = arena._next
+        comm.all_reduce(x, out=x)
+        return arena._next - before
+
+    assert list(ddp_lab.launch(run, 2)) == [1 << 20] * 2
 
 
 def test_the_board_keeps_the_first_word_about_an_end() -> None:
