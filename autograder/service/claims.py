@@ -19,7 +19,8 @@ import sqlalchemy as sa
 
 from autograder.records import Report
 from autograder.service.database import Database
-from autograder.service.ledger import is_id, publish
+from autograder.service.grades import publish
+from autograder.service.ledger import is_id
 from autograder.service.schema import (
     GRADED,
     GRADING,

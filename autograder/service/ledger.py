@@ -6,25 +6,16 @@ publishes a grading or adds a mark.
 """
 
 import hashlib
-import json
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import sqlalchemy as sa
 
 from autograder.records import Report
+from autograder.service import grades
 from autograder.service.database import Database
 from autograder.service.errors import OutOfRoom, Refused
-from autograder.service.manual import (
-    Mark,
-    Marks,
-    answer_digest,
-    marked,
-    pending,
-    question_of,
-    unmarked,
-)
+from autograder.service.manual import Mark, question_of
 from autograder.service.roster import Person
 from autograder.service.schema import (
     GRADED,
@@ -32,12 +23,9 @@ from autograder.service.schema import (
     HELD,
     PARKED,
     STORED,
-    gradings,
     lines,
-    marks,
     notebooks,
     people,
-    reports,
     submissions,
 )
 
@@ -166,7 +154,7 @@ class Ledger:
             "retry_key": retry_key,
             "state": STORED,
         }
-        number = _inserted(connection, submissions, row)
+        number = grades.inserted(connection, submissions, row)
         connection.execute(notebooks.insert().values(submission_id=number, notebook=notebook))
         theirs = lines.c.person_id == person.id
         first = sa.func.coalesce(lines.c.next_id, number)
@@ -231,7 +219,7 @@ class Ledger:
     def report(self, submission_id: int) -> Report | None:
         """Return the report that is published, with the marks that people gave, or None."""
         with self._database.read() as connection:
-            return _published(connection, submission_id)
+            return grades.published(connection, submission_id)
 
     def mark(
         self, submission_id: int, question: str, points: str, comment: str, marker: Person
@@ -244,62 +232,13 @@ class Ledger:
         if not is_id(submission_id):
             return False
         with self._database.write() as connection:
-            report = _published(connection, submission_id)
+            report = grades.published(connection, submission_id)
             if report is None:
                 return False
             answer = question_of(report, question)
             mark = Mark.read(points, comment, answer)
-            row = {
-                "submission_id": submission_id,
-                "question": question,
-                "answer_sha256": answer_digest(answer),
-                "points": mark.points,
-                "comment": mark.comment,
-                "marked_by": marker.id,
-                "marked_at": self._clock(),
-            }
-            connection.execute(marks.insert().values(row))
-            _total(connection, submission_id)
+            grades.add_mark(connection, submission_id, answer, mark, marker, self._clock())
         return True
-
-
-def publish(connection: sa.Connection, submission_id: int, report: Report, now: float) -> None:
-    """Add a grading, and let it be the one that counts."""
-    report = unmarked(report)
-    row = {
-        "submission_id": submission_id,
-        "finished_at": now,
-        "score": report.score,
-        "max_score": report.max_score,
-    }
-    number = _inserted(connection, gradings, row)
-    text = json.dumps(report.to_dict())
-    connection.execute(reports.insert().values(grading_id=number, report=text))
-    chosen = submissions.update().where(submissions.c.id == submission_id)
-    connection.execute(chosen.values(grading_id=number))
-    _total(connection, submission_id)
-
-
-def _total(connection: sa.Connection, submission_id: int) -> None:
-    """Write down what the published report and the marks come to."""
-    report = _published(connection, submission_id)
-    assert report is not None
-    totals = {"score": report.score, "max_score": report.max_score, "pending": pending(report)}
-    update = submissions.update().where(submissions.c.id == submission_id)
-    connection.execute(update.values(totals))
-
-
-def _published(connection: sa.Connection, submission_id: int) -> Report | None:
-    query = sa.select(reports.c.report).join_from(
-        submissions, reports, submissions.c.grading_id == reports.c.grading_id
-    )
-    text = connection.scalar(query.where(submissions.c.id == submission_id))
-    if text is None:
-        return None
-    given = sa.select(marks.c.question, marks.c.answer_sha256, marks.c.points, marks.c.comment)
-    given = given.where(marks.c.submission_id == submission_id).order_by(marks.c.id)
-    found: Marks = {(row[0], row[1]): Mark(row[2], row[3]) for row in connection.execute(given)}
-    return marked(Report.from_dict(json.loads(text)), found)
 
 
 def _known(
@@ -322,12 +261,6 @@ def _known(
 def _kept_bytes(connection: sa.Connection, person: Person) -> int:
     size = sa.func.coalesce(sa.func.sum(submissions.c.size_bytes), 0)
     return int(connection.scalar(sa.select(size).where(submissions.c.person_id == person.id)) or 0)
-
-
-def _inserted(connection: sa.Connection, table: sa.Table, row: dict[str, Any]) -> int:
-    key = connection.execute(table.insert().values(row)).inserted_primary_key
-    assert key is not None
-    return int(key[0])
 
 
 def _of(person_id: int | None) -> list[sa.ColumnElement[bool]]:

@@ -13,7 +13,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from autograder.records import ManualAnswer, Report
-from autograder.service import ledger, schema
+from autograder.service import grades, schema
 from autograder.service.claims import line_up
 from autograder.service.database import Database
 from autograder.service.errors import StartError
@@ -161,7 +161,7 @@ def _gradings_to_2(connection: sa.Connection, row: Any) -> None:
     for answer in report.manual:
         if answer.score is not None or answer.comment:
             connection.execute(schema.marks.insert().values(_mark(row.id, answer, finished_at)))
-    ledger.publish(connection, row.id, report, finished_at)
+    grades.publish(connection, row.id, report, finished_at)
 
 
 def _mark(submission_id: int, answer: ManualAnswer, marked_at: float) -> dict[str, Any]:

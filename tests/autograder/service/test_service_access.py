@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+import sqlalchemy as sa
 
 from autograder.cli import main
 from autograder.records import Report
@@ -58,6 +59,23 @@ def submitted(who: Connection, notebook: bytes, lab: str = "first", **headers: s
 
 def enrolled(running: Any, **body: Any) -> tuple[int, Any]:
     return ask(running.staff, "POST", "/api/learners", json.dumps(body))[:2]
+
+
+def test_a_full_disk_is_said_and_stores_nothing_and_the_next_is_stored(running: Any) -> None:
+    ada, engine = running.enroll("Ada"), running.server.course.ledger._database.engine
+
+    def limit(connection: Any, _record: Any) -> None:
+        connection.execute("PRAGMA max_page_count = 1")  # as many as there are
+
+    sa.event.listen(engine, "connect", limit)
+    engine.dispose()
+    large = json.dumps({"cells": [{"cell_type": "code", "source": "#" * 500_000}]}).encode()
+    status, found = submitted(ada, large)
+    assert status == 507 and "no room" in found["detail"]
+    sa.event.remove(engine, "connect", limit)
+    engine.dispose()
+    assert running.server.course.ledger.all() == []
+    assert submitted(ada, large)[0] == 201
 
 
 def test_a_renewed_token_ends_the_old_one_and_its_sessions(running: Any, browser: Any) -> None:

@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
+from autograder.errors import SandboxError
 from autograder.notebook import learner_notebook, solution_notebook
 from autograder.records import Outcome, Report
 from autograder.service.errors import GraderDied, GraderKilled
 from autograder.service.grading import ProcessGrader
+from autograder.service.grading_process import Bench, WatchedSupply
 from autograder.source import load_lab
 
 SAMPLES = Path(__file__).parents[1] / "sample_labs"
@@ -100,6 +102,32 @@ def test_a_check_that_ends_its_judge_is_no_kill_from_outside(lab_copy: Any, end:
         grader.grade(directory.name, solution_notebook(lab).encode())
     assert not isinstance(death.value, GraderKilled)
     grader.close()
+
+
+class OneWorker(WatchedSupply):
+    """A sandbox that can be put up once."""
+
+    started = 0
+
+    def _start(self, *args: Any) -> Any:
+        self.started += 1
+        if self.started > 1:
+            raise SandboxError("sandbox: no more processes")
+        return super()._start(*args)
+
+
+@pytest.mark.sandbox
+def test_a_sandbox_that_fails_in_the_middle_is_no_wrong_answer(lab_copy: Any) -> None:
+    """A check that asks for a second one swallows the error; the solution would lose points."""
+    text = "    close(got, 2.5 * x"
+    asks = f"    student.apart().__enter__()\n{text}"
+    directory = lab_copy(checks=[(text, asks)])
+    source = OneWorker(wall="bubblewrap", warm=False)
+    bench = Bench(directory.parent, source)
+    notebook = solution_notebook(load_lab(directory)).encode()
+    assert bench.answer(directory.name, notebook) == {
+        "error": "SandboxError: sandbox: no more processes"
+    }
 
 
 def test_a_process_that_left_is_replaced(grader: ProcessGrader) -> None:

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -59,9 +59,22 @@ def enrolled(url: str, data: Path) -> tuple[Connection, Connection]:
 
 def judges(server: int) -> list[int]:
     """Return the grading processes of a server."""
-    children = Path(f"/proc/{server}/task").glob("*/children")
-    found = [int(pid) for path in children for pid in path.read_text().split()]
-    return [p for p in found if b"grading_process" in Path(f"/proc/{p}/cmdline").read_bytes()]
+    children = list(Path(f"/proc/{server}/task").glob("*/children"))
+    found = [int(pid) for path in children for pid in said_by(path).split()]
+    return [p for p in found if "grading_process" in said_by(Path(f"/proc/{p}/cmdline"))]
+
+
+def said_by(path: Path) -> str:
+    """Return what a file of /proc says; nothing where its process or thread is gone."""
+    try:
+        return path.read_text()
+    except OSError:
+        return ""
+
+
+def kill(pid: int) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
 
 
 def queue(staff: Connection) -> Any:
@@ -81,7 +94,7 @@ def test_ten_kills_of_the_grader_over_one_submission_leave_it_graded(tmp_path: P
         killed: set[int] = set()
         while len(killed) < 10 and ada.submission(str(number))["state"] != "graded":
             for judge in set(judges(server)) - killed:
-                os.kill(judge, signal.SIGKILL)
+                kill(judge)
                 killed.add(judge)
         drained(staff)
         found = ada.submission(str(number))
@@ -100,7 +113,7 @@ def test_servers_and_graders_killed_at_random_lose_nothing_and_fail_nobody(tmp_p
             ada = Connection(url, ada.token)
             for _ in range(rng.randrange(1, 4)):
                 for judge in judges(server):
-                    os.kill(judge, signal.SIGKILL)
+                    kill(judge)
                 if waiting:
                     try:
                         receipt = ada.submit("scale_and_sum", waiting[-1])
