@@ -295,7 +295,10 @@ def ravel(x: Any) -> Any:
 
 def contiguous(x: Any) -> Any:
     """Return `x` where its elements lie in memory in order, else a copy where they do."""
-    return x if not hasattr(x, "array") or x.is_contiguous() else clone(x)
+    array = getattr(x, "array", None)  # a value of a graph has none
+    if isinstance(array, np.ndarray):
+        return x if array.flags.c_contiguous else clone(x)
+    return clone(x) if hasattr(array, "is_contiguous") and not array.is_contiguous() else x
 
 
 def reshape_as(x: Any, other: Any) -> Any:
