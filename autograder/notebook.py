@@ -6,6 +6,7 @@ reads. Written as JSON, sorted, so that nbformat need not be loaded.
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 from autograder.records import Cell, Lab, Question
 from autograder.regions import learner_text, solution_text
 
+_CHECKED = re.compile(r"""\bq\.check\(\s*["'](\w+)["']""")
 Reading = Callable[[Cell, Path], str]
 
 _METADATA = {
@@ -52,7 +54,7 @@ def cells_as_dicts(lab: Lab, cells: Sequence[Cell], read: Reading) -> Iterator[d
     names: set[str] = set()
     last = ""
     for cell in cells:
-        last = cell.attributes.get("question", last)
+        last = _question(cell, lab, last)
         name = _unique(_name(cell, last), names)
         found: dict[str, Any] = {
             "cell_type": cell.kind,
@@ -69,6 +71,13 @@ def cell_id(lab: Lab, name: str) -> str:
     """Return the id of the cell `name` of a lab."""
     digest = hashlib.sha256(f"{lab.name}/{name}".encode()).hexdigest()
     return f"{name[:40]}-{digest[:8]}".replace("_", "-")
+
+
+def _question(cell: Cell, lab: Lab, last: str) -> str:
+    """Return the question that a cell is about: its own, the one that it checks, or the last."""
+    asked = _CHECKED.search(cell.text) if "check" in cell.tags else None
+    checked = asked.group(1) if asked and lab.question(asked.group(1)) else last
+    return cell.attributes.get("question", checked)
 
 
 def _name(cell: Cell, last_question: str) -> str:

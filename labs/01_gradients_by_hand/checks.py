@@ -223,7 +223,7 @@ def the_point_stays_where_it_is(student, rng):
         )
 
 
-@check("numerical_gradient", hidden=True, requires="differences_are_central")
+@check("numerical_gradient", requires="differences_are_central")
 def two_evaluations_an_element(student, rng):
     """any shape works, a single number too, with two evaluations an element"""
     hint = "Try a point of shape () and one with three axes, and count the calls of f."
@@ -388,7 +388,7 @@ def large_logits_do_no_harm(student, rng):
         close(loss, expected, called=f"loss of logits around {where}", hint=same, rtol=1e-6)
 
 
-@check("cross_entropy", hidden=True, requires="the_loss_is_the_mean_negative_log_probability")
+@check("cross_entropy", requires="the_loss_is_the_mean_negative_log_probability")
 def a_hopeless_picture_has_a_finite_loss(student, rng):
     """a label two thousand below the largest logit has a loss of two thousand"""
     logits = np.array([[1000.0, -1000.0], [1000.0, -1000.0]])

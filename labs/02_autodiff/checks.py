@@ -73,6 +73,9 @@ def slope_of_the_sum(grad, shape, weights):
 def the_sum_has_a_gradient(student, rng):
     """the result is made of operators, so that it can be differentiated again"""
     for shape in ((2,), (3, 1)):
+        compare_sums(
+            student, rng, [((3, 2), shape)], "First make the sum right, then its gradient."
+        )
         grad, weights = rng.normal(size=(3, 2)), rng.normal(size=shape)
         hint = "A gradient that is differentiated again must remember how it was made: which of "
         hint += "your lines forgets it?"
@@ -165,7 +168,7 @@ def exp_gradient_follows_the_chain_rule(student, rng):
     close(got[1][0], v * np.exp(x), called="ExpOp: adjoint of x", hint=hint)
 
 
-@check("ExpOp", hidden=True)
+@check("ExpOp")
 def exp_gradient_has_a_gradient(student, rng):
     """the gradient of exp can be differentiated again"""
     (x,), v, (u,), got = operator(student, rng, "ExpOp", [(3,)], (3,))
@@ -201,7 +204,7 @@ def mul_gradients_have_the_shapes_of_the_inputs(student, rng):
         close(got[1][1], expected_sum(v * a, b.shape), called=f"{called}: adjoint of b", hint=hint)
 
 
-@check("MulOp", hidden=True)
+@check("MulOp")
 def mul_gradient_has_a_gradient(student, rng):
     """the gradients of a product can be differentiated again"""
     (a, b), v, (p, r), got = operator(student, rng, "MulOp", [(2, 3), (2, 3)], (2, 3))
@@ -240,12 +243,13 @@ def matmul_gradient_of_the_right_factor(student, rng):
     close(got[1][1], a.T @ v, called="MatMulOp: adjoint of b", hint=hint)
 
 
-@check("MatMulOp", hidden=True)
-def matmul_gradients_of_any_shape(student, rng):
-    """shapes that are not square, and a second derivative"""
+@check("MatMulOp")
+def matmul_gradients_have_gradients(student, rng):
+    """factors that are not square, and gradients that can be differentiated again"""
     (a, b), v, (p, r), got = operator(student, rng, "MatMulOp", [(2, 5), (5, 3)], (2, 3))
-    close(got[1][0], v @ b.T, called="MatMulOp: adjoint of a")
-    close(got[1][1], a.T @ v, called="MatMulOp: adjoint of b")
+    hint = "Each adjoint has the shape of its own input: write the shapes down."
+    close(got[1][0], v @ b.T, called="MatMulOp: adjoint of a", hint=hint)
+    close(got[1][1], a.T @ v, called="MatMulOp: adjoint of b", hint=hint)
     must_differentiate_again(got[2], "MatMulOp")
     close(got[2][0], v @ r.T, called="MatMulOp: second derivative by a", hint=LOOSE)
     close(got[2][1], p.T @ v, called="MatMulOp: second derivative by b", hint=LOOSE)
@@ -255,17 +259,38 @@ def matmul_gradients_of_any_shape(student, rng):
 
 
 def order_of(parents):
-    """Build a graph, node i from its parents; return the order as indices (-1: a stranger)."""
+    """Return the order of a graph, node i made of its parents, as indices (-1: a stranger).
+
+    Anything but a list or a tuple comes back as the name of its type. No list of the nodes is
+    left when the order is asked for, as it would be the answer.
+    """
     import minitorch as mt
 
-    nodes = []
-    for above in parents:
-        node = (
-            mt.tensor(1.0, requires_grad=True) if not above else nodes[above[0]] + nodes[above[-1]]
+    def built():
+        nodes = []
+        for above in parents:
+            leaf = not above
+            nodes.append(
+                mt.tensor(1.0, requires_grad=True) if leaf else nodes[above[0]] + nodes[above[-1]]
+            )
+        return nodes[-1], {id(node): i for i, node in enumerate(nodes)}
+
+    output, place = built()
+    order = topological_order(output)
+    if not isinstance(order, (list, tuple)):
+        return type(order).__name__
+    return [place.get(id(value), -1) for value in order]
+
+
+def order_in(student, parents):
+    """Return the learner's order of a graph as indices."""
+    order = student.probe(order_of, parents=parents)
+    if isinstance(order, str):
+        raise Feedback(
+            f"topological_order returned a {order}, expected a list.",
+            hint="The sweep goes through the order backwards: what can be reversed?",
         )
-        nodes.append(node)
-    place = {id(node): i for i, node in enumerate(nodes)}
-    return [place.get(id(value), -1) for value in topological_order(nodes[-1])]
+    return order
 
 
 def reachable(parents):
@@ -289,7 +314,7 @@ def inputs_stand_before_their_users(student, rng):
     """every value stands after all of its inputs"""
     for size in (4, 8, 30):
         parents = random_graph(rng, size)
-        order = student.probe(order_of, parents=parents)
+        order = order_in(student, parents)
         place = {node: i for i, node in reversed(list(enumerate(order)))}
         for node in order:
             late = [p for p in parents[node] if place.get(p, size) > place[node]]
@@ -303,19 +328,19 @@ def inputs_stand_before_their_users(student, rng):
 @check("topological_order")
 def each_value_occurs_once(student, rng):
     """a value with several users occurs once"""
-    order = student.probe(order_of, parents=[[]] + [[i] for i in range(16)])
+    order = order_in(student, [[]] + [[i] for i in range(16)])
+    hint = "A value is reached once by each of its users. How do you know it again?"
     if len(order) != 17:
-        raise Feedback(
-            f"16 doublings make 17 values; the order has {len(order)}.",
-            hint="A value is reached once by each of its users. How do you know it again?",
-        )
+        raise Feedback(f"16 doublings make 17 values; the order has {len(order)}.", hint=hint)
+    if order != list(range(17)):
+        raise Feedback("16 doublings have one order alone, and this is another one.", hint=hint)
 
 
 @check("topological_order")
 def all_values_are_there(student, rng):
     """all values that the output depends on are there, and no others"""
     parents = random_graph(rng, 25)
-    order, needed = student.probe(order_of, parents=parents), reachable(parents)
+    order, needed = order_in(student, parents), reachable(parents)
     if set(order) != needed:
         lacking = len(needed - set(order))
         raise Feedback(
@@ -324,12 +349,12 @@ def all_values_are_there(student, rng):
         )
 
 
-@check("topological_order", hidden=True)
+@check("topological_order")
 def a_deep_graph_is_no_problem(student, rng):
     """a chain of 20,000 values works, so nothing recurses"""
     depth = 20_000
     try:
-        order = student.probe(order_of, parents=[[]] + [[i] for i in range(depth)])
+        order = order_in(student, [[]] + [[i] for i in range(depth)])
     except StudentError as error:
         hint = (
             "Python's own stack is a thousand calls deep. Who else could remember where to go on?"
@@ -438,7 +463,7 @@ def a_second_sweep_gives_the_same(student, rng):
     close(got, 2 * s + 3 * s**2, called="gradients, called three times", hint=hint)
 
 
-@check("gradients", hidden=True)
+@check("gradients")
 def a_deep_sweep_is_no_problem(student, rng):
     """a chain of 20,000 additions works"""
     (got,) = gradients_of(student, "chain", rng.normal(size=()))
@@ -476,6 +501,21 @@ def a_full_hessian(student, rng):
     got = student.probe(product_with_hessian, which="cube of sum", x=x, v=v)
     hint = "Every element of H counts, not only the diagonal: sum after multiplying with v."
     close(got, np.full(4, 6 * x.sum() * v.sum()), called="H v of sum(x)**3", hint=hint)
+
+
+@check("hessian_vector_product")
+def x_may_have_any_shape(student, rng):
+    """x and v may be matrices, as the weights of a layer are"""
+    hint = "The slope and v are matrices here. Which product of the two sums over all elements?"
+    for shape in ((2, 3), (3, 3)):
+        x, v = rng.normal(size=(2, *shape))
+        try:
+            got = student.probe(product_with_hessian, which="x exp x", x=x, v=v)
+        except StudentError as error:
+            said = f"H v at an x of shape {shape} raised {str(error).rstrip('. ')}."
+            raise Feedback(said, hint=hint) from error
+        expected = (x + 2) * np.exp(x) * v
+        close(got, expected, called=f"H v of sum(x exp(x)), x of shape {shape}", hint=hint)
 
 
 def places_asked(x, v):

@@ -383,7 +383,7 @@ predicted_needed = 21
 
 # %% question="topological_order" points="4" hint1="When may a value be appended? What has to be in the list before it?" hint2="Keep a stack of (value, its inputs are done?). Popping (v, False): push (v, True), then its inputs. Popping (v, True): append v." hint3="Tensors compare elementwise with ==. To know whether you have seen one, keep a set of id(value)."
 def topological_order(output):
-    """Return all values that `output` depends on, `output` included, inputs before users.
+    """Return a list of all values that `output` depends on and itself, inputs before users.
 
     Each value occurs once. `value.inputs` is a tuple, empty for a leaf. No recursion: the
     graph may be 100,000 deep.
@@ -687,7 +687,7 @@ def hessian_vector_product(f, x, v):
     Args:
         f: a function of one tensor, made of operators, giving a tensor of shape ().
         x: a leaf tensor that requires a gradient.
-        v: a tensor of x's shape, a constant.
+        v: a tensor of x's shape, whatever that is; a constant.
     Use your `gradients`.
     """
     ### BEGIN SOLUTION

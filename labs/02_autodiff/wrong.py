@@ -1,5 +1,7 @@
 """Named wrong answers to lab 02: each must fail its own check, with a message of its own."""
 
+import numpy as np
+
 import minitorch as mt
 from minitorch import Op
 
@@ -101,6 +103,16 @@ class ExpOp(Op):
     def gradient(self, out_grad, node):
         (x,) = node.inputs
         return out_grad * mt.exp(x.detach())
+
+
+# %% wrong="leaves_the_graph_for_numpy" question="ExpOp" check="exp_gradient_has_a_gradient" says="none on NumPy arrays"
+class ExpOp(Op):
+    def compute(self, xp, x):
+        return xp.exp(x)
+
+    def gradient(self, out_grad, node):
+        (x,) = node.inputs
+        return mt.tensor(out_grad.detach().numpy() * np.exp(x.detach().numpy()))
 
 
 # %% wrong="does_not_cross_over" question="MulOp" check="mul_gradients_cross_over" says="Whose value decides"
@@ -241,6 +253,27 @@ def topological_order(output):
     return order
 
 
+# %% wrong="yields_the_order" question="topological_order" check="all_values_are_there" says="what can be reversed"
+def topological_order(output):
+    seen, stack = set(), [(output, False)]
+    while stack:
+        value, inputs_are_done = stack.pop()
+        if inputs_are_done:
+            yield value
+        elif id(value) not in seen:
+            seen.add(id(value))
+            stack.append((value, True))
+            stack.extend((v, False) for v in value.inputs)
+
+
+# %% wrong="finds_the_order_in_the_frame_that_calls" question="topological_order" check="all_values_are_there" says="list starts with leaves"
+def topological_order(output):
+    import sys
+
+    found = sys._getframe(1).f_locals
+    return next((v for v in found.values() if isinstance(v, list) and v[-1] is output), [])
+
+
 # %% wrong="the_last_partial_wins" question="gradients" check="partial_adjoints_add_up" says="replace the first"
 def gradients(output, inputs):
     adjoint = {id(output): mt.ones_like(output)}
@@ -329,6 +362,13 @@ def hessian_vector_product(f, x, v):
     (slope,) = gradients(f(x), [x])
     (curvature,) = gradients(slope.sum(), [x])
     return curvature * v
+
+
+# %% wrong="takes_the_matrix_product" question="hessian_vector_product" check="x_may_have_any_shape" says="sums over all elements"
+def hessian_vector_product(f, x, v):
+    (slope,) = gradients(f(x), [x])
+    (product,) = gradients(slope @ v, [x])
+    return product
 
 
 # %% wrong="cuts_the_slope_loose" question="hessian_vector_product" check="a_diagonal_hessian" says="expected"

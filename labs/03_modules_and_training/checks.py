@@ -137,7 +137,7 @@ def odd_trees(values):
     return [name for name, _ in root.named_parameters()], list(Module().named_parameters())
 
 
-@check("Module", hidden=True, requires="every_parameter_is_found_by_its_path")
+@check("Module", requires="every_parameter_is_found_by_its_path")
 def lists_of_lists_and_empty_modules(student, rng):
     """parameters in lists of lists are found; an empty module has none"""
     names, none = student.probe(odd_trees, values=rng.normal(size=2))
@@ -224,7 +224,7 @@ def the_signal_keeps_its_size(student, rng):
             raise Feedback(f"Linear({n_in}, {n_out}, rng): the weights' mean is not zero.")
 
 
-@check("Linear", hidden=True, requires="the_signal_keeps_its_size")
+@check("Linear", requires="the_signal_keeps_its_size")
 def weights_are_drawn_from_the_generator(student, rng):
     """weights are normal numbers from `rng`: one state, one layer"""
     seed = int(rng.integers(1000))
@@ -452,7 +452,7 @@ def adam_leaves_gradients_and_memory_alone(student, rng):
     close(left, grads, called="gradients after Adam.step()", hint=hint)
 
 
-@check("Adam", hidden=True, requires="each_step_follows_the_formulas")
+@check("Adam", requires="each_step_follows_the_formulas")
 def adam_leaves_out_what_has_no_gradient(student, rng):
     """a parameter whose grad is None stays as it is"""
     arrays, grads = drawn(rng, 3)
@@ -527,7 +527,7 @@ def the_network_computes_what_is_drawn(student, rng):
         close(got, expected, called=f"CNN on {n} pictures", hint=hint)
 
 
-@check("CNN", hidden=True, requires="the_network_computes_what_is_drawn")
+@check("CNN", requires="the_network_computes_what_is_drawn")
 def layers_are_drawn_in_order(student, rng):
     """the layers draw their weights from `rng` in order"""
     _, weights, _, made = network(student, rng, 1)

@@ -127,7 +127,7 @@ def an_unfit_product(rows):
     return "nothing"
 
 
-@check("record", hidden=True, requires="shape_and_dtype_are_inferred")
+@check("record", requires="shape_and_dtype_are_inferred")
 def a_wrong_shape_is_found_at_once(student, rng):
     """an operator that does not fit raises when it is recorded"""
     if student.probe(an_unfit_product, rows=int(rng.integers(4, 9))) == "nothing":
@@ -233,7 +233,7 @@ def nothing_behind_a_fed_node(student, rng):
             )
 
 
-@check("needed", hidden=True)
+@check("needed")
 def a_deep_graph_is_no_problem(student, rng):
     """a chain of 20,000 nodes works, so nothing recurses"""
     depth = 20_000
@@ -494,12 +494,13 @@ def what_does_not_matter_has_none(student, rng):
     close(got, [np.float32(1.0)], called="gradients(s, [s])", hint="By how much does s grow?")
 
 
-@check("gradients", hidden=True)
+@check("gradients")
 def gradients_have_gradients(student, rng):
     """the nodes can be differentiated again"""
     s = rng.normal(size=(3,)).astype(np.float32)
     (got,) = gradients_of(student, "shared", s, again=True)
-    close(got, 2 + 6 * s, called="gradients of the gradient of s*s + s*s*s")
+    hint = "Which step of yours makes an array where a node would do?"
+    close(got, 2 + 6 * s, called="gradients of the gradient of s*s + s*s*s", hint=hint)
 
 
 # 4. Session
@@ -699,7 +700,7 @@ def without_momentum_it_is_plain_descent(student, rng):
     compare_paths(student, rng, -1.0, 2, "The default of `momentum` is 0.9.")
 
 
-@check("minimize", hidden=True, requires="the_velocity_is_remembered")
+@check("minimize", requires="the_velocity_is_remembered")
 def each_variable_has_its_own_slot(student, rng):
     """one slot a variable"""
     slots = compare_paths(student, rng, 0.5, 2, "Each variable has a velocity of its own shape.")

@@ -839,7 +839,7 @@ def padding_does_not_touch_the_state(student, rng):
         compare_states(student, rng, lengths, hint)
 
 
-@check("padded_rnn", hidden=True, requires="padding_does_not_touch_the_state")
+@check("padded_rnn", requires="padding_does_not_touch_the_state")
 def an_empty_sentence_keeps_its_start(student, rng):
     """an empty sentence keeps the state it started with, and there is no loop in the graph"""
     loops = compare_states(student, rng, [0, 3, 0], "Length 0: no row counts.")

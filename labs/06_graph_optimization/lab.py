@@ -828,7 +828,7 @@ def tree_of(program, i, joins):
 # Yours is the decision: **who joins its user?** A step that is elementwise, as its user is, and has the same shape as it; and that nobody else uses. (`users_of` gives the users; an output has the user `None`.)
 
 
-# %% question="fuse" points="6" hint1="Step i joins its user when four things hold. Write them down as conditions on step i, users[i] and the user's step." hint2="users[i] == [u] with u not None: one user, and not an output. A step that is used twice by the same user has two entries." hint3="In the rule: a step that has an input in joins, and does not join itself, is the root of a tree: emit \"fused\" with the leaves' places as inputs and the parts as attr. What joined is dead afterwards."
+# %% question="fuse" points="6" hint1="Step i joins its user when four things hold. Write them down as conditions on step i, users[i] and the user's step." hint2="users[i] == [u] with u not None: one user, and not an output. A step that its user reads twice has two entries; it may join, and is then computed twice." hint3="In the rule: a step that has an input in joins, and does not join itself, is the root of a tree: emit \"fused\" with the leaves' places as inputs and the parts as attr. What joined is dead afterwards."
 def fuse(program):
     """Return the program with trees of elementwise steps fused; dead steps are removed.
 

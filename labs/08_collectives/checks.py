@@ -250,7 +250,7 @@ def the_elements_travel_as_they_lie(student, rng):
         )
 
 
-@check("message", hidden=True, requires="an_array_arrives_as_it_was")
+@check("message", requires="an_array_arrives_as_it_was")
 def long_shapes_and_odd_dtypes_arrive(student, rng):
     """many axes, long axes, complex numbers and booleans arrive too"""
     sent = [
@@ -673,7 +673,7 @@ def the_rows_double_each_round(student, rng):
                     )
 
 
-@check("all_gather", hidden=True, requires="every_rank_has_every_row")
+@check("all_gather", requires="every_rank_has_every_row")
 def shape_and_dtype_are_kept(student, rng):
     """arrays of any shape and dtype are gathered, and x is kept"""
 
@@ -982,7 +982,7 @@ def no_more_travels_than_rows(student, rng):
             )
 
 
-@check("sharded_step", hidden=True, requires="the_step_is_that_of_one_process")
+@check("sharded_step", requires="the_step_is_that_of_one_process")
 def rate_and_decay_count_and_nothing_is_changed(student, rng):
     """lr and decay are used, and the arrays that were passed are kept"""
 

@@ -375,11 +375,19 @@ def chunks_may_differ_in_length(student, rng):
         run = student.ranks("ring_all_gather", n, inputs)
         for rank, got in enumerate(run.results):
             expected = np.concatenate(inputs)
-            if np.shape(got) != expected.shape or not np.allclose(got, expected):
+            where = f"ring_all_gather of chunks of lengths {[len(x) for x in inputs]}: rank {rank}"
+            if np.shape(got) != expected.shape:
                 raise Feedback(
-                    f"ring_all_gather of chunks of lengths {[len(x) for x in inputs]}: rank {rank} "
-                    f"returned shape {np.shape(got)}, expected {expected.shape}. "
+                    f"{where} returned shape {np.shape(got)}, expected {expected.shape}. "
                     "Does your code take all chunks to be as long as its own?"
+                )
+            if not np.allclose(got, expected):
+                same = np.allclose(np.sort(got), np.sort(expected))
+                raise Feedback(
+                    f"{where} returned the right numbers in another order."
+                    if same
+                    else f"{where} returned other numbers than the chunks hold.",
+                    hint="Chunk r is rank r's and comes r-th, whoever sent it to you.",
                 )
 
 

@@ -233,6 +233,16 @@ def ring_all_gather(comm, chunk):
     return np.concatenate([chunk if r == rank else comm.recv(r) for r in range(n)])
 
 
+# %% wrong="own_chunk_first" question="ring_all_gather" check="chunks_may_differ_in_length" says="right numbers in another order"
+def ring_all_gather(comm, chunk):
+    n, rank = comm.size, comm.rank
+    chunks = [chunk]
+    for _ in range(n - 1):
+        comm.send(chunks[-1], (rank + 1) % n)
+        chunks.append(comm.recv((rank - 1) % n))
+    return np.concatenate(chunks)
+
+
 # %% wrong="equal_lengths" question="ring_all_gather" check="chunks_may_differ_in_length" says="as long as its own"
 def ring_all_gather(comm, chunk):
     n, rank = comm.size, comm.rank
