@@ -20,6 +20,7 @@ from .passes.matmul_chain import size_of
 from .passes.merge_matmuls import merge_matmuls
 from .predict import predicted_s, unknown
 from .running.plan import memory_plan, sizes_of
+from .session import Session
 from .state import Variable
 from .structure import flatten
 
@@ -119,8 +120,6 @@ def _measured_s(leaves: list[Node], feeds: dict[Node, Any]) -> float | None:
     Variables have their initial values there, or random ones. A loop is only run on what was fed:
     on other numbers it might not end.
     """
-    from .session import Session
-
     nodes = needed(leaves, set(feeds))
     if any(unknown(node) and node not in feeds and node.op is None for node in nodes):
         return None

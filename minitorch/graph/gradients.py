@@ -11,6 +11,7 @@ from ..ops.broadcasting import expand_to
 from ..sweep import ancestors, count_uses, sweep
 from ..vjp import on_values
 from .node import Constant, Node, UnknownShape, convert, located
+from .operators.late import late
 from .order import needed
 from .scope import name_scope
 
@@ -57,8 +58,6 @@ def _later(
     roots: list[Node], wanted: list[Node], arriving: list[Any], stops: list[Node]
 ) -> list[Node | None]:
     """Return gradients that are built once the shapes are known; None where none will be."""
-    from .operators.late import late
-
     between = ancestors(wanted, roots)
     has = [grad is not None for grad in arriving]
     given = [convert(grad) for grad in arriving if grad is not None]

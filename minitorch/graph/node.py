@@ -16,13 +16,16 @@ import numpy as np
 from ..arrays import DType, as_dtype, cast, get_default_dtype, result_type
 from ..errors import GraphError, GraphTypeError, MinitorchError, ShapeError
 from ..op import Op, Spec, Value
+from ..ops import linalg
 from ..ops.casting import cast_to
 from ..ops.joining import stack
 from ..ops.logic import eq, ne
 from ..ops.methods import Methods
 from ..shapes import Shape
 from .constants import constant_array, filled_to
-from .scope import Graph, call_site, get_default_graph
+from .operators.cutting import cut, is_cut
+from .operators.late import deferred
+from .scope import Graph, call_site, get_default_graph, innermost_session
 from .static_shape import UNKNOWN as UNKNOWN
 from .static_shape import StaticShape as StaticShape
 from .static_shape import UnknownShape as UnknownShape
@@ -75,7 +78,6 @@ class Node(Methods):
         name: str,
     ) -> None:
         graph = get_default_graph()
-        graph.check_open(name)
         self.op = op
         self.inputs = inputs
         self.shape = shape if isinstance(shape, UnknownShape) else StaticShape(shape)
@@ -112,18 +114,12 @@ class Node(Methods):
         return build(op, inputs)
 
     def __matmul__(self, other: Any) -> Any:
-        from .operators.math import matmul
-
-        return matmul(self, other)
+        return deferred(linalg.matmul, *convert_all(self, other))
 
     def __rmatmul__(self, other: Any) -> Any:
-        from .operators.math import matmul
-
-        return matmul(other, self)
+        return deferred(linalg.matmul, *convert_all(other, self))
 
     def __getitem__(self, index: Any) -> Any:
-        from .operators.cutting import cut, is_cut
-
         items = index if isinstance(index, tuple) else (index,)
         return cut(self, items) if any(map(is_cut, items)) else super().__getitem__(index)
 
@@ -149,9 +145,8 @@ class Node(Methods):
 
     def eval(self, feed_dict: dict[Node, Any] | None = None, session: Any = None) -> Any:
         """Return the value, run in `session` or in the innermost session of a `with` block."""
-        from .session import get_default_session
-
-        return (session or get_default_session(self)).run(self, feed_dict)
+        by = session or innermost_session(f"eval of {self.name!r}")
+        return by.run(self, feed_dict)
 
     def run(self, feed_dict: dict[Node, Any] | None = None, session: Any = None) -> None:
         """Run this node, for its effect, in `session` or in the innermost session's."""

@@ -44,12 +44,10 @@ class Graph:
     """A namespace for nodes: unique names, variables, the seed of random nodes.
 
     Attributes:
-        finalized: whether no more nodes may be built.
         made_at: (file, line) of the user's code that made it.
     """
 
     def __init__(self) -> None:
-        self.finalized = False
         self.made_at = call_site()
         self.seed: int | None = None
         self.random_nodes = 0
@@ -77,23 +75,6 @@ class Graph:
     def scoped(self, base: str) -> str:
         """Return `base` behind the scopes that are open."""
         return "/".join([*self.scopes, base])
-
-    def finalize(self) -> None:
-        """Let no more nodes be built in this graph, so that a loop cannot make it grow unseen."""
-        self.finalized = True
-
-    def check_open(self, what: str) -> None:
-        """Raise if the graph was finalized; what a pass builds while running does not count.
-
-        Raises:
-            GraphError: names what was to be built, and the line.
-        """
-        if self.finalized and self.site is None:
-            file, line = call_site()
-            raise GraphError(
-                f"{what}: the graph is finalized and takes no more nodes (asked for at "
-                f"{file}:{line}). Build everything before the training loop."
-            )
 
     @property
     def location(self) -> str:
@@ -146,6 +127,7 @@ class Graph:
 class _Local(threading.local):
     def __init__(self) -> None:
         self.stack: list[Graph] = []
+        self.sessions: list[Any] = []
 
 
 _local = _Local()
@@ -162,15 +144,29 @@ def get_default_graph() -> Graph:
     return stack[-1] if stack else _root[0]
 
 
+def open_sessions() -> list[Any]:
+    """Return the sessions that this thread has open, the innermost last."""
+    return _local.sessions
+
+
+def innermost_session(what: str) -> Any:
+    """Return the session of the innermost `with` block.
+
+    Raises:
+        GraphError: none is open; says what would need one.
+    """
+    if not _local.sessions:
+        raise GraphError(f"{what}: no session is open. Use `with Session():` or pass session=.")
+    return _local.sessions[-1]
+
+
 def reset_default_graph() -> None:
     """Begin a new default graph: names start over, earlier variables are no longer initialised."""
     _root[0] = Graph()
 
 
 @contextmanager
-def name_scope(
-    name: str | None, default_name: str | None = None, values: Any = None
-) -> Iterator[str]:
+def name_scope(name: str) -> Iterator[str]:
     """Put a scope's name before the names of nodes built inside the `with` block; give it.
 
     A second scope of a name gets _1 at its end. A name with a "/" at its end is taken as it is,
@@ -178,13 +174,12 @@ def name_scope(
     """
     graph = get_default_graph()
     held = graph.scopes
-    wanted = default_name if name is None else name
-    if not wanted:
+    if not name:
         graph.scopes = []
-    elif wanted.endswith("/"):
-        graph.scopes = [wanted[:-1]]
+    elif name.endswith("/"):
+        graph.scopes = [name[:-1]]
     else:
-        graph.scopes = [graph.unique_name(wanted)]
+        graph.scopes = [graph.unique_name(name)]
     try:
         yield f"{graph.scopes[0]}/" if graph.scopes else ""
     finally:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from operator import itemgetter
@@ -16,12 +15,12 @@ from ..errors import GraphError
 from .feeding import as_feed, read_feeds
 from .fetching import check_asked, flatten_fetches
 from .node import Node
-from .operators.late import ByShape, needs_shapes
+from .operators.by_shape import ByShape, needs_shapes
 from .optimize import optimize
 from .passes.fed_constants import fed_constants
 from .passes.rewrite import PLANNING
 from .running.executors import Run, executor_called
-from .scope import Graph, get_default_graph
+from .scope import Graph, get_default_graph, innermost_session, open_sessions
 from .state import State, Variable
 
 
@@ -208,18 +207,18 @@ class Session:
     @contextmanager
     def as_default(self) -> Iterator[Session]:
         """Make this the default session inside the `with` block, and leave it open after it."""
-        _open.stack.append(self)
+        open_sessions().append(self)
         try:
             yield self
         finally:
-            _open.stack.remove(self)
+            open_sessions().remove(self)
 
     def __enter__(self) -> Session:
-        _open.stack.append(self)
+        open_sessions().append(self)
         return self
 
     def __exit__(self, *_: object) -> None:
-        _open.stack.remove(self)
+        open_sessions().remove(self)
         self.close()
 
 
@@ -233,26 +232,15 @@ class InteractiveSession(Session):
         **options: Any,
     ) -> None:
         super().__init__(target, graph, **options)
-        _open.stack.append(self)
+        open_sessions().append(self)
 
     def close(self) -> None:
         """Forget everything and stop being the default."""
-        if self in _open.stack:
-            _open.stack.remove(self)
+        if self in open_sessions():
+            open_sessions().remove(self)
         super().close()
 
 
-class _Open(threading.local):
-    def __init__(self) -> None:
-        self.stack: list[Session] = []
-
-
-_open = _Open()
-
-
-def get_default_session(node: Node | None = None) -> Session:
+def get_default_session() -> Session:
     """Return the session of the innermost `with` block."""
-    if not _open.stack:
-        what = f"eval of {node.name!r}" if node is not None else "get_default_session"
-        raise GraphError(f"{what}: no session is open. Use `with Session():` or pass session=.")
-    return _open.stack[-1]
+    return innermost_session("get_default_session")  # type: ignore[no-any-return]

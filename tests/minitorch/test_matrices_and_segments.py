@@ -1,4 +1,4 @@
-"""Decompositions and segments: values against torch and NumPy, gradients against differences."""
+"""Decompositions: values against torch and NumPy, gradients against differences."""
 
 from typing import Any
 
@@ -9,14 +9,12 @@ import torch
 import minitorch
 import minitorch.graph as tf
 from minitorch.errors import ShapeError
-from minitorch.ops import decompositions, segments
+from minitorch.ops import decompositions
 from minitorch.ops.linalg import mT
 
 RNG = np.random.default_rng(7)
 SQUARE = RNG.normal(size=(2, 4, 4)) + 4 * np.eye(4)
 SYMMETRIC = SQUARE @ SQUARE.transpose(0, 2, 1)
-IDS = np.array([2, 0, 2, 3, 0])
-ROWS = RNG.normal(size=(5, 3))
 
 
 @pytest.mark.parametrize(
@@ -54,36 +52,6 @@ def test_solutions_and_their_gradients_are_torchs() -> None:
     np.testing.assert_allclose(b.grad.numpy(), d.grad.numpy(), rtol=1e-7, atol=1e-10)
 
 
-@pytest.mark.parametrize("count", [None, 4, 6])
-@pytest.mark.parametrize("kind", ["sum", "largest", "smallest"])
-def test_segments_are_the_slow_loop_and_have_its_gradient(kind: str, count: int | None) -> None:
-    def ours(x: Any) -> Any:
-        if kind == "sum":
-            return segments.segment_sum(x, IDS, count)
-        found = segments.segment_extreme(x, IDS, count, kind == "largest")
-        return found[minitorch.tensor(np.unique(IDS))]
-
-    reduce = {"sum": np.sum, "largest": np.max, "smallest": np.min}[kind]
-    numbers = np.unique(IDS) if kind != "sum" else np.arange(count or 4)
-    want = [reduce(ROWS[i == IDS], axis=0) if (i == IDS).any() else np.zeros(3) for i in numbers]
-    np.testing.assert_allclose(ours(minitorch.tensor(ROWS)).numpy(), want, rtol=1e-12)
-    assert minitorch.gradcheck(ours, [minitorch.tensor(ROWS, requires_grad=True)])
-
-
-def test_a_negative_number_leaves_its_row_out() -> None:
-    x = minitorch.tensor(ROWS, requires_grad=True)
-    found = segments.segment_sum(x, minitorch.tensor(np.array([0, -1, 0, 1, -1])), 2)
-    np.testing.assert_allclose(found.detach().numpy(), [ROWS[0] + ROWS[2], ROWS[3]])
-    found.sum().backward()
-    assert x.grad.numpy()[:, 0].tolist() == [1, 0, 1, 1, 0]
-
-
-def test_ties_share_the_gradient_of_an_extreme() -> None:
-    x = minitorch.tensor(np.array([1.0, 3.0, 3.0]), requires_grad=True)
-    segments.segment_extreme(x, minitorch.tensor(np.zeros(3, np.int64)), 1).sum().backward()
-    assert x.grad.tolist() == [0, 0.5, 0.5]
-
-
 def test_they_are_the_same_eager_symbolic_and_compiled() -> None:
     x = tf.placeholder(tf.float64, (4, 4), name="x")
     y = tf.reduce_sum(decompositions.inverse(x) * decompositions.det(x)[None, None])
@@ -101,8 +69,6 @@ def test_they_are_the_same_eager_symbolic_and_compiled() -> None:
 def test_what_is_not_square_is_refused() -> None:
     with pytest.raises(ShapeError, match=r"inverse: got shape \(5, 3\), expected square"):
         decompositions.inverse(tf.placeholder(tf.float32, (5, 3)))
-    with pytest.raises(ShapeError, match="a number for each row"):
-        segments.segment_sum(tf.placeholder(tf.float32, (5, 3)), tf.placeholder(tf.int32, (4,)))
 
 
 def test_an_inverse_with_a_wrong_sign_in_its_gradient_is_found_out() -> None:

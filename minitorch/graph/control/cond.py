@@ -137,7 +137,7 @@ def as_predicate(where: str, pred: Any) -> Node:
             f"{where}: got a predicate {node.name!r} of {node.dtype} {shape}, expected one "
             f"boolean. Compare, or reduce_all (built at {node.location})."
         )
-    return node
+    return node  # type: ignore[no-any-return]
 
 
 # ── cond ────────────────────────────────────────────────────────────────────────────────────────

@@ -22,14 +22,14 @@ from ..node import (
     StaticShape,
     UnknownShape,
     as_shape,
-    build,
     convert,
 )
 from ..scope import outside
 from .cond import as_predicate
-from .history import kind_of, placeholder_like
+from .history import placeholder_like
 from .nested import Rebuild, apart_from, leaves_like, same_structure
-from .while_op import KEPT_APART, While, loop_outputs
+from .outcome import loop_outputs
+from .while_op import KEPT_APART, While
 
 
 def while_loop(
@@ -38,8 +38,6 @@ def while_loop(
     loop_vars: Sequence[Any],
     shape_invariants: Sequence[Any] | None = None,
     parallel_iterations: int = KEPT_APART,
-    back_prop: bool = True,
-    swap_memory: bool = False,
     name: str | None = None,
     maximum_iterations: Any = None,
 ) -> Any:
@@ -51,8 +49,6 @@ def while_loop(
         loop_vars: the first values; each a node, an array, or a structure of them.
         shape_invariants: a shape for each variable, None for each size that a round may change.
         parallel_iterations: rounds that a token executor may have under way at once.
-        back_prop: False makes the results constants for gradients.
-        swap_memory: taken for TensorFlow's sake; no effect.
         maximum_iterations: stop after so many rounds, a number or a node.
     Returns: a list or tuple as `loop_vars` is; the node itself when there is one variable.
     Raises:
@@ -71,8 +67,6 @@ def while_loop(
         test, after, first, shapes = _limited(test, after, first, shapes, maximum_iterations)
     loop = _traced(test, after, first, shapes, parallel_iterations)
     outputs = loop_outputs(loop, first, name)
-    if not back_prop:
-        outputs = [_stopped(node) for node in outputs]
     values = rebuild(outputs if maximum_iterations is None else outputs[1:])
     return values[0] if len(values) == 1 else type(loop_vars)(values)
 
@@ -225,9 +219,3 @@ def _check(variables: Sequence[Node], after: Sequence[Node]) -> None:
                 f"{new.shape} in the body (built at {new.location}). Keep it, or say in "
                 "shape_invariants which sizes vary."
             )
-
-
-def _stopped(node: Node) -> Node:
-    from ..gradients import StopGradient
-
-    return build(StopGradient(), (node,), kind=kind_of(node))

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ..copying import copied
 from ..gradients import gradients
@@ -32,7 +33,10 @@ from .history import (
     top,
     top_or_zeros,
 )
-from .while_op import History, Output, While, loop_outputs
+from .outcome import History, Output, loop_outputs
+
+if TYPE_CHECKING:
+    from .while_op import While
 
 
 @dataclass(frozen=True)
@@ -171,7 +175,7 @@ def _loop_back(loop: While, once: RoundBack, first: Sequence[Node], node: Node) 
             *(total + share for total, share in zip(at, shares, strict=True)),
         ]
         test = build(Filled(), (lists[0],))
-    return While(test, body, variables, loop.parallel_iterations)
+    return type(loop)(test, body, variables, loop.parallel_iterations)
 
 
 def _waits(node: Node) -> bool:

@@ -24,11 +24,7 @@ def scan(
     elems: Any,
     initializer: Any = None,
     parallel_iterations: int = KEPT_APART,
-    back_prop: bool = True,
-    swap_memory: bool = False,
-    infer_shape: bool = True,
     reverse: bool = False,
-    name: str | None = None,
 ) -> Any:
     """Return every value of a = fn(a, elem), for elem along the first axis of `elems`.
 
@@ -37,8 +33,7 @@ def scan(
         elems: a node with one axis or more, or a structure of nodes of equally many rows.
         initializer: what the accumulator starts from; the first row unless given, which then is
             the first result.
-        parallel_iterations, back_prop, swap_memory: as for `while_loop`.
-        infer_shape: taken for TensorFlow's sake; shapes are always inferred.
+        parallel_iterations: as for `while_loop`.
         reverse: from the last row to the first; results stay where their rows are.
     Returns: the structure of the accumulator, each with an axis more in front: a value a row.
     """
@@ -51,7 +46,7 @@ def scan(
         found = _kept(rows, accs, same_structure("scan", fn(rebuild(now), rows.taken()), start))
         return found, [build(Keep(), pair, kind=Opaque) for pair in zip(done, found, strict=True)]
 
-    _, done = _over(rows, accs, results, body, (parallel_iterations, back_prop, name))
+    _, done = _over(rows, accs, results, body, parallel_iterations)
     return rebuild([stacked(d, a, reverse, rows.count) for d, a in zip(done, accs, strict=True)])
 
 
@@ -60,13 +55,10 @@ def foldl(
     elems: Any,
     initializer: Any = None,
     parallel_iterations: int = KEPT_APART,
-    back_prop: bool = True,
-    swap_memory: bool = False,
-    name: str | None = None,
 ) -> Any:
     """Return the last value of a = fn(a, elem), for elem from the first row to the last."""
     rows = Rows("foldl", fn, elems, first_on_top=True)
-    return _fold(fn, rows, initializer, (parallel_iterations, back_prop, name))
+    return _fold(fn, rows, initializer, parallel_iterations)
 
 
 def foldr(
@@ -74,13 +66,10 @@ def foldr(
     elems: Any,
     initializer: Any = None,
     parallel_iterations: int = KEPT_APART,
-    back_prop: bool = True,
-    swap_memory: bool = False,
-    name: str | None = None,
 ) -> Any:
     """Return the last value of a = fn(a, elem), for elem from the last row to the first."""
     rows = Rows("foldr", fn, elems, first_on_top=False)
-    return _fold(fn, rows, initializer, (parallel_iterations, back_prop, name))
+    return _fold(fn, rows, initializer, parallel_iterations)
 
 
 def map_fn(
@@ -88,10 +77,6 @@ def map_fn(
     elems: Any,
     dtype: Any = None,
     parallel_iterations: int = KEPT_APART,
-    back_prop: bool = True,
-    swap_memory: bool = False,
-    infer_shape: bool = True,
-    name: str | None = None,
 ) -> Any:
     """Return fn(elem) for every elem along the first axis of `elems`.
 
@@ -114,7 +99,7 @@ def map_fn(
                 )
         return [], [build(Keep(), pair, kind=Opaque) for pair in zip(done, made, strict=True)]
 
-    _, done = _over(rows, [], results, body, (parallel_iterations, back_prop, name))
+    _, done = _over(rows, [], results, body, parallel_iterations)
     return rebuild([stacked(d, m, False, rows.count) for d, m in zip(done, made, strict=True)])
 
 
@@ -169,10 +154,9 @@ Body = Callable[[list[Node], list[Node]], tuple[list[Node], list[Node]]]
 
 
 def _over(
-    rows: Rows, accs: Sequence[Node], results: Sequence[Node], body: Body, how: tuple[Any, ...]
+    rows: Rows, accs: Sequence[Node], results: Sequence[Node], body: Body, parallel_iterations: int
 ) -> tuple[list[Node], list[Node]]:
     """Run `body` (accumulators, results) -> (accumulators, results) for every row."""
-    parallel_iterations, back_prop, name = how
     count, kept = len(rows.lists), len(accs)
     first = [*rows.lists, *accs, *results]
 
@@ -186,8 +170,6 @@ def _over(
         round_of,
         first,
         parallel_iterations=parallel_iterations,
-        back_prop=back_prop,
-        name=name,
     )
     found = list(found) if isinstance(found, list) else [found]
     return found[count : count + kept], found[count + kept :]
@@ -205,7 +187,9 @@ def _start(rows: Rows, initializer: Any) -> tuple[Any, bool]:
     return first, True
 
 
-def _fold(fn: Callable[[Any, Any], Any], rows: Rows, initializer: Any, how: Any) -> Any:
+def _fold(
+    fn: Callable[[Any, Any], Any], rows: Rows, initializer: Any, parallel_iterations: int
+) -> Any:
     start, _ = _start(rows, initializer)
     accs, rebuild = apart_from(start)
 
@@ -213,7 +197,7 @@ def _fold(fn: Callable[[Any, Any], Any], rows: Rows, initializer: Any, how: Any)
         found = same_structure(rows.where, fn(rebuild(now), rows.taken()), start)
         return _kept(rows, accs, found), []
 
-    return rebuild(_over(rows, accs, [], body, how)[0])
+    return rebuild(_over(rows, accs, [], body, parallel_iterations)[0])
 
 
 def _kept(rows: Rows, accs: Sequence[Node], found: list[Node]) -> list[Node]:

@@ -9,17 +9,15 @@ from ...errors import GraphError
 from ...op import Spec
 from ..node import Node, UnknownShape, as_shape, build, convert
 from .history import Opaque
-from .slot_rows import Cut, Glue, Lengths, ReadMany, WriteMany
 from .slots import New, Pile, Read, Size, Unpile, Write
 
 
 class Elements:
     """What is known of the values of a TensorArray; shared by all of its versions."""
 
-    def __init__(self, dtype: Any, shape: Any, one_shape: bool = True) -> None:
+    def __init__(self, dtype: Any, shape: Any) -> None:
         self.dtype = as_dtype(dtype)
         self.shape = None if shape is None else tuple(as_shape(shape))
-        self.one_shape = one_shape
 
     def add(self, value: Node) -> None:
         """Take note of a value that is written.
@@ -34,15 +32,9 @@ class Elements:
             )
         if isinstance(value.shape, UnknownShape):
             return
-        self.add_shape(tuple(value.shape), value)
-
-    def add_shape(self, got: tuple[Any, ...], value: Node) -> None:
-        """Take note of the shape of a value."""
+        got = tuple(value.shape)
         if self.shape is None:
             self.shape = got
-        elif not self.one_shape and len(got) == len(self.shape):
-            pairs = zip(got, self.shape, strict=True)
-            self.shape = tuple(a if a == b else None for a, b in pairs)
         if len(got) != len(self.shape) or any(
             None not in (a, b) and a != b for a, b in zip(got, self.shape, strict=True)
         ):
@@ -59,9 +51,7 @@ class TensorArray:
         dtype: of the values.
         size: how many there are; not needed with `dynamic_size`.
         dynamic_size: as many as are written.
-        infer_shape: False where values may differ in their sizes, though not in their axes.
         element_shape: of each value; that of the first one written unless given.
-        clear_after_read, tensor_array_name: taken for TensorFlow's sake; no effect.
 
     It may be a variable of a `while_loop`, and has gradients of any order.
     """
@@ -71,15 +61,11 @@ class TensorArray:
         dtype: Any,
         size: Any = None,
         dynamic_size: bool = False,
-        clear_after_read: bool = True,
-        tensor_array_name: str | None = None,
-        infer_shape: bool = True,
         element_shape: Any = None,
-        name: str | None = None,
     ) -> None:
         if size is None and not dynamic_size:
             raise GraphError("TensorArray: got no size. Give one, or dynamic_size=True.")
-        self.elements = Elements(dtype, element_shape, infer_shape)
+        self.elements = Elements(dtype, element_shape)
         new = New(self.elements.dtype.kind == "f")
         self.flow = build(new, () if dynamic_size else (convert(size),), kind=Opaque)
 
@@ -94,62 +80,31 @@ class TensorArray:
         """The dtype of the values."""
         return self.elements.dtype
 
-    def write(self, index: Any, value: Any, name: str | None = None) -> TensorArray:
+    def write(self, index: Any, value: Any) -> TensorArray:
         """Return the array with `value` at `index`, where nothing was before."""
         node = convert(value, self.dtype)
         self.elements.add(node)
         write = Write(self.dtype.kind == "f")
         return self.with_flow(build(write, (self.flow, convert(index, int32), node), kind=Opaque))
 
-    def read(self, index: Any, name: str | None = None) -> Node:
+    def read(self, index: Any) -> Node:
         """Return the value at `index`."""
         read = Read(Spec(self._shape("read"), self.dtype))
         return build(read, (self.flow, convert(index, int32)))
 
-    def stack(self, name: str | None = None) -> Node:
+    def stack(self) -> Node:
         """Return all values as one array, with an axis more in front."""
         return build(Pile(self._shape("stack"), self.dtype), (self.flow,))
 
-    def unstack(self, value: Any, name: str | None = None) -> TensorArray:
+    def unstack(self, value: Any) -> TensorArray:
         """Return an array that has the rows of `value`."""
         node = convert(value, self.dtype)
         self.elements.add(node[0])
         return self.with_flow(build(Unpile(self.dtype.kind == "f"), (node,), kind=Opaque))
 
-    def scatter(self, indices: Any, value: Any, name: str | None = None) -> TensorArray:
-        """Return the array with the rows of `value` at `indices`, where nothing was before."""
-        node = convert(value, self.dtype)
-        self.elements.add(node[0])
-        write = WriteMany(self.dtype.kind == "f")
-        return self.with_flow(build(write, (self.flow, convert(indices, int32), node), kind=Opaque))
-
-    def gather(self, indices: Any, name: str | None = None) -> Node:
-        """Return the values at `indices` as one array."""
-        read = ReadMany(self._shape("gather"), self.dtype)
-        return build(read, (self.flow, convert(indices, int32)))
-
-    def split(self, value: Any, lengths: Any, name: str | None = None) -> TensorArray:
-        """Return an array of the pieces of `value`, as long as `lengths` says."""
-        node = convert(value, self.dtype)
-        self.elements.add_shape((None, *tuple(node.shape)[1:]), node)
-        cut = Cut(self.dtype.kind == "f")
-        return self.with_flow(build(cut, (node, convert(lengths, int32)), kind=Opaque))
-
-    def concat(self, name: str | None = None) -> Node:
-        """Return the values one after another along their first axis."""
-        shape = self._shape("concat")
-        if not shape:
-            raise GraphError("TensorArray.concat: the values have no axis. Use stack.")
-        lengths = build(Lengths(shape), (self.flow,))
-        return build(Glue(shape[1:], self.dtype), (self.flow, lengths))
-
-    def size(self, name: str | None = None) -> Node:
+    def size(self) -> Node:
         """Return how many values there are."""
         return build(Size(), (self.flow,))
-
-    def identity(self) -> TensorArray:
-        """Return the array itself."""
-        return self
 
     def _shape(self, what: str) -> Any:
         if self.elements.shape is None:

@@ -28,7 +28,6 @@ def dynamic_rnn(
     initial_state: Any = None,
     dtype: Any = None,
     parallel_iterations: int | None = None,
-    swap_memory: bool = False,
     time_major: bool = False,
     scope: Any = None,
 ) -> tuple[Node, Any]:
@@ -42,7 +41,7 @@ def dynamic_rnn(
             time may be unknown.
         sequence_length: the length of each sequence, integers (batch,); all of time unless given.
         initial_state: as the cell's state; zeros of `dtype` unless given.
-        parallel_iterations, swap_memory: as for `while_loop`.
+        parallel_iterations: as for `while_loop`.
         scope: the variable scope of the cell, "rnn" unless given.
     Returns: outputs as `inputs` is laid out, with the cell's `output_size`; a state of the cell.
     Raises:

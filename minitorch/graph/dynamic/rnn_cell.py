@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 
 from ...arrays import as_dtype
 from ...errors import GraphError
-from ...op import Op, Spec
 from ..initializers import Fixed, Zeros
-from ..node import Constant, Node, UnknownShape, build, convert
+from ..node import Node, UnknownShape, convert
 from ..operators.elementwise import sigmoid, tanh
+from ..operators.making import zeros
 from ..operators.math import matmul
 from ..operators.shaping import concat, split
 from ..scope import outside
@@ -51,12 +51,6 @@ class RNNCell:
 
     scope_name = "rnn_cell"
     _scope: VariableScope | None = None
-    _reuse: Any = None
-    _wanted: Any = None
-
-    def __init__(self, name: str | None = None) -> None:
-        if name is not None:
-            self.scope_name = name
 
     @property
     def state_size(self) -> Any:
@@ -83,9 +77,8 @@ class RNNCell:
         """
         x = convert(inputs)
         if self._scope is None:
-            within = variable_scope(scope or self.scope_name, reuse=self._reuse)
-            with outside(), within as made:
-                self.build(_columns(x, self), _agreed(x, self._wanted))
+            with outside(), variable_scope(scope or self.scope_name) as made:
+                self.build(_columns(x, self), x.dtype)
             self._scope = made
         with variable_scope(self._scope, reuse=AUTO_REUSE):
             return self.call(x, state)
@@ -93,20 +86,6 @@ class RNNCell:
     def zero_state(self, batch_size: Any, dtype: Any) -> Any:
         """Return a state of zeros; `batch_size` is a number or a scalar node."""
         return _zeros(self.state_size, batch_size, as_dtype(dtype))
-
-
-def _agreed(x: Node, wanted: Any) -> Any:
-    """Return the dtype of a cell's variables: that of its inputs, which is the one asked for.
-
-    Raises:
-        GraphError: another was asked for.
-    """
-    if wanted not in (None, x.dtype):
-        raise GraphError(
-            f"rnn cell: got inputs {x.name!r} of {x.dtype}, expected {wanted}, as its dtype says "
-            f"(built at {x.location}). Use cast."
-        )
-    return x.dtype
 
 
 def _columns(x: Node, cell: RNNCell) -> int:
@@ -128,19 +107,7 @@ class BasicRNNCell(RNNCell):
         self,
         num_units: int,
         activation: Activation | None = None,
-        reuse: Any = None,
-        name: str | None = None,
-        dtype: Any = None,
-        **more: Any,
     ) -> None:
-        super().__init__(name)
-        self._reuse = reuse
-        self._wanted = None if dtype is None else as_dtype(dtype)
-        if more:
-            raise GraphError(
-                f"{type(self).__name__}: got {', '.join(more)}, expected num_units, activation, "
-                "reuse, name and dtype."
-            )
         self.units, self.activation = num_units, activation or tanh
 
     @property
@@ -179,11 +146,8 @@ class BasicLSTMCell(BasicRNNCell):
         forget_bias: float = 1.0,
         state_is_tuple: bool = True,
         activation: Activation | None = None,
-        reuse: Any = None,
-        name: str | None = None,
-        dtype: Any = None,
     ) -> None:
-        super().__init__(num_units, activation, reuse, name, dtype)
+        super().__init__(num_units, activation)
         if not state_is_tuple:
             raise GraphError(
                 "BasicLSTMCell: got state_is_tuple=False, expected True: a pair (c, h)."
@@ -210,28 +174,13 @@ class GRUCell(BasicRNNCell):
 
     scope_name = "gru_cell"
 
-    def __init__(
-        self,
-        num_units: int,
-        activation: Activation | None = None,
-        reuse: Any = None,
-        kernel_initializer: Any = None,
-        bias_initializer: Any = None,
-        name: str | None = None,
-        dtype: Any = None,
-    ) -> None:
-        super().__init__(num_units, activation, reuse, name, dtype)
-        self.starts = kernel_initializer, bias_initializer
-
     def build(self, n_inputs: int, dtype: Any) -> None:
         """Make the weights of the gates, whose bias starts at 1, and those of the candidate."""
-        n, (starts, bias) = n_inputs + self.units, self.starts
+        n = n_inputs + self.units
         with variable_scope("gates"):
-            self.gate_kernel, self.gate_bias = _weights(
-                (n, 2 * self.units), dtype, bias or Fixed(1.0), starts
-            )
+            self.gate_kernel, self.gate_bias = _weights((n, 2 * self.units), dtype, Fixed(1.0))
         with variable_scope("candidate"):
-            self.kernel, self.bias = _weights((n, self.units), dtype, bias or Zeros(), starts)
+            self.kernel, self.bias = _weights((n, self.units), dtype, Zeros())
 
     def call(self, inputs: Node, state: Any) -> tuple[Node, Any]:
         """Return h' twice."""
@@ -248,7 +197,6 @@ class MultiRNNCell(RNNCell):
     scope_name = "multi_rnn_cell"
 
     def __init__(self, cells: Sequence[RNNCell], state_is_tuple: bool = True) -> None:
-        super().__init__()
         if not state_is_tuple:
             raise GraphError(
                 "MultiRNNCell: got state_is_tuple=False, expected True: a tuple of states."
@@ -278,41 +226,15 @@ class MultiRNNCell(RNNCell):
         return x, tuple(new)
 
 
-class ZeroRows(Op):
-    """Zeros of as many rows as the input, a number, says."""
-
-    reads_inputs = reads_output = False
-
-    def __init__(self, columns: int, dtype: Any) -> None:
-        self.columns, self.dtype = columns, dtype
-
-    def compute(self, xp: Any, *arrays: Any) -> Any:
-        """Return the zeros."""
-        return xp.zeros((int(arrays[0]), self.columns), dtype=self.dtype)
-
-    def infer(self, *specs: Spec) -> Spec:
-        """Return the spec of a matrix with an unknown number of rows."""
-        return Spec((None, self.columns), self.dtype)
-
-    def gradient(self, out_grad: Any, node: Any) -> Any:
-        """Return nothing: only a size was used."""
-        return (None,)
-
-
 def _zeros(size: Any, batch_size: Any, dtype: Any) -> Any:
     if isinstance(size, tuple):
         parts = [_zeros(part, batch_size, dtype) for part in size]
         return type(size)(*parts) if hasattr(size, "_fields") else tuple(parts)
-    if isinstance(batch_size, Node) and not isinstance(batch_size, Constant):
-        return build(ZeroRows(size, dtype), (batch_size,))
-    rows = batch_size.value if isinstance(batch_size, Constant) else batch_size
-    return Zeros()((int(rows), size), dtype)
+    return zeros([batch_size, size], dtype)
 
 
-def _weights(
-    shape: tuple[int, int], dtype: Any, bias_starts: Any, kernel_starts: Any = None
-) -> tuple[Variable, Variable]:
-    kernel = get_variable("kernel", shape, dtype, initializer=kernel_starts)
+def _weights(shape: tuple[int, int], dtype: Any, bias_starts: Any) -> tuple[Variable, Variable]:
+    kernel = get_variable("kernel", shape, dtype)
     return kernel, get_variable("bias", shape[1:], dtype, initializer=bias_starts)
 
 

@@ -9,8 +9,7 @@ from typing import Any
 
 from ...arrays import Array, int32, native_dtype
 from ...errors import GraphError
-from ...op import Op, Spec
-from ..node import Node, build
+from ...op import Op, Spec, Value
 from .scalar import as_scalar
 
 
@@ -49,12 +48,12 @@ def is_cut(item: Any) -> bool:
     """Tell whether an index is a slice with a node in it, or one that goes back."""
     if not isinstance(item, slice):
         return False
-    if any(isinstance(n, Node) for n in (item.start, item.stop, item.step)):
+    if any(isinstance(n, Value) for n in (item.start, item.stop, item.step)):
         return True
     return item.step is not None and item.step < 0
 
 
-def cut(x: Node, index: tuple[Any, ...]) -> Node:
+def cut(x: Any, index: tuple[Any, ...]) -> Any:
     """Return x[index], where some of the slices are cuts.
 
     Raises:
@@ -65,7 +64,7 @@ def cut(x: Node, index: tuple[Any, ...]) -> Node:
             f"index: got {x.name!r} indexed by places and by a computed slice at once (built at "
             f"{x.location}). Index twice."
         )
-    found: Node = x[tuple(slice(None) if is_cut(n) else n for n in index)]
+    found = x[tuple(slice(None) if is_cut(n) else n for n in index)]
     kept = [n for n in index if not isinstance(n, int)]
     for i, item in enumerate(kept):
         if is_cut(item):
@@ -74,9 +73,9 @@ def cut(x: Node, index: tuple[Any, ...]) -> Node:
     return found
 
 
-def _taken(x: Node, axis: int, item: slice) -> Node:
+def _taken(x: Any, axis: int, item: slice) -> Any:
     bounds = (item.start, item.stop, item.step)
-    nodes = [as_scalar(n) for n in bounds if isinstance(n, Node)]
-    fixed = tuple(... if isinstance(n, Node) else n for n in bounds)
-    places = build(Places(axis, fixed), (x, *nodes))  # type: ignore[arg-type]
-    return x[(*(slice(None),) * axis, places)]  # type: ignore[no-any-return]
+    nodes = [as_scalar(n) for n in bounds if isinstance(n, Value)]
+    fixed = tuple(... if isinstance(n, Value) else n for n in bounds)
+    places = Places(axis, fixed)(x, *nodes)  # type: ignore[arg-type]
+    return x[(*(slice(None),) * axis, places)]

@@ -98,7 +98,6 @@ def py_func(
     func: Callable[..., Any],
     inp: Sequence[Any],
     Tout: Any,
-    stateful: bool = True,
     name: str | None = None,
 ) -> Any:
     """What a Python function of the arrays of `inp` returns, a node for each dtype in `Tout`.

@@ -49,7 +49,7 @@ def on_images(
     found.shape = StaticShape(
         (None, None, None, channels) if last else (None, channels, None, None)
     )
-    return found
+    return found  # type: ignore[no-any-return]
 
 
 def inner(where: str, sizes: Any, data_format: str = "NHWC") -> tuple[int, int]:

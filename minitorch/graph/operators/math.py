@@ -18,7 +18,8 @@ from ..lined import lined
 from ..naming import rename, rename_all
 from ..node import Constant, Node, build, convert, convert_all
 from .elementwise import add_n, maximum, sqrt
-from .late import late, once_known, unknown
+from .late import late, unknown
+from .sized import once_known
 
 __all__ = [
     "argmax",
@@ -55,7 +56,7 @@ def matmul(
     """The matrix product over the last two axes, either side transposed first if asked."""
     left, right = convert_all(a, b)
     if unknown(left, right):
-        return late(lambda x, y: matmul(x, y, transpose_a, transpose_b), (left, right), left.dtype)
+        return late(lambda x, y: matmul(x, y, transpose_a, transpose_b), (left, right), left.dtype)  # type: ignore[no-any-return]
     left = linalg.mT(left) if transpose_a else left
     right = linalg.mT(right) if transpose_b else right
     return rename(linalg.matmul(left, right), name)
@@ -82,7 +83,7 @@ def _reduction(
                 f"{'booleans. Compare first' if kinds == 'b' else 'numbers. Use cast'}."
             )
         if unknown(x):
-            return late(
+            return late(  # type: ignore[no-any-return]
                 lambda known: call(known, axis, keepdims, None, reduction_indices, keep_dims),
                 (x,),
                 x.dtype,
@@ -164,7 +165,7 @@ def argmin(
 def _argument(function: Callable[..., Any], x: Any, axis: int, name: str | None) -> Node:
     node = convert(x)
     if unknown(node):
-        return late(lambda known: _argument(function, known, axis, name), (node,), int64)
+        return late(lambda known: _argument(function, known, axis, name), (node,), int64)  # type: ignore[no-any-return]
     return rename(cast_to(function(node, axis), int64), name)
 
 

@@ -9,8 +9,8 @@ from ..lined import lined
 from ..naming import rename, rename_all
 from ..node import Node, convert
 from .elementwise import maximum, rsqrt
-from .late import once_known
 from .math import reduce_mean, reduce_sum
+from .sized import once_known
 
 
 @lined

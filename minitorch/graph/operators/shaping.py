@@ -18,9 +18,10 @@ from ..lined import lined
 from ..naming import rename, rename_all
 from ..node import Constant, Node, UnknownShape, as_shape, build, convert, convert_all
 from ..static_shape import StaticShape
-from .late import late, once_known, unknown
+from .late import late, unknown
+from .math import reduce_prod
 from .pieces import Joined
-from .sized import RankOf, ShapeOf, computed, reshaped, tiled
+from .sized import RankOf, ShapeOf, computed, once_known, reshaped, tiled
 
 __all__ = [
     "concat",
@@ -174,7 +175,7 @@ def unstack(
 
 
 def _late_piece(function: Any, node: Node, i: int, args: tuple[Any, ...]) -> Node:
-    return late(lambda known: function(known, *args)[i], (node,), node.dtype)
+    return late(lambda known: function(known, *args)[i], (node,), node.dtype)  # type: ignore[no-any-return]
 
 
 unpack = unstack
@@ -321,8 +322,6 @@ def shape(input: Any, name: str | None = None, out_type: Any = int32) -> Node:
 
 def size(input: Any, name: str | None = None) -> Node:
     """The number of elements at run time."""
-    from .math import reduce_prod
-
     return reduce_prod(shape(input), name=name)
 
 

@@ -34,7 +34,7 @@ def _along(op: Op, logits: Any, axis: int, name: str | None) -> Node:
     """Return `op`, which works on the last axis, along any axis."""
     x = convert(logits)
     if unknown(x):
-        return late(lambda known: _along(op, known, axis, None), (x,), x.dtype)
+        return late(lambda known: _along(op, known, axis, None), (x,), x.dtype)  # type: ignore[no-any-return]
     last = len(x.shape) - 1
     if axis in (-1, last):
         return rename(build(op, (x,)), name)
@@ -58,7 +58,7 @@ def softmax_cross_entropy_with_logits(
 
 def _cross_entropy(y: Node, x: Node, axis: int) -> Node:
     if unknown(x, y):
-        return late(lambda a, b: _cross_entropy(a, b, axis), (y, x), x.dtype)
+        return late(lambda a, b: _cross_entropy(a, b, axis), (y, x), x.dtype)  # type: ignore[no-any-return]
     last = len(x.shape) - 1
     if axis not in (-1, last):
         x, y = movement.movedim(x, axis, last), movement.movedim(y, axis, last)

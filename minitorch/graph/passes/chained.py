@@ -9,6 +9,7 @@ from typing import Any
 from ...arrays import Array
 from ...op import Op, Spec
 from ...ops.linalg import MatMul
+from ..gradients import gradients
 
 Split = dict[tuple[int, int], int]
 MATMUL = MatMul()
@@ -32,8 +33,6 @@ class Chain(Op):
 
     def gradient(self, out_grad: Any, node: Any) -> Any:
         """Differentiate the products as they were, over the same inputs."""
-        from ..gradients import gradients
-
         inputs = list(node.inputs)
         return tuple(gradients(self.unfused(*inputs), inputs, out_grad, stop_gradients=inputs))
 

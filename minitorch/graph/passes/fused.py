@@ -21,6 +21,7 @@ from ...compile import cuda_driver
 from ...errors import MinitorchError
 from ...op import Op, Spec
 from ...ops.reduction import Extreme, Mean, Reduction
+from ..gradients import gradients
 from .lowering import Parts, program_of
 
 BLOCK = 65_536  # elements: 256 KiB of float32, so a few temporaries fit a level-2 cache
@@ -149,8 +150,6 @@ class Fused(Op):
 
     def gradient(self, out_grad: Any, node: Any) -> Any:
         """Differentiate the parts as they were, rebuilt over the same inputs."""
-        from ..gradients import gradients
-
         inputs = list(node.inputs)  # one may be computed from another, which is not ours to follow
         return tuple(gradients(self.unfused(*inputs), inputs, out_grad, stop_gradients=inputs))
 

@@ -10,7 +10,8 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from ..control.history import Slot
-from ..control.while_op import History, Output, While
+from ..control.outcome import History, Output
+from ..control.while_op import While
 from ..node import Node
 from ..order import needed, schedule
 from .rewrite import may_change, over, renewed

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from ..control.history import Join, Opaque, Slot, kind_of
-from ..control.while_op import Output, Pack
+from ..control.outcome import Output, Pack
 from ..gradients import Identity
 from ..node import Node, build
 from ..order import schedule

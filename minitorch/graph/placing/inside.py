@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ..control.history import Empty, Opaque
-from ..control.while_op import History, Output, While
+from ..control.outcome import History, Output
+from ..control.while_op import While
 from ..node import Constant, Node, Placeholder
 from ..order import schedule
 

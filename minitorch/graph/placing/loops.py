@@ -30,7 +30,7 @@ from typing import Any
 
 from ..control.dead import DEAD
 from ..control.history import EMPTY, Opacity, Past
-from ..control.while_op import Outcome
+from ..control.outcome import Outcome
 from ..node import Node
 from ..running.step import Step
 from ..state import State

@@ -28,7 +28,8 @@ from ...ops.reduction import Extreme, Mean, Sum
 from ...ops.rows import ROWS, Elementwise
 from ..control.dead import DEAD, alive, deadly, endangered, merges
 from ..control.history import EMPTY, HOLE, Opaque, Past
-from ..control.while_op import Outcome, While
+from ..control.outcome import Outcome
+from ..control.while_op import While
 from ..node import Constant, Node, Placeholder
 from ..operators.cutting import Places
 from ..operators.late import Late

@@ -10,7 +10,8 @@ import numpy as np
 from ...arrays import CPU, Array, Device, asarray, namespace_on
 from ..control.dead import DEAD, alive, deadly, merges
 from ..control.history import EMPTY, Past
-from ..control.while_op import Outcome, While
+from ..control.outcome import Outcome
+from ..control.while_op import While
 from ..node import Constant, Node, Placeholder
 from ..order import schedule
 from ..state import NoOp, Read, State, StateOp, Variable

@@ -28,7 +28,8 @@ from ...ops.rows import Elementwise
 from ...shapes import numel
 from ..control.cond import Switch
 from ..control.history import Opaque
-from ..control.while_op import History, Output, While
+from ..control.outcome import History, Output
+from ..control.while_op import While
 from ..gradients import Identity, StopGradient
 from ..node import Node, UnknownShape
 from ..operators.random import Random

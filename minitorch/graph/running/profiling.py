@@ -19,7 +19,7 @@ from ...errors import GraphError
 from ..feeding import read_feeds
 from ..fetching import flatten_fetches
 from ..node import Constant, Node
-from ..operators.late import ByShape, needs_shapes
+from ..operators.by_shape import ByShape, needs_shapes
 from ..optimize import optimize
 from ..order import last_uses
 from ..passes.fed_constants import fed_constants

@@ -21,7 +21,8 @@ from dataclasses import dataclass, field
 from ..control.dead import endangered
 from ..control.frames import Enter, NextIteration
 from ..control.history import Empty
-from ..control.while_op import Output, While
+from ..control.outcome import Output
+from ..control.while_op import While
 from ..copying import made
 from ..node import Node
 from ..order import schedule, sources

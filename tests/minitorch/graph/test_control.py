@@ -425,7 +425,7 @@ def test_a_long_loop_has_a_gradient() -> None:
     np.testing.assert_allclose(got, 1.0001**5_000, rtol=1e-9)
 
 
-def test_a_loop_needs_a_variable_and_can_be_kept_out_of_gradients() -> None:
+def test_a_loop_needs_a_variable_and_numbers_that_mean_something() -> None:
     x = tf.placeholder(tf.float32, ())
     with pytest.raises(GraphError, match="one or more"):
         tf.while_loop(lambda: True, list, [])
@@ -435,8 +435,6 @@ def test_a_loop_needs_a_variable_and_can_be_kept_out_of_gradients() -> None:
     for nonsense in (1.5, [3], "x"):
         with pytest.raises(MinitorchError, match=r"maximum_iterations|Convert"):
             tf.while_loop(lambda v: v < 1.0, lambda v: v + 1.0, [x], maximum_iterations=nonsense)
-    y = tf.while_loop(lambda v: v < 9.0, lambda v: v * 2.0, [x], back_prop=False)
-    assert tf.gradients(y, [x]) == [None]
 
 
 def test_rounds_can_be_limited_by_a_node() -> None:

@@ -13,7 +13,7 @@ from ddp_lab.errors import RankFailed
 from minitorch.errors import GraphError
 from minitorch.graph.control.cond import Switch
 from minitorch.graph.control.history import Opaque
-from minitorch.graph.control.while_op import Output
+from minitorch.graph.control.outcome import Output
 from minitorch.graph.node import build
 from minitorch.graph.order import schedule
 from minitorch.graph.placing.partition import cut

@@ -60,16 +60,16 @@ def test_writes_in_any_order_and_as_many_as_there_are() -> None:
     )[1]
     with tf.Session() as session:
         assert session.run(grown.stack(), {n: 4}).tolist() == [9, 4, 1, 0]
-        assert session.run([grown.size(), grown.gather([3, 0])], {n: 40})[0] == 40
+        assert session.run([grown.size(), grown.read(3)], {n: 40})[0] == 40
         assert session.run(grown.stack(), {n: 0}).shape == (0,)
         assert session.run(grown.stack(), {n: 2000}).sum() == sum(k * k for k in range(2000))
 
 
-def test_pieces_are_joined_and_branches_write_different_things() -> None:
+def test_branches_write_different_things() -> None:
     p, x = tf.placeholder(tf.bool, ()), tf.placeholder(tf.float32, ())
     array = tf.TensorArray(tf.float32, 2).write(0, tf.stack([x, x]))
     flow = tf.cond(p, lambda: array.write(1, [x * 2.0, x]).flow, lambda: array.flow)
-    joined = array.with_flow(flow).concat()
+    joined = tf.reshape(array.with_flow(flow).stack(), [-1])
     (by,) = tf.gradients(joined, [x])
     with tf.Session() as session:
         assert session.run(joined, {p: True, x: 3.0}).tolist() == [3.0, 3.0, 6.0, 3.0]
@@ -100,52 +100,3 @@ def test_what_does_not_fit_is_refused_with_its_line() -> None:
 
 
 # ── many values at once ─────────────────────────────────────────────────────────────────────────
-
-
-@pytest.mark.parametrize("executor", ["compiled", "interpreter", "tokens"])
-def test_an_array_is_cut_into_pieces_and_glued_with_its_gradient(executor: str) -> None:
-    x = tf.placeholder(tf.float32, [5, 2])
-    pieces = tf.TensorArray(tf.float32, size=3, infer_shape=False).split(x, [1, 3, 1])
-    weighted = pieces.read(0) * 2.0, pieces.read(1) * 3.0, pieces.read(2) * 5.0
-    again = tf.TensorArray(tf.float32, size=3, infer_shape=False)
-    for i, part in enumerate(weighted):
-        again = again.write(i, part)
-    y = again.concat()
-    factors = np.array([2, 3, 3, 3, 5], np.float32)[:, None]
-    slope = tf.gradients(tf.reduce_sum(tf.square(y)), x)[0]
-    array = np.arange(10, dtype=np.float32).reshape(5, 2)
-    with tf.Session(executor=executor) as session:
-        got, by_x = session.run([y, slope], {x: array})
-    np.testing.assert_array_equal(got, array * factors)
-    np.testing.assert_allclose(by_x, 2 * array * factors**2)
-
-
-def test_rows_are_scattered_beside_what_was_written_and_gathered_twice() -> None:
-    x = tf.placeholder(tf.float32, [2, 2])
-    first = tf.TensorArray(tf.float32, size=4).write(1, [7.0, 7.0])
-    found = first.scatter([3, 0], x).gather([0, 3, 1, 0])
-    slope = tf.gradients(tf.reduce_sum(found * [[1.0], [10.0], [100.0], [1000.0]]), x)[0]
-    with tf.Session() as session:
-        got, by_x = session.run([found, slope], {x: [[1, 2], [3, 4]]})
-    assert got.tolist() == [[3, 4], [1, 2], [7, 7], [3, 4]]
-    assert by_x.tolist() == [[10, 10], [1001, 1001]]  # row 1 of x was read twice
-
-
-def _of_any_length() -> Any:
-    return tf.placeholder_with_default(np.ones(1, np.float32), [None])
-
-
-@pytest.mark.parametrize(
-    ("build", "says"),
-    [
-        (lambda a: a.split([[1.0], [2.0]], [1, 2]).read(0), r"lengths \[1, 2\] for 2 rows"),
-        (lambda a: a.scatter([0, 9], [[1.0], [2.0]]).read(0), "index 9"),
-        (lambda a: a.scatter([0, 0], [[1.0], [2.0]]).read(0), "index 0 was written before"),
-        (lambda a: a.write(0, [1.0]).gather([1]), "index 1 has not been written"),
-        (lambda a: a.write(0, _of_any_length()).concat(), "an index was not written"),
-    ],
-)
-def test_what_does_not_fit_in_slots_is_refused_in_the_run(build: Any, says: str) -> None:
-    y = build(tf.TensorArray(tf.float32, size=2, infer_shape=False))
-    with tf.Session() as session, pytest.raises(GraphError, match=says):
-        session.run(y)
