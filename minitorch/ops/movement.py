@@ -298,7 +298,9 @@ def contiguous(x: Any) -> Any:
     array = getattr(x, "array", None)  # a value of a graph has none
     if isinstance(array, np.ndarray):
         return x if array.flags.c_contiguous else clone(x)
-    return clone(x) if hasattr(array, "is_contiguous") and not array.is_contiguous() else x
+    if array is not None and hasattr(array, "is_contiguous") and not array.is_contiguous():
+        return clone(x)
+    return x
 
 
 def reshape_as(x: Any, other: Any) -> Any:
