@@ -3,13 +3,17 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from autograder.notebook_ui import lab
-    from autograder.pieces import earlier
-    from autograder.standing import progress
+    from autograder.learner.earlier import earlier
+    from autograder.learner.notebook_ui import lab
+    from autograder.learner.progress import progress
 
 __all__ = ["earlier", "lab", "progress"]
 
-_FROM = {"earlier": "pieces", "lab": "notebook_ui", "progress": "standing"}
+_FROM = {
+    "earlier": "learner.earlier",
+    "lab": "learner.notebook_ui",
+    "progress": "learner.progress",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -13,9 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from autograder.check_names import learner_names
-from autograder.comparing import close
-from autograder.deadline import deadline
+from autograder.authoring.check_names import learner_names
+from autograder.authoring.requirements import verify_requirements
 from autograder.errors import (
     CheckBroken,
     Feedback,
@@ -24,11 +23,12 @@ from autograder.errors import (
     NotAttempted,
     StudentError,
 )
+from autograder.grading.deadline import deadline
 from autograder.printable import printable
 from autograder.records import MIB, CheckResult, Limits, Outcome
-from autograder.requirements import verify_requirements
-from autograder.student import Student
-from autograder.timing import not_slower
+from autograder.student.comparing import close
+from autograder.student.protocol import Student
+from autograder.student.timing import not_slower
 
 __all__ = [
     "Check",
@@ -207,7 +207,7 @@ def run_check(
 
     `within_s` is for the check's own code; one that does not end in that time is broken.
     A check that breaks is marked `broken` and has its full score: whether the check is at fault
-    or an answer provoked it, `autograder.grade` finds out by asking the solution.
+    or an answer provoked it, `autograder.grading.grade` finds out by asking the solution.
     """
     found = CheckResult(
         name=check.name,

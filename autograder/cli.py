@@ -145,9 +145,9 @@ def _add_learner(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 def _learner(arguments: argparse.Namespace) -> int:
-    status: int = getattr(importlib.import_module("autograder.learner"), arguments.function)(
-        arguments
-    )
+    status: int = getattr(
+        importlib.import_module("autograder.learner.commands"), arguments.function
+    )(arguments)
     return status
 
 
@@ -158,7 +158,7 @@ def _import(arguments: argparse.Namespace) -> int:
 
 
 def _export(arguments: argparse.Namespace) -> int:
-    from autograder.source import load_lab
+    from autograder.authoring.source import load_lab
 
     text = _other(arguments.other).export_notebook(load_lab(arguments.lab))
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
@@ -168,7 +168,7 @@ def _export(arguments: argparse.Namespace) -> int:
 
 
 def _other(name: str) -> ModuleType:
-    return importlib.import_module(f"autograder.{name}")
+    return importlib.import_module(f"autograder.formats.{name}")
 
 
 def _release(arguments: argparse.Namespace) -> int:

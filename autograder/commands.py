@@ -10,20 +10,20 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from autograder.authoring.source import find_labs, load_lab
 from autograder.errors import AutograderError, ReleaseRefused, ReportError, SubmissionError
-from autograder.farm import Farm, Graded, default_jobs, summary
-from autograder.paths import Item, content_of, followed, items_of
+from autograder.grading.paths import Item, content_of, followed, items_of
+from autograder.grading.pool import Farm, Graded, default_jobs, summary
 from autograder.printable import printable
 from autograder.records import Lab, Outcome
-from autograder.source import find_labs, load_lab
 
 UNSANDBOXED = "unsandboxed"
 
 
 def release(arguments: argparse.Namespace) -> int:
     """Release labs; 2 when any was refused, 1 when `--check` finds one stale."""
-    from autograder.release import is_stale, write_in_place
-    from autograder.release import release as release_lab
+    from autograder.authoring.release import is_stale, write_in_place
+    from autograder.authoring.release import release as release_lab
 
     if arguments.colab and arguments.out is None:
         raise AutograderError("release: --colab needs -o: it adds to what -o writes.")
@@ -57,7 +57,7 @@ def _for_colab(wanted: bool) -> Iterator[Callable[[Lab, Path], list[Path]]]:
     if not wanted:
         yield lambda lab, target: []
         return
-    from autograder.colab import add_colab, build_wheel
+    from autograder.formats.colab import add_colab, build_wheel
 
     with tempfile.TemporaryDirectory() as directory:
         yield functools.partial(add_colab, wheel=build_wheel(Path(directory)))
@@ -65,9 +65,9 @@ def _for_colab(wanted: bool) -> Iterator[Callable[[Lab, Path], list[Path]]]:
 
 def check(arguments: argparse.Namespace) -> int:
     """Print what the public checks say of a notebook; 1 unless all are correct."""
-    from autograder.grade import Grader
-    from autograder.manifest import load_released
-    from autograder.report import to_text
+    from autograder.authoring.manifest import load_released
+    from autograder.grading.grade import Grader
+    from autograder.grading.report import to_text
 
     grader = Grader(load_released(arguments.lab))
     grader.tasks = tuple(task for task in grader.tasks if not task.check.hidden)
@@ -104,7 +104,7 @@ def grade(arguments: argparse.Namespace) -> int:
         problem = "submissions ran unsandboxed, with this user's files in reach"
         print(f"grade: {problem}. What to do: autograder doctor", file=sys.stderr)
     if arguments.similarity:
-        from autograder.similarity import alike
+        from autograder.grading.similarity import alike
 
         print("\n".join(alike(lab, [item.path for item in items])))
     return 0
@@ -145,7 +145,7 @@ def _farm(lab: Lab, arguments: argparse.Namespace) -> Farm:
     jobs = arguments.jobs or default_jobs()
     farm = Farm(lab, arguments.out, jobs, arguments.timeout_s, arguments.staff)
     if arguments.scheduler:
-        from autograder.cluster import ClusterFarm
+        from autograder.grading.cluster import ClusterFarm
 
         return ClusterFarm(lab, arguments.out, jobs, arguments.timeout_s, arguments.staff,
                            address=arguments.scheduler, gpu=arguments.gpu)  # fmt: skip
@@ -158,7 +158,7 @@ def _farm(lab: Lab, arguments: argparse.Namespace) -> Farm:
 
 def audit(arguments: argparse.Namespace) -> int:
     """Print how many mutants of the solution the checks catch, and those that they miss."""
-    from autograder.audit import audit as audit_lab
+    from autograder.audit.audit import audit as audit_lab
 
     found = audit_lab(load_lab(arguments.lab), jobs=arguments.jobs)
     if arguments.json:
@@ -190,7 +190,7 @@ def _kept(arguments: argparse.Namespace, item: Item) -> Graded | None:
 
     Both reports of a submission, and of no other, are there and younger than it.
     """
-    from autograder.report import from_gradescope
+    from autograder.grading.report import from_gradescope
 
     if not arguments.resume:
         return None
@@ -206,7 +206,7 @@ def _kept(arguments: argparse.Namespace, item: Item) -> Graded | None:
 
 
 def _write_junit(path: Path, graded: Sequence[Graded]) -> None:
-    from autograder.report import from_gradescope, to_junit
+    from autograder.grading.report import from_gradescope, to_junit
 
     reports = [from_gradescope(one.report) for one in graded]
     try:

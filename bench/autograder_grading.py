@@ -25,11 +25,11 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from autograder.farm import Farm
-from autograder.notebook import solution_notebook
-from autograder.paths import Item
+from autograder.authoring.notebook import solution_notebook
+from autograder.authoring.source import load_lab
+from autograder.grading.paths import Item
+from autograder.grading.pool import Farm
 from autograder.records import Lab
-from autograder.source import load_lab
 
 SAMPLE = Path(__file__).parent.parent / "tests/autograder/sample_labs/scale_and_sum"
 SUBMISSIONS = 300
@@ -94,7 +94,7 @@ def best(action: Callable[[], object], times: int = 7) -> float:
 
 def notebook_check(lab: Lab) -> Callable[[], object]:
     from autograder.checks import load_checks, run_check
-    from autograder.local import LocalStudent
+    from autograder.student.local import LocalStudent
 
     namespace: dict[str, object] = {}
     for question in lab.questions:

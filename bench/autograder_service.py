@@ -25,7 +25,8 @@ from functools import partial
 from pathlib import Path
 from urllib.parse import urlencode, urlsplit
 
-from autograder.notebook import solution_notebook
+from autograder.authoring.notebook import solution_notebook
+from autograder.authoring.source import load_lab
 from autograder.records import CheckResult, ManualAnswer, Outcome, Report
 from autograder.service import schema
 from autograder.service.claims import line_up
@@ -35,7 +36,6 @@ from autograder.service.roster import LEARNER
 from autograder.service.server import opened
 from autograder.service.settings import Settings
 from autograder.service.store import Store, sqlite_url
-from autograder.source import load_lab
 
 SAMPLES = Path(__file__).parent.parent / "tests/autograder/sample_labs"
 LEARNERS, LABS, WAITING = 600, 16, 600

@@ -23,8 +23,8 @@ import torch
 
 import minitorch
 import minitorch.graph as tf
-from minitorch.graph.running.arena import ArenaStep
-from minitorch.graph.state import State
+from minitorch.graph.core.variables import State
+from minitorch.graph.executors.arena import ArenaStep
 
 Row = tuple[str, float, float]  # what, ratio, goal
 NETWORKS = (((64, 32, 10), 64, 600, 0.5), ((784, 200, 100, 10), 128, 100, 0.9))

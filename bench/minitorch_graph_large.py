@@ -23,9 +23,9 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 
 import minitorch.graph as tf
-from minitorch.graph.cost import Fixed, use
-from minitorch.graph.running.plan import memory_plan
-from minitorch.graph.verify import verify
+from minitorch.graph.core.verify import verify
+from minitorch.graph.costs.machine import Fixed, use
+from minitorch.graph.memory.plan import memory_plan
 
 AT = np.array([[0.6, 0.8], [-0.8, 0.6]])
 GOAL = 1.5

@@ -22,10 +22,10 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 
 import minitorch.graph as tf
-from minitorch.graph.running.step import Step
-from minitorch.graph.state import State
-from minitorch.graph.tokens.makespan import makespan
-from minitorch.graph.tokens.parallel import MEASURED_RUNS, ParallelStep, critical_path
+from minitorch.graph.core.variables import State
+from minitorch.graph.executors.compiled import Step
+from minitorch.graph.executors.parallel import MEASURED_RUNS, ParallelStep, critical_path
+from minitorch.graph.executors.tokens.makespan import makespan
 
 Work = Callable[[], Any]
 

@@ -24,7 +24,7 @@ or by `torchrun --nproc-per-node 2 train.py`, on several machines too:
 
 from ddp_lab import cost, simulate
 from ddp_lab.collectives.registry import algorithms, register_algorithm
-from ddp_lab.communicator import Communicator
+from ddp_lab.communicator.communicator import Communicator
 from ddp_lab.data_parallel import DistributedDataParallel
 from ddp_lab.errors import (
     DdpLabError,
@@ -37,8 +37,8 @@ from ddp_lab.errors import (
     RankTimeout,
     UnknownAlgorithm,
 )
-from ddp_lab.launch import launch
-from ddp_lab.world import init
+from ddp_lab.launch.launcher import launch
+from ddp_lab.launch.world import init
 
 __all__ = [
     "Communicator",

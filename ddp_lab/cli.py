@@ -8,9 +8,9 @@ import runpy
 import sys
 from pathlib import Path
 
-from ddp_lab.communicator import Communicator
+from ddp_lab.communicator.communicator import Communicator
 from ddp_lab.errors import DdpLabError
-from ddp_lab.launch import PROCESSES, launch
+from ddp_lab.launch.launcher import PROCESSES, launch
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -20,7 +20,7 @@ def main(arguments: list[str] | None = None) -> int:
     if options.command == "calibrate":
         if rest:
             known.error(f"unrecognized arguments: {' '.join(rest)}")
-        from ddp_lab.calibrate import calibrate
+        from ddp_lab.costs.calibrate import calibrate
 
         try:
             print(calibrate(options.transport, options.rounds).table())

@@ -10,9 +10,9 @@ from typing import Any
 
 import cloudpickle
 
-from ddp_lab.communicator import Communicator
+from ddp_lab.communicator.communicator import Communicator
 from ddp_lab.errors import DdpLabError, InvalidArgument
-from ddp_lab.launch import launch
+from ddp_lab.launch.launcher import launch
 
 
 def load_ipython_extension(shell: Any) -> None:

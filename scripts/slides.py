@@ -20,9 +20,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from autograder.notebook import learner_notebook, solution_notebook
+from autograder.authoring.notebook import learner_notebook, solution_notebook
+from autograder.authoring.source import find_labs, load_lab
 from autograder.records import Cell, Lab
-from autograder.source import find_labs, load_lab
 
 ROOT = Path(__file__).parents[1]
 TEMPLATE = "slides.html.j2"

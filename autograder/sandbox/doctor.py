@@ -19,7 +19,7 @@ from autograder.errors import AutograderError
 from autograder.records import Limits
 from autograder.sandbox import cgroup, launch, layout, seccomp
 from autograder.sandbox.host import Sandbox
-from autograder.sandbox.supply import Supply
+from autograder.sandbox.worker_pool import Supply
 
 OLDEST_BUBBLEWRAP = (0, 8)  # the first with --disable-userns
 TRY_S = 30

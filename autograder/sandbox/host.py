@@ -19,13 +19,13 @@ from typing import Any
 
 from autograder.errors import LimitReached, NotAttempted, StudentError
 from autograder.records import Failure, Limits, RanksRun, Statement
-from autograder.sandbox import hold, network, supply, watch
+from autograder.sandbox import network, pinning, watch, worker_pool
 from autograder.sandbox.channel import MAX_TEXT, NOTHING, pump, unpack
 from autograder.sandbox.headers import Headers
 from autograder.sandbox.process import Process, gone
-from autograder.sandbox.supply import Supply
 from autograder.sandbox.wire import WireError
-from autograder.student import COMMUNICATOR, missing, rank_arguments, shipped
+from autograder.sandbox.worker_pool import Supply
+from autograder.student.protocol import COMMUNICATOR, missing, rank_arguments, shipped
 
 NOT_PINNED = (
     "Timed questions ran on whichever core the system chose, not on one: see `autograder doctor`."
@@ -42,7 +42,7 @@ class RemoteStudent:
         self.notes: list[str] = []  # for the report: what could not be done as it should be
         self.output = b""  # what workers that have ended printed, cut at `output_bytes`
         self._preload = preload
-        self._supply = source or supply.shared()
+        self._supply = source or worker_pool.shared()
         self._loaded: list[Statement] = []
         self._texts: dict[str, str] = {}
         self._failures: dict[str, Failure] = {}
@@ -153,14 +153,14 @@ class RemoteStudent:
 
     @contextlib.contextmanager
     def _pinned(self, core: int) -> Iterator[None]:
-        with hold.pinned(self._ready().pid, core) as held:
+        with pinning.pinned(self._ready().pid, core) as held:
             if not held and NOT_PINNED not in self.notes:
                 self.notes.append(NOT_PINNED)
             yield
 
     def stopped(self) -> AbstractContextManager[None]:
         """Let nothing of the learner's run. See `Student.stopped`."""
-        return hold.stopped(self._ready().pid)
+        return pinning.stopped(self._ready().pid)
 
     def close(self) -> None:
         """End the worker and everything that came from it."""
@@ -240,7 +240,7 @@ class Sandbox(AbstractContextManager[RemoteStudent]):
     """A fresh student in a sandbox of its own, which is gone at the end of the `with`.
 
     `preload` names modules to have ready before the clock starts; `source` is where workers come
-    from (`supply.shared()`).
+    from (`worker_pool.shared()`).
     """
 
     def __init__(

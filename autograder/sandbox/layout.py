@@ -16,7 +16,9 @@ COURSE_AT, WORKER_AT = "/course", "/judge"
 # Where a worker mounts scratch space of its own; what stands there outside is seen elsewhere.
 SCRATCH, ELSEWHERE = ("/tmp", "/dev/shm"), "/elsewhere"
 WORKER_FILES = (
-    *("__init__", "errors", "records", "plain", "student", "local", "local_ranks", "pieces"),
+    *("__init__", "errors", "records", "plain"),
+    *("student/__init__", "student/protocol", "student/local", "student/local_ranks"),
+    *("learner/__init__", "learner/earlier"),
     *("sandbox/__init__", "sandbox/wire", "sandbox/worker", "sandbox/endpoint"),
     *("sandbox/limits", "sandbox/zygote"),
 )

@@ -22,10 +22,10 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from autograder.errors import NotAttempted, NotPlainData, StudentError
-from autograder.local import LocalStudent, notebook_names
 from autograder.records import Statement
 from autograder.sandbox import limits, wire
 from autograder.sandbox.endpoint import Endpoint
+from autograder.student.local import LocalStudent, notebook_names
 
 MAX_TEXT = 20_000  # characters of a message or a traceback
 PROBE = "__probe__"

@@ -11,18 +11,18 @@ from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 
 from autograder.errors import SubmissionError
+from autograder.grading.report import to_gradescope
+from autograder.grading.submission import read
 from autograder.records import Report
-from autograder.report import to_gradescope
 from autograder.service import auth, exports, views
 from autograder.service.course import Course
 from autograder.service.errors import OutOfRoom, Refused
 from autograder.service.forms import json_object, once
-from autograder.service.ledger import Entry, Receipt
 from autograder.service.limits import Turns, too_large
 from autograder.service.roster import Person
 from autograder.service.schema import PARKED
 from autograder.service.settings import MIB
-from autograder.submission import read
+from autograder.service.submissions import Entry, Receipt
 
 Fields = dict[str, UploadFile | str]
 

@@ -20,7 +20,6 @@ import sqlalchemy as sa
 from autograder.records import Report
 from autograder.service.database import Database
 from autograder.service.grades import publish
-from autograder.service.ledger import is_id
 from autograder.service.schema import (
     GRADED,
     GRADING,
@@ -31,6 +30,7 @@ from autograder.service.schema import (
     notebooks,
     submissions,
 )
+from autograder.service.submissions import is_id
 
 _REASON_CHARS = 2_000  # in a row that lists read
 

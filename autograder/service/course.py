@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 
 from autograder.service.claims import Claims
-from autograder.service.ledger import Ledger
+from autograder.service.lab_catalog import Shelf
 from autograder.service.limits import RateLimit
 from autograder.service.queue import Queue
 from autograder.service.roster import Roster
 from autograder.service.settings import Settings
-from autograder.service.shelf import Shelf
+from autograder.service.submissions import Ledger
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ import io
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from autograder.report import to_gradescope
+from autograder.grading.report import to_gradescope
 from autograder.service.errors import Refused
-from autograder.service.ledger import Entry, Ledger
 from autograder.service.roster import LEARNER, Roster
+from autograder.service.submissions import Entry, Ledger
 from autograder.service.views import iso
 
 _CHUNK_CHARS = 1 << 16

@@ -15,14 +15,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from autograder.authoring.source import SOURCE, load_lab
 from autograder.checks import load_checks
 from autograder.errors import AutograderError, SandboxError
-from autograder.grade import CHECKS, Grader
+from autograder.grading.grade import CHECKS, Grader
 from autograder.records import Limits
 from autograder.sandbox.host import Sandbox
 from autograder.sandbox.process import Process
-from autograder.sandbox.supply import Supply
-from autograder.source import SOURCE, load_lab
+from autograder.sandbox.worker_pool import Supply
 
 Requests = queue.SimpleQueue[tuple[str, bytes]]
 

@@ -8,14 +8,14 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
+from autograder.authoring.manifest import MANIFEST, NOTEBOOK, handed_out, to_manifest
+from autograder.authoring.notebook import learner_notebook
+from autograder.authoring.public_checks import public_checks
+from autograder.authoring.release import ASSETS, copy_shared
+from autograder.authoring.source import SOURCE, load_lab
 from autograder.checks import load_checks
 from autograder.errors import LabError
-from autograder.grade import CHECKS
-from autograder.manifest import MANIFEST, NOTEBOOK, handed_out, to_manifest
-from autograder.notebook import learner_notebook
-from autograder.public_checks import public_checks
-from autograder.release import ASSETS, copy_shared
-from autograder.source import SOURCE, load_lab
+from autograder.grading.grade import CHECKS
 
 PAGE = "README.md"  # the way through the labs; JupyterLab opens on it
 

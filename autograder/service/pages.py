@@ -20,14 +20,14 @@ import jinja2
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 
+from autograder.grading.report import to_html
 from autograder.records import CheckResult
-from autograder.report import to_html
 from autograder.service import auth, exports, operations, views
 from autograder.service.course import Course
 from autograder.service.errors import Refused
 from autograder.service.forms import Fields
-from autograder.service.ledger import Entry, pages_of
 from autograder.service.roster import LEARNER, Person
+from autograder.service.submissions import Entry, pages_of
 
 HERE = Path(__file__).parent
 

@@ -20,12 +20,12 @@ from autograder.service.app import create_app
 from autograder.service.course import Course
 from autograder.service.errors import StartError
 from autograder.service.grading import Grader, ProcessGrader
+from autograder.service.lab_catalog import Shelf
 from autograder.service.limits import RateLimit
 from autograder.service.protocol import protocol
 from autograder.service.queue import Queue
 from autograder.service.roster import STAFF, Roster
 from autograder.service.settings import Settings
-from autograder.service.shelf import Shelf
 from autograder.service.store import Store, sqlite_url
 from autograder.service.tokens import is_token, new_token
 

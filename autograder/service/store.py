@@ -16,8 +16,8 @@ from autograder.service import migrations
 from autograder.service.claims import Claims
 from autograder.service.database import Database
 from autograder.service.errors import StartError
-from autograder.service.ledger import Ledger
 from autograder.service.roster import Roster
+from autograder.service.submissions import Ledger
 
 _FILE = "course.sqlite3"
 

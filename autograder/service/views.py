@@ -9,9 +9,9 @@ from typing import Any
 
 from autograder.records import CheckResult, Report
 from autograder.service.errors import Refused
-from autograder.service.ledger import Entry, Ledger, Receipt
 from autograder.service.roster import Person
 from autograder.service.schema import STORED
+from autograder.service.submissions import Entry, Ledger, Receipt
 
 PARKED_MESSAGE = (
     "Grading ended twice without a result. Your work is stored, and staff will grade it again."

@@ -14,7 +14,7 @@ from ddp_lab.collectives.two_shot import exchange, shared
 from ddp_lab.transport.base import NDArray
 
 if TYPE_CHECKING:
-    from ddp_lab.communicator import Communicator
+    from ddp_lab.communicator.communicator import Communicator
 
 
 @built_in("all_gather", "direct")

@@ -14,7 +14,7 @@ from ddp_lab.collectives.registry import built_in
 from ddp_lab.transport.base import NDArray
 
 if TYPE_CHECKING:
-    from ddp_lab.communicator import Communicator
+    from ddp_lab.communicator.communicator import Communicator
 
 
 def ranks_a_node(size: int) -> int:

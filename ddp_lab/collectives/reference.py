@@ -14,7 +14,7 @@ from ddp_lab.collectives.rows import rows_of
 from ddp_lab.transport.base import NDArray
 
 if TYPE_CHECKING:
-    from ddp_lab.communicator import Communicator
+    from ddp_lab.communicator.communicator import Communicator
 
 
 @built_in("broadcast", "reference")

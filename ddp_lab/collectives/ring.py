@@ -22,7 +22,7 @@ from ddp_lab.collectives.rows import rows_of, split_evenly
 from ddp_lab.transport.base import NDArray
 
 if TYPE_CHECKING:
-    from ddp_lab.communicator import Communicator
+    from ddp_lab.communicator.communicator import Communicator
 
 SEGMENT_BYTES = 256 * 1024  # half of a second-level cache: one half arrives, one is added
 

@@ -19,7 +19,7 @@ from ddp_lab.errors import InvalidArgument
 from ddp_lab.transport.base import NDArray
 
 if TYPE_CHECKING:
-    from ddp_lab.communicator import Communicator
+    from ddp_lab.communicator.communicator import Communicator
 
 
 def rounds(size: int) -> int:

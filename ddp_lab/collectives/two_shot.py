@@ -16,10 +16,10 @@ from ddp_lab.collectives.registry import built_in
 from ddp_lab.collectives.rows import split_evenly
 from ddp_lab.reduction import combiner
 from ddp_lab.transport.base import NDArray
-from ddp_lab.transport.meeting import Meeting, too_large
+from ddp_lab.transport.shared_rendezvous import Meeting, too_large
 
 if TYPE_CHECKING:
-    from ddp_lab.communicator import Communicator
+    from ddp_lab.communicator.communicator import Communicator
 
 BLOCK_BYTES = 128 * 1024  # two inputs and two results of this size stay in a second-level cache
 ALIGNED = 16  # elements: no two ranks write to the same cache line, whatever the dtype

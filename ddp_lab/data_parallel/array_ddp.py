@@ -10,11 +10,18 @@ from typing import Any
 from ddp_lab.data_parallel.bucketing import Caps, reverse_plan
 from ddp_lab.data_parallel.communicator_group import CommunicatorGroup, is_communicator
 from ddp_lab.data_parallel.ddp import DistributedDataParallel
-from ddp_lab.data_parallel.group import Group, last_rank, reduce_counts, verify_same_model
-from ddp_lab.data_parallel.hooked import CommHook, already_hooked, check_comm_hook
+from ddp_lab.data_parallel.grad_bucket import CommHook, already_hooked, check_comm_hook
 from ddp_lab.data_parallel.join import UnevenInputs
-from ddp_lab.data_parallel.models import ArraySlots, Module, fill, trainable, unused_from, values
+from ddp_lab.data_parallel.module_protocol import (
+    ArraySlots,
+    Module,
+    fill,
+    trainable,
+    unused_from,
+    values,
+)
 from ddp_lab.data_parallel.reducer import Reducer
+from ddp_lab.data_parallel.reduction_group import Group, last_rank, reduce_counts, verify_same_model
 from ddp_lab.data_parallel.round_robin import RoundRobin
 from ddp_lab.data_parallel.wrapper import Wrapper
 

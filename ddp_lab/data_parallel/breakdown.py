@@ -7,7 +7,7 @@
 
 Works on DistributedDataParallel and on every step of the ladder.
 
-May import: the standard library, step_times, breakdown_picture.
+May import: the standard library, step_times, show.breakdown_picture (for the picture).
 Source of the four parts: Li et al., PyTorch Distributed, VLDB 2020, section 5.1.
 """
 
@@ -20,7 +20,6 @@ from statistics import median
 from time import perf_counter_ns
 from typing import Any
 
-from ddp_lab.data_parallel.breakdown_picture import breakdown_picture
 from ddp_lab.data_parallel.step_times import Span, StepTimes
 
 
@@ -52,6 +51,8 @@ class Breakdown:
 
     def svg(self) -> str:
         """Return a picture of the typical iteration, the medians of all beside it."""
+        from ddp_lab.show.breakdown_picture import breakdown_picture
+
         return breakdown_picture(self.typical(), self.medians_ms(), self.rank, len(self.steps))
 
     def _repr_mimebundle_(self, **_options: Any) -> dict[str, str]:

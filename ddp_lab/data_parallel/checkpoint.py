@@ -22,7 +22,13 @@ import numpy as np
 
 from ddp_lab.data_parallel.communicator_group import CommunicatorGroup, is_communicator
 from ddp_lab.data_parallel.ddp import DistributedDataParallel
-from ddp_lab.data_parallel.group import Group, agree, gather_bytes, last_rank, reduce_counts
+from ddp_lab.data_parallel.reduction_group import (
+    Group,
+    agree,
+    gather_bytes,
+    last_rank,
+    reduce_counts,
+)
 from ddp_lab.data_parallel.snapshot import dumps, loads
 from ddp_lab.errors import InvalidArgument
 
@@ -125,7 +131,7 @@ def _group(comm: Any) -> Group:
         return CommunicatorGroup(comm)
     import torch
 
-    from ddp_lab.data_parallel.torch_groups import group_for
+    from ddp_lab.data_parallel.torch.process_groups import group_for
 
     group = torch.distributed.group.WORLD if comm is None else comm
     is_nccl = torch.distributed.get_backend(group) == "nccl"

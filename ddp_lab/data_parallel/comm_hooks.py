@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any, ClassVar
 
-from ddp_lab.data_parallel.group import Group, Work
 from ddp_lab.data_parallel.hook_kit import kit_for, own_array
+from ddp_lab.data_parallel.reduction_group import Group, Work
 
 
 class Later:

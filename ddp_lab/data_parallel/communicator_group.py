@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ddp_lab.data_parallel.group import AtWait, Work
+from ddp_lab.data_parallel.reduction_group import AtWait, Work
 from ddp_lab.transport.base import NDArray
 
 Array = npt.NDArray[Any]

@@ -79,7 +79,7 @@ def _class_for(module: Any) -> type[DistributedDataParallel]:
     """Return the subclass that can wrap `module`."""
     torch = sys.modules.get("torch")  # who holds a torch module has imported torch
     if torch is not None and isinstance(module, torch.nn.Module):
-        from ddp_lab.data_parallel.torch_ddp import TorchDistributedDataParallel
+        from ddp_lab.data_parallel.torch.ddp import TorchDistributedDataParallel
 
         return TorchDistributedDataParallel
     from ddp_lab.data_parallel.array_ddp import ArrayDistributedDataParallel

@@ -119,6 +119,6 @@ def kit_for(flat: Any) -> Kit:
     """Return the kit for arrays of this kind."""
     if isinstance(flat, np.ndarray):
         return NumpyKit()
-    from ddp_lab.data_parallel.torch_hook_kit import TorchKit
+    from ddp_lab.data_parallel.torch.hook_kit import TorchKit
 
     return TorchKit()

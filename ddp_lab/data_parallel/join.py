@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any
 
 from ddp_lab.data_parallel.errors import InputsExhausted
-from ddp_lab.data_parallel.group import last_rank, reduce_counts
+from ddp_lab.data_parallel.reduction_group import last_rank, reduce_counts
 
 
 class UnevenInputs:

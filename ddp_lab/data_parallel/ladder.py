@@ -26,7 +26,7 @@ import numpy as np
 
 from ddp_lab.data_parallel.bucketing import MIB, offsets, reverse_plan
 from ddp_lab.data_parallel.errors import UnusedParameters
-from ddp_lab.data_parallel.models import (
+from ddp_lab.data_parallel.module_protocol import (
     Array,
     Module,
     array_specs,

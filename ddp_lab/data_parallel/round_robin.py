@@ -13,7 +13,7 @@ Source: Li et al., PyTorch Distributed, VLDB 2020, sections 3.3 and 5.4.
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ddp_lab.data_parallel.group import Group, Work
+from ddp_lab.data_parallel.reduction_group import Group, Work
 from ddp_lab.transport.base import NDArray
 
 

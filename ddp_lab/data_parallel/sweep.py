@@ -11,7 +11,7 @@ for as many messages: in between lies the best size. Where a rank's own core mov
 is hidden and the curve is nearly flat; then no one size is best, and the table says which cannot
 be told apart.
 
-May import: the standard library, models, simulate, sweep_picture.
+May import: the standard library, models, simulate, show.sweep_picture (for the picture).
 """
 
 from collections.abc import Callable, Sequence
@@ -24,8 +24,7 @@ from time import perf_counter
 from typing import Any
 
 from ddp_lab.data_parallel.bucketing import MIB
-from ddp_lab.data_parallel.models import Module, array_specs, trainable
-from ddp_lab.data_parallel.sweep_picture import sweep_picture
+from ddp_lab.data_parallel.module_protocol import Module, array_specs, trainable
 from ddp_lab.simulate import ddp
 
 
@@ -213,6 +212,8 @@ class Sweep:
 
     def svg(self) -> str:
         """Return both curves as a picture."""
+        from ddp_lab.show.sweep_picture import sweep_picture
+
         return sweep_picture({"measured": self.measured, "predicted": self.predicted})
 
     def _repr_mimebundle_(self, **_options: Any) -> dict[str, str]:

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from ddp_lab.data_parallel.communicator_group import CommunicatorGroup
-from ddp_lab.data_parallel.group import Group
-from ddp_lab.data_parallel.models import fill, values
+from ddp_lab.data_parallel.module_protocol import fill, values
+from ddp_lab.data_parallel.reduction_group import Group
 
 
 def convert_sync_batchnorm(module: Any, comm: Any) -> Any:
@@ -30,7 +30,7 @@ def convert_sync_batchnorm(module: Any, comm: Any) -> Any:
     """
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(module, torch.nn.Module):
-        from ddp_lab.data_parallel.torch_sync_batch_norm import use_on_cpu
+        from ddp_lab.data_parallel.torch.sync_batch_norm import use_on_cpu
 
         converted = torch.nn.SyncBatchNorm.convert_sync_batchnorm(module, comm)
         use_on_cpu(converted)

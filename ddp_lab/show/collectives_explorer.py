@@ -14,10 +14,10 @@ import numpy as np
 import traitlets
 
 from ddp_lab.collectives.registry import Algorithm, lookup
-from ddp_lab.communicator import Communicator
-from ddp_lab.data_parallel.svg_text import line, picture, text
-from ddp_lab.launch_threads import run_threads
+from ddp_lab.communicator.communicator import Communicator
+from ddp_lab.launch.threads import run_threads
 from ddp_lab.show.chart import Chart, module
+from ddp_lab.show.svg_text import line, picture, text
 from ddp_lab.simulate.collectives import collective
 from ddp_lab.transport.sim import Link, SimWorld
 

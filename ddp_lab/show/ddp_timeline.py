@@ -12,13 +12,13 @@ from typing import Any
 
 import traitlets
 
-from ddp_lab.cost import all_reduce_time
+from ddp_lab.costs.model import all_reduce_time
 from ddp_lab.data_parallel.bucketing import MIB
 from ddp_lab.data_parallel.step_times import Span, StepTimes, union
-from ddp_lab.data_parallel.svg_text import box, line, picture, text, ticks
 from ddp_lab.data_parallel.sweep import BackwardProfile
 from ddp_lab.errors import InvalidArgument
 from ddp_lab.show.chart import Chart, module
+from ddp_lab.show.svg_text import box, line, picture, text, ticks
 from ddp_lab.simulate.ddp import DdpStep, ddp
 
 HUES = {"forward": "dl-d", "backward": "dl-a", "optimizer": "dl-d"}  # of recorded compute

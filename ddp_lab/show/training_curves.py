@@ -11,10 +11,10 @@ from typing import Any
 
 import traitlets
 
-from ddp_lab.data_parallel.svg_text import line, picture, text
 from ddp_lab.errors import InvalidArgument
 from ddp_lab.show.axes import axis_of
 from ddp_lab.show.chart import Chart, module
+from ddp_lab.show.svg_text import line, picture, text
 
 KINDS = ("backward", "exposed", "hidden", "forward")  # colours of the poster, as in the chart
 DASHES = ("", "7 4", "2 3")

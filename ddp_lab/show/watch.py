@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ddp_lab.communicator import Communicator
+from ddp_lab.communicator.communicator import Communicator
 from ddp_lab.show.story import Story, tell
 from ddp_lab.transport.base import Transport, Work
 from ddp_lab.transport.record import Log, Message, Recorder, merge
@@ -61,7 +61,7 @@ def watch(
     Raises:
         RankFailed: `fn` raised on a rank, or the ranks wait for each other for ever.
     """
-    from ddp_lab.launch import launch
+    from ddp_lab.launch.launcher import launch
 
     arrays = [np.array(x) for x in inputs]
 

@@ -8,9 +8,9 @@ import numpy as np
 from ddp_lab.collectives.choose import choose
 from ddp_lab.collectives.registry import lookup
 from ddp_lab.collectives.ring import SEGMENT_BYTES
-from ddp_lab.communicator import Communicator
+from ddp_lab.communicator.communicator import Communicator
 from ddp_lab.errors import InvalidArgument
-from ddp_lab.launch_threads import run_threads
+from ddp_lab.launch.threads import run_threads
 from ddp_lab.transport.sim import Link, SimWorld
 
 TIMEOUT_S = 600.0

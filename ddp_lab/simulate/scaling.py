@@ -31,7 +31,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from ddp_lab.cost import all_reduce_time
+from ddp_lab.costs.model import all_reduce_time
 from ddp_lab.errors import InvalidArgument
 from ddp_lab.simulate.ddp import ddp
 from ddp_lab.simulate.workloads import (

@@ -10,8 +10,8 @@ import time
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from ddp_lab import header as headers
 from ddp_lab.errors import RankLost, RankTimeout
+from ddp_lab.transport import header as headers
 
 RUNNING, RETURNED, FAILED = 0, 1, 2
 

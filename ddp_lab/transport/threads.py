@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ddp_lab.errors import RankLost, RankTimeout
-from ddp_lab.header import call_site
 from ddp_lab.transport.base import SENT, NDArray, Sent, Shape, check_buffer
 from ddp_lab.transport.board import Board, MemoryBoard, inspect
+from ddp_lab.transport.header import call_site
 
 LOOK_S = 0.02  # how long a wait sleeps before it looks at the board
 

@@ -10,9 +10,9 @@ import random
 import threading
 
 from ddp_lab.errors import Deadlock
-from ddp_lab.header import call_site
 from ddp_lab.transport.base import NDArray, Sent
 from ddp_lab.transport.board import RUNNING, Board, entries, inspect, report
+from ddp_lab.transport.header import call_site
 from ddp_lab.transport.threads import Receive, ThreadTransport, ThreadWorld
 
 

@@ -18,50 +18,59 @@ from minitorch.arrays import int32 as int32
 from minitorch.arrays import int64 as int64
 from minitorch.arrays import uint8 as uint8
 from minitorch.errors import GraphError as GraphError
-from minitorch.graph import defaults, initializers, scope, state
 from minitorch.graph import nn as nn
 from minitorch.graph import train as train
 from minitorch.graph.control.cond import merge as merge
 from minitorch.graph.control.cond import switch as switch
 from minitorch.graph.control.tensor_array import TensorArray as TensorArray
-from minitorch.graph.defaults import *  # noqa: F403  (its __all__)
+from minitorch.graph.core import defaults, graph, variables
+from minitorch.graph.core.defaults import *  # noqa: F403  (its __all__)
+from minitorch.graph.core.gradients import gradients as gradients
+from minitorch.graph.core.graph import *  # noqa: F403  (its __all__)
+from minitorch.graph.core.node import Constant as Constant
+from minitorch.graph.core.node import Node as Node
+from minitorch.graph.core.node import placeholder as placeholder
+from minitorch.graph.core.node import placeholder_with_default as placeholder_with_default
+from minitorch.graph.core.session import InteractiveSession as InteractiveSession
+from minitorch.graph.core.session import Session as Session
+from minitorch.graph.core.session import get_default_session as get_default_session
+from minitorch.graph.core.variable_scope import AUTO_REUSE as AUTO_REUSE
+from minitorch.graph.core.variable_scope import VariableScope as VariableScope
+from minitorch.graph.core.variable_scope import get_variable as get_variable
+from minitorch.graph.core.variable_scope import get_variable_scope as get_variable_scope
+from minitorch.graph.core.variable_scope import variable_scope as variable_scope
+from minitorch.graph.core.variables import *  # noqa: F403  (its __all__)
+from minitorch.graph.costs.explain import explain as explain
+from minitorch.graph.costs.profile import profile as profile
 from minitorch.graph.discovery.improve import improve as improve
 from minitorch.graph.discovery.search import discover as discover
-from minitorch.graph.dynamic import trees as trees
-from minitorch.graph.explain import explain as explain
-from minitorch.graph.gradients import gradients as gradients
-from minitorch.graph.initializers import *  # noqa: F403  (its __all__)
+from minitorch.graph.executors.callable import compile as compile
+from minitorch.graph.memory.plan import memory_plan as memory_plan
+from minitorch.graph.models import trees as trees
 from minitorch.graph.nn import one_hot as one_hot
-from minitorch.graph.node import Constant as Constant
-from minitorch.graph.node import Node as Node
-from minitorch.graph.node import placeholder as placeholder
-from minitorch.graph.node import placeholder_with_default as placeholder_with_default
-from minitorch.graph.operators import effects, elementwise, making, math, random, shaping, writing
+from minitorch.graph.operators import (
+    creation,
+    effects,
+    elementwise,
+    initializers,
+    math,
+    random,
+    shaping,
+    writing,
+)
+from minitorch.graph.operators.creation import *  # noqa: F403  (its __all__)
 from minitorch.graph.operators.effects import *  # noqa: F403  (its __all__)
 from minitorch.graph.operators.elementwise import *  # noqa: F403  (its __all__)
-from minitorch.graph.operators.making import *  # noqa: F403  (its __all__)
+from minitorch.graph.operators.initializers import *  # noqa: F403  (its __all__)
 from minitorch.graph.operators.math import *  # noqa: F403  (its __all__)
 from minitorch.graph.operators.random import *  # noqa: F403  (its __all__)
 from minitorch.graph.operators.shaping import *  # noqa: F403  (its __all__)
 from minitorch.graph.operators.writing import *  # noqa: F403  (its __all__)
-from minitorch.graph.optimize import count_nodes as count_nodes
-from minitorch.graph.optimize import mixed_precision as mixed_precision
-from minitorch.graph.optimize import optimize as optimize
-from minitorch.graph.optimize import recompute as recompute
-from minitorch.graph.placing.placed import PlacedSession as PlacedSession
-from minitorch.graph.running.compiled import compile as compile
-from minitorch.graph.running.plan import memory_plan as memory_plan
-from minitorch.graph.running.profiling import profile as profile
-from minitorch.graph.scope import *  # noqa: F403  (its __all__)
-from minitorch.graph.session import InteractiveSession as InteractiveSession
-from minitorch.graph.session import Session as Session
-from minitorch.graph.session import get_default_session as get_default_session
-from minitorch.graph.state import *  # noqa: F403  (its __all__)
-from minitorch.graph.variable_scope import AUTO_REUSE as AUTO_REUSE
-from minitorch.graph.variable_scope import VariableScope as VariableScope
-from minitorch.graph.variable_scope import get_variable as get_variable
-from minitorch.graph.variable_scope import get_variable_scope as get_variable_scope
-from minitorch.graph.variable_scope import variable_scope as variable_scope
+from minitorch.graph.passes.optimize import count_nodes as count_nodes
+from minitorch.graph.passes.optimize import mixed_precision as mixed_precision
+from minitorch.graph.passes.optimize import optimize as optimize
+from minitorch.graph.passes.optimize import recompute as recompute
+from minitorch.graph.placement.placed import PlacedSession as PlacedSession
 
 if TYPE_CHECKING:
     from minitorch.tracing import cond as cond
@@ -130,13 +139,13 @@ __all__ += defaults.__all__
 __all__ += initializers.__all__
 __all__ += effects.__all__
 __all__ += elementwise.__all__
-__all__ += making.__all__
+__all__ += creation.__all__
 __all__ += math.__all__
 __all__ += random.__all__
 __all__ += shaping.__all__
 __all__ += writing.__all__
-__all__ += scope.__all__
-__all__ += state.__all__
+__all__ += graph.__all__
+__all__ += variables.__all__
 
 Tensor = Node
 bool = bool_

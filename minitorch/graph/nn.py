@@ -9,12 +9,12 @@ from ..arrays import as_dtype
 from ..errors import GraphError
 from ..ops import activation, joining, movement
 from ..ops import elementwise as rows
-from .dynamic import rnn_cell as rnn_cell
-from .dynamic.rnn import dynamic_rnn as dynamic_rnn
-from .dynamic.rnn import static_rnn as static_rnn
-from .lined import lined
-from .naming import rename
-from .node import Node, build, convert, convert_all
+from .core.error_location import lined
+from .core.naming import rename
+from .core.node import Node, build, convert, convert_all
+from .models import rnn_cell as rnn_cell
+from .models.rnn import dynamic_rnn as dynamic_rnn
+from .models.rnn import static_rnn as static_rnn
 from .operators import elementwise, math, random
 from .operators.crossentropy import OneHot
 from .operators.elementwise import log_sigmoid as log_sigmoid

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from minitorch.errors import ArgumentError
-from minitorch.graph.fetching import is_outside_loops
-from minitorch.graph.node import Node
-from minitorch.graph.scope import Graph
+from minitorch.graph.core.fetches import is_outside_loops
+from minitorch.graph.core.graph import Graph
+from minitorch.graph.core.node import Node
 from minitorch.op import Value
 
 

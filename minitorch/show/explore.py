@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from minitorch.errors import MinitorchError
-from minitorch.graph.node import Node
-from minitorch.graph.order import needed
+from minitorch.graph.core.node import Node
+from minitorch.graph.core.order import needed
 from minitorch.show.autodiff_scene import scene_of
 from minitorch.show.memory_scene import map_memory
 from minitorch.show.pass_scene import compare_passes

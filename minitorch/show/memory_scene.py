@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from minitorch.errors import ArgumentError, GraphError, MinitorchError
-from minitorch.graph.node import Node
-from minitorch.graph.order import schedule
-from minitorch.graph.running.plan import Buffer, MemoryPlan, memory_plan, sizes_of
+from minitorch.graph.core.node import Node
+from minitorch.graph.core.order import schedule
+from minitorch.graph.memory.plan import Buffer, MemoryPlan, memory_plan, sizes_of
 from minitorch.show.asked import check_limit, nodes_in
 from minitorch.show.numbers import in_bytes, listing, plural
 from minitorch.show.scene import ALWAYS, Canvas, Scene, Step, When

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from minitorch.graph.node import Constant, Node, UnknownShape
-from minitorch.graph.optimize import PASSES, run_pass
-from minitorch.graph.order import orders_kept, schedule
-from minitorch.graph.predict import predicted_s
+from minitorch.graph.core.node import Constant, Node, UnknownShape
+from minitorch.graph.core.order import orders_kept, schedule
+from minitorch.graph.costs.prediction import predicted_s
+from minitorch.graph.passes.optimize import PASSES, run_pass
 from minitorch.show.asked import check_limit, nodes_in
 from minitorch.show.diagram import Boxed, Drawn, Line, Wire, draw
 from minitorch.show.numbers import brief, file_and_line, in_seconds, listing, plural

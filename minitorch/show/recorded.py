@@ -72,7 +72,7 @@ def record(
     Raises:
         ArgumentError: `root` is neither a value nor has `inputs`.
     """
-    from minitorch.graph.node import Node
+    from minitorch.graph.core.node import Node
     from minitorch.show.recorded_own import record_own, with_numbers
 
     if isinstance(root, Value):
@@ -210,15 +210,15 @@ def _run(
 
 
 def _needs_feed(node: Any) -> bool:
-    from minitorch.graph.node import Placeholder
+    from minitorch.graph.core.node import Placeholder
 
     return isinstance(node, Placeholder) and node.default is None
 
 
 def _open(session: Any, root: Any) -> Any:
     """Return a session of our own, so that what a picture runs changes no variable of anybody's."""
-    from minitorch.graph.defaults import initialize_variables
-    from minitorch.graph.session import Session
+    from minitorch.graph.core.defaults import initialize_variables
+    from minitorch.graph.core.session import Session
 
     own = Session(root.graph, optimize=False)
     if session is not None:
@@ -243,7 +243,7 @@ def _symbolic(made: Record, order: Sequence[Any], root: Any) -> list[Visit]:
 
 
 def _constant(node: Any) -> bool:
-    from minitorch.graph.node import Constant
+    from minitorch.graph.core.node import Constant
 
     return isinstance(node, Constant)
 

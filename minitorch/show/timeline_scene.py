@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from minitorch.errors import ArgumentError
-from minitorch.graph.running.timeline import Span, Timeline
+from minitorch.graph.costs.timeline import Span, Timeline
 from minitorch.show.numbers import file_and_line, in_bytes, in_seconds, plural
 from minitorch.show.scene import ALWAYS, Canvas, Scene, Step, When
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from minitorch.graph.control.frames import Enter
-from minitorch.graph.node import Constant, Node
-from minitorch.graph.tokens.event import TokenEvent
-from minitorch.graph.tokens.lower import lower
+from minitorch.graph.core.node import Constant, Node
+from minitorch.graph.executors.tokens.event import TokenEvent
+from minitorch.graph.executors.tokens.lower import lower
 from minitorch.show.numbers import brief
 
 Tokens = list[list[tuple[int, TokenEvent]]]

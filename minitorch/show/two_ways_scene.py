@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from minitorch.arrays import to_numpy
-from minitorch.graph.node import Constant, Node
+from minitorch.graph.core.node import Constant, Node
 from minitorch.show.diagram import CHAR_W, Boxed, Line, Wire, draw, forever
 from minitorch.show.listings import Statement, run_imperative, run_symbolic, sources
 from minitorch.show.numbers import brief, plural

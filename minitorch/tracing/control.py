@@ -11,7 +11,7 @@ from typing import Any
 
 from minitorch.graph.control import cond as graph_cond
 from minitorch.graph.control import loop as graph_loop
-from minitorch.graph.node import Node
+from minitorch.graph.core.node import Node
 from minitorch.tensor import Tensor
 from minitorch.tracing.switch import current, is_tracing
 from minitorch.tracing.symbol import Symbol

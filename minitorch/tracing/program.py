@@ -13,11 +13,11 @@ import numpy as np
 
 from minitorch.arrays import Array, Device
 from minitorch.generator import default_generator
-from minitorch.graph.gradients import Identity, StopGradient, gradients
-from minitorch.graph.node import Constant, Node, Placeholder
-from minitorch.graph.order import needed, schedule
-from minitorch.graph.scope import Graph
-from minitorch.graph.session import Session
+from minitorch.graph.core.gradients import Identity, StopGradient, gradients
+from minitorch.graph.core.graph import Graph
+from minitorch.graph.core.node import Constant, Node, Placeholder
+from minitorch.graph.core.order import needed, schedule
+from minitorch.graph.core.session import Session
 from minitorch.hub import attach
 from minitorch.ops.random import Drawn, DropMask
 from minitorch.recording import recording

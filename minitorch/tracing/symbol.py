@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from minitorch.clock import clock
 from minitorch.errors import GraphError
-from minitorch.graph.gradients import StopGradient
-from minitorch.graph.node import Node, build
-from minitorch.graph.scope import call_site
+from minitorch.graph.core.gradients import StopGradient
+from minitorch.graph.core.graph import call_site
+from minitorch.graph.core.node import Node, build
 from minitorch.inplace import _FUNCTIONS as SIGNS
 from minitorch.op import Op
 from minitorch.ops.assigning import assigned, replaced

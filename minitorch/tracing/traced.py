@@ -11,8 +11,8 @@ from typing import Any
 from minitorch.arrays import CPU, Device, to_numpy
 from minitorch.errors import DeviceError, GraphError
 from minitorch.generator import default_generator
-from minitorch.graph.node import Constant, Node, Placeholder
-from minitorch.graph.scope import Graph
+from minitorch.graph.core.graph import Graph
+from minitorch.graph.core.node import Constant, Node, Placeholder
 from minitorch.nn import Module
 from minitorch.recording import no_grad
 from minitorch.tensor import Tensor

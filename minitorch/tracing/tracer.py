@@ -26,10 +26,10 @@ from minitorch.arrays import (
 )
 from minitorch.clock import clock
 from minitorch.errors import DeviceError, DTypeError, GraphError
-from minitorch.graph.gradients import StopGradient
-from minitorch.graph.node import Constant, Node, Placeholder, build
-from minitorch.graph.scope import Graph, call_site, get_default_graph
-from minitorch.graph.state import Variable
+from minitorch.graph.core.gradients import StopGradient
+from minitorch.graph.core.graph import Graph, call_site, get_default_graph
+from minitorch.graph.core.node import Constant, Node, Placeholder, build
+from minitorch.graph.core.variables import Variable
 from minitorch.op import Op
 from minitorch.ops.broadcasting import ExpandTo
 from minitorch.ops.casting import Cast, Move

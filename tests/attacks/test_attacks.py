@@ -15,13 +15,13 @@ from pathlib import Path
 
 import pytest
 
-from autograder.grade import Grader, solution_cells
-from autograder.local import LocalStudent
+from autograder.authoring.source import load_lab
+from autograder.grading.grade import Grader, solution_cells
+from autograder.grading.report import to_html, to_json, to_junit, to_text
 from autograder.records import MIB, Limits, Report
-from autograder.report import to_html, to_json, to_junit, to_text
 from autograder.sandbox.host import RemoteStudent, Sandbox
-from autograder.sandbox.supply import Supply
-from autograder.source import load_lab
+from autograder.sandbox.worker_pool import Supply
+from autograder.student.local import LocalStudent
 
 HERE = Path(__file__).parent
 ATTACKS = sorted((HERE / "answers").glob("*.py"))

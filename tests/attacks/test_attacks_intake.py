@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from autograder.grade import Grader, solution_cells
+from autograder.authoring.source import load_lab
+from autograder.grading.grade import Grader, solution_cells
+from autograder.grading.report import to_html, to_json
 from autograder.records import Limits
-from autograder.report import to_html, to_json
-from autograder.sandbox import supply
-from autograder.source import load_lab
+from autograder.sandbox import worker_pool
 
 HERE = Path(__file__).parent
 LAB = load_lab(HERE / "lab")
@@ -104,7 +104,7 @@ READABLE: dict[str, Callable[[], bytes]] = {
 @pytest.fixture(scope="module")
 def grader() -> Iterator[Grader]:
     yield Grader(LAB, limits=Limits(wall_s=120, cpu_s=120, call_s=30))
-    supply.close_shared()
+    worker_pool.close_shared()
 
 
 @pytest.mark.sandbox

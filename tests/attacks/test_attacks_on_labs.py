@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from autograder.grade import grade
-from autograder.notebook import solution_notebook
-from autograder.report import to_text
-from autograder.slicing import definitions, statements_of
-from autograder.source import load_lab
+from autograder.authoring.notebook import solution_notebook
+from autograder.authoring.source import load_lab
+from autograder.grading.grade import grade
+from autograder.grading.report import to_text
+from autograder.grading.slicing import definitions, statements_of
 
 HERE = Path(__file__).parent
 LABS = HERE.parents[1] / "labs"

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from autograder.grade import Grader
-from autograder.local import LocalStudent
+from autograder.authoring.source import load_lab
+from autograder.grading.grade import Grader
 from autograder.records import Lab
-from autograder.source import load_lab
+from autograder.student.local import LocalStudent
 
 SAMPLE = Path(__file__).parent / "sample_labs" / "scale_and_sum"
 

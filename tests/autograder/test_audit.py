@@ -4,10 +4,10 @@ import ast
 
 import pytest
 
-from autograder.audit import audit
+from autograder.audit.audit import audit
+from autograder.audit.mutation import mutants_of
+from autograder.authoring.source import load_lab
 from autograder.errors import LabError
-from autograder.mutation import mutants_of
-from autograder.source import load_lab
 
 
 def after(text: str) -> set[str]:

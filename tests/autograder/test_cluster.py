@@ -12,18 +12,18 @@ from pathlib import Path
 
 import pytest
 
+from autograder.authoring.notebook import solution_notebook
 from autograder.cli import main
-from autograder.notebook import solution_notebook
 from autograder.records import Lab
 
 GRADE = """
 import json, sys
 from pathlib import Path
 import distributed
-from autograder.cluster import ClusterFarm
+from autograder.grading.cluster import ClusterFarm
 from autograder.errors import AutograderError
-from autograder.paths import Item
-from autograder.source import load_lab
+from autograder.grading.paths import Item
+from autograder.authoring.source import load_lab
 
 async def give_gpu(dask_worker):
     await dask_worker.set_resources(GPU=1)

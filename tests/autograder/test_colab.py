@@ -12,8 +12,12 @@ from pathlib import Path
 import nbformat
 import pytest
 
+from autograder.authoring.notebook import learner_notebook, solution_notebook
+from autograder.authoring.release import release
+from autograder.authoring.source import load_lab
 from autograder.cli import main
-from autograder.colab import (
+from autograder.errors import LabError
+from autograder.formats.colab import (
     CHECKOUT,
     MODULES,
     add_colab,
@@ -22,13 +26,9 @@ from autograder.colab import (
     colab_notebook,
     set_up_text,
 )
-from autograder.errors import LabError
-from autograder.grade import Grader
-from autograder.notebook import learner_notebook, solution_notebook
+from autograder.grading.grade import Grader
+from autograder.grading.slicing import needed, statements_of
 from autograder.records import Lab, Report
-from autograder.release import release
-from autograder.slicing import needed, statements_of
-from autograder.source import load_lab
 
 SECRETS = ("x * factor", "total += row", "predicted_size = 3", "sum of squares", "SOLUTION",
            "a_negative_factor_changes_the_sign", "secret_length", "-1.5", "rubric")  # fmt: skip

@@ -20,10 +20,10 @@ from typing import Any
 
 import pytest
 
+from autograder.authoring.notebook import solution_notebook
+from autograder.authoring.source import find_labs, load_lab
 from autograder.cli import main
-from autograder.colab import CHECKOUT
-from autograder.notebook import solution_notebook
-from autograder.source import find_labs, load_lab
+from autograder.formats.colab import CHECKOUT
 
 SAMPLE = Path(__file__).parent / "sample_labs" / "scale_and_sum"
 COURSE = ("__editable__", "mlsys_labs", "autograder", "ddp_lab", "minitorch")

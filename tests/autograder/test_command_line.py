@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from autograder.authoring.notebook import learner_notebook, solution_notebook
+from autograder.authoring.source import load_lab
 from autograder.cli import main
 from autograder.commands import _kept
 from autograder.errors import SubmissionError
-from autograder.farm import Farm
-from autograder.notebook import learner_notebook, solution_notebook
-from autograder.paths import Item, content_of, items_of
+from autograder.grading.paths import Item, content_of, items_of
+from autograder.grading.pool import Farm
 from autograder.records import Lab
-from autograder.source import load_lab
 
 SANDBOX = pytest.mark.sandbox
 

@@ -10,10 +10,10 @@ import time
 import pytest
 
 from autograder.checks import Check, load_checks, run_check
-from autograder.deadline import deadline
 from autograder.errors import LabError
-from autograder.local import LocalStudent
+from autograder.grading.deadline import deadline
 from autograder.records import Outcome, Statement
+from autograder.student.local import LocalStudent
 
 
 def endless(student, rng):
@@ -111,7 +111,7 @@ def test_a_judge_in_a_check_that_never_ends_goes_with_its_owner(
     path = tmp_path / "a.ipynb"
     path.write_bytes(notebook([("code", "def sum_rows(x):\n    return 1")]))
     options = json.dumps({"out": str(tmp_path), "timeout_s": None, "staff": False})
-    command = [sys.executable, "-m", "autograder.farm_worker", str(lab), options]
+    command = [sys.executable, "-m", "autograder.grading.pool_worker", str(lab), options]
     judge = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert judge.stdin is not None and judge.stdout is not None
     request = {"path": str(path), "name": "a.ipynb", "stem": "a"}

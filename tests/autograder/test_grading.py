@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from autograder.grade import Grader
-from autograder.local import LocalStudent
-from autograder.notebook import learner_notebook, solution_notebook
+from autograder.authoring.notebook import learner_notebook, solution_notebook
+from autograder.authoring.source import load_lab, load_wrong_answers
+from autograder.grading.grade import Grader
 from autograder.records import Lab, Outcome, Report
-from autograder.source import load_lab, load_wrong_answers
+from autograder.student.local import LocalStudent
 
 SCALE = "def scale(x, factor):\n    return x * factor"
 SUM = "import numpy as np\ndef sum_rows(x):\n    return np.sum(x, axis=0)"
@@ -298,7 +298,7 @@ def test_a_report_survives_being_written_and_read(grader, sample_lab) -> None:
 
 @pytest.mark.sandbox
 def test_the_sandboxed_grade_is_the_same(sample_lab: Lab, sample_directory: Path) -> None:
-    from autograder.grade import grade
+    from autograder.grading.grade import grade
 
     report = grade(sample_lab, solution_notebook(sample_lab).encode())
     assert report.score == report.max_score == 8.0
@@ -308,7 +308,7 @@ def test_the_sandboxed_grade_is_the_same(sample_lab: Lab, sample_directory: Path
 
 @pytest.mark.sandbox
 def test_a_cell_that_hangs_costs_only_what_depends_on_it(sample_lab: Lab, notebook) -> None:
-    from autograder.grade import Grader as Sandboxed
+    from autograder.grading.grade import Grader as Sandboxed
 
     grader = Sandboxed(sample_lab)
     grader.limits = replace(grader.limits, call_s=3.0)

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autograder.archives import is_archive
 from autograder.errors import SubmissionError
-from autograder.submission import MAX_CELLS, manual_answers, read
+from autograder.grading.archives import is_archive
+from autograder.grading.submission import MAX_CELLS, manual_answers, read
 
 NOTEBOOK = json.dumps({"cells": [{"cell_type": "code", "source": ["x = 1\n", "y = 2"]}]}).encode()
 CELLS = (("code", "x = 1\ny = 2"),)

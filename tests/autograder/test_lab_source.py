@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from autograder.authoring.regions import PLACEHOLDER, handed_out, learner_text, solution_text
+from autograder.authoring.source import cells_of, find_labs, load_lab, load_wrong_answers
 from autograder.errors import SourceError, UnknownLab
 from autograder.records import Cell, Lab
-from autograder.regions import PLACEHOLDER, handed_out, learner_text, solution_text
-from autograder.source import cells_of, find_labs, load_lab, load_wrong_answers
 
 HERE = Path("lab.py")
 

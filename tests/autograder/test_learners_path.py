@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 
 from autograder import earlier
+from autograder.authoring.manifest import load_released
+from autograder.authoring.notebook import learner_notebook, solution_notebook
+from autograder.authoring.source import load_lab
 from autograder.cli import main
 from autograder.errors import LabError, UnknownLab
-from autograder.fresh import reset
-from autograder.journal import Journal, Sent
-from autograder.manifest import load_released
-from autograder.notebook import learner_notebook, solution_notebook
-from autograder.practice import Practice
+from autograder.learner.journal import Journal, Sent
+from autograder.learner.practice import Practice
+from autograder.learner.progress import progress
+from autograder.learner.reset import reset
 from autograder.service.handout import hand_out
-from autograder.source import load_lab
-from autograder.standing import progress
 
 SAMPLE = Path(__file__).parent / "sample_labs" / "scale_and_sum"
 RIGHT = "def scale(x, factor):\n    return factor * x"
@@ -252,7 +252,7 @@ def test_a_lab_or_question_that_is_not_there_is_stood_in_for(work, capsys, lab, 
 
 def test_a_later_lab_grades_alone(sources: Path) -> None:
     """The submission is one notebook: in the sandbox the reference stands in."""
-    from autograder.grade import grade
+    from autograder.grading.grade import grade
 
     lab = load_lab(sources / "02_later")
     assert grade(lab, solution_notebook(lab).encode()).score == 1.0
@@ -287,9 +287,8 @@ def test_a_folder_that_cannot_be_written_is_no_hindrance(work: Path) -> None:
 
 
 def test_names_of_the_package_are_handed_on_lazily() -> None:
-    script = (
-        "import sys, autograder; print('autograder.standing' in sys.modules, autograder.progress)"
-    )
+    loaded = "'autograder.learner.progress' in sys.modules"
+    script = f"import sys, autograder; print({loaded}, autograder.progress)"
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True, env=os.environ
     )

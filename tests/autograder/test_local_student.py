@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from autograder.errors import CheckBroken, NotAttempted, NotPlainData, StudentError
-from autograder.local import LocalStudent
+from autograder.grading.slicing import needed, statements_of
 from autograder.plain import MAX_DEPTH, to_plain
 from autograder.records import Statement
-from autograder.slicing import needed, statements_of
+from autograder.student.local import LocalStudent
 
 TEXT = """
 import numpy as np

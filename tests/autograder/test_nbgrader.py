@@ -6,12 +6,12 @@ from pathlib import Path
 import nbformat
 import pytest
 
+from autograder.authoring.notebook import learner_notebook, solution_notebook
+from autograder.authoring.release import release
+from autograder.authoring.source import load_lab
 from autograder.cli import main
-from autograder.nbgrader import assert_check, export_notebook, import_notebook
-from autograder.notebook import learner_notebook, solution_notebook
+from autograder.formats.nbgrader import assert_check, export_notebook, import_notebook
 from autograder.records import Lab
-from autograder.release import release
-from autograder.source import load_lab
 
 
 def cell(kind: str, text: str, **about: object) -> dict[str, object]:
@@ -68,8 +68,8 @@ def test_an_imported_lab_proves_itself(imported: Lab, tmp_path: Path) -> None:
 def test_an_assertion_is_what_an_imported_check_says(imported: Lab, notebook) -> None:
     import contextlib
 
-    from autograder.grade import Grader
-    from autograder.local import LocalStudent
+    from autograder.grading.grade import Grader
+    from autograder.student.local import LocalStudent
 
     grader = Grader(imported, open_student=lambda limits: contextlib.nullcontext(LocalStudent()))
     wrong = "def squares(n):\n    return [i**2 for i in range(n)]"

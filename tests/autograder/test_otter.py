@@ -7,16 +7,16 @@ from pathlib import Path
 import nbformat
 import pytest
 
+from autograder.authoring.notebook import learner_notebook, solution_notebook
+from autograder.authoring.regions import learner_text, solution_text
+from autograder.authoring.release import release
+from autograder.authoring.source import cells_of, load_lab
 from autograder.cli import main
-from autograder.grade import Grader
-from autograder.local import LocalStudent
-from autograder.notebook import learner_notebook, solution_notebook
-from autograder.otter import export_notebook
-from autograder.otter_marks import from_marks
+from autograder.formats.otter import export_notebook
+from autograder.formats.otter_marks import from_marks
+from autograder.grading.grade import Grader
 from autograder.records import Lab, Outcome
-from autograder.regions import learner_text, solution_text
-from autograder.release import release
-from autograder.source import cells_of, load_lab
+from autograder.student.local import LocalStudent
 
 
 def cell(kind: str, text: str, shows: str = "") -> dict[str, object]:

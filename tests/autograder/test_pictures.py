@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from autograder.colab import colab_notebook
+from autograder.authoring.notebook import learner_notebook
+from autograder.authoring.pictures import LIMIT_BYTES, data_uri, embed
+from autograder.authoring.source import load_lab
 from autograder.errors import LabError
-from autograder.grade import Grader
-from autograder.notebook import learner_notebook
-from autograder.pictures import LIMIT_BYTES, data_uri, embed
-from autograder.source import load_lab
+from autograder.formats.colab import colab_notebook
+from autograder.grading.grade import Grader
 
 DOT = b"<svg xmlns='http://www.w3.org/2000/svg'/>"
 URI = "data:image/svg+xml;base64," + base64.b64encode(DOT).decode()

@@ -6,14 +6,14 @@ from pathlib import Path
 import nbformat
 import pytest
 
+from autograder.authoring.manifest import load_released
+from autograder.authoring.notebook import learner_notebook, solution_notebook
+from autograder.authoring.public_checks import public_checks
+from autograder.authoring.release import is_stale, release, write_in_place
+from autograder.authoring.source import load_lab
 from autograder.checks import load_checks
 from autograder.errors import LabError, ReleaseRefused
-from autograder.manifest import load_released
-from autograder.notebook import learner_notebook, solution_notebook
-from autograder.public_checks import public_checks
 from autograder.records import Lab
-from autograder.release import is_stale, release, write_in_place
-from autograder.source import load_lab
 
 SOLUTIONS = ("x * factor", "total += row", "predicted_size = 3", "sum of squares", "SOLUTION")
 HIDDEN = ("a_negative_factor_changes_the_sign", "secret_length", "-1.5")

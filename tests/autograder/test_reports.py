@@ -7,9 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from autograder.printable import printable
-from autograder.records import CheckResult, ManualAnswer, Outcome, Report
-from autograder.report import (
+from autograder.grading.report import (
     from_gradescope,
     to_gradescope,
     to_html,
@@ -17,6 +15,8 @@ from autograder.report import (
     to_junit,
     to_text,
 )
+from autograder.printable import printable
+from autograder.records import CheckResult, ManualAnswer, Outcome, Report
 
 HOSTILE = (
     "<script>alert(1)</script> <img src=x onerror=alert(1)> & \" ' \x1b[31mred\x1b[0m"

@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
-from autograder.audit import audit
+from autograder.audit.audit import audit
+from autograder.authoring.manifest import load_released
+from autograder.authoring.notebook import solution_notebook
+from autograder.authoring.public_checks import public_checks
+from autograder.authoring.release import contradictions, release
+from autograder.authoring.source import load_lab
 from autograder.checks import load_checks
 from autograder.errors import LabError
-from autograder.grade import Grader
-from autograder.manifest import load_released
-from autograder.nbgrader import assert_check
-from autograder.notebook import solution_notebook
-from autograder.practice import Practice
-from autograder.public_checks import public_checks
+from autograder.formats.nbgrader import assert_check
+from autograder.grading.grade import Grader
+from autograder.learner.practice import Practice
 from autograder.records import Outcome, Report
-from autograder.release import contradictions, release
-from autograder.source import load_lab
 
 WITH_GATE = (
     '@check("sum_rows")\n',
@@ -41,7 +41,7 @@ def gated(lab_copy: Callable[..., Path]) -> Path:
 def in_process(directory: Path) -> Grader:
     import contextlib
 
-    from autograder.local import LocalStudent
+    from autograder.student.local import LocalStudent
 
     student = lambda limits: contextlib.nullcontext(LocalStudent())  # noqa: E731 - a fresh one each
     return Grader(load_lab(directory), open_student=student)

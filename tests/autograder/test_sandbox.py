@@ -15,7 +15,7 @@ from autograder.errors import CheckBroken, LimitReached, NotAttempted, SandboxEr
 from autograder.records import MIB, Limits, Statement
 from autograder.sandbox import launch, layout, watch
 from autograder.sandbox.host import RemoteStudent, Sandbox
-from autograder.sandbox.supply import Supply
+from autograder.sandbox.worker_pool import Supply
 
 pytestmark = pytest.mark.sandbox
 LIMITS = Limits(

@@ -9,8 +9,8 @@ import pytest
 from autograder.records import Statement
 from autograder.sandbox.headers import Headers
 from autograder.sandbox.host import Sandbox
-from autograder.sandbox.supply import Supply
-from autograder.student import COMMUNICATOR
+from autograder.sandbox.worker_pool import Supply
+from autograder.student.protocol import COMMUNICATOR
 
 CELL = "def pass_on(comm, x):\n    comm.send(x, 1)\n    return mine(x)"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from autograder.sandbox.layout import SCRATCH, find, gpus, inside, original, visible
-from autograder.sandbox.supply import Supply
+from autograder.sandbox.worker_pool import Supply
 
 
 @pytest.mark.parametrize("path", ["/tmp/clone/.venv/lib", "/dev/shm/clone", "/home/a/tmp", "/tmpx"])

@@ -9,7 +9,7 @@ import pytest
 from autograder.errors import StudentError
 from autograder.records import MIB, Limits, Statement
 from autograder.sandbox.host import RemoteStudent, Sandbox
-from autograder.sandbox.supply import Supply
+from autograder.sandbox.worker_pool import Supply
 
 pytestmark = pytest.mark.sandbox
 LIMITS = Limits(wall_s=3600, cpu_s=3600, call_s=60, memory_bytes=512 * MIB)  # for all tests

@@ -13,7 +13,7 @@ import pytest
 
 from autograder.errors import LimitReached, SandboxMissing
 from autograder.records import MIB, Limits
-from autograder.sandbox import cgroup, doctor, hold, launch, layout, seccomp, watch
+from autograder.sandbox import cgroup, doctor, launch, layout, pinning, seccomp, watch
 from autograder.sandbox.process import ending
 
 PROJECT = Path(__file__).parent.parent.parent
@@ -145,7 +145,7 @@ def test_a_process_that_ends_in_mid_read_is_gone(end: OSError | bytes) -> None:
 
     assert watch.running(me)
     assert not watch.running(me, read)
-    assert not hold.moves(me, read)
+    assert not pinning.moves(me, read)
     assert list(watch.descendants(me, read)) == [me]
     assert watch.usage(me, read) == (0, 0.0, 0)
     assert watch.proportional(me, read) == 0
@@ -174,7 +174,7 @@ def test_a_thread_that_ends_in_mid_read_hides_no_process_of_another() -> None:
         return path.read_bytes()
 
     found = list(watch.descendants(me, read))
-    moves = hold.moves(started[0], lambda path: b"1 (python) R")
+    moves = pinning.moves(started[0], lambda path: b"1 (python) R")
     go_on.set()
     thread.join()
     assert started[0] in found

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from autograder.grading.similarity import alike, fingerprint, similarity
 from autograder.records import Lab
-from autograder.similarity import alike, fingerprint, similarity
 
 ONE = '''
 def sum_rows(x):

@@ -4,10 +4,10 @@ import ast
 
 import pytest
 
-from autograder.check_names import learner_names
+from autograder.authoring.check_names import learner_names
+from autograder.authoring.magics import is_python, plain_python
 from autograder.errors import SubmissionError
-from autograder.magics import is_python, plain_python
-from autograder.slicing import definitions, free_names, needed, same_code, statements_of
+from autograder.grading.slicing import definitions, free_names, needed, same_code, statements_of
 
 
 def run(roots: str, *cells: str) -> list[str]:

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from autograder.checks import Feedback, not_slower
-from autograder.local import LocalStudent
-from autograder.timing import interval
+from autograder.student.local import LocalStudent
+from autograder.student.timing import interval
 
 
 class Clock:
@@ -101,8 +101,8 @@ def test_a_reference_in_the_sandbox_runs_apart_from_the_learners_code() -> None:
 @pytest.mark.sandbox
 def test_a_core_that_cannot_be_had_is_said_in_the_report(sample_lab, notebook) -> None:
     """As where root may not place other users' processes; here there is no such core."""
-    from autograder.grade import Grader
-    from autograder.report import to_text
+    from autograder.grading.grade import Grader
+    from autograder.grading.report import to_text
     from autograder.sandbox.host import NOT_PINNED
 
     def timed(student, rng):
@@ -132,10 +132,10 @@ def escape():
 @pytest.mark.sandbox
 def test_what_is_timed_stays_on_its_core_and_stands_still_for_the_reference() -> None:
     from autograder.errors import StudentError
+    from autograder.grading.slicing import statements_of
     from autograder.records import Limits
     from autograder.sandbox import watch
     from autograder.sandbox.host import Sandbox
-    from autograder.slicing import statements_of
 
     core = max(os.sched_getaffinity(0))
     with Sandbox(Limits()) as student:

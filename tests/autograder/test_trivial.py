@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from autograder.audit import audit
-from autograder.source import load_lab
-from autograder.trivial import trivial_answers
+from autograder.audit.audit import audit
+from autograder.audit.trivial import trivial_answers
+from autograder.authoring.source import load_lab
 
 EVERY = frozenset(range(1, 100))
 

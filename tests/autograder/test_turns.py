@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from autograder.checks import Check
+from autograder.grading.time_budget import Task, turns
 from autograder.records import Question
-from autograder.turns import Task, turns
 
 
 def task(question: str, timeout_s: float | None = None) -> Task:

@@ -15,11 +15,11 @@ from typing import Any
 import nbformat
 import pytest
 
-from autograder.colab import CHECKOUT
-from autograder.notebook import learner_notebook
-from autograder.release import release
-from autograder.running_notebook import Origin, running_notebook
-from autograder.source import find_labs, load_lab
+from autograder.authoring.notebook import learner_notebook
+from autograder.authoring.release import release
+from autograder.authoring.source import find_labs, load_lab
+from autograder.formats.colab import CHECKOUT
+from autograder.learner.running_notebook import Origin, running_notebook
 
 NOTEBOOKS = [*(CHECKOUT / "labs").glob("*/lab.ipynb"), *(CHECKOUT / "labs/demos").glob("*/*.ipynb")]
 ELSEWHERE = (

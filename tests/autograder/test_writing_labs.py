@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from autograder.audit import audit
+from autograder.audit.audit import audit
+from autograder.audit.mutation import mutants_of
+from autograder.authoring.release import CHECKS, contradictions
+from autograder.authoring.source import find_labs, load_lab, load_wrong_answers
 from autograder.checks import load_checks
 from autograder.cli import main
-from autograder.mutation import mutants_of
 from autograder.records import Lab
-from autograder.release import CHECKS, contradictions
-from autograder.source import find_labs, load_lab, load_wrong_answers
 
 GUIDE = Path(__file__).parents[2] / "docs" / "writing_labs.md"
 FILE = re.compile(r"^`(\w+)/(\w+\.py)`:\n\n```python\n(.*?)^```$", re.M | re.S)

@@ -8,9 +8,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from autograder.notebook import solution_notebook
+from autograder.authoring.notebook import solution_notebook
+from autograder.authoring.source import load_lab
 from autograder.service.client import Connection
-from autograder.source import load_lab
 
 ROOT = Path(__file__).parents[2]
 SAMPLE = ROOT / "tests/autograder/sample_labs/scale_and_sum"

@@ -57,9 +57,9 @@ def expect(locator: Any) -> Any:
 def widgets() -> list[Any]:
     """Return one of each kind of widget that the labs show, the panel last."""
     import minitorch as mt
-    from autograder.notebook_ui import Notebook
-    from autograder.panel import Panel
-    from autograder.practice import Practice
+    from autograder.learner.notebook_ui import Notebook
+    from autograder.learner.panel import Panel
+    from autograder.learner.practice import Practice
     from ddp_lab.show import CollectivesExplorer, DdpTimeline, RingPlayer, TrainingCurves, watch
     from ddp_lab.show.collectives_explorer import explore
     from minitorch.show import step_through

@@ -7,9 +7,9 @@ import pytest
 
 import ddp_lab
 from ddp_lab import cli, cost
-from ddp_lab.calibrate import PLAN, Calibration
-from ddp_lab.fit import Constants, Sample, fit
-from ddp_lab.timing import available_cores, measure
+from ddp_lab.costs.calibrate import PLAN, Calibration
+from ddp_lab.costs.fit import Constants, Sample, fit
+from ddp_lab.costs.timing import available_cores, measure
 
 TRUE = Constants(3e-5, 8e-10, 2e-10)
 

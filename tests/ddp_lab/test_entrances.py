@@ -13,7 +13,8 @@ from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
 import ddp_lab
-from ddp_lab import cli, magics, world
+from ddp_lab import cli, magics
+from ddp_lab.launch import world
 
 SCRIPT = """
 import sys

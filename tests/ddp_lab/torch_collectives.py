@@ -71,13 +71,13 @@ def spoil() -> None:
     """Make every result that is copied into a tensor 0.05 % wrong."""
     import torch
 
-    from ddp_lab import torch_group, torch_work
+    from ddp_lab.torch_backend import process_group, work
 
     def fill(tensor: torch.Tensor, values: torch.Tensor) -> None:
         with torch.no_grad():
             tensor.copy_(values.reshape(tensor.shape) * 1.0005)
 
-    torch_group.fill = torch_work.fill = fill
+    process_group.fill = work.fill = fill
 
 
 class Lines(unittest.TestResult):

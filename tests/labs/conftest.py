@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from autograder.authoring.source import find_labs, load_lab
 from autograder.records import Lab
-from autograder.source import find_labs, load_lab
 
 LABS = Path(__file__).parents[2] / "labs"
 

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 import pytest
 
+from autograder.authoring.regions import learner_text, parts_of
 from autograder.records import Cell, Lab
-from autograder.regions import learner_text, parts_of
 
 WORDS_A_MINUTE = 200
 LINE_MIN = 0.75  # to write a line of an answer: to think, to try, to mend

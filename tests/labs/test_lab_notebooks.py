@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from autograder.notebook import learner_notebook
+from autograder.authoring.notebook import learner_notebook
 from autograder.records import Lab
 
 pytestmark = pytest.mark.slow

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from autograder.audit import paid_for_nothing
+from autograder.audit.audit import paid_for_nothing
+from autograder.audit.trivial import VALUES
+from autograder.authoring.notebook import solution_notebook
+from autograder.authoring.regions import learner_text, parts_of, solution_text
+from autograder.authoring.release import CHECKS, contradictions, copy_shared, is_stale
+from autograder.authoring.source import load_wrong_answers
 from autograder.checks import load_checks
-from autograder.notebook import solution_notebook
 from autograder.records import Lab
-from autograder.regions import learner_text, parts_of, solution_text
-from autograder.release import CHECKS, contradictions, copy_shared, is_stale
-from autograder.source import load_wrong_answers
-from autograder.trivial import VALUES
 
 SAMPLE = {"None", "NaN", "an input unchanged", "an empty list", "chance"}
 PAYS = "these checks pay for nothing: let them wait with requires= (docs/writing_labs.md)"
@@ -112,7 +112,7 @@ def test_the_house_style_goes_where_the_notebook_looks_for_it(lab: Lab, tmp_path
 @pytest.mark.slow
 def test_a_graded_mistake_costs_its_own_question_alone(lab: Lab) -> None:
     """The last wrong answer of the lab, in the sandbox; nothing depends on the last question."""
-    from autograder.grade import grade
+    from autograder.grading.grade import grade
 
     mistake = load_wrong_answers(lab.directory)[-1]
     notebook = json.loads(solution_notebook(lab))

@@ -13,12 +13,12 @@ from types import ModuleType
 
 import pytest
 
-from autograder.notebook import solution_notebook
+from autograder.authoring.notebook import solution_notebook
+from autograder.authoring.regions import parts_of
+from autograder.grading.report import to_text
+from autograder.grading.submission import read
 from autograder.records import Lab
-from autograder.regions import parts_of
-from autograder.report import to_text
 from autograder.service.handout import hand_out
-from autograder.submission import read
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "solve_labs.py"
 

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from autograder.audit.variants import Trials, Variant
+from autograder.authoring.regions import solution_text
+from autograder.authoring.release import CHECKS
+from autograder.authoring.source import load_lab
 from autograder.checks import load_checks
 from autograder.records import Outcome
-from autograder.regions import solution_text
-from autograder.release import CHECKS
-from autograder.source import load_lab
-from autograder.trials import Trials, Variant
 
 LABS = Path(__file__).parents[2] / "labs"
 

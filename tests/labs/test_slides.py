@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from autograder.authoring.source import load_lab
 from autograder.records import Lab
-from autograder.source import load_lab
 
 ROOT = Path(__file__).parents[2]
 LAB = ROOT / "labs" / "09_ring_all_reduce"

@@ -16,7 +16,7 @@ import minitorch as mt
 import minitorch.graph as tf
 from minitorch import Op, nn
 from minitorch.errors import ArgumentError, GraphError
-from minitorch.graph.running.timeline import Span, Timeline
+from minitorch.graph.costs.timeline import Span, Timeline
 from minitorch.ops.methods import Methods
 from minitorch.show import (
     Scene,

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import minitorch.graph as tf
-from minitorch.graph.cost import Fixed, use
+from minitorch.graph.costs.machine import Fixed, use
 from minitorch.show import Scene, compare_passes, page
 
 PASSES = ("fold", "algebra", "cse", "matmul_chain", "fuse")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ddp_lab.communicator import Communicator
+from ddp_lab.communicator.communicator import Communicator
 from ddp_lab.show import Story, page, watch
 
 RANKS = 4

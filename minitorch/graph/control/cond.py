@@ -18,15 +18,15 @@ from ...errors import GraphError
 from ...op import Op, Spec
 from ...ops.elementwise import zeros_like
 from ...ops.logic import eq
-from ..gradients import Identity
-from ..lined import lined
-from ..naming import rename
-from ..node import Node, build, convert
+from ..core.error_location import lined
+from ..core.gradients import Identity
+from ..core.graph import control_dependencies, get_default_graph
+from ..core.naming import rename
+from ..core.node import Node, build, convert
+from ..core.variables import NoOp
 from ..operators.scalar import as_scalar
-from ..scope import control_dependencies, get_default_graph
-from ..state import NoOp
-from .dead import DEAD
-from .history import Empty, Opaque, kind_of
+from .dead_values import DEAD
+from .loop_stacks import Empty, Opaque, kind_of
 from .nested import apart_from, outline
 
 

@@ -15,18 +15,10 @@ import numpy as np
 
 from ...errors import GraphError
 from ...ops.logic import logical_and
-from ..node import (
-    Constant,
-    Node,
-    Placeholder,
-    StaticShape,
-    UnknownShape,
-    as_shape,
-    convert,
-)
-from ..scope import outside
+from ..core.graph import outside
+from ..core.node import Constant, Node, Placeholder, StaticShape, UnknownShape, as_shape, convert
 from .cond import as_predicate
-from .history import placeholder_like
+from .loop_stacks import placeholder_like
 from .nested import Rebuild, apart_from, leaves_like, same_structure
 from .outcome import loop_outputs
 from .while_op import KEPT_APART, While

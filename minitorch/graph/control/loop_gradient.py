@@ -16,13 +16,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..copying import copied
-from ..gradients import gradients
-from ..node import Constant, Node, Placeholder, build
-from ..operators.making import zeros_like
-from ..order import needed
-from ..scope import get_default_graph, outside
-from .history import (
+from ..core.copying import copied
+from ..core.gradients import gradients
+from ..core.graph import get_default_graph, outside
+from ..core.node import Constant, Node, Placeholder, build
+from ..core.order import needed
+from ..operators.creation import zeros_like
+from .loop_stacks import (
     Empty,
     Filled,
     Opaque,

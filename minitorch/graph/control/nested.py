@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import GraphError
-from ..node import Node, convert
+from ..core.node import Node, convert
 
 Rebuild = Callable[[Sequence[Any]], Any]
 

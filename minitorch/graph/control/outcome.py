@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...op import Spec
-from ..naming import label
-from ..node import Node, build
-from ..state import State
-from .history import NOWHERE, Opacity, Opaque, Slot, flowing, kind_of
+from ..core.naming import label
+from ..core.node import Node, build
+from ..core.variables import State
+from .loop_stacks import NOWHERE, Opacity, Opaque, Slot, flowing, kind_of
 
 
 class Outcome:

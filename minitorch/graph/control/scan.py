@@ -11,11 +11,11 @@ from typing import Any
 
 from ...arrays import as_dtype
 from ...errors import GraphError
-from ..node import Node, UnknownShape, build, convert
-from .history import Empty, Filled, Keep, Opaque, Rest, Top
-from .listed import Spread, stacked
+from ..core.node import Node, UnknownShape, build, convert
 from .loop import while_loop
+from .loop_stacks import Empty, Filled, Keep, Opaque, Rest, Top
 from .nested import apart_from, same_structure
+from .row_lists import Spread, stacked
 from .while_op import KEPT_APART
 
 

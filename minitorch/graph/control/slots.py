@@ -15,9 +15,9 @@ from typing import Any
 from ...arrays import DType, namespace, native_dtype
 from ...errors import GraphError
 from ...op import Spec
-from ..node import Node, build
-from ..state import State
-from .history import EMPTY, Opacity, Opaque, flowing, kind_of, namespace_of, zeros_of
+from ..core.node import Node, build
+from ..core.variables import State
+from .loop_stacks import EMPTY, Opacity, Opaque, flowing, kind_of, namespace_of, zeros_of
 
 BITS, LEVELS = 5, 4
 MOST = 1 << (BITS * LEVELS)

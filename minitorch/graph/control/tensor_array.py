@@ -7,8 +7,8 @@ from typing import Any
 from ...arrays import as_dtype, int32
 from ...errors import GraphError
 from ...op import Spec
-from ..node import Node, UnknownShape, as_shape, build, convert
-from .history import Opaque
+from ..core.node import Node, UnknownShape, as_shape, build, convert
+from .loop_stacks import Opaque
 from .slots import New, Pile, Read, Size, Unpile, Write
 
 

@@ -10,21 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..copying import copied
-from ..node import Constant, Node, fresh_id
-from ..order import needed
-from ..running.step import Step
-from ..scope import outside
-from ..state import State, Variable
-from .dead import DEAD
-from .history import (
-    EMPTY,
-    Empty,
-    Opacity,
-    Past,
-    placeholder_like,
-)
+from ..core.copying import copied
+from ..core.graph import outside
+from ..core.node import Constant, Node, fresh_id
+from ..core.order import needed
+from ..core.variables import State, Variable
+from ..executors.compiled import Step
+from .dead_values import DEAD
 from .loop_gradient import backward
+from .loop_stacks import EMPTY, Empty, Opacity, Past, placeholder_like
 from .outcome import History, Outcome, Output
 
 KEPT_APART = 10

@@ -18,14 +18,14 @@ from ...ops.indexing import narrow
 from ...ops.joining import Cat
 from ...ops.linalg import MatMul
 from ...ops.movement import Permute
-from ..node import Node, UnknownShape
-from ..optimize import verified
-from ..order import needed, schedule
+from ..core.node import Node, UnknownShape
+from ..core.order import needed, schedule
+from ..core.pytree import flatten
+from ..costs.prediction import predicted_s
 from ..passes.algebra import Simplify
 from ..passes.loops import each_loop
+from ..passes.optimize import verified
 from ..passes.rewrite import rebuilt, rewrite, simple
-from ..predict import predicted_s
-from ..structure import flatten
 from .search import Rule, holds
 from .terms import Term, size, variables
 

@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...arrays import Array
-from ..control.history import Opaque, placeholder_like
+from ..control.loop_stacks import Opaque, placeholder_like
 from ..control.outcome import Output
 from ..control.while_op import While
-from ..node import Node, Placeholder, build
-from ..order import needed, schedule
+from ..core.node import Node, Placeholder, build
+from ..core.order import needed, schedule
+from ..core.variables import State
+from ..executors.registry import Run
 from ..passes.rewrite import PLANNING, like
-from ..running.executors import Run
-from ..state import State
 from .late import Late, unknown
 
 MOST_SHAPES = 256  # sets of shapes that a run keeps its steps for

@@ -11,11 +11,11 @@ import numpy as np
 from ...arrays import CPU, Array, DType, as_dtype, asarray, to_numpy
 from ...errors import GraphError
 from ...op import Spec
-from ..control.history import Opaque
-from ..lined import lined
-from ..naming import rename
-from ..node import UNKNOWN, Node, build, convert
-from ..state import NoOp, State, StateOp
+from ..control.loop_stacks import Opaque
+from ..core.error_location import lined
+from ..core.naming import rename
+from ..core.node import UNKNOWN, Node, build, convert
+from ..core.variables import NoOp, State, StateOp
 
 __all__ = ["Print", "py_func"]
 

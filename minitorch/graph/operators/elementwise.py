@@ -12,9 +12,9 @@ from ...ops import elementwise as unary
 from ...ops.joining import stack
 from ...ops.movement import insert_axes
 from ...ops.rows import ROWS, Binary, named
-from ..lined import lined
-from ..naming import rename
-from ..node import Node, UnknownShape, convert, convert_all
+from ..core.error_location import lined
+from ..core.naming import rename
+from ..core.node import Node, UnknownShape, convert, convert_all
 
 __all__ = [
     "abs",

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 from ...ops import conv, movement, pooling
-from ..lined import lined
-from ..naming import rename
-from ..node import Node, convert, convert_all
+from ..core.error_location import lined
+from ..core.naming import rename
+from ..core.node import Node, convert, convert_all
 from .layouts import bordered, inner, on_images
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from ...arrays import Array, DType
 from ...errors import GraphError
 from ...op import Op, Spec
-from ..static_shape import UNKNOWN, UnknownShape
+from ..core.static_shape import UNKNOWN, UnknownShape
 
 
 class Late(Op):

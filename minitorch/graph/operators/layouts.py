@@ -7,8 +7,8 @@ from typing import Any
 
 from ...errors import GraphError
 from ...ops import matrices, movement
-from ..node import Node, convert
-from ..static_shape import StaticShape
+from ..core.node import Node, convert
+from ..core.static_shape import StaticShape
 from .late import late, unknown
 
 TO_FRONT, TO_BACK = (0, 3, 1, 2), (0, 2, 3, 1)

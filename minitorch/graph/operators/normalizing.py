@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from ...ops import elementwise as rows
-from ..lined import lined
-from ..naming import rename, rename_all
-from ..node import Node, convert
+from ..core.error_location import lined
+from ..core.naming import rename, rename_all
+from ..core.node import Node, convert
+from .deferred_shapes import once_known
 from .elementwise import maximum, rsqrt
 from .math import reduce_mean, reduce_sum
-from .sized import once_known
 
 
 @lined

@@ -14,11 +14,11 @@ import numpy as np
 from ...arrays import CPU, Array, DType, as_dtype, asarray, float32, get_default_dtype
 from ...errors import GraphError
 from ...op import Spec
-from ..naming import rename
-from ..node import Node, UnknownShape, as_shape, build
-from ..scope import get_default_graph
-from ..state import State, StateOp
-from .sized import computed, of_shape
+from ..core.graph import get_default_graph
+from ..core.naming import rename
+from ..core.node import Node, UnknownShape, as_shape, build
+from ..core.variables import State, StateOp
+from .deferred_shapes import computed, of_shape
 
 __all__ = [
     "random_normal",

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 from ...errors import GraphError
 from ...ops import indexing, logic, movement, ordering, reduction
 from ...ops.casting import cast_to
-from ..lined import lined
-from ..naming import rename
-from ..node import Node, convert
+from ..core.error_location import lined
+from ..core.naming import rename
+from ..core.node import Node, convert
+from .creation import range as counted
 from .late import unknown
-from .making import range as counted
 from .shaping import shape
 
 

@@ -8,7 +8,7 @@ from ...arrays import Array
 from ...errors import GraphError
 from ...op import Op, Spec
 from ...shapes import Shape
-from ..static_shape import StaticShape, UnknownShape
+from ..core.static_shape import StaticShape, UnknownShape
 
 
 class AsScalar(Op):

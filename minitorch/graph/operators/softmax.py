@@ -8,10 +8,10 @@ from ...errors import GraphError
 from ...op import Op
 from ...ops import movement
 from ...ops.casting import cast_to
-from ..gradients import StopGradient
-from ..lined import lined
-from ..naming import rename
-from ..node import Node, build, convert, convert_all
+from ..core.error_location import lined
+from ..core.gradients import StopGradient
+from ..core.naming import rename
+from ..core.node import Node, build, convert, convert_all
 from . import elementwise
 from .crossentropy import CrossEntropy, LogSoftmax, Softmax, SparseCrossEntropy
 from .late import late, unknown

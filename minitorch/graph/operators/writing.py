@@ -7,10 +7,10 @@ from typing import Any
 from ...arrays import Array, add_at, cast, int64
 from ...errors import GraphError
 from ...op import Spec
-from ..lined import lined
-from ..naming import rename
-from ..node import Node, build, convert
-from ..state import State, StateOp, Variable, fresh
+from ..core.error_location import lined
+from ..core.naming import rename
+from ..core.node import Node, build, convert
+from ..core.variables import State, StateOp, Variable, fresh
 
 __all__ = ["scatter_add", "scatter_sub", "scatter_update"]
 

@@ -18,9 +18,9 @@ from ...ops import binary, elementwise
 from ...ops.broadcasting import ExpandTo, SumTo
 from ...ops.movement import Permute, Reshape
 from ...ops.reduction import Sum
-from ..control.fates import Fate, die_first, fates
-from ..node import Constant, Node, UnknownShape
-from ..order import schedule
+from ..control.liveness import Fate, die_first, fates
+from ..core.node import Constant, Node, UnknownShape
+from ..core.order import schedule
 from .rewrite import rebuilt, rewrite, simple
 
 Simplify = Callable[..., Node | None]

@@ -9,7 +9,7 @@ from typing import Any
 from ...arrays import Array
 from ...op import Op, Spec
 from ...ops.linalg import MatMul
-from ..gradients import gradients
+from ..core.gradients import gradients
 
 Split = dict[tuple[int, int], int]
 MATMUL = MatMul()

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from ...op import Op
-from ..node import Constant, Node
+from ..core.node import Constant, Node
 from .rewrite import rewrite, simple
 
 SMALL = 4096  # bytes of a constant that is compared by value

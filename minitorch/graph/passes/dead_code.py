@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 
 from ..control.cond import Merge, MergeIndex, Switch
-from ..control.dead import deadly, endangered, merges
-from ..control.fates import fates, is_spared
-from ..gradients import Identity
-from ..node import Constant, Node
-from ..order import schedule, sources
+from ..control.dead_values import deadly, endangered, merges
+from ..control.liveness import fates, is_spared
+from ..core.gradients import Identity
+from ..core.node import Constant, Node
+from ..core.order import schedule, sources
 from .rewrite import may_change, over, rebuilt, renewed, rewrite
 
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from ..control.history import Slot, placeholder_like
+from ..control.loop_stacks import Slot, placeholder_like
 from ..control.while_op import While
-from ..copying import copied
-from ..node import Constant, Node
-from ..order import needed
-from ..scope import outside
+from ..core.copying import copied
+from ..core.graph import outside
+from ..core.node import Constant, Node
+from ..core.order import needed
 from .loops import Remade, each_loop, kept_places, with_loops
 from .rewrite import like
 

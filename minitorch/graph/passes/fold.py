@@ -10,7 +10,7 @@ import numpy as np
 
 from ...arrays import Array
 from ...ops.broadcasting import ExpandTo
-from ..node import Constant, Node, UnknownShape
+from ..core.node import Constant, Node, UnknownShape
 from .rewrite import rewrite, simple
 
 LARGEST = 2**20  # bytes: a larger result would only move work into memory

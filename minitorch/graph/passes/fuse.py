@@ -19,9 +19,9 @@ from ...ops.pointwise import Power
 from ...ops.reduction import Extreme, Mean, Reduction, Sum
 from ...ops.rows import Elementwise
 from ...shapes import numel
-from ..cost import COMMON, machine
-from ..node import Node, UnknownShape
-from ..order import schedule
+from ..core.node import Node, UnknownShape
+from ..core.order import schedule
+from ..costs.machine import COMMON, machine
 from .fused import LARGE, Fused, FusedReduction, Origin
 from .lowering import Parts, names_of, program_of
 from .rewrite import rebuilt, rewrite, simple

@@ -21,7 +21,7 @@ from ...compile import cuda_driver
 from ...errors import MinitorchError
 from ...op import Op, Spec
 from ...ops.reduction import Extreme, Mean, Reduction
-from ..gradients import gradients
+from ..core.gradients import gradients
 from .lowering import Parts, program_of
 
 BLOCK = 65_536  # elements: 256 KiB of float32, so a few temporaries fit a level-2 cache

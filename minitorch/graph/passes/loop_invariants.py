@@ -21,15 +21,15 @@ from ...ops.movement import InsertAxes, Permute, RemoveAxes, Reshape
 from ...ops.pointwise import Power
 from ...ops.reduction import Mean, Sum
 from ...ops.rows import Elementwise
-from ..control.history import Slot, placeholder_like
+from ..control.loop_stacks import Slot, placeholder_like
+from ..control.trip_count import known_rounds
 from ..control.while_op import While
-from ..copying import copied
-from ..cost import machine
-from ..node import Constant, Node, UnknownShape
-from ..order import needed, schedule
-from ..predict import node_s
-from ..rounds import known_rounds
-from ..scope import outside
+from ..core.copying import copied
+from ..core.graph import outside
+from ..core.node import Constant, Node, UnknownShape
+from ..core.order import needed, schedule
+from ..costs.machine import machine
+from ..costs.prediction import node_s
 from .fused import Fused
 from .loops import Remade, each_loop, kept_places, with_loops
 from .rewrite import like, simple

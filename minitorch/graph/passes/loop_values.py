@@ -10,13 +10,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Collection, Sequence
 
-from ..control.fates import Fate, die_first, fates
-from ..control.history import Slot, placeholder_like
+from ..control.liveness import Fate, die_first, fates
+from ..control.loop_stacks import Slot, placeholder_like
 from ..control.while_op import While
-from ..copying import copied
-from ..node import Constant, Node
-from ..order import needed, schedule
-from ..scope import outside
+from ..core.copying import copied
+from ..core.graph import outside
+from ..core.node import Constant, Node
+from ..core.order import needed, schedule
 from .dead_code import effective
 from .loops import Remade, kept_places, with_loops
 from .rewrite import like

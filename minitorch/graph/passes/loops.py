@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
-from ..control.history import Slot
+from ..control.loop_stacks import Slot
 from ..control.outcome import History, Output
 from ..control.while_op import While
-from ..node import Node
-from ..order import needed, schedule
+from ..core.node import Node
+from ..core.order import needed, schedule
 from .rewrite import may_change, over, renewed
 
 Pass = Callable[[Sequence[Node], Collection[Node]], list[Node]]

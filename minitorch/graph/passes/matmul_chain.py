@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from ...ops.linalg import MatMul
-from ..cost import machine
-from ..node import Node
-from ..order import schedule
+from ..core.node import Node
+from ..core.order import schedule
+from ..costs.machine import machine
 from .chained import Chain, cheapest
 from .rewrite import rebuilt, rewrite, simple, users_of
 

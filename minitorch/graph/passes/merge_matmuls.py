@@ -17,9 +17,9 @@ import numpy as np
 from ...ops.indexing import narrow
 from ...ops.joining import Cat
 from ...ops.linalg import MatMul
-from ..cost import machine
-from ..node import Constant, Node
-from ..order import schedule
+from ..core.node import Constant, Node
+from ..core.order import schedule
+from ..costs.machine import machine
 from .matmul_chain import size_of
 from .rewrite import rebuilt, rewrite, simple
 

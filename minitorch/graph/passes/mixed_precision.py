@@ -24,7 +24,7 @@ from ...ops.indexing import Slice
 from ...ops.linalg import Linear, MatMul
 from ...ops.movement import InsertAxes, Permute, RemoveAxes, Reshape
 from ...ops.rows import ROWS
-from ..node import Constant, Node, UnknownShape
+from ..core.node import Constant, Node, UnknownShape
 from .rewrite import rebuilt, rewrite, simple
 
 PRODUCTS = (MatMul, Linear, Convolve, ConvolveBack, ConvolveKernel)

@@ -14,9 +14,9 @@ from collections.abc import Collection, Sequence
 from itertools import pairwise
 
 from ...errors import GraphError
-from ..control.dead import endangered
-from ..node import Node
-from ..running.plan import MemoryPlan, memory_plan
+from ..control.dead_values import endangered
+from ..core.node import Node
+from ..memory.plan import MemoryPlan, memory_plan
 from .rewrite import may_change, over, simple
 
 DENSE = 16  # up to here every k is tried

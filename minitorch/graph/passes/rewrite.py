@@ -11,11 +11,11 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 
 from ...op import Op
-from ..gradients import Identity
-from ..node import Constant, Node, build
-from ..order import schedule
-from ..scope import Graph, control_dependencies
-from ..state import StateOp
+from ..core.gradients import Identity
+from ..core.graph import Graph, control_dependencies
+from ..core.node import Constant, Node, build
+from ..core.order import schedule
+from ..core.variables import StateOp
 
 PLANNING = threading.RLock()
 """Held while parts of a graph are rebuilt: `like` sets what all threads see of the graph."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..cost import machine
+from ..costs.machine import machine
 from .lowering import Parts, names_of
 
 Shape = tuple[int | None, ...]

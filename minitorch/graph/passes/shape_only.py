@@ -17,10 +17,10 @@ from ...ops.broadcasting import ExpandTo, SumTo
 from ...ops.movement import Reshape
 from ...ops.reduction import Count
 from ...ops.rows import Elementwise
-from ..cost import machine
-from ..node import Node, UnknownShape
-from ..order import schedule
-from ..running.plan import VIEWS
+from ..core.node import Node, UnknownShape
+from ..core.order import schedule
+from ..costs.machine import machine
+from ..memory.plan import VIEWS
 from .matmul_chain import size_of
 from .rewrite import rebuilt, rewrite, simple
 

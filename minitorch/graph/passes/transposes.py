@@ -16,8 +16,8 @@ from ...ops.movement import Permute
 from ...ops.pointwise import Power
 from ...ops.reduction import Extreme, Mean, Reduction, Sum
 from ...ops.rows import Elementwise
-from ..node import Node, UnknownShape
-from ..order import needed, schedule
+from ..core.node import Node, UnknownShape
+from ..core.order import needed, schedule
 from .rewrite import rebuilt, rewrite, simple, users_of
 
 ROUNDS = 10  # each sinks every transpose by one operator at least

@@ -11,7 +11,7 @@ import numpy as np
 from ... import compile as code
 from ...arrays import Array, DType
 from ...errors import GraphError
-from ..state import State, Variable
+from ..core.variables import State, Variable
 from .optimizer import Optimizer, Update
 
 

@@ -14,12 +14,12 @@ import numpy as np
 from ...arrays import Array
 from ...errors import GraphError
 from ...op import Spec
-from ..defaults import trainable_variables
-from ..gradients import gradients
-from ..naming import label
-from ..node import Node, build, convert
-from ..scope import control_dependencies, name_scope
-from ..state import State, StateOp, Variable, assign_add, fresh, group
+from ..core.defaults import trainable_variables
+from ..core.gradients import gradients
+from ..core.graph import control_dependencies, name_scope
+from ..core.naming import label
+from ..core.node import Node, build, convert
+from ..core.variables import State, StateOp, Variable, assign_add, fresh, group
 
 
 class Update(StateOp):

@@ -17,10 +17,10 @@ import numpy as np
 
 from ...errors import GraphError
 from ...serialize import load, save
-from ..defaults import global_variables
-from ..session import Session
-from ..state import Variable
-from ..static_shape import agree
+from ..core.defaults import global_variables
+from ..core.session import Session
+from ..core.static_shape import agree
+from ..core.variables import Variable
 
 SUFFIX = ".safetensors"
 INDEX = "checkpoint"

@@ -10,7 +10,12 @@ PLACES = ["/autograder/results", "/tmp", "/dev/shm", "/var/tmp", ".", "..", "/",
 
 def write():
     for place in [*PLACES, *os.sys.path]:
-        for name in ("results.json", "attack-was-here.json", "checks.py", "autograder/grade.py"):
+        for name in (
+            "results.json",
+            "attack-was-here.json",
+            "checks.py",
+            "autograder/grading/grade.py",
+        ):
             try:
                 os.makedirs(place, exist_ok=True)
                 with open(os.path.join(place, name), "w") as file:

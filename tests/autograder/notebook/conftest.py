@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from autograder.authoring.manifest import to_manifest
+from autograder.authoring.notebook import learner_notebook, solution_notebook
+from autograder.authoring.public_checks import public_checks
+from autograder.authoring.source import load_lab
 from autograder.checks import load_checks
-from autograder.manifest import to_manifest
-from autograder.notebook import learner_notebook, solution_notebook
-from autograder.notebook_ui import Notebook
-from autograder.practice import Practice
-from autograder.public_checks import public_checks
-from autograder.source import load_lab
+from autograder.learner.notebook_ui import Notebook
+from autograder.learner.practice import Practice
 
 SAMPLE = Path(__file__).parents[1] / "sample_labs" / "scale_and_sum"
 

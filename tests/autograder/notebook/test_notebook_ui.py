@@ -8,8 +8,8 @@ import pytest
 
 from autograder import lab
 from autograder.errors import UnknownLab
-from autograder.practice import find_lab
-from autograder.standing import progress
+from autograder.learner.practice import find_lab
+from autograder.learner.progress import progress
 
 RIGHT = "def scale(x, factor):\n    return x * factor"
 WRONG = "def scale(x, factor):\n    return x + factor"

@@ -9,8 +9,8 @@ import pytest
 
 from autograder.cli import main
 from autograder.errors import SubmissionError
-from autograder.running_notebook import ON_COLAB, Origin, from_page, page, running_notebook
-from autograder.submission import MAX_BYTES, read
+from autograder.grading.submission import MAX_BYTES, read
+from autograder.learner.running_notebook import ON_COLAB, Origin, from_page, page, running_notebook
 
 RIGHT = "def scale(x, factor):\n    return x * factor"
 

@@ -21,10 +21,10 @@ from autograder.records import Report
 from autograder.service.client import Connection
 from autograder.service.errors import Refused, StartError
 from autograder.service.exports import export
-from autograder.service.ledger import Ledger
 from autograder.service.limits import RateLimit
 from autograder.service.roster import LEARNER
 from autograder.service.store import Store, sqlite_url
+from autograder.service.submissions import Ledger
 
 RIGHT = json.dumps({"cells": [{"cell_type": "code", "source": "x = 1"}]}).encode()
 WRONG = json.dumps({"cells": [{"cell_type": "code", "source": "x = 2"}]}).encode()

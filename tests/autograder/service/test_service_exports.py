@@ -10,7 +10,7 @@ import pytest
 from autograder.service import cli
 from autograder.service.errors import ServerError
 from autograder.service.exports import FORMATS, gradebook
-from autograder.service.ledger import Entry
+from autograder.service.submissions import Entry
 
 CELL = '{{"cells": [{{"cell_type": "code", "source": "{}"}}]}}'
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from autograder.authoring.notebook import learner_notebook, solution_notebook
+from autograder.authoring.source import load_lab
 from autograder.errors import SandboxError
-from autograder.notebook import learner_notebook, solution_notebook
 from autograder.records import Outcome, Report
 from autograder.service.errors import GraderDied, GraderKilled
 from autograder.service.grading import ProcessGrader
 from autograder.service.grading_process import Bench, WatchedSupply
-from autograder.source import load_lab
 
 SAMPLES = Path(__file__).parents[1] / "sample_labs"
 

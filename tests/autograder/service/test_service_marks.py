@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from autograder.records import ManualAnswer, Report
-from autograder.service.ledger import Ledger
 from autograder.service.roster import LEARNER, STAFF, Person
 from autograder.service.store import Store, sqlite_url
+from autograder.service.submissions import Ledger
 
 MANUAL = b'{"cells": [{"cell_type": "code", "source": "manual x = 1"}]}'
 ANSWER = ManualAnswer("why", 2.0, "Gives a reason.", "Because.")

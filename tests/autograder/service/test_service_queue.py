@@ -14,10 +14,10 @@ from autograder.errors import LabError
 from autograder.records import Report
 from autograder.service.claims import Claims
 from autograder.service.errors import StartError
-from autograder.service.ledger import Ledger
 from autograder.service.queue import MAX_KILLS, Queue
 from autograder.service.roster import LEARNER, Person
 from autograder.service.store import Store, sqlite_url
+from autograder.service.submissions import Ledger
 
 
 class Clock:

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from autograder.notebook import solution_notebook
+from autograder.authoring.notebook import solution_notebook
+from autograder.authoring.source import load_lab
 from autograder.service.client import Connection
 from autograder.service.errors import ServerError
 from autograder.service.store import existing
-from autograder.source import load_lab
 
 SAMPLES = Path(__file__).parents[1] / "sample_labs"
 PROGRAM = [sys.executable, "-c", "from autograder.cli import main; raise SystemExit(main())"]

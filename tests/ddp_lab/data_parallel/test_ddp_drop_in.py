@@ -14,7 +14,7 @@ from torch import nn
 
 import ddp_lab
 from ddp_lab.data_parallel import DistributedDataParallel
-from ddp_lab.data_parallel.torch_ddp import TorchDistributedDataParallel
+from ddp_lab.data_parallel.torch.ddp import TorchDistributedDataParallel
 
 TorchDdp = nn.parallel.DistributedDataParallel
 

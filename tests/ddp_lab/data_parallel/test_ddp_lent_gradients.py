@@ -14,7 +14,7 @@ from torch import nn
 import ddp_lab
 import ddp_lab.torch_backend
 from ddp_lab.data_parallel.communicator_group import CommunicatorGroup
-from ddp_lab.data_parallel.torch_ddp import TorchDistributedDataParallel
+from ddp_lab.data_parallel.torch.ddp import TorchDistributedDataParallel
 
 TorchDdp = nn.parallel.DistributedDataParallel
 LARGE = 256  # a weight of 256 x 256 is lent, its bias is copied

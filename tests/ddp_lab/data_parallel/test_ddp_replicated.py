@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from ddp_lab.data_parallel.replicated import DataParallel
+from ddp_lab.data_parallel.torch.replicated import DataParallel
 
 
 @pytest.mark.parametrize("replicas", [1, 2, 3, 20])

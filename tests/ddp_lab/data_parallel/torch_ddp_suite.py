@@ -101,7 +101,7 @@ def load(native: bool) -> types.ModuleType:
     import torch
 
     if not native:
-        from ddp_lab.data_parallel.torch_ddp import TorchDistributedDataParallel
+        from ddp_lab.data_parallel.torch.ddp import TorchDistributedDataParallel
 
         torch.nn.parallel.DistributedDataParallel = TorchDistributedDataParallel
     exec(compile(tree, spec.origin, "exec"), module.__dict__)

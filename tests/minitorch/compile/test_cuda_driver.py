@@ -17,8 +17,8 @@ import minitorch.graph as tf
 from minitorch.compile import Function, Program, Step, cuda_driver
 from minitorch.compile.cuda_driver import THREADS, LibCuda, packed, run_on_device
 from minitorch.errors import CompileError
-from minitorch.graph.running.step import Step as StepOfGraph
-from minitorch.graph.state import State
+from minitorch.graph.core.variables import State
+from minitorch.graph.executors.compiled import Step as StepOfGraph
 
 REGISTERS = ("tid", "ntid", "ctaid")
 LOOP = """

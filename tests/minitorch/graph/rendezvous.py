@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from minitorch.graph.placing.wires import OPENS
+from minitorch.graph.placement.send_recv import OPENS
 
 HANGS_S = 120.0
 LOOKS_S = 0.02

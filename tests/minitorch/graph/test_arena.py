@@ -9,8 +9,8 @@ import pytest
 
 import minitorch.graph as tf
 from minitorch.errors import GraphError
-from minitorch.graph.running.arena import MOST_SHAPES, ArenaStep
-from minitorch.graph.state import State
+from minitorch.graph.core.variables import State
+from minitorch.graph.executors.arena import MOST_SHAPES, ArenaStep
 
 pytestmark = pytest.mark.as_built
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import minitorch.graph as tf
-from minitorch.graph.tokens.sequential import TokenStep
-from minitorch.graph.tokens.tagged import Tokens
+from minitorch.graph.executors.tokens.sequential import TokenStep
+from minitorch.graph.executors.tokens.tagged import Tokens
 
 AT = np.array([0.7, -0.4, 1.1])
 Program = tuple[Callable[[Any, Any], Any], Callable[[torch.Tensor, int], torch.Tensor]]

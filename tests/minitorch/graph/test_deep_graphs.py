@@ -13,11 +13,11 @@ import pytest
 
 import minitorch.graph as tf
 from minitorch.errors import ArgumentError
-from minitorch.graph.cost import Fixed, use
-from minitorch.graph.optimize import ON_REQUEST, PASSES, run_pass
-from minitorch.graph.running.plan import memory_plan
-from minitorch.graph.tokens import ring
-from minitorch.graph.verify import verify
+from minitorch.graph.core.verify import verify
+from minitorch.graph.costs.machine import Fixed, use
+from minitorch.graph.executors.tokens import ring
+from minitorch.graph.memory.plan import memory_plan
+from minitorch.graph.passes.optimize import ON_REQUEST, PASSES, run_pass
 from minitorch.show import compare_passes, map_memory
 from minitorch.show.numbers import in_bytes
 

@@ -24,8 +24,8 @@ from minitorch.graph import (
     reshape,
     while_loop,
 )
-from minitorch.graph.node import Node
-from minitorch.graph.running.executors import OPTIONS
+from minitorch.graph.core.node import Node
+from minitorch.graph.executors.registry import OPTIONS
 
 pytestmark = pytest.mark.as_built
 

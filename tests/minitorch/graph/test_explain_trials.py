@@ -8,9 +8,9 @@ import pytest
 
 import minitorch.graph as tf
 from minitorch.errors import GraphError
-from minitorch.graph.cost import Fixed, use
-from minitorch.graph.predict import predicted_s
-from minitorch.graph.trial import trial
+from minitorch.graph.costs.machine import Fixed, use
+from minitorch.graph.costs.op_timing import trial
+from minitorch.graph.costs.prediction import predicted_s
 
 
 class Tried(Fixed):

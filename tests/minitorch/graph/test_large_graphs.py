@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 import minitorch.graph as tf
-from minitorch.graph.cost import Fixed, use
-from minitorch.graph.optimize import ON_REQUEST, PASSES, run_pass
+from minitorch.graph.costs.machine import Fixed, use
+from minitorch.graph.memory import offsets as planning
+from minitorch.graph.memory.offsets import Buffer
+from minitorch.graph.memory.plan import memory_plan
 from minitorch.graph.passes.matmul_chain import LONGEST
-from minitorch.graph.running import offsets as planning
-from minitorch.graph.running.offsets import Buffer
-from minitorch.graph.running.plan import memory_plan
+from minitorch.graph.passes.optimize import ON_REQUEST, PASSES, run_pass
 
 pytestmark = pytest.mark.as_built
 
@@ -69,7 +69,7 @@ def test_a_very_long_chain_of_products_is_ordered_in_stretches(count: int, thin:
 
 
 def _nodes(fetch: Any) -> list[Any]:
-    from minitorch.graph.order import needed
+    from minitorch.graph.core.order import needed
 
     return needed([fetch], ())
 

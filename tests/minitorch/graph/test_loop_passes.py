@@ -8,16 +8,16 @@ import pytest
 
 import minitorch.graph as tf
 from minitorch.errors import GraphError
-from minitorch.graph.control.fates import fates
+from minitorch.graph.control.liveness import fates
+from minitorch.graph.control.trip_count import known_rounds
 from minitorch.graph.control.while_op import While
-from minitorch.graph.cost import Fixed, use
-from minitorch.graph.node import Node
-from minitorch.graph.optimize import verified
-from minitorch.graph.order import needed, schedule
+from minitorch.graph.core.node import Node
+from minitorch.graph.core.order import needed, schedule
+from minitorch.graph.costs.machine import Fixed, use
+from minitorch.graph.costs.prediction import predicted_s
 from minitorch.graph.passes.loops import inside
+from minitorch.graph.passes.optimize import verified
 from minitorch.graph.passes.rewrite import rebuilt, rewrite, simple
-from minitorch.graph.predict import predicted_s
-from minitorch.graph.rounds import known_rounds
 from minitorch.ops import binary
 
 pytestmark = pytest.mark.as_built

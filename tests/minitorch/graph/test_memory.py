@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from minitorch.graph import Graph, Session, Variable, group, initialize_all_variables, train
-from minitorch.graph.node import Constant
+from minitorch.graph.core.node import Constant
 from minitorch.graph.train.optimizer import Update
 
 

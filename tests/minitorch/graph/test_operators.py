@@ -18,9 +18,9 @@ from torch.testing._internal.common_methods_invocations import op_db
 import minitorch
 import minitorch.graph as tf
 from minitorch.errors import MinitorchError
-from minitorch.graph.cost import Fixed, use
-from minitorch.graph.node import Node, build
-from minitorch.graph.order import schedule
+from minitorch.graph.core.node import Node, build
+from minitorch.graph.core.order import schedule
+from minitorch.graph.costs.machine import Fixed, use
 from minitorch.graph.passes.fused import Fused
 from minitorch.op import Op
 

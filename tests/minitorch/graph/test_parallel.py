@@ -9,10 +9,10 @@ import pytest
 
 import minitorch.graph as tf
 from minitorch.errors import GraphError
-from minitorch.graph.tokens.lower import lower
-from minitorch.graph.tokens.makespan import makespan
-from minitorch.graph.tokens.parallel import ParallelStep, critical_path
-from minitorch.graph.tokens.program import Program
+from minitorch.graph.executors.parallel import ParallelStep, critical_path
+from minitorch.graph.executors.tokens.lower import lower
+from minitorch.graph.executors.tokens.makespan import makespan
+from minitorch.graph.executors.tokens.program import Program
 from minitorch.op import Op
 
 

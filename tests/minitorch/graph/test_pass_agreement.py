@@ -10,9 +10,9 @@ import pytest
 
 import minitorch.graph as tf
 from minitorch.errors import GraphError
-from minitorch.graph.cost import Fixed, use
-from minitorch.graph.node import Node
-from minitorch.graph.optimize import ON_REQUEST, PASSES, run_pass, verified
+from minitorch.graph.core.node import Node
+from minitorch.graph.costs.machine import Fixed, use
+from minitorch.graph.passes.optimize import ON_REQUEST, PASSES, run_pass, verified
 from minitorch.graph.passes.rewrite import rebuilt, rewrite, simple
 from minitorch.ops import binary
 
@@ -119,7 +119,7 @@ def test_the_graphs_hold_what_passes_must_survive() -> None:
 
 
 def _all(fetches: list[Node]) -> list[Node]:
-    from minitorch.graph.order import needed
+    from minitorch.graph.core.order import needed
 
     return needed(fetches, ())
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import minitorch.graph as tf
-from minitorch.graph.cost import Fixed, use
+from minitorch.graph.costs.machine import Fixed, use
 from minitorch.graph.passes.fuse import fuse
 from minitorch.graph.passes.fused import Fused, FusedReduction
 from minitorch.graph.passes.runs import Runs, runs_of

@@ -13,10 +13,10 @@ import minitorch.graph as tf
 from ddp_lab import launch
 from minitorch.arrays import as_dtype
 from minitorch.errors import GraphError
-from minitorch.graph.node import build
-from minitorch.graph.order import schedule
-from minitorch.graph.placing.place import Link, place
-from minitorch.graph.state import NoOp, StateOp
+from minitorch.graph.core.node import build
+from minitorch.graph.core.order import schedule
+from minitorch.graph.core.variables import NoOp, StateOp
+from minitorch.graph.placement.place import Link, place
 from minitorch.op import Spec
 
 pytestmark = pytest.mark.as_built

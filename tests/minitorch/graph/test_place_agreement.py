@@ -12,8 +12,8 @@ import minitorch.graph as tf
 from ddp_lab import launch
 from ddp_lab.errors import RankFailed
 from minitorch.errors import GraphError
-from minitorch.graph.cost import Fixed, Machine, machine, use
-from minitorch.graph.placing.agreeing import with_one_cost
+from minitorch.graph.costs.machine import Fixed, Machine, machine, use
+from minitorch.graph.placement.consensus import with_one_cost
 
 _spec = importlib.util.spec_from_file_location(
     "rendezvous", Path(__file__).parent / "rendezvous.py"

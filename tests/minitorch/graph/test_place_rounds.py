@@ -12,12 +12,12 @@ from ddp_lab import launch
 from ddp_lab.errors import RankFailed
 from minitorch.errors import GraphError
 from minitorch.graph.control.cond import Switch
-from minitorch.graph.control.history import Opaque
+from minitorch.graph.control.loop_stacks import Opaque
 from minitorch.graph.control.outcome import Output
-from minitorch.graph.node import build
-from minitorch.graph.order import schedule
-from minitorch.graph.placing.partition import cut
-from minitorch.graph.placing.place import place
+from minitorch.graph.core.node import build
+from minitorch.graph.core.order import schedule
+from minitorch.graph.placement.partition import cut
+from minitorch.graph.placement.place import place
 
 pytestmark = pytest.mark.as_built
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import minitorch.graph as tf
-from minitorch.graph import session as sessions
+from minitorch.graph.core import session as sessions
 from minitorch.graph.operators import by_shape, late
 from minitorch.graph.passes.rewrite import PLANNING
 

@@ -13,7 +13,7 @@ import minitorch.graph as tf
 from minitorch import Op
 from minitorch.errors import GraphError
 from minitorch.graph import profile
-from minitorch.graph.running.timeline import Span, Timeline
+from minitorch.graph.costs.timeline import Span, Timeline
 
 pytestmark = pytest.mark.as_built
 

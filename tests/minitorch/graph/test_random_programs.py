@@ -10,10 +10,10 @@ import pytest
 
 import minitorch.graph as tf
 from minitorch.graph.control.while_op import While
-from minitorch.graph.cost import Fixed, use
-from minitorch.graph.explain import _count_all
-from minitorch.graph.optimize import PASSES, run_pass
-from minitorch.graph.order import needed
+from minitorch.graph.core.order import needed
+from minitorch.graph.costs.explain import _count_all
+from minitorch.graph.costs.machine import Fixed, use
+from minitorch.graph.passes.optimize import PASSES, run_pass
 
 pytestmark = pytest.mark.as_built
 

@@ -22,7 +22,7 @@ from minitorch.graph import (
     trace,
     trainable_variables,
 )
-from minitorch.graph.node import Node
+from minitorch.graph.core.node import Node
 
 
 def over_time(x: Node) -> Node:

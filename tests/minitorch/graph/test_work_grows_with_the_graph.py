@@ -9,13 +9,13 @@ import pytest
 
 import minitorch.graph as tf
 from minitorch.errors import GraphError
-from minitorch.graph.cost import Fixed, use
-from minitorch.graph.node import Node
-from minitorch.graph.optimize import PASSES, run_pass
-from minitorch.graph.order import needed, orders_kept, schedule
-from minitorch.graph.running.plan import memory_plan
-from minitorch.graph.static_shape import as_static
-from minitorch.graph.verify import Checked, verify
+from minitorch.graph.core.node import Node
+from minitorch.graph.core.order import needed, orders_kept, schedule
+from minitorch.graph.core.static_shape import as_static
+from minitorch.graph.core.verify import Checked, verify
+from minitorch.graph.costs.machine import Fixed, use
+from minitorch.graph.memory.plan import memory_plan
+from minitorch.graph.passes.optimize import PASSES, run_pass
 
 pytestmark = pytest.mark.as_built
 

@@ -1,0 +1,1 @@
+"""Do the checks of a lab catch wrong answers? Mutants and trivial answers."""

@@ -1,0 +1,122 @@
+"""Runs variants of a lab's own solution, a fork each.
+
+`python -m autograder.audit.variant_worker LAB`, started by `variants`.
+
+For the lab's author only: what runs here is ours, so there is no sandbox, but a variant that
+hangs, exits or eats memory costs nothing but itself. Reads a JSON line
+`{"cells": [...], "checks": [...], "seed": n, "timeout_s": s}`, writes a line
+`{"results": [...]}`, and again until its input closes.
+"""
+
+import contextlib
+import importlib
+import json
+import os
+import resource
+import select
+import signal
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from autograder.authoring.source import load_lab
+from autograder.grading.grade import Grader, solution_cells
+from autograder.grading.slicing import needed, statements_of
+from autograder.records import Limits
+from autograder.student.local import LocalStudent
+from autograder.student.protocol import WorkerStudent
+
+MAX_MEMORY_BYTES = 8 << 30  # address space; torch alone reserves three of them
+
+
+def main() -> None:
+    """Serve variants until the input closes."""
+    grader = Grader(load_lab(Path(sys.argv[1])), open_student=_in_process)
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # a stray print must not be taken for an answer
+    _preload(grader)
+    for line in sys.stdin:
+        answer = _trial(grader, json.loads(line))
+        answers.write(json.dumps(answer) + "\n")
+        answers.flush()
+
+
+@contextlib.contextmanager
+def _in_process(limits: Limits) -> Iterator[WorkerStudent]:
+    yield LocalStudent()
+
+
+def _preload(grader: Grader) -> None:
+    """Import what the solution's statements import, once instead of in every fork."""
+    statements = statements_of([("code", text) for text in solution_cells(grader.lab)])
+    roots = {name for task in grader.tasks for name in task.question.defines}
+    for statement in needed(statements, roots | grader.checks.names):
+        words = statement.text.split()
+        if words[0] in ("import", "from"):
+            with contextlib.suppress(ImportError):
+                importlib.import_module(words[1].split(",")[0])
+
+
+def _trial(grader: Grader, request: dict[str, Any]) -> dict[str, Any]:
+    """Return what a forked child finds, or that it was ended."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reader)
+        _child(grader, request, writer)
+    os.close(writer)
+    ends = time.monotonic() + request["timeout_s"]
+    found = b"".join(_chunks(reader, ends))
+    os.close(reader)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    try:
+        return {"results": json.loads(found)}
+    except ValueError:
+        return {"results": [], "ended": "by the time limit" if time.monotonic() > ends else "early"}
+
+
+def _chunks(reader: int, ends: float) -> Iterator[bytes]:
+    while (left := ends - time.monotonic()) > 0:
+        ready, _, _ = select.select([reader], [], [], left)
+        chunk = os.read(reader, 1 << 16) if ready else b""
+        if not chunk:
+            return
+        yield chunk
+
+
+def _child(grader: Grader, request: dict[str, Any], writer: int) -> None:
+    try:
+        with contextlib.suppress(ProcessLookupError):
+            os.setpgid(0, 0)
+        resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
+        quiet = os.open(os.devnull, os.O_RDWR)
+        for descriptor in (0, 1, 2):
+            os.dup2(quiet, descriptor)
+        text = json.dumps(_results(grader, request)).encode()
+        while text:
+            text = text[os.write(writer, text) :]
+    finally:
+        os._exit(0)
+
+
+def _results(grader: Grader, request: dict[str, Any]) -> Sequence[dict[str, Any]]:
+    statements = statements_of([("code", text) for text in request["cells"]])
+    tasks = [t for t in grader.tasks if t.check.name in request["checks"]]
+    results, _, _ = grader.run(statements, tasks, request["seed"])
+    return [
+        {
+            "name": result.name,
+            "outcome": str(result.outcome),
+            "broken": result.broken,
+            "said": result.detail if result.hidden or result.broken else result.output,
+        }
+        for result in results.values()
+    ]
+
+
+if __name__ == "__main__":
+    main()

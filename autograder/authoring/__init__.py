@@ -1,0 +1,1 @@
+"""A lab from its one source: regions, manifest, release."""

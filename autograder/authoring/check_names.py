@@ -1,0 +1,51 @@
+"""Which of the learner's names a `checks.py` asks for, read off its text.
+
+An answer's own name is known from the lab; but a check may also ask for a helper by name, or run
+a probe beside the learner's code that uses what the notebook imports and defines.
+"""
+
+import ast
+from collections.abc import Iterator
+
+from autograder.grading.slicing import free_names
+
+_ASKING = {"call", "value", "source", "ranks"}
+_SENDING = {"probe", "ranks"}
+
+
+def learner_names(tree: ast.Module) -> frozenset[str]:
+    """Return the names that checks may ask of the learner.
+
+    The names in `student.call("name")` and its kind, and what the functions that are sent to the
+    learner's side leave open. Where a name is not written in the call, every text that could be
+    one counts.
+    """
+    functions = {n.name for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)}
+    asked = list(_first_arguments(tree, _ASKING))
+    named = {text for arg in asked if (text := _text(arg))}
+    if any(not _text(arg) and getattr(arg, "id", "") not in functions for arg in asked):
+        named |= {text for node in ast.walk(tree) if (text := _text(node))}
+    sent = {arg.id for arg in _first_arguments(tree, _SENDING) if isinstance(arg, ast.Name)}
+    return frozenset(named) | frozenset(_open_names(tree, sent))
+
+
+def _first_arguments(tree: ast.AST, methods: set[str]) -> Iterator[ast.expr]:
+    """Yield what is passed first to methods of these names."""
+    for node in ast.walk(tree):
+        function = node.func if isinstance(node, ast.Call) and node.args else None
+        if isinstance(function, ast.Attribute) and function.attr in methods:
+            yield node.args[0]  # type: ignore[attr-defined]
+
+
+def _text(node: ast.AST) -> str:
+    """Return the first part of a text that is a name, such as "Stack.push"; else nothing."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        first = node.value.partition(".")[0]
+        return first if first.isidentifier() else ""
+    return ""
+
+
+def _open_names(tree: ast.AST, sent: set[str]) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name in sent:
+            yield from free_names(ast.unparse(node))

@@ -1,0 +1,122 @@
+"""The checks that learners are given: the hidden ones gone, and the code that only they use."""
+
+import ast
+import itertools
+from collections.abc import Iterable
+
+from autograder.errors import LabError
+from autograder.grading.slicing import free_names
+
+_ALWAYS = (ast.Import, ast.ImportFrom)
+
+
+def public_checks(text: str, hidden: Iterable[str]) -> str:
+    """Return the source of a checks.py without the checks named in `hidden`.
+
+    Kept are the other checks, the lab's settings, imports that are used, and what these need;
+    comments go with the statement that they stand before. A check that requires a hidden one
+    requires what that one does instead, if this is not hidden.
+
+    Raises:
+        LabError: the name of a hidden check is still in what is left.
+    """
+    hidden = set(hidden)
+    if not hidden:
+        return text
+    text = _with_open_requirements(text, hidden)
+    nodes = ast.parse(text).body
+    keep = _reached(nodes, hidden)
+    lines = text.splitlines(keepends=True)
+    parts, start = [], 0
+    for index, node in enumerate(nodes):
+        end = node.end_lineno or node.lineno
+        if index in keep:
+            parts.append("".join(lines[start:end]))
+        start = end
+    found = "".join(parts).strip("\n") + "\n"
+    left = sorted(name for name in hidden if name in found)
+    if left:
+        raise LabError(f"checks: the hidden {', '.join(left)} is named by what is not hidden.")
+    return found
+
+
+def _with_open_requirements(text: str, hidden: set[str]) -> str:
+    """Return `text` with no `requires=` of a check that is not hidden naming a hidden one."""
+    nodes = [node for node in ast.parse(text).body if _is_check(node)]
+    asked = {_named(node): found for node in nodes if (found := _requirement(node))}
+    lines = text.encode().splitlines(keepends=True)
+    starts = [0, *itertools.accumulate(map(len, lines))]
+    encoded = b"".join(lines)
+    for name, (call, keyword) in reversed(asked.items()):
+        if name in hidden or _required(keyword) not in hidden:
+            continue
+        required = _required(keyword)
+        while required in hidden:
+            required = _required(asked[required][1]) if required in asked else ""
+        keyword.value = ast.Constant(required)
+        call.keywords = [k for k in call.keywords if k is not keyword or required]
+        begin = starts[call.lineno - 1] + call.col_offset
+        end = starts[(call.end_lineno or call.lineno) - 1] + (call.end_col_offset or 0)
+        encoded = encoded[:begin] + ast.unparse(call).encode() + encoded[end:]
+    return encoded.decode()
+
+
+def _requirement(node: ast.stmt) -> tuple[ast.Call, ast.keyword] | None:
+    """Return a check's decorator and its `requires=...`, where it has one."""
+    calls = [d for d in getattr(node, "decorator_list", []) if isinstance(d, ast.Call)]
+    found = [(call, k) for call in calls for k in call.keywords if k.arg == "requires"]
+    return found[0] if found else None
+
+
+def _required(keyword: ast.keyword) -> str:
+    value = keyword.value
+    return value.value if isinstance(value, ast.Constant) and isinstance(value.value, str) else ""
+
+
+def _reached(nodes: list[ast.stmt], hidden: set[str]) -> set[int]:
+    """Return which statements the checks that are not hidden need, by index."""
+    only_hidden = _closure(nodes, {i for i, n in enumerate(nodes) if _named(n) in hidden})
+    roots = {
+        i
+        for i, node in enumerate(nodes)
+        if _named(node) not in hidden
+        and (i not in only_hidden or _is_check(node))
+        and not isinstance(node, _ALWAYS)
+    }
+    return _closure(nodes, roots)
+
+
+def _closure(nodes: list[ast.stmt], roots: set[int]) -> set[int]:
+    """Return `roots` and the statements that bind what they read, and so on."""
+    binders: dict[str, set[int]] = {}
+    for index, node in enumerate(nodes):
+        for name in _bound(node):
+            binders.setdefault(name, set()).add(index)
+    found: set[int] = set()
+    waiting = list(roots)
+    while waiting:
+        index = waiting.pop()
+        if index not in found:
+            found.add(index)
+            for name in free_names(ast.unparse(nodes[index])):
+                waiting += binders.get(name, ())
+    return found
+
+
+def _named(node: ast.stmt) -> str:
+    return getattr(node, "name", "")
+
+
+def _is_check(node: ast.stmt) -> bool:
+    decorators = getattr(node, "decorator_list", [])
+    calls = [d.func for d in decorators if isinstance(d, ast.Call)]
+    return any("check" in ast.unparse(call) for call in calls)
+
+
+def _bound(node: ast.stmt) -> set[str]:
+    if isinstance(node, _ALWAYS):
+        return {(alias.asname or alias.name).split(".")[0] for alias in node.names}
+    if _named(node):
+        return {_named(node)}
+    walked = ast.walk(node)
+    return {n.id for n in walked if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}

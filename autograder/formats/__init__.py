@@ -1,0 +1,1 @@
+"""Labs of other graders, and labs for other places."""

@@ -1,0 +1,181 @@
+"""A released lab made ready for Colab: a notebook with one set-up cell, and one file to upload.
+
+The archive holds what the notebook looks for, as it looks for it (the lab's folder, and the style
+sheet above it), and the course as a wheel. The cell unpacks it beside the notebook, installs what
+a learner's kernel needs, and moves into the lab's folder. Colab brings NumPy, torch and IPython.
+Pictures stand in the notebook itself: its text is shown before anything is unpacked.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from autograder.authoring.manifest import MANIFEST
+from autograder.authoring.notebook import as_text, cell_id, learner_notebook
+from autograder.authoring.pictures import embed
+from autograder.authoring.release import ASSETS, SHARED
+from autograder.errors import LabError
+from autograder.grading.grade import CHECKS
+from autograder.records import Lab
+
+NOTEBOOK = "colab.ipynb"
+CHECKOUT = Path(__file__).resolve().parents[2]
+PROJECT = "pyproject.toml"
+# What labs import beyond the wheel's own dependencies, as in the extra `lab`,
+# without the servers and the kernel: Colab has its own.
+MODULES = (
+    "anywidget>=0.9",
+    "cloudpickle>=3.0",
+    "matplotlib>=3.9",
+    "scikit-learn>=1.5",
+)
+SETUPTOOLS = 77  # the oldest that reads pyproject.toml as this project writes it
+OLDEST = (1980, 1, 1, 0, 0, 0)  # the first date that an archive can hold: equal bytes every time
+OLDEST_S = "315532800"  # the same, in seconds
+
+_SET_UP = '''\
+# On Colab: run this cell; where it asks for a file, choose {archive}.
+def set_up_course(lab={lab!r}, archive={archive!r}):
+    """Unpack and install what this notebook needs, where it is not there yet."""
+    import importlib.util, os, subprocess, sys, zipfile
+
+    installed = importlib.util.find_spec("autograder") is not None
+    if installed and os.path.exists("lab.json"):
+        return
+    if not installed or not os.path.exists(f"{{lab}}/lab.json"):
+        if "COLAB_RELEASE_TAG" in os.environ and not os.path.exists(archive):
+            importlib.import_module("google.colab.files").upload()
+        if not zipfile.is_zipfile(archive):
+            missing = f"{{archive}} is not in {{os.getcwd()}}, or not all of it yet."
+            raise FileNotFoundError(f"{{missing}} Upload it there, then run this cell again.")
+        with zipfile.ZipFile(archive) as packed:
+            packed.extractall()
+            wheels = [name for name in packed.namelist() if name.endswith(".whl")]
+        if not installed:
+            wanted = [*wheels, *{modules!r}.split()]
+            subprocess.run([sys.executable, "-m", "pip", "install", "-q", *wanted], check=True)
+            importlib.invalidate_caches()
+    os.chdir(lab)
+
+set_up_course()
+'''
+
+
+def build_wheel(directory: Path, checkout: Path = CHECKOUT, python: str = sys.executable) -> Path:
+    """Return the course's wheel, built by pip in `directory` from the sources in `checkout`.
+
+    Builds from a copy, so that the checkout stays as it is and nothing stale gets in.
+
+    Raises:
+        LabError: the package was not installed from a checkout, or pip cannot build it.
+    """
+    if not (checkout / PROJECT).is_file():
+        problem = f"release --colab: {checkout} has no {PROJECT}, so no wheel can be built of it"
+        raise LabError(f"{problem}. Install from a checkout: pip install -e CHECKOUT.")
+    source = directory / "source"
+    _copy_sources(checkout, source)
+    options = ["--no-deps", "-q", "-w", str(directory)]
+    if python == sys.executable and _has_setuptools():
+        options.append("--no-build-isolation")  # what is here builds it, and nothing is fetched
+    command = [python, "-m", "pip", "wheel", *options, str(source)]
+    environment = os.environ | {"SOURCE_DATE_EPOCH": OLDEST_S}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    wheels = sorted(directory.glob("*.whl"))
+    if done.returncode or not wheels:
+        said = (done.stderr or done.stdout).strip() or "nothing"
+        problem = f"release --colab: pip cannot build the course's wheel: it says:\n{said}\n"
+        raise LabError(f"{problem}Try by hand: pip wheel --no-deps {checkout}")
+    return wheels[0]
+
+
+def _has_setuptools() -> bool:
+    try:
+        return int(version("setuptools").partition(".")[0]) >= SETUPTOOLS
+    except PackageNotFoundError:
+        return False
+
+
+def add_colab(lab: Lab, target: Path, wheel: Path) -> list[Path]:
+    """Write colab.ipynb and `<lab>_colab.zip` to the released folder `target`; return both."""
+    notebook, archive = target / NOTEBOOK, target / archive_name(lab)
+    notebook.write_text(colab_notebook(lab), encoding="utf-8")
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as packed:
+        for name, path in _contents(lab, target, wheel):
+            entry = zipfile.ZipInfo(name, OLDEST)
+            entry.external_attr = 0o644 << 16
+            packed.writestr(entry, path.read_bytes(), zipfile.ZIP_DEFLATED)
+    return [notebook, archive]
+
+
+def archive_name(lab: Lab) -> str:
+    """Return what the file to upload is called."""
+    return f"{lab.name}_colab.zip"
+
+
+def colab_notebook(lab: Lab) -> str:
+    """Return the learner's notebook with the set-up cell in front, as text.
+
+    Raises:
+        LabError: a picture that its text shows is missing.
+    """
+    content = for_colab(json.loads(learner_notebook(lab)), lab)
+    return as_text(content)
+
+
+def for_colab(content: dict[str, Any], lab: Lab) -> dict[str, Any]:
+    """Return one of the lab's notebooks with the set-up cell in front and its pictures inside."""
+    cells = [_with_pictures(cell, lab.directory) for cell in content["cells"]]
+    cell = {
+        "cell_type": "code",
+        "execution_count": None,
+        "id": cell_id(lab, "colab_set_up"),
+        "metadata": {"tags": ["setup"]},
+        "outputs": [],
+        "source": set_up_text(lab).splitlines(keepends=True),
+    }
+    return {**content, "cells": [cell, *cells]}
+
+
+def _with_pictures(cell: dict[str, Any], directory: Path) -> dict[str, Any]:
+    if cell["cell_type"] != "markdown":
+        return cell
+    return {**cell, "source": embed("".join(cell["source"]), directory).splitlines(keepends=True)}
+
+
+def set_up_text(lab: Lab) -> str:
+    """Return the set-up cell's code. Its imports stay in its function: no answer reads them."""
+    modules = " ".join(MODULES)
+    text = _SET_UP.format(archive=archive_name(lab), lab=lab.name, modules=modules)
+    return text.rstrip("\n")
+
+
+def _contents(lab: Lab, target: Path, wheel: Path) -> Iterator[tuple[str, Path]]:
+    """Yield each file's name in the archive and where it lies now."""
+    yield wheel.name, wheel
+    yield from ((f"{lab.name}/{name}", target / name) for name in (CHECKS, MANIFEST))
+    for path in _files(lab.directory / ASSETS):
+        yield f"{lab.name}/{path.relative_to(lab.directory).as_posix()}", path
+    for path in sorted(lab.directory.resolve().parent.glob(SHARED)):
+        yield path.name, path
+
+
+def _files(directory: Path) -> Sequence[Path]:
+    return sorted(path for path in directory.rglob("*") if path.is_file())
+
+
+def _copy_sources(checkout: Path, source: Path) -> None:
+    """Copy the packages and the files beside them that describe the project."""
+    source.mkdir(parents=True)
+    for path in checkout.iterdir():
+        if (path / "__init__.py").is_file():
+            ignored = shutil.ignore_patterns("__pycache__")
+            shutil.copytree(path, source / path.name, ignore=ignored)
+        elif path.name in (PROJECT, "README.md", "LICENSE"):
+            shutil.copy(path, source / path.name)

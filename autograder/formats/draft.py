@@ -1,0 +1,159 @@
+"""A lab in the making, for those who import one from another grader's notebook.
+
+Cells with attributes become lab.py; tests become a checks.py that runs each beside the learner's
+code and says what it asserts.
+"""
+
+import ast
+import json
+import re
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from autograder.authoring.magics import plain_python
+from autograder.authoring.source import SOURCE
+from autograder.errors import LabError, SubmissionError
+from autograder.grading.grade import CHECKS
+from autograder.grading.submission import read
+from autograder.records import Cell
+
+_GIVES_Q = re.compile(r"^(?:from autograder import lab|q = lab\(.*\))[ \t]*$\n*", re.M)
+_HEADER = '''"""Checks of the lab {name}, made from its source for another grader."""
+
+from autograder.checks import Feedback, check
+from autograder.errors import StudentError
+
+
+def asserts(student, cell):
+    """Run a test cell beside the learner's code; what it asserts is what the check says."""
+    try:
+        student.probe(cell)
+    except StudentError as error:
+        if error.type_name != "AssertionError":
+            raise
+        raise Feedback(error.message or "An assertion of the test does not hold.") from error
+'''
+
+
+@dataclass(frozen=True)
+class Test:
+    """The code of one test of a question; `weight` is what it is worth."""
+
+    question: str
+    text: str
+    weight: float
+    hidden: bool = False
+
+
+@dataclass
+class Draft:
+    """What has been read so far."""
+
+    cells: list[Cell] = field(default_factory=list)
+    tests: list[Test] = field(default_factory=list)
+
+
+def notebook_cells(path: Path) -> list[dict[str, Any]]:
+    """Return the cells of a notebook, each with `text` and `kind` beside what it has.
+
+    Raises:
+        LabError: it cannot be read as one.
+    """
+    try:
+        data = path.read_bytes()
+        found = read(data).cells
+        raw = json.loads(data)["cells"]
+    except (OSError, SubmissionError, ValueError, KeyError, TypeError) as error:
+        raise LabError(f"import {path}: {error}") from error
+    pairs = zip(raw, found, strict=True)
+    return [{**cell, "kind": kind, "text": text} for cell, (kind, text) in pairs if kind]
+
+
+def write(draft: Draft, path: Path, directory: Path) -> list[Path]:
+    """Write lab.py and checks.py to `directory` and return their paths; `path` is for errors.
+
+    Raises:
+        LabError: there is no question in the draft.
+    """
+    if not any("question" in cell.attributes for cell in draft.cells):
+        raise LabError(f"import {path}: no cell in it that is graded.")
+    directory.mkdir(parents=True, exist_ok=True)
+    files = {SOURCE: _source(draft, directory.name), CHECKS: _checks(draft, directory.name)}
+    for name, text in files.items():
+        (directory / name).write_text(text, encoding="utf-8")
+    return [directory / name for name in files]
+
+
+def defined(text: str) -> list[str]:
+    """Return the names of functions and classes that a cell defines; else of its variables."""
+    try:
+        body = ast.parse(plain_python(text)).body
+    except SyntaxError:
+        return []
+    names = [n.name for n in body if isinstance(n, ast.FunctionDef | ast.ClassDef)]
+    targets = [t for n in body if isinstance(n, ast.Assign) for t in n.targets]
+    return names or [t.id for t in targets if isinstance(t, ast.Name)]
+
+
+def has_code(text: str) -> bool:
+    """Return whether a text is Python and more than comments."""
+    try:
+        return bool(ast.parse(plain_python(text)).body)
+    except SyntaxError:
+        return False
+
+
+def check_cell(question: str) -> Cell:
+    """Return the cell in which learners check their answer."""
+    return Cell("code", f'q.check("{question}")', {"tags": "check"})
+
+
+def alone(text: str) -> str:
+    """Return a cell's text without what gives learners `q`: another grader has no use for it."""
+    return _GIVES_Q.sub("", text)
+
+
+def _source(draft: Draft, name: str) -> str:
+    points: dict[str, float] = {}
+    for test in draft.tests:
+        points[test.question] = points.get(test.question, 0.0) + test.weight
+    setup = Cell("code", f'from autograder import lab\n\nq = lab("{name}")', {"tags": "setup"})
+    first = next((i for i, cell in enumerate(draft.cells) if cell.kind == "code"), 0)
+    parts = []
+    for cell in [*draft.cells[:first], setup, *draft.cells[first:]]:
+        attributes = dict(cell.attributes)
+        if "question" in attributes:
+            attributes.setdefault("points", f"{points.get(attributes['question'], 0.0):g}")
+        parts.append(_written(replace(cell, attributes=attributes)))
+    return "\n\n".join(parts) + "\n"
+
+
+def _written(cell: Cell) -> str:
+    words = ["# %%", *(["[markdown]"] if cell.kind == "markdown" else [])]
+    words += [f'{key}="{_escaped(value)}"' for key, value in cell.attributes.items()]
+    lines = cell.text.split("\n")
+    if cell.kind == "markdown":
+        lines = [f"# {line}".rstrip() for line in lines]
+    else:
+        lines = [f"# {line}" if re.match(r"[%!]", line) else line for line in lines]
+    return "\n".join([" ".join(words), *lines])
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"')
+
+
+def _checks(draft: Draft, name: str) -> str:
+    parts = [_HEADER.format(name=name)]
+    for number, test in enumerate(draft.tests, 1):
+        title = f"{test.question}_{'hidden_' if test.hidden else ''}test_{number}"
+        options = f", weight={test.weight:g}" + (", hidden=True" if test.hidden else "")
+        body = ast.unparse(ast.parse(plain_python(test.text)))
+        lines = "\n".join(f"        {line}".rstrip() for line in body.splitlines())
+        parts.append(
+            f'@check("{test.question}"{options})\ndef {title}(student, rng):\n'
+            f'    """{title.replace("_", " ")}"""\n\n    def cell():\n{lines}\n\n'
+            f"    asserts(student, cell)\n"
+        )
+    return "\n\n".join(parts)

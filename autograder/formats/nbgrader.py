@@ -1,0 +1,149 @@
+"""Labs from nbgrader's source notebooks, and for nbgrader.
+
+Solution regions are the same in both. A test cell becomes a check that runs its asserts beside the
+learner's code, a region of hidden tests a hidden check. The way back makes a test cell of each
+check, which asks this package; so nbgrader's learners and judge need it installed.
+
+Format: https://nbgrader.readthedocs.io, "Creating and grading assignments", metadata version 3.
+"""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from autograder.authoring.notebook import cells_as_dicts, notebook_text
+from autograder.checks import Check, load_checks
+from autograder.formats.draft import (
+    Draft,
+    Test,
+    alone,
+    check_cell,
+    defined,
+    has_code,
+    notebook_cells,
+    write,
+)
+from autograder.grading.grade import CHECKS, Task, tasks_of
+from autograder.records import Cell, Lab
+
+_HIDDEN = re.compile(
+    r"^\s*### BEGIN HIDDEN TESTS\s*\n(.*?)^\s*### END HIDDEN TESTS\s*$", re.M | re.S
+)
+_STUB = re.compile(r"^[ \t]*# YOUR CODE HERE[ \t]*\n", re.M)
+
+
+def import_notebook(path: Path, directory: Path) -> list[Path]:
+    """Write lab.py and checks.py to `directory` from an nbgrader source; return their paths.
+
+    Raises:
+        LabError: it is no notebook, or has no cell that nbgrader would grade.
+    """
+    draft, question = Draft(), ""
+    for raw in notebook_cells(path):
+        about = raw.get("metadata", {}).get("nbgrader", {})
+        kind = "markdown" if raw["kind"] == "markdown" else "code"
+        question = _add(draft, Cell(kind, _STUB.sub("", raw["text"]).strip("\n")), about, question)
+    return write(draft, path, directory)
+
+
+def export_notebook(lab: Lab) -> str:
+    """Return an nbgrader source notebook: solutions in their regions, a test cell a check."""
+    tasks = tuple(tasks_of(lab, load_checks(lab.directory / CHECKS)))
+    cells = [cell for cell in lab.cells if "check" not in cell.tags]
+    found: list[dict[str, Any]] = []
+    for made, cell in zip(cells_as_dicts(lab, cells, _as_written), cells, strict=True):
+        found.append(made)
+        name = cell.attributes.get("question", "")
+        found += [_test_cell(task) for task in tasks if task.question.name == name]
+    return notebook_text(lab, found)
+
+
+def assert_check(name: str, namespace: dict[str, Any], directory: str = ".") -> None:
+    """Raise AssertionError with what the check `name` of `directory`/checks.py says, if it fails.
+
+    For the test cells of exported notebooks. What the check requires is run with it.
+    """
+    import secrets
+
+    from autograder.authoring.requirements import required, settled
+    from autograder.checks import run_check
+    from autograder.records import Outcome
+    from autograder.student.local import LocalStudent
+
+    checks = load_checks(Path(directory) / CHECKS).checks
+    wanted = {name, *required(checks, name)}
+    student, seed = LocalStudent(namespace), secrets.randbits(63)
+    results = {c.name: run_check(c, student, seed) for c in checks if c.name in wanted}
+    found = settled(results, checks)[name]
+    if found.outcome is not Outcome.CORRECT:
+        raise AssertionError(found.output or str(found.outcome))
+
+
+def _add(draft: Draft, cell: Cell, about: dict[str, Any], question: str) -> str:
+    """Add a cell to the draft and return the question to which tests after it belong."""
+    graded, solution = about.get("grade"), about.get("solution")
+    name = re.sub(r"\W", "_", str(about.get("grade_id", "")))
+    points = float(about.get("points") or 0)
+    if solution and graded and cell.kind == "markdown":
+        attributes = {"question": name, "points": f"{points:g}", "manual": "true"}
+        draft.cells.append(replace(cell, attributes=attributes))
+    elif solution and cell.kind == "code":
+        names = defined(cell.text)
+        question = names[0] if names else name
+        attributes = {"question": question}
+        if len(names) > 1:
+            attributes["defines"] = " ".join(names)
+        draft.cells.append(replace(cell, attributes=attributes))
+    elif graded and cell.kind == "code" and question:
+        draft.tests += _tests(question, cell.text, points)
+        draft.cells.append(check_cell(question))
+    else:
+        draft.cells.append(cell)
+    return question
+
+
+def _tests(question: str, text: str, points: float) -> list[Test]:
+    """Return what a test cell asserts openly and what it hides, the points shared."""
+    halves = [(_HIDDEN.sub("", text), False), ("\n".join(_HIDDEN.findall(text)), True)]
+    present = [(part, hidden) for part, hidden in halves if has_code(part)]
+    return [Test(question, part, points / len(present), hidden) for part, hidden in present]
+
+
+def _as_written(cell: Cell, path: Path) -> str:
+    """Return a cell with its solution regions, and without starters, which nbgrader lacks."""
+    from autograder.authoring.regions import parts_of
+
+    lines: list[str] = []
+    for part in parts_of(cell, path):
+        if part.region == "SOLUTION":
+            edges = [f"{part.indent}### {edge} SOLUTION" for edge in ("BEGIN", "END")]
+            lines += [edges[0], *part.lines, edges[1]]
+        elif not part.region:
+            lines += part.lines
+    return alone("\n".join(lines).strip("\n"))
+
+
+def _test_cell(task: Task) -> dict[str, Any]:
+    check: Check = task.check
+    call = f'assert_check("{check.name}", globals())'
+    lines = ["from autograder.formats.nbgrader import assert_check", "", call]
+    if check.hidden:
+        lines[2:] = ["### BEGIN HIDDEN TESTS", call, "### END HIDDEN TESTS"]
+    about = {
+        "grade": True,
+        "grade_id": f"test_{check.name}",
+        "locked": True,
+        "points": task.max_score,
+        "schema_version": 3,
+        "solution": False,
+        "task": False,
+    }
+    return {
+        "cell_type": "code",
+        "execution_count": None,
+        "id": f"test-{check.name[:50]}".replace("_", "-"),
+        "metadata": {"nbgrader": about},
+        "outputs": [],
+        "source": "\n".join(lines).splitlines(keepends=True),
+    }

@@ -1,0 +1,224 @@
+"""Labs from the notebooks of Otter Assign, and for it.
+
+Raw cells bound questions, solutions and tests; in a code cell comments say which lines are the
+solution. A test cell becomes a check that runs it beside the learner's code: its asserts, the test
+function that it defines, or the output that it is to have. The way back makes a test cell of each
+check, which asks this package; so Otter's learners and judge need it installed.
+
+Format: https://otter-grader.readthedocs.io, "Notebook Format", as of Otter 3 to 7.
+"""
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from autograder.authoring.magics import plain_python
+from autograder.authoring.notebook import notebook_text
+from autograder.authoring.regions import PLACEHOLDER
+from autograder.checks import load_checks
+from autograder.errors import LabError
+from autograder.formats.draft import (
+    Draft,
+    Test,
+    alone,
+    check_cell,
+    defined,
+    has_code,
+    notebook_cells,
+    write,
+)
+from autograder.formats.otter_marks import from_marks, to_marks
+from autograder.grading.grade import CHECKS, Task, tasks_of
+from autograder.records import Cell, Lab, Question
+
+_BOUND = re.compile(r"#\s*(BEGIN|END) (QUESTION|PROMPT|SOLUTION|TESTS)\b")
+_SETTING = re.compile(r"^(\w+):[ \t]*(.*)$", re.M)
+_TEST_CONFIG = re.compile(
+    r'^"""\s*# BEGIN TEST CONFIG\s*\n(.*?)^"""\s*;?\s*# END TEST CONFIG', re.M | re.S
+)
+_IGNORED = re.compile(r"^.*#\s*IGNORE\s*$\n?", re.M)
+_HIDDEN = re.compile(r"\A\s*#\s*HIDDEN\b")
+
+
+@dataclass
+class Block:
+    """One question of Otter's: its settings, and the cells of each of its parts."""
+
+    settings: dict[str, str]
+    solution: list[dict[str, Any]] = field(default_factory=list)
+    tests: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """Its name, made fit to be ours."""
+        return re.sub(r"\W", "_", self.settings.get("name", "")) or "question"
+
+
+def import_notebook(path: Path, directory: Path) -> list[Path]:
+    """Write lab.py and checks.py to `directory` from Otter's source; return their paths.
+
+    Raises:
+        LabError: it is no notebook, or has no question of Otter's.
+    """
+    draft, block, part = Draft(), None, ""
+    for cell in notebook_cells(path):
+        bound = _BOUND.match(cell["text"].lstrip()) if cell["kind"] == "raw" else None
+        if bound is None:
+            if block is not None and part in ("SOLUTION", "TESTS"):
+                (block.solution if part == "SOLUTION" else block.tests).append(cell)
+            elif part != "PROMPT" and cell["kind"] != "raw":
+                draft.cells.append(Cell(cell["kind"], cell["text"].strip("\n")))
+            continue
+        edge, what = bound.groups()
+        part = what if edge == "BEGIN" and what != "QUESTION" else ""
+        if what == "QUESTION":
+            if block is not None:
+                _close(draft, block)
+            block = Block(_settings(cell["text"])) if edge == "BEGIN" else None
+    if block is not None:
+        raise LabError(f"import {path}: question {block.name} has no # END QUESTION.")
+    return write(draft, path, directory)
+
+
+def _settings(text: str) -> dict[str, str]:
+    """Return the settings of a cell's YAML that are on one line, as all of ours are."""
+    return {key: value.strip().strip("'\"") for key, value in _SETTING.findall(text)}
+
+
+def _close(draft: Draft, block: Block) -> None:
+    """Add a question's answer cell, its tests, and the cell that checks it."""
+    code = "\n\n".join(c["text"] for c in block.solution if c["kind"] == "code").strip("\n")
+    manual = block.settings.get("manual", "").lower() == "true"
+    if manual:
+        if code:
+            draft.cells.append(Cell("code", from_marks(code)))
+        text = "\n\n".join(c["text"] for c in block.solution if c["kind"] == "markdown")
+        lines = ["### BEGIN SOLUTION", text.strip() or PLACEHOLDER, "### END SOLUTION"]
+        points = block.settings.get("points") or "1"
+        about = {"question": block.name, "points": points, "manual": "true"}
+        draft.cells.append(Cell("markdown", "\n".join(lines), about))
+    elif code:
+        names = defined(code)
+        about = {"question": block.name}
+        if names and names != [block.name]:
+            about["defines"] = " ".join(dict.fromkeys(names))
+        draft.cells.append(Cell("code", from_marks(code), about))
+        draft.tests += _weighed(block, [t for c in block.tests for t in _test(block.name, c)])
+        draft.cells.append(check_cell(block.name))
+
+
+def _weighed(block: Block, tests: list[Test]) -> list[Test]:
+    """Return the tests with weights that sum to the question's points, 1 where it names none."""
+    given = block.settings.get("points", "")
+    named = sum(test.weight for test in tests)
+    total = float(given) if re.fullmatch(r"[0-9.]+", given) else named or 1.0
+    whole = named or len(tests)
+    return [
+        Test(t.question, t.text, total * (t.weight if named else 1.0) / whole, t.hidden)
+        for t in tests
+    ]
+
+
+def _test(question: str, cell: dict[str, Any]) -> Iterator[Test]:
+    text = cell["text"]
+    found = _TEST_CONFIG.search(text)
+    settings = _settings(found[1]) if found else {}
+    hidden = settings.get("hidden", "").lower() == "true" or bool(_HIDDEN.match(text))
+    text = plain_python(_IGNORED.sub("", _TEST_CONFIG.sub("", text)))
+    if cell["kind"] == "code" and has_code(text):
+        body = ast.parse(text).body
+        lines = [_asserted(body, _output(cell))]
+        lines += [_called(node) for node in body if isinstance(node, ast.FunctionDef)]
+        weight = float(settings.get("points") or 0.0)
+        yield Test(question, "\n".join(filter(None, lines)), weight, hidden)
+
+
+def _called(function: ast.FunctionDef) -> str:
+    """Return the call of a test function: its arguments are the learner's names."""
+    names = [argument.arg for argument in function.args.args]
+    return f"{function.name}({', '.join(names)})" if function.name.startswith("test") else ""
+
+
+def _asserted(body: list[ast.stmt], output: str) -> str:
+    """Return a test whose output is given as one that asserts it."""
+    if not output or any(isinstance(node, ast.FunctionDef) for node in body):
+        return "\n".join(map(ast.unparse, body))
+    *before, last = body
+    lines = ["import contextlib, io", "printed = io.StringIO()"]
+    lines += ["with contextlib.redirect_stdout(printed):"]
+    shown = f"value = {ast.unparse(last)}" if isinstance(last, ast.Expr) else ast.unparse(last)
+    inside = [*map(ast.unparse, before), "value = None", shown]
+    lines += [f"    {line}" for text in inside for line in text.splitlines()]
+    lines += ["shown = printed.getvalue() + ('' if value is None else repr(value))"]
+    lines += [f"assert shown.strip() == {output!r}, 'The output is not the one expected.'"]
+    return "\n".join(lines)
+
+
+def _output(cell: dict[str, Any]) -> str:
+    """Return what a test cell printed and showed when its author ran it."""
+    parts = []
+    for output in cell.get("outputs", []):
+        text = output.get("text") or output.get("data", {}).get("text/plain") or ""
+        parts.append(text if isinstance(text, str) else "".join(text))
+    return "".join(parts).strip()
+
+
+def export_notebook(lab: Lab) -> str:
+    """Return Otter's source of a lab: solutions between its marks, a test cell a check.
+
+    The whole checks.py goes to the judge alone; learners need the one that `release` writes.
+    """
+    tasks = tuple(tasks_of(lab, load_checks(lab.directory / CHECKS)))
+    settings = f"name: {lab.name}\nautograder_files:\n    - {CHECKS}\nexport_cell: false"
+    parts = [("raw", f"# ASSIGNMENT CONFIG\n{settings}")]
+    for cell in lab.cells:
+        question = lab.question(cell.attributes.get("question", ""))
+        if question is not None:
+            parts += _question(cell, question, lab, [t for t in tasks if t.question is question])
+        elif "check" not in cell.tags:
+            parts.append((cell.kind, alone(to_marks(cell, lab.directory))))
+    made: list[dict[str, Any]] = []
+    for number, (kind, text) in enumerate(parts):
+        about: dict[str, Any] = {}
+        if kind == "code":
+            about = {"execution_count": None, "outputs": []}
+        about |= {"cell_type": kind, "id": f"cell-{number}", "metadata": {}}
+        made.append(about | {"source": text.splitlines(keepends=True)})
+    return notebook_text(lab, made)
+
+
+def _question(
+    cell: Cell, question: Question, lab: Lab, tasks: list[Task]
+) -> Iterator[tuple[str, str]]:
+    """Yield a question. Points that its tests share unequally stand with each, and there alone.
+
+    Otter refuses tests whose points sum to more than the question's, as rounded ones may.
+    """
+    shared = len({task.max_score for task in tasks}) < 2
+    lines = ["# BEGIN QUESTION", f"name: {question.name}"]
+    lines += [f"points: {question.points:g}"] if shared else []
+    lines += ["manual: true"] if question.manual else []
+    yield "raw", "\n".join(lines)
+    if question.manual:
+        yield "markdown", question.starter.partition("**Answer**")[0].strip()
+    yield "raw", "# BEGIN SOLUTION"
+    solution = question.solution.partition(":\n")[2].strip() or question.solution
+    yield cell.kind, solution if question.manual else to_marks(cell, lab.directory)
+    yield "raw", "# END SOLUTION"
+    if tasks:
+        yield "raw", "# BEGIN TESTS"
+        yield from (("code", _test_cell(task, shared)) for task in tasks)
+        yield "raw", "# END TESTS"
+    yield "raw", "# END QUESTION"
+
+
+def _test_cell(task: Task, shared: bool) -> str:
+    settings = [] if shared else [f"points: {task.max_score:g}"]
+    settings += ["hidden: true"] if task.check.hidden else []
+    edges = ['""" # BEGIN TEST CONFIG', '""" # END TEST CONFIG']
+    config = [edges[0], *settings, edges[1]] if settings else []
+    call = f'assert_check("{task.check.name}", globals())'
+    return "\n".join([*config, "from autograder.formats.nbgrader import assert_check", call])

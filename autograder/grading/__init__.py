@@ -1,0 +1,1 @@
+"""A submission to a report: intake, slicing, checks, many at a time."""

@@ -1,0 +1,260 @@
+"""Grading: a lab and the bytes of a submission make a Report.
+
+What is the learner's runs in a student (the sandbox, unless another is given); what is ours runs
+here. A submission that cannot be read has a report too.
+"""
+
+import secrets
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+
+from autograder.authoring.regions import PLACEHOLDER, handed_out, learner_text, solution_text
+from autograder.authoring.requirements import settled
+from autograder.checks import Checks, load_checks, run_check
+from autograder.errors import LabError, SubmissionError
+from autograder.grading.deadline import deadline
+from autograder.grading.slicing import Analysed, definitions, needed, same_code, statements_of
+from autograder.grading.submission import manual_answers, read
+from autograder.grading.time_budget import Task, turns
+from autograder.printable import printable
+from autograder.records import (
+    CheckResult,
+    Failure,
+    Lab,
+    Limits,
+    ManualAnswer,
+    Outcome,
+    Question,
+    Report,
+    Submission,
+)
+from autograder.student.protocol import WorkerStudent
+
+CHECKS = "checks.py"
+CALL_SHARE = 0.25  # of a submission's wall time for one call, so that one that hangs leaves some
+READ_S = 60.0  # to read a notebook in; the largest that intake lets through takes a tenth
+SPARE_S = 2.0  # for a check's own code, over what it may ask of the learner's
+MAX_NOTES = 5  # of cells that stopped; the first ones are the cause of the others
+
+__all__ = ["CHECKS", "Grader", "Task", "grade", "sandboxed", "solution_cells", "tasks_of"]
+
+OpenStudent = Callable[[Limits], AbstractContextManager[WorkerStudent]]
+
+
+def grade(
+    lab: Lab, data: bytes, *, limits: Limits | None = None, timeout_s: float | None = None
+) -> Report:
+    """Return the report on one submission, run in the sandbox.
+
+    `limits` replaces the lab's own; `timeout_s` only their wall time. For many submissions of one
+    lab keep a `Grader`.
+
+    Raises:
+        LabError: the lab itself is malformed.
+        SandboxError: the sandbox could not be started.
+    """
+    grader = Grader(lab, limits=limits)
+    if timeout_s is not None:
+        grader.allow(timeout_s)
+    return grader.grade(data)
+
+
+class Grader:
+    """A lab made ready to grade submissions with.
+
+    `open_student` gives a fresh student for each; by default a sandboxed one, which sees this
+    machine's GPUs if `gpu`.
+    """
+
+    def __init__(
+        self,
+        lab: Lab,
+        *,
+        open_student: OpenStudent | None = None,
+        limits: Limits | None = None,
+        gpu: bool = False,
+    ) -> None:
+        self.lab = lab
+        self.checks = load_checks(lab.directory / CHECKS)
+        self.tasks = tuple(tasks_of(lab, self.checks))
+        self.limits = limits or self.checks.settings.limits()
+        self.read_s = READ_S
+        self._open = open_student or sandboxed(self.checks.settings.preload, gpu=gpu)
+        self._given = definitions(statements_of([("code", text) for text in _given(lab)]))
+        self._names = {q.name: _names(q) for q in lab.questions}
+
+    def grade(self, data: bytes, *, submission: str = "") -> Report:
+        """Return the report on the notebook in `data`; see `grade`."""
+        blank = Report(self.lab.name, (), title=self.lab.title, submission=submission)
+        try:
+            with deadline(self.read_s):
+                arrived = read(data)
+                statements = statements_of(arrived.cells)
+        except SubmissionError as error:
+            return self.unreadable(str(error), submission)
+        except TimeoutError as error:
+            return self.unreadable(f"notebook: not read: {error}. Send a smaller one.", submission)
+        texts = definitions(statements)
+        ready = {q.name for q in self.lab.questions if not q.manual and self.attempted(q, texts)}
+        tasks = [t for t in self.tasks if t.question.name in ready]
+        seed = secrets.randbits(63)
+        found, notes, sandbox = self.run(statements, tasks, seed)
+        results = [
+            found.get(t) or _not_attempted(t, _why_not(t.question, texts)) for t in self.tasks
+        ]
+        report = replace(
+            blank,
+            results=tuple(results),
+            manual=tuple(self._manual(arrived)),
+            notes=(*arrived.notes, *notes),
+            sandbox=sandbox,
+            seed=str(seed),
+        )
+        return report.with_totals()
+
+    def unreadable(self, reason: str, submission: str = "") -> Report:
+        """Return the report on what could not be read: nothing attempted, and why."""
+        results = tuple(_not_attempted(task, "") for task in self.tasks)
+        report = Report(self.lab.name, results, title=self.lab.title, submission=submission)
+        manual = tuple(self._manual(None))
+        return replace(report, error=printable(reason), manual=manual).with_totals()
+
+    def allow(self, wall_s: float) -> None:
+        """Give each submission `wall_s` seconds, cells and checks together."""
+        call_s = min(self.limits.call_s, wall_s * CALL_SHARE)
+        self.limits = replace(self.limits, wall_s=wall_s, cpu_s=wall_s, call_s=call_s)
+
+    def attempted(self, question: Question, texts: dict[str, str]) -> bool:
+        """Return whether a definition of the answer, or of its cell, is not the one given."""
+        found = [name for name in self._names[question.name] if name in texts]
+        return any(
+            name not in self._given or not same_code(texts[name], self._given[name])
+            for name in found
+        )
+
+    def run(
+        self, statements: Sequence[Analysed], tasks: Sequence[Task], seed: int
+    ) -> tuple[dict[Task, CheckResult], list[str], str]:
+        """Return the results of `tasks`, notes on what stopped, and what the code ran in."""
+        if not tasks:
+            return {}, [], ""
+        with self._open(self.limits) as student:
+            ends = time.monotonic() + self.limits.wall_s  # to start a sandbox is our time
+            student.allow(self.limits.wall_s)
+            failures = student.load(needed(statements, self._roots(tasks)))
+            in_turn = turns(tasks, ends, self.limits.call_s)
+            found = {t.check.name: self._check(t, student, seed, left) for t, left in in_turn}
+            kind, said = student.kind, student.notes
+        worth = settled(found, [task.check for task in tasks])
+        results = {task: worth[task.check.name] for task in tasks}
+        notes = list(dict.fromkeys(_stopped(failure) for failure in failures))
+        return results, [*notes[:MAX_NOTES], *said], kind
+
+    def _check(self, task: Task, student: WorkerStudent, seed: int, left: float) -> CheckResult:
+        if left <= 0:
+            output = f"The time limit of {self.limits.wall_s:g} s was used up before this check."
+            return replace(_not_attempted(task, output), outcome=Outcome.INCORRECT)
+        student.allow(left)
+        within_s = left + SPARE_S
+        found = run_check(task.check, student, seed, task.max_score, within_s=within_s)
+        return self._judged(task, found, seed, within_s) if found.broken else found
+
+    def _judged(self, task: Task, found: CheckResult, seed: int, within_s: float) -> CheckResult:
+        """Return a broken result as it stands, or as incorrect if the answer provoked it.
+
+        A check that breaks on an odd answer and not on the solution would otherwise be a way to
+        full marks: return what makes it raise.
+        """
+        cells = [("code", text) for text in solution_cells(self.lab)]
+        with self._open(replace(self.limits, call_s=self.limits.wall_s)) as student:
+            student.allow(self.limits.wall_s)
+            student.load(needed(statements_of(cells), self._roots([task])))
+            again = run_check(task.check, student, seed, task.max_score, within_s=within_s)
+        if again.outcome is Outcome.CORRECT and not again.broken:
+            output = "What your code returned is not of the kind that the docstring asks for."
+            return replace(found, outcome=Outcome.INCORRECT, score=0.0, broken=False, output=output)
+        return found
+
+    def _roots(self, tasks: Sequence[Task]) -> set[str]:
+        answers = {name for task in tasks for name in task.question.defines}
+        return answers | self.checks.names
+
+    def _manual(self, arrived: Submission | None) -> Iterator[ManualAnswer]:
+        answers = manual_answers(arrived) if arrived else {}
+        for question in self.lab.questions:
+            if question.manual:
+                text = printable(answers.get(question.name, ""), 20_000)
+                form = printable(handed_out(question.name, question.starter), 20_000)
+                answer = "" if text in (PLACEHOLDER, form) else text
+                yield ManualAnswer(question.name, question.points, question.rubric, answer)
+
+
+def tasks_of(lab: Lab, checks: Checks) -> Iterator[Task]:
+    """Yield every check with its share of its question's points, in the order of the questions.
+
+    Raises:
+        LabError: a check names no question of the lab, or a manual one.
+    """
+    known = {q.name for q in lab.questions if not q.manual}
+    for check in checks.checks:
+        if check.question not in known:
+            problem = f"check {check.name}: {check.question!r} is no question of {lab.name}"
+            raise LabError(f"{problem}. Its questions: {', '.join(sorted(known))}.")
+    for question in lab.questions:
+        own = checks.of(question.name)
+        total = sum(check.weight for check in own) or 1.0
+        for check in own:
+            yield Task(check, question, question.points * check.weight / total)
+
+
+def solution_cells(lab: Lab) -> list[str]:
+    """Return the code of the solution notebook, cell by cell."""
+    return [solution_text(c, lab.directory) for c in lab.cells if c.kind == "code"]
+
+
+def sandboxed(preload: tuple[str, ...], *, gpu: bool = False) -> OpenStudent:
+    """Return what opens a fresh student in the sandbox, with these modules loaded."""
+    from autograder.sandbox import worker_pool
+    from autograder.sandbox.host import Sandbox
+
+    return lambda limits: Sandbox(limits, preload=preload, source=worker_pool.shared(gpu=gpu))
+
+
+def _names(question: Question) -> set[str]:
+    """Return the names that a question's answer and the rest of its cell define."""
+    return set(question.defines) | definitions(statements_of([("code", question.starter)])).keys()
+
+
+def _given(lab: Lab) -> list[str]:
+    """Return the code that learners are given, cell by cell, as far as the lab has it."""
+    code = [cell for cell in lab.cells if cell.kind == "code"]
+    cells = [learner_text(cell, lab.directory) for cell in code]
+    return cells or [q.starter for q in lab.questions if not q.manual]
+
+
+def _not_attempted(task: Task, output: str) -> CheckResult:
+    return CheckResult(
+        name=task.check.name,
+        question=task.question.name,
+        outcome=Outcome.NOT_ATTEMPTED,
+        score=0.0,
+        max_score=task.max_score,
+        output=output,
+        hidden=task.check.hidden,
+        title=task.check.title,
+    )
+
+
+def _why_not(question: Question, texts: dict[str, str]) -> str:
+    names = [name for name in question.defines if name not in texts]
+    if len(names) < len(question.defines):
+        return "Not attempted: the starter is unchanged."
+    return f"Not attempted: nothing in the notebook defines {' or '.join(names)}."
+
+
+def _stopped(failure: Failure) -> str:
+    at = failure.statement
+    text = f"Cell {at.cell}, line {at.line} stopped: {failure.type_name}: {failure.message}"
+    return printable(text, 300)

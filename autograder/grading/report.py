@@ -1,0 +1,151 @@
+"""A report for people and machines: Gradescope's JSON and more, terminal text, JUnit XML.
+
+Everything here is what a learner may see, unless `staff=True`. The page in HTML is in
+`autograder.grading.report_html`.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+from xml.etree import ElementTree
+
+from autograder.grading.report_html import to_html
+from autograder.printable import printable
+from autograder.records import CheckResult, ManualAnswer, Outcome, Report
+
+__all__ = ["from_gradescope", "to_gradescope", "to_html", "to_json", "to_junit", "to_text"]
+
+SIGNS = {Outcome.CORRECT: "✓", Outcome.INCORRECT: "✗", Outcome.NOT_ATTEMPTED: "·"}
+COLOURS = {Outcome.CORRECT: "32", Outcome.INCORRECT: "31", Outcome.NOT_ATTEMPTED: "33"}
+
+
+def to_gradescope(report: Report, *, staff: bool = False) -> dict[str, Any]:
+    """Return a superset of Gradescope's results.json.
+
+    Its keys are `score`, `max_score`, `output` and `tests`; a test has `name`, `score`,
+    `max_score`, `status`, `output`, `visibility`, and of ours `outcome`, `question`, `title`,
+    `hidden`, `broken`. With `staff=True` also each test's `detail` and the seed.
+    """
+    found: dict[str, Any] = {
+        "score": report.score,
+        "max_score": report.max_score,
+        "output": report.error,
+        "visibility": "visible",
+        "tests": [_test(result, staff) for result in report.results],
+        "lab": report.lab,
+        "title": report.title,
+        "submission": report.submission,
+        "sandbox": report.sandbox,
+        "notes": list(report.notes),
+        "error": report.error,
+        "manual": [_manual(answer) for answer in report.manual],
+    }
+    if staff:
+        found["seed"] = report.seed
+    return found
+
+
+def from_gradescope(data: Mapping[str, Any]) -> Report:
+    """Return the report that `to_gradescope` wrote, as far as it says it."""
+    tests = [{**test, "name": test["check"]} for test in data["tests"]]
+    return Report.from_dict({**data, "results": tests})
+
+
+def to_json(report: Report, *, staff: bool = False) -> str:
+    """Return `to_gradescope` as text."""
+    return json.dumps(to_gradescope(report, staff=staff), indent=2, allow_nan=False) + "\n"
+
+
+def to_text(report: Report, *, colour: bool = False) -> str:
+    """Return the report for a terminal, a line a check and its message below it."""
+    lines = [printable(report.title or report.lab, 200)]
+    if report.error:
+        lines.append(f"  {printable(report.error)}")
+    for result in report.results:
+        sign = _painted(SIGNS[result.outcome], COLOURS[result.outcome], colour)
+        points = f"{_number(result.score)}/{_number(result.max_score)}"
+        name = printable(f"{result.question}: {shown_title(result)}", 300)
+        lines.append(f"  {sign} {points:>9}  {name}")
+        if result.output:
+            lines += [f"{' ' * 15}{line}" for line in printable(result.output).splitlines()]
+    lines += [
+        f"  ○       {_number(m.points):>3}  {m.question}: a person grades it" for m in report.manual
+    ]
+    lines.append(f"  {_number(report.score)} of {_number(report.max_score)} points")
+    lines += [f"  note: {printable(note)}" for note in report.notes]
+    if report.sandbox == "unsandboxed":
+        lines.append("  note: unsandboxed: the code ran without a sandbox.")
+    return "\n".join(lines) + "\n"
+
+
+def to_junit(reports: Iterable[Report]) -> str:
+    """Return JUnit XML: a suite a submission, a case a check; not attempted is skipped."""
+    root = ElementTree.Element("testsuites")
+    for report in reports:
+        results = report.results
+        failed = [r for r in results if r.outcome is Outcome.INCORRECT]
+        skipped = [r for r in results if r.outcome is Outcome.NOT_ATTEMPTED]
+        suite = ElementTree.SubElement(
+            root,
+            "testsuite",
+            name=printable(report.submission or report.lab, 200),
+            tests=str(len(results)),
+            failures=str(len(failed)),
+            skipped=str(len(skipped)),
+            errors="0",
+        )
+        for result in results:
+            _case(suite, report.lab, result)
+    return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(root, "unicode") + "\n"
+
+
+def shown_title(result: CheckResult) -> str:
+    """Return what a learner reads as the name of a check."""
+    return result.title or result.name.replace("_", " ")
+
+
+def _test(result: CheckResult, staff: bool) -> dict[str, Any]:
+    found = {
+        "name": f"{result.question}: {shown_title(result)}",
+        "score": result.score,
+        "max_score": result.max_score,
+        "status": "passed" if result.outcome is Outcome.CORRECT else "failed",
+        "output": result.output,
+        "visibility": "visible",
+        "outcome": str(result.outcome),
+        "question": result.question,
+        "check": result.name,
+        "title": result.title,
+        "hidden": result.hidden,
+        "broken": result.broken,
+    }
+    return {**found, "detail": result.detail} if staff else found
+
+
+def _manual(answer: ManualAnswer) -> dict[str, Any]:
+    return {
+        "question": answer.question,
+        "points": answer.points,
+        "rubric": answer.rubric,
+        "answer": answer.answer,
+        "score": answer.score,
+        "comment": answer.comment,
+    }
+
+
+def _case(suite: ElementTree.Element, lab: str, result: CheckResult) -> None:
+    group = printable(f"{lab}.{result.question}", 200)
+    name = printable(result.name, 200)
+    case = ElementTree.SubElement(suite, "testcase", classname=group, name=name)
+    if result.outcome is Outcome.INCORRECT:
+        ElementTree.SubElement(case, "failure", message=printable(result.output, 2_000))
+    elif result.outcome is Outcome.NOT_ATTEMPTED:
+        ElementTree.SubElement(case, "skipped", message="not attempted")
+
+
+def _painted(text: str, code: str, colour: bool) -> str:
+    return f"\x1b[{code}m{text}\x1b[0m" if colour else text
+
+
+def _number(value: float) -> str:
+    return f"{value:.2f}".rstrip("0").rstrip(".")

@@ -1,0 +1,284 @@
+"""What runs of a notebook: the statements that the answers need, and nothing else.
+
+From each answer the names that it uses are followed to the top-level statements that bind them or
+act on them, and these run in notebook order. Plots and training runs bind nothing that an answer
+reads, so they cost nothing. Works on text alone: nothing of the learner's is run here.
+"""
+
+import ast
+import builtins
+import re
+import symtable
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from autograder.authoring.magics import plain_python
+from autograder.errors import SubmissionError
+from autograder.records import Statement
+
+STAR = "*"  # what `from m import *` binds: nobody knows
+_BINDING = re.compile(
+    r"^(?:async[ \t]+)?(?:def|class)[ \t]+(\w+)|^(\w+)[ \t]*(?::[^=\n]+)?=(?!=)", re.M
+)
+MAX_STATEMENTS = 10_000  # at the top level; the longest honest labs have a twentieth
+_BUILTINS = frozenset(dir(builtins))
+_COMPREHENSIONS = frozenset({"listcomp", "setcomp", "dictcomp", "genexpr"})
+_NEARBY = 200  # bytes after a statement that are looked at for a `;`
+_COMPOUND = (
+    *(ast.For, ast.AsyncFor, ast.While, ast.If, ast.With, ast.AsyncWith),
+    *(ast.Try, ast.TryStar, ast.Match),
+)
+_FLAGS = ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+
+
+@dataclass(frozen=True)
+class Analysed:
+    """A statement with what it reads at any time, and the names that it acts on (`x.add(1)`).
+
+    `sets` are the globals that its functions set when they are called, `calls` the functions that
+    it calls for their effect alone. `future` statements change what those after them mean.
+    """
+
+    statement: Statement
+    reads: frozenset[str]
+    acts_on: frozenset[str] = frozenset()
+    sets: frozenset[str] = frozenset()
+    calls: frozenset[str] = frozenset()
+    imports: bool = False
+    future: bool = False
+
+
+def statements_of(cells: Sequence[tuple[str, str]]) -> list[Analysed]:
+    """Return the top-level statements of all code cells (kind, text), in notebook order.
+
+    A cell that is not Python even without its magics becomes one statement that fails when run
+    and binds what it seems to define.
+
+    Raises:
+        SubmissionError: there are more than `MAX_STATEMENTS`.
+    """
+    found: list[Analysed] = []
+    for number, (kind, text) in enumerate(cells, 1):
+        if kind == "code" and text.strip():
+            found += _cell(plain_python(text), number, MAX_STATEMENTS - len(found))
+    return found
+
+
+def needed(statements: Sequence[Analysed], roots: Iterable[str]) -> list[Statement]:
+    """Return the statements that the names `roots` depend on, in order.
+
+    `from __future__ import ...` is among them: it changes what the others mean.
+    """
+    binders, setters = _binders(statements), _setters(statements)
+    wanted = {index for index, analysed in enumerate(statements) if analysed.future}
+    waiting: list[str | int] = list(roots)
+    seen: set[str | int] = set()
+    while waiting:
+        name = waiting.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        waiting += setters.get(name, [])
+        if name not in binders and name not in _BUILTINS:
+            waiting.append(STAR)
+        for index in binders.get(name, []):
+            if index not in wanted:
+                wanted.add(index)
+                waiting += statements[index].reads
+    return [statements[index].statement for index in sorted(wanted)]
+
+
+# Hostile notebooks hold ten thousand names in one statement, and ten thousand statements: none of
+# what follows may multiply the two.
+
+
+def _binders(statements: Sequence[Analysed]) -> dict[str | int, list[int]]:
+    """Return for each name the statements that bind it or act on it, by index.
+
+    Under the index of a statement whose functions set globals: the mere calls of them.
+    """
+    found: dict[str | int, list[int]] = defaultdict(list)
+    modules = {n for s in statements if s.imports for n in s.statement.binds}
+    setting = {n: at for at, s in enumerate(statements) if s.sets for n in s.statement.binds}
+    for index, analysed in enumerate(statements):
+        names: set[str | int] = {*analysed.statement.binds, *(analysed.acts_on - modules)}
+        on_modules = analysed.acts_on & modules
+        if on_modules and _is_setting(analysed, modules):
+            names |= on_modules
+        names |= {setting[name] for name in analysed.calls & setting.keys()}
+        for name in names:
+            found[name].append(index)
+    return dict(found)
+
+
+def _setters(statements: Sequence[Analysed]) -> dict[str | int, list[int]]:
+    """Return for each name the statements whose functions set it, by index."""
+    found: dict[str | int, list[int]] = defaultdict(list)
+    for index, analysed in enumerate(statements):
+        for name in analysed.sets:
+            found[name].append(index)
+    return dict(found)
+
+
+def definitions(statements: Sequence[Analysed]) -> dict[str, str]:
+    """Return the text of the last statement that binds each name."""
+    return {name: a.statement.text for a in statements for name in a.statement.binds}
+
+
+def same_code(text: str, other: str) -> bool:
+    """Return whether two definitions have one syntax tree, docstrings aside."""
+    return text == other or ((tree := shape(text)) is not None and tree == shape(other))
+
+
+def free_names(text: str) -> frozenset[str]:
+    """Return the global names that a piece of code reads, at once or later."""
+    return frozenset(_all_reads(symtable.symtable(text, "<code>", "exec"))) - _BUILTINS
+
+
+def shape(text: str) -> str | None:
+    """Return what is the same for two definitions that `same_code`, or None if it is no Python."""
+    try:
+        tree = ast.parse(text)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                node.body = node.body[ast.get_docstring(node, clean=False) is not None :]
+        return ast.dump(tree)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def _cell(text: str, number: int, most: int) -> Iterator[Analysed]:
+    try:
+        tree = compile(text, f"<cell {number}>", "exec", _FLAGS, dont_inherit=True)
+        if len(tree.body) > most:
+            raise SubmissionError(f"notebook: more than {MAX_STATEMENTS} statements.")
+        lines = [line.encode() for line in text.split("\n")]
+        yield from [_analysed(node, lines, number) for node in tree.body]
+    except SubmissionError:
+        raise
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        binds = tuple(dict.fromkeys(a or b for a, b in _BINDING.findall(text)))
+        yield Analysed(Statement(text, binds, (), number), frozenset())
+
+
+def _analysed(node: ast.stmt, lines: Sequence[bytes], number: int) -> Analysed:
+    own, line = _own_text(node, lines)
+    table = symtable.symtable(own, "<statement>", "exec")
+    star = isinstance(node, ast.ImportFrom) and node.names[0].name == STAR
+    binds = (STAR,) if star else _binds(table)
+    return Analysed(
+        Statement(own, binds, tuple(_reads_now(table)), number, line),
+        reads=frozenset(_all_reads(table)),
+        acts_on=frozenset(_acted_on(node)),
+        sets=frozenset(_sets_later(table)),
+        calls=frozenset(_called(node)),
+        imports=isinstance(node, ast.Import | ast.ImportFrom),
+        future=isinstance(node, ast.ImportFrom) and node.module == "__future__",
+    )
+
+
+def _own_text(node: ast.stmt, lines: Sequence[bytes]) -> tuple[str, int]:
+    """Return the statement's own lines, decorators included, and the first one's number.
+
+    Where it shares a line with another statement, that is its own part of the line. Ten thousand
+    statements may share one line, so only what is its own is copied.
+    """
+    start = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", []))])
+    end, stop = node.end_lineno or start, node.end_col_offset or 0
+    after = lines[end - 1][stop : stop + _NEARBY]
+    if not node.col_offset and len(after) < _NEARBY and not after.lstrip().startswith(b";"):
+        return b"\n".join(lines[start - 1 : end]).decode(), start
+    at = node.col_offset if start == node.lineno else 0  # decorators have lines of their own
+    if start == end:
+        return lines[end - 1][at:stop].decode(), start
+    first, *between = lines[start - 1 : end - 1]
+    own = [first[at:], *between, lines[end - 1][:stop]]
+    return b"\n".join(own).decode(), start
+
+
+def _binds(table: symtable.SymbolTable) -> tuple[str, ...]:
+    symbols = table.get_symbols()
+    return tuple(s.get_name() for s in symbols if s.is_assigned() or s.is_imported())
+
+
+def _all_reads(table: symtable.SymbolTable) -> Iterator[str]:
+    """Yield the global names that the code reads, now or when its functions are called."""
+    top = table.get_type() == "module"
+    for symbol in table.get_symbols():
+        # `global n; n += 1` reads n, though the symbol table calls it assigned alone.
+        read = symbol.is_referenced() or symbol.is_declared_global()
+        if read and (top or symbol.is_global()):
+            yield symbol.get_name()
+    for child in table.get_children():
+        yield from _all_reads(child)
+
+
+def _reads_now(table: symtable.SymbolTable) -> Iterator[str]:
+    """Yield the global names that are read when the statement itself runs."""
+    top = table.get_type() == "module"
+    own = set(_binds(table)) if top else set()
+    for symbol in table.get_symbols():
+        name = symbol.get_name()
+        now = symbol.is_referenced() and (top or symbol.is_global())
+        if now and (name not in own or not symbol.is_namespace()) and name not in _BUILTINS:
+            yield name
+    for child in table.get_children():
+        if child.get_type() == "class" or child.get_name() in _COMPREHENSIONS:
+            yield from _reads_now(child)
+
+
+def _acted_on(node: ast.stmt) -> Iterator[str]:
+    """Yield the names that a statement changes in place: x.add(1), x[0] = 1, x.a = 1, @x.add."""
+    inside = ast.walk(node) if isinstance(node, _COMPOUND) else [node]
+    for statement in inside:
+        if isinstance(statement, ast.stmt):
+            yield from _acted_on_by(statement)
+
+
+def _acted_on_by(node: ast.stmt) -> Iterator[str]:
+    """Yield what one statement acts on itself, without the statements inside it."""
+    targets: list[ast.expr] = []
+    if isinstance(node, ast.Expr):
+        call = node.value.value if isinstance(node.value, ast.Await) else node.value
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
+            targets = [call.func]
+    elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        yield from (_root(decorator) for decorator in node.decorator_list)
+    elif isinstance(node, ast.Assign | ast.Delete):
+        targets = node.targets
+    elif isinstance(node, ast.AugAssign | ast.AnnAssign):
+        targets = [node.target]
+    for target in targets:
+        inside = [target] if not isinstance(target, ast.Tuple | ast.List) else target.elts
+        yield from (_root(t) for t in inside if isinstance(t, ast.Attribute | ast.Subscript))
+
+
+def _sets_later(table: symtable.SymbolTable) -> Iterator[str]:
+    """Yield the names that functions declare `global` and assign."""
+    for child in table.get_children():
+        for symbol in child.get_symbols():
+            if symbol.is_declared_global() and symbol.is_assigned():
+                yield symbol.get_name()
+        yield from _sets_later(child)
+
+
+def _called(node: ast.stmt) -> Iterator[str]:
+    """Yield the function of a statement that is a mere call of it."""
+    function = getattr(getattr(node, "value", None), "func", None)
+    if isinstance(node, ast.Expr) and isinstance(function, ast.Name):
+        yield function.id
+
+
+def _root(node: ast.expr) -> str:
+    while isinstance(node, ast.Attribute | ast.Subscript | ast.Call):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _is_setting(analysed: Analysed, modules: set[str]) -> bool:
+    """Return whether a statement that acts on a module reads nothing but modules and CONSTANTS.
+
+    `torch.manual_seed(SEED)` is a setting; `np.savetxt(path, train())` and `plt.plot(x)` are not.
+    """
+    return all(name in modules or name.isupper() for name in analysed.reads)

@@ -1,0 +1,1 @@
+"""In the notebook: check, hint, panel, progress, submit, reset."""

@@ -1,0 +1,91 @@
+"""What the learner's commands do: progress, reset, catch-up; with arguments already parsed."""
+
+import argparse
+import ast
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from autograder.authoring.magics import plain_python
+from autograder.authoring.manifest import NOTEBOOK, handed_out
+from autograder.errors import AutograderError, LabError, SubmissionError
+from autograder.grading.submission import read
+from autograder.learner.earlier import piece
+from autograder.learner.practice import find_lab
+from autograder.learner.progress import labs_in, progress, work_folder
+from autograder.learner.reset import reset as begin_anew
+from autograder.learner.running_notebook import ON_COLAB
+
+_ANEW_ON_COLAB = "Keep yours by File, Save a copy in Drive; then open the lab's colab.ipynb anew."
+
+
+def show_progress(arguments: argparse.Namespace) -> int:
+    """Print the table over all labs."""
+    print(progress(arguments.work))
+    return 0
+
+
+def reset(arguments: argparse.Namespace) -> int:
+    """Begin a lab anew; the old notebook is kept beside."""
+    directory = _lab(arguments)
+    if ON_COLAB in os.environ and not (directory / NOTEBOOK).exists():
+        problem = f"reset: {directory}: on Colab the notebook is not on this machine's disk"
+        raise LabError(f"{problem}. {_ANEW_ON_COLAB}")
+    path, kept = begin_anew(directory)
+    if kept is not None:
+        print(f"Your notebook is kept: {kept}")
+    print(f"A fresh one is in its place: {path}")
+    print("If it is open in JupyterLab: File, Reload Notebook from Disk; then restart the kernel.")
+    return 0
+
+
+def catch_up(arguments: argparse.Namespace) -> int:
+    """Say which pieces of earlier labs a lab uses, and whether they are the learner's."""
+    work = _work(arguments)
+    labs = [_lab(arguments)] if arguments.lab else labs_in(work)
+    for directory in labs:
+        print("\n".join(_pieces(directory, work)))
+    return 0
+
+
+def _pieces(directory: Path, work: Path) -> Iterator[str]:
+    wanted = list(dict.fromkeys(_asked(directory)))
+    if not wanted:
+        yield f"{directory.name}: uses nothing of an earlier lab. You can begin."
+    for lab, name in wanted:
+        try:
+            source = find_lab(lab, work)
+            _, why = piece(source, name)
+        except AutograderError as error:
+            why = str(error).rstrip(".")
+        whose = f"the course's own, for {why}" if why else "yours, its checks pass"
+        yield f"{directory.name}: {name} of lab {lab}: {whose}."
+
+
+def _asked(directory: Path) -> Iterator[tuple[str, str]]:
+    """Yield (lab, name) of each piece that a lab's notebook asks for by `earlier`."""
+    path = directory / NOTEBOOK
+    try:  # on Colab the notebook is elsewhere, but the one that was handed out asks for the same
+        data = path.read_bytes() if path.exists() else handed_out(directory).encode()
+        cells = read(data).cells
+    except (OSError, LabError, SubmissionError):
+        return
+    for text in (plain_python(text) for kind, text in cells if kind == "code"):
+        try:
+            calls = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)]
+        except SyntaxError:
+            continue
+        for call in calls:
+            texts = [a.value for a in call.args if isinstance(a, ast.Constant)]
+            if getattr(call.func, "id", "") == "earlier" and len(texts) == 2:
+                yield str(texts[0]), str(texts[1])
+
+
+def _work(arguments: argparse.Namespace) -> Path:
+    return work_folder(arguments.work or Path.cwd(), named=arguments.work is not None)
+
+
+def _lab(arguments: argparse.Namespace) -> Path:
+    """Return the folder of the lab that was named: a path, or a name with or without its number."""
+    named = Path(arguments.lab)
+    return named if named.is_dir() else find_lab(arguments.lab, _work(arguments))

@@ -1,0 +1,273 @@
+"""In the notebook: `q = lab("ring_all_reduce")`, then check, hint, status, submit, and a panel.
+
+Everything is said in plain text, and where widgets render also in the panel that `q` shows.
+Whatever goes wrong is said as well: nothing that a learner calls here raises, but `lab` where
+there is no such lab.
+"""
+
+import difflib
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from autograder.errors import AutograderError, UnknownLab
+from autograder.printable import printable
+from autograder.records import Outcome, Question
+
+if TYPE_CHECKING:
+    from autograder.learner.panel import Panel
+    from autograder.learner.practice import Found, Practice
+    from autograder.learner.running_notebook import Ask
+    from autograder.learner.submit import HandedIn
+    from autograder.service.client import Connection
+
+SIGNS = {Outcome.CORRECT: "✓", Outcome.INCORRECT: "✗", Outcome.NOT_ATTEMPTED: "○"}
+UNCHECKED = "·"
+
+
+class NoSuchLab(UnknownLab):
+    """There is no lab of that name here; a notebook shows the message without a traceback."""
+
+    def _render_traceback_(self) -> list[str]:
+        return [str(self)]
+
+
+def lab(name: str, directory: str | Path | None = None) -> "Notebook":
+    """Return the lab called `name`, with or without its number, for use in its notebook.
+
+    Looks for its folder from `directory` (this notebook's folder) upward.
+
+    Raises:
+        UnknownLab: there is no such lab; says which are near.
+    """
+    from autograder.learner.practice import Practice, find_lab
+
+    start = Path(directory or Path.cwd()).resolve()
+    try:
+        practice = Practice(find_lab(str(name), start), *_session())
+    except UnknownLab as error:
+        raise NoSuchLab(str(error)) from None
+    return Notebook(practice)
+
+
+def _session() -> tuple[dict[str, Any], Callable[[], list[str]]]:
+    """Return the names of this session and a way to its cells: IPython's, or `__main__`'s."""
+    import sys
+
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython else None
+    if shell is None:
+        return vars(sys.modules["__main__"]), list
+    return shell.user_ns, lambda: list(shell.history_manager.input_hist_raw)
+
+
+class Notebook:
+    """One lab in one notebook: what a learner calls `q`."""
+
+    def __init__(
+        self,
+        practice: "Practice",
+        connect: "Callable[[], Connection] | None" = None,
+        ask: "Ask | None" = None,
+    ) -> None:
+        self.practice = practice
+        self.handed_in: HandedIn | None = None
+        self.said_last = ""
+        self._connect = connect or _connection
+        self._ask = ask  # how Colab's page is asked; None: its own way, on Colab
+        self._panel: Panel | None = None
+
+    def check(self, name: Any = None) -> None:
+        """Run the checks of one question, or of all, and say what they find."""
+        for question in self._asked(name, "check"):
+            print(self.checked(question))
+        self._draw()
+
+    def hint(self, name: Any = None) -> None:
+        """Say the next hint for a question; without a name, for the first that is not solved."""
+        if name is None:
+            asked = [q for q in self.practice.questions if q.points]  # the others are optional
+            name = next((q.name for q in asked if not self._solved(q)), "")
+        for question in self._asked(name, "hint") if name else []:
+            print(self.hinted(question))
+        if not name:
+            print("Every question is solved. Nothing is left to hint at.")
+        self._draw()
+
+    def status(self) -> None:
+        """Say how far each question is, and what became of the last submission."""
+        self.poll()
+        print(self.overview())
+        self._draw()
+
+    def submit(self, notebook: str | None = None, *, anyway: bool = False) -> None:
+        """Hand in this notebook, as it is saved; on Colab as it is shown. Say where its grade is.
+
+        Args:
+            notebook: its file, where it cannot be found out.
+            anyway: send it even if it lacks what was run last.
+        """
+        self.hand_in(notebook, anyway=anyway)
+        print(self.said_last)
+        self._draw()
+
+    def checked(self, question: Question) -> str:
+        """Check a question and return what a learner reads."""
+        if question.manual:
+            return f"{UNCHECKED} {question.name}: a person reads this answer. Submit it when ready."
+        try:
+            found = self.practice.check(question)
+        except AutograderError as error:
+            return f"? {question.name}: the checks are broken: ours to mend, not yours. {error}"
+        return "\n".join(describe(question, found))
+
+    def hinted(self, question: Question) -> str:
+        """Return the next hint for a question, in words."""
+        hint = self.practice.next_hint(question)
+        if hint is None:
+            return f"There is no hint for {question.name}. Read its docstring once more."
+        number, text = hint
+        last = " (the last one)" if number == len(question.hints) > 1 else ""
+        return f"Hint {number} of {len(question.hints)} for {question.name}{last}: {text}"
+
+    def overview(self) -> str:
+        """Return how far the learner is, a line a question."""
+        practice = self.practice
+        width = max((len(q.name) for q in practice.lab.questions), default=0)
+        lines = [practice.lab.title]
+        for question in practice.lab.questions:
+            sign, state = self._state(question)
+            points = _count(question.points, "point") if question.points else "optional"
+            lines.append(f"  {sign} {question.name:<{width}}  {state}, {points}")
+        score, total = practice.score()
+        lines.append(f"  {score:g} of {total:g} points by the checks here")
+        if self.handed_in is not None:
+            lines.append(f"  {submission_line(self.handed_in)}")
+        return "\n".join(lines)
+
+    def poll(self) -> None:
+        """Ask the server about the last submission, if there is one that is not finished."""
+        from autograder.learner.submit import refresh
+
+        if self.handed_in is not None and not self.handed_in.is_final:
+            try:
+                refresh(self._connect(), self.handed_in)
+                self._note_sent(self.handed_in)
+            except AutograderError as error:
+                self.said_last = str(error)
+
+    def hand_in(self, notebook: str | None = None, *, anyway: bool = False) -> None:
+        """Send the notebook; `said_last` tells what became of it, `handed_in` which it is."""
+        from autograder.learner.running_notebook import BY_HAND, page
+
+        ask = self._ask or page(os.environ)
+        try:
+            self.said_last = self._sent(notebook, anyway, ask)
+        except AutograderError as error:
+            self.said_last = f"Not submitted. {printable(str(error))}"
+            if ask and BY_HAND not in self.said_last:
+                self.said_last += f" {BY_HAND}"
+
+    def _sent(self, notebook: str | None, anyway: bool, ask: "Ask | None") -> str:
+        from autograder.learner import submit
+        from autograder.learner.running_notebook import running_notebook
+
+        practice = self.practice
+        folder = practice.lab.directory
+        found = running_notebook(notebook, folder, practice.namespace, os.environ, ask)
+        lost = [] if anyway else submit.unsaved(practice, found.data)
+        if lost:
+            return f"Not submitted. {found.lacks(lost)}"
+        self.handed_in = submit.send(self._connect(), practice.lab.name, found)
+        self._note_sent(self.handed_in)
+        return f"Submitted {found.name}. The grade will be at {self.handed_in.url}"
+
+    def _note_sent(self, sent: "HandedIn") -> None:
+        """Write the submission down, for the table over all labs."""
+        from autograder.learner.journal import Sent
+
+        journal = self.practice.journal
+        journal.sent = Sent(sent.number, sent.state, sent.score, sent.max_score)
+        journal.save()
+
+    def _asked(self, name: Any, verb: str) -> list[Question]:
+        """Return the questions that are meant; none, and a word about it, where none is."""
+        if name is None:
+            return list(self.practice.lab.questions)
+        name = str(getattr(name, "__name__", name))
+        question = self.practice.lab.question(name)
+        if question is not None:
+            return [question]
+        every = [q.name for q in self.practice.lab.questions]
+        near = difflib.get_close_matches(name, every, n=1)
+        meant = f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(every)}."
+        print(f"{verb}: there is no question called {name!r}. {meant}")
+        return []
+
+    def _solved(self, question: Question) -> bool:
+        found = self.practice.found.get(question.name)
+        return found is not None and found.outcome is Outcome.CORRECT
+
+    def _state(self, question: Question) -> tuple[str, str]:
+        if question.manual:
+            return UNCHECKED, "graded by a person"
+        found = self.practice.found.get(question.name)
+        return (SIGNS[found.outcome], str(found.outcome)) if found else (UNCHECKED, "not checked")
+
+    def __repr__(self) -> str:
+        score, total = self.practice.score()
+        return f"<lab {self.practice.lab.name}: {score:g} of {total:g} points>"
+
+    def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Show the panel where widgets render, text elsewhere."""
+        bundle: dict[str, Any] = {"text/plain": self.overview()}
+        try:
+            from autograder.learner.panel import Panel
+        except ImportError:  # the extra `lab` is not installed: the text is all there is
+            return bundle, {}
+        if self._panel is None:
+            self._panel = Panel(self)
+        self._panel.draw()
+        shown, metadata = self._panel.view()
+        return bundle | shown, metadata
+
+    def _draw(self) -> None:
+        if self._panel is not None:
+            self._panel.draw()
+
+
+def describe(question: Question, found: "Found") -> Iterator[str]:
+    """Yield the lines in which a learner reads what a check found."""
+    name = question.name
+    if found.outcome is Outcome.NOT_ATTEMPTED:
+        yield f"○ {name}: not attempted yet. Write it, run its cell, and check again."
+    elif found.outcome is Outcome.CORRECT and found.broken:
+        yield f"? {name}: this check itself is broken. That is our mistake and costs you nothing."
+    elif found.outcome is Outcome.CORRECT:
+        yield f"✓ {name}: correct. {_count(len(found.results), 'check')} passed."
+    else:
+        yield f"✗ {name}: incorrect."
+        for title, said in found.failures():
+            yield f"  {title}"
+            yield from (f"    {line}" for line in said.splitlines())
+        if question.hints:
+            yield f'  A hint: q.hint("{name}")'
+
+
+def submission_line(handed_in: "HandedIn") -> str:
+    """Return what is known of a submission, in one line."""
+    said = f"submission {handed_in.number}: {handed_in.state}"
+    if handed_in.score is not None and handed_in.max_score is not None:
+        said += f", {handed_in.score:g} of {handed_in.max_score:g} points"
+    return said
+
+
+def _count(number: float, noun: str) -> str:
+    return f"{number:g} {noun}{'s' * (number != 1)}"
+
+
+def _connection() -> "Connection":
+    from autograder.service.client import Connection
+
+    return Connection.found(None, None)

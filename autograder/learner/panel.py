@@ -1,0 +1,122 @@
+"""The panel that `q` shows: progress, results, the next hint, submit. An anywidget.
+
+The truth is one synced trait, `state`; the front end draws it and sends the learner's wishes.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import anywidget
+import traitlets
+
+from autograder.errors import AutograderError
+from autograder.records import Question
+
+if TYPE_CHECKING:
+    from autograder.learner.notebook_ui import Notebook
+
+VIEW = "application/vnd.jupyter.widget-view+json"
+_STATIC = Path(__file__).parent / "static"
+
+
+class Panel(anywidget.AnyWidget):
+    """A view of one `Notebook`."""
+
+    _esm = _STATIC / "panel.js"
+    _css = _STATIC / "panel.css"
+
+    state = traitlets.Dict().tag(sync=True)
+
+    def __init__(self, notebook: "Notebook") -> None:
+        super().__init__()
+        self._notebook = notebook
+        self._turn = 0
+        self._acts = {
+            "check": self._check,
+            "check all": self._check_all,
+            "hint": self._hint,
+            "submit": self._submit,
+            "poll": self._poll,
+        }
+        self.on_msg(self._wish)
+
+    def view(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the part of a mime bundle that shows this widget, and its metadata.
+
+        Colab shows no widget whose metadata does not say which manager draws it.
+        """
+        reference = {"version_major": 2, "version_minor": 0, "model_id": self.model_id}
+        bundle = self._repr_mimebundle_()
+        return {VIEW: reference}, {} if bundle is None else bundle[1]
+
+    def draw(self) -> None:
+        """Let the front end draw how things stand."""
+        notebook, practice = self._notebook, self._notebook.practice
+        score, total = practice.score()
+        handed_in = notebook.handed_in
+        self._turn += 1
+        self.state = {
+            "turn": self._turn,
+            "title": practice.lab.title,
+            "score": score,
+            "total": total,
+            "questions": [self._row(question) for question in practice.lab.questions],
+            "said": notebook.said_last,
+            "submission": None
+            if handed_in is None
+            else {
+                "number": handed_in.number,
+                "url": handed_in.url,
+                "state": handed_in.state,
+                "score": handed_in.score,
+                "max_score": handed_in.max_score,
+            },
+        }
+
+    def _row(self, question: Question) -> dict[str, Any]:
+        found = self._notebook.practice.found.get(question.name)
+        shown = self._notebook.practice.hints_shown.get(question.name, 0)
+        failures = found.failures() if found else ()
+        return {
+            "name": question.name,
+            "points": question.points,
+            "manual": question.manual,
+            "outcome": "unchecked" if found is None else str(found.outcome),
+            "failures": [{"title": title, "output": said} for title, said in failures],
+            "broken": found is not None and found.broken,
+            "hints": list(question.hints[:shown]),
+            "hints_left": len(question.hints) - shown,
+        }
+
+    def _wish(self, _widget: Any, content: Any, _buffers: Any) -> None:
+        """Do what the learner clicked; whatever comes of it is drawn."""
+        act = self._acts.get(str(content.get("act"))) if isinstance(content, dict) else None
+        if act is not None:
+            try:
+                act(content)
+            except AutograderError as error:
+                self._notebook.said_last = str(error)
+            self.draw()
+
+    def _question(self, content: dict[str, Any]) -> Question | None:
+        return self._notebook.practice.lab.question(str(content.get("name")))
+
+    def _check(self, content: dict[str, Any]) -> None:
+        question = self._question(content)
+        if question is not None and not question.manual:
+            self._notebook.practice.check(question)
+
+    def _check_all(self, _content: dict[str, Any]) -> None:
+        for question in self._notebook.practice.questions:
+            self._notebook.practice.check(question)
+
+    def _hint(self, content: dict[str, Any]) -> None:
+        question = self._question(content)
+        if question is not None:
+            self._notebook.practice.next_hint(question)
+
+    def _submit(self, _content: dict[str, Any]) -> None:
+        self._notebook.hand_in()
+
+    def _poll(self, _content: dict[str, Any]) -> None:
+        self._notebook.poll()

@@ -1,0 +1,189 @@
+"""Practice: a learner's way through one lab, in their own notebook. Prints and draws nothing.
+
+Finds the lab's released folder, runs its public checks against the learner's names, and keeps
+what came of them and which hints were shown. `notebook_ui` says it in words, `panel` draws it.
+"""
+
+import difflib
+import secrets
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from autograder.authoring.manifest import MANIFEST, load_released
+from autograder.authoring.requirements import settled
+from autograder.authoring.source import SOURCE
+from autograder.checks import load_checks, run_check
+from autograder.errors import UnknownLab
+from autograder.grading.grade import CHECKS, Task, tasks_of
+from autograder.grading.slicing import definitions, same_code, statements_of
+from autograder.learner.journal import Checked, Journal, digest
+from autograder.records import CheckResult, Lab, Outcome, Question
+from autograder.student.local import LocalStudent
+
+History = Callable[[], Sequence[str]]
+
+
+def find_lab(name: str, start: Path) -> Path:
+    """Return the released folder of the lab called `name`, looking from `start` upward.
+
+    A folder counts if it is the lab's, or holds it. The name may leave out the number, or be it.
+
+    Raises:
+        UnknownLab: there is none; names those that are near.
+    """
+    seen: dict[str, Path] = {}
+    for folder in (start, *start.parents):
+        for path in (folder, *_children(folder)):
+            if is_lab(path):
+                seen.setdefault(path.name, path)
+                if name in (path.name, _without_number(path.name), _number(path.name)):
+                    return path
+    names = [_without_number(n) for n in seen]
+    near = difflib.get_close_matches(name, [*names, *seen], n=1)
+    expected = f"Did you mean {near[0]!r}?" if near else f"Labs here: {', '.join(names) or 'none'}."
+    raise UnknownLab(f"lab: there is no lab called {name!r} in {start} or above. {expected}")
+
+
+def _children(folder: Path) -> list[Path]:
+    try:
+        return sorted(folder.iterdir())
+    except OSError:  # a folder above that this user may not read holds no lab of theirs
+        return []
+
+
+def is_lab(folder: Path) -> bool:
+    """Return whether `folder` is a lab's, released or source."""
+    try:
+        return (folder / CHECKS).is_file() and any((folder / mark).is_file() for mark in _MARKS)
+    except OSError:
+        return False
+
+
+_MARKS = (MANIFEST, SOURCE)
+
+
+def _without_number(name: str) -> str:
+    return name.lstrip("0123456789").lstrip("_-") or name
+
+
+def _number(name: str) -> str:
+    number = name.partition("_")[0]
+    return number if number.isdigit() else name
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a check of one question found; `results` is empty where it was not attempted."""
+
+    question: str
+    outcome: Outcome
+    results: tuple[CheckResult, ...] = ()
+
+    def failures(self) -> Iterator[tuple[str, str]]:
+        """Yield the title of each check that does not pass, and what it says."""
+        for result in self.results:
+            if result.outcome is Outcome.INCORRECT:
+                yield result.title, result.output
+            elif result.outcome is Outcome.NOT_ATTEMPTED:
+                yield result.title, "What this asks for is not written yet."
+
+    @property
+    def broken(self) -> bool:
+        """Whether a check itself failed, which is no fault of the learner's."""
+        return any(result.broken for result in self.results)
+
+
+class Practice:
+    """One lab, the learner's names, and what has come of each question so far."""
+
+    def __init__(self, directory: Path, namespace: MutableMapping[str, Any], history: History):
+        self.lab: Lab = load_released(directory)
+        self.namespace = namespace
+        self.history = history
+        self.found: dict[str, Found] = {}
+        self.hints_shown: dict[str, int] = {}
+        self.journal = Journal.of(directory)
+        self._texts: dict[str, dict[str, str]] = {}
+        self._student = LocalStudent(namespace, sources=self.executed)
+
+    @cached_property
+    def tasks(self) -> tuple[Task, ...]:
+        """The public checks of the lab, with their points."""
+        checks = load_checks(self.lab.directory / CHECKS)
+        return tuple(task for task in tasks_of(self.lab, checks) if not task.check.hidden)
+
+    @property
+    def questions(self) -> tuple[Question, ...]:
+        """The questions that checks answer; the manual ones wait for a person."""
+        return tuple(question for question in self.lab.questions if not question.manual)
+
+    def check(self, question: Question) -> Found:
+        """Run the public checks of `question` on what the learner has now, and note the result."""
+        found = self.judged(question)
+        self.found[question.name] = found
+        self._note(question, found)
+        return found
+
+    def judged(self, question: Question) -> Found:
+        """Return what the public checks of `question` find in what the learner has now."""
+        results = self._run(question) if self.attempted(question) else ()
+        if all(result.outcome is Outcome.NOT_ATTEMPTED for result in results):
+            return Found(question.name, Outcome.NOT_ATTEMPTED)
+        if all(result.outcome is Outcome.CORRECT for result in results):
+            return Found(question.name, Outcome.CORRECT, results)
+        return Found(question.name, Outcome.INCORRECT, results)
+
+    def _note(self, question: Question, found: Found) -> None:
+        """Write down what was found, for the table over all labs."""
+        texts = {name: text for name in question.defines if (text := self.executed(name))}
+        answer = digest(question.defines, texts)
+        self.journal.checked[question.name] = Checked(str(found.outcome), answer)
+        self.journal.save()
+
+    def _run(self, question: Question) -> tuple[CheckResult, ...]:
+        seed = secrets.randbits(63)
+        own = [task for task in self.tasks if task.question.name == question.name]
+        found = {t.check.name: run_check(t.check, self._student, seed, t.max_score) for t in own}
+        return tuple(settled(found, [task.check for task in own]).values())
+
+    def attempted(self, question: Question) -> bool:
+        """Return whether the learner has written anything of an answer."""
+        starters = definitions(statements_of([("code", question.starter)]))
+        return any(self._is_own(name, starters.get(name, "")) for name in question.defines)
+
+    def _is_own(self, name: str, starter: str) -> bool:
+        if self.namespace.get(name, ...) is ...:
+            return False
+        text = self.executed(name)
+        return text is None or not same_code(text, starter)
+
+    def executed(self, name: str) -> str | None:
+        """Return the text of the definition of `name` that was run last, or None."""
+        for cell in reversed(self.history()):
+            if name in cell:
+                if cell not in self._texts:
+                    self._texts[cell] = definitions(statements_of([("code", cell)]))
+                if name in self._texts[cell]:
+                    return self._texts[cell][name]
+        return None
+
+    def next_hint(self, question: Question) -> tuple[int, str] | None:
+        """Return the number and text of the next hint, the last one again at the end, or None."""
+        if not question.hints:
+            return None
+        shown = min(self.hints_shown.get(question.name, 0) + 1, len(question.hints))
+        self.hints_shown[question.name] = shown
+        return shown, question.hints[shown - 1]
+
+    def near(self, name: str) -> list[str]:
+        """Return the questions whose names are like `name`."""
+        return difflib.get_close_matches(name, [q.name for q in self.lab.questions], n=3)
+
+    def score(self) -> tuple[float, float]:
+        """Return the points of the questions found correct, and of all that checks answer."""
+        correct = {name for name, f in self.found.items() if f.outcome is Outcome.CORRECT}
+        total = sum(question.points for question in self.questions)
+        return sum(q.points for q in self.questions if q.name in correct), total

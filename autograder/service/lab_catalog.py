@@ -1,0 +1,75 @@
+"""The shelf: the labs that this server grades, by name. A lab has `lab.py` and `checks.py`."""
+
+from functools import cached_property
+from pathlib import Path
+
+from autograder.service.errors import Refused, StartError
+
+
+class Shelf:
+    """The labs of one directory, looked up with or without their number."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory.resolve()
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The names of all labs here, in order.
+
+        Raises:
+            StartError: there is no such directory, or no lab in it.
+        """
+        try:
+            found = sorted(p.name for p in self.directory.iterdir() if _is_lab(p))
+        except OSError as error:
+            problem = f"got {self.directory}: {error.strerror}"
+            raise StartError(f"serve: no labs directory: {problem}. Say --labs DIR.") from error
+        if not found:
+            raise StartError(
+                f"serve: no lab in {self.directory}: expected directories that hold lab.py and "
+                "checks.py. Say --labs DIR."
+            )
+        return tuple(found)
+
+    def require(self) -> None:
+        """Raise the `StartError` of `names` now, if there is one, rather than later."""
+        _ = self.names
+
+    def resolve(self, name: str) -> str:
+        """Return the full name of the lab called `name`.
+
+        Raises:
+            Refused: 404, there is none.
+        """
+        for full in self.names:
+            if name in (full, short_name(full)):
+                return full
+        raise Refused(404, f"submit: unknown lab: got {name!r}, expected {_one_of(self.names)}.")
+
+    def path(self, name: str) -> Path:
+        """Return the directory of the lab whose full name is `name`."""
+        return self.directory / name
+
+    def solution(self, name: str) -> bytes:
+        """Return the solution notebook of a lab.
+
+        Raises:
+            LabError, OSError: the lab's source cannot be read.
+        """
+        from autograder.authoring.notebook import solution_notebook
+        from autograder.authoring.source import load_lab
+
+        return solution_notebook(load_lab(self.path(name))).encode()
+
+
+def short_name(full: str) -> str:
+    """Return a lab's name without its number: "ring_all_reduce" for "09_ring_all_reduce"."""
+    return full.lstrip("0123456789").lstrip("_-") or full
+
+
+def _is_lab(path: Path) -> bool:
+    return (path / "lab.py").is_file() and (path / "checks.py").is_file()
+
+
+def _one_of(names: tuple[str, ...]) -> str:
+    return names[0] if len(names) == 1 else f"one of {', '.join(names)}"

@@ -1,0 +1,221 @@
+"""LocalStudent: the learner's namespace in this very process, for the notebook and for audits.
+
+It raises what the sandboxed student raises, so that a check behaves the same in both.
+"""
+
+import __future__
+
+import ast
+import asyncio
+import contextlib
+import inspect
+import linecache
+import os
+import traceback
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from types import FunctionType
+from typing import Any
+
+from autograder.errors import AutograderError, NotAttempted, NotPlainData, StudentError
+from autograder.plain import to_plain
+from autograder.records import Failure, RanksRun, Statement
+from autograder.student.local_ranks import run_ranks
+from autograder.student.protocol import COMMUNICATOR, missing, rank_arguments, shipped
+
+_AWAIT = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT  # notebooks may await at the top level
+_FUTURE = __future__.annotations.compiler_flag  # the only one that still changes anything
+
+
+class LocalStudent:
+    """A student over a dict of names, such as IPython's `user_ns`.
+
+    `sources` gives the text of definitions that were not loaded through `load`, if known.
+    """
+
+    kind = "unsandboxed"
+    notes: Sequence[str] = ()
+
+    def __init__(
+        self,
+        namespace: MutableMapping[str, Any] | None = None,
+        *,
+        sources: Callable[[str], str | None] = lambda name: None,
+    ) -> None:
+        self.namespace = notebook_names() if namespace is None else namespace
+        self._sources = sources
+        self._texts: dict[str, str] = {}
+        self._failures: dict[str, Failure] = {}
+        self._future = 0  # flags of `from __future__ import ...`, which hold from there on
+
+    def load(self, statements: Sequence[Statement]) -> list[Failure]:
+        """Run each statement in the namespace; return those that failed. See `WorkerStudent`."""
+        return [failure for s in statements if (failure := self._load_one(s)) is not None]
+
+    def _load_one(self, statement: Statement) -> Failure | None:
+        cause = next((self._failures[n] for n in statement.needs if n in self._failures), None)
+        failure = cause or self._execute(statement)
+        for name in statement.binds:
+            if failure is None:
+                self._texts[name] = statement.text
+                self._failures.pop(name, None)
+            elif name not in self._texts:
+                self._failures[name] = failure
+        return failure
+
+    def _execute(self, statement: Statement) -> Failure | None:
+        filename = f"<cell {statement.cell}, line {statement.line}>"
+        lines = statement.text.splitlines(keepends=True)
+        linecache.cache[filename] = (len(statement.text), None, lines, filename)
+        try:
+            flags = _AWAIT | self._future
+            code = compile(statement.text, filename, "exec", flags, dont_inherit=True)
+            self._future |= code.co_flags & _FUTURE
+            if code.co_flags & inspect.CO_COROUTINE:
+                asyncio.run(FunctionType(code, self._globals())())
+            else:
+                exec(code, self._globals())
+        except BaseException as error:
+            if isinstance(error, KeyboardInterrupt):
+                raise
+            return Failure(statement, type(error).__name__, str(error), _trace(error))
+        return None
+
+    def allow(self, wall_s: float) -> None:
+        """Do nothing: in the learner's own notebook there is no clock but the learner's."""
+
+    def call(self, name: str, /, *args: Any, **kwargs: Any) -> Any:
+        """Return what the learner's function returns. See `Student.call`."""
+        function = self._find(name)
+        args, kwargs = to_plain(args, "arguments"), to_plain(kwargs, "arguments")
+        with _learners_code():
+            return to_plain(_awaited(function(*args, **kwargs)), f"{name}(...)")
+
+    def value(self, name: str, /) -> Any:
+        """Return the learner's variable as plain data. See `Student.value`."""
+        found = self._find(name)
+        with _learners_code():
+            return to_plain(found, name)
+
+    def probe(self, function: Callable[..., Any], /, **inputs: Any) -> Any:
+        """Run `function` with the learner's names as its globals. See `Student.probe`."""
+        there = self._ship(function)
+        inputs = to_plain(inputs, "inputs")
+        with _learners_code():
+            return to_plain(_awaited(there(**inputs)), "the answer")
+
+    def ranks(
+        self,
+        function: str | Callable[..., Any],
+        world_size: int,
+        inputs: Sequence[Any],
+        communicator: str = COMMUNICATOR,
+    ) -> RanksRun:
+        """Run one thread a rank over queues. See `Student.ranks`."""
+        there = self._find(function) if isinstance(function, str) else self._ship(function)
+        arguments = to_plain(rank_arguments(inputs, world_size), "inputs")
+        with _learners_code():
+            return run_ranks(there, arguments, communicator)
+
+    def source(self, name: str, /) -> str | None:
+        """Return the text of the statement that last defined `name`, or None."""
+        return self._texts.get(name) or self._sources(name)
+
+    def apart(self) -> AbstractContextManager["LocalStudent"]:
+        """Return a student without the learner's names, in this same process."""
+        return contextlib.nullcontext(LocalStudent())
+
+    @contextlib.contextmanager
+    def pinned(self, core: int) -> Iterator[None]:
+        """Keep this thread on one core. See `Student.pinned`."""
+        before = os.sched_getaffinity(0)
+        os.sched_setaffinity(0, {core})
+        try:
+            yield
+        finally:
+            os.sched_setaffinity(0, before)
+
+    def stopped(self) -> AbstractContextManager[None]:
+        """Do nothing: the learner's code is in this process."""
+        return contextlib.nullcontext()
+
+    def _find(self, name: str) -> Any:
+        first, *rest = name.split(".")
+        if first in self._failures or first not in self.namespace:
+            raise missing(first, self._failures)
+        found = self.namespace[first]
+        with _learners_code():
+            for part in rest:
+                found = getattr(found, part)
+        if found is ...:
+            raise NotAttempted(f"{name} is still `...`.")
+        return found
+
+    def _globals(self) -> dict[str, Any]:
+        space = self.namespace
+        return space if isinstance(space, dict) else dict(space)
+
+    def _ship(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        name, text = shipped(function)
+        made: dict[str, Any] = {}
+        # Its annotations name what the check's file imports, and are not needed here.
+        flags = __future__.annotations.compiler_flag
+        exec(compile(text, f"<probe {name}>", "exec", flags, dont_inherit=True), made)
+        local = made[name]
+        there = FunctionType(local.__code__, self._globals(), name, local.__defaults__)
+        there.__kwdefaults__ = local.__kwdefaults__
+        return there
+
+
+class Inert:
+    """Stands for what IPython gives to notebooks: takes everything and does nothing."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> "Inert":
+        """Return itself."""
+        return self
+
+    def __getattr__(self, name: str) -> "Inert":
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self
+
+
+def notebook_names() -> dict[str, Any]:
+    """Return a new namespace with what every notebook has in it."""
+    return {"__name__": "__main__", "display": Inert(), "get_ipython": Inert()}
+
+
+def _awaited(result: Any) -> Any:
+    """Return what an async function returns, in a thread: a notebook's own loop is running."""
+    if not inspect.iscoroutine(result):
+        return result
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, result).result()
+
+
+@contextlib.contextmanager
+def _learners_code() -> Iterator[None]:
+    """Turn what the learner's code raises into what a check is told."""
+    try:
+        yield
+    except NotImplementedError as error:
+        raise NotAttempted(str(error) or "not implemented") from error
+    except NotPlainData as error:
+        raise StudentError("TypeError", str(error)) from error
+    except (AutograderError, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        raise StudentError(type(error).__name__, str(error), _trace(error)) from error
+
+
+def _trace(error: BaseException) -> str:
+    """Return the traceback without the frames of this package."""
+    frames = traceback.extract_tb(error.__traceback__)
+    kept = [
+        frame
+        for frame in frames
+        if frame.filename not in (__file__, run_ranks.__code__.co_filename)
+    ]
+    lines = traceback.format_list(kept)
+    return "".join(lines + traceback.format_exception_only(error))

@@ -1,0 +1,129 @@
+"""One call of one collective: its algorithm, its header, and the way of the result back out."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ddp_lab.arrays import outside
+from ddp_lab.collectives.registry import Algorithm
+from ddp_lab.errors import InvalidArgument
+from ddp_lab.reduction import divide
+from ddp_lab.transport import header as headers
+from ddp_lab.transport.base import NDArray
+
+
+@dataclass(slots=True)
+class Call:
+    """A collective as its caller asked for it.
+
+    `kind` is the kind of array to give back, None where only the message can tell; `array` is the
+    caller's own, never to be changed or given back; `out` receives the result and `answer` is
+    returned in its place.
+    """
+
+    operation: str
+    algorithm: Algorithm
+    header: bytes
+    kind: str | None
+    array: NDArray | None
+    device: Any = None
+    args: tuple[Any, ...] = ()
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    divisor: int = 0
+    out: NDArray | None = None
+    answer: Any = None
+
+    @property
+    def n_bytes(self) -> int:
+        """The bytes of this rank's argument, where it has one."""
+        return 0 if self.array is None else self.array.nbytes
+
+    def working(self, array: NDArray) -> NDArray:
+        """Return an array that the algorithm may have: the caller's own if it only reads."""
+        return array if self.algorithm.reads else array.copy()
+
+    def label(self) -> str:
+        """Return the name under which this call is recorded."""
+        sequence = self.header.partition(b"|")[0].decode()
+        number = sequence.removeprefix("0.")
+        return f"{self.operation}:{self.algorithm.name}#{number}"
+
+    def run(self, inner: Any) -> Any:
+        """Return the result as the caller's kind of array; `inner` is bound to this collective."""
+        if self.operation == "all_reduce":
+            result = self._all_reduce(inner)
+        else:
+            result = self.algorithm.fn(inner, *self.args, **self.kwargs)
+            if not self.algorithm.built_in:
+                result = self._checked(result, inner)
+        if result is None:
+            return None
+        if self.divisor:
+            divide(result, self.divisor)
+        if self.answer is not None:
+            return self.answer
+        if self.operation in ("broadcast", "scatter"):
+            result = self._own(result)
+        return outside(result, self.kind or headers.kind_of(inner._heard), self.device)
+
+    def _all_reduce(self, inner: Any) -> NDArray:
+        (x,), out = self.args, self.out
+        if self.algorithm.borrows:
+            result: NDArray = self.algorithm.fn(inner, x, out=out, **self.kwargs)
+            return result
+        work = x.copy() if out is None else out
+        if out is not None and out is not x:
+            np.copyto(out, x)
+        result = self.algorithm.fn(inner, work, **self.kwargs)
+        if not self.algorithm.built_in:
+            result = self._checked(result, inner)
+        if out is not None and result is not out:
+            np.copyto(out, result.reshape(out.shape))
+            return out
+        return result
+
+    def _checked(self, result: Any, inner: Any) -> Any:
+        """Return what a learner's algorithm returned, which may be a list, as an array.
+
+        Raises:
+            InvalidArgument: it is not what the collective promises its caller.
+        """
+        root = self.kwargs.get("root", inner.rank)
+        if self.operation == "barrier" or (
+            self.operation in ("gather", "reduce") and inner.rank != root
+        ):
+            return None
+        like = self._like(inner)
+        if result is not None and not hasattr(result, "nbytes"):
+            result = np.asarray(result, None if like is None else like[1])
+        got = None if result is None else (tuple(result.shape), result.dtype)
+        if got is None or (like is not None and got != like):
+            due = "the root's array" if like is None else f"{like[1]} {like[0]}"
+            what = "None" if got is None else f"{got[1]} {got[0]}"
+            raise InvalidArgument(
+                f"{self.operation}: the algorithm {self.algorithm.name!r} returned no such array: "
+                f"got {what} on rank {inner.rank}, expected {due}. "
+                "End the function with the array that this rank is to have."
+            )
+        return result
+
+    def _like(self, inner: Any) -> tuple[tuple[int, ...], Any] | None:
+        """Return shape and dtype of this rank's result, None where only the root knows them."""
+        x = self.args[0]
+        if isinstance(x, list):
+            x = x[inner.rank]
+        if x is None:
+            return None
+        shape = tuple(x.shape)
+        if self.operation in ("gather", "all_gather"):
+            shape = (inner.size, *shape)
+        elif self.operation == "reduce_scatter":
+            shape = shape[1:]
+        return shape, x.dtype
+
+    def _own(self, result: NDArray) -> NDArray:
+        """Return memory of the caller's own: at the root, the result is what was passed in."""
+        given = self.args[0]
+        mine = given if isinstance(given, list) else [given]
+        return result.copy() if any(result is part for part in mine) else result

@@ -1,0 +1,1 @@
+"""What collectives cost: closed forms, and their constants fitted to this machine."""

@@ -1,0 +1,1 @@
+"""DistributedDataParallel for torch modules: torch's arguments and meanings."""

@@ -1,0 +1,376 @@
+"""DistributedDataParallel for torch modules: torch's arguments and meanings, in Python.
+
+May import: torch, and the modules of this folder.
+"""
+
+import warnings
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch._C._distributed_c10d import BuiltinCommHookType
+from torch.distributed.algorithms.join import Join, Joinable, JoinHook
+
+from ddp_lab.data_parallel.bucketing import Caps
+from ddp_lab.data_parallel.ddp import DistributedDataParallel
+from ddp_lab.data_parallel.errors import DataParallelError
+from ddp_lab.data_parallel.grad_bucket import CommHook, already_hooked, check_comm_hook
+from ddp_lab.data_parallel.join import UnevenInputs
+from ddp_lab.data_parallel.reduction_group import verify_same_model
+from ddp_lab.data_parallel.torch import module_inspection
+from ddp_lab.data_parallel.torch.autograd_graph import tensors_in, through_entry, when_backward_ends
+from ddp_lab.data_parallel.torch.buffers import BufferSync
+from ddp_lab.data_parallel.torch.ddp_log import DdpLog
+from ddp_lab.data_parallel.torch.ddp_options import (
+    first_plan,
+    optimized_in_backward,
+    process_group_of,
+    refuse_unsupported,
+)
+from ddp_lab.data_parallel.torch.hooks import BUCKETS, fp16_sum_hook, sum_hook
+from ddp_lab.data_parallel.torch.precision import (
+    call_in_precision,
+    cast_buffers,
+    compress_hook_to,
+    reduce_dtype_of,
+)
+from ddp_lab.data_parallel.torch.private_names import TorchTools
+from ddp_lab.data_parallel.torch.process_groups import (
+    C10dGroup,
+    broadcast_coalesced,
+    group_for,
+    is_over_c10d,
+)
+from ddp_lab.data_parallel.torch.reducer import TorchReducer
+from ddp_lab.data_parallel.torch.slots import TorchSlots
+from ddp_lab.data_parallel.torch.sync_batch_norm import use_on_cpu
+from ddp_lab.data_parallel.torch.uneven_inputs import DdpJoinHook
+from ddp_lab.torch_backend.eager import eager
+
+
+class TorchDistributedDataParallel(
+    DistributedDataParallel, BufferSync, TorchTools, nn.Module, Joinable
+):
+    """`DistributedDataParallel` for a torch module, over torch.distributed or a Communicator.
+
+    Over a Communicator gradients are always views of buckets, and these lie in the transport's
+    memory, whatever `gradient_as_bucket_view` says: that is what makes it fast. Over a torch group
+    a rank that raised and lives on is noticed only when the group's timeout is over.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        device_ids: Any = None,
+        output_device: Any = None,
+        dim: int = 0,
+        broadcast_buffers: bool | None = None,
+        init_sync: bool = True,
+        process_group: Any = None,
+        bucket_cap_mb: float | None = None,
+        find_unused_parameters: bool = False,
+        check_reduction: bool = False,
+        gradient_as_bucket_view: bool = False,
+        static_graph: bool = False,
+        delay_all_reduce_named_params: Any = None,
+        param_to_hook_all_reduce: Any = None,
+        mixed_precision: Any = None,
+        device_mesh: Any = None,
+        skip_all_reduce_unused_params: bool = False,
+        bucket_cap_mb_list: Sequence[float] | None = None,
+        batched_grad_copy: bool = False,
+        forward_sync_buffers: bool | None = None,
+    ) -> None:
+        nn.Module.__init__(self)
+        Joinable.__init__(self)
+        refuse_unsupported(
+            delay_all_reduce_named_params=delay_all_reduce_named_params,
+            param_to_hook_all_reduce=param_to_hook_all_reduce,
+        )
+        if module_inspection.is_group(device_ids):  # DistributedDataParallel(module, comm)
+            device_ids, process_group = None, device_ids
+        self.device_mesh = device_mesh
+        self.process_group = process_group_of(process_group, device_mesh)
+        self.parameters_to_ignore = module_inspection.ignored_names(module)
+        module_inspection.check_module(module, self.parameters_to_ignore)
+        ids = module_inspection.device_ids_of(module, device_ids, output_device)
+        self.device_ids, self.output_device = ids
+        self.module = module
+        self.dim = dim
+        self.device = next(iter(module.parameters())).device
+        self.group = group_for(self.process_group, self.device)
+        self.find_unused_parameters = find_unused_parameters
+        self.gradient_as_bucket_view = gradient_as_bucket_view
+        self.static_graph = False
+        self.require_backward_grad_sync = True
+        self.uneven: UnevenInputs | None = None
+        self.mixed_precision = mixed_precision
+        self.caps = Caps.from_mb(bucket_cap_mb, bucket_cap_mb_list)
+        self.bucket_bytes_cap = self.caps.cap
+        self.bucket_bytes_cap_list = list(self.caps.per_bucket)
+        if check_reduction:
+            warnings.warn(
+                "DistributedDataParallel: check_reduction does nothing any more. Leave it out.",
+                FutureWarning,
+                stacklevel=2,
+            )
+        sync_at_start = self.configure_buffers(broadcast_buffers, forward_sync_buffers)
+        use_on_cpu(module, None if is_over_c10d(self.group) else self.group)
+        managed = module_inspection.managed(module, self.parameters_to_ignore)
+        if init_sync:
+            verify_same_model(self.group, managed.specs)
+            self.broadcast_state(0, sync_at_start)
+        self._skip_unused = skip_all_reduce_unused_params
+        self._build_reducer(managed, static_graph)
+        if mixed_precision is not None:
+            cast_buffers(module, mixed_precision, self.parameters_to_ignore)
+            hook = compress_hook_to(reduce_dtype_of(mixed_precision))
+            self.reducer.comm_hook = hook, self.reducer
+
+    def _build_reducer(self, managed: module_inspection.Managed, static_graph: bool) -> None:
+        """Lay out the buckets and put the hooks on the parameters."""
+        over_c10d = is_over_c10d(self.group)
+        slots = TorchSlots(managed, as_views=self.gradient_as_bucket_view or not over_c10d)
+        plan = first_plan(self.caps, slots.specs, over_c10d, self.find_unused_parameters)
+        self.reducer = TorchReducer(
+            slots, plan, self.group, self.caps.limits, find_unused=self.find_unused_parameters
+        )
+        self.reducer.skip_unused = self._skip_unused
+        self.logger = DdpLog(self)
+        self.reducer.on_error = self.logger.note_error
+        self._join_divides_by_all = True
+        if static_graph:
+            self._set_static_graph()
+
+    def broadcast_state(self, root: int, with_buffers: bool) -> None:
+        """Overwrite parameters, and buffers if asked, with rank `root`'s."""
+        tensors = module_inspection.state(self.module, self.parameters_to_ignore, with_buffers)
+        with torch.no_grad():
+            broadcast_coalesced(self.group, tensors, root)
+
+    # The forward pass
+
+    def forward(self, *inputs: Any, **kwargs: Any) -> Any:
+        """Return the module's output; gradients of it will be averaged unless in `no_sync`."""
+        with torch.autograd.profiler.record_function("DistributedDataParallel.forward"):
+            inputs, kwargs = self._pre_forward(inputs, kwargs)
+            return self._post_forward(self._run(inputs, kwargs))
+
+    def _run(self, inputs: Any, kwargs: Any) -> Any:
+        if self.mixed_precision is None:
+            return self.module(*inputs, **kwargs)
+        ignored = self.parameters_to_ignore
+        return call_in_precision(self.module, self.mixed_precision, ignored, inputs, kwargs)
+
+    @eager
+    def _pre_forward(self, inputs: Any, kwargs: Any) -> tuple[Any, Any]:
+        syncs = torch.is_grad_enabled() and self.require_backward_grad_sync
+        self._notify_join()
+        if torch.is_grad_enabled():
+            self._start_iteration(syncs)
+        if self.will_sync_buffers(before_forward=True):
+            self.sync_buffers()
+        if self._join_config.enable or self.uneven is not None:
+            self._agree_on_sync(joined=False)
+        if self.device_ids:
+            device = torch.device(self.device.type, self.device_ids[0])
+            moved = torch.distributed.utils._to_kwargs(inputs, kwargs, device, False)
+            return moved[0][0], moved[1][0]
+        return inputs, kwargs
+
+    def _start_iteration(self, syncs: bool) -> None:
+        if not syncs:
+            self.reducer.expecting = False
+            return
+        self.logger.sample()
+        if not self.reducer.iterations:
+            self.reducer.steps_itself = optimized_in_backward(self.reducer.slots.params)
+        try:
+            self.reducer.check_finished()
+            self.reducer.rebuild()
+            self.reducer.prepare()
+        except DataParallelError as error:
+            self.logger.note_error(error)
+            raise
+
+    @eager
+    def _post_forward(self, output: Any) -> Any:
+        if self.will_sync_buffers(before_forward=False):
+            self.sync_buffers()
+        self.require_forward_param_sync = (
+            torch.is_grad_enabled() and self.require_backward_grad_sync
+        )
+        if not self.require_forward_param_sync:
+            return output
+        static = self.reducer.static
+        if static is None and self.find_unused_parameters:
+            self.reducer.prepare_backward(list(tensors_in(output)))
+            return through_entry(output, _nothing, self._clones_outputs)
+        if static is not None and static.observing:
+            return through_entry(output, self._after_backward, self._clones_outputs)
+        return output
+
+    def _after_backward(self) -> None:
+        when_backward_ends(self.reducer.reduce_after_backward)
+
+    # Communication hooks
+
+    def register_comm_hook(self, state: object, hook: CommHook) -> None:
+        """Have `hook(state, bucket)` communicate each bucket in place of the all-reduce.
+
+        It returns a future of the flat average; the bucket comes undivided. See `comm_hooks`.
+
+        Raises:
+            TypeError, ValueError: not a hook, by its signature.
+            RuntimeError: a hook was registered before, or backward has run already.
+        """
+        try:
+            check_comm_hook(hook, BUCKETS)
+        except (TypeError, ValueError) as error:
+            self.logger.note_error(error)
+            raise
+        if self.reducer.comm_hook is not None and self.mixed_precision is None:
+            raise already_hooked(hook, self.logger.hook_name)
+        self.logger.hook_name = hook.__qualname__
+        self.reducer.comm_hook = hook, state
+
+    def _register_builtin_comm_hook(self, kind: BuiltinCommHookType) -> None:
+        """Register torch's built-in hook of that name."""
+        is_half = kind == BuiltinCommHookType.FP16_COMPRESS
+        self.logger.hook_name = str(kind)
+        self.reducer.comm_hook = fp16_sum_hook if is_half else sum_hook, self.reducer
+
+    # Uneven inputs
+
+    def join(
+        self,
+        divide_by_initial_world_size: bool = True,
+        enable: bool = True,
+        throw_on_early_termination: bool = False,
+    ) -> AbstractContextManager[Any]:
+        """Let ranks run out of inputs at different times; who is done shadows the others.
+
+        With `divide_by_initial_world_size` gradients are divided by the number of ranks, else by
+        the number of those that still have inputs.
+        """
+        if not isinstance(self.group, C10dGroup):
+            return UnevenInputs(
+                self, divide_by_initial_world_size, enable, throw_on_early_termination
+            )
+        return Join(
+            [self],
+            enable,
+            throw_on_early_termination,
+            divide_by_initial_world_size=divide_by_initial_world_size,
+        )
+
+    def shadow_step(self) -> None:
+        """Do without inputs what the others do in an iteration, collective by collective."""
+        self.reducer.rebuild()
+        if self.will_sync_buffers(before_forward=True):
+            self.sync_buffers(joined=True)
+        syncs = self._agree_on_sync(joined=True)
+        self.require_forward_param_sync = syncs
+        if syncs:
+            self.reducer.shadow()
+
+    def join_hook(self, **kwargs: Any) -> JoinHook:
+        """Return what a rank does that has no inputs left (torch's Joinable)."""
+        self._join_divides_by_all = kwargs.get("divide_by_initial_world_size", True)
+        self.logger.uneven_inputs = True
+        return DdpJoinHook(self)
+
+    @property
+    def join_device(self) -> torch.device:
+        """Device of the tensors that ranks agree with (torch's Joinable)."""
+        return self.device
+
+    @property
+    def join_process_group(self) -> Any:
+        """Group of the ranks that join (torch's Joinable)."""
+        return self.process_group
+
+    def _notify_join(self) -> None:
+        if self.uneven is not None:
+            self.reducer.divisor = self.uneven.divisor(self.uneven.count(True))
+            return
+        work = Join.notify_join_context(self)
+        if work and not self._join_divides_by_all:
+            self.reducer.divisor = lambda: _count_of(work)
+        else:
+            self.reducer.divisor = lambda: self.group.size
+
+    def _agree_on_sync(self, joined: bool) -> bool:
+        """Tell joined ranks whether this iteration ends in a synchronised backward."""
+        syncs = not joined and self.require_backward_grad_sync
+        flag = self.group.counters([int(syncs)])
+        self.group.all_reduce(flag).wait()
+        return bool(flag.item())
+
+    # Static graphs, logging, and what torch's own tools call
+
+    def _set_static_graph(self) -> None:
+        """Declare that the graph is the same in every iteration; before the first one."""
+        if self.static_graph:
+            warnings.warn(
+                "You've set static_graph to be True, no need to set it again.", stacklevel=2
+            )
+            return
+        if self.reducer.iterations:
+            error = DataParallelError(
+                "_set_static_graph() should be called before training loop starts: "
+                f"{self.reducer.iterations} iterations have been run. Pass static_graph=True."
+            )
+            self.logger.note_error(error)
+            raise error
+        self.static_graph = True
+        self.reducer.set_static_graph()
+        if self.find_unused_parameters:
+            warnings.warn(
+                "You passed find_unused_parameters=true to DistributedDataParallel with "
+                "static_graph=True, which finds unused parameters by itself. Leave it out.",
+                stacklevel=2,
+            )
+
+    def _get_ddp_logging_data(self) -> dict[str, Any]:
+        """Return facts and times of the last sampled iteration, under torch's keys."""
+        return self.logger.data()
+
+    def _set_ddp_runtime_logging_sample_rate(self, sample_rate: int) -> None:
+        """Record times in every `sample_rate`-th iteration, after the first ten."""
+        if sample_rate < 1:
+            raise ValueError(
+                "DDP runtime logging sample rate should be equal or greater than 1: "
+                f"got {sample_rate}. Pass 1 to record every iteration."
+            )
+        self.logger.sample_rate = sample_rate
+
+    def __getstate__(self) -> dict[str, Any]:
+        if self.process_group is not dist.group.WORLD:
+            raise RuntimeError(
+                "DDP Pickling/Unpickling are only supported when using DDP with the default "
+                "process group. Save model.module.state_dict() instead."
+            )
+        left_out = ("process_group", "group", "reducer", "logger")
+        return {name: value for name, value in self.__dict__.items() if name not in left_out}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        nn.Module.__setstate__(self, state)  # type: ignore[no-untyped-call]
+        self.process_group = dist.group.WORLD
+        self.group = group_for(self.process_group, self.device)
+        static_graph, self.static_graph = self.static_graph, False
+        managed = module_inspection.managed(self.module, self.parameters_to_ignore)
+        self._build_reducer(managed, static_graph)
+
+
+def _nothing() -> None:
+    """Do nothing: the node is there for the gradients that pass through it."""
+
+
+def _count_of(work: Any) -> float:
+    """Return the number of ranks that still have inputs, from the join's own all-reduce."""
+    work.wait()
+    return float(work.result()[0].item())

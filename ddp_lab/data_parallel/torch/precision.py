@@ -1,0 +1,63 @@
+"""Mixed precision: parameters and inputs cast for forward and backward, averages cast for travel.
+
+The parameters stay in full precision; each forward runs on casts of them, and autograd casts the
+gradients back. Takes torch's `_MixedPrecision(param_dtype, reduce_dtype, buffer_dtype)`.
+
+May import: torch, torch_reducer.
+"""
+
+from collections.abc import Callable, Collection
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ddp_lab.data_parallel.grad_bucket import GradBucket
+from ddp_lab.data_parallel.torch.hooks import Sent
+from ddp_lab.data_parallel.torch.reducer import TorchReducer
+
+
+def call_in_precision(
+    module: nn.Module, precision: Any, ignored: Collection[str], inputs: Any, kwargs: Any
+) -> Any:
+    """Return the module's output, computed with parameters and inputs of `param_dtype`."""
+    dtype = precision.param_dtype
+    if dtype is None:
+        return module(*inputs, **kwargs)
+    casts = {
+        name: param.to(dtype)
+        for name, param in module.named_parameters()
+        if param.is_floating_point() and name not in ignored
+    }
+    inputs, kwargs = torch.utils._pytree.tree_map(lambda x: _cast(x, dtype), (inputs, kwargs))
+    return torch.func.functional_call(module, casts, tuple(inputs), kwargs)
+
+
+def cast_buffers(module: nn.Module, precision: Any, ignored: Collection[str]) -> None:
+    """Cast the module's floating buffers to `buffer_dtype`, for good."""
+    if precision.buffer_dtype is None:
+        return
+    for name, buffer in module.named_buffers():
+        if name not in ignored:
+            buffer.data = _cast(buffer, precision.buffer_dtype)
+
+
+def reduce_dtype_of(precision: Any) -> torch.dtype | None:
+    """Return the dtype in which gradients travel: `reduce_dtype`, else `param_dtype`."""
+    dtype: torch.dtype | None = precision.reduce_dtype or precision.param_dtype
+    return dtype
+
+
+def compress_hook_to(dtype: torch.dtype | None) -> Callable[[TorchReducer, GradBucket], Any]:
+    """Return a hook that averages buckets as `dtype`."""
+
+    def average_as(reducer: TorchReducer, bucket: GradBucket) -> Any:
+        flat = bucket.buffer().to(dtype or bucket.buffer().dtype).div_(reducer.divisor())
+        return Sent(reducer.group.all_reduce(flat), flat)
+
+    return average_as
+
+
+def _cast(value: Any, dtype: torch.dtype) -> Any:
+    floating = isinstance(value, Tensor) and value.is_floating_point()
+    return value.to(dtype) if floating else value

@@ -1,0 +1,138 @@
+"""Groups of ranks for torch tensors: any torch.distributed process group, or a Communicator.
+
+May import: torch, NumPy, group, communicator_group, round_robin.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from ddp_lab.data_parallel.communicator_group import CommunicatorGroup, is_communicator
+from ddp_lab.data_parallel.reduction_group import AtWait, Group, Work
+from ddp_lab.data_parallel.round_robin import RoundRobin, RoundRobinGroup
+from ddp_lab.transport.base import NDArray
+
+OPS = {"sum": dist.ReduceOp.SUM, "min": dist.ReduceOp.MIN, "max": dist.ReduceOp.MAX}
+
+
+class C10dGroup:
+    """A torch.distributed process group (gloo, NCCL, ddp_lab's own, ...) as a `Group`."""
+
+    def __init__(self, process_group: dist.ProcessGroup, device: torch.device) -> None:
+        self.process_group = process_group
+        self.device = device
+        self._is_ours = device.type == "cpu" and hasattr(process_group, "empty")
+
+    @property
+    def rank(self) -> int:
+        """This process's rank in the group."""
+        return self.process_group.rank()
+
+    @property
+    def size(self) -> int:
+        """Number of processes in the group."""
+        return self.process_group.size()
+
+    def empty(self, numel: int, dtype: tuple[torch.dtype, torch.device]) -> Tensor:
+        """Return a flat tensor on the device of the parameters, in the group's memory if any."""
+        if self._is_ours:
+            process_group: Any = self.process_group
+            flat: Tensor = process_group.empty(numel, dtype[0])
+            return flat
+        return torch.empty(numel, dtype=dtype[0], device=dtype[1])
+
+    def all_reduce(self, flat: Tensor, op: str = "sum", at_wait: bool = False) -> Work:
+        """Start an all-reduce in place; the process group runs it in the background."""
+        call = partial(dist.all_reduce, flat, OPS[op], self.process_group)
+        work: Work = AtWait(call) if at_wait and self._is_ours else call(async_op=True)
+        return work
+
+    def broadcast(self, flat: Tensor, root: int) -> None:
+        """Overwrite `flat` with that of the group's rank `root`."""
+        dist.broadcast(flat, group=self.process_group, group_src=root)
+
+    def counters(self, values: Sequence[int] | NDArray) -> Tensor:
+        """Return integers as a tensor on the device of the parameters."""
+        return torch.tensor(values, dtype=torch.int64, device=self.device)
+
+
+class TorchCommunicatorGroup:
+    """A `ddp_lab.Communicator` as a `Group` of torch CPU tensors, without a copy.
+
+    Buffers lie in the transport's own memory, and torch and NumPy look at the same bytes.
+    """
+
+    def __init__(self, arrays: CommunicatorGroup) -> None:
+        self.arrays = arrays
+
+    @property
+    def rank(self) -> int:
+        """This rank."""
+        return self.arrays.rank
+
+    @property
+    def size(self) -> int:
+        """Number of ranks."""
+        return self.arrays.size
+
+    def empty(self, numel: int, dtype: tuple[torch.dtype, torch.device]) -> Tensor:
+        """Return a flat tensor over a buffer of the transport.
+
+        Raises:
+            ValueError: for a parameter that is on another device than that.
+        """
+        flat: Tensor = self.arrays.communicator.empty((numel,), dtype[0])
+        if dtype[1].type != flat.device.type:
+            raise ValueError(
+                f"DistributedDataParallel: this Communicator moves tensors of {flat.device}: got "
+                f'a parameter on {dtype[1]}. Use the transport "cuda", or a torch.distributed '
+                "group."
+            )
+        return flat
+
+    def all_reduce(self, flat: Tensor, op: str = "sum", at_wait: bool = False) -> Work:
+        """Start an all-reduce in place on the communication thread."""
+        return self.arrays.all_reduce(flat.detach(), op, at_wait and flat.is_cpu)
+
+    def broadcast(self, flat: Tensor, root: int) -> None:
+        """Overwrite `flat` with rank `root`'s."""
+        flat.copy_(self.arrays.communicator.broadcast(flat.detach(), root))
+
+    def counters(self, values: Sequence[int] | NDArray) -> Tensor:
+        """Return integers as a tensor."""
+        return torch.tensor(values, dtype=torch.int64)
+
+
+def group_for(process_group: Any, device: torch.device) -> Group:
+    """Return the `Group` behind what was passed as `process_group`."""
+    if isinstance(process_group, CommunicatorGroup):
+        return TorchCommunicatorGroup(process_group)
+    if is_communicator(process_group):
+        return TorchCommunicatorGroup(CommunicatorGroup(process_group))
+    if isinstance(process_group, RoundRobin):
+        return process_group.over(lambda member: group_for(member, device))
+    return C10dGroup(process_group, device)
+
+
+def is_over_c10d(group: Group) -> bool:
+    """Whether torch.distributed carries the bytes."""
+    if isinstance(group, RoundRobinGroup):
+        return is_over_c10d(group.groups[0])
+    return isinstance(group, C10dGroup)
+
+
+def broadcast_coalesced(group: Group, tensors: Sequence[Tensor], root: int) -> None:
+    """Overwrite `tensors` on every rank with rank `root`'s, few messages for many tensors."""
+    by_kind: dict[tuple[torch.dtype, torch.device], list[Tensor]] = {}
+    for tensor in tensors:
+        by_kind.setdefault((tensor.dtype, tensor.device), []).append(tensor)
+    for same in by_kind.values():
+        flat = torch.cat([t.reshape(-1) for t in same])
+        group.broadcast(flat, root)
+        parts = torch.split(flat, [t.numel() for t in same])
+        for tensor, part in zip(same, parts, strict=True):
+            tensor.copy_(part.view(tensor.shape))

@@ -1,0 +1,139 @@
+"""The reducer for torch modules: autograd hooks, unused parameters, static graphs, comm hooks.
+
+May import: torch, and the modules of this folder below it.
+"""
+
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ddp_lab.data_parallel.bucketing import BucketPlan
+from ddp_lab.data_parallel.errors import DataParallelError
+from ddp_lab.data_parallel.reducer import NOTHING_TO_DO, Bucket, Reducer
+from ddp_lab.data_parallel.reduction_group import Group, Work
+from ddp_lab.data_parallel.torch.autograd_graph import accumulator, unused_from
+from ddp_lab.data_parallel.torch.slots import TorchSlots
+
+
+class TorchReducer(Reducer):
+    """A `Reducer` driven by autograd.
+
+    Hooks sit on the parameters. When gradients may be missing they sit on the graph's
+    accumulation nodes, which cost twice as much and fire also when a gradient is undefined (an
+    output that took no part in the loss).
+    """
+
+    slots: TorchSlots
+
+    def __init__(
+        self,
+        slots: TorchSlots,
+        plan: BucketPlan,
+        group: Group,
+        limits: Sequence[int],
+        find_unused: bool = False,
+    ) -> None:
+        super().__init__(slots, plan, group, limits, find_unused)
+        self.on_error: Callable[[Exception], None] = lambda error: None
+        self.skip_unused = False
+        self.steps_itself: list[Any] = []  # parameters whose optimizers run in backward
+        self.post_backward: list[Any] = []  # futures that backward has to wait for
+        self._accumulators = {accumulator(p): i for i, p in enumerate(slots.params)}
+        self._handles: list[Any] = []
+        self._add_hooks(on_nodes=find_unused)
+        self.remove_hooks = weakref.finalize(self, _remove_all, self._handles)
+
+    def _add_hooks(self, on_nodes: bool) -> None:
+        """Put the hooks in place; they hold the reducer weakly, or it would live for ever."""
+        _remove_all(self._handles)
+        weak = weakref.ref(self)
+        if on_nodes:
+            nodes = self._accumulators.items()
+            self._handles += [n.register_hook(_node_hook(weak, i)) for n, i in nodes]
+        else:
+            for index, param in enumerate(self.slots.params):
+                tensor: Any = param
+                handle = tensor.register_post_accumulate_grad_hook(_plain_hook(weak, index))
+                self._handles.append(handle)
+
+    def set_static_graph(self) -> None:
+        """Expect the same graph in every iteration; see `Reducer.set_static_graph`."""
+        super().set_static_graph()
+        self._add_hooks(on_nodes=True)
+
+    def prepare_backward(self, outputs: Sequence[Tensor]) -> None:
+        """Find the parameters that no path leads to from `outputs`, when asked to."""
+        if self.find_unused and not self.static:
+            with torch.autograd.profiler.record_function("search_unused_parameters"):
+                self.expect_unused(unused_from(outputs, self._accumulators))
+
+    def _launch(self, bucket: Bucket) -> Work:
+        if self.skip_unused and set(bucket.params) <= set(self.unused):
+            return NOTHING_TO_DO
+        if self.group.size == 1 and not self.slots.as_views and self.comm_hook is None:
+            return NOTHING_TO_DO  # and nothing to deliver: the gradient is its own average
+        return super()._launch(bucket)
+
+    def finish(self) -> None:
+        """Wait for all buckets, deliver them, and wait for what else the backward owes."""
+        super().finish()
+        for future in self.post_backward:
+            future.wait()
+        self.post_backward.clear()
+        for param in self.steps_itself:
+            for optimizer in param._in_backward_optimizers:
+                optimizer.step()
+            param.grad = None
+
+    # Names that torch's own tools call
+
+    def _get_local_used_map(self) -> Tensor:
+        """Return 1 for each parameter used since the last reduction."""
+        return torch.tensor(self.use_map.last or self.use_map.used, dtype=torch.int32)
+
+    def _ddp_graph_static(self) -> bool:
+        """Return whether the same parameters were unused in every iteration."""
+        return self.graph_is_static
+
+
+def _plain_hook(weak: "weakref.ref[TorchReducer]", index: int) -> Callable[..., None]:
+    """Return a hook for a parameter: it is called once its gradient is in place.
+
+    The argument is the parameter, not its gradient.
+    """
+
+    def on_accumulated(_param: Any) -> None:
+        reducer = weak()
+        if reducer is None or not reducer.expecting:
+            return
+        try:
+            reducer.mark(index)
+        except DataParallelError as error:
+            reducer.on_error(error)
+            raise
+
+    return on_accumulated
+
+
+def _node_hook(weak: "weakref.ref[TorchReducer]", index: int) -> Callable[..., None]:
+    """Return a hook for an accumulation node: it is called for an undefined gradient too."""
+
+    def on_accumulated(_inputs: Any, grads: Any) -> None:
+        reducer = weak()
+        if reducer is None:
+            return
+        try:
+            reducer.gradient(index, grads[0] is not None)
+        except DataParallelError as error:
+            reducer.on_error(error)
+            raise
+
+    return on_accumulated
+
+
+def _remove_all(handles: list[Any]) -> None:
+    while handles:
+        handles.pop().remove()

@@ -1,0 +1,121 @@
+"""Start ranks, collect their results, end all at the first failure and say which it was."""
+
+import importlib.util
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ddp_lab.arguments import time_limit
+from ddp_lab.errors import InvalidArgument
+from ddp_lab.extras import missing
+from ddp_lab.launch.results import Results
+from ddp_lab.transport.threads import ThreadWorld
+
+PROCESSES = ("shm", "tcp", "gloo", "nccl", "cuda_ipc")
+TRANSPORTS = ("shm", "tcp", "threads", "gloo", "nccl", "cuda_ipc", "cuda")
+NEEDS = {  # a package that is not NumPy: its extra, and the transports that need it
+    "cloudpickle": ("lab", PROCESSES),
+    "torch": ("torch", ("gloo", "nccl", "cuda_ipc", "cuda")),
+}
+
+
+def launch(
+    fn: Callable[..., Any],
+    world_size: int,
+    *args: Any,
+    transport: str | ThreadWorld = "shm",
+    timeout_s: float = 300.0,
+    record: bool = False,
+) -> Results:
+    """Call `fn(comm, *args)` on each of `world_size` ranks and return their results in order.
+
+    Args:
+        fn: any function, one defined in a notebook too.
+        transport: `"shm"`, `"tcp"` or `"gloo"`, with a process a rank; `"threads"`; or a world of
+            threads of your own, such as `TurnWorld(world_size, seed)`, `SimWorld(world_size, link)`
+            or `DeviceWorld(world_size, device)`. On GPUs: `"nccl"`, a process and a GPU a rank;
+            `"cuda_ipc"`, processes that may share GPUs; `"cuda"`, NCCL where there are GPUs
+            enough, else virtual ranks on one.
+        timeout_s: how long the run may take, from when all ranks have begun.
+        record: keep every message and wait; see `Results.traffic` and `Results.trace`.
+
+    Raises:
+        RankFailed: a rank raised or was killed; names the first guilty one, with its traceback.
+        RankTimeout: the time is over; says who waits for whom, and where.
+    """
+    if not callable(fn):
+        raise InvalidArgument(
+            f"launch: not a function: got {fn!r}, expected fn(comm, *args). Pass the function."
+        )
+    if isinstance(world_size, np.integer):
+        world_size = int(world_size)
+    if isinstance(world_size, bool) or not isinstance(world_size, int) or world_size < 1:
+        raise InvalidArgument(
+            f"launch: no such number of ranks: got {world_size!r}, expected 1 or more. "
+            "Pass the number of ranks as the second argument."
+        )
+    timeout_s = time_limit("launch", timeout_s)
+    if isinstance(transport, ThreadWorld):
+        return _launch_world(fn, world_size, args, transport, timeout_s, record)
+    if transport not in TRANSPORTS:
+        raise InvalidArgument(
+            f"launch: unknown transport: got {transport!r}, expected one of "
+            f"{', '.join(TRANSPORTS)}. Choose one of these names."
+        )
+    for module, (extra, users) in NEEDS.items():
+        if transport in users and importlib.util.find_spec(module) is None:
+            raise InvalidArgument(missing("launch", extra, f"No module named {module!r}"))
+    if transport in ("cuda", "nccl", "cuda_ipc"):
+        transport = _on_gpus(transport, world_size)
+    if isinstance(transport, ThreadWorld):
+        return _launch_world(fn, world_size, args, transport, timeout_s, record)
+    if transport == "threads":
+        from ddp_lab.launch.threads import launch_threads
+
+        return launch_threads(fn, world_size, args, timeout_s, record)
+    from ddp_lab.launch.processes import launch_processes
+
+    return launch_processes(fn, world_size, args, transport, timeout_s, record)
+
+
+def _on_gpus(transport: str, world_size: int) -> str | ThreadWorld:
+    """Return what carries so many ranks on this machine's GPUs.
+
+    Raises:
+        InvalidArgument: there are none, or not enough for NCCL.
+    """
+    import torch
+
+    count = torch.cuda.device_count()
+    if not count or (transport == "nccl" and count < world_size):
+        raise InvalidArgument(
+            f"launch: not enough GPUs for {transport!r}: got {count}, expected "
+            f"{world_size if transport == 'nccl' else 1} or more. "
+            "Use transport='shm', or DeviceWorld(world_size, 'cpu') for the same code on the CPU."
+        )
+    if transport != "cuda":
+        return transport
+    if count >= world_size:
+        return "nccl"
+    from ddp_lab.transport.device import DeviceWorld
+
+    return DeviceWorld(world_size, "cuda")
+
+
+def _launch_world(
+    fn: Callable[..., Any],
+    world_size: int,
+    args: tuple[Any, ...],
+    world: ThreadWorld,
+    timeout_s: float,
+    record: bool,
+) -> Results:
+    from ddp_lab.launch.threads import run_threads
+
+    if world.size != world_size:
+        raise InvalidArgument(
+            f"launch: the world has another size: got {world.size}, expected {world_size}. "
+            "Make a new world for each run."
+        )
+    return run_threads(fn, world, args, timeout_s, record)

@@ -1,0 +1,242 @@
+"""Ranks as processes: hand out the job, listen, and at the first failure end them all."""
+
+import os
+import selectors
+import signal
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import cloudpickle
+
+from ddp_lab.collectives.registry import learners
+from ddp_lab.errors import InvalidArgument
+from ddp_lab.launch.deadlines import Patience
+from ddp_lab.launch.failures import Failure, rank_failed, timed_out
+from ddp_lab.launch.pickling import dumps_for_ranks
+from ddp_lab.launch.rank_main import JOB, READY, WHERE, Job, Outcome, read_message, send_message
+from ddp_lab.launch.rank_output import Printer
+from ddp_lab.launch.results import Results
+from ddp_lab.launch.zygote_client import Ranks, start_ranks
+from ddp_lab.transport.board import FAILED, Entry
+from ddp_lab.transport.header import operation_of, site_of
+from ddp_lab.transport.segment import Segment
+from ddp_lab.transport.shm_board import ShmBoard
+
+STOP_S = 5.0
+START_S = 60.0  # importing torch in a new zygote, and the function's own modules in each rank
+READ_BYTES = 1 << 16
+
+
+def launch_processes(
+    fn: Callable[..., Any],
+    world_size: int,
+    args: tuple[Any, ...],
+    transport: str,
+    timeout_s: float,
+    record: bool,
+) -> Results:
+    """Call `fn(comm, *args)` in one process a rank; see `ddp_lab.launch`."""
+    job = make_job(fn, args, transport, record)
+    segment = Segment.create(world_size)
+    try:
+        run = Run(start_ranks(world_size, segment), ShmBoard(segment), timeout_s)
+        try:
+            run.send(job)
+            run.listen()
+        finally:
+            run.end()
+    finally:
+        segment.close()
+    return run.results(record)
+
+
+def make_job(fn: Callable[..., Any], args: tuple[Any, ...], transport: str, record: bool) -> Job:
+    """Return the job, with everything that makes a rank's process look like this one."""
+    try:
+        call = dumps_for_ranks((fn, args, learners()))
+    except Exception as error:
+        raise InvalidArgument(
+            f"launch: the function or its arguments cannot be sent to the ranks: "
+            f"{type(error).__name__}: {error}. Make what cannot be sent inside the function."
+        ) from error
+    return Job(
+        call=call,
+        transport=transport,
+        record=record,
+        zero=time.perf_counter(),
+        path=list(sys.path),
+        directory=os.getcwd(),  # noqa: PTH109 - a plain string crosses to the rank
+        argv=list(sys.argv),
+        environment=dict(os.environ),
+    )
+
+
+class Run:
+    """One launch under way, seen from the launcher."""
+
+    def __init__(self, ranks: Ranks, board: ShmBoard, timeout_s: float) -> None:
+        self._ranks = ranks
+        self._board = board
+        self._size = board.size
+        self._timeout_s = timeout_s
+        self._ready: set[int] = set()
+        self._patience = Patience(board, START_S + timeout_s)
+        self._outcomes: dict[int, Outcome] = {}
+        self._failures: list[Failure] = []
+        self._asked: set[int] = set()
+        self._stacks: dict[int, list[tuple[str, int, str]]] = {}
+        self._codes: dict[int, int] = {}
+        self._late: list[Entry] | None = None
+        self._status_text = b""
+        self._all_gone = False
+        self._killed = False
+        self._printer = Printer(self._size)
+        self._selector = selectors.DefaultSelector()
+        for fd in (ranks.status, *ranks.outs, *ranks.errs):
+            os.set_blocking(fd, False)
+        self._selector.register(ranks.status, selectors.EVENT_READ, (self._read_status, 0))
+        for rank in range(self._size):
+            self._selector.register(
+                ranks.links[rank], selectors.EVENT_READ, (self._read_link, rank)
+            )
+            self._selector.register(ranks.outs[rank], selectors.EVENT_READ, (self._print, rank))
+            self._selector.register(ranks.errs[rank], selectors.EVENT_READ, (self._warn, rank))
+
+    def send(self, job: Job) -> None:
+        """Hand the job to every rank."""
+        payload = cloudpickle.dumps(job)
+        for link in self._ranks.links:
+            try:
+                send_message(link, JOB, payload)
+            except OSError:
+                continue  # it died already; its end is reported like any other
+
+    def listen(self) -> None:
+        """Return when all ranks are done, or some failed and the others had time to notice."""
+        while len(self._outcomes) < self._size and not self._all_gone:
+            silent = [rank for rank in range(self._size) if rank not in self._outcomes]
+            left_s = self._patience.left_s(silent, self._asked - self._stacks.keys())
+            if left_s > 0:
+                self._handle(min(left_s, 1.0))
+            elif self._failures or self._late is not None:
+                return
+            else:
+                self._ask_where()
+
+    def _handle(self, timeout_s: float) -> None:
+        for key, _ in self._selector.select(timeout_s):
+            handler, rank = key.data
+            if not handler(rank):
+                self._selector.unregister(key.fileobj)
+
+    def _ask_where(self) -> None:
+        """The time is over: note who waits for whom, and ask all for their stacks."""
+        self._late = [self._board.read(rank) for rank in range(self._size)]
+        self._board.deadline = time.monotonic()  # now who waits gives up, and no earlier
+        self._patience.run_out()
+        for rank in range(self._size):
+            if rank not in self._outcomes:
+                try:
+                    send_message(self._ranks.links[rank], WHERE)
+                except OSError:
+                    continue  # it died just now
+                self._asked.add(rank)
+
+    def _begin(self, rank: int) -> None:
+        """A rank calls its function; once all do, their time begins."""
+        self._ready.add(rank)
+        if len(self._ready) == self._size:
+            self._patience.begin(self._timeout_s)
+
+    def _read_link(self, rank: int) -> bool:
+        try:
+            kind, payload = read_message(self._ranks.links[rank])
+        except OSError:
+            kind = b""
+        if not kind:
+            return False
+        if kind == READY:
+            self._begin(rank)
+            return True
+        if kind == WHERE:
+            self._stacks[rank] = cloudpickle.loads(payload)
+            return True
+        outcome: Outcome = cloudpickle.loads(payload)
+        self._outcomes[rank] = outcome
+        if outcome.failure is not None:
+            self._fail(outcome.failure)
+        return True
+
+    def _read_status(self, _: int) -> bool:
+        data = os.read(self._ranks.status, READ_BYTES)
+        *lines, self._status_text = (self._status_text + data).split(b"\n")
+        for line in lines:
+            if line.startswith(b"end "):
+                rank, code = map(int, line.split()[1:])
+                self._codes[rank] = code
+                self._died(rank, code)
+        self._all_gone = not data
+        return bool(data)
+
+    def _died(self, rank: int, code: int) -> None:
+        """A rank's process has ended: a failure, unless its outcome is here or on the way."""
+        while rank not in self._outcomes and self._read_link(rank):
+            pass
+        if rank in self._outcomes or self._killed:
+            return
+        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"left with {code}"
+        self._board.end(rank, FAILED, how)
+        doing = self._board.read(rank).doing
+        where = f", last seen in {operation_of(doing)} at {site_of(doing)}" if doing else ""
+        self._fail(Failure(rank, "process ended", how + where, time.monotonic()))
+        self._outcomes[rank] = Outcome(failure=self._failures[-1])
+
+    def _fail(self, failure: Failure) -> None:
+        self._patience.run_out()
+        self._failures.append(failure)
+
+    def _print(self, rank: int) -> bool:
+        return self._printer.take(rank, os.read(self._ranks.outs[rank], READ_BYTES), sys.stdout)
+
+    def _warn(self, rank: int) -> bool:
+        return self._printer.take(rank, os.read(self._ranks.errs[rank], READ_BYTES), sys.stderr)
+
+    def end(self) -> None:
+        """Leave no process: wait for those that are done, kill the others, print what is left."""
+        if len(self._outcomes) < self._size or self._failures:
+            self._killed = True
+            self._ranks.kill()
+        give_up = time.monotonic() + STOP_S
+        while not self._all_gone:
+            self._handle(0.2)
+            if time.monotonic() > give_up:
+                self._ranks.kill()
+        for rank in range(self._size):
+            self._drain(self._print, rank)
+            self._drain(self._warn, rank)
+        self._printer.finish()
+        self._selector.close()
+        self._ranks.close()
+
+    def _drain(self, handler: Callable[[int], bool], rank: int) -> None:
+        try:
+            while handler(rank):
+                pass
+        except BlockingIOError:
+            return  # a process that the rank started still holds the pipe
+
+    def results(self, record: bool) -> Results:
+        """Return the ranks' results, or raise what the first guilty rank caused."""
+        for rank in range(self._size):
+            if rank not in self._outcomes and self._late is None and not self._failures:
+                self._fail(Failure(rank, "process ended", "it could not be started", 0.0))
+        timeouts_only = all(f.timeout or f.secondary for f in self._failures)
+        if self._late is not None and timeouts_only:
+            raise timed_out(self._late, self._stacks, self._timeout_s)
+        if self._failures:
+            raise rank_failed(self._failures, self._size)
+        outcomes = [self._outcomes[rank] for rank in range(self._size)]
+        logs = [outcome.log for outcome in outcomes if outcome.log is not None]
+        return Results([cloudpickle.loads(o.result) for o in outcomes], logs if record else None)

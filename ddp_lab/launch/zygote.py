@@ -1,0 +1,173 @@
+"""The process from which ranks are forked: it has imported everything and started no thread.
+
+    python -m ddp_lab.launch.zygote FD [torch]      speaks on the socket FD; ends when that closes
+
+A notebook cannot be forked safely (its threads are lost, with their locks) and a fresh interpreter
+takes seconds to import torch. The zygote pays for the imports once; each rank is then a fork of a
+clean process. It reaps the ranks, kills them on demand or when the launcher is gone, and each dies
+with it.
+
+A request is one line of JSON, with descriptors beside it for a launch:
+
+    {"launch": id, "size": n, "arena_bytes": b}   + status pipe, segment, then 3 for each rank
+    {"kill": id}
+
+To the status pipe go lines `pid rank` for each start and `rank code` for each end; it closes when
+no rank of that launch is left.
+"""
+
+import contextlib
+import ctypes
+import json
+import os
+import selectors
+import signal
+import socket
+import sys
+from dataclasses import dataclass, field
+
+PR_SET_PDEATHSIG = 1
+FDS_A_RANK = 3  # its socket, its stdout, its stderr
+LINE_BYTES = 4096
+
+
+@dataclass
+class Brood:
+    """The ranks of one launch."""
+
+    status: int
+    alive: dict[int, int] = field(default_factory=dict)  # pid -> rank
+
+
+class Zygote:
+    """The state of the forking process."""
+
+    def __init__(self, control: socket.socket) -> None:
+        self._control = control
+        self._broods: dict[int, Brood] = {}
+
+    def serve(self) -> None:
+        """Answer requests until the launcher is gone, then kill all ranks."""
+        selector = selectors.DefaultSelector()
+        wakeup, on_signal = os.pipe()
+        os.set_blocking(on_signal, False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(on_signal, warn_on_full_buffer=False)
+        selector.register(self._control, selectors.EVENT_READ, "control")
+        selector.register(wakeup, selectors.EVENT_READ, "child")
+        while True:
+            for key, _ in selector.select():
+                if key.data == "child":
+                    os.read(wakeup, LINE_BYTES)
+                    self._reap()
+                elif not self._request():
+                    self._kill_all()
+                    return
+
+    def _request(self) -> bool:
+        data, fds, _, _ = socket.recv_fds(self._control, LINE_BYTES, 253)
+        if not data:
+            return False
+        for line in data.splitlines():
+            request = json.loads(line)
+            if "kill" in request:
+                self._kill(request["kill"])
+            else:
+                self._launch(request, fds)
+        return True
+
+    def _launch(self, request: dict[str, int], fds: list[int]) -> None:
+        size = request["size"]
+        status, segment = fds[:2]
+        ends = [fds[2 + FDS_A_RANK * r : 2 + FDS_A_RANK * (r + 1)] for r in range(size)]
+        brood = self._broods[request["launch"]] = Brood(status)
+        sys.stdout.flush()
+        for rank in range(size):
+            pid = os.fork()
+            if pid == 0:
+                self._become_rank(rank, request, segment, ends)
+            brood.alive[pid] = rank
+            os.write(status, b"%d %d\n" % (pid, rank))
+        for fd in fds[1:]:
+            os.close(fd)
+
+    def _become_rank(
+        self, rank: int, request: dict[str, int], segment: int, ends: list[list[int]]
+    ) -> None:
+        """Never return: run the rank and leave the process."""
+        code = 1
+        try:
+            die_with_parent()
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            self._control.close()
+            for brood in self._broods.values():
+                os.close(brood.status)
+            for other, fds in enumerate(ends):
+                for fd in fds if other != rank else ():
+                    os.close(fd)
+            from ddp_lab.launch.rank_main import rank_main
+
+            link, out, err = ends[rank]
+            code = rank_main(rank, request["size"], request["arena_bytes"], segment, link, out, err)
+        finally:
+            os._exit(code)
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            self._report(pid, os.waitstatus_to_exitcode(status))
+
+    def _report(self, pid: int, code: int) -> None:
+        for launch, brood in list(self._broods.items()):
+            if pid in brood.alive:
+                rank = brood.alive.pop(pid)
+                with contextlib.suppress(BrokenPipeError):  # nobody wants to know any more
+                    os.write(brood.status, b"end %d %d\n" % (rank, code))
+                if not brood.alive:
+                    os.close(brood.status)
+                    del self._broods[launch]
+
+    def _kill(self, launch: int) -> None:
+        brood = self._broods.get(launch)
+        for pid in brood.alive if brood else ():
+            os.kill(pid, signal.SIGKILL)
+
+    def _kill_all(self) -> None:
+        for launch in list(self._broods):
+            self._kill(launch)
+        while self._broods:
+            pid, status = os.waitpid(-1, 0)
+            self._report(pid, os.waitstatus_to_exitcode(status))
+
+
+def die_with_parent() -> None:
+    """Have the kernel kill this process when its parent ends (Linux; elsewhere do nothing)."""
+    if sys.platform != "linux":
+        return
+    parent = os.getppid()
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it ended before the call
+        os._exit(1)
+
+
+def main() -> None:
+    """Import what ranks need, then serve."""
+    control = socket.socket(fileno=int(sys.argv[1]))
+    import cloudpickle  # noqa: F401
+
+    import ddp_lab.launch.rank_main  # noqa: F401
+
+    if "torch" in sys.argv[2:]:
+        import torch  # noqa: F401
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the launcher's to handle
+    Zygote(control).serve()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,150 @@
+"""Keeping a zygote and asking it for ranks. Only this module starts processes."""
+
+import atexit
+import contextlib
+import itertools
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from dataclasses import dataclass
+
+from ddp_lab.errors import InvalidArgument, RankFailed
+from ddp_lab.launch.zygote import FDS_A_RANK
+from ddp_lab.transport.segment import Segment
+
+MOST_RANKS = 80  # one message to the zygote carries at most 253 descriptors
+STOP_S = 5.0
+# Boundaries between requests are kept, where the system can.
+SOCKET_KIND = socket.SOCK_SEQPACKET if sys.platform == "linux" else socket.SOCK_STREAM
+
+_lock = threading.Lock()
+_numbers = itertools.count()
+_kept: "Kept | None" = None
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A zygote under this process."""
+
+    process: "subprocess.Popen[bytes]"
+    control: socket.socket
+    owner: int
+    has_torch: bool
+
+    @property
+    def usable(self) -> bool:
+        """Whether it can fork what is needed now."""
+        enough = self.has_torch or "torch" not in sys.modules
+        return enough and self.owner == os.getpid() and self.process.poll() is None
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """Ranks that were asked for: one end of every pipe to them."""
+
+    number: int
+    control: socket.socket
+    status: int
+    links: list[socket.socket]
+    outs: list[int]
+    errs: list[int]
+
+    def kill(self) -> None:
+        """Have all that still live killed."""
+        with contextlib.suppress(OSError):  # the zygote is gone, and its ranks with it
+            self.control.send(json.dumps({"kill": self.number}).encode())
+
+    def close(self) -> None:
+        """Close all ends."""
+        for link in self.links:
+            link.close()
+        for fd in (self.status, *self.outs, *self.errs):
+            os.close(fd)
+
+
+def start_ranks(size: int, segment: Segment) -> Ranks:
+    """Return `size` new processes, each waiting for its job.
+
+    Raises:
+        InvalidArgument: more ranks than one launch can start.
+        RankFailed: no process could be started.
+    """
+    if size > MOST_RANKS:
+        raise InvalidArgument(
+            f"launch: too many processes: got {size}, expected at most {MOST_RANKS}. "
+            "Use transport='threads', or ddp_lab.simulate for large numbers of ranks."
+        )
+    links, outs, errs, theirs = [], [], [], []
+    status, status_end = os.pipe()
+    for _ in range(size):
+        mine, other = socket.socketpair()
+        out, out_end = os.pipe()
+        err, err_end = os.pipe()
+        links.append(mine)
+        outs.append(out)
+        errs.append(err)
+        theirs += [other.detach(), out_end, err_end]
+    assert len(theirs) == FDS_A_RANK * size
+    number = next(_numbers)
+    request = {"launch": number, "size": size, "arena_bytes": segment.layout.arena_bytes}
+    ranks = None
+    try:
+        control = _zygote().control
+        ranks = Ranks(number, control, status, links, outs, errs)
+        fds = [status_end, segment.fd, *theirs]
+        socket.send_fds(control, [json.dumps(request).encode()], fds)
+    except OSError as error:
+        raise RankFailed(f"launch: the ranks could not be started: {error}.") from error
+    finally:
+        for fd in (status_end, *theirs):
+            os.close(fd)
+    return ranks
+
+
+def _zygote() -> Kept:
+    """Return the zygote, started at the first call and when torch has come into play since."""
+    global _kept
+    with _lock:
+        if _kept is not None and not _kept.usable:
+            stop_zygote()
+        if _kept is None:
+            _kept = _start_zygote()
+            atexit.register(stop_zygote)
+        return _kept
+
+
+def _start_zygote() -> Kept:
+    mine, theirs = socket.socketpair(socket.AF_UNIX, SOCKET_KIND)
+    has_torch = "torch" in sys.modules
+    arguments = [str(theirs.fileno()), *(["torch"] if has_torch else [])]
+    program = (
+        f"import sys; sys.path[:] = {sys.path!r}; from ddp_lab.launch.zygote import main; main()"
+    )
+    environment = {"OMP_NUM_THREADS": "1", **os.environ}  # one core a rank, as torchrun does
+    with theirs:
+        process = subprocess.Popen(
+            [sys.executable, "-c", program, *arguments],
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            env=environment,
+            start_new_session=True,
+        )
+    return Kept(process, mine, os.getpid(), has_torch)
+
+
+def stop_zygote() -> None:
+    """End the zygote, and with it every rank; the next launch starts another."""
+    global _kept
+    kept, _kept = _kept, None
+    if kept is None or kept.owner != os.getpid():
+        return
+    kept.control.close()
+    try:
+        kept.process.wait(STOP_S)
+    except subprocess.TimeoutExpired:
+        kept.process.kill()
+        kept.process.wait()

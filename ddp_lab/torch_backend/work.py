@@ -1,0 +1,148 @@
+"""What torch waits for: collectives and receives under way, as `torch.distributed.Work`."""
+
+import threading
+import time
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from ddp_lab.communicator.communicator import Communicator
+from ddp_lab.errors import RankTimeout
+from ddp_lab.handle import Crew, Handle
+from ddp_lab.torch_backend.future import CollectiveFuture, Name
+
+TorchWork: Any = dist.Work
+LOOK_S = 0.0005  # between two looks for a message from anybody
+
+
+class Result:
+    """The tensors that a collective fills, also as the value of its future."""
+
+    def __init__(self, tensors: Any) -> None:
+        self.tensors = tensors
+
+    def value(self) -> Any:
+        """Return the value of the future."""
+        return self.tensors
+
+
+class Gathered(Result):
+    """What an all-gather fills: lists, of which a future holds one tensor each, as over NCCL.
+
+    torch's quantization hooks take it for granted, and so do not work over gloo.
+    """
+
+    def value(self) -> Any:
+        """Return a tensor with an axis of ranks for each list, or the list where shapes differ."""
+        return [
+            torch.stack(parts) if len({part.shape for part in parts}) == 1 else parts
+            for parts in self.tensors
+        ]
+
+
+class Running(TorchWork):  # type: ignore[misc]
+    """A collective under way on another thread; its callbacks run on those of `crew`."""
+
+    def __init__(self, handle: Handle, result: "Result", name: Name, crew: Crew) -> None:
+        super().__init__()
+        self._handle = handle
+        self._result = result
+        self._name = name
+        self._crew = crew
+        self._lock = threading.Lock()
+        self._future: CollectiveFuture | None = None
+
+    def wait(self, timeout: timedelta = timedelta(0)) -> bool:
+        """Return True once the collective is complete; raise what it raised."""
+        self._handle.wait(timeout.total_seconds() or None)
+        return True
+
+    def is_completed(self) -> bool:
+        """Return whether it has ended."""
+        return self._handle.test()
+
+    def is_success(self) -> bool:
+        """Return whether it has ended well."""
+        return self._handle.test() and self._handle.exception() is None
+
+    def exception(self) -> BaseException | None:
+        """Return what it raised."""
+        return self._handle.exception() if self._handle.test() else None
+
+    def result(self) -> Any:
+        """Return the tensors that hold the result."""
+        return self._result.tensors
+
+    def get_future(self) -> CollectiveFuture:
+        """Return a future of the result, as hooks want it."""
+        with self._lock:
+            if self._future is None:
+                self._future = CollectiveFuture(self._name)
+                if self._handle.test():
+                    self._settle()
+                else:
+                    self._handle.when_done(lambda _: self._crew.run(self._settle))
+            return self._future
+
+    def _settle(self) -> None:
+        assert self._future is not None
+        error = self._handle.exception()
+        if error is None:
+            self._future.complete(self._result.value)
+        else:
+            self._future.set_exception(error)
+
+
+class Received(TorchWork):  # type: ignore[misc]
+    """A receive that is waited for by whoever wants it; from any rank if `src` is None."""
+
+    def __init__(self, tensor: torch.Tensor, comm: Communicator, src: int | None) -> None:
+        super().__init__()
+        self._tensor = tensor
+        self._comm = comm
+        self._source = -1 if src is None else src
+        self._work = None if src is None else comm.irecv(src)
+
+    def wait(self, timeout: timedelta = timedelta(0)) -> bool:
+        """Return True once the tensor is filled."""
+        limit_s = timeout.total_seconds() or None
+        give_up = None if limit_s is None else time.monotonic() + limit_s
+        while not self._found():
+            if give_up is not None and time.monotonic() > give_up:
+                raise RankTimeout(f"recv: no rank sent anything for {limit_s} s.")
+            time.sleep(LOOK_S)
+        assert self._work is not None
+        fill(self._tensor, self._work.wait(limit_s))
+        return True
+
+    def _found(self) -> bool:
+        """Return whether it is known who sends, after a look at all ranks."""
+        for src in range(self._comm.size) if self._work is None else ():
+            if src != self._comm.rank and self._comm.probe(src):
+                self._source, self._work = src, self._comm.irecv(src)
+                break
+        return self._work is not None
+
+    def is_completed(self) -> bool:
+        """Return whether `wait` would return at once."""
+        return self._found() and self._work is not None and self._work.test()
+
+    def source_rank(self) -> int:
+        """Return the rank that sent, within the group."""
+        return self._source
+
+    _source_rank = source_rank
+
+
+def fill(tensor: torch.Tensor, values: torch.Tensor) -> None:
+    """Copy `values` into `tensor`, whatever their strides."""
+    with torch.no_grad():
+        tensor.copy_(values.reshape(tensor.shape))
+
+
+def fill_all(tensors: list[torch.Tensor], values: list[torch.Tensor]) -> None:
+    """Copy each value into its tensor."""
+    for tensor, value in zip(tensors, values, strict=True):
+        fill(tensor, value)

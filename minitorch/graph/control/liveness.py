@@ -1,0 +1,95 @@
+"""What a value's life hangs on: the predicates, each with the side that it must take.
+
+Inside a branch every value that comes from outside passes a Switch, so a node there has its fate
+from its inputs. It need not wait for the branch's predicate besides, as it was told to when it was
+built; without that wait it is only its value, and passes may rewrite it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import NamedTuple
+
+from ..core.node import Node
+from ..core.variables import Read
+from .cond import Merge, MergeIndex, Switch
+from .dead_values import deadly, merges
+
+Death = tuple[Node, bool]
+"""A predicate and a side: dead when it takes the other, or is dead itself."""
+NEVER: frozenset[Death] = frozenset()
+
+
+class Fate(NamedTuple):
+    """When a value is dead: if any of `deaths` comes true; only then, where `exact`."""
+
+    deaths: frozenset[Death]
+    exact: bool
+
+
+IMMORTAL = Fate(NEVER, True)
+
+
+def fates(order: Sequence[Node], fed: Collection[Node]) -> dict[Node, Fate]:
+    """Return the fate of every node of `order` that can be dead; the others are not in it."""
+    found: dict[Node, Fate] = {}
+    for node in order:
+        if node in fed or node.op is None:
+            continue
+        fate = _merged(node, found) if merges(node) else _of_all(deadly(node), found)
+        if isinstance(node.op, Switch):
+            fate = Fate(fate.deaths | {(node.inputs[1], node.op.branch)}, fate.exact)
+        elif getattr(node.op, "may_kill", False):
+            fate = Fate(fate.deaths, False)
+        if fate != IMMORTAL:
+            found[node] = fate
+    return found
+
+
+def _of_all(nodes: Iterable[Node], known: dict[Node, Fate]) -> Fate:
+    """Return the fate of what dies with any of `nodes`."""
+    deaths, exact = NEVER, True
+    for node in nodes:
+        fate = known.get(node)
+        if fate is not None:
+            exact = exact and fate.exact
+            if not fate.deaths <= deaths:  # most often one has all, and is shared
+                deaths = fate.deaths if deaths <= fate.deaths else deaths | fate.deaths
+    return Fate(deaths, exact)
+
+
+def _merged(node: Node, known: dict[Node, Fate]) -> Fate:
+    """Return the fate of what dies only with all its inputs: the two sides of a `cond`, say."""
+    sides = [known.get(source, IMMORTAL) for source in node.inputs]
+    common = frozenset.intersection(*(side.deaths for side in sides))
+    exact = all(side.exact for side in sides)
+    if isinstance(node.op, Merge | MergeIndex) and len(sides) == 2:
+        rest = [side.deaths - common for side in sides]
+        exact = exact and len(rest[0]) == len(rest[1]) == 1
+        if exact:
+            ((pred, yes),), ((other, no),) = rest
+            exact = pred is other and yes is not no
+    else:
+        exact = exact and all(side.deaths == common for side in sides)
+    return Fate(common, exact)
+
+
+def is_spared(node: Node, wait: Node, known: dict[Node, Fate]) -> bool:
+    """Tell whether `node` need not wait for `wait`: it dies with it anyway, and sees no effect.
+
+    That is so for a branch's own pivot, a Switch that sends the predicate by the predicate.
+    """
+    if isinstance(node.op, Read) or not isinstance(wait.op, Switch) or wait.control_inputs:
+        return False
+    data, pred = wait.inputs
+    if data is not pred:
+        return False
+    waits = set(node.control_inputs)
+    inputs = (source for source in deadly(node) if source not in waits)
+    return (pred, wait.op.branch) in _of_all(inputs, known).deaths
+
+
+def die_first(nodes: Iterable[Node], other: Node, known: dict[Node, Fate]) -> bool:
+    """Tell whether one of `nodes` is dead wherever `other` is, for certain."""
+    fate = known.get(other, IMMORTAL)
+    return fate.exact and fate.deaths <= _of_all(nodes, known).deaths

@@ -1,0 +1,263 @@
+"""What a loop remembers of its rounds, as values of the graph: persistent lists and bundles.
+
+A round of a backward loop needs what the same round computed forwards. The forward loop keeps such
+values in a `Past`, a list whose newest item is on top and which is never changed: putting an item
+on it makes a new list. That makes the list a value like any other, so it has a gradient (which is
+again such a list), and a loop over lists has a gradient of any order.
+
+A gradient's list may be shorter than its list or have holes; what is missing counts as zeros.
+A value that was dead when it was kept is a hole too, and dead again when it is taken out.
+
+Source: gradients of loops by lists that are values are TensorFlow's `while_v2`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...arrays import Array, DType, as_dtype, float32, namespace
+from ...op import Spec
+from ..core.node import Node, Placeholder, build
+from ..core.variables import State, StateOp
+from .dead_values import DEAD
+
+
+class Past:
+    """Values of earlier rounds: the newest, and all that are below it."""
+
+    __slots__ = ("below", "top")
+
+    def __init__(self, top: Any, below: Past | None) -> None:
+        self.top, self.below = top, below
+
+    def __add__(self, other: Past) -> Past:
+        """Add item by item; a hole is zeros, and so is what lies below the end."""
+        tops: list[Any] = []
+        a, b = self, other
+        while a is not EMPTY and b is not EMPTY:
+            tops.append(_total(a.top, b.top))
+            a, b = rest(a), rest(b)
+        total = b if a is EMPTY else a
+        for top in reversed(tops):
+            total = Past(top, total)
+        return total
+
+    def __len__(self) -> int:
+        """Return the number of rounds, holes included."""
+        count, at = 0, self
+        while at is not EMPTY:
+            count, at = count + 1, rest(at)
+        return count
+
+    def __repr__(self) -> str:
+        return f"<past of {len(self)} rounds>"
+
+
+HOLE = None  # in the place of an item
+EMPTY = Past(HOLE, None)
+
+
+def rest(past: Past) -> Past:
+    """Return the list without its top; of the empty one the empty one."""
+    return EMPTY if past.below is None else past.below
+
+
+def zeros_of(value: Any) -> Any:
+    """Return zeros like an array; like what is no array, the empty list."""
+    return namespace(value).zeros_like(value) if hasattr(value, "dtype") else EMPTY
+
+
+def _total(a: Any, b: Any) -> Any:
+    if a is HOLE or b is HOLE:
+        return b if a is HOLE else a
+    return a + b
+
+
+Slot = tuple[str, int]
+"""A place in a loop's outcome: ("out", i) for a variable, ("past", k) for a list."""
+NOWHERE: frozenset[Slot] = frozenset()
+
+
+# ── nodes whose value is no array ───────────────────────────────────────────────────────────────
+
+
+class Opaque(Node):
+    """A node whose value is a list or a loop's outcome. Gradients of it are added by `Join`."""
+
+    __slots__ = ()
+
+    def __add__(self, other: Any) -> Any:
+        places = getattr(self.op, "places", NOWHERE) | getattr(other.op, "places", NOWHERE)
+        return build(Join(places), (self, other), kind=Opaque)
+
+
+class OpaquePlaceholder(Opaque, Placeholder):
+    """A loop's variable that is a list."""
+
+    __slots__ = ()
+
+
+def flowing(flows: bool) -> DType:
+    """Return the dtype of a list, which only says whether gradients flow through it."""
+    return float32 if flows else as_dtype(bool)
+
+
+class Opacity(StateOp):
+    """Base of the operators on lists and bundles: no pass looks into them, none has an effect."""
+
+    ordered = False
+    hands_on = True
+    dtype: DType = float32
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the spec of a scalar: only `dtype` means something, whether gradients flow."""
+        return Spec((), self.dtype)
+
+
+class Empty(Opacity):
+    """The empty list; `flows` says whether gradients are to flow through what will be kept."""
+
+    def __init__(self, flows: bool = True) -> None:
+        self.dtype = flowing(flows)
+
+    def run(self, state: State, *arrays: Any) -> Any:
+        """Return it."""
+        return EMPTY
+
+    def gradient(self, out_grad: Any, node: Any) -> Any:
+        """Return nothing: there is no input."""
+        return ()
+
+
+class Keep(Opacity):
+    """The list with a value on top. It fires on a dead value too, and keeps a hole then."""
+
+    fires_on_dead = (1,)
+
+    def run(self, state: State, *arrays: Any) -> Any:
+        """Return the longer list."""
+        past, value = arrays
+        return Past(HOLE if value is DEAD else value, past)
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the spec of a list through which gradients flow if they do through the value."""
+        return Spec((), flowing(specs[1].dtype.kind == "f"))
+
+    def gradient(self, out_grad: Any, node: Any) -> Any:
+        """What lies below belongs to the list, the top to the value."""
+        value = node.inputs[1]
+        by_value = top_or_zeros(out_grad, value) if value.dtype.kind == "f" else None
+        return build(Rest(), (out_grad,), kind=Opaque), by_value
+
+
+class Top(Opacity):
+    """The newest value; dead where that is a hole. With a second input, zeros like it instead."""
+
+    may_kill = True
+
+    def __init__(self, shape: Any, dtype: DType) -> None:
+        self.shape, self.dtype = shape, dtype
+
+    def run(self, state: State, *arrays: Any) -> Any:
+        """Return the value, DEAD or zeros."""
+        found = arrays[0].top
+        if found is not HOLE:
+            return found
+        return zeros_of(arrays[1]) if len(arrays) == 2 else DEAD
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the spec of what was kept."""
+        return Spec(self.shape, self.dtype)
+
+    def gradient(self, out_grad: Any, node: Any) -> Any:
+        """A list with nothing but the gradient on top."""
+        empty = build(Empty(), (), kind=Opaque)
+        by_past = build(Keep(), (empty, out_grad), kind=Opaque)
+        return (by_past, None)[: len(node.inputs)]
+
+
+class Rest(Opacity):
+    """The list without its top."""
+
+    def run(self, state: State, *arrays: Any) -> Any:
+        """Return what lies below."""
+        return rest(arrays[0])
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the spec of the list."""
+        return specs[0]
+
+    def gradient(self, out_grad: Any, node: Any) -> Any:
+        """The gradient's list with a hole on top."""
+        return build(Under(), (out_grad,), kind=Opaque)
+
+
+class Under(Opacity):
+    """The list with a hole on top."""
+
+    def run(self, state: State, *arrays: Any) -> Any:
+        """Return the longer list."""
+        return Past(HOLE, arrays[0])
+
+    def gradient(self, out_grad: Any, node: Any) -> Any:
+        """What lies below."""
+        return build(Rest(), (out_grad,), kind=Opaque)
+
+
+class Join(Opacity):
+    """The sum of two gradients that are lists or bundles; `places` are those of the bundles."""
+
+    def __init__(self, places: frozenset[Slot] = NOWHERE) -> None:
+        self.places = places
+
+    def run(self, state: State, *arrays: Any) -> Any:
+        """Return the sum."""
+        return arrays[0] + arrays[1]
+
+    def gradient(self, out_grad: Any, node: Any) -> Any:
+        """Each has the gradient of the sum."""
+        return out_grad, out_grad
+
+
+class Filled(Opacity):
+    """Whether a list has a round left."""
+
+    dtype = as_dtype(bool)
+
+    def run(self, state: State, *arrays: Any) -> Array:
+        """Return a boolean."""
+        return namespace_of(state).asarray(arrays[0] is not EMPTY)
+
+    def gradient(self, out_grad: Any, node: Any) -> Any:
+        """Return nothing: a length has no gradient."""
+        return (None,)
+
+
+def namespace_of(state: State) -> Any:
+    """Return the array namespace of a session's device."""
+    from ...arrays import namespace_on
+
+    return namespace_on(state.device)
+
+
+def kind_of(node: Node) -> type[Node]:
+    """Return the class of a node that stands for the same sort of value as `node`."""
+    return Opaque if isinstance(node, Opaque) else Node
+
+
+def placeholder_like(node: Node, name: str) -> Placeholder:
+    """Return a placeholder, inside a loop, for a value of the same type as `node`."""
+    kind = OpaquePlaceholder if isinstance(node, Opaque) else Placeholder
+    made = kind(node.dtype, node.shape, name)
+    made.inside = True
+    return made
+
+
+def top(past: Node, like: Node) -> Node:
+    """Return the newest value of `past`, which was kept from `like`."""
+    return build(Top(like.shape, like.dtype), (past,), kind=kind_of(like))
+
+
+def top_or_zeros(past: Node, like: Node) -> Node:
+    """Return the newest value of the gradient list `past`; where it is missing, zeros."""
+    return build(Top(like.shape, like.dtype), (past, like), kind=kind_of(like))

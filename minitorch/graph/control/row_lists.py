@@ -1,0 +1,154 @@
+"""An array as a list of its rows, and back: what a loop reads one row a round of, or writes.
+
+Each is the other's gradient. In a list for reading the next row is on top; in a list that a loop
+has written the last one is.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...arrays import Array, namespace, native_dtype
+from ...errors import ShapeError
+from ...op import Op, Spec
+from ..core.node import Node, build
+from ..core.variables import State
+from .loop_stacks import EMPTY, HOLE, Opacity, Opaque, Past, flowing, namespace_of, rest
+
+
+class Spread(Opacity):
+    """The rows of an array as a list: the first on top, or the last.
+
+    A second input must have as many rows; `where` says in whose name that is asked.
+    """
+
+    def __init__(self, first_on_top: bool, where: str = "rows") -> None:
+        self.first_on_top, self.where = first_on_top, where
+
+    def run(self, state: State, *arrays: Any) -> Any:
+        """Return the list."""
+        array, other = arrays[0], arrays[-1]
+        if array.shape[0] != other.shape[0]:
+            raise ShapeError(
+                f"{self.where}: elems have {other.shape[0]} and {array.shape[0]} rows, expected "
+                "equally many."
+            )
+        past = EMPTY
+        for i in range(array.shape[0])[:: -1 if self.first_on_top else 1]:
+            past = Past(array[i], past)
+        return past
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the spec of a list."""
+        return Spec((), flowing(specs[0].dtype.kind == "f"))
+
+    def gradient(self, out_grad: Any, node: Any) -> Any:
+        """The rows' gradients as an array, zeros where one is missing."""
+        by_array = build(Collect(self.first_on_top), (out_grad, node.inputs[0]))
+        return (by_array, None)[: len(node.inputs)]
+
+
+class Stack(Opacity):
+    """A list of equal arrays as one array with an axis more in front, of size `count` if known."""
+
+    def __init__(self, first_on_top: bool, like: Node, count: int | None) -> None:
+        self.first_on_top = first_on_top
+        self.shape, self.dtype = (count, *tuple(like.shape)), like.dtype
+
+    def run(self, state: State, *arrays: Any) -> Any:
+        """Return the array; of no row, one of size 0."""
+        xp = namespace_of(state)
+        found = rows(arrays[0])
+        if not found:
+            return xp.zeros(
+                (0, *(n or 0 for n in self.shape[1:])), dtype=native_dtype(xp, self.dtype)
+            )
+        return xp.stack([xp.asarray(r) for r in (found if self.first_on_top else found[::-1])])
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the rows' spec with an axis in front."""
+        return Spec(self.shape, self.dtype)
+
+    def gradient(self, out_grad: Any, node: Any) -> Any:
+        """The gradient's rows as a list."""
+        return build(Spread(self.first_on_top), (out_grad,), kind=Opaque)
+
+
+class Collect(Opacity):
+    """A gradient's list as an array like the second input, zeros where a row is missing."""
+
+    def __init__(self, first_on_top: bool) -> None:
+        self.first_on_top = first_on_top
+
+    def run(self, state: State, *arrays: Any) -> Any:
+        """Return the array."""
+        past, like = arrays
+        total = namespace(like).zeros_like(like)
+        order = range(like.shape[0])
+        for i, row in zip(
+            order if self.first_on_top else reversed(order), rows(past), strict=False
+        ):
+            if row is not HOLE:
+                total[i] = row
+        return total
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the spec of the array that it is like."""
+        return specs[1]
+
+    def gradient(self, out_grad: Any, node: Any) -> Any:
+        """The gradient's rows as a list."""
+        return build(Spread(self.first_on_top), (out_grad,), kind=Opaque), None
+
+
+class Grow(Op):
+    """The first input with rows of zeros below it, as many rows as the second has."""
+
+    reads_inputs = reads_output = False
+
+    def compute(self, xp: Any, *arrays: Array) -> Array:
+        """Return the taller array."""
+        x, like = arrays
+        out = xp.zeros((like.shape[0], *x.shape[1:]), dtype=x.dtype)
+        out[: x.shape[0]] = x
+        return out
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the shape with the other number of rows."""
+        return Spec((specs[1].shape[0], *specs[0].shape[1:]), specs[0].dtype)
+
+    def gradient(self, out_grad: Any, node: Any) -> Any:
+        """The rows that were there before."""
+        return build(Shrink(), (out_grad, node.inputs[0])), None
+
+
+class Shrink(Op):
+    """The first rows of the first input, as many as the second has."""
+
+    reads_inputs = reads_output = False
+
+    def compute(self, xp: Any, *arrays: Array) -> Array:
+        """Return the rows."""
+        return arrays[0][: arrays[1].shape[0]]
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the shape with the other number of rows."""
+        return Spec((specs[1].shape[0], *specs[0].shape[1:]), specs[0].dtype)
+
+    def gradient(self, out_grad: Any, node: Any) -> Any:
+        """The same with zeros below."""
+        return build(Grow(), (out_grad, node.inputs[0])), None
+
+
+def rows(past: Past) -> list[Any]:
+    """Return the items of a list, top first."""
+    found = []
+    while past is not EMPTY:
+        found.append(past.top)
+        past = rest(past)
+    return found
+
+
+def stacked(past: Node, like: Node, first_on_top: bool = False, count: int | None = None) -> Node:
+    """Return a list of arrays like `like` as one array."""
+    return build(Stack(first_on_top, like, count), (past,))

@@ -1,0 +1,69 @@
+"""The arrays behind constants: of Python's numbers, of lists and of arrays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...arrays import as_dtype, get_default_dtype
+from ...errors import DTypeError, GraphError
+
+
+def constant_array(value: Any, dtype: Any = None) -> np.ndarray[Any, Any]:
+    """Return `value` as an array that nobody else can change.
+
+    Python floats become the default dtype (float32), integers int32 as in TensorFlow; arrays keep
+    their dtype, in this machine's byte order.
+
+    Raises:
+        DTypeError: the dtype asked for is whole and a number is not, or too small for it.
+        GraphError: the rows of a list differ in length.
+    """
+    given = _as_given(value)
+    if given.dtype.kind not in "biuf":
+        as_dtype(given.dtype)  # words, say, are refused by name
+    try:
+        own = given.dtype.newbyteorder("=") if dtype is None else as_dtype(dtype)
+        array = np.array(value, dtype=own)
+    except OverflowError as error:
+        raise DTypeError(
+            f"constant: got {value!r}, expected what {as_dtype(dtype)} can hold ({error})."
+        ) from error
+    if array.dtype.kind in "iu" and given.dtype.kind == "f" and not np.array_equal(given, array):
+        raise DTypeError(
+            f"constant: got {value!r} for {array.dtype}, which would lose its fraction. Give whole "
+            "numbers, or another dtype."
+        )
+    if dtype is None and not isinstance(value, np.ndarray | np.generic):
+        if array.dtype.kind == "f":
+            array = array.astype(get_default_dtype())
+        elif array.dtype == np.int64 and np.all(np.abs(array) < 2**31):
+            array = array.astype(np.int32)
+    array.flags.writeable = False
+    return array
+
+
+def _as_given(value: Any) -> np.ndarray[Any, Any]:
+    try:
+        return np.asarray(value)
+    except ValueError as error:
+        raise GraphError(
+            f"constant: got {value!r}, expected rows of one length ({error})."
+        ) from error
+
+
+def filled_to(array: np.ndarray[Any, Any], shape: tuple[int, ...], name: str) -> Any:
+    """Return `array` in `shape`; TensorFlow repeats the last element to fill it."""
+    wanted = int(np.prod(shape, dtype=np.int64))
+    if array.size > wanted:
+        raise GraphError(
+            f"constant {name!r}: too many values: got {array.size}, expected at most {wanted} "
+            f"for shape {shape}."
+        )
+    flat = array.reshape(-1)
+    if array.size < wanted:
+        if not array.size:
+            raise GraphError(f"constant {name!r}: got no value to fill shape {shape} with.")
+        flat = np.concatenate([flat, np.repeat(flat[-1:], wanted - array.size)])
+    return flat.reshape(shape)

@@ -1,0 +1,155 @@
+"""Gradients as nodes: the reverse sweep, run once, while the graph is being built."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...errors import GraphError, NoGradientRule
+from ...op import Op, Spec
+from ...ops.broadcasting import expand_to
+from ...sweep import ancestors, count_uses, sweep
+from ...vjp import on_values
+from ..operators.late import late
+from .graph import name_scope
+from .node import Constant, Node, UnknownShape, convert, located
+from .order import needed
+
+
+def gradients(
+    ys: Any,
+    xs: Any,
+    grad_ys: Any = None,
+    name: str = "gradients",
+    stop_gradients: Any = None,
+) -> list[Node | None]:
+    """Return, for each of `xs`, a node for the derivative of the sum of all elements of `ys`.
+
+    Args:
+        ys: a node or a list of nodes.
+        xs: a node or a list of nodes; an intermediate value will do.
+        grad_ys: for each y the gradient that arrives there, instead of ones.
+        stop_gradients: nodes that count as constants: the derivative by one of them does not flow
+            on to what it was computed from.
+    Returns:
+        a list as long as `xs`; None where no y depends on x.
+    """
+    roots, wanted = _listed(ys, "ys"), _listed(xs, "xs")
+    arriving = [None] * len(roots) if grad_ys is None else _as_list(grad_ys)
+    if len(arriving) != len(roots):
+        raise GraphError(
+            f"gradients: got {len(arriving)} grad_ys, expected {len(roots)}, one for each y."
+        )
+    stops = [] if stop_gradients is None else _listed(stop_gradients, "stop_gradients")
+    if any(isinstance(node.shape, UnknownShape) for node in needed(roots, set())):
+        return _later(roots, wanted, arriving, stops)
+    found: dict[Node, Node] = {}
+    with roots[0].graph.as_default(), name_scope(name):
+        seeds = _seeds(roots, arriving)
+        between = ancestors(wanted, seeds)
+        if between:
+            uses = count_uses([y for y in seeds if y in between], between.__contains__)
+            seeds = {y: seed for y, seed in seeds.items() if y in uses}
+            sweep(seeds, uses, _rule(uses, set(stops)), _keep(found), wanted)
+    return [found.get(x) for x in wanted]
+
+
+def _later(
+    roots: list[Node], wanted: list[Node], arriving: list[Any], stops: list[Node]
+) -> list[Node | None]:
+    """Return gradients that are built once the shapes are known; None where none will be."""
+    between = ancestors(wanted, roots)
+    has = [grad is not None for grad in arriving]
+    given = [convert(grad) for grad in arriving if grad is not None]
+    inputs = (*roots, *wanted, *stops, *given)
+    first, second = len(roots), len(roots) + len(wanted)
+    third = second + len(stops)
+
+    def by(place: int) -> Any:
+        def build(*nodes: Node) -> Node:
+            ys, xs, seeds = nodes[:first], nodes[first:second], iter(nodes[third:])
+            ends = [next(seeds) if given else None for given in has]
+            constant = list(nodes[second:third])
+            grad = gradients(list(ys), list(xs), ends, stop_gradients=constant)[place]
+            return xs[place] * 0.0 if grad is None else grad
+
+        return build
+
+    return [late(by(i), inputs, x.dtype) if x in between else None for i, x in enumerate(wanted)]
+
+
+def _seeds(roots: Sequence[Node], arriving: Sequence[Any]) -> dict[Node, Any]:
+    """Return the gradient of each y; one that is listed twice counts twice."""
+    seeds: dict[Node, Any] = {}
+    for y, given in zip(roots, arriving, strict=True):
+        if y.dtype.kind != "f":
+            raise GraphError(
+                f"gradients: {y.name!r} is {y.dtype}, expected a floating dtype. Cast it first "
+                f"(node {y.name!r} built at {y.location})."
+            )
+        seed = expand_to(Constant(1.0, y.dtype), y) if given is None else convert(given, y.dtype)
+        seeds[y] = seeds[y] + seed if y in seeds else seed
+    return seeds
+
+
+def _rule(uses: dict[Node, int], stops: set[Node]) -> Any:
+    def rule(node: Node, grad: Node) -> Sequence[Any]:
+        if node in stops:
+            return (None,) * len(node.inputs)
+        node.wants_of = tuple([source in uses for source in node.inputs])
+        try:
+            return on_values(node, grad)
+        except NoGradientRule as error:
+            raise located(error, node.built_at, node.name) from None
+        finally:
+            node.wants_of = None
+
+    return rule
+
+
+def _keep(found: dict[Node, Node]) -> Any:
+    def keep(node: Node, grad: Node | None) -> None:
+        if grad is not None:
+            found[node] = grad
+
+    return keep
+
+
+def _as_list(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, list | tuple) else [value]
+
+
+def _listed(value: Any, what: str) -> list[Node]:
+    nodes = _as_list(value)
+    if not nodes and what != "stop_gradients":
+        raise GraphError(f"gradients: got no {what}, expected a node or a list of nodes.")
+    for node in nodes:
+        if not isinstance(node, Node):
+            raise GraphError(f"gradients: got {type(node).__name__} in {what}, expected nodes.")
+    return nodes
+
+
+class StopGradient(Op):
+    """The input itself; no gradient passes."""
+
+    reads_inputs = reads_output = False
+
+    def compute(self, xp: Any, *arrays: Any) -> Any:
+        """Return the input."""
+        return arrays[0]
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the spec of the input."""
+        return specs[0]
+
+    def gradient(self, out_grad: Any, node: Any) -> Any:
+        """Return nothing: the input counts as a constant."""
+        return (None,)
+
+
+class Identity(StopGradient):
+    """The input itself, as a node of its own: a place to fetch, name or order."""
+
+    def gradient(self, out_grad: Any, node: Any) -> Any:
+        """Return the gradient unchanged."""
+        return out_grad

@@ -1,0 +1,254 @@
+"""Graph: names, scopes and defaults while nodes are being built.
+
+It holds only the nodes that the user named. Any other is freed when nobody can reach it any more:
+what keeps it alive is a node that uses it, a session's cached plan or the user's own variable.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import weakref
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...errors import GraphError
+
+if TYPE_CHECKING:
+    from minitorch.graph.core.node import Node
+
+__all__ = [
+    "Graph",
+    "control_dependencies",
+    "device",
+    "get_default_graph",
+    "name_scope",
+    "reset_default_graph",
+]
+
+
+PACKAGE = str(Path(__file__).parents[2])
+
+
+def call_site() -> tuple[str, int]:
+    """Return (file, line) of the innermost caller outside this package."""
+    frame: Any = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE):
+        frame = frame.f_back
+    return frame.f_code.co_filename, frame.f_lineno
+
+
+class Graph:
+    """A namespace for nodes: unique names, variables, the seed of random nodes.
+
+    Attributes:
+        made_at: (file, line) of the user's code that made it.
+    """
+
+    def __init__(self) -> None:
+        self.made_at = call_site()
+        self.seed: int | None = None
+        self.random_nodes = 0
+        self.site: tuple[str, int] | None = None  # the line that new nodes belong to, in a pass
+        self._counts: dict[str, int] = {}
+        self._nodes: weakref.WeakValueDictionary[str, Node] = weakref.WeakValueDictionary()
+        self._named: list[Node] = []
+        self._variables: dict[int, weakref.ref[Any]] = {}
+        self.scopes: list[str] = []
+        self.pivots: set[int] = set()  # ids of the nodes that say that a branch is taken
+        self.branches: list[Any] = []  # the sides of `cond` that are being built, outer first
+        self.control: list[tuple[Node, ...]] = [()]
+        self.shelf: Any = None  # variables by name, see `variable_scope`
+        self.devices: list[str | None] = []  # the `device` blocks that are open, outer first
+
+    def unique_name(self, base: str) -> str:
+        """Return `base` in the present scope, with _1, _2, ... from its second use on."""
+        name = self.scoped(base)
+        count = self._counts.get(name, 0)
+        self._counts[name] = count + 1
+        if not count:
+            return name
+        return self.unique_name(f"{base}_{count}")
+
+    def scoped(self, base: str) -> str:
+        """Return `base` behind the scopes that are open."""
+        return "/".join([*self.scopes, base])
+
+    @property
+    def location(self) -> str:
+        """`file:line` of the user's code that made this graph; "import" of the first default."""
+        file, line = self.made_at
+        return "import" if file.startswith("<frozen importlib") else f"{file}:{line}"
+
+    def __repr__(self) -> str:
+        return f"<Graph made at {self.location}>"
+
+    def add(self, node: Node) -> None:
+        """Take note of a new node."""
+        self._nodes[node.name] = node
+
+    def keep(self, node: Node) -> None:
+        """Hold a node that the user named: a run may fetch it by that name alone."""
+        self._named.append(node)
+        self.add(node)
+
+    def add_variable(self, variable: Any) -> None:
+        """Take note of a variable, for `initialize_all_variables`."""
+        key = len(self._variables)
+        self._variables[key] = weakref.ref(variable)
+
+    @property
+    def variables(self) -> list[Any]:
+        """The variables that are still alive, in the order of their creation."""
+        return [v for ref in self._variables.values() if (v := ref()) is not None]
+
+    @property
+    def nodes(self) -> list[Node]:
+        """The nodes that are still alive, by name."""
+        return list(self._nodes.values())
+
+    def find(self, name: str) -> Node | None:
+        """Return the node called `name`; TensorFlow's "name:0" means the same."""
+        return self._nodes.get(name.removesuffix(":0"))
+
+    @contextmanager
+    def as_default(self) -> Iterator[Graph]:
+        """Build nodes in this graph inside the `with` block."""
+        stack = _stack()
+        stack.append(self)
+        try:
+            yield self
+        finally:
+            del stack[len(stack) - 1 - stack[::-1].index(self)]
+
+
+class _Local(threading.local):
+    def __init__(self) -> None:
+        self.stack: list[Graph] = []
+        self.sessions: list[Any] = []
+
+
+_local = _Local()
+_root: list[Graph] = [Graph()]
+
+
+def _stack() -> list[Graph]:
+    return _local.stack
+
+
+def get_default_graph() -> Graph:
+    """Return the graph in which nodes are being built."""
+    stack = _local.stack
+    return stack[-1] if stack else _root[0]
+
+
+def open_sessions() -> list[Any]:
+    """Return the sessions that this thread has open, the innermost last."""
+    return _local.sessions
+
+
+def innermost_session(what: str) -> Any:
+    """Return the session of the innermost `with` block.
+
+    Raises:
+        GraphError: none is open; says what would need one.
+    """
+    if not _local.sessions:
+        raise GraphError(f"{what}: no session is open. Use `with Session():` or pass session=.")
+    return _local.sessions[-1]
+
+
+def reset_default_graph() -> None:
+    """Begin a new default graph: names start over, earlier variables are no longer initialised."""
+    _root[0] = Graph()
+
+
+@contextmanager
+def name_scope(name: str) -> Iterator[str]:
+    """Put a scope's name before the names of nodes built inside the `with` block; give it.
+
+    A second scope of a name gets _1 at its end. A name with a "/" at its end is taken as it is,
+    from the root: what an earlier scope gave enters that one again. "" is the root.
+    """
+    graph = get_default_graph()
+    held = graph.scopes
+    if not name:
+        graph.scopes = []
+    elif name.endswith("/"):
+        graph.scopes = [name[:-1]]
+    else:
+        graph.scopes = [graph.unique_name(name)]
+    try:
+        yield f"{graph.scopes[0]}/" if graph.scopes else ""
+    finally:
+        graph.scopes = held
+
+
+@contextmanager
+def device(name: str | None) -> Iterator[None]:
+    """Place nodes built inside the `with` block on the device `name`; None leaves them open.
+
+    A task in the name is the rank that it runs on, else the number at its end: "cpu:1",
+    "/job:worker/task:1". What begins with a "/" adds to such a name outside: "/gpu:0" within
+    "/job:worker/task:1" is "/job:worker/task:1/gpu:0".
+    """
+    if name is not None and not isinstance(name, str):
+        raise TypeError(
+            f"device: got {type(name).__name__}, expected a name such as 'cpu:0'. A function that "
+            "chooses is not supported: open a block for each device."
+        )
+    graph = get_default_graph()
+    graph.devices.append(_within(name, graph.devices[-1] if graph.devices else None))
+    try:
+        yield
+    finally:
+        graph.devices.pop()
+
+
+def _within(name: str | None, around: str | None) -> str | None:
+    """Return the name of a device in a block of another; parts that only that one has stay."""
+    if not name or not around or name[0] != "/" or around[0] != "/":
+        return name
+    parts: dict[str, str] = {}
+    for part in (around + name)[1:].split("/"):
+        kind = part.partition(":")[0]
+        parts[kind if kind in ("job", "replica", "task") else "device"] = part
+    return "".join(f"/{part}" for part in parts.values())
+
+
+@contextmanager
+def control_dependencies(control_inputs: Sequence[Node] | None) -> Iterator[None]:
+    """Make nodes built inside the `with` block run after `control_inputs`; None lifts all."""
+    graph = get_default_graph()
+    outer = graph.control[-1]
+    inner = () if control_inputs is None else (*outer, *_checked(control_inputs))
+    graph.control.append(inner)
+    try:
+        yield
+    finally:
+        graph.control.pop()
+
+
+@contextmanager
+def outside() -> Iterator[None]:
+    """Build nodes outside every control dependency and branch that is open."""
+    graph = get_default_graph()
+    held = graph.control, graph.branches
+    graph.control, graph.branches = [()], []
+    try:
+        yield
+    finally:
+        graph.control, graph.branches = held
+
+
+def _checked(control_inputs: Sequence[Any]) -> list[Node]:
+    if hasattr(control_inputs, "built_at"):
+        control_inputs = [control_inputs]
+    for value in control_inputs:
+        if not hasattr(value, "built_at"):
+            raise TypeError(
+                f"control_dependencies: got {type(value).__name__}, expected nodes of a graph."
+            )
+    return list(control_inputs)

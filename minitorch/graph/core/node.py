@@ -1,0 +1,420 @@
+"""Node: the symbolic value. It remembers an operator and its inputs; a session computes it.
+
+Nodes are made by the operators themselves (`apply` calls `Node._apply`), by `placeholder`,
+`constant` and `Variable`. Each knows its static shape and dtype, the nodes that must run before
+it, and the line of the user's program that built it, which is what errors name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count
+from typing import Any, NoReturn
+
+import numpy as np
+
+from ...arrays import DType, as_dtype, cast, get_default_dtype, result_type
+from ...errors import GraphError, GraphTypeError, MinitorchError, ShapeError
+from ...op import Op, Spec, Value
+from ...ops import linalg
+from ...ops.casting import cast_to
+from ...ops.joining import stack
+from ...ops.logic import eq, ne
+from ...ops.methods import Methods
+from ...shapes import Shape
+from ..operators.late import deferred
+from ..operators.slicing import cut, is_cut
+from .constants import constant_array, filled_to
+from .graph import Graph, call_site, get_default_graph, innermost_session
+from .static_shape import UNKNOWN as UNKNOWN
+from .static_shape import StaticShape as StaticShape
+from .static_shape import UnknownShape as UnknownShape
+from .static_shape import as_static
+
+_ids = count()
+
+
+def fresh_id() -> int:
+    """Return a number higher than that of every node built so far."""
+    return next(_ids)
+
+
+class Node(Methods):
+    """One value of a dataflow graph, and how it is computed.
+
+    Attributes:
+        op: the operator; None for a placeholder, a constant or a variable.
+        inputs: the nodes it is computed from.
+        shape, dtype: known before the run; sizes may be None.
+        name: unique in its graph.
+        control_inputs: nodes that run before it though it does not use their values.
+        device: where it is to run, as `device("...")` said; None to leave it open.
+        built_at: (file, line) of the user's code.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "built_at",
+        "control_inputs",
+        "device",
+        "dtype",
+        "graph",
+        "id",
+        "inputs",
+        "name",
+        "op",
+        "shape",
+        "wants_of",
+    )
+
+    hooks = None  # the sweep asks every kind of value
+
+    def __init__(
+        self,
+        op: Op | None,
+        inputs: tuple[Node, ...],
+        shape: Shape,
+        dtype: DType,
+        name: str,
+    ) -> None:
+        graph = get_default_graph()
+        self.op = op
+        self.inputs = inputs
+        self.shape = shape if isinstance(shape, UnknownShape) else StaticShape(shape)
+        self.dtype = dtype
+        self.graph = graph
+        self.name = graph.unique_name(name)
+        self.control_inputs: tuple[Node, ...] = graph.control[-1]
+        self.device: str | None = graph.devices[-1] if graph.devices else None
+        self.built_at = place_of_new()
+        self.id = fresh_id()
+        self.wants_of: tuple[bool, ...] | None = None
+        for branch in graph.branches:
+            branch.inside.add(self)
+        graph.add(self)
+
+    __hash__ = object.__hash__  # `==` is elementwise, as the other comparisons are
+
+    def with_inputs(self, inputs: tuple[Node, ...], control: tuple[Node, ...]) -> Node:
+        """Return the same node over other inputs: operator, name and line stay."""
+        copy = object.__new__(type(self))
+        copy.op, copy.inputs, copy.control_inputs = self.op, inputs, control
+        copy.shape, copy.dtype = self.shape, self.dtype
+        copy.graph, copy.name, copy.built_at = self.graph, self.name, self.built_at
+        copy.device = self.device
+        copy.id, copy.wants_of = fresh_id(), None
+        return copy
+
+    @property
+    def wants(self) -> tuple[bool, ...]:
+        """For each input, whether the sweep in progress asks for its gradient."""
+        return (True,) * len(self.inputs) if self.wants_of is None else self.wants_of
+
+    def _apply(self, op: Op, inputs: tuple[Any, ...]) -> Node:
+        return build(op, inputs)
+
+    def __matmul__(self, other: Any) -> Any:
+        return deferred(linalg.matmul, *convert_all(self, other))
+
+    def __rmatmul__(self, other: Any) -> Any:
+        return deferred(linalg.matmul, *convert_all(other, self))
+
+    def __getitem__(self, index: Any) -> Any:
+        items = index if isinstance(index, tuple) else (index,)
+        return cut(self, items) if any(map(is_cut, items)) else super().__getitem__(index)
+
+    def get_shape(self) -> StaticShape:
+        """Return the static shape: `x.get_shape().as_list()`, `x.get_shape()[1].value`."""
+        return self.shape  # type: ignore[no-any-return]
+
+    def set_shape(self, shape: Any) -> None:
+        """Add to what is known of the shape before the run.
+
+        Raises:
+            ShapeError: it contradicts what is known; names the node and its line.
+        """
+        try:
+            self.shape = self.shape.merge_with(shape)
+        except ShapeError as error:
+            raise located(error, self.built_at, self.name) from None
+
+    @property
+    def location(self) -> str:
+        """`file:line` of the user's code that built this node."""
+        return f"{self.built_at[0]}:{self.built_at[1]}"
+
+    def eval(self, feed_dict: dict[Node, Any] | None = None, session: Any = None) -> Any:
+        """Return the value, run in `session` or in the innermost session of a `with` block."""
+        by = session or innermost_session(f"eval of {self.name!r}")
+        return by.run(self, feed_dict)
+
+    def run(self, feed_dict: dict[Node, Any] | None = None, session: Any = None) -> None:
+        """Run this node, for its effect, in `session` or in the innermost session's."""
+        self.eval(feed_dict=feed_dict, session=session)
+
+    def _refuse(self, what: str, instead: str) -> NoReturn:
+        raise GraphTypeError(
+            f"{self.name}: {what}: a node has no value until a session runs it (built at "
+            f"{self.location}). {instead}"
+        )
+
+    def __eq__(self, other: object) -> Any:
+        return self._compared(Methods.__eq__, other)
+
+    def __ne__(self, other: object) -> Any:
+        return self._compared(Methods.__ne__, other)
+
+    def _compared(self, compare: Callable[[Any, Any], Any], other: object) -> Any:
+        try:
+            return compare(self, other)
+        except MinitorchError:  # two nodes that cannot be compared are not the same one
+            if isinstance(other, Node):
+                return NotImplemented
+            raise
+
+    def __bool__(self) -> bool:
+        by_number = any(getattr(source, "follows", False) for source in self.inputs)
+        if by_number or (self.op is not eq.op and self.op is not ne.op):
+            self._refuse("used as True or False", "Use graph.cond, or run it first.")
+        # `variable in variables`: Python asks whether they are the same
+        return (self.inputs[0] is self.inputs[1]) is (self.op is eq.op)
+
+    def __iter__(self) -> Iterator[Any]:
+        if isinstance(self.shape, UnknownShape) or not self.shape or self.shape[0] is None:
+            self._refuse("iterated over", "Its first size is not known; use graph.while_loop.")
+        return iter([self[i] for i in range(self.shape[0])])
+
+    def __float__(self) -> float:
+        self._refuse("used as a number", "Call Session.run.")
+
+    __int__ = __index__ = __float__
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        self._refuse("used as an array", "Call Session.run.")
+
+    def __repr__(self) -> str:
+        kind = type(self).__name__ if self.op is None else self.op.name
+        return f"<{kind} {self.name!r} shape={self.shape} dtype={self.dtype}>"
+
+
+class Placeholder(Node):
+    """A value given to each run by `feed_dict`.
+
+    Attributes:
+        asked: the name that it was given, which another may have had before.
+        default: what stands in where nothing is fed.
+        inside: whether it stands for a value that each round of a loop has anew.
+    """
+
+    __slots__ = ("asked", "default", "inside")
+
+    def __init__(self, dtype: Any, shape: Any = None, name: str = "Placeholder") -> None:
+        super().__init__(None, (), as_shape(shape), as_dtype(dtype), name)
+        self.asked = self.graph.scoped(name)
+        self.default: Node | None = None
+        self.inside = False
+
+    def with_inputs(self, inputs: tuple[Node, ...], control: tuple[Node, ...]) -> Node:
+        """Return the same placeholder with another default."""
+        copy = super().with_inputs(inputs, control)
+        copy.default = inputs[0] if inputs else None  # type: ignore[attr-defined]
+        copy.asked, copy.inside = self.asked, self.inside  # type: ignore[attr-defined]
+        return copy
+
+
+def placeholder(dtype: Any, shape: Any = None, name: str | None = None) -> Placeholder:
+    """Return a value that each run is given by `feed_dict`; sizes that vary are None.
+
+    Raises:
+        DTypeError, GraphError: no dtype, or no shape; with the line that asked.
+    """
+    try:
+        return Placeholder(dtype, shape, name or "Placeholder")
+    except MinitorchError as error:
+        raise located(error, place_of_new()) from None
+
+
+def placeholder_with_default(input: Any, shape: Any, name: str | None = None) -> Placeholder:
+    """Return a value that a run may be given; otherwise it is `input`."""
+    start = convert(input)
+    node = Placeholder(start.dtype, shape, name or "PlaceholderWithDefault")
+    node.default = start
+    node.inputs = (start,)
+    return node
+
+
+class Constant(Node):
+    """A value fixed when the graph was built."""
+
+    __slots__ = ("follows", "value")
+
+    def __init__(
+        self, value: Any, dtype: Any = None, shape: Any = None, name: str = "Const"
+    ) -> None:
+        array = constant_array(value, dtype)
+        if shape is not None:
+            array = filled_to(array, tuple(shape), name)
+        super().__init__(None, (), array.shape, array.dtype, name)
+        self.value = array
+        self.follows = True
+
+    def with_inputs(self, inputs: tuple[Node, ...], control: tuple[Node, ...]) -> Node:
+        """Return the same constant, to be run after other nodes."""
+        copy = super().with_inputs(inputs, control)
+        copy.value = self.value  # type: ignore[attr-defined]
+        copy.follows = self.follows  # type: ignore[attr-defined]
+        return copy
+
+
+def as_shape(shape: Any) -> Shape:
+    """Return a shape as a tuple of sizes and Nones; None is an unknown number of axes."""
+    found = as_static(shape)
+    return found if isinstance(found, UnknownShape) else tuple(found)
+
+
+def convert(value: Any, dtype: DType | None = None) -> Node:
+    """Return `value` as a node: itself, or a constant."""
+    if isinstance(value, Node):
+        return value
+    if isinstance(value, Value):
+        as_node: Callable[[], Node] | None = getattr(value, "as_node", None)
+        if as_node is not None:  # a tensor that is being traced
+            return as_node()
+        raise GraphError(
+            f"graph: got a {type(value).__name__}, expected nodes, arrays or numbers. Feed it "
+            "through a placeholder, or pass its .numpy() as a constant."
+        )
+    if value is None:
+        raise GraphError(
+            "graph: got None, expected a node, an array or a number. Check that the function "
+            "returns what it builds."
+        )
+    if isinstance(value, list | tuple) and any(isinstance(v, Node) for v in value):
+        return stack(convert_all(*value))  # type: ignore[no-any-return]
+    return Constant(value, dtype)
+
+
+def convert_all(*values: Any) -> list[Node]:
+    """Return the values as nodes; numbers and lists take the dtype of the nodes beside them.
+
+    A number with a fraction beside integers keeps it, and the dtypes are promoted.
+    """
+    nodes = [convert(v) if isinstance(v, Value) else v for v in values]
+    dtype = next((v.dtype for v in nodes if isinstance(v, Node)), None)
+
+    def beside(value: Any) -> Node:
+        if isinstance(value, Node):
+            return value
+        node = convert(value)
+        fits = dtype is not None and (dtype.kind == "f" or node.dtype.kind in "biu")
+        return convert(value, dtype) if fits else node
+
+    return [beside(v) for v in nodes]
+
+
+def build(op: Op, inputs: Sequence[Any], kind: type[Node] = Node) -> Node:
+    """Return a new node for `op` of `inputs`, with its static shape and dtype.
+
+    Args:
+        kind: the class of the node; most are plain.
+
+    Raises:
+        ShapeError, DTypeError, ...: what `op.infer` raises, with the line that built the node.
+    """
+    graph = graph_of(op.name, inputs)
+    if graph is not get_default_graph():
+        with graph.as_default():
+            return build(op, inputs, kind)
+    try:
+        nodes = _promoted(op, inputs) if op.promotes else tuple(map(convert, inputs))
+        nodes = tuple(n.read() if hasattr(n, "read") else n for n in nodes)
+        for branch in graph.branches:
+            nodes = tuple(map(branch.bring, nodes))
+        if any(isinstance(n.shape, UnknownShape) for n in nodes):
+            spec = Spec(UNKNOWN, _guess_dtype(op, nodes))
+        else:
+            spec = op.infer(*[Spec(tuple(n.shape), n.dtype) for n in nodes])
+    except MinitorchError as error:
+        raise located(error, place_of_new()) from None
+    return kind(op, nodes, spec.shape, spec.dtype, op.name)
+
+
+def graph_of(what: str, values: Sequence[Any]) -> Graph:
+    """Return the graph that a node over these values belongs to: theirs, else the default one.
+
+    Raises:
+        GraphError: they are of different graphs; names two nodes, their graphs and lines.
+    """
+    here = get_default_graph()
+    first: Node | None = None
+    for value in values:
+        if not isinstance(value, Node) or getattr(value, "follows", False):
+            continue
+        if first is None:
+            first = value
+        elif first.graph is not value.graph and here.site is None:
+            raise GraphError(
+                f"{what}: nodes of two graphs: {first.name!r} (built at {first.location}, in the "
+                f"graph made at {first.graph.location}) and {value.name!r} (built at "
+                f"{value.location}, in the graph made at {value.graph.location}). Build both in "
+                "one graph."
+            )
+    return here if first is None or here.site is not None else first.graph
+
+
+def place_of_new() -> tuple[str, int]:
+    """Return the line that a node built now belongs to: the user's, or its predecessor's."""
+    return get_default_graph().site or call_site()
+
+
+def located(
+    error: MinitorchError, place: tuple[str, int], name: str | None = None
+) -> MinitorchError:
+    """Return an error of the same type whose message also names the line (and the node)."""
+    what = f"node {name!r} built at" if name else "built at"
+    new = type(error)(f"{error} ({what} {place[0]}:{place[1]})")
+    new.__dict__.update(error.__dict__)
+    new.__dict__.update(built_at=place, node_name=name)
+    return new
+
+
+def _promoted(op: Op, inputs: Sequence[Any]) -> tuple[Node, ...]:
+    """Return the inputs as nodes of one dtype: numbers and arrays follow the nodes beside them."""
+    known: list[Any] = []
+    own, loose = inputs[: op.fixed], inputs[op.fixed :]
+    for value in loose:
+        if isinstance(value, Value) or value is None:
+            node = convert(value)
+            unknown = isinstance(node.shape, UnknownShape)
+            known.append((node.dtype, 1 if unknown else len(node.shape)))
+        else:
+            known.append(_like_a_number(value))
+    dtype = result_type(known)
+    if op.promotes == "float" and dtype.kind != "f":
+        dtype = get_default_dtype()
+    return (*map(convert, own), *(_cast(value, dtype) for value in loose))
+
+
+def _like_a_number(value: Any) -> bool | int | float:
+    """Return a number of `value`'s kind: beside a node an array decides the kind, not the size."""
+    kind = np.asarray(value).dtype.kind
+    return {"b": False, "i": 0, "u": 0}.get(kind, 0.0)
+
+
+def _cast(value: Any, dtype: DType) -> Node:
+    value = convert(value) if isinstance(value, Value) else value
+    if not isinstance(value, Node):
+        return Constant(np.asarray(value), dtype)
+    if value.dtype == dtype:
+        return value
+    if isinstance(value, Constant):
+        return Constant(cast(value.value, dtype))
+    return cast_to(value, dtype)  # type: ignore[no-any-return]
+
+
+def _guess_dtype(op: Op, nodes: Sequence[Node]) -> DType:
+    """Return the dtype of a result whose shape cannot be inferred: that of scalars."""
+    try:
+        return op.infer(*[Spec((), n.dtype) for n in nodes]).dtype
+    except MinitorchError:
+        return nodes[0].dtype  # type: ignore[no-any-return]

@@ -1,0 +1,164 @@
+"""Which nodes a run needs, and in which order they run.
+
+Nodes never change, so an order stays right for as long as the same fetches are asked for. Passes
+leave most graphs as they were, or ask for one order several times: inside `orders_kept` each is
+made once, and a rewrite, which gives other fetches, asks for another by itself.
+"""
+
+from __future__ import annotations
+
+import heapq
+import threading
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from operator import attrgetter
+from typing import Any
+
+from .node import Node
+from .variables import Read
+
+MOST_KEPT = 500_000  # nodes in all the orders that are kept: some versions of a very large graph
+
+
+def sources(node: Node, fed: Collection[Node]) -> tuple[Node, ...]:
+    """Return the nodes whose values `node` needs: none when fed or when it reads the memory."""
+    if node in fed:
+        return ()
+    if isinstance(node.op, Read):
+        return (node.op.variable,) if node.op.variable in fed else ()
+    found: tuple[Node, ...] = node.inputs
+    return found
+
+
+def runs_before(node: Node, fed: Collection[Node]) -> tuple[Node, ...]:
+    """Return the nodes that must run before `node`: for their values, or only to have run."""
+    if node in fed:
+        return ()
+    control: tuple[Node, ...] = node.control_inputs
+    found = sources(node, fed)
+    return (*found, *control) if control else found
+
+
+def needed(fetches: Iterable[Node], fed: Collection[Node]) -> list[Node]:
+    """Return every node that must run to give `fetches`; nothing above a fed node."""
+    return _kept("needed", _needed, fetches, fed)
+
+
+def schedule(fetches: Iterable[Node], fed: Collection[Node]) -> list[Node]:
+    """Return the needed nodes in running order: inputs and control inputs before their users.
+
+    Among nodes that are free to run, those that write variables wait for all others, so a value
+    read without a control dependency is the one from before the run; ties run in the order in
+    which they were built.
+    """
+    return _kept("schedule", _scheduled, fetches, fed)
+
+
+def _needed(fetches: Iterable[Node], fed: Collection[Node]) -> list[Node]:
+    found: dict[Node, None] = {}
+    waiting = list(fetches)
+    while waiting:
+        node = waiting.pop()
+        if node not in found:
+            found[node] = None
+            waiting += runs_before(node, fed)
+    return list(found)
+
+
+def _scheduled(fetches: Iterable[Node], fed: Collection[Node]) -> list[Node]:
+    nodes = _by_turn(needed(fetches, fed))
+    turn = {node: i for i, node in enumerate(nodes)}
+    before = [[turn[source] for source in runs_before(node, fed)] for node in nodes]
+    if all(max(turns, default=-1) < i for i, turns in enumerate(before)):
+        return nodes  # as they were built
+    users: list[list[int]] = [[] for _ in nodes]
+    for i, turns in enumerate(before):
+        for j in turns:
+            users[j].append(i)
+    missing = [len(turns) for turns in before]
+    ready = [i for i, count in enumerate(missing) if not count]  # sorted, and so a heap
+    order: list[Node] = []
+    while ready:
+        i = heapq.heappop(ready)
+        order.append(nodes[i])
+        for user in users[i]:
+            missing[user] -= 1
+            if not missing[user]:
+                heapq.heappush(ready, user)
+    return order
+
+
+def _by_turn(nodes: list[Node]) -> list[Node]:
+    """Return the nodes in the order in which they would run if none waited for another."""
+    found = sorted(nodes, key=attrgetter("id"))  # a node and its copy stay as they were
+    late = [node for node in found if _writes(node)]
+    return [*(node for node in found if not _writes(node)), *late] if late else found
+
+
+def last_uses(
+    order: Sequence[Node], fed: Collection[Node], kept: Collection[Node]
+) -> list[list[Node]]:
+    """Return, for each place in `order`, the nodes whose value nobody needs afterwards."""
+    last: dict[Node, int] = {}
+    for i, node in enumerate(order):
+        last[node] = i
+        for source in runs_before(node, fed):  # of a control input it is asked whether it is dead
+            last[source] = i
+    free: list[list[Node]] = [[] for _ in order]
+    for node, i in last.items():
+        if node not in kept:
+            free[i].append(node)
+    return free
+
+
+def _writes(node: Node) -> bool:
+    return node.op is not None and bool(getattr(node.op, "writes", ()))
+
+
+# ── orders that are asked for again ─────────────────────────────────────────────────────────────
+
+
+class _Orders:
+    """The latest orders, by what was asked for."""
+
+    def __init__(self) -> None:
+        self.known: dict[Any, list[Node]] = {}
+        self.count = 0
+
+    def add(self, key: Any, order: list[Node]) -> None:
+        """Keep an order; the oldest ones go when there are too many nodes in all."""
+        self.known[key] = order
+        self.count += len(order)
+        while self.count > MOST_KEPT and len(self.known) > 2:
+            self.count -= len(self.known.pop(next(iter(self.known))))
+
+
+class _Local(threading.local):
+    orders: _Orders | None = None
+
+
+_local = _Local()
+
+
+@contextmanager
+def orders_kept() -> Iterator[None]:
+    """Keep the latest orders of this thread until the block ends: nobody is to change a node."""
+    outer = _local.orders
+    _local.orders = outer or _Orders()
+    try:
+        yield
+    finally:
+        _local.orders = outer
+
+
+def _kept(what: str, make: Any, fetches: Iterable[Node], fed: Collection[Node]) -> list[Node]:
+    """Return what `make` gives, or has given: a list of the caller's own."""
+    orders = _local.orders
+    if orders is None:
+        found: list[Node] = make(fetches, fed)
+        return found
+    ends = tuple(fetches)
+    key = (what, ends, frozenset(fed))
+    if key not in orders.known:
+        orders.add(key, make(ends, fed))
+    return list(orders.known[key])

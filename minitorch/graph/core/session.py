@@ -1,0 +1,246 @@
+"""Session: runs what is asked for, and nothing else, and keeps the variables in between."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from operator import itemgetter
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ...arrays import Array
+from ...arrays import device as device_called
+from ...errors import GraphError
+from ..executors.registry import Run, executor_called
+from ..operators.by_shape import ByShape, needs_shapes
+from ..passes.fed_constants import fed_constants
+from ..passes.optimize import optimize
+from ..passes.rewrite import PLANNING
+from .feeds import as_feed, read_feeds
+from .fetches import check_asked, flatten_fetches
+from .graph import Graph, get_default_graph, innermost_session, open_sessions
+from .node import Node
+from .variables import State, Variable
+
+
+class _Wanted:
+    """What a feed should be; `shape` is one that fits, known after the first that did."""
+
+    __slots__ = ("dtype", "node", "shape")
+
+    def __init__(self, node: Node) -> None:
+        self.node, self.dtype = node, node.dtype
+        self.shape: tuple[int, ...] | None = None
+
+
+_Ready = tuple[Run, list[_Wanted], Callable[[tuple[Any, ...]], Any]]
+"""A plan, what each of its feeds should be, and what makes the answer of its values."""
+
+MOST_PLANS = 1000  # kept in a session, one for each pair of fetches and feeds
+
+
+class Session:
+    """Where a graph runs. A context manager; several sessions of one graph share nothing.
+
+    Args:
+        target: the graph, or TensorFlow's address of a server, which has no effect.
+        graph: the graph whose names `run("loss")` looks up; the default one unless given.
+        optimize: whether what is fetched is rewritten before its first run (see `passes`); unless
+            given, `Session.default_optimize` for the executor "compiled". The others, which show or
+            check a run, run a graph as it was built.
+        device: "cpu", or "cuda" where there is one.
+        executor: how it runs, `Session.default_executor` unless given; all give the same values.
+            "compiled": as straight-line Python; the fastest.
+            "interpreter": node by node, a loop within.
+            "tokens": loops taken apart, as tokens that move; tells what happens.
+            "parallel": the same by several threads.
+            "arena": in the memory that was planned.
+        options: of the executor: `shuffle=` and `on_event=` of "tokens", `threads=` of "parallel",
+            `poison=` of "arena".
+    """
+
+    default_executor: ClassVar[str] = "compiled"
+    default_optimize: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        target: Graph | str | None = None,
+        graph: Graph | None = None,
+        *,
+        optimize: bool | None = None,
+        device: Any = "cpu",
+        executor: str | None = None,
+        **options: Any,
+    ) -> None:
+        chosen = target if isinstance(target, Graph) else graph
+        self.graph = get_default_graph() if chosen is None else chosen
+        by = executor or self.default_executor
+        self._executor = executor_called(by, options)
+        self.optimize = self.default_optimize and by == "compiled" if optimize is None else optimize
+        self.device = device_called(device)
+        self.state = State(self.device)
+        self.closed = False
+        self._steps: dict[tuple[Any, ...], Run] = {}
+        self._ready: dict[tuple[Any, ...], _Ready] = {}
+
+    def run(
+        self,
+        fetches: Any,
+        feed_dict: Mapping[Any, Any] | None = None,
+    ) -> Any:
+        """Return the values of `fetches`, in the same structure.
+
+        Arrays are the caller's: each has memory of its own, not a feed's nor a variable's.
+
+        Args:
+            fetches: a node, a node's name, or lists, tuples and dicts of them. An operation such
+                as `group` or `minimize` gives None.
+            feed_dict: a value for each placeholder that is needed; any node may be fed, and a tuple
+                of nodes, such as a cell's state, by a tuple of values.
+        Raises:
+            GraphError: a placeholder is missing, a feed does not fit, a variable has no value;
+                names the node and the line that built it.
+        """
+        given = {} if feed_dict is None else feed_dict
+        try:  # what was run before in this very form goes the short way
+            ready = self._ready.get(
+                ((list, *fetches) if type(fetches) is list else fetches, *given)
+            )
+            values = given.values()
+        except (TypeError, AttributeError):  # no hash, no dict
+            ready = None
+        if ready is None:
+            return self._run_anew(fetches, feed_dict)
+        step, wanted, rebuild = ready
+        arrays = [
+            value
+            if type(value) is np.ndarray and value.dtype is want.dtype and value.shape == want.shape
+            else self._fed(want, value)
+            for want, value in zip(wanted, values, strict=True)
+        ]
+        return rebuild(step(self.state, arrays))
+
+    def _fed(self, want: _Wanted, value: Any) -> Array:
+        """Return the array for a feed; the shape of one that fits is known the next time."""
+        array = as_feed(want.node, value, self.device)
+        if array is value:
+            want.shape = value.shape
+        return array
+
+    def _run_anew(self, fetches: Any, feed_dict: Mapping[Any, Any] | None) -> Any:
+        """Run what may never have run before; fetches and feeds may be named and nested."""
+        if self.closed:
+            raise GraphError("run: the session is closed. Open a new one.")
+        leaves: list[Node] = []
+        rebuild = flatten_fetches(fetches, self.graph, leaves)
+        feeds, arrays = read_feeds(feed_dict, self.graph, self.device) if feed_dict else ((), [])
+        key = (tuple(leaves), feeds)
+        step = self._steps.get(key)
+        if step is None:
+            with PLANNING:  # other threads plan runs of their own
+                step = self._steps.get(key)  # which another may have planned meanwhile
+                if step is None:
+                    step = self._steps[key] = self.plan(leaves, feeds)
+                    self._forget_old_plans()
+        self._make_ready(fetches, feed_dict, step)
+        return rebuild(iter(step(self.state, arrays)).__next__)
+
+    def _forget_old_plans(self) -> None:
+        """Keep no more than `MOST_PLANS`: a program that builds new nodes for ever has no end."""
+        while len(self._steps) > MOST_PLANS:
+            del self._steps[next(iter(self._steps))]
+            self._ready.clear()
+
+    def _make_ready(self, fetches: Any, feed_dict: Mapping[Any, Any] | None, step: Run) -> None:
+        """Let the next run of these fetches go the short way, if they and the feeds are nodes."""
+        feeds = tuple(feed_dict or ())
+        flat = tuple(fetches) if type(fetches) in (list, tuple) else (fetches,)
+        if self.device != "cpu" or not all(isinstance(n, Node) for n in (*flat, *feeds)):
+            return
+        key = (list, *flat) if type(fetches) is list else fetches
+        rebuild = list if type(fetches) is list else tuple if flat is fetches else itemgetter(0)
+        wanted = [_Wanted(node) for node in feeds]
+        self._ready[key, *feeds] = (step, wanted, rebuild)
+
+    @property
+    def plans(self) -> int:
+        """How many pairs of feeds and fetches this session has a plan for."""
+        return len(self._steps)
+
+    def load(self, variable: Variable, value: Any) -> None:
+        """Set a variable at once."""
+        self.state.values[variable] = as_feed(variable, value, self.device, copy=True)
+
+    @property
+    def writes_files(self) -> bool:
+        """Whether it is this session's business to write what all of its kind have."""
+        return True
+
+    def close(self) -> None:
+        """Forget variables and plans."""
+        self.closed = True
+        self.state = State(self.device)
+        self._steps.clear()
+        self._ready.clear()
+
+    def plan(self, leaves: list[Node], feeds: tuple[Node, ...]) -> Run:
+        """Return the run of these nodes from values for `feeds`, made anew and kept by the caller.
+
+        Raises:
+            GraphError: a node of another graph, or one that has no value of its own; a placeholder
+                that is needed and not among `feeds`.
+        """
+        check_asked(self.graph, leaves, feeds)
+        leaves = fed_constants(leaves, feeds)
+        if needs_shapes(leaves, feeds):
+            return ByShape(leaves, feeds, self._step)
+        return self._step(leaves, feeds)
+
+    def _step(self, leaves: list[Node], feeds: tuple[Node, ...]) -> Run:
+        if self.optimize:
+            leaves = optimize(leaves, feeds)
+        return self._executor(leaves, feeds, self.device)
+
+    # A context manager
+
+    @contextmanager
+    def as_default(self) -> Iterator[Session]:
+        """Make this the default session inside the `with` block, and leave it open after it."""
+        open_sessions().append(self)
+        try:
+            yield self
+        finally:
+            open_sessions().remove(self)
+
+    def __enter__(self) -> Session:
+        open_sessions().append(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        open_sessions().remove(self)
+        self.close()
+
+
+class InteractiveSession(Session):
+    """A session that is the default one from the start, for a notebook."""
+
+    def __init__(
+        self,
+        target: Graph | str | None = None,
+        graph: Graph | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(target, graph, **options)
+        open_sessions().append(self)
+
+    def close(self) -> None:
+        """Forget everything and stop being the default."""
+        if self in open_sessions():
+            open_sessions().remove(self)
+        super().close()
+
+
+def get_default_session() -> Session:
+    """Return the session of the innermost `with` block."""
+    return innermost_session("get_default_session")  # type: ignore[no-any-return]

@@ -1,0 +1,129 @@
+"""What is known of a value's shape before the run: all sizes, some of them, or nothing at all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from ...errors import GraphError, ShapeError
+
+
+class Dimension(int):
+    """A size that is known; TensorFlow's programs ask for its `value`."""
+
+    @property
+    def value(self) -> int:
+        """The size."""
+        return int(self)
+
+
+class StaticShape(tuple[int | None, ...]):
+    """What is known of a shape before the run; None for a size that is not. Also equals a list."""
+
+    __slots__ = ()
+
+    @property
+    def ndims(self) -> int | None:
+        """The number of axes."""
+        return len(self)
+
+    def as_list(self) -> list[int | None]:
+        """Return the sizes as a list."""
+        return list(tuple.__iter__(self))
+
+    def is_fully_defined(self) -> bool:
+        """Tell whether every size is known."""
+        return None not in self.as_list()
+
+    def merge_with(self, other: Any) -> StaticShape:
+        """Return what is known when both shapes are right.
+
+        Raises:
+            ShapeError: they contradict each other.
+        """
+        wanted = as_static(other)
+        if isinstance(self, UnknownShape) or isinstance(wanted, UnknownShape):
+            return wanted if isinstance(self, UnknownShape) else self
+        if not agree(self, wanted):
+            raise ShapeError(f"shape: {self} and {other} do not fit together.")
+        pairs = zip(self.as_list(), wanted.as_list(), strict=True)
+        return StaticShape(b if a is None else a for a, b in pairs)
+
+    def __getitem__(self, at: Any) -> Any:
+        found = tuple.__getitem__(self, at)
+        if isinstance(found, tuple):
+            return type(self)(found)
+        return found if found is None else Dimension(found)
+
+    def __eq__(self, other: object) -> bool:
+        return tuple(self) == (tuple(other) if isinstance(other, list) else other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = tuple.__hash__
+
+
+class UnknownShape(StaticShape):
+    """The shape of a value of which not even the number of axes is known. Reading it is an error.
+
+    It is enough for elementwise operators, which is what a `Variable('A')` without a value is for.
+    """
+
+    __slots__ = ()
+
+    @property
+    def ndims(self) -> None:
+        """None: not known."""
+        return None
+
+    def _refuse(self, *_: object) -> NoReturn:
+        raise GraphError(
+            "shape: the number of axes is not known before the run. Give the placeholder a shape, "
+            "with None for each size that may vary."
+        )
+
+    __len__ = __iter__ = __contains__ = __getitem__ = as_list = _refuse
+
+    def is_fully_defined(self) -> bool:
+        """Return False."""
+        return False
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, UnknownShape)
+
+    def __hash__(self) -> int:
+        return 0
+
+    def __repr__(self) -> str:
+        return "<unknown>"
+
+    __str__ = __repr__
+
+
+UNKNOWN = UnknownShape()
+
+
+def as_static(shape: Any) -> StaticShape:
+    """Return a shape as what is known before the run; None is an unknown number of axes.
+
+    Raises:
+        GraphError: it is one number, or has a negative size.
+    """
+    if shape is None or isinstance(shape, UnknownShape):
+        return UNKNOWN
+    if isinstance(shape, int):
+        raise GraphError(f"shape: got {shape}, expected a list or tuple. Write [{shape}].")
+    sizes = [None if n is None or n == -1 else int(n) for n in shape]
+    if any(n is not None and n < 0 for n in sizes):
+        raise GraphError(f"shape: got {shape}, expected sizes of 0 or more, or None.")
+    return StaticShape(sizes)
+
+
+def agree(a: Sequence[int | None], b: Sequence[int | None]) -> bool:
+    """Tell whether one value could have both shapes, of which some sizes may not be known."""
+    if isinstance(a, UnknownShape) or isinstance(b, UnknownShape):
+        return True
+    return len(a) == len(b) and all(
+        x is None or y is None or x == y for x, y in zip(a, b, strict=True)
+    )

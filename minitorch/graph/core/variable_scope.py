@@ -1,0 +1,199 @@
+"""Variables by name: `get_variable` makes one or finds it again, as its `variable_scope` says.
+
+A variable's full name is that of the scopes around it and its own, and a graph has one variable of
+each name. Sharing is always asked for: by `reuse`, which a scope hands on to those inside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from ...arrays import DType, as_dtype, float32
+from ...errors import GraphError
+from ..operators.initializers import GlorotUniform, Zeros
+from .graph import get_default_graph
+from .node import Node, convert
+from .variables import Variable
+
+__all__ = [
+    "AUTO_REUSE",
+    "VariableScope",
+    "get_variable",
+    "get_variable_scope",
+    "variable_scope",
+]
+
+AUTO_REUSE = "auto"
+"""Make a variable the first time and share it afterwards."""
+
+
+class VariableScope:
+    """Where `get_variable` looks: a prefix and the defaults of the variables in it.
+
+    Attributes:
+        name: the full prefix, without a "/" at its end; "" outside all scopes.
+        reuse: False to make variables, True to find them, AUTO_REUSE for whichever applies.
+        initializer, dtype: what variables start from, and of what dtype, unless they say it.
+    """
+
+    def __init__(
+        self, name: str = "", reuse: Any = False, initializer: Any = None, dtype: Any = float32
+    ) -> None:
+        self.name, self.reuse, self.initializer, self.dtype = name, reuse, initializer, dtype
+
+    def reuse_variables(self) -> None:
+        """From here on only find variables that are there already."""
+        self.reuse = True
+
+    def full_name(self, name: str) -> str:
+        """Return the name of a variable in this scope."""
+        return f"{self.name}/{name}" if self.name else name
+
+
+class Shelf:
+    """The variables of a graph by name, and the scopes that are open."""
+
+    def __init__(self) -> None:
+        self.variables: dict[str, Variable] = {}
+        self.open = [VariableScope()]
+
+
+def _shelf() -> Shelf:
+    graph = get_default_graph()
+    if graph.shelf is None:
+        graph.shelf = Shelf()
+    found: Shelf = graph.shelf
+    return found
+
+
+def get_variable_scope() -> VariableScope:
+    """Return the innermost open scope."""
+    return _shelf().open[-1]
+
+
+@contextmanager
+def variable_scope(
+    name_or_scope: str | VariableScope,
+    reuse: Any = None,
+    initializer: Any = None,
+    dtype: Any = None,
+) -> Iterator[VariableScope]:
+    """Put variables asked for inside the `with` block under a name.
+
+    Args:
+        name_or_scope: a name inside the present scope, or a scope to enter again.
+        reuse: True to find variables that exist, AUTO_REUSE to find or make; None as around.
+        initializer, dtype: for variables inside that do not say it.
+    """
+    shelf, outer = _shelf(), get_variable_scope()
+    again = isinstance(name_or_scope, VariableScope)
+    base = name_or_scope if isinstance(name_or_scope, VariableScope) else outer
+    full = base.name if isinstance(name_or_scope, VariableScope) else outer.full_name(name_or_scope)
+    scope = VariableScope(
+        full,
+        reuse or base.reuse,
+        base.initializer if initializer is None else initializer,
+        base.dtype if dtype is None else as_dtype(dtype),
+    )
+    graph = get_default_graph()
+    held = graph.scopes
+    entered = full if again else str(name_or_scope)
+    graph.scopes = [*([] if again else held), *([entered] if entered else [])]
+    shelf.open.append(scope)
+    try:
+        yield scope
+    finally:
+        shelf.open.remove(scope)
+        graph.scopes = held
+
+
+def get_variable(
+    name: str,
+    shape: Any = None,
+    dtype: Any = None,
+    initializer: Any = None,
+    trainable: bool = True,
+) -> Variable:
+    """Return the variable of that name in the present scope: a new one, or the one it shares.
+
+    Args:
+        shape: needed to make one, unless `initializer` is a value.
+        initializer: an initializer or its class, a function (shape, dtype) -> node, or a value;
+            that of the scope unless given, else Glorot's uniform one, for integers zeros.
+    Raises:
+        GraphError: it exists and the scope does not share, or the other way round; or the shape
+            or dtype differ from what is shared.
+    """
+    if not isinstance(name, str) or not name:
+        raise GraphError(f"get_variable: got name {name!r}, expected a string such as 'weights'.")
+    shelf, scope = _shelf(), get_variable_scope()
+    full = scope.full_name(name)
+    found = shelf.variables.get(full)
+    if found is not None and not scope.reuse:
+        raise GraphError(
+            f"get_variable: variable {full!r} exists already (built at {found.location}). To share "
+            "it, set reuse=True or reuse=AUTO_REUSE in its variable_scope."
+        )
+    if found is None and scope.reuse is True:
+        raise GraphError(
+            f"get_variable: variable {full!r} does not exist, and the scope only shares. Make it "
+            "first with get_variable, or set reuse=AUTO_REUSE in its variable_scope."
+        )
+    kind = as_dtype(scope.dtype if dtype is None else dtype)
+    if found is not None:
+        _check_same(found, shape, None if dtype is None else kind)
+        return found
+    start = _start(full, shape, kind, scope.initializer if initializer is None else initializer)
+    shelf.variables[full] = made = _named(full, start, kind, trainable)
+    return made
+
+
+def _named(full: str, start: Any, dtype: DType, trainable: bool) -> Variable:
+    """Return a variable of exactly that name, whatever name scopes are open."""
+    graph = get_default_graph()
+    held, graph.scopes = graph.scopes, []
+    try:
+        return Variable(start, trainable, full, dtype)
+    finally:
+        graph.scopes = held
+
+
+def _start(full: str, shape: Any, dtype: DType, initializer: Any) -> Callable[[], Node]:
+    """Return a function that builds what the variable starts from."""
+    if isinstance(initializer, type):
+        initializer = initializer()
+    if initializer is None:
+        initializer = GlorotUniform() if dtype.kind == "f" else Zeros()
+    if not callable(initializer) or isinstance(initializer, Node):
+        if shape is not None and np.shape(initializer) != tuple(shape):
+            raise GraphError(
+                f"get_variable: {full!r} starts from a value of shape {np.shape(initializer)}, but "
+                f"got shape {tuple(shape)}. Leave the shape out."
+            )
+        return lambda: convert(initializer, dtype)
+    if shape is None:
+        raise GraphError(f"get_variable: {full!r} is new and has no shape. Give its shape.")
+    sizes = (shape,) if isinstance(shape, int) else tuple(shape)
+    if not all(isinstance(n, int | np.integer) for n in sizes):
+        raise GraphError(
+            f"get_variable: got shape {sizes} for {full!r}, expected every size. Give them all."
+        )
+    return lambda: convert(initializer(sizes, dtype=dtype), dtype)
+
+
+def _check_same(found: Variable, shape: Any, dtype: DType | None) -> None:
+    """Raise unless a shared variable is of the shape and dtype that are asked for."""
+    if shape is not None and tuple(found.shape) != tuple(shape):
+        raise GraphError(
+            f"get_variable: {found.name!r} is shared with shape {tuple(found.shape)}, but got "
+            f"shape {tuple(shape)} (built at {found.location})."
+        )
+    if dtype is not None and found.dtype != dtype:
+        raise GraphError(
+            f"get_variable: {found.name!r} is shared with dtype {found.dtype}, but got {dtype} "
+            f"(built at {found.location})."
+        )

@@ -1,0 +1,335 @@
+"""What outlives a run: variables, and the operators that write them.
+
+A session keeps the values of variables; a node that writes one says so (`writes`), and the plan
+runs it after every node that reads the old value. A read that must see a write stands under
+`control_dependencies`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...arrays import Array, DType, as_dtype
+from ...errors import GraphError
+from ...op import Op, Spec
+from .graph import call_site, control_dependencies, get_default_graph, outside
+from .naming import label, rename
+from .node import UNKNOWN, Node, UnknownShape, as_shape, build, convert
+from .session_memory import State as State
+from .static_shape import agree
+
+__all__ = ["Variable", "assign", "assign_add", "assign_sub", "group", "no_op"]
+
+
+class StateOp(Op):
+    """An operator that reads or writes the session's memory: `run` instead of `compute`.
+
+    Attributes:
+        writes: the variables that it sets.
+        ordered: when it runs matters: it has an effect, or sees those of others.
+        hands_on: its result may share memory with an input.
+        soon: it may run before effects on other things, once its variables' values are not needed.
+    """
+
+    pure = False
+    reads_inputs = reads_output = False
+    writes: tuple[Variable, ...] = ()
+    ordered = True
+    hands_on = False
+    soon = False
+
+    def run(self, state: State, *arrays: Array) -> Array:
+        """Return the result for these arrays; may change `state`."""
+        raise NotImplementedError(f"{self.name}: `run` is not defined. Define it.")
+
+    def gradient(self, out_grad: Any, node: Any) -> Any:
+        """Nothing through what writes, as in TensorFlow: it gives the variable's value."""
+        if self.writes:
+            return (None,) * len(node.inputs)
+        return super().gradient(out_grad, node)
+
+    def run_in_place(self, state: State, *arrays: Array) -> Array:
+        """As `run`, where the plan has proved that nobody needs the variable's old array."""
+        return self.run(state, *arrays)
+
+    def runner(self, asked: Sequence[Node]) -> Callable[..., Any]:
+        """Return `run` for a plan in which the nodes `asked` use the result."""
+        return self.run
+
+    def compute(self, xp: Any, *arrays: Array) -> Array:
+        """Raise: the operator means something only inside a session."""
+        raise GraphError(f"{self.name}: needs a session. Build it from nodes and run it.")
+
+
+class Read(StateOp):
+    """The value of a variable at this point of the run."""
+
+    def __init__(self, variable: Variable) -> None:
+        self.variable = variable
+
+    def run(self, state: State, *arrays: Array) -> Array:
+        """Return the array that the variable holds now."""
+        return self.variable.value_in(state)
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the spec of the variable."""
+        return specs[0]
+
+    def gradient(self, out_grad: Any, node: Any) -> Any:
+        """What is read is the variable: its gradient is that of the reading."""
+        return out_grad
+
+
+class Variable(Node):
+    """A value that a session keeps between runs.
+
+    Args:
+        initial_value: a node, an array, a number, or a function that returns one. A string is a
+            name instead, and the variable gets its value by `feed_dict`, by `assign`, or as an
+            argument of a compiled function.
+        trainable: whether optimizers update it unless told which.
+        validate_shape: False leaves the shape open, so that `assign` may change it.
+
+    Attributes:
+        asked: the name that it was given, which another may have had before.
+    """
+
+    __slots__ = ("asked", "initial_value", "initializer", "trainable")
+
+    def __init__(
+        self,
+        initial_value: Any = None,
+        trainable: bool = True,
+        name: str | None = None,
+        dtype: Any = None,
+        *,
+        shape: Any = None,
+        validate_shape: bool = True,
+    ) -> None:
+        if isinstance(initial_value, str):
+            name, initial_value = initial_value, None
+        with outside():
+            start = _initial(initial_value, dtype)
+            found = UNKNOWN if start is None or not validate_shape else start.shape
+            super().__init__(
+                None,
+                (),
+                as_shape(shape) if shape is not None else found,
+                _dtype(start, dtype),
+                name or "Variable",
+            )
+            self.asked = self.graph.scoped(name or "Variable")
+            self.trainable = trainable
+            self.initial_value = start
+            self.initializer = None if start is None else label(assign(self, start), "init")
+        self.graph.add_variable(self)
+
+    def read(self) -> Node:
+        """Return this variable as an input of the node being built.
+
+        Under `control_dependencies` that is a read of its own, which sees earlier writes.
+        """
+        graph = get_default_graph()
+        if all(node.id in graph.pivots for node in graph.control[-1]):
+            return self
+        source: Node = self  # not for its value, but for the way back of the gradient
+        for branch in graph.branches:
+            source = branch.bring(source)
+        return Node(Read(self), (source,), self.shape, self.dtype, f"{self.name}/read")
+
+    read_value = value = read
+
+    def value_in(self, state: State) -> Array:
+        """Return the array that a session's memory holds for this variable."""
+        try:
+            return state.values[self]
+        except KeyError:
+            raise self.uninitialised() from None
+
+    def uninitialised(self) -> GraphError:
+        """Return the error for a read before the first write."""
+        return GraphError(
+            f"run: variable {self.name!r} has no value yet (built at {self.location}). Run "
+            "initialize_all_variables() first, or feed it."
+        )
+
+    def initialized_value(self) -> Node:
+        """Return the node that the variable starts from, for another variable's start."""
+        if self.initial_value is None:
+            raise self.uninitialised()
+        return self.initial_value
+
+    def assign(self, value: Any, name: str | None = None) -> Node:
+        """Return a node that writes `value` and gives it."""
+        return assign(self, value, name)
+
+    def assign_add(self, value: Any, name: str | None = None) -> Node:
+        """Return a node that adds `value` and gives the sum."""
+        return assign_add(self, value, name)
+
+    def assign_sub(self, value: Any, name: str | None = None) -> Node:
+        """Return a node that subtracts `value` and gives the difference."""
+        return assign_sub(self, value, name)
+
+    def eval(  # type: ignore[override]  # in the order that TensorFlow has for variables
+        self, session: Any = None, feed_dict: Any = None
+    ) -> Any:
+        """Return the value in `session` or in the innermost session of a `with` block."""
+        return super().eval(feed_dict, session)
+
+
+def _initial(value: Any, dtype: Any) -> Node | None:
+    if value is None:
+        return None
+    value = value() if callable(value) and not isinstance(value, Node) else value
+    node = convert(value, None if dtype is None else as_dtype(dtype))
+    if isinstance(node, Variable):
+        raise GraphError(
+            f"Variable: starts from variable {node.name!r}, which may have no value yet. "
+            "Start from its initialized_value()."
+        )
+    if isinstance(node.shape, UnknownShape) or None in node.shape:
+        raise GraphError(
+            f"Variable: the shape of its initial value is not fixed: got {node.shape} from "
+            f"{node.name!r}. Give every size."
+        )
+    return node
+
+
+def _dtype(start: Node | None, dtype: Any) -> DType:
+    if dtype is not None:
+        return as_dtype(dtype)
+    return as_dtype(float) if start is None else start.dtype
+
+
+# ── writing ─────────────────────────────────────────────────────────────────────────────────────
+
+
+class Assign(StateOp):
+    """Set a variable to the input, or to its sum or difference with the input."""
+
+    def __init__(self, variable: Variable, combine: str = "") -> None:
+        self.variable, self.combine = variable, combine
+        self.writes = (variable,)
+
+    @property
+    def name(self) -> str:
+        """assign, assign_add or assign_sub."""
+        return f"assign_{self.combine}" if self.combine else "assign"
+
+    def run(self, state: State, *arrays: Array) -> Array:
+        """Write a new array; whoever holds the old one keeps it."""
+        (value,) = arrays
+        with state.lock:  # what a run of another thread adds meanwhile is not lost
+            if self.combine:
+                old = self.variable.value_in(state)
+                new = fresh(old + value if self.combine == "add" else old - value)
+            else:
+                new = fresh(value)
+            _fit(self.variable, new)
+            state.values[self.variable] = new
+        return new
+
+    def run_in_place(self, state: State, *arrays: Array) -> Array:
+        """Overwrite the variable's own array."""
+        if not self.combine or self.variable not in state.values:
+            return self.run(state, *arrays)
+        with state.lock:
+            new = self.variable.value_in(state)
+            if self.combine == "add":
+                new += arrays[0]
+            else:
+                new -= arrays[0]
+        return new
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the variable's spec."""
+        shape = self.variable.shape
+        return Spec(specs[0].shape if isinstance(shape, UnknownShape) else shape, specs[0].dtype)
+
+
+def fresh(array: Array) -> Array:
+    """Return a copy of `array` that has its memory to itself; of a NumPy scalar, a 0-d array."""
+    return np.array(array) if isinstance(array, np.ndarray | np.generic) else array.clone()
+
+
+def _fit(variable: Variable, array: Array) -> None:
+    """Raise unless `array` has a shape that the variable can have."""
+    if not agree(array.shape, variable.shape):
+        got, want = tuple(array.shape), tuple(variable.shape)
+        raise GraphError(
+            f"assign: shape differs: got {got}, expected {want}, that of variable "
+            f"{variable.name!r} (built at {variable.location})."
+        )
+
+
+def assign(ref: Variable, value: Any, name: str | None = None) -> Node:
+    """Return a node that writes `value` into the variable and gives it."""
+    return _write(ref, value, "", name)
+
+
+def assign_add(ref: Variable, value: Any, name: str | None = None) -> Node:
+    """Return a node that adds `value` to the variable and gives the sum."""
+    return _write(ref, value, "add", name)
+
+
+def assign_sub(ref: Variable, value: Any, name: str | None = None) -> Node:
+    """Return a node that subtracts `value` from the variable and gives the difference."""
+    return _write(ref, value, "sub", name)
+
+
+def _write(ref: Variable, value: Any, combine: str, name: str | None) -> Node:
+    what = f"assign_{combine}" if combine else "assign"
+    if not isinstance(ref, Variable):
+        raise GraphError(
+            f"{what}: got {ref!r}, expected a Variable. Only variables can be written (asked for "
+            f"at {':'.join(map(str, call_site()))})."
+        )
+    node = convert(value, ref.dtype)
+    if node.dtype != ref.dtype:
+        raise GraphError(
+            f"{what}: dtype differs: got {node.dtype} for variable {ref.name!r} of {ref.dtype} "
+            f"(built at {ref.location}). Cast the value."
+        )
+    if not isinstance(node.shape, UnknownShape) and not isinstance(ref.shape, UnknownShape):
+        got, want = tuple(node.shape), tuple(ref.shape)
+        if not agree(got, want) and not (combine and len(got) <= len(want)):
+            raise GraphError(
+                f"{what}: shape differs: got {got} for variable {ref.name!r} of shape {want} "
+                f"(built at {ref.location})."
+            )
+    return rename(build(Assign(ref, combine), (node,)), name)
+
+
+# ── order without values ────────────────────────────────────────────────────────────────────────
+
+
+class NoOp(StateOp):
+    """Nothing; what runs before it is the point. Fetching it gives None."""
+
+    ordered = False
+
+    def run(self, state: State, *arrays: Array) -> Array:
+        """Return nothing."""
+        return None
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the spec of a scalar, which nobody reads."""
+        return Spec((), as_dtype(bool))
+
+
+def no_op(name: str | None = None) -> Node:
+    """Return a node that does nothing."""
+    return rename(build(NoOp(), ()), name)
+
+
+def group(*inputs: Any, name: str | None = None) -> Node:
+    """Return a node that runs all of `inputs` and gives None."""
+    flat: list[Node] = []
+    for value in inputs:
+        flat += value if isinstance(value, list | tuple) else [value]
+    with control_dependencies(flat):
+        return no_op(name)

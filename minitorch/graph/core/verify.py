@@ -1,0 +1,112 @@
+"""The type check of a graph, run after every pass: a rewrite that breaks a type stops here.
+
+What is inside a loop is checked as well, once for each loop: loops never change.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Collection, Iterable, Sequence
+
+from ...errors import GraphError, MinitorchError
+from ...op import Op, Spec
+from ..control.while_op import While
+from .node import Node, Placeholder, UnknownShape
+from .order import needed, schedule
+from .static_shape import agree
+
+
+class Checked:
+    """The nodes of the graph that was verified last, each with the inputs that it had then."""
+
+    def __init__(self) -> None:
+        self._inputs: dict[Node, tuple[Node, ...]] = {}
+
+    def __contains__(self, node: Node) -> bool:
+        return self._inputs.get(node) is node.inputs
+
+    def become(self, nodes: Iterable[Node]) -> None:
+        """Hold these nodes and no others: what a pass has dropped can be freed."""
+        self._inputs = {node: node.inputs for node in nodes}
+
+
+def verify(
+    fetches: Sequence[Node],
+    fed: Collection[Node] = (),
+    after: str = "verify",
+    checked: Checked | None = None,
+) -> None:
+    """Raise unless every node below `fetches` has the type that its operator infers.
+
+    Args:
+        after: the pass that errors name.
+        checked: nodes that were found right before, from now on those of this graph.
+    Raises:
+        GraphError: a cycle, an input that is no node, or a shape or dtype that is not what the
+            operator infers; names the pass and the node.
+    """
+    nodes = needed(fetches, fed)
+    if len(schedule(fetches, fed)) != len(nodes):
+        raise GraphError(f"{after}: the graph has a cycle. A node must not depend on itself.")
+    for node in nodes:
+        if node.op is not None and node not in fed and (checked is None or node not in checked):
+            _verify_node(node, node.op, after)
+    if checked is not None:
+        checked.become(nodes)
+
+
+def _verify_node(node: Node, op: Op, after: str) -> None:
+    """Raise unless a node has the type that its operator infers, as far as shapes are known."""
+    if isinstance(op, While):
+        _verify_loop(node, after)
+    if any(isinstance(source.shape, UnknownShape) for source in (*node.inputs, node)):
+        return
+    try:
+        spec = op.infer(*[Spec(tuple(s.shape), s.dtype) for s in node.inputs])
+    except MinitorchError as error:
+        raise GraphError(
+            f"{after}: node {node.name!r} does not fit its inputs: {error} "
+            f"(built at {node.location})"
+        ) from error
+    if spec.dtype != node.dtype or not agree(spec.shape, node.shape):
+        raise GraphError(
+            f"{after}: node {node.name!r} has {node.dtype} {tuple(node.shape)}, but "
+            f"{op.name} gives {spec.dtype} {tuple(spec.shape)} (built at {node.location})."
+        )
+
+
+_verified: weakref.WeakSet[While] = weakref.WeakSet()
+
+
+def _verify_loop(node: Node, after: str) -> None:
+    """Raise unless a loop's graphs are right, and it is given what its placeholders stand for."""
+    loop: While = node.op
+    given = (*loop.variables, *loop.entrances)
+    if len(given) != len(node.inputs):
+        raise GraphError(
+            f"{after}: loop {node.name!r} has {len(node.inputs)} inputs, but {len(given)} "
+            f"placeholders (built at {node.location})."
+        )
+    same_types(node.inputs, given, after)
+    if loop in _verified:
+        return
+    below = set(needed([loop.test, *loop.body], set(given)))
+    free = [n.name for n in below - set(given) if isinstance(n, Placeholder) and not n.inputs]
+    if free:
+        raise GraphError(
+            f"{after}: inside loop {node.name!r} nobody feeds {free[0]!r} (built at "
+            f"{node.location})."
+        )
+    same_types(loop.variables, loop.body, after)
+    verify([loop.test, *loop.body, *loop.saved], set(given), after)
+    _verified.add(loop)
+
+
+def same_types(before: Sequence[Node], after: Sequence[Node], name: str) -> None:
+    """Raise unless a pass kept the type of everything that is fetched."""
+    for old, new in zip(before, after, strict=True):
+        if old.dtype != new.dtype or not agree(old.shape, new.shape):
+            raise GraphError(
+                f"{name}: changed {old.name!r} from {old.dtype} {old.shape} to {new.dtype} "
+                f"{new.shape} (built at {old.location})."
+            )

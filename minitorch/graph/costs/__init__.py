@@ -1,0 +1,1 @@
+"""What operators cost here: predicted, measured, explained."""

@@ -1,0 +1,280 @@
+"""What an operator costs on this machine: measured once in a process, then looked up.
+
+A rewrite is applied when it pays, and whether it pays is not a matter of counting flops: a product
+with a few columns runs at a tenth of the speed of a square one, and joining two matrices costs more
+than their product saves. So passes ask a `Machine`. The one of this machine times small pieces of
+work, each when somebody first asks; `use` puts another in its place, which is how tests get the
+same answers everywhere.
+
+Source: measured operator costs as in Jia et al., TASO, SOSP 2019, section 5.2.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from ...arrays import DType
+from ...ops.rows import ROWS, Binary, Unary
+
+ELEMENTS = 2**16  # in a measurement: 256 KiB of float32, so that a level-2 cache holds it
+REPEATS = 7  # of a measurement, of which the shortest counts: other work only adds to it
+LARGEST_PRODUCT = 2e7  # flops of a product that is timed itself; larger ones run at one speed
+RUNS = 10_000  # a training step is run so often that a compilation may be spread over them
+WEIGHT = {"pow": 6.0, "sin": 2.0, "cos": 2.0}  # in a kernel, over an exponential
+PLAIN = frozenset({"add", "sub", "mul", "neg", "square", "positive", "relu", "abs"})
+COMMON = PLAIN | {"relu_grad"}  # quick, but in NumPy not as quick as a sum
+
+
+class Machine:
+    """Times in seconds for pieces of work, by measurement. Each is measured once.
+
+    Attributes:
+        smallest: the number of elements below which no kernel pays on any machine, so that nothing
+            need be measured.
+    """
+
+    smallest = 1024
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[Any, ...], Any] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out the trials, which only pictures ask for: operators may be of any kind."""
+        told = {key: time for key, time in self._known.items() if key[0] != "trial"}
+        return {**vars(self), "_known": told}
+
+    @property
+    def call_s(self) -> float:
+        """One operator of NumPy on next to nothing."""
+        one = np.ones(1, np.float32)
+        return self._time("call", lambda: np.add(one, one), inner=200)
+
+    @property
+    def view_s(self) -> float:
+        """A view: a slice, a transpose."""
+        x = np.ones((4, 4), np.float32)
+        return self._time("view", lambda: x[:, 1:3], inner=200)
+
+    @property
+    def join_s(self) -> float:
+        """Putting two arrays of next to nothing side by side."""
+        x = np.ones((4, 4), np.float32)
+        return self._time("join", lambda: np.concatenate((x, x), axis=1), inner=200)
+
+    @property
+    def byte_s(self) -> float:
+        """Copying one byte."""
+        x = np.ones(ELEMENTS, np.float32)
+        return self._time("copy", lambda: x.copy(), inner=10) / x.nbytes
+
+    @property
+    def fresh_byte_s(self) -> float:
+        """Writing one byte of a large new array, whose pages the system has to find first."""
+        x = np.ones(2**20, np.float32)
+        return float(self._once(("fresh",), lambda: _timed(lambda: x + x) / x.nbytes))
+
+    def element_s(self, row: str) -> float:
+        """One element of one row of `ops.rows`, in NumPy, float32, in blocks."""
+        plain = row in PLAIN or row not in ROWS or row.startswith("bitwise")
+        return self._elements("add" if plain else row)
+
+    @property
+    def kernel_compile_s(self) -> float:
+        """Generating and compiling a kernel; infinite where there is no compiler."""
+        return self._kernel("add")[0]
+
+    @property
+    def kernel_call_s(self) -> float:
+        """Calling a kernel on next to nothing."""
+        return self._kernel("add")[1]
+
+    def kernel_element_s(self, row: str) -> float:
+        """One element of one row inside a kernel."""
+        slow = row not in COMMON and self.element_s(row) > 3 * self.element_s("add")
+        return self._kernel("exp" if slow else "add")[2] * WEIGHT.get(row, 1.0)
+
+    def kernel_run_s(self, ragged: bool) -> float:
+        """Beginning a row in a kernel; `ragged`: a row that does not end with a whole vector."""
+        return float(self._once(("run", ragged), lambda: _kernel_run_s(20 if ragged else 32)))
+
+    @property
+    def numpy_run_s(self) -> float:
+        """Beginning a row in an operator of NumPy, where something else is there for all rows."""
+        x, b = np.ones((2048, 20), np.float32), np.ones(20, np.float32)
+        return float(self._once(("run",), lambda: _run_s(np.add, x, b)))
+
+    def matmul_s(self, m: int, k: int, n: int, dtype: DType) -> float:
+        """The product of an m x k and a k x n matrix."""
+        flops = 2.0 * m * k * n
+        if flops <= LARGEST_PRODUCT:
+            return self._product(m, k, n, dtype.name)
+        return flops / self._speed(dtype.name)
+
+    def saving_s(self, rows: list[str], elements: int) -> float:
+        """What a kernel for these rows saves in a run, its compilation spread over `RUNS`."""
+        return self.numpy_s(rows, elements) - self.fused_s(rows, elements) - self.spread_s
+
+    def numpy_s(self, rows: list[str], elements: int) -> float:
+        """The rows one after another, each a call."""
+        return sum(self.call_s + elements * self.element_s(row) for row in rows)
+
+    def fused_s(self, rows: list[str], elements: int) -> float:
+        """The rows in one kernel."""
+        return self.kernel_call_s + elements * sum(self.kernel_element_s(row) for row in rows)
+
+    @property
+    def spread_s(self) -> float:
+        """The part of a kernel's compilation that one run has to bear."""
+        return self.kernel_compile_s / RUNS
+
+    def trial_s(self, key: Any, work: Callable[[], Any]) -> float | None:
+        """Return the seconds of `work`, which equal keys share; None: a formula has to do."""
+        return float(self._once(("trial", key), lambda: _timed(work)))
+
+    # Measurements
+
+    def _once(self, key: tuple[Any, ...], measure: Callable[[], Any]) -> Any:
+        if key not in self._known:
+            self._known[key] = measure()
+        return self._known[key]
+
+    def _time(self, what: str, work: Callable[[], Any], inner: int) -> float:
+        return float(self._once((what,), lambda: _timed(work, inner)))
+
+    def _elements(self, row: str) -> float:
+        return float(self._once(("row", row), lambda: _row_s(row)))
+
+    def _kernel(self, row: str) -> tuple[float, float, float]:
+        """Return the seconds to compile, to call, and for an element."""
+        found: tuple[float, float, float] = self._once(("kernel", row), lambda: _kernel_s(row))
+        return found
+
+    def _product(self, m: int, k: int, n: int, dtype: str) -> float:
+        def measure() -> float:
+            a, b = np.ones((m, k), dtype), np.ones((k, n), dtype)
+            return _timed(lambda: np.matmul(a, b), inner=1 + int(1e5 / max(m * k * n, 1)))
+
+        return float(self._once(("product", m, k, n, dtype), measure))
+
+    def _speed(self, dtype: str) -> float:
+        """Return the flops a second of a product of matrices that are not small."""
+        return 2.0 * 192**3 / self._product(192, 192, 192, dtype)
+
+
+def _row_s(row: str) -> float:
+    op = ROWS[row]
+    count = 1 if isinstance(op, Unary) else 2 if isinstance(op, Binary) else 3
+    x = np.linspace(0.5, 1.5, ELEMENTS, dtype=np.float32)
+    inputs = [x > 1, x, x] if count == 3 else [x] * count
+    with np.errstate(all="ignore"):
+        return _timed(lambda: op.compute(np, *inputs), inner=2) / ELEMENTS
+
+
+def _kernel_s(row: str) -> tuple[float, float, float]:
+    from ... import compile as code
+
+    if not code.available():
+        return math.inf, math.inf, math.inf
+    code.Kernel(code.Program("float32", ("float",), (code.Step("neg", (0,)),)))(np.ones(1, "f"))
+    first = code.Step(row, (0, 0) if row == "add" else (0,))
+    steps = (first, code.Step(row, (-1, -1) if row == "add" else (-1,)))
+    task = code.Kernel(code.Program("float32", ("float",), steps))
+    one, x = np.ones(1, np.float32), np.full(ELEMENTS, 0.5, np.float32)
+    begin = perf_counter()
+    task(one)
+    compiled = perf_counter() - begin
+    call = _timed(lambda: task(one), inner=20)
+    element = max(_timed(lambda: task(x)) - call, 0.0) / ELEMENTS / len(steps)
+    return compiled, call, element
+
+
+def _kernel_run_s(width: int) -> float:
+    from ... import compile as code
+
+    if not code.available():
+        return math.inf
+    steps = (code.Step("add", (0, 1)),)
+    task = code.Kernel(code.Program("float32", ("float", "float"), steps))
+    return _run_s(task, np.ones((2048, width), np.float32), np.ones(width, np.float32))
+
+
+def _run_s(task: Callable[..., Any], x: Any, row: Any) -> float:
+    """Return what a row costs beyond its elements."""
+    return max(_timed(lambda: task(x, row)) - _timed(lambda: task(x, x)), 0.0) / len(x)
+
+
+class Fixed(Machine):
+    """A machine whose times are the same everywhere: for tests, and for reading a plan.
+
+    Args:
+        kernels: whether there is a compiler.
+    """
+
+    SLOW = frozenset(
+        {"exp", "expm1", "log", "log1p", "tanh", "sigmoid", "erf", "sin", "cos", "pow"}
+    )
+
+    call_s, view_s, join_s, byte_s = 1e-6, 4e-7, 2e-6, 1e-10
+
+    numpy_run_s, fresh_byte_s = 9e-9, 3e-10
+
+    def __init__(self, kernels: bool = True) -> None:
+        super().__init__()
+        self.kernels = kernels
+
+    def kernel_run_s(self, ragged: bool) -> float:
+        """A row that ends within a vector takes longest."""
+        return 3e-8 if ragged else 5e-9
+
+    def trial_s(self, key: Any, work: Callable[[], Any]) -> float | None:
+        """Nothing is timed."""
+        return None
+
+    def _elements(self, row: str) -> float:
+        return 4e-9 if row in self.SLOW else 3e-10
+
+    def _kernel(self, row: str) -> tuple[float, float, float]:
+        if not self.kernels:
+            return math.inf, math.inf, math.inf
+        return 2e-2, 8e-6, 5e-10 if row == "exp" else 5e-11
+
+    def matmul_s(self, m: int, k: int, n: int, dtype: DType) -> float:
+        """A product whose speed falls off with its narrowest side."""
+        speed = 5e10 * math.sqrt(min(1.0, min(m, k, n) / 64))
+        return 1e-6 + 2.0 * m * k * n / speed
+
+
+def _timed(work: Callable[[], Any], inner: int = 1) -> float:
+    """Return the least seconds of one run of `work`, run `inner` times at a stretch."""
+    work()
+    times = []
+    for _ in range(REPEATS):
+        begin = perf_counter()
+        for _ in range(inner):
+            work()
+        times.append((perf_counter() - begin) / inner)
+    return min(times)
+
+
+_current: list[Machine] = [Machine()]
+
+
+def machine() -> Machine:
+    """Return the machine that passes ask: this one, unless `use` says otherwise."""
+    return _current[-1]
+
+
+@contextmanager
+def use(other: Machine) -> Iterator[Machine]:
+    """Let passes inside the `with` block ask another machine."""
+    _current.append(other)
+    try:
+        yield other
+    finally:
+        _current.remove(other)

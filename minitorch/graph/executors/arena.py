@@ -1,0 +1,374 @@
+"""The arena executor: all results of a run stand in one block of memory, where the plan put them.
+
+Every operator writes its result to its place: generated kernels and NumPy's functions through
+`out=`, in place where the plan says so. What is measured is where arrays really stood. With
+`poison` a buffer is filled with NaN (all bits set) as soon as the plan calls it free, so that a
+value which is read too late cannot go unnoticed.
+
+A loop has an arena for one round within its own buffer, and every round uses it again. What a side
+of a branch would have computed stays unwritten where the run goes the other way. Lists, those that
+a loop keeps for its gradient and those of a `TensorArray`, hold copies outside the arena.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ... import compile as code
+from ...arrays import CPU, Array, Device
+from ...errors import GraphError
+from ...op import Op
+from ...ops.linalg import MatMul
+from ...ops.reduction import Extreme, Mean, Sum
+from ...ops.rows import ROWS, Elementwise
+from ..control.dead_values import DEAD, alive, deadly, endangered, merges
+from ..control.loop_stacks import EMPTY, HOLE, Opaque, Past
+from ..control.outcome import Outcome
+from ..control.while_op import While
+from ..core.node import Constant, Node, Placeholder
+from ..core.order import schedule
+from ..core.variables import NoOp, Read, State, StateOp, Variable
+from ..memory.early_updates import running_order
+from ..memory.plan import ALIGNMENT, LoopPlan, MemoryPlan, memory_plan, sizes_of
+from ..operators.deferred_shapes import Counting, OfShape
+from ..operators.late import Late
+from ..operators.slicing import Places
+from ..passes.fused import Fused
+from ..passes.lowering import program_of
+from .compiled import check_source, copied
+from .node_errors import explain
+
+MOST_SHAPES = 16  # sets of shapes whose blocks of memory a run keeps
+
+Into = Callable[..., None]
+"""(out, *arrays): compute into `out`."""
+
+
+class ArenaStep:
+    """The run of `fetches` from `feeds` in one block of memory; called as a `Step` is.
+
+    Args:
+        poison: fill a buffer with NaN as soon as it is free.
+    Attributes:
+        plan: of the last run; it depends on the shapes that were fed.
+        measured_bytes: how far the last run's arrays reached into the arena.
+    Raises:
+        GraphError: the device is not the CPU, or a size is only known once it is computed.
+    """
+
+    def __init__(
+        self,
+        fetches: Sequence[Node],
+        feeds: Sequence[Node],
+        device: Device = CPU,
+        poison: bool = False,
+    ) -> None:
+        self.fetches, self.feeds, self.poison = tuple(fetches), tuple(feeds), poison
+        self.fed = set(feeds)
+        self.order = running_order(fetches, self.fed)
+        for node in self.order:
+            if node not in self.fed:
+                _check(node, device)
+                check_source(node)
+        self.plan: MemoryPlan = MemoryPlan(0, 0, (), (), (), {})
+        self.measured_bytes = 0
+        self._runs: dict[tuple[Any, ...], _Run] = {}
+        self._turn = threading.Lock()  # two runs at once would write the same memory
+
+    def __call__(self, state: State, arrays: Sequence[Array]) -> tuple[Any, ...]:
+        """Return the fetched arrays, copied out of the arena.
+
+        Raises:
+            GraphError, ShapeError, ...: what went wrong, with the node and the line that built it.
+        """
+        with self._turn:
+            return self._computed(state, arrays)
+
+    def _computed(self, state: State, arrays: Sequence[Array]) -> tuple[Any, ...]:
+        shapes = tuple(a.shape for a in arrays)
+        if shapes not in self._runs:
+            sizes = sizes_of(self.order, dict(zip(self.feeds, shapes, strict=True)))
+            plan = memory_plan(list(self.fetches), self.fed, sizes)
+            arena = _Arena(plan.peak_bytes, self.poison)
+            while len(self._runs) >= MOST_SHAPES:
+                del self._runs[next(iter(self._runs))]
+            self._runs[shapes] = _Run(plan, self.fed, sizes, arena)
+        run = self._runs[shapes]
+        self.plan, run.arena.reach = run.plan, 0
+        with np.errstate(all="ignore"):
+            values = run(state, dict(zip(self.feeds, arrays, strict=True)))
+        self.measured_bytes = run.arena.reach
+        return tuple(
+            None if isinstance(node.op, NoOp) else copied(alive(values[node], node))
+            for node in self.fetches
+        )
+
+
+class _Arena:
+    """A block of memory, and how far it has been written.
+
+    Attributes:
+        memory: the bytes, aligned.
+        reach: the end of what was written last in the run, from the start.
+        poison: whether freed pieces are filled with NaN.
+    """
+
+    def __init__(self, n_bytes: int, poison: bool) -> None:
+        block = np.empty(n_bytes + ALIGNMENT, np.uint8)
+        start = -block.ctypes.data % ALIGNMENT
+        self.memory = block[start : start + n_bytes]
+        self.reach, self.poison = 0, poison
+
+    def at(self, offset: int, shape: tuple[int, ...], dtype: Any) -> Array:
+        """Return an array that stands at `offset`."""
+        n_bytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+        return self.memory[offset : offset + n_bytes].view(dtype).reshape(shape)
+
+    def spoil(self, place: Array) -> None:
+        """Fill an array's memory with what no number is."""
+        start = place.ctypes.data - self.memory.ctypes.data
+        self.memory[start : start + place.nbytes].fill(0xFF)
+
+    def wrote(self, place: Array) -> None:
+        """Take note of an array that was written."""
+        end = place.ctypes.data + place.nbytes - self.memory.ctypes.data
+        self.reach = max(self.reach, end)
+
+
+class _Run:
+    """The runs for feeds of one set of shapes by their plan, from `start` of an arena on."""
+
+    def __init__(
+        self,
+        plan: MemoryPlan,
+        fed: set[Node],
+        sizes: dict[Node, tuple[int, ...]],
+        arena: _Arena,
+        start: int = 0,
+    ) -> None:
+        self.plan, self.fed, self.arena = plan, fed, arena
+        in_place = set(plan.in_place)
+        offsets = {buffer.node: start + buffer.offset for buffer in plan.buffers}
+        self.loops = {n: _LoopRun(n, p, arena, offsets[n]) for n, p in plan.loops.items()}
+        self.places = {
+            node: arena.at(offsets[home], sizes[node], node.dtype)
+            for node, home in plan.home.items()
+            if home in offsets and (node is home or node in in_place) and node not in self.loops
+        }
+        self.into = {node: _into(node) for node in self.places}
+        self.mortal = endangered(plan.order, fed)
+        self.free: list[list[Array]] = [[] for _ in plan.order]
+        for buffer in plan.buffers:
+            if buffer.last < len(plan.order):
+                at = start + buffer.offset
+                self.free[buffer.last].append(arena.memory[at : at + buffer.n_bytes])
+
+    def __call__(self, state: State, values: dict[Node, Any]) -> dict[Node, Any]:
+        for i, node in enumerate(self.plan.order):
+            if node not in values:
+                inputs = [values[source] for source in _read(node, self.fed)]
+                try:
+                    values[node] = self._value(node, inputs, values, state)
+                except Exception as error:
+                    raise explain(node, inputs, error) from error
+            if self.arena.poison:
+                for piece in self.free[i]:
+                    piece.fill(0xFF)
+        return values
+
+    def _value(self, node: Node, inputs: list[Any], values: dict[Node, Any], state: State) -> Any:
+        if node.op is not None and node in self.mortal and _is_dead(node, inputs, values):
+            return DEAD
+        place = self.places.get(node)
+        if place is not None:
+            if isinstance(node.op, StateOp):
+                np.copyto(place, node.op.run(state, *inputs))
+            else:
+                self.into[node](place, *inputs)
+            self.arena.wrote(place)
+            return place
+        if node in self.loops:
+            return self.loops[node](state, inputs)
+        return _outside(node, inputs, state)
+
+
+class _LoopRun:
+    """The rounds of one loop: variables at their places, every round in the same scratch memory."""
+
+    def __init__(self, node: Node, plan: LoopPlan, arena: _Arena, start: int) -> None:
+        self.loop: While = node.op
+        self.plan, self.arena = plan, arena
+        fed = {*self.loop.variables, *self.loop.entrances}
+        scratch = start + plan.scratch
+        self.test = _Run(plan.test, fed, plan.sizes, arena, scratch)
+        self.body = _Run(plan.body, fed, plan.sizes, arena, scratch)
+        shifts = (start, start + plan.spare)
+        self.sets = [self._places(shift) for shift in shifts]
+
+    def _places(self, start: int) -> list[Array | None]:
+        """Return the places of the variables, one set of them."""
+        pairs = zip(self.loop.variables, self.plan.places, strict=True)
+        return [None if p is None else self.arena.at(start + p[0], p[1], v.dtype) for v, p in pairs]
+
+    def __call__(self, state: State, inputs: Sequence[Any]) -> Outcome:
+        loop, count = self.loop, len(self.loop.variables)
+        now, spare = self.sets
+        values = self._kept(inputs[:count], now)
+        captured = dict(zip(loop.entrances, inputs[count:], strict=True))
+        pasts = [EMPTY] * len(self.plan.kept)
+        while True:
+            given = {**captured, **dict(zip(loop.variables, values, strict=True))}
+            if not alive(self.test(state, dict(given))[loop.test], loop.test):
+                break
+            found = self.body(state, given)
+            ends = [alive(found[end], end) for end in loop.body]
+            kept = (loop.saved[k] for k in self.plan.kept)
+            pasts = [Past(_item(found[n]), p) for n, p in zip(kept, pasts, strict=True)]
+            values = self._kept(ends, spare)
+            if self.arena.poison and self.plan.spare:
+                for place in now:
+                    if place is not None:
+                        self.arena.spoil(place)
+            now, spare = spare, now
+        out = {("out", i): value for i, value in enumerate(values)}
+        return Outcome(
+            {**out, **{("past", k): p for k, p in zip(self.plan.kept, pasts, strict=True)}}
+        )
+
+    def _kept(self, values: Sequence[Any], places: Sequence[Array | None]) -> list[Any]:
+        """Return the variables' values at their places."""
+        found: list[Any] = []
+        for value, place in zip(values, places, strict=True):
+            if place is not None:
+                if value is not place:
+                    np.copyto(place, value)
+                self.arena.wrote(place)
+            found.append(value if place is None else place)
+        return found
+
+
+def _is_dead(node: Node, inputs: Sequence[Any], values: dict[Node, Any]) -> bool:
+    """Tell whether something that a node cannot live without is dead."""
+    if merges(node):
+        return all(value is DEAD for value in inputs)
+    return any(values[source] is DEAD for source in deadly(node))
+
+
+def _item(value: Any) -> Any:
+    """Return what a list keeps of a value: a copy, since the next round uses its memory."""
+    return HOLE if value is DEAD else copied(value)
+
+
+def _outside(node: Node, inputs: list[Any], state: State) -> Any:
+    """Return the value of a node that has no place in the arena."""
+    if isinstance(node, Constant):
+        return node.value
+    if isinstance(node, Placeholder):
+        return inputs[0]
+    if isinstance(node.op, Read) and inputs:  # its variable is fed
+        return inputs[0]
+    if isinstance(node, Variable) or isinstance(node.op, Read):
+        return (node if isinstance(node, Variable) else node.op.variable).value_in(state)
+    if isinstance(node, Opaque):
+        inputs = [copied(value) for value in inputs]  # it keeps them for longer than is planned
+    assert node.op is not None  # sources have been dealt with
+    if isinstance(node.op, StateOp):
+        found = node.op.run(state, *inputs)
+        # what hands an input on must not lie where the arena writes something else later
+        return copied(found) if node.op.hands_on else found
+    return node.op.compute(np, *inputs)
+
+
+def _read(node: Node, fed: set[Node]) -> tuple[Node, ...]:
+    """Return the nodes whose values an operator is given; a read looks into the state itself."""
+    reads = isinstance(node.op, Read) and node.op.variable not in fed
+    return () if reads else node.inputs
+
+
+def _check(node: Node, device: Device) -> None:
+    op = node.op
+    where = f"got node {node.name!r} (built at {node.location})"
+    if device != CPU or isinstance(op, Late):
+        what = f"device {device}" if device != CPU else "what is built in the run"
+        raise GraphError(
+            f"arena: cannot run {what}: {where}, expected operators on the CPU, of known types. "
+            "Use another executor."
+        )
+    if isinstance(op, Counting | OfShape) or (isinstance(op, Places) and ... in op.bounds):
+        raise GraphError(
+            f"arena: cannot plan for a size that is computed in the run: {where}, expected sizes "
+            "from the feeds. Use another executor."
+        )
+    if isinstance(op, While):
+        placeholders = {*op.variables, *op.entrances}
+        for inner in schedule([op.test, *op.body], placeholders):
+            if inner not in placeholders:
+                _check(inner, device)
+                check_source(inner)
+
+
+# ── operators with a place for their result ─────────────────────────────────────────────────────
+
+UFUNCS: dict[str, Any] = {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "div": np.true_divide,
+    "maximum": np.maximum,
+    "minimum": np.minimum,
+    "neg": np.negative,
+    "abs": np.abs,
+    "exp": np.exp,
+    "log": np.log,
+    "sqrt": np.sqrt,
+    "tanh": np.tanh,
+}
+
+
+def _into(node: Node) -> Into:
+    """Return how to compute a node into a given place, with little or no memory beside it."""
+    op = node.op
+    if isinstance(op, Fused):
+        return op.into
+    if isinstance(op, MatMul):
+        return lambda out, a, b: np.matmul(a, b, out=out)
+    if isinstance(op, Sum | Mean | Extreme):
+        return functools.partial(_reduced, op)
+    if isinstance(op, Elementwise) and ROWS.get(op.name) is op:
+        return _row_into(node, op)
+    return functools.partial(_copied, op)
+
+
+def _row_into(node: Node, op: Elementwise) -> Into:
+    ufunc = UFUNCS.get(op.name)
+    if ufunc is not None and node.dtype.kind == "f":
+        return lambda out, *arrays: ufunc(*arrays, out=out)
+    operands = tuple(range(len(node.inputs)))
+    program = program_of(((op, operands),), [source.dtype for source in node.inputs])
+    if isinstance(program, code.Program) and code.available():
+        return functools.partial(_by_kernel, program)
+    return functools.partial(_copied, op)
+
+
+def _by_kernel(program: code.Program, out: Array, *arrays: Array) -> None:
+    code.kernel(program)(*arrays, out=out)
+
+
+def _copied(op: Op | None, out: Array, *arrays: Array) -> None:
+    """Compute beside the arena and copy: for operators that cannot be told where to."""
+    assert op is not None  # only operators have a place
+    np.copyto(out, op.compute(np, *arrays))
+
+
+def _reduced(op: Sum | Mean | Extreme, out: Array, x: Array) -> None:
+    if isinstance(op, Extreme):
+        (np.max if op.largest else np.min)(x, axis=op.dims, keepdims=op.keepdim, out=out)
+        return
+    np.add.reduce(x, axis=op.dims, keepdims=op.keepdim, dtype=out.dtype, out=out)
+    if isinstance(op, Mean):
+        out /= out.dtype.type(np.prod([x.shape[d] for d in op.dims]))

@@ -1,0 +1,243 @@
+"""A step: one set of feeds and fetches turned into straight-line Python, run many times.
+
+The plan of a run never changes, so the loop over nodes is unrolled once into the source of a
+function, one node a line, and compiled. What is left at run time is the arithmetic. A line that
+fails is found again by its number, which is how an error names its node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from types import CodeType
+from typing import Any
+
+import numpy as np
+
+from ...allocator import Lease
+from ...arrays import CPU, Array, Device, asarray, namespace_on
+from ...errors import GraphError
+from ...ops.broadcasting import ExpandTo, SumTo
+from ..control.dead_values import DEAD, alive, deadly, endangered
+from ..control.loop_stacks import Opaque
+from ..core.node import Constant, Node, Placeholder
+from ..core.order import last_uses
+from ..core.variables import NoOp, Read, State, StateOp, Variable
+from ..memory.aliasing import is_fresh, overwriting, views
+from ..memory.early_updates import running_order
+from ..passes.fused import Fused
+from .node_errors import explain
+
+HEADER_LINES = 2  # def, and the unpacking of feeds
+
+
+class Step:
+    """The compiled run of `fetches` from `feeds`; call it with a session's state and the arrays.
+
+    Args:
+        inner: for a part of a larger run, a loop's round: so many of the fetches must be alive.
+            What it gives stays within that run, so nothing is copied, and it overwrites nothing.
+        order: the nodes in the order in which they are to run, where not in `running_order`.
+    """
+
+    def __init__(
+        self,
+        fetches: Sequence[Node],
+        feeds: Sequence[Node],
+        device: Device = CPU,
+        inner: int | None = None,
+        order: Sequence[Node] | None = None,
+    ) -> None:
+        self.fetches, self.feeds, self.device, self.inner = fetches, feeds, device, inner
+        self.order = running_order(fetches, set(feeds)) if order is None else list(order)
+        self.place = {node: i for i, node in enumerate(self.order)}
+        fed = set(feeds)
+        for node in self.order:
+            if node not in fed:
+                check_source(node)
+        self.in_place = overwriting(self.order, fetches, fed) if inner is None else set()
+        self.source, names = self._emit(fed)
+        code = compile(self.source, "<graph step>", "exec")
+        exec(code, names)
+        self.function: Callable[..., tuple[Array, ...]] = names["step"]
+        self.code: CodeType = self.function.__code__
+
+    def __call__(self, state: State, arrays: Sequence[Array]) -> tuple[Array, ...]:
+        """Return the fetched arrays. One that a variable or caller holds as well is copied.
+
+        Raises:
+            GraphError, ShapeError, ...: what went wrong, with the node and the line that built it.
+        """
+        try:
+            if self.inner is not None:
+                return self.function(state, state.values, arrays)
+            with np.errstate(all="ignore"):
+                return self.function(state, state.values, arrays)
+        except Exception as error:
+            raise self._explain(error) from error
+
+    def _emit(self, fed: Collection[Node]) -> tuple[str, dict[str, Any]]:
+        """Return the source of the step, and what its names mean."""
+        names: dict[str, Any] = {"xp": namespace_on(self.device)}
+        slot = {node: f"v{i}" for i, node in enumerate(self.order)}
+        self.shared = views([n for n in self.order if n in fed or n.op is None], self.order, fed)
+        self.endangered = endangered(self.order, fed)
+        self.asked = _asked(self.order)
+        free = last_uses(self.order, fed, set(self.fetches))
+        into = "".join(f"{slot.get(node, '_')}, " for node in self.feeds)
+        lines = ["def step(state, values, feeds):", f"    [{into}] = feeds"]
+        for i, node in enumerate(self.order):
+            line = "pass" if node in fed else self._line(node, fed, slot, names)
+            line = self._guarded(node, line, slot, names)
+            gone = ", ".join(slot[n] for n in free[i])
+            lines.append(f"    {line}" + (f"; del {gone}" if gone else ""))
+        names["own"], names["copy"] = _own, copied
+        result = "".join(
+            f"{self._fetched(i, node, slot, names)}, " for i, node in enumerate(self.fetches)
+        )
+        lines.append(f"    return {self._kept_apart(f'({result})', names)}")
+        return "\n".join(lines), names
+
+    def _line(
+        self, node: Node, fed: Collection[Node], slot: dict[Node, str], names: dict[str, Any]
+    ) -> str:
+        """Return the statement that computes `node`, and put what it calls into `names`."""
+        target = slot[node]
+        key = f"k{target[1:]}"
+        if isinstance(node, Constant):
+            names[key] = node.value if names["xp"] is np else asarray(node.value, None, self.device)
+            return f"{target} = {key}"
+        if isinstance(node, Placeholder):
+            return f"{target} = {slot[node.inputs[0]]}"
+        if isinstance(node.op, Read) and node.op.variable in fed:
+            return f"{target} = {slot[node.op.variable]}"
+        if isinstance(node, Variable) or isinstance(node.op, Read):
+            names[key] = node if isinstance(node, Variable) else node.op.variable
+            return f"{target} = values[{key}]"
+        if isinstance(node.op, NoOp):
+            return f"{target} = None"
+        arguments = "".join(f", {slot[source]}" for source in node.inputs)
+        if isinstance(node.op, StateOp):
+            runner = node.op.runner(self.asked.get(node, ()))
+            names[key] = node.op.run_in_place if node in self.in_place else runner
+            return f"{target} = {key}(state{arguments})"
+        names[key] = node.op.compute
+        call = f"{key}(xp{arguments})"
+        if isinstance(node.op, Fused) and names["xp"] is not np:
+            names[key] = node.op.on_device
+        elif isinstance(node.op, Fused) and node.op.always_by_kernel:
+            names[key], call = node.op.kernel, f"{key}({arguments[2:]})"
+        if isinstance(node.op, SumTo | ExpandTo) and len(node.inputs) == 2:
+            x, like = (slot[source] for source in node.inputs)
+            call = (
+                f"{x} if {x}.shape == {like}.shape else {call}"  # most often there is nothing to do
+            )
+        return f"{target} = {call}"
+
+    def _guarded(self, node: Node, line: str, slot: dict[Node, str], names: dict[str, Any]) -> str:
+        """Return the statement with the test, where needed, that nothing before it was dead."""
+        if node not in self.endangered or node.op is None:
+            return line
+        before = dict.fromkeys(deadly(node))
+        tests = [f"{slot[n]} is DEAD" for n in before if n in self.endangered]
+        if not tests:
+            return line
+        names["DEAD"] = DEAD
+        target, _, value = line.partition(" = ")
+        return f"{target} = DEAD if {' or '.join(tests)} else ({value})"
+
+    def _fetched(self, i: int, node: Node, slot: dict[Node, str], names: dict[str, Any]) -> str:
+        """Return the expression for a fetched value: a copy if others may hold its array."""
+        value = slot[node]
+        if isinstance(node.op, NoOp):
+            return "None"
+        if node in self.endangered and (self.inner is None or i < self.inner):
+            names["alive"], names[f"n{value}"] = alive, node
+            value = f"alive({value}, n{value})"
+        if self.inner is not None:
+            return value
+        shared = node in self.shared or isinstance(node.op, StateOp)
+        return f"{'copy' if shared else 'own'}({value})"
+
+    def _kept_apart(self, result: str, names: dict[str, Any]) -> str:
+        """Return the results' expression, with a look at each where two may be one array."""
+        own = [n for n in self.fetches if n not in self.shared and not isinstance(n.op, StateOp)]
+        handed_on = len(own) > 1 and not all(is_fresh(n.op) for n in own)
+        if self.inner is not None or not (handed_on or len(set(own)) < len(own)):
+            return result
+        names["apart"] = apart
+        return f"apart({result})"
+
+    def _explain(self, error: Exception) -> Exception:
+        """Return `error` with the node named whose line raised it, in the library's own words."""
+        found = _line_and_locals(error, self.code)
+        if found is None:
+            return error
+        line, values = found
+        if not HEADER_LINES < line <= HEADER_LINES + len(self.order):
+            return error
+        node = self.order[line - HEADER_LINES - 1]
+        if isinstance(error, KeyError) and isinstance(error.args[0], Variable):
+            return error.args[0].uninitialised()
+        slot = {n: f"v{i}" for i, n in enumerate(self.order)}
+        arrays = [values.get(slot[source]) for source in node.inputs]
+        return explain(node, arrays, error)
+
+
+def _asked(order: Sequence[Node]) -> dict[Node, list[Node]]:
+    """Return, for each node whose value is no array, the nodes that use it."""
+    found: dict[Node, list[Node]] = {}
+    for node in order:
+        for source in node.inputs:
+            if isinstance(source, Opaque):
+                found.setdefault(source, []).append(node)
+    return found
+
+
+def check_source(node: Node) -> None:
+    """Raise unless `node` can do without a feed."""
+    if isinstance(node, Placeholder) and node.default is None:
+        raise GraphError(
+            f"run: placeholder {node.name!r} was not fed: expected {node.dtype} of shape "
+            f"{node.shape} (built at {node.location}). Add it to feed_dict."
+        )
+
+
+def _line_and_locals(error: Exception, code: CodeType) -> tuple[int, dict[str, Any]] | None:
+    """Return where in the step's own source `error` passed, and its variables there."""
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code is code:
+            return trace.tb_lineno, trace.tb_frame.f_locals
+        trace = trace.tb_next
+    return None
+
+
+def copied(array: Any) -> Any:
+    """Return what a run hands over: an array of its own; of one number a NumPy scalar."""
+    if not isinstance(array, np.ndarray):
+        return array
+    return array.copy() if array.ndim else array[()]
+
+
+def apart(results: Sequence[Any]) -> tuple[Any, ...]:
+    """Return the results of a run, each array in memory of its own, also one that comes twice."""
+    seen: set[int] = set()
+    found = []
+    for value in results:
+        again = id(value) in seen and isinstance(value, np.ndarray)
+        seen.add(id(value))
+        found.append(value.copy() if again else value)
+    return tuple(found)
+
+
+def _own(array: Array) -> Array:
+    """Return `array`, copied when it looks into memory that someone else holds.
+
+    A block of the allocator is held by the one array that was made in it. One number becomes a
+    NumPy scalar, as a run of TensorFlow gives it.
+    """
+    if not isinstance(array, np.ndarray):
+        return array
+    if not array.ndim:
+        return array[()]
+    return array if array.base is None or type(array.base) is Lease else array.copy()

@@ -1,0 +1,116 @@
+"""A lowered graph as tables of numbers, which is what a token executor runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from minitorch.arrays import CPU, Array, Device, asarray, namespace_on
+
+from ...control.dead_values import merges
+from ...control.frames import Enter, Exit, Frame, NextIteration
+from ...core.node import Constant, Node, Placeholder
+from ...core.order import sources
+from ...core.variables import NoOp, Read, State, StateOp, Variable
+from ..compiled import check_source
+from .lower import Lowered
+
+CONTROL, AFTER = -1, -2
+"""Slots of edges without a value: one that hands death on, and one that does not."""
+
+
+@dataclass
+class Spot:
+    """A node with its edges.
+
+    Attributes:
+        width: how many values come in.
+        waits: how many tokens it waits for, those without a value included.
+        mortal: the slots on which death is its own death.
+        users: (spot, slot) of everything that its token goes to.
+        header: a loop's Merge, which has one input in iteration 0 and the other one later.
+    """
+
+    node: Node
+    width: int
+    waits: int
+    mortal: frozenset[int]
+    merges: bool
+    header: bool
+    users: list[tuple[int, int]] = field(default_factory=list)
+
+
+class Program:
+    """The tables of one run, made once: what every node waits for and where its token goes.
+
+    Attributes:
+        spots: the nodes.
+        fetched: the spots whose values are the result, in order.
+        starts: the spots that wait for nothing.
+        enters: for each loop how many Enters it has.
+        exits: for each loop its Exits.
+    """
+
+    def __init__(self, lowered: Lowered, feeds: Sequence[Node], device: Device = CPU) -> None:
+        self.device, self.xp = device, namespace_on(device)
+        self.fed = {node: i for i, node in enumerate(feeds)}
+        places = {node: i for i, node in enumerate(lowered.nodes)}
+        self.spots = [self._spot(node, lowered) for node in lowered.nodes]
+        for node, i in places.items():
+            for slot, source in self._edges(node, lowered):
+                self.spots[places[source]].users.append((i, slot))
+        self.fetched = [places[node] for node in lowered.fetches]
+        self.starts = [i for i, spot in enumerate(self.spots) if not spot.waits]
+        self.constants = {
+            i: s.node.value if device == CPU else asarray(s.node.value, None, device)
+            for i, s in enumerate(self.spots)
+            if isinstance(s.node, Constant)
+        }
+        self.enters: dict[Frame, int] = {}
+        self.exits: dict[Frame, list[int]] = {}
+        for i, spot in enumerate(self.spots):
+            op = spot.node.op
+            if isinstance(op, Enter):
+                self.enters[op.frame] = self.enters.get(op.frame, 0) + 1
+            if isinstance(op, Exit):
+                self.exits.setdefault(op.frame, []).append(i)
+
+    def _edges(self, node: Node, lowered: Lowered) -> list[tuple[int, Node]]:
+        """Return everything that a node waits for, with the slot."""
+        found = list(enumerate(sources(node, self.fed)))
+        if node not in self.fed and node.op is not None:
+            found += [(CONTROL, source) for source in node.control_inputs]
+        return found + [(AFTER, source) for source in lowered.after.get(node, ())]
+
+    def _spot(self, node: Node, lowered: Lowered) -> Spot:
+        if node not in self.fed:
+            check_source(node)
+        edges = self._edges(node, lowered)
+        spared = (AFTER, *getattr(node.op, "fires_on_dead", ()))
+        mortal = set() if merges(node) else {slot for slot, _ in edges if slot not in spared}
+        header = merges(node) and any(isinstance(n.op, NextIteration) for n in node.inputs)
+        width = sum(slot >= 0 for slot, _ in edges)
+        return Spot(node, width, len(edges), frozenset(mortal), merges(node), header)
+
+    def compute(self, i: int, state: State, feeds: Sequence[Array], inputs: Sequence[Any]) -> Any:
+        """Return the value of spot `i` for these inputs."""
+        node = self.spots[i].node
+        place = self.fed.get(node)
+        if place is not None:
+            return feeds[place]
+        op = node.op
+        if op is None:
+            return self._leaf(i, node, state, inputs)
+        if isinstance(op, Read) and inputs:  # its variable is fed
+            return inputs[0]
+        if isinstance(op, NoOp):
+            return None
+        if isinstance(op, StateOp):
+            return op.run(state, *inputs)
+        return op.compute(self.xp, *inputs)
+
+    def _leaf(self, i: int, node: Node, state: State, inputs: Sequence[Any]) -> Any:
+        if isinstance(node, Variable):
+            return node.value_in(state)
+        return inputs[0] if isinstance(node, Placeholder) else self.constants[i]

@@ -1,0 +1,164 @@
+"""The token executor: a graph run as tokens that move, one operator at a time.
+
+The graph is lowered, so loops are operators like any other. Which of the operators that are ready
+runs next changes nothing in the result; `shuffle` picks at random, to show it.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from minitorch.arrays import CPU, Array, Device
+
+from ...control.dead_values import DEAD, alive
+from ...core.node import Node
+from ...core.variables import NoOp, State
+from ..compiled import copied
+from ..node_errors import explain
+from .event import OnEvent as OnEvent
+from .event import TokenEvent as TokenEvent
+from .lower import lower
+from .program import Program
+from .tagged import Firing, Tokens
+
+
+class Queue(Protocol):
+    """The operators that are ready."""
+
+    def put(self, firing: Firing) -> None:
+        """Add one."""
+
+    def get(self) -> Firing:
+        """Take one out; there is one."""
+
+    def __len__(self) -> int: ...
+
+
+class InOrder:
+    """The queue that hands out what became ready first."""
+
+    def __init__(self) -> None:
+        self._firings: deque[Firing] = deque()
+
+    def put(self, firing: Firing) -> None:
+        """Add one."""
+        self._firings.append(firing)
+
+    def get(self) -> Firing:
+        """Take out the oldest."""
+        return self._firings.popleft()
+
+    def __len__(self) -> int:
+        return len(self._firings)
+
+
+class Shuffled:
+    """The queue that hands out any."""
+
+    def __init__(self, seed: int) -> None:
+        self._firings: list[Firing] = []
+        self._random = random.Random(seed)
+
+    def put(self, firing: Firing) -> None:
+        """Add one."""
+        self._firings.append(firing)
+
+    def get(self) -> Firing:
+        """Take one out at random."""
+        i = self._random.randrange(len(self._firings))
+        self._firings[i], self._firings[-1] = self._firings[-1], self._firings[i]
+        return self._firings.pop()
+
+    def __len__(self) -> int:
+        return len(self._firings)
+
+
+class TokenStep:
+    """The run of `fetches` from `feeds` by tokens; called as a `Step` is.
+
+    Args:
+        shuffle: seed of a random order among what is ready; oldest first unless given.
+        on_event: called with a `TokenEvent` for every operator that fires.
+    """
+
+    def __init__(
+        self,
+        fetches: Sequence[Node],
+        feeds: Sequence[Node],
+        device: Device = CPU,
+        *,
+        shuffle: int | None = None,
+        on_event: OnEvent | None = None,
+    ) -> None:
+        self.fetches, self.feeds = tuple(fetches), tuple(feeds)
+        self.shuffle, self.on_event = shuffle, on_event
+        lowered = lower(fetches, set(feeds))
+        self.program = Program(lowered, feeds, device)
+        lowered.untie()
+
+    def __call__(self, state: State, arrays: Sequence[Array]) -> tuple[Any, ...]:
+        """Return the fetched arrays, copied.
+
+        Raises:
+            GraphError, ShapeError, ...: what went wrong, with the node and the line that built it.
+        """
+        with np.errstate(all="ignore"):
+            return self.results(self.run(state, arrays))
+
+    def run(self, state: State, arrays: Sequence[Array]) -> dict[int, Any]:
+        """Return the values of what is outside all loops and fetched, by spot."""
+        queue: Queue = InOrder() if self.shuffle is None else Shuffled(self.shuffle)
+        found: dict[int, Any] = {}
+        tokens = Tokens(self.program, queue.put, self.keeper(found))
+        tokens.start()
+        step = 0
+        try:
+            while queue:
+                firing = queue.get()
+                value = self.value(firing, state, arrays)
+                frame, iteration = tokens.finish(firing, value)
+                if self.on_event is not None:
+                    self.on_event(self.event(step, firing, (frame.label, iteration), value))
+                step += 1
+        finally:
+            tokens.close()
+        return found
+
+    def keeper(self, found: dict[int, Any]) -> Any:
+        """Return a function that puts fetched values into `found`."""
+        wanted = set(self.program.fetched)
+
+        def keep(spot: int, value: Any) -> None:
+            if spot in wanted:
+                found[spot] = value
+
+        return keep
+
+    def value(self, firing: Firing, state: State, arrays: Sequence[Array]) -> Any:
+        """Return what an operator gives, or DEAD."""
+        if firing.dead:
+            return DEAD
+        try:
+            return self.program.compute(firing.spot, state, arrays, firing.inputs)
+        except Exception as error:
+            node = self.program.spots[firing.spot].node
+            raise explain(node, firing.inputs, error) from error
+
+    def results(self, found: dict[int, Any]) -> tuple[Any, ...]:
+        """Return what was fetched; None for what is only run."""
+        return tuple(
+            None if isinstance(node.op, NoOp) else copied(alive(found.get(spot, DEAD), node))
+            for node, spot in zip(self.fetches, self.program.fetched, strict=True)
+        )
+
+    def event(self, step: int, firing: Firing, where: tuple[str, int], value: Any) -> TokenEvent:
+        """Return what to tell of a token that is now in this frame and iteration."""
+        node = self.program.spots[firing.spot].node
+        op_name = type(node).__name__ if node.op is None else node.op.name
+        shown = None if value is DEAD else value
+        return TokenEvent(step, node.name, op_name, *where, value is DEAD, shown)

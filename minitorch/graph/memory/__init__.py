@@ -1,0 +1,1 @@
+"""Which buffer lives when and where: the memory plan."""

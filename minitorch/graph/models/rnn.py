@@ -1,0 +1,168 @@
+"""Recurrent networks: a cell over sequences, by a loop or unrolled, under TensorFlow's names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...arrays import as_dtype, int32
+from ...errors import GraphError
+from ..control.loop import while_loop
+from ..control.loop_stacks import Empty, Filled, Keep, Opaque, Rest, Top
+from ..control.nested import apart_from, same_structure
+from ..control.row_lists import Grow, Spread, stacked
+from ..control.while_op import KEPT_APART
+from ..core.node import Constant, Node, UnknownShape, build, convert
+from ..core.variable_scope import variable_scope
+from ..operators.creation import zeros_like
+from ..operators.elementwise import logical_and, maximum, where
+from ..operators.math import reduce_max
+from ..operators.shaping import expand_dims, shape, transpose
+from .rnn_cell import RNNCell
+
+
+def dynamic_rnn(
+    cell: RNNCell,
+    inputs: Any,
+    sequence_length: Any = None,
+    initial_state: Any = None,
+    dtype: Any = None,
+    parallel_iterations: int | None = None,
+    time_major: bool = False,
+    scope: Any = None,
+) -> tuple[Node, Any]:
+    """Return (outputs, final state) of a cell over sequences, by a loop.
+
+    The loop ends with the longest sequence, so a batch of short ones costs little, however wide
+    the padding. After its end a sequence's outputs are zeros and its state stays what it was.
+
+    Args:
+        inputs: (batch, time, features), or (time, batch, features) with `time_major`; batch and
+            time may be unknown.
+        sequence_length: the length of each sequence, integers (batch,); all of time unless given.
+        initial_state: as the cell's state; zeros of `dtype` unless given.
+        parallel_iterations: as for `while_loop`.
+        scope: the variable scope of the cell, "rnn" unless given.
+    Returns: outputs as `inputs` is laid out, with the cell's `output_size`; a state of the cell.
+    Raises:
+        GraphError: neither an initial state nor a dtype; or shapes that do not fit.
+    """
+    x_TBF = _time_major(convert(inputs), time_major)
+    with variable_scope(scope or "rnn"):
+        state = _first_state(cell, x_TBF, initial_state, dtype)
+        lengths = None if sequence_length is None else _lengths(sequence_length, x_TBF)
+        how = parallel_iterations or KEPT_APART
+        outputs_TBU, last = _unroll_in_time(cell, x_TBF, state, lengths, how)
+    if not time_major:
+        outputs_TBU = transpose(outputs_TBU, (1, 0, 2))
+    return outputs_TBU, last
+
+
+def static_rnn(
+    cell: RNNCell,
+    inputs: Sequence[Any],
+    initial_state: Any = None,
+    dtype: Any = None,
+    sequence_length: Any = None,
+    scope: Any = None,
+) -> tuple[list[Node], Any]:
+    """Return (outputs, final state) of a cell over a list of inputs, one copy of it for each."""
+    if not inputs:
+        raise GraphError("static_rnn: got no inputs, expected a list of one node or more.")
+    nodes = [convert(value) for value in inputs]
+    with variable_scope(scope or "rnn"):
+        state = _first_state(cell, expand_dims(nodes[0], 0), initial_state, dtype)
+        lengths = None if sequence_length is None else convert(sequence_length)
+        outputs = []
+        for t, x in enumerate(nodes):
+            output, state = _step(cell, x, state, Constant(t, int32), lengths)
+            outputs.append(output)
+    return outputs, state
+
+
+def _unroll_in_time(
+    cell: RNNCell, x_TBF: Node, state: Any, lengths: Node | None, parallel_iterations: int
+) -> tuple[Node, Any]:
+    """Return the outputs (time, batch, units) and the last state."""
+    first, rebuild = apart_from(state)
+    rows = build(Spread(True), (x_TBF,), kind=Opaque)
+    longest = None if lengths is None else reduce_max(maximum(lengths, 0))
+    written: list[Node] = []
+
+    def going(t: Node, rows: Node, *_: Node) -> Node:
+        more = build(Filled(), (rows,))
+        return more if longest is None else logical_and(more, t < longest)
+
+    def body(t: Node, rows: Node, done: Node, *now: Node) -> list[Node]:
+        x = build(Top(x_TBF.shape[1:], x_TBF.dtype), (rows,))
+        output, new = _step(cell, x, rebuild(now), t, lengths)
+        written.append(output)
+        after = same_structure("dynamic_rnn", new, state)
+        rest, longer = (
+            build(Rest(), (rows,), kind=Opaque),
+            build(Keep(), (done, output), kind=Opaque),
+        )
+        return [t + 1, rest, longer, *after]
+
+    start = [Constant(0, int32), rows, build(Empty(), (), kind=Opaque), *first]
+    shapes = [(), (), (), *(_loose(node) for node in first)]
+    found = while_loop(going, body, start, shapes, parallel_iterations)
+    count = x_TBF.shape[0] if lengths is None else None
+    outputs = stacked(found[2], written[0], count=count)
+    if lengths is not None:
+        outputs = build(Grow(), (outputs, x_TBF))
+    return outputs, rebuild(found[3:])
+
+
+def _step(cell: RNNCell, x: Node, state: Any, t: Node, lengths: Node | None) -> tuple[Node, Any]:
+    """Return output and state after one step; where a sequence is over, zeros and the old state."""
+    output, new = cell(x, state)
+    if lengths is None:
+        return output, new
+    going = expand_dims(t < lengths, 1)
+    old, rebuild = apart_from(state)
+    kept = [where(going, n, o) for n, o in zip(same_structure("rnn", new, state), old, strict=True)]
+    return where(going, output, zeros_like(output)), rebuild(kept)
+
+
+def _time_major(x: Node, already: bool) -> Node:
+    if isinstance(x.shape, UnknownShape) or len(x.shape) != 3:
+        wanted = "(time, batch, features)" if already else "(batch, time, features)"
+        raise GraphError(
+            f"dynamic_rnn: got inputs of shape {x.shape}, expected {wanted} (node {x.name!r} built "
+            f"at {x.location})."
+        )
+    return x if already else transpose(x, (1, 0, 2))
+
+
+def _first_state(cell: RNNCell, x_TBF: Node, initial_state: Any, dtype: Any) -> Any:
+    if initial_state is not None:
+        nodes, rebuild = apart_from(initial_state)
+        return rebuild(nodes)
+    if dtype is None:
+        raise GraphError("rnn: got neither initial_state nor dtype. Give one of them.")
+    batch = x_TBF.shape[1]
+    return cell.zero_state(shape(x_TBF)[1] if batch is None else batch, as_dtype(dtype))
+
+
+def _lengths(given: Any, x_TBF: Node) -> Node:
+    node = convert(given)
+    batch = x_TBF.shape[1]
+    known = not isinstance(node.shape, UnknownShape)
+    fits = (
+        known
+        and len(node.shape) == 1
+        and (None in (node.shape[0], batch) or node.shape[0] == batch)
+    )
+    if node.dtype.kind not in "iu" or not fits:
+        raise GraphError(
+            f"dynamic_rnn: got sequence_length of {node.dtype} {node.shape}, expected integers of "
+            f"shape ({batch},), a length for each sequence (node {node.name!r} built at "
+            f"{node.location})."
+        )
+    return node
+
+
+def _loose(node: Node) -> tuple[int | None, ...]:
+    """Return the shape with the batch left open: zeros of a fixed batch may meet an unknown one."""
+    return (None, *node.shape[1:]) if len(node.shape) else ()

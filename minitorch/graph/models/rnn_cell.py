@@ -1,0 +1,244 @@
+"""Recurrent cells under TensorFlow's names: one step of a recurrence, called by `nn.dynamic_rnn`.
+
+A cell is called as (inputs, state) -> (output, new state). Its variables are made at its first
+call, in the `variable_scope` that is open then, under TensorFlow's names.
+
+Sources: Elman, Cognitive Science 14(2), 1990; Hochreiter & Schmidhuber, Neural Computation 9(8),
+1997, with the forget gate of Gers et al.; Cho et al., EMNLP 2014.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from ...arrays import as_dtype
+from ...errors import GraphError
+from ..core.graph import outside
+from ..core.node import Node, UnknownShape, convert
+from ..core.variable_scope import AUTO_REUSE, VariableScope, get_variable, variable_scope
+from ..core.variables import Variable
+from ..operators.creation import zeros
+from ..operators.elementwise import sigmoid, tanh
+from ..operators.initializers import Fixed, Zeros
+from ..operators.math import matmul
+from ..operators.shaping import concat, split
+
+__all__ = [
+    "BasicLSTMCell",
+    "BasicRNNCell",
+    "GRUCell",
+    "LSTMStateTuple",
+    "MultiRNNCell",
+    "RNNCell",
+]
+
+Activation = Callable[[Node], Node]
+
+
+class LSTMStateTuple(NamedTuple):
+    """The state of an LSTM: the memory c and the output h, each (batch, units)."""
+
+    c: Any
+    h: Any
+
+
+class RNNCell:
+    """Base of the cells; a subclass gives `state_size`, `output_size`, `build` and `call`.
+
+    `state_size` is a number of units, or a structure of numbers as the state is one.
+    """
+
+    scope_name = "rnn_cell"
+    _scope: VariableScope | None = None
+
+    @property
+    def state_size(self) -> Any:
+        """The units of the state."""
+        raise NotImplementedError(f"{type(self).__name__} does not say how large its state is.")
+
+    @property
+    def output_size(self) -> int:
+        """The units of the output."""
+        raise NotImplementedError(f"{type(self).__name__} does not say how large its output is.")
+
+    def build(self, n_inputs: int, dtype: Any) -> None:
+        """Make the variables."""
+
+    def call(self, inputs: Node, state: Any) -> tuple[Node, Any]:
+        """Return output and new state of one step."""
+        raise NotImplementedError(f"{type(self).__name__}: `call` is not defined. Define it.")
+
+    def __call__(self, inputs: Any, state: Any, scope: Any = None) -> tuple[Node, Any]:
+        """Return output and new state of one step, (batch, units) each.
+
+        Raises:
+            GraphError: the inputs are no matrix with a known number of columns.
+        """
+        x = convert(inputs)
+        if self._scope is None:
+            with outside(), variable_scope(scope or self.scope_name) as made:
+                self.build(_columns(x, self), x.dtype)
+            self._scope = made
+        with variable_scope(self._scope, reuse=AUTO_REUSE):
+            return self.call(x, state)
+
+    def zero_state(self, batch_size: Any, dtype: Any) -> Any:
+        """Return a state of zeros; `batch_size` is a number or a scalar node."""
+        return _zeros(self.state_size, batch_size, as_dtype(dtype))
+
+
+def _columns(x: Node, cell: RNNCell) -> int:
+    if isinstance(x.shape, UnknownShape) or len(x.shape) != 2 or x.shape[1] is None:
+        raise GraphError(
+            f"{type(cell).__name__}: got inputs of shape {x.shape}, expected (batch, features) "
+            f"with the features known (node {x.name!r} built at {x.location})."
+        )
+    return int(x.shape[1])
+
+
+class BasicRNNCell(RNNCell):
+    """h' = activation([x, h] W + b), which is also the output."""
+
+    scope_name = "basic_rnn_cell"
+    gates = 1
+
+    def __init__(
+        self,
+        num_units: int,
+        activation: Activation | None = None,
+    ) -> None:
+        self.units, self.activation = num_units, activation or tanh
+
+    @property
+    def state_size(self) -> Any:
+        """The number of units."""
+        return self.units
+
+    @property
+    def output_size(self) -> int:
+        """The number of units."""
+        return self.units
+
+    def build(self, n_inputs: int, dtype: Any) -> None:
+        """Make W of (inputs + units, units times the gates) and b."""
+        shape = (n_inputs + self.units, self.units * self.gates)
+        self.kernel, self.bias = _weights(shape, dtype, Zeros())
+
+    def call(self, inputs: Node, state: Any) -> tuple[Node, Any]:
+        """Return h' twice."""
+        new = self.activation(_affine([inputs, state], self.kernel, self.bias))
+        return new, new
+
+
+class BasicLSTMCell(BasicRNNCell):
+    """c' = sigmoid(f + forget_bias) c + sigmoid(i) act(j), h' = sigmoid(o) act(c').
+
+    i, j, f, o are the quarters of [x, h] W + b, in this order.
+    """
+
+    scope_name = "basic_lstm_cell"
+    gates = 4
+
+    def __init__(
+        self,
+        num_units: int,
+        forget_bias: float = 1.0,
+        state_is_tuple: bool = True,
+        activation: Activation | None = None,
+    ) -> None:
+        super().__init__(num_units, activation)
+        if not state_is_tuple:
+            raise GraphError(
+                "BasicLSTMCell: got state_is_tuple=False, expected True: a pair (c, h)."
+            )
+        self.forget_bias = forget_bias
+
+    @property
+    def state_size(self) -> Any:
+        """The units of c and of h."""
+        return LSTMStateTuple(self.units, self.units)
+
+    def call(self, inputs: Node, state: Any) -> tuple[Node, Any]:
+        """Return h' and (c', h')."""
+        c, h = state
+        i, j, f, o = split(_affine([inputs, h], self.kernel, self.bias), 4, axis=1)
+        kept = c * sigmoid(f + self.forget_bias)
+        new_c = kept + sigmoid(i) * self.activation(j)
+        new_h = self.activation(new_c) * sigmoid(o)
+        return new_h, LSTMStateTuple(new_c, new_h)
+
+
+class GRUCell(BasicRNNCell):
+    """h' = u h + (1 - u) act([x, r h] W + b), with r, u = sigmoid([x, h] W_g + b_g)."""
+
+    scope_name = "gru_cell"
+
+    def build(self, n_inputs: int, dtype: Any) -> None:
+        """Make the weights of the gates, whose bias starts at 1, and those of the candidate."""
+        n = n_inputs + self.units
+        with variable_scope("gates"):
+            self.gate_kernel, self.gate_bias = _weights((n, 2 * self.units), dtype, Fixed(1.0))
+        with variable_scope("candidate"):
+            self.kernel, self.bias = _weights((n, self.units), dtype, Zeros())
+
+    def call(self, inputs: Node, state: Any) -> tuple[Node, Any]:
+        """Return h' twice."""
+        gates = sigmoid(_affine([inputs, state], self.gate_kernel, self.gate_bias))
+        r, u = split(gates, 2, axis=1)
+        candidate = self.activation(_affine([inputs, r * state], self.kernel, self.bias))
+        new = u * state + (1.0 - u) * candidate
+        return new, new
+
+
+class MultiRNNCell(RNNCell):
+    """Cells one above the other; the state is a tuple of theirs."""
+
+    scope_name = "multi_rnn_cell"
+
+    def __init__(self, cells: Sequence[RNNCell], state_is_tuple: bool = True) -> None:
+        if not state_is_tuple:
+            raise GraphError(
+                "MultiRNNCell: got state_is_tuple=False, expected True: a tuple of states."
+            )
+        if not cells:
+            raise GraphError("MultiRNNCell: got no cells, expected one or more.")
+        self.cells = list(cells)
+
+    @property
+    def state_size(self) -> Any:
+        """The states of the cells."""
+        return tuple(cell.state_size for cell in self.cells)
+
+    @property
+    def output_size(self) -> int:
+        """The units of the uppermost cell."""
+        return self.cells[-1].output_size
+
+    def __call__(self, inputs: Any, state: Any, scope: Any = None) -> tuple[Node, Any]:
+        """Return the output of the uppermost cell, and all new states."""
+        x, new = convert(inputs), []
+        with variable_scope(scope or self.scope_name):
+            for i, (cell, part) in enumerate(zip(self.cells, state, strict=True)):
+                with variable_scope(f"cell_{i}"):
+                    x, after = cell(x, part)
+                new.append(after)
+        return x, tuple(new)
+
+
+def _zeros(size: Any, batch_size: Any, dtype: Any) -> Any:
+    if isinstance(size, tuple):
+        parts = [_zeros(part, batch_size, dtype) for part in size]
+        return type(size)(*parts) if hasattr(size, "_fields") else tuple(parts)
+    return zeros([batch_size, size], dtype)
+
+
+def _weights(shape: tuple[int, int], dtype: Any, bias_starts: Any) -> tuple[Variable, Variable]:
+    kernel = get_variable("kernel", shape, dtype)
+    return kernel, get_variable("bias", shape[1:], dtype, initializer=bias_starts)
+
+
+def _affine(parts: Sequence[Any], kernel: Node, bias: Node) -> Node:
+    """Return the parts side by side, times the kernel, plus the bias."""
+    product: Node = matmul(concat([convert(p) for p in parts], 1), kernel) + bias
+    return product

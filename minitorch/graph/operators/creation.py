@@ -1,0 +1,137 @@
+"""Values that begin a graph: constants, zeros, ones, counts; under TensorFlow's names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...arrays import DType, as_dtype, get_default_dtype, int32
+from ...errors import GraphError
+from ...ops import elementwise
+from ...ops.broadcasting import expand_to
+from ...shapes import known
+from ..core.error_location import lined
+from ..core.naming import rename
+from ..core.node import Constant, Node, UnknownShape, convert
+from ..core.static_shape import as_static
+from .deferred_shapes import computed, counted, filled
+
+__all__ = [
+    "constant",
+    "eye",
+    "fill",
+    "linspace",
+    "ones",
+    "ones_like",
+    "range",
+    "zeros",
+    "zeros_like",
+]
+
+
+@lined
+def constant(
+    value: Any,
+    dtype: Any = None,
+    shape: Any = None,
+    name: str | None = None,
+) -> Constant:
+    """A value fixed now. Python floats become float32, integers int32; arrays keep their dtype.
+
+    Unlike a bare number it belongs to its graph and keeps its dtype beside others.
+    """
+    made = Constant(value, dtype, shape, name or "Const")
+    made.follows = False
+    return made
+
+
+def fill(dims: Any, value: Any, name: str | None = None) -> Node:
+    """A value of this shape, all one number; the shape may be computed in the run."""
+    if computed(dims) or isinstance(value, Node):
+        return rename(filled(dims, value), name)
+    return Constant(np.full(tuple(dims), value, _dtype_for(value)), name=name or "Fill")
+
+
+@lined
+def zeros(shape: Any, dtype: Any = None, name: str | None = None) -> Node:
+    """A value of zeros; the shape may be computed in the run."""
+    if computed(shape):
+        return rename(filled(shape, 0, _or_default(dtype)), name)
+    return Constant(np.zeros(_sizes(shape), _or_default(dtype)), name=name or "zeros")
+
+
+@lined
+def ones(shape: Any, dtype: Any = None, name: str | None = None) -> Node:
+    """A value of ones; the shape may be computed in the run."""
+    if computed(shape):
+        return rename(filled(shape, 1, _or_default(dtype)), name)
+    return Constant(np.ones(_sizes(shape), _or_default(dtype)), name=name or "ones")
+
+
+def eye(
+    num_rows: int, num_columns: int | None = None, dtype: Any = None, name: str = "eye"
+) -> Node:
+    """The identity matrix, with rows or columns of zeros where it is not square."""
+    return Constant(np.eye(num_rows, num_columns, dtype=_or_default(dtype)), name=name)
+
+
+def zeros_like(tensor: Any, dtype: Any = None, name: str | None = None) -> Node:
+    """Zeros of the shape that the node has at run time."""
+    return _like(tensor, 0, dtype, name)
+
+
+def ones_like(tensor: Any, dtype: Any = None, name: str | None = None) -> Node:
+    """Ones of the shape that the node has at run time."""
+    return _like(tensor, 1, dtype, name)
+
+
+def _like(tensor: Any, value: int, dtype: Any, name: str | None) -> Node:
+    node = convert(tensor)
+    kind = node.dtype if dtype is None else as_dtype(dtype)
+    if not isinstance(node.shape, UnknownShape) and known(node.shape):
+        return Constant(np.full(tuple(node.shape), value, kind), name=name or "like")
+    if isinstance(node.shape, UnknownShape):
+        make = elementwise.ones_like if value else elementwise.zeros_like
+        return rename(make(node), name)
+    return rename(expand_to(Constant(value, kind), node), name)
+
+
+def range(
+    start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, name: str = "range"
+) -> Node:
+    """A vector that counts from start (0) up to but not limit, either of them a node or not."""
+    low, high = (0, start) if limit is None else (start, limit)
+    if computed([low, high, delta]):
+        return rename(counted(low, high, delta), None if name == "range" else name)
+    numbers = np.arange(low, high, delta)
+    whole = numbers.dtype.kind == "i"
+    return Constant(numbers, dtype or (int32 if whole else get_default_dtype()), name=name)
+
+
+def linspace(start: float, stop: float, num: int, name: str = "linspace") -> Node:
+    """A constant of evenly spaced numbers, both ends included."""
+    return Constant(np.linspace(start, stop, num).astype(get_default_dtype()), name=name)
+
+
+def _sizes(shape: Any) -> tuple[int, ...]:
+    """Return a shape as sizes; one number is one axis.
+
+    Raises:
+        GraphError: a size is not known.
+    """
+    found = as_static([shape] if isinstance(shape, int | np.integer) else shape)
+    if not found.is_fully_defined():
+        raise GraphError(f"shape: got {shape}, expected every size. Use tf.shape for the others.")
+    return tuple(int(n) for n in found.as_list() if n is not None)
+
+
+def _or_default(dtype: Any) -> DType:
+    return get_default_dtype() if dtype is None else as_dtype(dtype)
+
+
+def _dtype_for(value: Any) -> DType:
+    found = np.asarray(value).dtype
+    if isinstance(value, np.generic | np.ndarray):
+        return found
+    return get_default_dtype() if found.kind == "f" else int32 if found.kind == "i" else found

@@ -1,0 +1,193 @@
+"""What variables start from: callables (shape, dtype) -> node, under TensorFlow's names.
+
+Sources: Glorot & Bengio, AISTATS 2010; He et al., ICCV 2015; the general form is TensorFlow's
+`variance_scaling_initializer`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...arrays import as_dtype, float32
+from ...errors import GraphError
+from ..core.node import Constant, Node
+from . import random as draws
+
+__all__ = [
+    "Initializer",
+    "constant_initializer",
+    "glorot_normal_initializer",
+    "glorot_uniform_initializer",
+    "ones_initializer",
+    "random_normal_initializer",
+    "random_uniform_initializer",
+    "truncated_normal_initializer",
+    "variance_scaling_initializer",
+    "zeros_initializer",
+]
+
+
+LEFT_BY_THE_CUT = 0.87962566103423978
+"""The deviation of a standard normal distribution that is cut at two deviations."""
+
+
+class Initializer:
+    """Base: `initializer(shape, dtype=None)` gives a node; `dtype` of the class unless given."""
+
+    dtype: Any = float32
+
+    def __call__(self, shape: Sequence[int], dtype: Any = None) -> Node:
+        """Return a node of that shape and dtype."""
+        kind = as_dtype(self.dtype if dtype is None else dtype)
+        return self.node(tuple(int(n) for n in shape), kind)
+
+    def node(self, shape: tuple[int, ...], dtype: Any) -> Node:
+        """Return the node; a subclass says which."""
+        raise NotImplementedError(f"{type(self).__name__} does not say what it starts from.")
+
+
+class Zeros(Initializer):
+    """Zeros."""
+
+    def __init__(self, dtype: Any = float32) -> None:
+        self.dtype = dtype
+
+    def node(self, shape: tuple[int, ...], dtype: Any) -> Node:
+        """Return zeros."""
+        return Constant(np.zeros(shape, dtype))
+
+
+class Ones(Zeros):
+    """Ones."""
+
+    def node(self, shape: tuple[int, ...], dtype: Any) -> Node:
+        """Return ones."""
+        return Constant(np.ones(shape, dtype))
+
+
+class Fixed(Initializer):
+    """One number, or an array whose last element fills what is left of the shape."""
+
+    def __init__(self, value: Any = 0, dtype: Any = float32) -> None:
+        self.value, self.dtype = value, dtype
+
+    def node(self, shape: tuple[int, ...], dtype: Any) -> Node:
+        """Return the constant."""
+        return Constant(np.asarray(self.value, dtype), dtype, shape)
+
+
+class Uniform(Initializer):
+    """Numbers uniform in [minval, maxval)."""
+
+    def __init__(
+        self,
+        minval: float = 0.0,
+        maxval: float = 1.0,
+        seed: int | None = None,
+        dtype: Any = float32,
+    ) -> None:
+        self.minval, self.maxval, self.seed, self.dtype = minval, maxval, seed, dtype
+
+    def node(self, shape: tuple[int, ...], dtype: Any) -> Node:
+        """Return a random node."""
+        return draws.random_uniform(shape, self.minval, self.maxval, dtype, self.seed)
+
+
+class Normal(Initializer):
+    """Numbers of a normal distribution."""
+
+    def __init__(
+        self, mean: float = 0.0, stddev: float = 1.0, seed: int | None = None, dtype: Any = float32
+    ) -> None:
+        self.mean, self.stddev, self.seed, self.dtype = mean, stddev, seed, dtype
+
+    def node(self, shape: tuple[int, ...], dtype: Any) -> Node:
+        """Return a random node."""
+        return draws.random_normal(shape, self.mean, self.stddev, dtype, self.seed)
+
+
+class TruncatedNormal(Normal):
+    """Numbers of a normal distribution, those beyond two deviations drawn again."""
+
+    def node(self, shape: tuple[int, ...], dtype: Any) -> Node:
+        """Return a random node."""
+        return draws.truncated_normal(shape, self.mean, self.stddev, dtype, self.seed)
+
+
+class VarianceScaling(Initializer):
+    """Random numbers of variance scale / n, for n the fan in, the fan out or their mean.
+
+    Args:
+        mode: "fan_in", "fan_out" or "fan_avg".
+        distribution: "uniform", or "normal": numbers beyond two deviations of a wider one are drawn
+            again, so that the variance comes out right.
+    """
+
+    def __init__(
+        self,
+        scale: float = 1.0,
+        mode: str = "fan_in",
+        distribution: str = "normal",
+        seed: int | None = None,
+        dtype: Any = float32,
+    ) -> None:
+        if mode not in ("fan_in", "fan_out", "fan_avg") or distribution not in (
+            "normal",
+            "uniform",
+        ):
+            raise GraphError(
+                f"variance_scaling_initializer: got {mode!r} and {distribution!r}, expected "
+                "'fan_in', 'fan_out' or 'fan_avg', and 'normal' or 'uniform'."
+            )
+        self.scale, self.mode, self.distribution = scale, mode, distribution
+        self.seed, self.dtype = seed, dtype
+
+    def node(self, shape: tuple[int, ...], dtype: Any) -> Node:
+        """Return a random node."""
+        fan_in, fan_out = fans(shape)
+        n = {"fan_in": fan_in, "fan_out": fan_out, "fan_avg": (fan_in + fan_out) / 2}[self.mode]
+        variance = self.scale / max(1.0, n)
+        if self.distribution == "normal":
+            deviation = math.sqrt(variance) / LEFT_BY_THE_CUT
+            return draws.truncated_normal(shape, 0.0, deviation, dtype, self.seed)
+        limit = math.sqrt(3.0 * variance)
+        return draws.random_uniform(shape, -limit, limit, dtype, self.seed)
+
+
+class GlorotUniform(VarianceScaling):
+    """Uniform within sqrt(6 / (fan in + fan out)) of 0."""
+
+    def __init__(self, seed: int | None = None, dtype: Any = float32) -> None:
+        super().__init__(1.0, "fan_avg", "uniform", seed, dtype)
+
+
+class GlorotNormal(VarianceScaling):
+    """Normal, of variance 2 / (fan in + fan out)."""
+
+    def __init__(self, seed: int | None = None, dtype: Any = float32) -> None:
+        super().__init__(1.0, "fan_avg", "normal", seed, dtype)
+
+
+def fans(shape: Sequence[int]) -> tuple[float, float]:
+    """Return fan in and fan out: the sizes of the last two axes, times those of the others."""
+    if len(shape) < 1:
+        return 1.0, 1.0
+    if len(shape) == 1:
+        return float(shape[0]), float(shape[0])
+    field = math.prod(shape[:-2])
+    return float(field * shape[-2]), float(field * shape[-1])
+
+
+zeros_initializer = Zeros
+ones_initializer = Ones
+constant_initializer = Fixed
+random_uniform_initializer = Uniform
+random_normal_initializer = Normal
+truncated_normal_initializer = TruncatedNormal
+variance_scaling_initializer = VarianceScaling
+glorot_uniform_initializer = GlorotUniform
+glorot_normal_initializer = GlorotNormal

@@ -1,0 +1,199 @@
+"""`optimize`: the passes in order, each verified after it has run."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from ...arrays import float16
+from ...errors import GraphError
+from ..core.node import Node
+from ..core.order import needed, orders_kept
+from ..core.pytree import flatten
+from ..core.verify import Checked, same_types, verify
+from .algebra import algebra
+from .cse import cse
+from .dead_code import dead_code
+from .fold import fold
+from .fuse import fuse
+from .loop_invariants import loop_invariants
+from .loop_values import loop_values
+from .loops import Pass, inside
+from .matmul_chain import matmul_chain
+from .merge_matmuls import merge_matmuls
+from .mixed_precision import mixed_precision as in_half
+from .recompute import recompute as computed_again
+from .shape_only import shape_only
+from .transposes import transposes
+
+PASSES: dict[str, Pass] = {
+    "dead_code": inside(dead_code),
+    "fold": inside(fold),
+    "loop_values": inside(loop_values),
+    "algebra": inside(algebra),
+    "cse": inside(cse),
+    "shape_only": inside(shape_only),
+    "transposes": inside(transposes),
+    "loop_invariants": loop_invariants,
+    "matmul_chain": inside(matmul_chain),
+    "merge_matmuls": inside(merge_matmuls),
+    "fold again": inside(fold),
+    "fuse": inside(fuse),
+    "cse again": inside(cse),
+}
+"""In this order: dead branches hide constants, folding and algebra make subexpressions equal, what
+leaves a loop is then done for good, merging makes constants to fold, and fusion comes last because
+what is fused no other pass looks into, unless it was fused twice. Each also rewrites what is inside
+loops."""
+
+ON_REQUEST: dict[str, Pass] = {
+    "mixed_precision": inside(in_half),
+    "recompute": computed_again,
+}
+"""Passes that trade something for something else, numbers or time, and so run only when named."""
+
+
+def optimize(fetches: Any, fed: Collection[Node] = (), passes: Sequence[str] | None = None) -> Any:
+    """Return nodes that give the same values for less work, in the structure of `fetches`.
+
+    Only what the fetches need is kept. Placeholders, variables, writes and their order stay, and
+    what is made in the place of a fetch has its name.
+
+    Args:
+        fetches: a node, or lists, tuples and dicts of nodes.
+        fed: nodes that a run will feed; nothing above them matters.
+        passes: names of `PASSES` or `ON_REQUEST` to run, each once; all `PASSES`, until nothing is
+            left to do, unless given.
+    Raises:
+        GraphError: no such pass; or a pass broke a type, which is a mistake in the pass.
+    """
+    chosen = named(passes)
+    leaves: list[Node] = []
+    rebuild = flatten(fetches, leaves)
+    asked, there = list(leaves), set(needed(leaves, set(fed)))
+    checked = Checked()
+    with orders_kept():
+        if passes is None:
+            leaves = _settled(leaves, set(fed), checked)
+        for name in LAST if passes is None else chosen:
+            leaves = run_pass(name, leaves, set(fed), checked)
+    for before, after in zip(reversed(asked), reversed(leaves), strict=True):
+        if after not in there:
+            after.name = before.name
+    return rebuild(iter(leaves).__next__)
+
+
+def named(passes: Sequence[str] | None) -> list[str]:
+    """Return the names of the passes that are asked for, each of which there is.
+
+    Raises:
+        GraphError: there is no such pass, or one name was given where a list is expected.
+    """
+    if isinstance(passes, str):
+        raise GraphError(f"optimize: got passes={passes!r}, expected a list. Write [{passes!r}].")
+    for name in passes or ():
+        _called(name)
+    return list(PASSES if passes is None else passes)
+
+
+def _called(name: str) -> Pass:
+    found = PASSES.get(name) or ON_REQUEST.get(name)
+    if found is None:
+        have = ", ".join([*PASSES, *ON_REQUEST])
+        raise GraphError(f"optimize: got pass {name!r}, expected one of {have}.")
+    return found
+
+
+LAST = ("fuse", "cse again")  # once, when nothing else finds anything to do
+ROUNDS = 4
+
+
+def _settled(leaves: list[Node], fed: Collection[Node], checked: Checked) -> list[Node]:
+    """Return the nodes after all passes but the last, again until none finds anything to do.
+
+    A pass that has left these very nodes as they are is not asked again.
+    """
+    left: dict[str, list[Node]] = {}  # by the name of a pass
+    for _ in range(ROUNDS):
+        for name in PASSES:
+            if name in LAST or same_nodes(leaves, left.get(name, ())):
+                continue
+            before, leaves = leaves, run_pass(name, leaves, fed, checked)
+            if same_nodes(before, leaves):
+                left[name] = leaves
+    return leaves
+
+
+def recompute(fetches: Any, budget_bytes: int | None = None, fed: Collection[Node] = ()) -> Any:
+    """Return nodes of the same values, some computed twice so that less memory is needed.
+
+    Args:
+        fetches: a node, or lists, tuples and dicts of nodes.
+        budget_bytes: the most that `memory_plan` may say afterwards; the lowest peak that can be
+            had unless given.
+        fed: nodes that a run will feed; placeholders always are.
+    Raises:
+        GraphError: no choice fits the budget, or a size is not known.
+    """
+    if budget_bytes is not None and not isinstance(budget_bytes, int):
+        raise GraphError(f"recompute: got a budget of {budget_bytes!r}, expected whole bytes.")
+    return _alone("recompute", lambda n, f: computed_again(n, f, budget_bytes), fetches, fed)
+
+
+def mixed_precision(fetches: Any, dtype: Any = float16, fed: Collection[Node] = ()) -> Any:
+    """Return nodes of the same dtypes whose matrix products are computed in half precision.
+
+    Raises:
+        GraphError: NumPy cannot compute in `dtype`.
+    """
+    return _alone("mixed_precision", inside(lambda n, f: in_half(n, f, dtype)), fetches, fed)
+
+
+def _alone(name: str, rewrite: Pass, fetches: Any, fed: Collection[Node]) -> Any:
+    """Return what one pass makes of a structure of nodes."""
+    leaves: list[Node] = []
+    rebuild = flatten(fetches, leaves)
+    after = verified(rewrite(leaves, set(fed)), leaves, set(fed), name)
+    return rebuild(iter(after).__next__)
+
+
+def run_pass(
+    name: str, leaves: list[Node], fed: Collection[Node], checked: Checked | None = None
+) -> list[Node]:
+    """Return the nodes after one pass, once they have been verified; `checked` has been already."""
+    return verified(_called(name)(leaves, fed), leaves, fed, name, checked)
+
+
+def verified(
+    after: list[Node],
+    before: Sequence[Node],
+    fed: Collection[Node],
+    name: str,
+    checked: Checked | None = None,
+) -> list[Node]:
+    """Return what a pass made of `before`, once its types have been checked.
+
+    What it left as it was has been checked before.
+
+    Raises:
+        GraphError: a type is not what its operator infers, or a fetch changed its type.
+    """
+    if not same_nodes(after, before):
+        verify(after, fed, name, checked)
+        same_types(before, after, name)
+    return after
+
+
+def same_nodes(a: Sequence[Node], b: Sequence[Node]) -> bool:
+    """Tell whether two lists have the same nodes: `==` of nodes is another node."""
+    return len(a) == len(b) and all(x is y for x, y in zip(a, b, strict=True))
+
+
+def count_nodes(fetches: Any) -> int:
+    """Return how many nodes a run of `fetches` needs, inputs and constants included.
+
+    A loop is one node here, however much is in it; `explain` counts what is inside as well.
+    """
+    leaves: list[Node] = []
+    flatten(fetches, leaves)
+    return len(needed(leaves, ()))

@@ -1,0 +1,251 @@
+"""What the ranks of a placed run must agree on before it: the measured costs, and the graph.
+
+Every rank cuts the graph by itself, so each must have the same one. Two programs that differ in a
+line would else exchange values of one shape and different meaning. So the first time that fetches
+are run with these feeds, rank 0 sends a number for every node; each rank compares them with its
+own, and all raise the same error if one of them differs.
+
+Names and lines may differ, as may seeds and arrays that only one rank reads: weights that NumPy
+drew without a seed, for a variable that lives on one rank, do no harm. A single number is a choice,
+such as a learning rate, and must be the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import GraphError
+from ...op import Op
+from ..control.while_op import While
+from ..core.node import Constant, Node
+from ..core.order import schedule
+from ..core.variables import Variable
+from ..costs.machine import machine, use
+from ..passes.rewrite import PLANNING
+from .send_recv import Ranks, another_run
+
+MAGIC = 0x67726170685F6964  # "graph_id": no message of values begins like this
+WANTED = "what it is about to run"
+SAME = -1
+Prints = npt.NDArray[np.int64]
+
+
+def with_one_cost(ranks: Ranks, choose: Callable[[], list[Node]]) -> list[Node]:
+    """Return what `choose` gives on every rank by the times that rank 0 measures.
+
+    Which rewrites pay is measured; two ranks that each asked their own clock could decide
+    differently and then have different graphs.
+    """
+    if ranks.size == 1:
+        return choose()
+    if ranks.rank == 0:
+        result = choose()
+        with PLANNING:  # nothing is measured meanwhile
+            told = np.frombuffer(pickle.dumps(machine()), np.uint8)
+        for rank in range(1, ranks.size):
+            ranks.send(told, rank)
+        return result
+    with use(pickle.loads(_received(ranks, 0, np.uint8).tobytes())):
+        return choose()
+
+
+def check_same_graph(
+    ranks: Ranks,
+    order: Sequence[Node],
+    leaves: Sequence[Node],
+    feeds: Sequence[Node],
+    placed: Mapping[Node, int],
+) -> int:
+    """Return the number of this run's plan; raise on all ranks if one is about to run another.
+
+    Args:
+        order: the nodes of the run, inputs first.
+        leaves, feeds: what is fetched and what is fed.
+        placed: the rank of every node that is not on all of them.
+    Raises:
+        GraphError: names the first node that differs, with both lines; or a rank is in another
+            run.
+    """
+    if ranks.size == 1:
+        return 0
+    prints = _Prints(order, leaves, feeds, placed)
+    number = _hashed(prints.numbers.tobytes())
+    others = range(1, ranks.size)
+    if ranks.rank != 0:
+        first = _received(ranks, 0, np.int64)
+        if first[:1] != MAGIC:
+            raise another_run(0, WANTED, first)
+        ranks.send(np.array([_differs_at(first, prints.numbers)]), 0)
+        who, where = _received(ranks, 0, np.int64)
+        if who == ranks.rank:
+            ranks.send(_letters(prints.about(int(where))), 0)
+        if who != SAME:
+            raise GraphError(_text(_received(ranks, 0, np.uint8)))
+        return number
+    for rank in others:
+        ranks.send(prints.numbers, rank)
+    answers = {rank: int(_received(ranks, rank, np.int64)[0]) for rank in others}
+    who, where = next(((r, at) for r, at in answers.items() if at != SAME), (SAME, SAME))
+    for rank in others:
+        ranks.send(np.array([who, where]), rank)
+    if who != SAME:
+        theirs = _text(_received(ranks, who, np.uint8))
+        message = (
+            f"run: rank {who} has another graph than rank 0: it has {theirs} where rank 0 has "
+            f"{prints.about(where)}. Build the same graph on every rank, with the same devices, "
+            "and call run with the same fetches and feeds; ranks that are threads of one process "
+            "need a graph each, `with Graph().as_default():`."
+        )
+        for rank in others:
+            ranks.send(_letters(message), rank)
+        raise GraphError(message)
+    return number
+
+
+def _differs_at(first: Prints, mine: Prints) -> int:
+    """Return the number of the first node that differs, or `SAME`."""
+    if np.array_equal(first, mine):
+        return SAME
+    n = min(len(first), len(mine))
+    unequal = np.flatnonzero(first[:n] != mine[:n])
+    return int(unequal[0] if len(unequal) else n) - 1
+
+
+def _received(ranks: Ranks, src: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """Return the next array of `src`, which must be one of those that are sent here."""
+    array = np.asarray(ranks.recv(src))
+    if array.dtype != dtype or array.ndim != 1:
+        raise another_run(src, WANTED, array)
+    return array
+
+
+def _letters(text: str) -> npt.NDArray[np.uint8]:
+    return np.frombuffer(text.encode(), np.uint8)
+
+
+def _text(letters: npt.NDArray[np.uint8]) -> str:
+    return letters.tobytes().decode()
+
+
+class _Prints:
+    """A number for every node of a run, such that equal graphs have equal numbers.
+
+    Attributes:
+        numbers: `MAGIC`, one for each node in the order in which they run, one for the fetches.
+    """
+
+    def __init__(
+        self,
+        order: Sequence[Node],
+        leaves: Sequence[Node],
+        feeds: Sequence[Node],
+        placed: Mapping[Node, int],
+    ) -> None:
+        self._placed, self._order = placed, order
+        self._leaves, self._feeds = leaves, set(feeds)
+        self._number: dict[Node, int] = {}
+        shared = _read_on_several(order, leaves, placed)
+        for node in order:
+            self._add(node, node in shared)
+        asked = tuple(self._of(node) for node in (*leaves, *feeds))
+        found = [MAGIC, *(self._number[node] for node in order), _hashed((asked, len(leaves)))]
+        self.numbers = np.array(found, np.int64)
+
+    def about(self, i: int) -> str:
+        """Return words for node `i`."""
+        if i >= len(self._order):
+            return f"{len(self._leaves)} fetches and {len(self._feeds)} feeds of these nodes"
+        node = self._order[i]
+        kind = type(node).__name__ if node.op is None else node.op.name
+        if isinstance(node, Constant) and node.value.ndim == 0:
+            kind = f"{kind} {node.value}"
+        where = f" on rank {self._placed[node]}" if node in self._placed else ""
+        return f"{kind} of {node.dtype} {node.shape}{where} ({node.name!r}, {node.location})"
+
+    def _add(self, node: Node, by_value: bool, split: bool = True) -> None:
+        """Number a node.
+
+        Args:
+            by_value: whether a constant counts with its value, as a single number always does.
+            split: whether a loop here runs on several ranks unless it is placed on one.
+        """
+        facts: list[Any] = [len(self._number), type(node).__name__, node.dtype.name, node.shape]
+        facts += [self._placed.get(node), node in self._feeds]
+        if isinstance(node, Variable):
+            facts.append(node.name)
+        if isinstance(node, Constant) and (by_value or node.value.ndim == 0):
+            facts.append(self._of(node.value))
+        if node not in self._feeds:
+            facts += [self._of(source) for source in (*node.inputs, *node.control_inputs)]
+            facts.append(len(node.inputs))
+            if isinstance(node.op, While):
+                facts += self._inside(node.op, split and node not in self._placed)
+            else:
+                facts.append(self._of(node.op))
+        self._number[node] = _hashed(tuple(facts))
+
+    def _inside(self, loop: While, split: bool) -> list[int]:
+        """Number what is inside a loop; return what the loop is."""
+        given = {*loop.variables, *loop.entrances}
+        for node in (*loop.variables, *loop.entrances):
+            self._add(node, split, split)
+        ends = (loop.test, *loop.body)
+        for node in schedule(ends, given):
+            if node not in self._number:
+                self._add(node, split, split)
+        return [loop.parallel_iterations, *(self._number[node] for node in ends)]
+
+    def _of(self, value: Any) -> Any:
+        """Return what stands for a value: the same on every rank, whatever its address."""
+        if isinstance(value, Node):
+            if value not in self._number:  # a parameter of an operator, such as a variable
+                self._add(value, by_value=False)
+            return self._number[value]
+        if value is None or isinstance(value, bool | int | float | complex | str | bytes | slice):
+            return repr(value)
+        if isinstance(value, list | tuple):
+            return tuple(self._of(item) for item in value)
+        if isinstance(value, dict):
+            return tuple(sorted((str(key), self._of(item)) for key, item in value.items()))
+        if isinstance(value, np.ndarray | np.generic):
+            data = None if value.dtype.hasobject else value.tobytes()
+            return (value.dtype.str, value.shape, _hashed(data))
+        if isinstance(value, np.dtype):
+            return value.str
+        if isinstance(value, Op):
+            mine = {k: v for k, v in value.attributes().items() if not _of_one_rank(k)}
+            return (type(value).__name__, value.name, self._of(mine))
+        if is_dataclass(value) and not isinstance(value, type):
+            return self._of({f.name: getattr(value, f.name) for f in fields(value)})
+        return type(value).__name__
+
+
+def _of_one_rank(name: str) -> bool:
+    """Tell whether a parameter of an operator says nothing about its meaning to other ranks."""
+    return name == "seed" or name.startswith("_")
+
+
+def _read_on_several(
+    order: Sequence[Node], leaves: Collection[Node], placed: Mapping[Node, int]
+) -> set[Node]:
+    """Return the constants that must be the same on all ranks, as more than one reads them."""
+    readers: dict[Node, set[int | None]] = {}
+    for node in order:
+        for source in node.inputs:
+            if isinstance(source, Constant):
+                readers.setdefault(source, set()).add(placed.get(node))
+    several = {node for node, ranks in readers.items() if len(ranks) > 1 or None in ranks}
+    return several.union(node for node in leaves if isinstance(node, Constant))
+
+
+def _hashed(value: Any) -> int:
+    """Return 63 bits of a value whose `repr` says all about it."""
+    digest = hashlib.blake2b(repr(value).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") >> 1
