@@ -371,11 +371,29 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
 
 def _reduce_in_place(comm: Communicator, tensor: torch.Tensor, op: str) -> None:
     algorithm = algorithm_of("all_reduce")
-    if tensor.is_contiguous() and not tensor.is_sparse:
+    if tensor.is_sparse:
+        _sum_sparse(comm, tensor, op)
+    elif tensor.is_contiguous():
         detached = tensor.detach()
         comm.all_reduce(detached, op=op, algorithm=algorithm, out=detached)
     else:
         fill(tensor, comm.all_reduce(tensor, op=op, algorithm=algorithm))
+
+
+def _sum_sparse(comm: Communicator, tensor: torch.Tensor, op: str) -> None:
+    if op not in ("sum", "avg"):
+        raise InvalidArgument(
+            f"all_reduce: sparse tensors can be added: got {op}, expected sum or avg. "
+            "Convert them by to_dense() first."
+        )
+    own = tensor.detach().coalesce()
+    indices = _uneven(comm, [own.indices()] * comm.size, torch.int64)
+    values = _uneven(comm, [own.values()] * comm.size, tensor.dtype)
+    whole = torch.sparse_coo_tensor(torch.cat(indices, 1), torch.cat(values), tensor.shape)
+    if op == "avg":
+        whole = whole / comm.size
+    with torch.no_grad():
+        tensor.copy_(whole.coalesce())
 
 
 def _gathered(
