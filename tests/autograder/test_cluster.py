@@ -29,7 +29,7 @@ async def give_gpu(dask_worker):
     await dask_worker.set_resources(GPU=1)
 
 def graders():
-    from autograder import cluster
+    from autograder.grading import cluster
 
     return cluster._judges.cache_info().currsize
 
