@@ -9,11 +9,14 @@ from numpy import dtype
 from . import arrays, autograd, cpu, cuda, errors, linalg
 from .arrays import (
     Device,
+    bfloat16,
     device,
+    finfo,
     float16,
     float32,
     float64,
     get_default_dtype,
+    iinfo,
     int8,
     int16,
     int32,
@@ -310,9 +313,11 @@ if TYPE_CHECKING:
         utils,
     )
     from .amp import autocast
+    from .backends import set_float32_matmul_precision, use_deterministic_algorithms
     from .serialize import load, save
     from .show import show
     from .tensor_types import (
+        BFloat16Tensor,
         BoolTensor,
         ByteTensor,
         CharTensor,
@@ -330,6 +335,7 @@ _LATER = {
     "ByteTensor": ("minitorch.tensor_types", "ByteTensor"),
     "CharTensor": ("minitorch.tensor_types", "CharTensor"),
     "DoubleTensor": ("minitorch.tensor_types", "DoubleTensor"),
+    "BFloat16Tensor": ("minitorch.tensor_types", "BFloat16Tensor"),
     "FloatTensor": ("minitorch.tensor_types", "FloatTensor"),
     "HalfTensor": ("minitorch.tensor_types", "HalfTensor"),
     "IntTensor": ("minitorch.tensor_types", "IntTensor"),
@@ -346,8 +352,10 @@ _LATER = {
     "nn": ("minitorch.nn", ""),
     "optim": ("minitorch.optim", ""),
     "save": ("minitorch.serialize", "save"),
+    "set_float32_matmul_precision": ("minitorch.backends", "set_float32_matmul_precision"),
     "show": ("minitorch.show", "show"),
     "testing": ("minitorch.testing", ""),
+    "use_deterministic_algorithms": ("minitorch.backends", "use_deterministic_algorithms"),
     "utils": ("minitorch.utils", ""),
 }
 
@@ -364,6 +372,7 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
+    "BFloat16Tensor",
     "BoolTensor",
     "ByteTensor",
     "CharTensor",
@@ -422,6 +431,7 @@ __all__ = [
     "backends",
     "baddbmm",
     "bernoulli",
+    "bfloat16",
     "bitwise_and",
     "bitwise_left_shift",
     "bitwise_not",
@@ -484,6 +494,7 @@ __all__ = [
     "expand",
     "expm1",
     "eye",
+    "finfo",
     "fix",
     "flatten",
     "flip",
@@ -517,6 +528,7 @@ __all__ = [
     "hessian",
     "hstack",
     "hypot",
+    "iinfo",
     "index_add",
     "index_copy",
     "index_fill",
@@ -632,6 +644,7 @@ __all__ = [
     "scatter_add",
     "select",
     "set_default_dtype",
+    "set_float32_matmul_precision",
     "set_grad_enabled",
     "sgn",
     "short",
@@ -678,6 +691,7 @@ __all__ = [
     "unflatten",
     "unique",
     "unsqueeze",
+    "use_deterministic_algorithms",
     "utils",
     "var",
     "var_mean",

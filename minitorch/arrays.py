@@ -13,10 +13,14 @@ import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from .brain_float import Halves as Halves
+from .brain_float import bfloat16 as bfloat16
+from .brain_float import narrowed, widened
 from .errors import ArgumentError, DeviceError, DTypeError
 
 Array: TypeAlias = Any
@@ -35,7 +39,10 @@ float32 = np.dtype(np.float32)
 float64 = np.dtype(np.float64)
 
 DTYPES = {d.name: d for d in (bool_, uint8, int8, int16, int32, int64, float16, float32, float64)}
-HOST_TYPES = frozenset([np.ndarray, *(dtype.type for dtype in DTYPES.values())])
+DTYPES["bfloat16"] = bfloat16
+HOST_TYPES = frozenset(
+    [np.ndarray, *(dtype.type for dtype in DTYPES.values() if dtype is not bfloat16)]
+)
 """Types of NumPy's arrays, for which the namespace is NumPy itself. A scalar is a 0-d array."""
 _default = float32
 
@@ -49,9 +56,10 @@ def set_default_dtype(dtype: Any) -> None:
     """Make Python floats become `dtype`, a floating one."""
     global _default
     chosen = as_dtype(dtype)
-    if chosen.kind != "f":
+    if chosen.kind != "f" or chosen is bfloat16:
         raise DTypeError(
-            f"set_default_dtype: got {chosen}, expected a floating dtype. Use float32 or float64."
+            f"set_default_dtype: got {chosen}, expected a floating dtype of NumPy's. "
+            "Use float32 or float64."
         )
     _default = chosen
 
@@ -77,6 +85,38 @@ def as_dtype(dtype: Any) -> DType:
         raise DTypeError(f"dtype: got {dtype!r}, expected one of {have}. Convert first.") from None
 
 
+def finfo(dtype: Any = None) -> SimpleNamespace:
+    """Return the limits of a floating dtype: bits, eps, max, min, tiny, smallest_normal.
+
+    Raises:
+        DTypeError: not a floating dtype.
+    """
+    kind = _default if dtype is None else as_dtype(dtype)
+    if kind.kind != "f":
+        raise DTypeError(f"finfo: got {kind}, expected a floating dtype. Use iinfo.")
+    tiny, eps = 2.0**-126, 2.0**-7  # bfloat16's, which has float32's exponents and 8 digits
+    greatest, bits = (2.0 - eps) * 2.0**127, 8 * kind.itemsize
+    if kind is not bfloat16:
+        known = np.finfo(kind)
+        tiny, eps, greatest = float(known.tiny), float(known.eps), float(known.max)
+    return SimpleNamespace(
+        bits=bits, eps=eps, max=greatest, min=-greatest, tiny=tiny, smallest_normal=tiny, dtype=kind
+    )
+
+
+def iinfo(dtype: Any) -> SimpleNamespace:
+    """Return the limits of an integer dtype: bits, max, min.
+
+    Raises:
+        DTypeError: not an integer dtype.
+    """
+    kind = as_dtype(dtype)
+    if kind.kind not in "iu":
+        raise DTypeError(f"iinfo: got {kind}, expected an integer dtype. Use finfo.")
+    known = np.iinfo(kind)
+    return SimpleNamespace(bits=known.bits, max=int(known.max), min=int(known.min), dtype=kind)
+
+
 # ── promotion, as torch promotes ────────────────────────────────────────────────────────────────
 
 
@@ -84,6 +124,9 @@ def promote_types(a: DType, b: DType) -> DType:
     """Return the dtype of an operator over `a` and `b`: a float stays beside an integer."""
     if (a.kind == "f") != (b.kind == "f"):
         return a if a.kind == "f" else b
+    if bfloat16 in (a, b):
+        other = b if a is bfloat16 else a
+        return float32 if other == float16 else other
     return np.promote_types(a, b)
 
 
@@ -254,6 +297,11 @@ def dtype_of(array: Array) -> DType:
     return found if isinstance(found, np.dtype) else DTYPES[str(found).removeprefix("torch.")]
 
 
+def host_dtype(dtype: DType) -> DType:
+    """Return the dtype in which NumPy holds numbers that are to become `dtype`."""
+    return float32 if dtype is bfloat16 else dtype
+
+
 def native_dtype(xp: Any, dtype: DType) -> Any:
     """Return `dtype` in the words of `xp`."""
     return dtype if xp is np else getattr(xp, "bool" if dtype is bool_ else dtype.name)
@@ -262,6 +310,8 @@ def native_dtype(xp: Any, dtype: DType) -> Any:
 def cast(array: Array, dtype: DType) -> Array:
     """Return `array` as `dtype`, itself when it already is."""
     if isinstance(array, np.ndarray | np.generic):
+        if dtype is bfloat16:
+            return narrowed(array)
         return (
             array.astype(dtype, copy=False) if isinstance(array, np.ndarray) else dtype.type(array)
         )
@@ -273,36 +323,52 @@ def asarray(data: Any, dtype: DType | None = None, place: Device = CPU, copy: bo
     """Return an array on `place` from numbers, nested lists, or an array of any library."""
     xp = namespace_on(place)
     if xp is np:
+        if isinstance(data, Halves) and dtype in (None, bfloat16):
+            return data.copy() if copy else data
         host = to_numpy(data) if hasattr(data, "__array__") or hasattr(data, "cpu") else data
+        if dtype is bfloat16:
+            return narrowed(np.array(host, dtype=float32))
         return np.array(host, dtype=dtype, copy=True if copy else None)
     wanted = None if dtype is None else native_dtype(xp, dtype)
+    if isinstance(data, Halves):
+        data, wanted = widened(data), wanted or xp.bfloat16
     if isinstance(data, np.ndarray | np.generic):
         data = np.array(data, order="C")  # torch reads neither negative strides nor scalars
     return xp.asarray(data, dtype=wanted, device=native_device(place), copy=copy or None)
 
 
 def to_numpy(array: Array) -> np.ndarray[Any, Any]:
-    """Return `array` as a NumPy array; shares memory when it is on the CPU."""
+    """Return `array` as a NumPy array; shares memory when it is on the CPU and no bfloat16."""
     if isinstance(array, np.ndarray):
-        return array
+        return widened(array)  # type: ignore[no-any-return]
     if hasattr(array, "detach"):
+        if str(array.dtype) == "torch.bfloat16":
+            array = array.float()
         return np.asarray(array.detach().cpu().numpy())
     if hasattr(array, "get"):
         return np.asarray(array.get())
     return np.asarray(array)
 
 
+def on_host(array: Array) -> Array:
+    """Return `array` as one of NumPy's or of `Halves`, its dtype kept."""
+    return cast(to_numpy(array), dtype_of(array))
+
+
 def move(array: Array, place: Device) -> Array:
     """Return `array` on `place`, itself when it already is there."""
     if device_of(array) == place:
         return array
-    return asarray(to_numpy(array), None, place, copy=False)
+    return asarray(to_numpy(array), dtype_of(array), place, copy=False)
+
+
+_OWNERS = (np.ndarray, Halves)
 
 
 def owner(array: Array) -> Array:
     """Return the object that owns the memory which `array` looks into."""
     if isinstance(array, np.ndarray):
-        while type(array.base) is np.ndarray:  # a block of the allocator is no array's own
+        while type(array.base) in _OWNERS:  # a block of the allocator is no array's own
             array = array.base
         return array
     base = getattr(array, "_base", None)

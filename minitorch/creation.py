@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from . import arrays as _arrays
-from .arrays import as_dtype, native_device, native_dtype
+from .arrays import as_dtype, cast, native_device, native_dtype
 from .errors import ArgumentError
 from .generator import Generator, default_generator
 from .ops.movement import sizes
@@ -46,7 +46,8 @@ def full(
     wanted = _arrays.scalar_dtype(fill_value) if dtype is None else as_dtype(dtype)
     place_of = {} if xp is np else {"device": native_device(place)}
     shape = _shape("full", (size,))
-    made = Tensor._new(xp.full(shape, fill_value, dtype=native_dtype(xp, wanted), **place_of))
+    held = native_dtype(xp, _arrays.host_dtype(wanted))
+    made = Tensor._new(cast(xp.full(shape, fill_value, dtype=held, **place_of), wanted))
     return made.requires_grad_() if requires_grad else made
 
 

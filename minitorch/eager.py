@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .arrays import HOST_TYPES, DType, Scalar, asarray, get_default_dtype, result_type
+from .arrays import HOST_TYPES, DType, Scalar, asarray, get_default_dtype, host_dtype, result_type
 from .errors import AxisError, DeviceError, DTypeError, MinitorchError, ShapeError
 from .op import Op, Spec, Value
 from .ops.casting import Cast, Move
@@ -122,7 +122,7 @@ def _wrapped(op: Op, value: Any, dtype: DType | None, place: Any, kind: Any) -> 
             return value
         return value._apply(Cast(dtype), (value,))
     if isinstance(value, bool | int | float):
-        wanted = dtype or result_type([value])
+        wanted = host_dtype(dtype) if dtype is not None else result_type([value])
         if place.type == "cpu":
             made = constant(value, wanted, kind)
             if type(made.array) in HOST_TYPES:

@@ -10,7 +10,7 @@ import numpy as np
 
 from . import arrays as _arrays
 from .arrays import Array, Device, as_dtype, asarray, to_numpy
-from .errors import GradientError, ShapeError
+from .errors import DTypeError, GradientError, ShapeError
 from .ops.casting import Cast, Move
 from .shapes import axis
 from .updates import Updates
@@ -31,7 +31,10 @@ class Exchange(Updates):
 
         Raises:
             GradientError: the tensor requires a gradient, which NumPy would lose without a word.
+            DTypeError: the dtype is bfloat16, which NumPy has not.
         """
+        if self.dtype is _arrays.bfloat16:
+            raise DTypeError("numpy: NumPy has no bfloat16. Use .float().numpy().")
         if self.requires_grad and not force:
             raise GradientError(
                 "numpy: this tensor requires a gradient, which NumPy does not follow. "
@@ -58,8 +61,18 @@ class Exchange(Updates):
         """Return the numbers as nested lists; a 0-d tensor as a number."""
         return to_numpy(self.array).tolist()
 
-    def to(self, *targets: Any, device: Any = None, dtype: Any = None, copy: bool = False) -> Any:
-        """Return this tensor on a device, as a dtype, or as another tensor is."""
+    def to(
+        self,
+        *targets: Any,
+        device: Any = None,
+        dtype: Any = None,
+        copy: bool = False,
+        non_blocking: bool = False,
+    ) -> Any:
+        """Return this tensor on a device, as a dtype, or as another tensor is.
+
+        `non_blocking` changes nothing: the numbers are there when this returns.
+        """
         for target in targets:
             if isinstance(target, Exchange):
                 device, dtype = target.device, target.dtype
@@ -105,7 +118,11 @@ class Exchange(Updates):
         )
         inverse = inverse.reshape(self.shape if along is None else self.shape[along])
         wanted = [distinct, *[inverse] * return_inverse, *[counts] * return_counts]
-        made = tuple(self._new(asarray(array, None, self.device, copy=False)) for array in wanted)
+        dtypes = (self.dtype, _arrays.int64, _arrays.int64)
+        made = tuple(
+            self._new(asarray(array, dtype, self.device, copy=False))
+            for array, dtype in zip(wanted, dtypes, strict=False)
+        )
         return made if len(made) > 1 else made[0]
 
     def new_full(
@@ -121,7 +138,8 @@ class Exchange(Updates):
         shape = (size,) if isinstance(size, int) else tuple(size)
         wanted = self.dtype if dtype is None else as_dtype(dtype)
         place = self.device if device is None else _arrays.device(device)
-        made = self._new(asarray(np.full(shape, fill_value, wanted), wanted, place, copy=False))
+        numbers = np.full(shape, fill_value, _arrays.host_dtype(wanted))
+        made = self._new(asarray(numbers, wanted, place, copy=False))
         return made.requires_grad_() if requires_grad else made
 
     def new_zeros(self, *size: Any, **options: Any) -> Any:
@@ -162,6 +180,10 @@ class Exchange(Updates):
     def is_cuda(self) -> bool:
         """Whether the numbers are on a CUDA device."""
         return bool(self.device.type == "cuda")
+
+    def pin_memory(self) -> Any:
+        """Return this tensor: copies to a device do not need memory that stays in its place."""
+        return self
 
     def cpu(self) -> Any:
         """Return this tensor on the CPU."""
@@ -223,7 +245,7 @@ class Exchange(Updates):
     def __reduce__(self) -> tuple[Any, ...]:
         if self.op is not None:
             raise GradientError("pickle: this tensor is the result of a recorded operator.")
-        return _restored, (type(self), to_numpy(self.array), self.requires_grad)
+        return _restored, (type(self), _arrays.on_host(self.array), self.requires_grad)
 
     def __repr__(self) -> str:
         lead = "tensor("
@@ -251,6 +273,7 @@ TYPE_NAMES = {
     "float32": "FloatTensor",
     "float64": "DoubleTensor",
     "float16": "HalfTensor",
+    "bfloat16": "BFloat16Tensor",
     "uint8": "ByteTensor",
     "int8": "CharTensor",
     "int16": "ShortTensor",

@@ -71,7 +71,7 @@ class Generator:
         """Return integers in [low, high)."""
         with self._lock:
             numbers = self._host.integers(low, high, shape, dtype=np.int64)
-        return self._placed(numbers.astype(dtype))
+        return self._placed(cast(numbers, dtype))
 
     def permutation(self, count: int) -> Array:
         """Return 0 to count - 1 in random order."""

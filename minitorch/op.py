@@ -45,7 +45,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from .arrays import HOST_TYPES, Array, DType, namespace
+from .arrays import HOST_TYPES, Array, DType, Halves, host_dtype, namespace
+from .brain_float import widen
 from .errors import DTypeError, GraphError, NoGradientRule, ShapeError
 from .shapes import Shape, known
 
@@ -110,6 +111,9 @@ class Op:
     views: bool = False
     """The result looks into the memory of the first input, where the array library can."""
 
+    halves: str = "as float32"
+    """How `compute` takes bfloat16: "as float32", "as they are", or "moved" without being read."""
+
     pure: bool = True
     """Equal inputs give equal results: false for random numbers and for effects."""
 
@@ -172,6 +176,8 @@ def apply(op: Op, *inputs: Any) -> Any:
             host = True
         elif isinstance(value, Value):
             return value._apply(op, inputs)
+        elif isinstance(value, Halves):
+            return op.compute(np, *(inputs if op.halves == "as they are" else widen(inputs)))
         elif hasattr(value, "dtype"):
             return op.compute(namespace(value), *inputs)
     if host:
@@ -199,7 +205,7 @@ def infer_by_trial(op: Op, specs: Sequence[Spec]) -> Spec:
 
 def _trial(op: Op, specs: Sequence[Spec], guess: int) -> Spec:
     shapes = [tuple(guess if n is None else n for n in spec.shape) for spec in specs]
-    zeros = [np.zeros(s, spec.dtype) for s, spec in zip(shapes, specs, strict=True)]
+    zeros = [np.zeros(s, host_dtype(spec.dtype)) for s, spec in zip(shapes, specs, strict=True)]
     try:
         with np.errstate(all="ignore"):
             result = np.asarray(op.compute(np, *zeros))

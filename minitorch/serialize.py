@@ -22,6 +22,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from .arrays import Halves, on_host
 from .errors import MinitorchError
 from .tensor import Tensor, tensor
 
@@ -35,6 +36,7 @@ CODES = {
     "BOOL": "?",
     **{f"{kind}{8 * n}": f"<{kind.lower()}{n}" for kind in "IU" for n in (1, 2, 4, 8)},
     **{f"F{8 * n}": f"<f{n}" for n in (2, 4, 8)},
+    "BF16": "bfloat16",
 }
 """The format's names of dtypes, and NumPy's."""
 
@@ -161,9 +163,10 @@ def _describe_key(key: object, where: tuple[object, ...]) -> object:
 def _keep(
     value: Tensor | np.ndarray, where: tuple[object, ...], arrays: dict[str, np.ndarray]
 ) -> str:
-    array = value.detach().numpy() if isinstance(value, Tensor) else value
-    array = np.asarray(array, array.dtype.newbyteorder("<"), order="C")
-    if array.dtype.str.replace("|", "<") not in _NAMES:
+    array = on_host(value.array) if isinstance(value, Tensor) else value
+    if not isinstance(array, Halves):
+        array = np.asarray(array, array.dtype.newbyteorder("<"), order="C")
+    if _code(array) not in _NAMES:
         raise TypeError(
             f"save: cannot store {_place(where) or 'the array'}: got dtype {array.dtype}, expected "
             "numbers or booleans. Convert it first."
@@ -201,7 +204,14 @@ def _as_tensor(array: np.ndarray, place: Any) -> Tensor:
 
 # ── the format ──────────────────────────────────────────────────────────────────────────────────
 
-_NAMES = {np.dtype(code).str.replace("|", "<"): name for name, code in CODES.items()}
+_NAMES = {
+    "bfloat16" if name == "BF16" else np.dtype(code).str.replace("|", "<"): name
+    for name, code in CODES.items()
+}
+
+
+def _code(array: np.ndarray) -> str:
+    return "bfloat16" if isinstance(array, Halves) else array.dtype.str.replace("|", "<")
 
 
 def _written(arrays: Mapping[str, np.ndarray], metadata: dict[str, str]) -> bytes:
@@ -212,8 +222,11 @@ def _written(arrays: Mapping[str, np.ndarray], metadata: dict[str, str]) -> byte
     ordered = sorted(arrays.items(), key=lambda item: -item[1].itemsize)
     for name, array in ordered:
         begin, end = end, end + array.nbytes
-        code = _NAMES[array.dtype.str.replace("|", "<")]
-        header[name] = {"dtype": code, "shape": array.shape, "data_offsets": [begin, end]}
+        header[name] = {
+            "dtype": _NAMES[_code(array)],
+            "shape": array.shape,
+            "data_offsets": [begin, end],
+        }
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     return b"".join([len(text).to_bytes(8, "little"), text, *(a.tobytes() for _, a in ordered)])
@@ -241,7 +254,8 @@ def _views(entries: Mapping[str, Any], data: memoryview) -> dict[str, np.ndarray
     """
     arrays, at = {}, 0
     for name, entry in sorted(entries.items(), key=lambda item: item[1]["data_offsets"]):
-        dtype, shape = np.dtype(CODES[entry["dtype"]]), tuple(entry["shape"])
+        halves, shape = entry["dtype"] == "BF16", tuple(entry["shape"])
+        dtype = np.dtype("<u2" if halves else CODES[entry["dtype"]])
         begin, end = entry["data_offsets"]
         if (
             begin != at
@@ -249,7 +263,8 @@ def _views(entries: Mapping[str, Any], data: memoryview) -> dict[str, np.ndarray
             or min(shape, default=0) < 0
         ):
             raise ValueError(f"the bytes {begin} to {end} of {name!r} do not fit")
-        arrays[name] = np.frombuffer(data[begin:end], dtype).reshape(shape)
+        array = np.frombuffer(data[begin:end], dtype).reshape(shape)
+        arrays[name] = array.view(Halves) if halves else array
         at = end
     if at != len(data):
         raise ValueError(f"got {len(data)} bytes of arrays, expected {at}")

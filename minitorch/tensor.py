@@ -10,6 +10,7 @@ May import: errors, shapes, arrays, op, ops, autodiff, clock, hooks, eager, exch
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ from .arrays import (
     namespace,
 )
 from .autodiff import FREED, backward
+from .brain_float import computed
 from .clock import clock
 from .eager import explained, prepared, quiet
 from .errors import DTypeError, GradientError, ModifiedInPlace, ShapeError
@@ -102,15 +104,24 @@ class Tensor(Exchange):
         inputs = prepared(op, inputs, Tensor)
         arrays = [value.array for value in inputs]
         needs = any(value.requires_grad for value in inputs)
-        return self._computed(op, inputs, namespace(arrays[0]), arrays, needs)
+        compute = None
+        if any(type(array) is _arrays.Halves for array in arrays):
+            compute = partial(computed, op, op.compute)
+        return self._computed(op, inputs, namespace(arrays[0]), arrays, needs, compute)
 
     def _computed(
-        self, op: Op, inputs: tuple["Tensor", ...], xp: Any, arrays: list[Array], needs: bool
+        self,
+        op: Op,
+        inputs: tuple["Tensor", ...],
+        xp: Any,
+        arrays: list[Array],
+        needs: bool,
+        compute: Any = None,
     ) -> "Tensor":
         try:
             # The library's own operators cannot come back into this context; a learner's might.
             run = quiet.run if op.on_arrays else _call
-            result = run(op.compute, xp, *arrays)
+            result = run(compute or op.compute, xp, *arrays)
         except Exception as error:
             better = explained(op, inputs, error)
             if better is error:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from minitorch.arrays import finfo
 from minitorch.distributions.distribution import Distribution, checked, register_kl
 from minitorch.errors import ArgumentError
 from minitorch.ops.binary import where
@@ -24,7 +25,7 @@ class Categorical(Distribution):
         if probs is not None:
             weights = checked("Categorical", "probs", probs, lambda x: x >= 0, "0 or more")
             self.probs = weights / weights.sum(-1, keepdim=True)
-            tiny = float(_smallest(self.probs.dtype))  # so that the logarithm of 0 is finite
+            tiny = finfo(self.probs.dtype).eps  # so that the logarithm of 0 is finite
             self.logits = self.probs.clamp(tiny, 1 - tiny).log()
         else:
             given = checked("Categorical", "logits", logits, lambda x: x == x, "numbers")
@@ -51,7 +52,7 @@ class Categorical(Distribution):
 
     def entropy(self) -> Any:
         """Return - sum p ln p; a class of probability 0 adds nothing."""
-        lowest = float(_lowest(self.logits.dtype))
+        lowest = finfo(self.logits.dtype).min
         return -(self.probs * self.logits.clamp(min=lowest)).sum(-1)
 
     def enumerate_support(self) -> Any:
@@ -65,14 +66,6 @@ def _broadcast(index: Any, logits: Any) -> Any:
     """Return both with the same axes but the last."""
     batch = np.broadcast_shapes(index.shape[:-1], logits.shape[:-1])
     return index.expand(*batch, 1), logits.expand(*batch, logits.shape[-1])
-
-
-def _smallest(dtype: Any) -> Any:
-    return np.finfo(dtype).eps
-
-
-def _lowest(dtype: Any) -> Any:
-    return np.finfo(dtype).min
 
 
 @register_kl(Categorical, Categorical)

@@ -12,7 +12,13 @@ if TYPE_CHECKING:
     from minitorch.nn.module import Module
 
 
-def convert(module: Module, *targets: Any, device: Any = None, dtype: Any = None) -> None:
+def convert(
+    module: Module,
+    *targets: Any,
+    device: Any = None,
+    dtype: Any = None,
+    non_blocking: bool = False,
+) -> None:
     """Change every parameter and buffer below `module` in place.
 
     Raises:

@@ -265,6 +265,10 @@ class Module:
         """Convert floating parameters and buffers to float64."""
         return self.to("float64")
 
+    def bfloat16(self: M) -> M:
+        """Convert floating parameters and buffers to bfloat16."""
+        return self.to("bfloat16")
+
     def half(self: M) -> M:
         """Convert floating parameters and buffers to float16."""
         return self.to("float16")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from minitorch.arrays import copied, to_numpy
+from minitorch.arrays import copied, on_host
 from minitorch.creation import zeros
 from minitorch.tensor import Tensor, tensor
 
@@ -29,7 +29,7 @@ class Parameter(Tensor):
         return copy
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restored, (to_numpy(self.array), self.requires_grad)
+        return _restored, (on_host(self.array), self.requires_grad)
 
     def __repr__(self) -> str:
         return f"Parameter containing:\n{super().__repr__()}"
@@ -41,4 +41,4 @@ def empty_parameter(shape: tuple[int, ...], device: Any = None, dtype: Any = Non
 
 
 def _restored(array: Any, requires_grad: bool) -> Parameter:
-    return Parameter(tensor(array), requires_grad)
+    return Parameter(Tensor._new(array), requires_grad)

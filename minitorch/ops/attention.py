@@ -5,10 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import as_dtype
+from ..arrays import as_dtype, float32
 from ..errors import ArgumentError, AxisError, DTypeError, ShapeError
 from ..op import apply
 from .binary import where
+from .casting import cast_to
 from .conv import each
 from .indexing import ARRAY, Take
 from .linalg import matmul, mT
@@ -47,6 +48,13 @@ def scaled_dot_product_attention(
 
     Source: Vaswani et al., arXiv:1706.03762, 2017, section 3.2.1.
     """
+    dtype = as_dtype(query.dtype)
+    if dtype.itemsize == 2:  # scores are kept in float32, as in torch's fused kernel
+        q, k, v = (cast_to(x, float32) for x in (query, key, value))
+        mixed = scaled_dot_product_attention(
+            q, k, v, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
+        )
+        return cast_to(mixed, dtype)
     if enable_gqa:
         times = query.shape[-3] // key.shape[-3]
         key, value = _shared_heads(key, times), _shared_heads(value, times)

@@ -12,6 +12,7 @@ class Cast(Op):
 
     on_arrays = True
     reads_inputs = reads_output = False
+    halves = "as they are"
 
     def __init__(self, dtype: DType) -> None:
         self.dtype = dtype
@@ -37,6 +38,7 @@ class Move(Op):
 
     on_arrays = True
     reads_inputs = reads_output = False
+    halves = "as they are"
 
     def __init__(self, device: Device) -> None:
         self.device = device
@@ -61,6 +63,7 @@ class Clone(Op):
 
     on_arrays = True
     reads_inputs = reads_output = False
+    halves = "as they are"
 
     def compute(self, xp: Any, x: Any) -> Any:
         """Return a new array with the same numbers."""

@@ -25,6 +25,7 @@ class Slice(Op):
     name = "index"
     on_arrays = views = True
     reads_inputs = reads_output = False
+    halves = "moved"
 
     def __init__(self, index: tuple[Any, ...]) -> None:
         self.index = index

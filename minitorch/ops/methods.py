@@ -309,6 +309,10 @@ class Methods(Value):
         """Return this value as float16."""
         return casting.cast_to(self, "float16")
 
+    def bfloat16(self, memory_format: Any = None) -> Any:
+        """Return this value as bfloat16."""
+        return casting.cast_to(self, "bfloat16")
+
     def long(self, memory_format: Any = None) -> Any:
         """Return this value as int64."""
         return casting.cast_to(self, "int64")

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import as_dtype
+from ..arrays import DType, as_dtype, finfo, float32
 from ..errors import ArgumentError, ShapeError
 from ..op import Op, Spec, apply
 from ..shapes import axis
@@ -306,7 +306,7 @@ def rms_norm(
     wanted, rank = tuple(normalized_shape), len(x.shape)
     if not wanted or tuple(x.shape[rank - len(wanted) :]) != wanted:
         raise ShapeError(f"rms_norm: got shape {tuple(x.shape)}, expected its end to be {wanted}.")
-    small = float(np.finfo(as_dtype(x.dtype)).eps) if eps is None else eps
+    small = _smallest(as_dtype(x.dtype)) if eps is None else eps
     over = tuple(range(rank - len(wanted), rank))
     return _affine(x * rsqrt(mean(x * x, over, True) + small), weight, None)
 
@@ -327,3 +327,8 @@ def local_response_norm(
     border = [0] * (2 * (len(x.shape) - 2)) + [size // 2, (size - 1) // 2]
     around = mean(unfold(pad(x * x, border), 1, size, 1), -1)
     return x / pow(around * alpha + k, beta)
+
+
+def _smallest(dtype: DType) -> float:
+    """Return the epsilon of what is computed in: float32 for dtypes of two bytes."""
+    return float(finfo(dtype if dtype.itemsize > 2 else float32).eps)

@@ -4,9 +4,7 @@ import builtins
 import math
 from typing import Any
 
-import numpy as np
-
-from ..arrays import as_dtype, bool_, int64
+from ..arrays import as_dtype, bool_, finfo, int64
 from ..errors import ArgumentError
 from ..op import Op, Spec, Value, apply
 from .binary import add as add_row
@@ -178,7 +176,7 @@ def nan_to_num(
     dtype = as_dtype(x.dtype)
     if dtype.kind != "f":
         return positive(x) if dtype.kind != "b" else x
-    largest = float(np.finfo(dtype).max)
+    largest = finfo(dtype).max
     x = where(isnan(x), nan, x)
     x = where(isposinf(x), largest if posinf is None else posinf, x)
     return where(isneginf(x), -largest if neginf is None else neginf, x)

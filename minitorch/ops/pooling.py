@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import native_device_of
+from ..arrays import as_dtype, host_dtype, native_device_of
 from ..errors import ArgumentError, ShapeError
 from ..op import Op, Spec, apply
+from .casting import cast_to
 from .conv import each
 from .elementwise import abs, sign
 from .indexing import getitem
@@ -308,7 +309,8 @@ def _avg_pool(
         if not include_pad:
             inside = np.minimum(stop, n) - np.maximum(start, 0)
         counts = counts[..., None] * inside
-    return total * (1.0 / counts).astype(x.dtype)
+    dtype = as_dtype(x.dtype)
+    return cast_to(total * (1.0 / counts).astype(host_dtype(dtype)), dtype)
 
 
 def avg_pool1d(

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from minitorch.arrays import asarray, to_numpy
+from minitorch.arrays import asarray, host_dtype, to_numpy
 from minitorch.clock import clock
 from minitorch.errors import ArgumentError
 from minitorch.optim.optimizer import Optimizer, Params
@@ -132,7 +132,10 @@ class LBFGS(Optimizer):
         """Return all gradients as one vector; zeros where there is none."""
         params = self.param_groups[0]["params"]
         return self._flat(
-            [np.zeros(p.shape, p.dtype) if p.grad is None else p.grad.array for p in params]
+            [
+                np.zeros(p.shape, host_dtype(p.dtype)) if p.grad is None else p.grad.array
+                for p in params
+            ]
         )
 
     def _put(self, vector: Any) -> None:

@@ -15,7 +15,15 @@ from typing import Any
 
 import numpy as np
 
-from minitorch.arrays import CPU, Device, DType, get_default_dtype, result_type, to_numpy
+from minitorch.arrays import (
+    CPU,
+    Device,
+    DType,
+    bfloat16,
+    get_default_dtype,
+    result_type,
+    to_numpy,
+)
 from minitorch.clock import clock
 from minitorch.errors import DeviceError, DTypeError, GraphError
 from minitorch.graph.gradients import StopGradient
@@ -77,7 +85,7 @@ class Tracer:
 
     def argument(self, tensor: Tensor, name: str) -> Symbol:
         """Return the symbol for an argument of the traced function."""
-        node = Placeholder(tensor.dtype, tensor.shape, name)
+        node = Placeholder(self._has(tensor.dtype), tensor.shape, name)
         return Symbol.of(node, self, tensor.requires_grad)
 
     def apply(self, op: Op, inputs: tuple[Any, ...]) -> Any:
@@ -89,7 +97,7 @@ class Tracer:
             )
         values = self._prepared(op, inputs)
         node = build(op, [self.node_of(value) for value in values])
-        needs = node.dtype.kind == "f" and any(v.requires_grad for v in values)
+        needs = self._has(node.dtype).kind == "f" and any(v.requires_grad for v in values)
         if needs and not recording.on:
             node, needs = build(StopGradient(), (node,)), False
         made = Symbol.of(node, self, needs)
@@ -117,11 +125,21 @@ class Tracer:
             found = self.captured[id(value)] = (value, node)
         return found[1]
 
+    def _has(self, dtype: DType) -> DType:
+        """Return a dtype that graphs have.
+
+        Raises:
+            GraphError: bfloat16, which NumPy has not.
+        """
+        if dtype is bfloat16:
+            raise GraphError(f"{self.operation}: a graph has no bfloat16. Use .float() before.")
+        return dtype
+
     def _capture(self, tensor: Tensor) -> Node:
         name = self.names.get(id(tensor), "captured")
         if self.variables and tensor.requires_grad:
-            return Variable(to_numpy(tensor.array), name=name, dtype=tensor.dtype)
-        return Placeholder(tensor.dtype, tensor.shape, name)
+            return Variable(to_numpy(tensor.array), name=name, dtype=self._has(tensor.dtype))
+        return Placeholder(self._has(tensor.dtype), tensor.shape, name)
 
     def concerns(self, inputs: Sequence[Any]) -> bool:
         """Tell whether an operator on these is part of the graph; else it is a constant's."""

@@ -93,6 +93,31 @@ def test_a_shape_is_a_size_and_elements_are_counted_by_either_name() -> None:
         x.type("torch.QuaternionTensor")
 
 
+@pytest.mark.parametrize("name", ["float16", "bfloat16", "float32", "float64"])
+def test_the_limits_of_floats_are_torchs(name: str) -> None:
+    ours, theirs = (lib.finfo(getattr(lib, name)) for lib in BOTH)
+    for limit in ("bits", "eps", "max", "min", "tiny", "smallest_normal"):
+        assert getattr(ours, limit) == getattr(theirs, limit)
+    assert minitorch.finfo().eps == torch.finfo().eps
+    with pytest.raises(DTypeError, match="Use finfo"):
+        minitorch.iinfo(name)
+
+
+@pytest.mark.parametrize("name", ["uint8", "int8", "int16", "int32", "int64"])
+def test_the_limits_of_integers_are_torchs(name: str) -> None:
+    ours, theirs = (lib.iinfo(getattr(lib, name)) for lib in BOTH)
+    assert (ours.bits, ours.max, ours.min) == (theirs.bits, theirs.max, theirs.min)
+    with pytest.raises(DTypeError, match="Use iinfo"):
+        minitorch.finfo(name)
+
+
+def test_a_copy_to_a_device_takes_torchs_hints() -> None:
+    x = minitorch.ones(2).pin_memory().to("cpu", non_blocking=True)
+    assert x.tolist() == [1.0, 1.0]
+    net = nn.Linear(2, 1).to("cpu", non_blocking=True)
+    assert net(x).shape == (1,)
+
+
 def test_questions_about_an_accelerator_are_answered_without_one() -> None:
     assert minitorch.accelerator.is_available() == minitorch.cuda.is_available()
     minitorch.cuda.manual_seed_all(1)
@@ -114,6 +139,10 @@ def test_switches_of_libraries_can_be_set() -> None:
     cudnn.deterministic = True
     cudnn.benchmark = False
     minitorch.backends.cuda.matmul.allow_tf32 = True
+    minitorch.use_deterministic_algorithms(True, warn_only=True)
+    minitorch.set_float32_matmul_precision("high")
+    with pytest.raises(ArgumentError, match="expected 'highest'"):
+        minitorch.set_float32_matmul_precision("low")
     assert minitorch.backends.mps.is_available() is False
     assert cudnn.is_available() is False
 
