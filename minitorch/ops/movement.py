@@ -295,7 +295,7 @@ def ravel(x: Any) -> Any:
 
 def contiguous(x: Any) -> Any:
     """Return `x` where its elements lie in memory in order, else a copy where they do."""
-    array = getattr(x, "array", None)  # a value of a graph has none
+    array: Any = getattr(x, "array", None)  # a value of a graph has none
     if isinstance(array, np.ndarray):
         return x if array.flags.c_contiguous else clone(x)
     if array is not None and hasattr(array, "is_contiguous") and not array.is_contiguous():

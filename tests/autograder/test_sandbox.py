@@ -337,8 +337,8 @@ def test_when_the_zygote_is_killed_the_next_submission_gets_a_new_one(warm: Supp
 def test_a_process_that_is_killed_takes_its_sandboxes_with_it() -> None:
     code = (
         "from autograder.sandbox.host import Sandbox\n"
-        "from autograder.sandbox import supply\n"
-        "with Sandbox() as s:\n    print(*supply.shared().pids(), flush=True)\n    input()\n"
+        "from autograder.sandbox import worker_pool\n"
+        "with Sandbox() as s:\n    print(*worker_pool.shared().pids(), flush=True)\n    input()\n"
     )
     with subprocess.Popen(
         [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -371,18 +371,18 @@ def test_a_lesser_wall_grades_and_is_called_unsandboxed(wall: str) -> None:
 
 def test_where_bubblewrap_fails_the_next_wall_is_used_and_the_reason_kept() -> None:
     supply = Supply()
-    supply._layout = replace(
-        supply._layout, mounts=(*supply._layout.mounts, ("/nowhere-at-all", "/nowhere"))
+    worker_pool._layout = replace(
+        worker_pool._layout, mounts=(*worker_pool._layout.mounts, ("/nowhere-at-all", "/nowhere"))
     )
-    if launch.reachable(supply._layout.python) or os.geteuid() != 0:
+    if launch.reachable(worker_pool._layout.python) or os.geteuid() != 0:
         with Sandbox(LIMITS, source=supply) as student:
             assert student.kind == "unsandboxed"
-        assert len(supply.reasons) == 2
+        assert len(worker_pool.reasons) == 2
     else:
         with pytest.raises(SandboxError, match="root alone"), Sandbox(LIMITS, source=supply):
             pass
-        assert len(supply.reasons) == 4
-    assert all("did not start" in reason for reason in supply.reasons[:2])
+        assert len(worker_pool.reasons) == 4
+    assert all("did not start" in reason for reason in worker_pool.reasons[:2])
 
 
 @pytest.mark.parametrize("warm", [True, False])
@@ -390,15 +390,15 @@ def test_a_wall_that_has_held_is_never_given_up_for_a_lesser_one(warm: bool) -> 
     supply = Supply(warm=warm)
     with Sandbox(LIMITS, source=supply) as student:
         assert student.kind == "bubblewrap"
-    supply.close()
-    good = supply._layout
-    supply._layout = replace(good, mounts=(("/nowhere-at-all", "/nowhere"),))
+    worker_pool.close()
+    good = worker_pool._layout
+    worker_pool._layout = replace(good, mounts=(("/nowhere-at-all", "/nowhere"),))
     with pytest.raises(SandboxError), Sandbox(LIMITS, source=supply):
         pass
-    supply._layout = good
+    worker_pool._layout = good
     with Sandbox(LIMITS, source=supply) as student:
         assert student.kind == "bubblewrap"
-    supply.close()
+    worker_pool.close()
 
 
 def test_the_learners_names_are_those_of_main(student: RemoteStudent) -> None:
