@@ -24,8 +24,7 @@ import numpy as np
 import minitorch.graph as tf
 from minitorch.graph.core.variables import State
 from minitorch.graph.executors.compiled import Step
-from minitorch.graph.executors.parallel import MEASURED_RUNS, ParallelStep, critical_path
-from minitorch.graph.executors.tokens.makespan import makespan
+from minitorch.graph.executors.parallel import MEASURED_RUNS, ParallelStep, critical_path, makespan
 
 Work = Callable[[], Any]
 

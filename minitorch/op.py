@@ -41,7 +41,7 @@ May import: errors, shapes, arrays. Source of the trio: the operator nodes of CS
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -141,12 +141,6 @@ class Op:
             f"{self.name}: backward through an operator that has no gradient. "
             f"Define gradient(self, out_grad, node) on {type(self).__name__}, or detach its result."
         )
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            """Raise, and name the operator."""
-            raise AttributeError(f"operator {type(self).__name__!r} has no attribute {name!r}.")
 
     def __call__(self, *inputs: Any) -> Any:  # noqa: D102  (the class says it)
         return apply(self, *inputs)

@@ -23,8 +23,7 @@ from minitorch.graph import train as train
 from minitorch.graph.control.cond import merge as merge
 from minitorch.graph.control.cond import switch as switch
 from minitorch.graph.control.tensor_array import TensorArray as TensorArray
-from minitorch.graph.core import defaults, graph, variables
-from minitorch.graph.core.defaults import *  # noqa: F403  (its __all__)
+from minitorch.graph.core import graph, variables
 from minitorch.graph.core.gradients import gradients as gradients
 from minitorch.graph.core.graph import *  # noqa: F403  (its __all__)
 from minitorch.graph.core.node import Constant as Constant
@@ -56,7 +55,6 @@ from minitorch.graph.operators import (
     math,
     random,
     shaping,
-    writing,
 )
 from minitorch.graph.operators.creation import *  # noqa: F403  (its __all__)
 from minitorch.graph.operators.effects import *  # noqa: F403  (its __all__)
@@ -65,7 +63,6 @@ from minitorch.graph.operators.initializers import *  # noqa: F403  (its __all__
 from minitorch.graph.operators.math import *  # noqa: F403  (its __all__)
 from minitorch.graph.operators.random import *  # noqa: F403  (its __all__)
 from minitorch.graph.operators.shaping import *  # noqa: F403  (its __all__)
-from minitorch.graph.operators.writing import *  # noqa: F403  (its __all__)
 from minitorch.graph.passes.optimize import count_nodes as count_nodes
 from minitorch.graph.passes.optimize import mixed_precision as mixed_precision
 from minitorch.graph.passes.optimize import optimize as optimize
@@ -135,7 +132,6 @@ __all__ = [
     "variable_scope",
     "while_loop",
 ]
-__all__ += defaults.__all__
 __all__ += initializers.__all__
 __all__ += effects.__all__
 __all__ += elementwise.__all__
@@ -143,7 +139,6 @@ __all__ += creation.__all__
 __all__ += math.__all__
 __all__ += random.__all__
 __all__ += shaping.__all__
-__all__ += writing.__all__
 __all__ += graph.__all__
 __all__ += variables.__all__
 

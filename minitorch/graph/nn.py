@@ -3,33 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..arrays import as_dtype
 from ..errors import GraphError
-from ..ops import activation, joining, movement
+from ..ops import activation, indexing, joining, logic, movement, ordering, reduction
 from ..ops import elementwise as rows
+from ..ops.casting import cast_to
 from .core.error_location import lined
-from .core.naming import rename
+from .core.naming import rename, rename_all
 from .core.node import Node, build, convert, convert_all
 from .models import rnn_cell as rnn_cell
 from .models.rnn import dynamic_rnn as dynamic_rnn
 from .models.rnn import static_rnn as static_rnn
 from .operators import elementwise, math, random
+from .operators.creation import range as counted
 from .operators.crossentropy import OneHot
+from .operators.deferred_shapes import once_known
 from .operators.elementwise import log_sigmoid as log_sigmoid
+from .operators.elementwise import maximum, rsqrt
 from .operators.elementwise import sigmoid as sigmoid
 from .operators.elementwise import tanh as tanh
 from .operators.images import avg_pool as avg_pool
 from .operators.images import conv2d as conv2d
 from .operators.images import max_pool as max_pool
-from .operators.late import late, unknown
-from .operators.normalizing import batch_normalization as batch_normalization
-from .operators.normalizing import l2_normalize as l2_normalize
-from .operators.normalizing import moments as moments
-from .operators.ranking import in_top_k as in_top_k
-from .operators.ranking import top_k as top_k
-from .operators.scalar import as_scalar
+from .operators.late import as_scalar, late, unknown
+from .operators.math import reduce_mean, reduce_sum
+from .operators.shaping import shape
 from .operators.softmax import log_softmax as log_softmax
 from .operators.softmax import (
     sigmoid_cross_entropy_with_logits as sigmoid_cross_entropy_with_logits,
@@ -184,3 +184,80 @@ def one_hot(
     if (on_value, off_value) != (1.0, 0.0):
         hot = hot * (on_value - off_value) + off_value
     return rename(hot, name)
+
+
+class TopK(NamedTuple):
+    """The largest elements, and where they are."""
+
+    values: Node
+    indices: Node
+
+
+@lined
+def top_k(input: Any, k: int = 1, name: str | None = None) -> TopK:
+    """The k largest of the last axis, the largest first, and their places; of equal ones the first.
+
+    Raises:
+        GraphError: there are fewer than k, or the size is not known.
+    """
+    node = convert(input)
+    if unknown(node) or not len(node.shape) or (node.shape[-1] or 0) < k:
+        raise GraphError(
+            f"top_k: got k = {k} for shape {node.shape}, expected a last axis of that size or more "
+            f"(node {node.name!r} built at {node.location})."
+        )
+    found = ordering.topk(node, k)
+    return TopK(rename(found.values, name), cast_to(found.indices, "int32"))
+
+
+@lined
+def in_top_k(predictions: Any, targets: Any, k: int, name: str | None = None) -> Node:
+    """For each row, whether its target is among the k largest; an equal one does no harm."""
+    x, places = convert(predictions), convert(targets)
+    rows = x.shape[0] if x.shape[0] is not None else shape(x)[0]
+    own = indexing.getitem(x, (cast_to(counted(rows), places.dtype), places))
+    larger = cast_to(logic.gt(x, movement.unsqueeze(own, 1)), "int32")
+    return rename(logic.lt(reduction.sum(larger, 1), k), name)
+
+
+@lined
+def moments(
+    x: Any,
+    axes: Any,
+    name: str | None = None,
+    keep_dims: bool = False,
+) -> tuple[Node, Node]:
+    """Mean and variance over axes."""
+    node = convert(x)
+    mean = reduce_mean(node, axes, keepdims=True)
+    found = (
+        mean if keep_dims else reduce_mean(node, axes),
+        reduce_mean(rows.square(node - mean), axes, keepdims=keep_dims),
+    )
+    rename_all(found, name)
+    return found
+
+
+def batch_normalization(
+    x: Any,
+    mean: Any,
+    variance: Any,
+    offset: Any,
+    scale: Any,
+    variance_epsilon: float,
+    name: str | None = None,
+) -> Node:
+    """(x - mean) / sqrt(variance + epsilon) * scale + offset."""
+    factor = rsqrt(convert(variance) + variance_epsilon)
+    factor = factor if scale is None else factor * scale
+    result = (convert(x) - mean) * factor
+    return rename(result if offset is None else result + offset, name)
+
+
+@once_known
+def l2_normalize(
+    x: Any, axis: Any = None, epsilon: float = 1e-12, name: str | None = None, dim: Any = None
+) -> Node:
+    """x over its Euclidean length along an axis."""
+    total = reduce_sum(rows.square(x), axis if dim is None else dim, keepdims=True)
+    return rename(x * rsqrt(maximum(total, epsilon)), name)

@@ -217,8 +217,8 @@ def _needs_feed(node: Any) -> bool:
 
 def _open(session: Any, root: Any) -> Any:
     """Return a session of our own, so that what a picture runs changes no variable of anybody's."""
-    from minitorch.graph.core.defaults import initialize_variables
     from minitorch.graph.core.session import Session
+    from minitorch.graph.core.variables import initialize_variables
 
     own = Session(root.graph, optimize=False)
     if session is not None:

@@ -11,8 +11,8 @@ from typing import Any
 
 from minitorch.graph.control.frames import Enter
 from minitorch.graph.core.node import Constant, Node
-from minitorch.graph.executors.tokens.event import TokenEvent
 from minitorch.graph.executors.tokens.lower import lower
+from minitorch.graph.executors.tokens.program import TokenEvent
 from minitorch.show.numbers import brief
 
 Tokens = list[list[tuple[int, TokenEvent]]]

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from minitorch.errors import ArgumentError
-from minitorch.graph.core.defaults import initialize_variables
 from minitorch.graph.core.fetches import node_called
 from minitorch.graph.core.node import Node
 from minitorch.graph.core.session import Session
-from minitorch.graph.executors.tokens.event import TokenEvent
+from minitorch.graph.core.variables import initialize_variables
+from minitorch.graph.executors.tokens.program import TokenEvent
 from minitorch.show.asked import check_limit, nodes_in
 from minitorch.show.diagram import Boxed, Line, Wire, draw
 from minitorch.show.numbers import brief, file_and_line, listing, plural

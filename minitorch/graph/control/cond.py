@@ -24,7 +24,7 @@ from ..core.graph import control_dependencies, get_default_graph
 from ..core.naming import rename
 from ..core.node import Node, build, convert
 from ..core.variables import NoOp
-from ..operators.scalar import as_scalar
+from ..operators.late import as_scalar
 from .dead_values import DEAD
 from .loop_stacks import Empty, Opaque, kind_of
 from .nested import apart_from, outline

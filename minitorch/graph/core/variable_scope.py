@@ -14,7 +14,7 @@ import numpy as np
 
 from ...arrays import DType, as_dtype, float32
 from ...errors import GraphError
-from ..operators.initializers import GlorotUniform, Zeros
+from ..operators.initializers import Zeros, glorot_uniform_initializer
 from .graph import get_default_graph
 from .node import Node, convert
 from .variables import Variable
@@ -167,7 +167,7 @@ def _start(full: str, shape: Any, dtype: DType, initializer: Any) -> Callable[[]
     if isinstance(initializer, type):
         initializer = initializer()
     if initializer is None:
-        initializer = GlorotUniform() if dtype.kind == "f" else Zeros()
+        initializer = glorot_uniform_initializer() if dtype.kind == "f" else Zeros()
     if not callable(initializer) or isinstance(initializer, Node):
         if shape is not None and np.shape(initializer) != tuple(shape):
             raise GraphError(

@@ -7,21 +7,64 @@ runs it after every node that reads the old value. A read that must see a write 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+import re
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...arrays import Array, DType, as_dtype
+from ...arrays import CPU, Array, Device, DType, as_dtype
 from ...errors import GraphError
 from ...op import Op, Spec
 from .graph import call_site, control_dependencies, get_default_graph, outside
 from .naming import label, rename
 from .node import UNKNOWN, Node, UnknownShape, as_shape, build, convert
-from .session_memory import State as State
 from .static_shape import agree
 
-__all__ = ["Variable", "assign", "assign_add", "assign_sub", "group", "no_op"]
+if TYPE_CHECKING:
+    from .node import Node
+
+
+class State:
+    """The memory of a session, as its operators see it.
+
+    Attributes:
+        values: the array of every initialised variable.
+        generators: the random generator of every random node.
+        lock: held by whoever makes a generator or changes a variable.
+    """
+
+    def __init__(self, place: Device = CPU) -> None:
+        self.device = place
+        self.values: dict[Node, Array] = {}
+        self.generators: dict[Any, np.random.Generator] = {}
+        self.lock = threading.RLock()
+
+    def generator(self, key: Any, seed: Sequence[int] | None) -> np.random.Generator:
+        """Return the generator of a random node, made at its first use from `seed`."""
+        found = self.generators.get(key)
+        if found is None:
+            with self.lock:  # of two threads that come first both get the same
+                found = self.generators.setdefault(key, np.random.default_rng(seed))
+        return found
+
+
+__all__ = [
+    "Variable",
+    "all_variables",
+    "assign",
+    "assign_add",
+    "assign_sub",
+    "global_variables",
+    "global_variables_initializer",
+    "group",
+    "initialize_all_variables",
+    "initialize_variables",
+    "no_op",
+    "trainable_variables",
+    "variables_initializer",
+]
 
 
 class StateOp(Op):
@@ -333,3 +376,31 @@ def group(*inputs: Any, name: str | None = None) -> Node:
         flat += value if isinstance(value, list | tuple) else [value]
     with control_dependencies(flat):
         return no_op(name)
+
+
+def global_variables(scope: str | None = None) -> list[Variable]:
+    """Return the variables of the default graph; with `scope` those whose names begin so."""
+    found = get_default_graph().variables
+    return [v for v in found if scope is None or re.match(scope, v.name)]
+
+
+def trainable_variables(scope: str | None = None) -> list[Variable]:
+    """Return the variables that optimizers update."""
+    return [v for v in global_variables(scope) if v.trainable]
+
+
+def initialize_variables(var_list: Iterable[Variable], name: str | None = None) -> Node:
+    """Return a node that sets each of these variables to its initial value."""
+    starts = [v.initializer for v in var_list if v.initializer is not None]
+    with control_dependencies(None):
+        return group(*starts, name=name)
+
+
+def initialize_all_variables() -> Node:
+    """Return a node that sets every variable built so far to its initial value."""
+    return initialize_variables(global_variables())
+
+
+all_variables = global_variables
+global_variables_initializer = initialize_all_variables
+variables_initializer = initialize_variables

@@ -10,10 +10,10 @@ import numpy as np
 
 from ...errors import GraphError, MinitorchError
 from ..control.loop_stacks import Opacity
+from ..control.nested import flatten
 from ..control.while_op import While
 from ..core.node import Node, Placeholder
 from ..core.order import needed, orders_kept, schedule
-from ..core.pytree import flatten
 from ..core.session import Session
 from ..core.variables import Variable
 from ..memory.plan import memory_plan, sizes_of

@@ -116,10 +116,6 @@ class Machine:
             return self._product(m, k, n, dtype.name)
         return flops / self._speed(dtype.name)
 
-    def saving_s(self, rows: list[str], elements: int) -> float:
-        """What a kernel for these rows saves in a run, its compilation spread over `RUNS`."""
-        return self.numpy_s(rows, elements) - self.fused_s(rows, elements) - self.spread_s
-
     def numpy_s(self, rows: list[str], elements: int) -> float:
         """The rows one after another, each a call."""
         return sum(self.call_s + elements * self.element_s(row) for row in rows)

@@ -18,9 +18,9 @@ from ...ops.indexing import narrow
 from ...ops.joining import Cat
 from ...ops.linalg import MatMul
 from ...ops.movement import Permute
+from ..control.nested import flatten
 from ..core.node import Node, UnknownShape
 from ..core.order import needed, schedule
-from ..core.pytree import flatten
 from ..costs.prediction import predicted_s
 from ..passes.algebra import Simplify
 from ..passes.loops import each_loop

@@ -28,12 +28,12 @@ from ...ops.rows import Elementwise
 from ...shapes import numel
 from ..control.cond import Switch
 from ..control.loop_stacks import Opaque
+from ..control.nested import flatten
 from ..control.outcome import History, Output
 from ..control.while_op import While
 from ..core.gradients import Identity, StopGradient
 from ..core.node import Node, UnknownShape
 from ..core.order import schedule
-from ..core.pytree import flatten
 from ..core.variables import StateOp
 from ..executors.node_errors import complaint
 from ..operators.random import Random

@@ -23,8 +23,7 @@ from ...ops.joining import stack
 from ...shapes import Shape
 from ..core.naming import rename
 from ..core.node import Constant, Node, UnknownShape, as_shape, build, convert
-from .late import late, unknown
-from .scalar import as_scalar
+from .late import as_scalar, late, unknown
 
 
 class ShapeOf(Op):

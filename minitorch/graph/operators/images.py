@@ -6,14 +6,95 @@ The arithmetic is that of PyTorch's layout (N, C, H, W); the axes are moved befo
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...ops import conv, movement, pooling
+from ...errors import GraphError
+from ...ops import conv, matrices, movement, pooling
 from ..core.error_location import lined
 from ..core.naming import rename
 from ..core.node import Node, convert, convert_all
-from .layouts import bordered, inner, on_images
+from ..core.static_shape import StaticShape
+from .late import late, unknown
+
+TO_FRONT, TO_BACK = (0, 3, 1, 2), (0, 2, 3, 1)
+
+
+def on_images(
+    where: str,
+    compute: Callable[[Any], Any],
+    value: Any,
+    data_format: str,
+    steps: Sequence[int] | None,
+    padding: str,
+    channels: int | None = None,
+) -> Node:
+    """Return `compute` of images (N, C, H, W), given and returned in the layout `data_format`.
+
+    Where "SAME" with steps above 1 needs a size that only the run knows, it is built in the run.
+    """
+    x = convert(value)
+    if data_format not in ("NHWC", "NCHW"):
+        raise GraphError(f"{where}: got data_format {data_format!r}, expected 'NHWC' or 'NCHW'.")
+    last = data_format == "NHWC"
+    if not unknown(x) and len(x.shape) != 4:
+        raise GraphError(
+            f"{where}: got {x.name!r} of shape {x.shape}, expected 4 axes, {data_format}. Reshape "
+            "the images."
+        )
+
+    def whole(known: Any) -> Any:
+        if not last:
+            return compute(known)
+        return movement.permute(compute(movement.permute(known, *TO_FRONT)), *TO_BACK)
+
+    open_sizes = unknown(x) or None in (tuple(x.shape)[1:3] if last else tuple(x.shape)[2:])
+    if not unknown(x) and (not open_sizes or padding.upper() != "SAME" or steps in (None, (1, 1))):
+        return whole(x)  # type: ignore[no-any-return]
+    found = late(whole, (x,), x.dtype)
+    found.shape = StaticShape(
+        (None, None, None, channels) if last else (None, channels, None, None)
+    )
+    return found  # type: ignore[no-any-return]
+
+
+def inner(where: str, sizes: Any, data_format: str = "NHWC") -> tuple[int, int]:
+    """Return the two sizes of the image's axes out of TensorFlow's four, or one or two."""
+    given = [sizes] * 2 if isinstance(sizes, int) else [int(n) for n in sizes]
+    if len(given) == 2:
+        return given[0], given[1]
+    at = (2, 3) if data_format == "NCHW" else (1, 2)
+    if len(given) != 4 or any(given[i] != 1 for i in range(4) if i not in at):
+        wanted = "[1, 1, height, width]" if data_format == "NCHW" else "[1, height, width, 1]"
+        raise GraphError(f"{where}: got {given}, expected {wanted}.")
+    return given[at[0]], given[at[1]]
+
+
+def border(size: int, width: int, step: int) -> tuple[int, int]:
+    """Return the border of "SAME" before and after: the odd one at the end."""
+    total = max((-(-size // step) - 1) * step + width - size, 0)
+    return total // 2, total - total // 2
+
+
+def bordered(
+    where: str,
+    x_NCHW: Any,
+    window: Sequence[int],
+    steps: Sequence[int],
+    padding: str,
+    value: float,
+) -> Any:
+    """Return the image with the border that "SAME" asks for."""
+    kind = padding.upper() if isinstance(padding, str) else padding
+    if kind == "VALID":
+        return x_NCHW
+    if kind != "SAME":
+        raise GraphError(f"{where}: got padding {padding!r}, expected 'VALID' or 'SAME'.")
+    widths: list[int] = []
+    sizes = tuple(x_NCHW.shape)[2:]
+    for size, width, step in reversed(list(zip(sizes, window, steps, strict=True))):
+        widths += border(width if size is None else size, width, step)
+    return matrices.pad(x_NCHW, widths, value=value) if any(widths) else x_NCHW
 
 
 @lined

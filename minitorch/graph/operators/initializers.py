@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -36,7 +37,7 @@ LEFT_BY_THE_CUT = 0.87962566103423978
 
 
 class Initializer:
-    """Base: `initializer(shape, dtype=None)` gives a node; `dtype` of the class unless given."""
+    """Base: `initializer(shape, dtype=None)` gives a node; of its own dtype unless told."""
 
     dtype: Any = float32
 
@@ -50,11 +51,11 @@ class Initializer:
         raise NotImplementedError(f"{type(self).__name__} does not say what it starts from.")
 
 
+@dataclass
 class Zeros(Initializer):
     """Zeros."""
 
-    def __init__(self, dtype: Any = float32) -> None:
-        self.dtype = dtype
+    dtype: Any = float32
 
     def node(self, shape: tuple[int, ...], dtype: Any) -> Node:
         """Return zeros."""
@@ -69,41 +70,40 @@ class Ones(Zeros):
         return Constant(np.ones(shape, dtype))
 
 
+@dataclass
 class Fixed(Initializer):
     """One number, or an array whose last element fills what is left of the shape."""
 
-    def __init__(self, value: Any = 0, dtype: Any = float32) -> None:
-        self.value, self.dtype = value, dtype
+    value: Any = 0
+    dtype: Any = float32
 
     def node(self, shape: tuple[int, ...], dtype: Any) -> Node:
         """Return the constant."""
         return Constant(np.asarray(self.value, dtype), dtype, shape)
 
 
+@dataclass
 class Uniform(Initializer):
     """Numbers uniform in [minval, maxval)."""
 
-    def __init__(
-        self,
-        minval: float = 0.0,
-        maxval: float = 1.0,
-        seed: int | None = None,
-        dtype: Any = float32,
-    ) -> None:
-        self.minval, self.maxval, self.seed, self.dtype = minval, maxval, seed, dtype
+    minval: float = 0.0
+    maxval: float = 1.0
+    seed: int | None = None
+    dtype: Any = float32
 
     def node(self, shape: tuple[int, ...], dtype: Any) -> Node:
         """Return a random node."""
         return draws.random_uniform(shape, self.minval, self.maxval, dtype, self.seed)
 
 
+@dataclass
 class Normal(Initializer):
     """Numbers of a normal distribution."""
 
-    def __init__(
-        self, mean: float = 0.0, stddev: float = 1.0, seed: int | None = None, dtype: Any = float32
-    ) -> None:
-        self.mean, self.stddev, self.seed, self.dtype = mean, stddev, seed, dtype
+    mean: float = 0.0
+    stddev: float = 1.0
+    seed: int | None = None
+    dtype: Any = float32
 
     def node(self, shape: tuple[int, ...], dtype: Any) -> Node:
         """Return a random node."""
@@ -118,33 +118,29 @@ class TruncatedNormal(Normal):
         return draws.truncated_normal(shape, self.mean, self.stddev, dtype, self.seed)
 
 
+@dataclass
 class VarianceScaling(Initializer):
     """Random numbers of variance scale / n, for n the fan in, the fan out or their mean.
 
-    Args:
+    Attributes:
         mode: "fan_in", "fan_out" or "fan_avg".
         distribution: "uniform", or "normal": numbers beyond two deviations of a wider one are drawn
             again, so that the variance comes out right.
     """
 
-    def __init__(
-        self,
-        scale: float = 1.0,
-        mode: str = "fan_in",
-        distribution: str = "normal",
-        seed: int | None = None,
-        dtype: Any = float32,
-    ) -> None:
-        if mode not in ("fan_in", "fan_out", "fan_avg") or distribution not in (
-            "normal",
-            "uniform",
-        ):
+    scale: float = 1.0
+    mode: str = "fan_in"
+    distribution: str = "normal"
+    seed: int | None = None
+    dtype: Any = float32
+
+    def __post_init__(self) -> None:
+        known = self.mode in ("fan_in", "fan_out", "fan_avg")
+        if not known or self.distribution not in ("normal", "uniform"):
             raise GraphError(
-                f"variance_scaling_initializer: got {mode!r} and {distribution!r}, expected "
-                "'fan_in', 'fan_out' or 'fan_avg', and 'normal' or 'uniform'."
+                f"variance_scaling_initializer: got {self.mode!r} and {self.distribution!r}, "
+                "expected 'fan_in', 'fan_out' or 'fan_avg', and 'normal' or 'uniform'."
             )
-        self.scale, self.mode, self.distribution = scale, mode, distribution
-        self.seed, self.dtype = seed, dtype
 
     def node(self, shape: tuple[int, ...], dtype: Any) -> Node:
         """Return a random node."""
@@ -158,18 +154,14 @@ class VarianceScaling(Initializer):
         return draws.random_uniform(shape, -limit, limit, dtype, self.seed)
 
 
-class GlorotUniform(VarianceScaling):
-    """Uniform within sqrt(6 / (fan in + fan out)) of 0."""
-
-    def __init__(self, seed: int | None = None, dtype: Any = float32) -> None:
-        super().__init__(1.0, "fan_avg", "uniform", seed, dtype)
+def glorot_uniform_initializer(seed: int | None = None, dtype: Any = float32) -> VarianceScaling:
+    """Return the initializer uniform within sqrt(6 / (fan in + fan out)) of 0."""
+    return VarianceScaling(1.0, "fan_avg", "uniform", seed, dtype)
 
 
-class GlorotNormal(VarianceScaling):
-    """Normal, of variance 2 / (fan in + fan out)."""
-
-    def __init__(self, seed: int | None = None, dtype: Any = float32) -> None:
-        super().__init__(1.0, "fan_avg", "normal", seed, dtype)
+def glorot_normal_initializer(seed: int | None = None, dtype: Any = float32) -> VarianceScaling:
+    """Return the normal initializer of variance 2 / (fan in + fan out)."""
+    return VarianceScaling(1.0, "fan_avg", "normal", seed, dtype)
 
 
 def fans(shape: Sequence[int]) -> tuple[float, float]:
@@ -189,5 +181,3 @@ random_uniform_initializer = Uniform
 random_normal_initializer = Normal
 truncated_normal_initializer = TruncatedNormal
 variance_scaling_initializer = VarianceScaling
-glorot_uniform_initializer = GlorotUniform
-glorot_normal_initializer = GlorotNormal

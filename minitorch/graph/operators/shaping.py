@@ -74,16 +74,16 @@ def reshape(tensor: Any, shape: Any, name: str | None = None) -> Node:
 
 
 @lined
+@once_known
 def transpose(a: Any, perm: Sequence[int] | None = None, name: str | None = None) -> Node:
     """The axes in the order `perm`, reversed unless told."""
     node = convert(a)
-    if unknown(node):
-        return rename(late(lambda known: transpose(known, perm), (node,), node.dtype), name)
     order = tuple(builtins.range(len(node.shape)))[::-1] if perm is None else tuple(perm)
     return rename(movement.permute(node, *order), name)
 
 
 @lined
+@once_known
 def expand_dims(
     input: Any, axis: int | None = None, name: str | None = None, dim: int | None = None
 ) -> Node:
@@ -91,13 +91,11 @@ def expand_dims(
     where = axis if axis is not None else dim
     if where is None:
         raise GraphError("expand_dims: got no axis. Say where the new axis goes.")
-    node, place = convert(input), where
-    if unknown(node):
-        return rename(late(lambda known: expand_dims(known, place), (node,), node.dtype), name)
-    return rename(movement.unsqueeze(node, place), name)
+    return rename(movement.unsqueeze(convert(input), where), name)
 
 
 @lined
+@once_known
 def squeeze(
     input: Any, axis: Axis = None, name: str | None = None, squeeze_dims: Axis = None
 ) -> Node:
@@ -105,8 +103,6 @@ def squeeze(
     where = axis if axis is not None else squeeze_dims
     over = tuple(where) if isinstance(where, Sequence) else where
     node = convert(input)
-    if unknown(node):
-        return rename(late(lambda known: squeeze(known, over), (node,), node.dtype), name)
     if over is None or over == ():
         return rename(movement.squeeze(node, None), name)
     gone = axes(over, len(node.shape), "squeeze")
@@ -202,10 +198,12 @@ def _split(node: Node, sizes: int | Sequence[int], axis: int) -> list[Node]:
         return [_late_piece(_split, node, i, (sizes, axis)) for i in builtins.range(count)]
     length = node.shape[axis]
     if isinstance(sizes, int):
-        if length is None or sizes < 1 or length % sizes:
+        if length is None:
+            return _equal_pieces(node, sizes, axis)
+        if sizes < 1 or length % sizes:
             raise GraphError(
-                f"split: got axis {axis} of size {length} for {sizes} parts, expected a known one "
-                f"that divides (node {node.name!r} built at {node.location})."
+                f"split: got axis {axis} of size {length} for {sizes} parts, expected one that "
+                f"divides (node {node.name!r} built at {node.location})."
             )
         sizes = [length // sizes] * sizes
     if min(sizes) < 0 or length not in (None, sum(sizes)):
@@ -214,6 +212,14 @@ def _split(node: Node, sizes: int | Sequence[int], axis: int) -> list[Node]:
             f"to it (node {node.name!r} built at {node.location})."
         )
     return list(joining.split(node, list(sizes), axis))
+
+
+def _equal_pieces(node: Node, count: int, axis: int) -> list[Node]:
+    """Return equal parts of an axis whose size only the run knows."""
+    width = shape(node)[axis] // count
+    before = [builtins.slice(None)] * (axis % len(node.shape))
+    cuts = [np.s_[width * i : width * (i + 1)] for i in builtins.range(count)]
+    return [node[(*before, cut)] for cut in cuts]
 
 
 @lined

@@ -10,7 +10,7 @@ from typing import Any
 from ...arrays import Array, int32, native_dtype
 from ...errors import GraphError
 from ...op import Op, Spec, Value
-from .scalar import as_scalar
+from .late import as_scalar
 
 
 class Places(Op):

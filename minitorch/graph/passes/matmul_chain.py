@@ -10,14 +10,81 @@ Source: Cormen et al., Introduction to Algorithms, section 14.2.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import functools
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
 
+from ...arrays import Array
+from ...op import Op, Spec
 from ...ops.linalg import MatMul
+from ..core.gradients import gradients
 from ..core.node import Node
 from ..core.order import schedule
 from ..costs.machine import machine
-from .chained import Chain, cheapest
 from .rewrite import rebuilt, rewrite, simple, users_of
+
+Split = dict[tuple[int, int], int]
+MATMUL = MatMul()
+
+
+class Chain(Op):
+    """The product of several matrices, in the order of the fewest multiplications."""
+
+    def compute(self, xp: Any, *factors: Array) -> Array:
+        """Return the product."""
+        sizes = (*(int(f.shape[0]) for f in factors), int(factors[-1].shape[1]))
+        multiply = functools.partial(MATMUL.compute, xp)
+        return _product(multiply, factors, split_of(sizes), 0, len(factors) - 1)
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return what the products infer, from left to right."""
+        return functools.reduce(MATMUL.infer, specs)
+
+    def unfused(self, *inputs: Any) -> Any:
+        """Return the products as they were, over these nodes."""
+        return functools.reduce(MATMUL, inputs)
+
+    def gradient(self, out_grad: Any, node: Any) -> Any:
+        """Differentiate the products as they were, over the same inputs."""
+        inputs = list(node.inputs)
+        return tuple(gradients(self.unfused(*inputs), inputs, out_grad, stop_gradients=inputs))
+
+
+def cheapest(sizes: Sequence[int]) -> tuple[int, Split]:
+    """Return the least number of multiplications for matrices sizes[i] x sizes[i+1], and where
+    each stretch (i, j) of the chain is cut.
+
+    Source: Cormen et al., Introduction to Algorithms, section 14.2.
+    """
+    count = len(sizes) - 1
+    cost = {(i, i): 0 for i in range(count)}
+    split: Split = {}
+    for length in range(1, count):
+        for i in range(count - length):
+            j = i + length
+            choices = [
+                (cost[i, k] + cost[k + 1, j] + sizes[i] * sizes[k + 1] * sizes[j + 1], k)
+                for k in range(i, j)
+            ]
+            cost[i, j], split[i, j] = min(choices)
+    return cost[0, count - 1], split
+
+
+@functools.lru_cache(maxsize=1024)
+def split_of(sizes: tuple[int, ...]) -> Split:
+    """Return where the cheapest order cuts; kept, because most runs have sizes of one kind."""
+    return cheapest(sizes)[1]
+
+
+def _product(
+    multiply: Callable[[Any, Any], Any], factors: Sequence[Any], split: Split, i: int, j: int
+) -> Any:
+    if i == j:
+        return factors[i]
+    k = split[i, j]
+    left, right = (_product(multiply, factors, split, *ends) for ends in ((i, k), (k + 1, j)))
+    return multiply(left, right)
+
 
 UNKNOWN_SIZE = 64  # what a size that is not known, a batch, counts as
 GAIN = 0.9  # a new order must need this much fewer flops: rounding changes, so it must be worth it
@@ -48,7 +115,8 @@ def matmul_chain(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[No
             return None
         if _seconds(sizes, split, 0, len(factors) - 1, node) > ERROR * _now(node, inner):
             return None
-        return _product(factors, split, 0, len(factors) - 1)
+        multiply = functools.partial(rebuilt, MatMul())
+        return _product(multiply, factors, split, 0, len(factors) - 1)  # type: ignore[no-any-return]
 
     return rewrite(fetches, rule, fed)
 
@@ -115,14 +183,6 @@ def _seconds(
     own = machine().matmul_s(sizes[i], sizes[k + 1], sizes[j + 1], like.dtype)
     left, right = _seconds(sizes, split, i, k, like), _seconds(sizes, split, k + 1, j, like)
     return own + left + right
-
-
-def _product(factors: Sequence[Node], split: dict[tuple[int, int], int], i: int, j: int) -> Node:
-    if i == j:
-        return factors[i]
-    k = split[i, j]
-    left, right = _product(factors, split, i, k), _product(factors, split, k + 1, j)
-    return rebuilt(MatMul(), left, right)
 
 
 def size_of(size: int | None) -> int:

@@ -4,7 +4,7 @@ Matrix products and convolutions get their inputs cast to half precision and giv
 again. An operator that is as good in half precision as its inputs are stays there when all of its
 inputs come from there, so a cast up meets a cast down, and both are gone. Everything else (sums,
 exponentials, logarithms, losses, variables and their updates) stays in single precision. Small
-gradients vanish in half precision: scale the loss (`LossScaleOptimizer`).
+gradients vanish in half precision: multiply the loss and divide the gradients.
 
 NumPy has no bfloat16, so half precision is float16 here.
 

@@ -15,13 +15,12 @@ from ..core.variables import State
 from ..executors.compiled import Step, check_source
 from ..passes.optimize import optimize
 from ..passes.rewrite import PLANNING
-from .bundles import unbundled
 from .consensus import check_same_graph, with_one_cost
 from .groups import kept_by
 from .levels import Part
 from .partition import cut
 from .place import Cost, Link, place
-from .send_recv import Lines, Ranks
+from .send_recv import Lines, Ranks, unbundled
 
 
 class PlacedSession(Session):

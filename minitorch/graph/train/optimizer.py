@@ -14,12 +14,11 @@ import numpy as np
 from ...arrays import Array
 from ...errors import GraphError
 from ...op import Spec
-from ..core.defaults import trainable_variables
 from ..core.gradients import gradients
 from ..core.graph import control_dependencies, name_scope
 from ..core.naming import label
 from ..core.node import Node, build, convert
-from ..core.variables import State, StateOp, Variable, assign_add, fresh, group
+from ..core.variables import State, StateOp, Variable, assign_add, fresh, group, trainable_variables
 
 
 class Update(StateOp):

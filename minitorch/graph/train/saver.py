@@ -17,10 +17,9 @@ import numpy as np
 
 from ...errors import GraphError
 from ...serialize import load, save
-from ..core.defaults import global_variables
 from ..core.session import Session
 from ..core.static_shape import agree
-from ..core.variables import Variable
+from ..core.variables import Variable, global_variables
 
 SUFFIX = ".safetensors"
 INDEX = "checkpoint"

@@ -9,9 +9,8 @@ import pytest
 
 import minitorch.graph as tf
 from minitorch.errors import GraphError
-from minitorch.graph.executors.parallel import ParallelStep, critical_path
+from minitorch.graph.executors.parallel import ParallelStep, critical_path, makespan
 from minitorch.graph.executors.tokens.lower import lower
-from minitorch.graph.executors.tokens.makespan import makespan
 from minitorch.graph.executors.tokens.program import Program
 from minitorch.op import Op
 

@@ -14,9 +14,9 @@ from minitorch.errors import GraphError, ShapeError
 from minitorch.graph.core.order import schedule
 from minitorch.graph.core.verify import verify
 from minitorch.graph.costs.machine import Fixed, Machine, machine, use
-from minitorch.graph.passes.chained import Chain, cheapest
 from minitorch.graph.passes.fuse import LONGEST, fuse
 from minitorch.graph.passes.fused import Fused, FusedReduction
+from minitorch.graph.passes.matmul_chain import Chain, cheapest
 from minitorch.graph.passes.merge_matmuls import costs
 from minitorch.graph.passes.mixed_precision import mixed_precision
 from minitorch.graph.passes.recompute import recompute

@@ -174,6 +174,45 @@ def test_an_autoencoder_with_shared_weights_and_a_penalty() -> None:
         assert session.run("total", {"input": data}) < first / 2
 
 
+def test_the_rnn_tutorial_cuts_its_sequences_and_reads_them_step_by_step() -> None:
+    x = tf.placeholder("float", [None, 8, 4])
+    y = tf.placeholder("float", [None, 3])
+    steps = tf.split(0, 8, tf.reshape(tf.transpose(x, [1, 0, 2]), [-1, 4]))
+    cell = tf.nn.rnn_cell.BasicLSTMCell(6, forget_bias=1.0)
+    outputs, _ = tf.nn.static_rnn(cell, steps, dtype=tf.float32)
+    whole, _ = tf.nn.dynamic_rnn(cell, x, dtype=tf.float32)
+    out = tf.Variable(tf.random_normal([6, 3], seed=1))
+    logits = tf.matmul(outputs[-1], out) + tf.Variable(tf.zeros([3]))
+    loss = tf.reduce_mean(tf.nn.softmax_cross_entropy_with_logits(logits, y))
+    step = tf.train.AdamOptimizer(learning_rate=0.05).minimize(loss)
+    right = tf.equal(tf.argmax(logits, 1), tf.argmax(y, 1))
+    accuracy = tf.reduce_mean(tf.cast(right, tf.float32))
+    feed = {x: RNG.randn(20, 8, 4), y: np.eye(3)[RNG.randint(0, 3, 20)]}
+    with tf.Session() as session:
+        session.run(tf.initialize_all_variables())
+        one_by_one, at_once = session.run([tf.stack(outputs, 1), whole], feed)
+        np.testing.assert_allclose(one_by_one, at_once, rtol=1e-5, atol=1e-6)
+        for _ in range(120):
+            session.run(step, feed)
+        assert session.run(accuracy, feed) > 0.9
+
+
+def test_the_regression_tutorial_has_no_shape_anywhere() -> None:
+    xs = RNG.rand(17) * 10
+    ys = 0.3 * xs + 0.8
+    x, y = tf.placeholder("float"), tf.placeholder("float")
+    w, b = tf.Variable(RNG.randn(), name="weight"), tf.Variable(RNG.randn(), name="bias")
+    cost = tf.reduce_sum(tf.pow(tf.add(tf.mul(x, w), b) - y, 2)) / (2 * len(xs))
+    step = tf.train.GradientDescentOptimizer(0.01).minimize(cost)
+    with tf.Session() as session:
+        session.run(tf.initialize_all_variables())
+        first = session.run(cost, {x: xs, y: ys})
+        for _ in range(40):
+            for one, target in zip(xs, ys, strict=True):
+                session.run(step, feed_dict={x: one, y: target})
+        assert session.run(cost, feed_dict={x: xs, y: ys}) < first / 5
+
+
 def test_a_greedy_decoder_writes_its_steps_into_an_array() -> None:
     cell = tf.nn.rnn_cell.GRUCell(5)
     start = cell.zero_state(2, tf.float32)

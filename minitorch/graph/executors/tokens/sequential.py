@@ -20,10 +20,10 @@ from ...core.node import Node
 from ...core.variables import NoOp, State
 from ..compiled import copied
 from ..node_errors import explain
-from .event import OnEvent as OnEvent
-from .event import TokenEvent as TokenEvent
 from .lower import lower
+from .program import OnEvent as OnEvent
 from .program import Program
+from .program import TokenEvent as TokenEvent
 from .tagged import Firing, Tokens
 
 
