@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from autograder.checks import load_checks
+from autograder.grade import CHECKS
 from autograder.records import Outcome
 from autograder.regions import solution_text
-from autograder.release import CHECKS
 from autograder.source import load_lab
 from autograder.trials import Trials, Variant
 
