@@ -16,7 +16,7 @@ from autograder.records import Lab
 from autograder.regions import learner_text, parts_of, solution_text
 from autograder.release import CHECKS, contradictions, copy_shared, is_stale
 from autograder.source import find_labs, load_wrong_answers
-from autograder.trivial import VALUES
+from autograder.trivial import THEFT_SAMPLE, VALUES
 
 LABS = Path(__file__).parents[2] / "labs"
 SAMPLE = {"None", "NaN", "an input unchanged", "an empty list", "chance"}
@@ -43,8 +43,9 @@ def test_starter_solution_and_wrong_answers_are_told_apart(lab: Lab) -> None:
 
 
 def test_an_answer_that_does_nothing_earns_nothing(lab: Lab) -> None:
-    """None, NaN, the input as it came, an empty list, chance: each question answered so."""
-    assert paid(lab, {*SAMPLE, *(f"the value {value}" for value in VALUES)}) == [], PAYS
+    """None, NaN, the input as it came, an empty list, chance, loot: each question answered so."""
+    values = {f"the value {value}" for value in VALUES}
+    assert paid(lab, {*SAMPLE, *values, *THEFT_SAMPLE}) == [], PAYS
 
 
 @pytest.mark.wide
