@@ -230,7 +230,8 @@ def run_check(
         return replace(told, outcome=Outcome.NOT_ATTEMPTED)
     except StudentError as error:
         short = f"Your code raised {_known_name(error.type_name)}."
-        return _told(found, f"Your code raised {error}", short, error.traceback)
+        said = "\n".join(filter(None, [f"Your code raised {error}", error.where]))
+        return _told(found, said, short, error.traceback)
     except LimitReached as error:
         stopped = f"Your code was stopped: {error}."
         why = STOPPED.get(error.kind, "it ended by itself")

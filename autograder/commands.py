@@ -160,7 +160,8 @@ def audit(arguments: argparse.Namespace) -> int:
     """Print how many mutants of the solution the checks catch, and those that they miss."""
     from autograder.audit.audit import audit as audit_lab
 
-    found = audit_lab(load_lab(arguments.lab), jobs=arguments.jobs)
+    wide = os.environ.get("WIDE") == "1"
+    found = audit_lab(load_lab(arguments.lab), jobs=arguments.jobs, wide=wide)
     if arguments.json:
         print(json.dumps(found, indent=2))
         return 0

@@ -70,13 +70,17 @@ class Feedback(AutograderError):
 
 
 class StudentError(AutograderError):
-    """The learner's code raised. Only text crosses: the type's name, message and traceback."""
+    """The learner's code raised. Only text crosses: the type's name, message and traceback.
 
-    def __init__(self, type_name: str, message: str, traceback: str = "") -> None:
+    `where` says in words which line of theirs raised, and what was called with which input.
+    """
+
+    def __init__(self, type_name: str, message: str, traceback: str = "", where: str = "") -> None:
         super().__init__(f"{type_name}: {message}" if message else type_name)
         self.type_name = type_name
         self.message = message
         self.traceback = traceback
+        self.where = where
 
 
 class NotAttempted(AutograderError):

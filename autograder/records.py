@@ -38,7 +38,10 @@ class Cell:
 
 @dataclass(frozen=True)
 class Question:
-    """One question. `starter` and `solution` are the whole text of its cell, as each has it."""
+    """One question. `starter` and `solution` are the whole text of its cell, as each has it.
+
+    `hidden_checks` of a released lab says how many checks run at submission only.
+    """
 
     name: str
     points: float
@@ -48,6 +51,7 @@ class Question:
     solution: str = ""
     manual: bool = False
     rubric: str = ""
+    hidden_checks: int = 0
 
 
 @dataclass(frozen=True)

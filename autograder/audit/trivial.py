@@ -1,14 +1,18 @@
-"""Answers that do nothing: NaN, zeros, the argument as it came, None, a constant, chance.
+"""Answers that do nothing: NaN, zeros, the argument as it came, None, a constant, chance, loot.
 
 Whoever writes no line of the answer can write one of these, so none of them may earn a point. A
 trivial answer keeps the signature of the solution and replaces the body of each function, and the
-value of each variable, that learners have to write.
+value of each variable, that learners have to write. A thief gives back what it finds in the frames
+of the probe that calls it, or among the globals that it shares with that probe.
 """
 
 import ast
 import copy
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from types import BuiltinFunctionType, FrameType, FunctionType, ModuleType
+from typing import Any
 
 # of what a function gives back; {array} is its first argument that has a shape
 RETURNS = {
@@ -23,6 +27,11 @@ RETURNS = {
     "the first argument": "{first}",
     "chance": "{array} * 0.0 + __import__('random').gauss(0.0, 1.0)",
 }
+THEFTS = {  # the thief takes the n-th of what it finds; a probe holds less than so much
+    f"theft {n}": f"__import__('autograder.audit.trivial', fromlist=['loot']).loot({n})"
+    for n in range(40)
+}
+THEFT_SAMPLE = frozenset(list(THEFTS)[:4])
 VALUES = ("None", "float('nan')", "0", "1", "-1", "True", "False", "''", "[]")
 
 
@@ -45,10 +54,11 @@ def trivial_answers(text: str, lines: frozenset[int]) -> Iterator[TrivialAnswer]
     except SyntaxError:
         return
     seen = {ast.unparse(tree)}
-    kinds = [*RETURNS.items(), *((f"the value {value}", value) for value in VALUES)]
+    values = ((f"the value {value}", value) for value in VALUES)
+    kinds = [*RETURNS.items(), *THEFTS.items(), *values]
     for kind, value in kinds:
         found = copy.deepcopy(tree)
-        replace = _functions if kind in RETURNS else _variables
+        replace = _functions if kind in RETURNS or kind in THEFTS else _variables
         replace(found, value, lines)
         answer = ast.unparse(ast.fix_missing_locations(found))
         if answer not in seen:
@@ -108,3 +118,49 @@ def _same(node: ast.expr, value: str) -> bool:
     except (ArithmeticError, TypeError, ValueError):
         return False
     return bool(found == eval(value))
+
+
+def loot(number: int) -> Any:
+    """Return the `number`-th of what the function that calls this can find, or None.
+
+    First the locals of the frames that called it, as they are; then these reversed; then what
+    their containers and attributes hold; then globals. Frames count up to the outermost that has
+    the answer's own globals, which is the probe: behind it the judge begins, and in grading a wall.
+    """
+    thief = sys._getframe(1)
+    held = list(_locals(thief))
+    found = [*held, *map(_reversed, held), *(part for value in held for part in _parts(value))]
+    code = (ModuleType, FunctionType, BuiltinFunctionType, type)
+    found += [v for n, v in thief.f_globals.items() if n[:1] != "_" and not isinstance(v, code)]
+    return found[number] if number < len(found) else None
+
+
+def _locals(thief: FrameType) -> Iterator[Any]:
+    """Yield the locals of the frames that called `thief`, nearest first, each object once."""
+    frames, last, frame = [], 0, thief.f_back
+    while frame is not None:
+        frames.append(frame)
+        last = len(frames) if frame.f_globals is thief.f_globals else last
+        frame = frame.f_back
+    seen = set()
+    for frame in frames[:last]:
+        for value in frame.f_locals.values():
+            if id(value) not in seen:
+                seen.add(id(value))
+                yield value
+
+
+def _reversed(value: Any) -> Any:
+    try:
+        return value[::-1]
+    except Exception:  # an object of any class may refuse as it likes
+        return None
+
+
+def _parts(value: Any) -> Iterator[Any]:
+    if isinstance(value, dict):
+        yield from (list(value), list(value.values()), *list(value.values())[:4])
+    elif isinstance(value, list | tuple):
+        yield from value[:4]
+    else:
+        yield from getattr(value, "__dict__", {}).values()

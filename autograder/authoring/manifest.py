@@ -4,6 +4,8 @@ No solution, no rubric.
 """
 
 import json
+from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +18,9 @@ MANIFEST = "lab.json"
 NOTEBOOK = "lab.ipynb"  # the learner's, beside it
 
 
-def to_manifest(lab: Lab) -> str:
-    """Return the manifest's text."""
+def to_manifest(lab: Lab, hidden: Iterable[str] = ()) -> str:
+    """Return the manifest's text; `hidden` are the questions of the hidden checks, one a check."""
+    counts = Counter(hidden)
     questions = [
         {
             "name": q.name,
@@ -26,6 +29,7 @@ def to_manifest(lab: Lab) -> str:
             "hints": list(q.hints),
             "starter": q.starter,
             "manual": q.manual,
+            "hidden_checks": counts[q.name],
         }
         for q in lab.questions
     ]
@@ -81,6 +85,7 @@ def _question(data: dict[str, Any]) -> Question:
         hints=tuple(data["hints"]),
         starter=data["starter"],
         manual=bool(data["manual"]),
+        hidden_checks=int(data.get("hidden_checks", 0)),
     )
 
 

@@ -43,12 +43,12 @@ def release(lab: Lab, out_dir: Path | str, solutions: bool = False) -> list[Path
     reasons = list(contradictions(lab, checks))
     if reasons:
         raise ReleaseRefused(lab.name, reasons)
-    hidden = [check.name for check in checks.checks if check.hidden]
+    hidden = [check for check in checks.checks if check.hidden]
     text = (lab.directory / CHECKS).read_text(encoding="utf-8")
     files = {
         NOTEBOOK: learner_notebook(lab),
-        CHECKS: public_checks(text, hidden),
-        MANIFEST: to_manifest(lab),
+        CHECKS: public_checks(text, [check.name for check in hidden]),
+        MANIFEST: to_manifest(lab, [check.question for check in hidden]),
     }
     if solutions:
         files[SOLUTION] = solution_notebook(lab)

@@ -109,6 +109,7 @@ def settled(
 def _waiting(result: CheckResult, other: Requiring, gate: CheckResult) -> CheckResult:
     if gate.outcome is Outcome.CORRECT or result.outcome is not Outcome.CORRECT:
         return result
-    title = "a hidden check of this question" if other.hidden else other.title.rstrip(".")
-    said = f"Counts once {title} holds."
+    said = "This holds, and counts once a hidden check of this question does too."
+    if not other.hidden:
+        said = f"This holds, and counts once this does too: {other.title.rstrip('.')}."
     return replace(result, outcome=gate.outcome, score=0.0, broken=False, output=said, detail=said)

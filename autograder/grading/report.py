@@ -65,6 +65,7 @@ def to_text(report: Report, *, colour: bool = False) -> str:
         sign = _painted(SIGNS[result.outcome], COLOURS[result.outcome], colour)
         points = f"{_number(result.score)}/{_number(result.max_score)}"
         name = printable(f"{result.question}: {shown_title(result)}", 300)
+        name += " (runs at submission only)" if result.hidden else ""
         lines.append(f"  {sign} {points:>9}  {name}")
         if result.output:
             lines += [f"{' ' * 15}{line}" for line in printable(result.output).splitlines()]

@@ -118,9 +118,10 @@ class Notebook:
             return f"{UNCHECKED} {question.name}: a person reads this answer. Submit it when ready."
         try:
             found = self.practice.check(question)
+            counts = self.practice.counts(question)
         except AutograderError as error:
             return f"? {question.name}: the checks are broken: ours to mend, not yours. {error}"
-        return "\n".join(describe(question, found))
+        return "\n".join(describe(question, found, *counts))
 
     def hinted(self, question: Question) -> str:
         """Return the next hint for a question, in words."""
@@ -142,6 +143,7 @@ class Notebook:
             lines.append(f"  {sign} {question.name:<{width}}  {state}, {points}")
         score, total = practice.score()
         lines.append(f"  {score:g} of {total:g} points by the checks here")
+        lines += [f"  {said}" for said in [self._counted()] if said]
         if self.handed_in is not None:
             lines.append(f"  {submission_line(self.handed_in)}")
         return "\n".join(lines)
@@ -181,7 +183,16 @@ class Notebook:
             return f"Not submitted. {found.lacks(lost)}"
         self.handed_in = submit.send(self._connect(), practice.lab.name, found)
         self._note_sent(self.handed_in)
-        return f"Submitted {found.name}. The grade will be at {self.handed_in.url}"
+        said = f"Submitted {found.name}. The grade will be at {self.handed_in.url}"
+        return " ".join(filter(None, [said, self._counted()]))
+
+    def _counted(self) -> str:
+        """Return how many checks run here and at submission; nothing if they are broken."""
+        try:
+            here, more = self.practice.counts(*self.practice.questions)
+        except AutograderError:
+            return ""
+        return f"{_count(here, 'check')} {'runs' if here == 1 else 'run'} here{more_checks(more)}."
 
     def _note_sent(self, sent: "HandedIn") -> None:
         """Write the submission down, for the table over all labs."""
@@ -237,17 +248,30 @@ class Notebook:
             self._panel.draw()
 
 
-def describe(question: Question, found: "Found") -> Iterator[str]:
-    """Yield the lines in which a learner reads what a check found."""
+def more_checks(more: int) -> str:
+    """Return what is said after a number of checks: how many more run at submission."""
+    if not more:
+        return "; no others run when you submit"
+    return f"; {more} more {'runs' if more == 1 else 'run'} when you submit"
+
+
+def describe(question: Question, found: "Found", here: int, more: int) -> Iterator[str]:
+    """Yield the lines in which a learner reads what a check found.
+
+    `here` checks run in the notebook, `more` when it is submitted.
+    """
     name = question.name
+    passed = sum(result.outcome is Outcome.CORRECT for result in found.results)
     if found.outcome is Outcome.NOT_ATTEMPTED:
         yield f"○ {name}: not attempted yet. Write it, run its cell, and check again."
     elif found.outcome is Outcome.CORRECT and found.broken:
         yield f"? {name}: this check itself is broken. That is our mistake and costs you nothing."
     elif found.outcome is Outcome.CORRECT:
-        yield f"✓ {name}: correct. {_count(len(found.results), 'check')} passed."
+        verb = "passes" if here == 1 else "pass"
+        yield f"✓ {name}: correct. {_count(here, 'check')} {verb} here{more_checks(more)}."
     else:
-        yield f"✗ {name}: incorrect."
+        held = f"{passed} of {_count(here, 'check')}"
+        yield f"✗ {name}: incorrect. {held} pass here{more_checks(more)}."
         for title, said in found.failures():
             yield f"  {title}"
             yield from (f"    {line}" for line in said.splitlines())

@@ -77,9 +77,12 @@ class Panel(anywidget.AnyWidget):
         found = self._notebook.practice.found.get(question.name)
         shown = self._notebook.practice.hints_shown.get(question.name, 0)
         failures = found.failures() if found else ()
+        here, more = self._counts(question)
         return {
             "name": question.name,
             "points": question.points,
+            "checks_here": here,
+            "checks_more": more,
             "manual": question.manual,
             "outcome": "unchecked" if found is None else str(found.outcome),
             "failures": [{"title": title, "output": said} for title, said in failures],
@@ -87,6 +90,13 @@ class Panel(anywidget.AnyWidget):
             "hints": list(question.hints[:shown]),
             "hints_left": len(question.hints) - shown,
         }
+
+    def _counts(self, question: Question) -> tuple[int, int]:
+        """Return how many checks run here and at submission; none where they do not load."""
+        try:
+            return self._notebook.practice.counts(question)
+        except AutograderError:
+            return 0, 0
 
     def _wish(self, _widget: Any, content: Any, _buffers: Any) -> None:
         """Do what the learner clicked; whatever comes of it is drawn."""

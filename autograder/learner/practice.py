@@ -83,10 +83,19 @@ class Found:
     results: tuple[CheckResult, ...] = ()
 
     def failures(self) -> Iterator[tuple[str, str]]:
-        """Yield the title of each check that does not pass, and what it says."""
+        """Yield the title of each check that does not pass, and what it says.
+
+        What several say in the same words is said at the first of them.
+        """
+        first: dict[str, str] = {}
         for result in self.results:
             if result.outcome is Outcome.INCORRECT:
-                yield result.title, result.output
+                said = result.output
+                if said and said in first:
+                    yield result.title, f'The same as for "{first[said]}".'
+                else:
+                    first[said] = result.title
+                    yield result.title, said
             elif result.outcome is Outcome.NOT_ATTEMPTED:
                 yield result.title, "What this asks for is not written yet."
 
@@ -112,8 +121,19 @@ class Practice:
     @cached_property
     def tasks(self) -> tuple[Task, ...]:
         """The public checks of the lab, with their points."""
-        checks = load_checks(self.lab.directory / CHECKS)
-        return tuple(task for task in tasks_of(self.lab, checks) if not task.check.hidden)
+        return tuple(task for task in self._every_task if not task.check.hidden)
+
+    @cached_property
+    def _every_task(self) -> tuple[Task, ...]:
+        """The checks that are here: all of them in a lab's source, the public ones in a release."""
+        return tuple(tasks_of(self.lab, load_checks(self.lab.directory / CHECKS)))
+
+    def counts(self, *questions: Question) -> tuple[int, int]:
+        """Return how many checks of these questions run here, and how many more at submission."""
+        names = {question.name for question in questions}
+        own = [task for task in self._every_task if task.question.name in names]
+        hidden = sum(task.check.hidden for task in own)
+        return len(own) - hidden, hidden + sum(q.hidden_checks for q in questions)
 
     @property
     def questions(self) -> tuple[Question, ...]:

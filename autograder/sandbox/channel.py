@@ -147,6 +147,6 @@ def unpack(answer: Any, request: int) -> Any:
             return parts[0]
         if status == "absent" and [type(p) for p in parts] == [str]:
             raise NotAttempted(parts[0][:MAX_TEXT])
-        if status == "raised" and [type(p) for p in parts] == [str, str, str]:
+        if status == "raised" and [type(p) for p in parts] == [str] * 4:
             raise StudentError(*(part[:MAX_TEXT] for part in parts))
     raise WireError("answer: not to this request, or of no known status.")

@@ -102,7 +102,7 @@ class Switch:
             return unpack(arrived, rank + 1)
         except StudentError as error:
             message = f"rank {rank}: {error.message}"
-            raise StudentError(error.type_name, message, error.traceback) from None
+            raise StudentError(error.type_name, message, error.traceback, error.where) from None
 
     def _pass_on(self, src: int, dst: int, channel: int, header: bytes, array: Any) -> None:
         if not 0 <= dst < len(self.ranks):

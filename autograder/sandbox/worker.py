@@ -3,7 +3,7 @@
 The judge sends `(id, verb, payload)`; the worker answers `(id, status, ...)`:
 
     (id, "ok", value)                       plain data
-    (id, "raised", type, message, trace)    the learner's code raised; text only
+    (id, "raised", type, message, trace, where)     the learner's code raised; text only
     (id, "absent", message)                 not attempted
 
 The learner's code shares this process and can say anything in its name. That is allowed for: the
@@ -103,11 +103,12 @@ class Worker:
         except NotAttempted as error:
             self.answer(request, "absent", _text(error))
         except StudentError as error:
-            self.answer(request, "raised", error.type_name, error.message, error.traceback)
+            told = (error.type_name, error.message, error.traceback, error.where)
+            self.answer(request, "raised", *told)
         except (NotPlainData, wire.WireError) as error:
-            self.answer(request, "raised", "TypeError", _text(error), "")
+            self.answer(request, "raised", "TypeError", _text(error), "", "")
         except BaseException as error:  # such as from an exception whose __str__ raises
-            self.answer(request, "raised", type(error).__name__, _text(error), "")
+            self.answer(request, "raised", type(error).__name__, _text(error), "", "")
 
     def answer(self, request: int, status: str, *parts: Any) -> None:
         """Send one frame; text is cut to what anyone would read."""

@@ -40,8 +40,9 @@ def _hand_out(directory: Path, target: Path) -> None:
     if _is_current(directory, target):
         return
     lab = load_lab(directory)
-    hidden = [check.name for check in load_checks(directory / CHECKS).checks if check.hidden]
-    checks = public_checks((directory / CHECKS).read_text(encoding="utf-8"), hidden)
+    hidden = [check for check in load_checks(directory / CHECKS).checks if check.hidden]
+    text = (directory / CHECKS).read_text(encoding="utf-8")
+    checks = public_checks(text, [check.name for check in hidden])
     target.mkdir(parents=True, exist_ok=True)
     if (directory / ASSETS).is_dir():
         shutil.copytree(directory / ASSETS, target / ASSETS, dirs_exist_ok=True)
@@ -49,7 +50,9 @@ def _hand_out(directory: Path, target: Path) -> None:
     if not (target / NOTEBOOK).exists():
         (target / NOTEBOOK).write_text(learner_notebook(lab), encoding="utf-8")
     (target / CHECKS).write_text(checks, encoding="utf-8")
-    (target / MANIFEST).write_text(to_manifest(lab), encoding="utf-8")
+    (target / MANIFEST).write_text(
+        to_manifest(lab, [check.question for check in hidden]), encoding="utf-8"
+    )
 
 
 def _is_current(directory: Path, target: Path) -> bool:

@@ -1,4 +1,4 @@
-"""What a caller may see of a submission: staff everything, a learner no detail of a hidden check.
+"""What a caller may see of a submission: staff everything, a learner no value of a hidden check.
 
 Pure functions from entries and reports to plain data.
 """
@@ -39,9 +39,9 @@ def report_for(person: Person, ledger: Ledger, entry: Entry) -> Report | None:
 def for_learner(report: Report) -> Report:
     """Return `report` without what only staff may see.
 
-    The details of every check go, and of hidden checks the output too: what is left is its name's
-    question, its outcome and its points. The seed would let hidden inputs be drawn again, and a
-    rubric says what the answer is.
+    The details of every check go. Of a hidden check the property in words is left and its output,
+    which holds the hint and no input or value (`CheckResult`). The seed would let hidden inputs be
+    drawn again, and a rubric says what the answer is.
     """
     results = tuple(_without_secrets(result) for result in report.results)
     manual = tuple(replace(answer, rubric="") for answer in report.manual)
@@ -49,8 +49,8 @@ def for_learner(report: Report) -> Report:
 
 
 def _without_secrets(result: CheckResult) -> CheckResult:
-    if result.hidden:
-        result = replace(result, name="hidden check", title="a hidden check", output="")
+    if result.hidden:  # its name is staff's; a property without words stays unsaid
+        result = replace(result, name="hidden check", title=result.title or "a hidden check")
     return replace(result, detail="")
 
 

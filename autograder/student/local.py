@@ -10,12 +10,14 @@ import asyncio
 import contextlib
 import inspect
 import linecache
+import math
 import os
+import reprlib
 import traceback
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from types import FunctionType
+from types import FrameType, FunctionType
 from typing import Any
 
 from autograder.errors import AutograderError, NotAttempted, NotPlainData, StudentError
@@ -25,6 +27,8 @@ from autograder.student.local_ranks import run_ranks
 from autograder.student.protocol import COMMUNICATOR, missing, rank_arguments, shipped
 
 _AWAIT = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT  # notebooks may await at the top level
+SHOWN_ELEMENTS = 6  # of an array in a message: more of them say less than the shape
+SHOWN_CHARACTERS = 80  # of one argument
 _FUTURE = __future__.annotations.compiler_flag  # the only one that still changes anything
 
 
@@ -89,20 +93,20 @@ class LocalStudent:
         """Return what the learner's function returns. See `Student.call`."""
         function = self._find(name)
         args, kwargs = to_plain(args, "arguments"), to_plain(kwargs, "arguments")
-        with _learners_code():
+        with _learners_code(self.namespace):
             return to_plain(_awaited(function(*args, **kwargs)), f"{name}(...)")
 
     def value(self, name: str, /) -> Any:
         """Return the learner's variable as plain data. See `Student.value`."""
         found = self._find(name)
-        with _learners_code():
+        with _learners_code(self.namespace):
             return to_plain(found, name)
 
     def probe(self, function: Callable[..., Any], /, **inputs: Any) -> Any:
         """Run `function` with the learner's names as its globals. See `Student.probe`."""
         there = self._ship(function)
         inputs = to_plain(inputs, "inputs")
-        with _learners_code():
+        with _learners_code(self.namespace):
             return to_plain(_awaited(there(**inputs)), "the answer")
 
     def ranks(
@@ -115,7 +119,7 @@ class LocalStudent:
         """Run one thread a rank over queues. See `Student.ranks`."""
         there = self._find(function) if isinstance(function, str) else self._ship(function)
         arguments = to_plain(rank_arguments(inputs, world_size), "inputs")
-        with _learners_code():
+        with _learners_code(self.namespace):
             return run_ranks(there, arguments, communicator)
 
     def source(self, name: str, /) -> str | None:
@@ -145,7 +149,7 @@ class LocalStudent:
         if first in self._failures or first not in self.namespace:
             raise missing(first, self._failures)
         found = self.namespace[first]
-        with _learners_code():
+        with _learners_code(self.namespace):
             for part in rest:
                 found = getattr(found, part)
         if found is ...:
@@ -195,7 +199,7 @@ def _awaited(result: Any) -> Any:
 
 
 @contextlib.contextmanager
-def _learners_code() -> Iterator[None]:
+def _learners_code(namespace: MutableMapping[str, Any]) -> Iterator[None]:
     """Turn what the learner's code raises into what a check is told."""
     try:
         yield
@@ -206,7 +210,48 @@ def _learners_code() -> Iterator[None]:
     except (AutograderError, KeyboardInterrupt):
         raise
     except BaseException as error:
-        raise StudentError(type(error).__name__, str(error), _trace(error)) from error
+        where = _where(error, namespace)
+        raise StudentError(type(error).__name__, str(error), _trace(error), where) from error
+
+
+def _where(error: BaseException, namespace: MutableMapping[str, Any]) -> str:
+    """Return the learner's line that raised, and their function that was called with its input.
+
+    Nothing where none of their functions was reached. A frame is theirs if it has their names,
+    unless it is a probe's.
+    """
+    theirs = [
+        (frame, line)
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if frame.f_globals is namespace and not frame.f_code.co_filename.startswith("<probe ")
+    ]
+    if not theirs:
+        return ""
+    frame, line = theirs[-1]
+    text = linecache.getline(frame.f_code.co_filename, line).strip()
+    raised = f"In {frame.f_code.co_qualname}, line {line}" + (f": {text}" if text else ".")
+    return f"{raised}\nCalled: {_call(theirs[0][0])}"
+
+
+def _call(frame: FrameType) -> str:
+    """Return a call as it could be written, its arguments as they are now."""
+    code = frame.f_code
+    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    given = [f"{n}={_shown(frame.f_locals[n])}" for n in names if n in frame.f_locals]
+    given = given[1:] if names[:1] == ("self",) else given
+    return f"{code.co_qualname}({', '.join(given)})"
+
+
+def _shown(value: Any) -> str:
+    """Return a value in a few words: what its author's `__repr__` does is not relied on."""
+    try:
+        shape = getattr(value, "shape", None)
+        if isinstance(shape, tuple) and math.prod(shape) > SHOWN_ELEMENTS:
+            return f"<{type(value).__name__} of shape {tuple(shape)}>"
+        text = " ".join(reprlib.repr(value.tolist() if shape is not None else value).split())
+    except Exception:
+        text = f"<{type(value).__name__}>"
+    return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}..."
 
 
 def _trace(error: BaseException) -> str:

@@ -51,12 +51,14 @@ wanted = mt.tensor([[1.0], [0.0], [2.0]])
 
 
 def compare(what, predicted, measured):
-    """Print a prediction beside what came out."""
+    """Print a prediction beside what came out; a count is exact or it is not."""
     if predicted is ...:
         print(f"{what}: measured {measured:.4g}. Write your prediction down above, then run again.")
     else:
-        ratio = measured / predicted
-        print(f"{what}: predicted {predicted:.4g}, measured {measured:.4g}, ratio {ratio:.3g}")
+        said = f"ratio {measured / predicted:.3g}" if predicted else "no ratio to 0"
+        if isinstance(measured, int | np.integer):
+            said = "exact" if measured == predicted else f"{said}, not exact: count again"
+        print(f"{what}: predicted {predicted:.4g}, measured {measured:.4g}, {said}")
 
 
 # %%

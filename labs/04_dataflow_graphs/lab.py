@@ -41,12 +41,14 @@ print("CUDA: used in section 7" if DEVICE == "cuda" else "CUDA: none; all runs o
 
 
 def compare(what, predicted, measured):
-    """Print a prediction beside what came out."""
+    """Print a prediction beside what came out; a count is exact or it is not."""
     if predicted is ...:
         print(f"{what}: measured {measured:g}. Write your prediction down above, then run again.")
     else:
-        ratio = f"ratio {measured / predicted:.3g}" if predicted else "no ratio to 0"
-        print(f"{what}: predicted {predicted:g}, measured {measured:g}, {ratio}")
+        said = f"ratio {measured / predicted:.3g}" if predicted else "no ratio to 0"
+        if isinstance(measured, int | np.integer):
+            said = "exact" if measured == predicted else f"{said}, not exact: count again"
+        print(f"{what}: predicted {predicted:g}, measured {measured:g}, {said}")
 
 
 # %% [markdown]

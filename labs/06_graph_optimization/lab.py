@@ -170,13 +170,14 @@ def ready(program, feeds):
 
 # %%
 def compare(what, predicted, measured):
-    """Print one line: what, predicted, measured, ratio."""
+    """Print a prediction beside what came out; a count is exact or it is not."""
     if predicted is ...:
         print(f"{what:<44} measured {measured:>10,.4g}   (no prediction yet)")
     else:
-        ratio = measured / predicted if predicted else float(measured == predicted)
-        print(f"{what:<44} predicted {predicted:>10,.4g}  measured {measured:>10,.4g}", end="")
-        print(f"  ratio {ratio:.3f}")
+        said = f"ratio {measured / predicted:.3f}" if predicted else "no ratio to 0"
+        if isinstance(measured, int | np.integer):
+            said = "exact" if measured == predicted else f"{said}, not exact: count again"
+        print(f"{what:<44} predicted {predicted:>10,.4g}  measured {measured:>10,.4g}  {said}")
 
 
 def milliseconds(*functions, repeats=9):

@@ -65,13 +65,14 @@ COMBINE = {"sum": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maxi
 
 
 def compare(what, predicted, measured):
-    """Print one line: what, predicted, measured, ratio."""
+    """Print a prediction beside what came out; a count is exact or it is not."""
     if predicted is ...:
         print(f"{what:<46} measured {measured:>11,.5g}   (no prediction yet)")
     else:
-        ratio = measured / predicted if predicted else float(measured == predicted)
-        print(f"{what:<46} predicted {predicted:>11,.5g}  measured {measured:>11,.5g}", end="")
-        print(f"  ratio {ratio:.3f}")
+        said = f"ratio {measured / predicted:.3f}" if predicted else "no ratio to 0"
+        if isinstance(measured, int | np.integer):
+            said = "exact" if measured == predicted else f"{said}, not exact: count again"
+        print(f"{what:<46} predicted {predicted:>11,.5g}  measured {measured:>11,.5g}  {said}")
 
 
 for rank, x in enumerate(tiny):
@@ -126,7 +127,7 @@ def first_try(comm):
 
 # %%
 first, calls = launch(first_try, 2, timeout_s=30)[1]
-compare("bytes of one recv(8_000_000)", predicted_bytes, first)
+compare("bytes of one recv(8_000_000)", predicted_bytes, float(first))
 print("all of them took", calls, "calls")
 
 # %% [markdown]

@@ -56,13 +56,14 @@ COMBINE = {"sum": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maxi
 
 
 def compare(what, predicted, measured):
-    """Print one line: what, predicted, measured, ratio."""
+    """Print a prediction beside what came out; a count is exact or it is not."""
     if predicted is ...:
         print(f"{what:<40} measured {measured:>12,.6g}   (no prediction yet)")
     else:
-        ratio = measured / predicted
-        print(f"{what:<40} predicted {predicted:>12,.6g}  measured {measured:>12,.6g}", end="")
-        print(f"  ratio {ratio:.3f}")
+        said = f"ratio {measured / predicted:.3f}" if predicted else "no ratio to 0"
+        if isinstance(measured, int | np.integer):
+            said = "exact" if measured == predicted else f"{said}, not exact: count again"
+        print(f"{what:<40} predicted {predicted:>12,.6g}  measured {measured:>12,.6g}  {said}")
 
 
 for rank, x in enumerate(tiny):

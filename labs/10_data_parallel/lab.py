@@ -77,13 +77,14 @@ for name, param in make_model().named_parameters():
 
 # %%
 def compare(what, predicted, measured):
-    """Print one line: what, predicted, measured, ratio."""
+    """Print a prediction beside what came out; a count is exact or it is not."""
     if predicted is ...:
         print(f"{what:<44} measured {measured:>11,.5g}   (no prediction yet)")
     else:
-        ratio = measured / predicted
-        print(f"{what:<44} predicted {predicted:>11,.5g}  measured {measured:>11,.5g}", end="")
-        print(f"  ratio {ratio:.3f}")
+        said = f"ratio {measured / predicted:.3f}" if predicted else "no ratio to 0"
+        if isinstance(measured, int | np.integer):
+            said = "exact" if measured == predicted else f"{said}, not exact: count again"
+        print(f"{what:<44} predicted {predicted:>11,.5g}  measured {measured:>11,.5g}  {said}")
 
 
 # %% [markdown]

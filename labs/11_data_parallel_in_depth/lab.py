@@ -67,12 +67,14 @@ def batch(step, size=128):
 
 # %%
 def compare(what, predicted, measured):
-    """Print one line: what, predicted, measured, ratio."""
+    """Print a prediction beside what came out; a count is exact or it is not."""
     if predicted is ...:
         print(f"{what:<44} measured {measured:>9,.4g}   (no prediction yet)")
     else:
-        ratio = f"{measured / predicted:.3f}" if predicted else "-"
-        print(f"{what:<44} predicted {predicted:>9,.4g}  measured {measured:>9,.4g}  ratio {ratio}")
+        said = f"ratio {measured / predicted:.3f}" if predicted else "no ratio to 0"
+        if isinstance(measured, int | np.integer):
+            said = "exact" if measured == predicted else f"{said}, not exact: count again"
+        print(f"{what:<44} predicted {predicted:>9,.4g}  measured {measured:>9,.4g}  {said}")
 
 
 def diagnosis(fn, ranks=2):

@@ -119,6 +119,14 @@ def test_each_outcome(grader, notebook, body: str, outcome: Outcome) -> None:
     assert outcomes(report)["scale"] == {outcome}
 
 
+def test_an_exception_shows_line_and_call_and_of_a_hidden_check_neither(grader, notebook) -> None:
+    report = grader.grade(notebook([("code", "def scale(x, factor):\n    return 1 / 0")]))
+    shown, hidden = report.results[:2]
+    assert "In scale, line 2: return 1 / 0" in shown.output
+    assert "Called: scale(x=" in shown.output
+    assert hidden.output == "Your code raised ZeroDivisionError."
+
+
 @pytest.mark.parametrize(
     "raised",
     [

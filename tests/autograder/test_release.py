@@ -1,6 +1,7 @@
 """Release: what learners get, and what is refused."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import nbformat
@@ -101,7 +102,8 @@ def test_the_manifest_has_what_the_panel_needs(released: Path, sample_directory:
     assert lab.question("scale").hints[1] == "Multiply, do not add."
     assert lab.question("why_scale").manual
     assert not any(q.solution or q.rubric for q in lab.questions)
-    assert load_released(sample_directory).questions == lab.questions
+    source = load_released(sample_directory).questions  # whose hidden checks lie beside it
+    assert source == tuple(replace(q, hidden_checks=0) for q in lab.questions)
 
 
 @pytest.mark.parametrize(
@@ -162,3 +164,15 @@ def test_a_notebook_is_stale_until_it_is_written_and_when_the_source_changes(lab
     source = directory / "lab.py"
     source.write_text(source.read_text().replace("Scale and sum", "Sum and scale"))
     assert is_stale(load_lab(directory))
+
+
+def test_the_manifest_counts_the_checks_that_run_at_submission_only(
+    sample_lab, tmp_path: Path
+) -> None:
+    release(sample_lab, tmp_path)
+    questions = load_released(tmp_path / sample_lab.name).questions
+    assert {q.name: q.hidden_checks for q in questions if not q.manual} == {
+        "scale": 1,
+        "predicted_size": 0,
+        "sum_rows": 0,
+    }

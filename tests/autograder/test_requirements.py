@@ -53,7 +53,7 @@ def by_check(report: Report) -> dict[str, tuple[Outcome, float, str]]:
 
 def test_a_property_earns_nothing_until_what_it_requires_holds(gated, notebook) -> None:
     found = by_check(in_process(gated).grade(notebook([("code", ZEROS)])))
-    said = "Counts once rows are added, columns stay holds."
+    said = "This holds, and counts once this does too: rows are added, columns stay."
     assert found["no_number_is_negative_for_zeros"] == (Outcome.INCORRECT, 0.0, said)
     assert "One number for each column" in found["rows_are_added"][2]
 
@@ -102,13 +102,16 @@ def test_the_notebook_says_the_same(gated, tmp_path: Path) -> None:
     question = load_released(released).question("sum_rows")
     assert question is not None
     found = {r.name: r.output for r in practice.check(question).results}
-    assert found["no_number_is_negative_for_zeros"].startswith("Counts once rows are added")
+    said = found["no_number_is_negative_for_zeros"]
+    assert said.startswith("This holds, and counts once this does too: rows are added")
 
 
 def test_an_exported_test_cell_asks_for_both(gated) -> None:
     names: dict[str, Any] = {}
     exec(ZEROS, names)
-    with pytest.raises(AssertionError, match="Counts once rows are added, columns stay holds"):
+    with pytest.raises(
+        AssertionError, match="counts once this does too: rows are added, columns stay"
+    ):
         assert_check("no_number_is_negative_for_zeros", names, str(gated))
     exec("def sum_rows(x):\n    return x.sum(axis=0)", names)
     assert_check("no_number_is_negative_for_zeros", names, str(gated))
@@ -132,7 +135,7 @@ def test_a_hidden_requirement_is_named_nowhere(lab_copy, notebook, tmp_path: Pat
     assert "negative" not in public
     positive = "def scale(x, factor):\n    return x * abs(factor)"
     found = by_check(in_process(directory).grade(notebook([("code", positive)])))
-    said = "Counts once a hidden check of this question holds."
+    said = "This holds, and counts once a hidden check of this question does too."
     assert found["every_element_is_multiplied"] == (Outcome.INCORRECT, 0.0, said)
 
 

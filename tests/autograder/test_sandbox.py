@@ -371,18 +371,18 @@ def test_a_lesser_wall_grades_and_is_called_unsandboxed(wall: str) -> None:
 
 def test_where_bubblewrap_fails_the_next_wall_is_used_and_the_reason_kept() -> None:
     supply = Supply()
-    worker_pool._layout = replace(
-        worker_pool._layout, mounts=(*worker_pool._layout.mounts, ("/nowhere-at-all", "/nowhere"))
+    supply._layout = replace(
+        supply._layout, mounts=(*supply._layout.mounts, ("/nowhere-at-all", "/nowhere"))
     )
-    if launch.reachable(worker_pool._layout.python) or os.geteuid() != 0:
+    if launch.reachable(supply._layout.python) or os.geteuid() != 0:
         with Sandbox(LIMITS, source=supply) as student:
             assert student.kind == "unsandboxed"
-        assert len(worker_pool.reasons) == 2
+        assert len(supply.reasons) == 2
     else:
         with pytest.raises(SandboxError, match="root alone"), Sandbox(LIMITS, source=supply):
             pass
-        assert len(worker_pool.reasons) == 4
-    assert all("did not start" in reason for reason in worker_pool.reasons[:2])
+        assert len(supply.reasons) == 4
+    assert all("did not start" in reason for reason in supply.reasons[:2])
 
 
 @pytest.mark.parametrize("warm", [True, False])
@@ -390,15 +390,15 @@ def test_a_wall_that_has_held_is_never_given_up_for_a_lesser_one(warm: bool) -> 
     supply = Supply(warm=warm)
     with Sandbox(LIMITS, source=supply) as student:
         assert student.kind == "bubblewrap"
-    worker_pool.close()
-    good = worker_pool._layout
-    worker_pool._layout = replace(good, mounts=(("/nowhere-at-all", "/nowhere"),))
+    supply.close()
+    good = supply._layout
+    supply._layout = replace(good, mounts=(("/nowhere-at-all", "/nowhere"),))
     with pytest.raises(SandboxError), Sandbox(LIMITS, source=supply):
         pass
-    worker_pool._layout = good
+    supply._layout = good
     with Sandbox(LIMITS, source=supply) as student:
         assert student.kind == "bubblewrap"
-    worker_pool.close()
+    supply.close()
 
 
 def test_the_learners_names_are_those_of_main(student: RemoteStudent) -> None:

@@ -1,9 +1,12 @@
 """Answers that do nothing: what they are made of, and that audit tells which of them are paid."""
 
 from pathlib import Path
+from typing import Any
 
-from autograder.audit.audit import audit
-from autograder.audit.trivial import trivial_answers
+import pytest
+
+from autograder.audit.audit import audit, paid_for_nothing
+from autograder.audit.trivial import THEFT_SAMPLE, THEFTS, trivial_answers
 from autograder.authoring.source import load_lab
 
 EVERY = frozenset(range(1, 100))
@@ -91,3 +94,42 @@ def test_a_requirement_ends_the_payment(lab_copy) -> None:
 
 def test_the_sample_lab_pays_nothing(sample_directory: Path) -> None:
     assert audit(load_lab(sample_directory), jobs=1)["paid"] == []
+
+
+@pytest.mark.parametrize(
+    "held",
+    [
+        "x.sum(axis=0)",
+        "x.sum(axis=0)[::-1]",
+        "{'due': x.sum(axis=0)}",
+        "SimpleNamespace(y=x.sum(0))",
+    ],
+)
+def test_a_probe_that_holds_what_it_asks_for_pays_a_thief(lab_copy, held: str) -> None:
+    careless = (
+        '@check("sum_rows")\n',
+        "def beside(x):\n    from types import SimpleNamespace\n\n"
+        f"    due = {held}\n    return sum_rows(x) if due is not None else due\n\n\n"
+        '@check("sum_rows")\ndef sums_are_right(student, rng):\n    """sums are right"""\n'
+        "    x = rng.normal(size=(4, 3))\n"
+        '    close(student.probe(beside, x=x), x.sum(axis=0), called="sum_rows(x)")\n\n\n'
+        '@check("sum_rows")\n',
+    )
+    lab = load_lab(lab_copy(checks=(careless,)))
+    paid = paid_for_nothing(lab, jobs=1, kinds=list(THEFTS)[:12])
+    assert {found["check"] for found in paid} == {"sums_are_right"}
+
+
+def test_a_thief_finds_nothing_of_the_judge(sample_directory: Path) -> None:
+    """Checks hold what they expect, but in frames behind the probe, where no answer can look."""
+    assert paid_for_nothing(load_lab(sample_directory), jobs=1, kinds=THEFT_SAMPLE) == []
+
+
+def test_loot_is_locals_then_reversed_then_parts_then_globals() -> None:
+    names: dict[str, Any] = {"shared": 7}
+    thief = answers("def f(x):\n    return x")["theft 0"].replace("loot(0)", "loot(shared)")
+    exec(f"{thief}\ndef probe(k):\n    due = [1, 2]\n    return f(0)", names)
+    found = []
+    for names["shared"] in range(8):
+        found.append(names["probe"]("k"))
+    assert found == ["k", [1, 2], "k", [2, 1], 1, 2, 6, None]

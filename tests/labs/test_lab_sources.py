@@ -1,20 +1,24 @@
 """What every lab is made of: beats, hints, wrong answers; and that its checks catch these."""
 
+import ast
 import json
 import re
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from autograder.audit.audit import paid_for_nothing
-from autograder.audit.trivial import VALUES
+from autograder.audit.trivial import THEFT_SAMPLE, VALUES
 from autograder.authoring.notebook import solution_notebook
 from autograder.authoring.regions import learner_text, parts_of, solution_text
 from autograder.authoring.release import CHECKS, contradictions, copy_shared, is_stale
-from autograder.authoring.source import load_wrong_answers
+from autograder.authoring.source import find_labs, load_wrong_answers
 from autograder.checks import load_checks
 from autograder.records import Lab
 
+LABS = Path(__file__).parents[2] / "labs"
 SAMPLE = {"None", "NaN", "an input unchanged", "an empty list", "chance"}
 PAYS = "these checks pay for nothing: let them wait with requires= (docs/writing_labs.md)"
 LONGEST_CELL = 50  # lines, what a screen shows; 20 is the aim
@@ -39,8 +43,9 @@ def test_starter_solution_and_wrong_answers_are_told_apart(lab: Lab) -> None:
 
 
 def test_an_answer_that_does_nothing_earns_nothing(lab: Lab) -> None:
-    """None, NaN, the input as it came, an empty list, chance: each question answered so."""
-    assert paid(lab, {*SAMPLE, *(f"the value {value}" for value in VALUES)}) == [], PAYS
+    """None, NaN, the input as it came, an empty list, chance, loot: each question answered so."""
+    values = {f"the value {value}" for value in VALUES}
+    assert paid(lab, {*SAMPLE, *values, *THEFT_SAMPLE}) == [], PAYS
 
 
 @pytest.mark.wide
@@ -121,3 +126,26 @@ def test_a_graded_mistake_costs_its_own_question_alone(lab: Lab) -> None:
     lost = {result.name: result for result in report.results if result.score < result.max_score}
     assert mistake.says in lost[mistake.check].output
     assert {result.question for result in lost.values()} == {mistake.question}
+
+
+COUNTING = [path for path in find_labs(LABS) if not path.name.startswith("01_")]  # 01 counts none
+
+
+@pytest.mark.parametrize("path", COUNTING, ids=lambda path: path.name)
+def test_compare_says_when_a_count_was_not_predicted_exactly(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A count can be predicted to the last digit; a time cannot, and has a ratio."""
+    text = (path / "lab.py").read_text()
+    (found,) = [n for n in ast.parse(text).body if getattr(n, "name", "") == "compare"]
+    names: dict[str, Any] = {"np": np}
+    exec(ast.unparse(found), names)
+    said = []
+    for predicted, measured in ((5500, 5005), (5005, np.int64(5005)), (2.0, 1.0), (0, 3)):
+        names["compare"]("bytes", predicted, measured)
+        said.append(capsys.readouterr().out)
+    wrong, right, timed, nothing = said
+    assert "0.91" in wrong and "not exact" in wrong
+    assert "exact" in right and "not exact" not in right
+    assert "0.5" in timed and "exact" not in timed
+    assert "no ratio to 0, not exact" in nothing

@@ -6,9 +6,9 @@ import pytest
 
 from autograder.audit.variants import Trials, Variant
 from autograder.authoring.regions import solution_text
-from autograder.authoring.release import CHECKS
 from autograder.authoring.source import load_lab
 from autograder.checks import load_checks
+from autograder.grading.grade import CHECKS
 from autograder.records import Outcome
 
 LABS = Path(__file__).parents[2] / "labs"

@@ -17,6 +17,11 @@ function plural(count, noun) {
   return `${count} ${noun}${count === 1 ? "" : "s"}`;
 }
 
+function checksOf({ checks_here: here, checks_more: more }) {
+  if (!here) return "";
+  return more ? `${plural(here, "check")} here, ${more} more at submission` : plural(here, "check");
+}
+
 function isDark() {
   const { jpThemeLight, vscodeThemeKind } = document.body.dataset;
   if (jpThemeLight !== undefined) return jpThemeLight === "false";
@@ -76,6 +81,7 @@ function render({ model, el }) {
       element("span", { class: "outcome", "data-is": is }, `${SIGNS[is]} ${text}`),
       element("span", { class: "name" }, question.name),
       element("span", { class: "dim" }, question.points ? plural(question.points, "point") : "optional"),
+      element("span", { class: "dim" }, checksOf(question)),
       element("span", { class: "space" }),
     );
     if (!question.manual) row.append(button("Check", "check", question.name));

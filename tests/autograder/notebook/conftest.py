@@ -27,7 +27,7 @@ def released(tmp_path: Path) -> Path:
     hidden = [check.name for check in load_checks(SAMPLE / "checks.py").checks if check.hidden]
     text = (SAMPLE / "checks.py").read_text()
     (folder / "checks.py").write_text(public_checks(text, hidden))
-    manifest = to_manifest(lab).replace('"scale_and_sum"', '"09_scale_and_sum"')
+    manifest = to_manifest(lab, ["scale"]).replace('"scale_and_sum"', '"09_scale_and_sum"')
     (folder / "lab.json").write_text(manifest)
     (folder / "lab.ipynb").write_text(learner_notebook(lab))
     (folder / "solution.ipynb").write_text(solution_notebook(lab))

@@ -59,7 +59,7 @@ def test_an_unknown_lab_where_there_is_none_says_so(tmp_path: Path) -> None:
         ("pass", "○ scale: not attempted"),
         (STARTER, "○ scale: not attempted"),
         ("scale = ...", "○ scale: not attempted"),
-        (RIGHT, "✓ scale: correct. 1 check passed."),
+        (RIGHT, "✓ scale: correct. 1 check passes here; 1 more runs when you submit."),
         (WRONG, "✗ scale: incorrect."),
         ("def scale(x, factor):\n    raise ValueError('oh')", "Your code raised ValueError: oh"),
         ("scale = 3", "✗ scale: incorrect."),
@@ -86,6 +86,23 @@ def test_an_incorrect_answer_is_told_the_property_and_offered_a_hint(
     assert "Look at the first element." in out
     assert 'q.hint("scale")' in out
     assert "sign" not in out  # the hidden check is not here
+
+
+def test_an_exception_shows_the_learners_line_the_call_and_the_input(
+    released: Path, session: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (released / "checks.py").write_text(TWO_HALVES)
+    cell = (
+        "def deeper(seen, x):\n    return seen[id(x)]\n\n"
+        "def scale(x, factor):\n    return deeper({}, x)\n\n"
+        "def unscale(x, factor):\n    return x / factor"
+    )
+    session.run(cell)
+    session.q.check("scale")
+    out = capsys.readouterr().out
+    assert "Your code raised KeyError: " in out
+    assert "In deeper, line 2" in out
+    assert "Called: scale(x=2.0, factor=3.0)" in out
 
 
 def test_the_last_definition_counts(session: Any, capsys: pytest.CaptureFixture[str]) -> None:
@@ -219,7 +236,30 @@ def test_half_an_answer_is_told_which_half_is_missing(
     session.q.check("scale")
     said = capsys.readouterr().out.splitlines()[:3]
     assert said == [
-        "✗ scale: incorrect.",
+        "✗ scale: incorrect. 1 of 2 checks pass here; 1 more runs when you submit.",
         "  unscaling is the inverse",
         "    What this asks for is not written yet.",
     ]
+
+
+def test_what_several_checks_say_in_the_same_words_is_said_once(
+    released: Path, session: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (released / "checks.py").write_text(TWO_HALVES.replace('"unscale", 6.0', '"scale", 2.0'))
+    session.run("def scale(x, factor):\n    raise KeyError(140204484372832)")
+    session.q.check("scale")
+    out = capsys.readouterr().out
+    assert out.count("Your code raised KeyError: 140204484372832") == 1
+    assert 'The same as for "scaling multiplies".' in out
+
+
+def test_status_panel_and_receipt_say_how_many_checks_run_where(
+    session: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    session.q.status()
+    assert "3 checks run here; 1 more runs when you submit." in capsys.readouterr().out
+    panel = pytest.importorskip("autograder.learner.panel").Panel(session.q)
+    panel.draw()
+    rows = {row["name"]: row for row in panel.state["questions"]}
+    assert (rows["scale"]["checks_here"], rows["scale"]["checks_more"]) == (1, 1)
+    assert (rows["sum_rows"]["checks_here"], rows["sum_rows"]["checks_more"]) == (1, 0)

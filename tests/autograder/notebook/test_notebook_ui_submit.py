@@ -65,8 +65,9 @@ def test_a_stored_submission_is_never_called_not_submitted(
 
     session.connect = HalfAway
     session.q.submit()
-    said = "Submitted lab.ipynb. The grade will be at http://127.0.0.1:1/plain\n"
-    assert capsys.readouterr().out == said
+    said = "Submitted lab.ipynb. The grade will be at http://127.0.0.1:1/plain"
+    counts = "3 checks run here; 1 more runs when you submit."
+    assert capsys.readouterr().out == f"{said} {counts}\n"
 
 
 def test_what_was_run_and_not_saved_is_not_sent_without_it(

@@ -66,7 +66,9 @@ def test_score_is_null_until_graded(running: Any) -> None:
     assert (found["state"], found["score"], found["max_score"]) == ("grading", None, None)
 
 
-def test_a_learner_sees_no_output_of_hidden_checks(running: Any) -> None:
+def test_a_learner_sees_the_property_and_the_hint_of_hidden_checks_and_no_detail(
+    running: Any,
+) -> None:
     learner = running.enroll("Ada")
     number = learner.submit("01_first", WRONG)["id"]
     running.wait(number)
@@ -74,7 +76,8 @@ def test_a_learner_sees_no_output_of_hidden_checks(running: Any) -> None:
     assert status == 200
     text = json.dumps(body)
     assert "output of open check" in text
-    assert "secret" not in text and "detail of" not in text
+    assert "output of secret check" in text  # a hint: `run_check` puts no value into it
+    assert '"name": "secret check"' not in text and "detail of" not in text
     assert '"42"' not in text  # the seed; a time may have these digits
     text = json.dumps(ask(running.staff, "GET", f"/api/submissions/{number}")[1])
     assert "output of secret check" in text

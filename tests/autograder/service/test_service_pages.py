@@ -147,12 +147,15 @@ def test_learners_see_their_own_and_staff_see_all(running: Any, browser: Any) ->
     assert browser.ask("POST", f"/submissions/{number}/regrade").status == 403
 
 
-def test_hidden_checks_say_nothing_to_learners_and_all_to_staff(running: Any, browser: Any) -> None:
+def test_hidden_checks_say_property_and_hint_to_learners_and_all_to_staff(
+    running: Any, browser: Any
+) -> None:
     number = graded(running, ada := running.enroll("Ada"))
     for path in (f"/submissions/{number}", f"/submissions/{number}/report"):
         browser.log_in(ada.token)
         text = browser.get(path).text
-        assert "output of open check" in text and "secret" not in text and "detail of" not in text
+        assert "output of open check" in text and "output of secret check" in text
+        assert "runs at submission only" in text and "detail of" not in text
     browser.log_in(running.staff.token)
     text = browser.get(f"/submissions/{number}").text
     assert "output of secret check" in text and "detail of secret check" in text
