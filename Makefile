@@ -15,11 +15,11 @@ setup:
 start: setup ## JupyterLab on the labs and the course server, until Ctrl-C
 	@exec $(BIN)/autograder start
 
-test: setup ## every test, two processes side by side
-	@$(BIN)/python -m pytest --numprocesses 2
+test: setup ## every test, three processes side by side
+	@$(BIN)/python -m pytest --numprocesses 3
 
 test-wide: setup ## every test, and in full what a sample stands for otherwise
-	@WIDE=1 MINITORCH_WIDE=1 $(BIN)/python -m pytest --numprocesses 2
+	@WIDE=1 MINITORCH_WIDE=1 $(BIN)/python -m pytest --numprocesses 3
 	@MINITORCH_OPTIMIZE=0 $(BIN)/python -m pytest --numprocesses 2 tests/minitorch/graph
 	@scripts/test_pythons.sh
 

@@ -49,10 +49,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Return what gives each of two processes one group of tests after another.
+    """Return what gives each process one group of tests after another.
 
     Tests that start ranks, time them or count what they leave behind never meet their own kind,
-    nor do those of the judge; the rest fills up whichever process has time.
+    nor do those of the judge or of the labs; the rest fills up whichever process has time. There
+    are more processes than cores because ranks, kernels and browsers often wait.
     """
     from xdist.scheduler import LoadScopeScheduling
 
@@ -66,8 +67,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 def group_of(nodeid: str) -> str:
     """Return the name of the tests that run in one process, one after another."""
     file = nodeid.partition("::")[0]
-    if file.startswith(("tests/ddp_lab/", "tests/labs/")):
+    if file.startswith("tests/ddp_lab/"):
         return "ranks"
+    if file.startswith("tests/labs/"):
+        return "labs"
     if file.startswith(("tests/attacks/", "tests/autograder/", "tests/browser/")):
         return "judge"
     return file
