@@ -4,7 +4,6 @@ from ddp_lab.data_parallel.breakdown import Breakdown, measure
 from ddp_lab.data_parallel.bucketing import BucketPlan, Caps, ParamSpec, assign, reverse_plan
 from ddp_lab.data_parallel.checkpoint import Checkpoint
 from ddp_lab.data_parallel.communicator_group import CommunicatorGroup
-from ddp_lab.data_parallel.ddp import DistributedDataParallel
 from ddp_lab.data_parallel.errors import (
     DataParallelError,
     ModelMismatch,
@@ -22,6 +21,7 @@ from ddp_lab.data_parallel.ladder import (
 from ddp_lab.data_parallel.round_robin import RoundRobin
 from ddp_lab.data_parallel.sampler import DistributedSampler
 from ddp_lab.data_parallel.sync_batch_norm import convert_sync_batchnorm
+from ddp_lab.data_parallel.wrapping import DistributedDataParallel
 
 __all__ = [
     "LADDER",

@@ -1,12 +1,11 @@
 """DistributedDataParallel: one name for torch modules and for minitorch modules.
 
-May import: the modules of this folder; torch only through `torch_ddp`, once a torch module comes.
+May import: the standard library. The subclasses import this module.
 """
 
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, ClassVar
 
 
 class DistributedDataParallel:
@@ -27,6 +26,9 @@ class DistributedDataParallel:
     Source: Li et al., PyTorch Distributed, VLDB 2020.
     """
 
+    class_for: ClassVar[Callable[[Any], type["DistributedDataParallel"]]]
+    """Which subclass wraps a module; `wrapping` says."""
+
     module: Any
     require_backward_grad_sync: bool
 
@@ -35,7 +37,7 @@ class DistributedDataParallel:
         if cls is not DistributedDataParallel:
             return super().__new__(cls)
         module = args[0] if args else kwargs.get("module")
-        return super().__new__(_class_for(module))
+        return super().__new__(cls.class_for(module))
 
     def __init__(self, module: Any, *args: Any, **kwargs: Any) -> None:
         super().__init__()
@@ -73,15 +75,3 @@ class DistributedDataParallel:
         for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
             if name in params_and_buffers_to_ignore:
                 tensor._ddp_ignored = True
-
-
-def _class_for(module: Any) -> type[DistributedDataParallel]:
-    """Return the subclass that can wrap `module`."""
-    torch = sys.modules.get("torch")  # who holds a torch module has imported torch
-    if torch is not None and isinstance(module, torch.nn.Module):
-        from ddp_lab.data_parallel.torch.ddp import TorchDistributedDataParallel
-
-        return TorchDistributedDataParallel
-    from ddp_lab.data_parallel.array_ddp import ArrayDistributedDataParallel
-
-    return ArrayDistributedDataParallel

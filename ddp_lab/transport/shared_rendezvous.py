@@ -176,9 +176,7 @@ class Meeting:
                 self._wait_for(i, flag, phase)
 
     def _wait_for(self, i: int, flag: int, phase: int) -> None:
-        from ddp_lab.transport.shm import Watch
-
-        watch = Watch(self._transport, self._members[i])
+        watch = self._transport.watch(self._members[i])
         try:
             self._words.wait(flag, phase, watch)
         except RankLost:

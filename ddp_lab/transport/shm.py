@@ -46,6 +46,10 @@ class ShmTransport:
     def _ring(self, src: int, dst: int) -> RingBuffer:
         return RingBuffer(self.segment, self.words, self.segment.layout.ring(src, dst))
 
+    def watch(self, peer: int) -> "Watch":
+        """Return what to call while this rank waits for `peer`."""
+        return Watch(self, peer)
+
     def isend(self, array: NDArray, dst: int, *, channel: int = 0, header: bytes = b"") -> Sent:
         """Send a copy; waits only for room, when `dst` is far behind."""
         array = np.ascontiguousarray(array).reshape(array.shape)

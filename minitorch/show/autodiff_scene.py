@@ -8,7 +8,8 @@ from typing import Any
 from minitorch.show.asked import check_limit, names_by_id
 from minitorch.show.diagram import Boxed, Line, Wire, draw, forever, lit
 from minitorch.show.numbers import brief, listing, plural
-from minitorch.show.recorded import Record, Visit, record
+from minitorch.show.record import Record, Visit
+from minitorch.show.recorded import record
 from minitorch.show.scene import Canvas, Scene, Step, Travel, When, phases
 
 HINT = (

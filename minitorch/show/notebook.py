@@ -5,10 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from minitorch.show.poster import poster
-from minitorch.show.scene import Scene
+
+if TYPE_CHECKING:
+    from minitorch.show.scene import Scene
 
 
 def bundle(scenes: Sequence[Scene]) -> Any:

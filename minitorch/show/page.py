@@ -6,11 +6,13 @@ import json
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from minitorch.errors import ArgumentError
 from minitorch.show.poster import poster, scoped
-from minitorch.show.scene import Scene
+
+if TYPE_CHECKING:
+    from minitorch.show.scene import Scene
 
 HERE = Path(__file__).parent
 
@@ -76,14 +78,18 @@ def page(scenes: Sequence[Scene] | Scene | Any) -> str:
 
 
 def _checked(given: Any) -> Sequence[Scene]:
-    scenes = [given] if isinstance(given, Scene) else getattr(given, "scenes", given)
+    scenes = [given] if _is_scene(given) else getattr(given, "scenes", given)
     is_several = isinstance(scenes, Sequence) and not isinstance(scenes, str)
-    if not is_several or not scenes or not all(isinstance(scene, Scene) for scene in scenes):
+    if not is_several or not scenes or not all(map(_is_scene, scenes)):
         raise ArgumentError(
             f"page: got {type(given).__name__} without scenes, expected scenes, or the picture of "
             "what can be stepped through."
         )
     return scenes
+
+
+def _is_scene(given: Any) -> bool:
+    return hasattr(given, "marks") and hasattr(given, "steps")
 
 
 def css() -> str:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from html import escape
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from minitorch.show.scene import Mark, Scene
+if TYPE_CHECKING:
+    from minitorch.show.scene import Mark, Scene
 
 HERE = Path(__file__).parent
 TOP = 30.0

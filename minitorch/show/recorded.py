@@ -7,7 +7,6 @@ whose numbers a session computes; and any objects with `inputs`, a learner's own
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -18,45 +17,10 @@ from minitorch.op import Value
 from minitorch.ops.elementwise import ones_like
 from minitorch.recording import no_grad
 from minitorch.show import trace
+from minitorch.show.record import Record, Visit, inputs_of, structure
+from minitorch.show.recorded_own import record_own, with_numbers
 from minitorch.sweep import ancestors, count_uses
 from minitorch.vjp import on_values
-
-
-@dataclass(frozen=True)
-class Visit:
-    """One value in the reverse sweep: its complete gradient, and the share of each input."""
-
-    place: int
-    grad: Any
-    shares: tuple[tuple[int, Any], ...]
-
-
-@dataclass
-class Record:
-    """A computation.
-
-    Attributes:
-        names, ops, types: of each value, inputs before users; ops are "" for leaves.
-        inputs: the places of each value's inputs.
-        numbers: its array, None where it has none.
-        visits: the reverse sweep, from the root down; empty where there is none.
-        uses: how many shares the gradient of each value is the sum of.
-        controls: the places of what each value only runs after.
-        hidden: how many values were left out.
-        problem: what stopped the reverse sweep, "" for nothing.
-    """
-
-    names: list[str]
-    ops: list[str]
-    types: list[str]
-    inputs: list[tuple[int, ...]]
-    numbers: list[Any]
-    roots: list[int]
-    visits: list[Visit] = field(default_factory=list)
-    uses: dict[int, int] = field(default_factory=dict)
-    controls: list[tuple[int, ...]] = field(default_factory=list)
-    hidden: int = 0
-    problem: str = ""
 
 
 def record(
@@ -73,7 +37,6 @@ def record(
         ArgumentError: `root` is neither a value nor has `inputs`.
     """
     from minitorch.graph.core.node import Node
-    from minitorch.show.recorded_own import record_own, with_numbers
 
     if isinstance(root, Value):
         kept, hidden = trace._nearest([root], limit)
@@ -90,32 +53,6 @@ def record(
             "object whose `inputs` are the objects that it was computed from."
         )
     return record_own(root, names, limit)
-
-
-def structure(
-    order: Sequence[Any], roots: Sequence[Any], names: Mapping[int, str], hidden: int
-) -> Record:
-    """Return a record of the structure alone: names, operators, types and inputs."""
-    place = {id(value): i for i, value in enumerate(order)}
-    sources = [tuple(place[id(s)] for s in _inputs(value) if id(s) in place) for value in order]
-    made = Record([], [], [], sources, [None] * len(order), [place[id(r)] for r in roots])
-    counts: dict[str, int] = {}
-    for value in order:
-        op = "" if value.op is None else str(getattr(value.op, "name", type(value.op).__name__))
-        given = names.get(id(value)) or getattr(value, "name", None)
-        base = str(given or op or "input")
-        counts[base] = counts.get(base, 0) + 1
-        made.names.append(base if given or counts[base] == 1 else f"{base} {counts[base]}")
-        made.ops.append(op)
-        made.types.append(trace._type(value) if hasattr(value, "dtype") else "")
-        before = getattr(value, "control_inputs", ())
-        made.controls.append(tuple(place[id(s)] for s in before if id(s) in place))
-    made.hidden = hidden
-    return made
-
-
-def _inputs(value: Any) -> tuple[Any, ...]:
-    return tuple(value.inputs) if value.op is not None else ()
 
 
 # ── tensors ─────────────────────────────────────────────────────────────────────────────────────
@@ -160,7 +97,7 @@ def _sweep(
         given = (
             zip(value.inputs, shares, strict=False)
             if shares
-            else ((source, None) for source in _inputs(value))
+            else ((source, None) for source in inputs_of(value))
         )
         kept = []
         for source, share in given:

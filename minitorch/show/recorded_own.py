@@ -11,7 +11,7 @@ import numpy as np
 from minitorch.errors import ArgumentError
 from minitorch.op import Value
 from minitorch.show import trace
-from minitorch.show.recorded import Record, Visit, structure
+from minitorch.show.record import Record, Visit, structure
 
 NUMBERS = ("value", "data", "array", "output", "cached_data")
 GRADIENTS = ("grad", "adjoint", "gradient")

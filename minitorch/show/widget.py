@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anywidget
 import traitlets
 
 from minitorch.show.page import css, page
 from minitorch.show.poster import poster
-from minitorch.show.scene import Scene
+
+if TYPE_CHECKING:
+    from minitorch.show.scene import Scene
 
 HERE = Path(__file__).parent
 

@@ -1,0 +1,24 @@
+"""Which subclass of DistributedDataParallel wraps a module.
+
+May import: the modules of this folder; torch's only once a torch module comes.
+"""
+
+import sys
+from typing import Any
+
+from ddp_lab.data_parallel.ddp import DistributedDataParallel as DistributedDataParallel
+
+
+def class_for(module: Any) -> type[DistributedDataParallel]:
+    """Return the subclass that can wrap `module`."""
+    torch = sys.modules.get("torch")  # who holds a torch module has imported torch
+    if torch is not None and isinstance(module, torch.nn.Module):
+        from ddp_lab.data_parallel.torch.ddp import TorchDistributedDataParallel
+
+        return TorchDistributedDataParallel
+    from ddp_lab.data_parallel.array_ddp import ArrayDistributedDataParallel
+
+    return ArrayDistributedDataParallel
+
+
+DistributedDataParallel.class_for = staticmethod(class_for)
