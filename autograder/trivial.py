@@ -32,7 +32,7 @@ THEFTS = {  # the thief takes the n-th of what it finds; a probe holds less than
     for n in range(40)
 }
 CODE = (ModuleType, FunctionType, BuiltinFunctionType, type)  # no answer to a question
-THEFT_SAMPLE = frozenset(list(THEFTS)[:4])
+THEFT_SAMPLE = frozenset(list(THEFTS)[:8])
 VALUES = ("None", "float('nan')", "0", "1", "-1", "True", "False", "''", "[]")
 
 
