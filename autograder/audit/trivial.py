@@ -31,7 +31,8 @@ THEFTS = {  # the thief takes the n-th of what it finds; a probe holds less than
     f"theft {n}": f"__import__('autograder.audit.trivial', fromlist=['loot']).loot({n})"
     for n in range(40)
 }
-THEFT_SAMPLE = frozenset(list(THEFTS)[:4])
+CODE = (ModuleType, FunctionType, BuiltinFunctionType, type)  # no answer to a question
+THEFT_SAMPLE = frozenset(list(THEFTS)[:8])
 VALUES = ("None", "float('nan')", "0", "1", "-1", "True", "False", "''", "[]")
 
 
@@ -130,8 +131,8 @@ def loot(number: int) -> Any:
     thief = sys._getframe(1)
     held = list(_locals(thief))
     found = [*held, *map(_reversed, held), *(part for value in held for part in _parts(value))]
-    code = (ModuleType, FunctionType, BuiltinFunctionType, type)
-    found += [v for n, v in thief.f_globals.items() if n[:1] != "_" and not isinstance(v, code)]
+    named = thief.f_globals.items()
+    found += [v for name, v in named if name[:1] != "_" and not isinstance(v, CODE)]
     return found[number] if number < len(found) else None
 
 
@@ -145,7 +146,7 @@ def _locals(thief: FrameType) -> Iterator[Any]:
     seen = set()
     for frame in frames[:last]:
         for value in frame.f_locals.values():
-            if id(value) not in seen:
+            if id(value) not in seen and not isinstance(value, CODE):
                 seen.add(id(value))
                 yield value
 

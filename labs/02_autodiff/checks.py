@@ -554,7 +554,8 @@ def a_hessian_that_depends_on_the_place(student, rng):
     hessian[0] += 2 * x
     hessian[:, 0] += 2 * x
     got = student.probe(product_with_hessian, which="quadratic", x=x, v=v)
-    close(got, hessian @ v, called="H v of sum(x*x) x[0]")
+    hint = "Try an f whose slope at one element depends on another element of x."
+    close(got, hessian @ v, called="H v of sum(x*x) x[0]", hint=hint)
 
 
 # 6. A step

@@ -149,3 +149,19 @@ def test_compare_says_when_a_count_was_not_predicted_exactly(
     assert "exact" in right and "not exact" not in right
     assert "0.5" in timed and "exact" not in timed
     assert "no ratio to 0, not exact" in nothing
+
+
+def test_the_hint_of_a_hidden_check_is_the_same_whatever_was_drawn(lab: Lab) -> None:
+    """Learners read it: a text made of values would hand out what is hidden."""
+    tree = ast.parse((lab.directory / CHECKS).read_text())
+    made = []
+    for function in (node for node in tree.body if isinstance(node, ast.FunctionDef)):
+        if not any("hidden=True" in ast.unparse(d) for d in function.decorator_list):
+            continue
+        for node in ast.walk(function):
+            if isinstance(node, ast.keyword) and node.arg == "hint":
+                made.append((function.name, node.value))
+            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "hint":
+                made.append((function.name, node.value))
+    assert made
+    assert [name for name, value in made if isinstance(value, ast.JoinedStr)] == []
