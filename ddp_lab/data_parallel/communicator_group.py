@@ -4,12 +4,13 @@ May import: NumPy, group. The communicator comes from outside.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ddp_lab.data_parallel.group import Work
+from ddp_lab.data_parallel.group import AtWait, Work
 from ddp_lab.transport.base import NDArray
 
 Array = npt.NDArray[Any]
@@ -42,11 +43,10 @@ class CommunicatorGroup:
         flat: Array = self.communicator.empty((numel,), dtype)
         return flat
 
-    def all_reduce(self, flat: Any, op: str = "sum") -> Work:
+    def all_reduce(self, flat: Any, op: str = "sum", at_wait: bool = False) -> Work:
         """Start an all-reduce in place, of an array or a CPU tensor."""
-        work: Work = self.communicator.all_reduce(
-            flat, op, algorithm=self.algorithm, async_op=True, out=flat
-        )
+        call = partial(self.communicator.all_reduce, flat, op, self.algorithm, out=flat)
+        work: Work = AtWait(call) if at_wait else call(async_op=True)
         return work
 
     def broadcast(self, flat: Array, root: int) -> None:

@@ -8,7 +8,7 @@ May import: the standard library, NumPy.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -28,6 +28,25 @@ class Work(Protocol):
         ...
 
 
+class AtWait:
+    """A collective that is made when it is waited for, on the thread that waits."""
+
+    def __init__(self, call: Callable[[], Any]) -> None:
+        self._call = call
+        self._callbacks: list[Callable[[AtWait], None]] = []
+
+    def wait(self) -> Any:
+        """Make it."""
+        result = self._call()
+        for callback in self._callbacks:
+            callback(self)
+        return result
+
+    def when_done(self, callback: Callable[["AtWait"], None]) -> None:
+        """Call `callback(self)` once it has been made."""
+        self._callbacks.append(callback)
+
+
 class Group(Protocol):
     """Ranks that reduce flat buffers together, in place, in the order of the calls."""
 
@@ -45,8 +64,12 @@ class Group(Protocol):
         """Return a flat buffer of the transport's own memory, contents undefined."""
         ...
 
-    def all_reduce(self, flat: Any, op: str = "sum") -> Work:
-        """Start reducing `flat` over all ranks in place; `op` is "sum", "min" or "max"."""
+    def all_reduce(self, flat: Any, op: str = "sum", at_wait: bool = False) -> Work:
+        """Start reducing `flat` over all ranks in place; `op` is "sum", "min" or "max".
+
+        With `at_wait` it may be left to the work's `wait`, which then needs no other thread. Every
+        rank passes the same, for that is where it stands in the order of the calls.
+        """
         ...
 
     def broadcast(self, flat: Any, root: int) -> None:

@@ -284,7 +284,8 @@ class Reducer:
 
     def _send(self, bucket: Bucket) -> Work:
         if self.comm_hook is None:
-            return self.group.all_reduce(bucket.flat)
+            # Backward is over when the last bucket is full: this thread has nothing else to do.
+            return self.group.all_reduce(bucket.flat, at_wait=bucket.is_last)
         hook, state = self.comm_hook
         future = hook(state, GradBucket(bucket, self.slots.params))
         return HookWork(future, bucket.flat, self.slots.put)

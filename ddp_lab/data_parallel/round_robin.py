@@ -77,11 +77,11 @@ class RoundRobinGroup:
         """Return a flat buffer of the first group's memory; the transport is one for all."""
         return self.groups[0].empty(numel, dtype)
 
-    def all_reduce(self, flat: Any, op: str = "sum") -> Work:
+    def all_reduce(self, flat: Any, op: str = "sum", at_wait: bool = False) -> Work:
         """Start an all-reduce in place on the group whose turn it is."""
         group = self.groups[self._turn]
         self._turn = (self._turn + 1) % len(self.groups)
-        return group.all_reduce(flat, op)
+        return group.all_reduce(flat, op, at_wait)
 
     def broadcast(self, flat: Any, root: int) -> None:
         """Overwrite `flat` with rank `root`'s."""

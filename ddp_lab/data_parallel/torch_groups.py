@@ -4,6 +4,7 @@ May import: torch, NumPy, group, communicator_group, round_robin.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -11,7 +12,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from ddp_lab.data_parallel.communicator_group import CommunicatorGroup, is_communicator
-from ddp_lab.data_parallel.group import Group, Work
+from ddp_lab.data_parallel.group import AtWait, Group, Work
 from ddp_lab.data_parallel.round_robin import RoundRobin, RoundRobinGroup
 from ddp_lab.transport.base import NDArray
 
@@ -24,6 +25,7 @@ class C10dGroup:
     def __init__(self, process_group: dist.ProcessGroup, device: torch.device) -> None:
         self.process_group = process_group
         self.device = device
+        self._is_ours = device.type == "cpu" and hasattr(process_group, "empty")
 
     @property
     def rank(self) -> int:
@@ -37,15 +39,16 @@ class C10dGroup:
 
     def empty(self, numel: int, dtype: tuple[torch.dtype, torch.device]) -> Tensor:
         """Return a flat tensor on the device of the parameters, in the group's memory if any."""
-        own = getattr(self.process_group, "empty", None)  # our own backend has it
-        if own is not None and dtype[1].type == "cpu":
-            flat: Tensor = own(numel, dtype[0])
+        if self._is_ours:
+            process_group: Any = self.process_group
+            flat: Tensor = process_group.empty(numel, dtype[0])
             return flat
         return torch.empty(numel, dtype=dtype[0], device=dtype[1])
 
-    def all_reduce(self, flat: Tensor, op: str = "sum") -> Work:
+    def all_reduce(self, flat: Tensor, op: str = "sum", at_wait: bool = False) -> Work:
         """Start an all-reduce in place; the process group runs it in the background."""
-        work: Work = dist.all_reduce(flat, OPS[op], group=self.process_group, async_op=True)
+        call = partial(dist.all_reduce, flat, OPS[op], self.process_group)
+        work: Work = AtWait(call) if at_wait and self._is_ours else call(async_op=True)
         return work
 
     def broadcast(self, flat: Tensor, root: int) -> None:
@@ -91,9 +94,9 @@ class TorchCommunicatorGroup:
             )
         return flat
 
-    def all_reduce(self, flat: Tensor, op: str = "sum") -> Work:
+    def all_reduce(self, flat: Tensor, op: str = "sum", at_wait: bool = False) -> Work:
         """Start an all-reduce in place on the communication thread."""
-        return self.arrays.all_reduce(flat.detach(), op)
+        return self.arrays.all_reduce(flat.detach(), op, at_wait and flat.is_cpu)
 
     def broadcast(self, flat: Tensor, root: int) -> None:
         """Overwrite `flat` with rank `root`'s."""

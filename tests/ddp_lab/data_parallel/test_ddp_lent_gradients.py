@@ -2,6 +2,7 @@
 
 import copy
 import io
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +11,9 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-import ddp_lab.torch_backend  # noqa: F401 - registers the backend
+import ddp_lab
+import ddp_lab.torch_backend
+from ddp_lab.data_parallel.communicator_group import CommunicatorGroup
 from ddp_lab.data_parallel.torch_ddp import TorchDistributedDataParallel
 
 TorchDdp = nn.parallel.DistributedDataParallel
@@ -200,3 +203,25 @@ def test_a_gradient_lent_without_a_look_would_be_seen(gloo: Callable[..., Any]) 
     for found in gloo(different, 2, True):
         assert {"kept", "rows_kept", "kept_as_numpy", "into_a_flat_tensor"} <= set(found)
         assert {"into_an_array", "seen_by_a_hook", "swapped"} <= set(found)
+
+
+def test_the_last_bucket_wakes_no_other_thread(gloo: Callable[..., Any]) -> None:
+    def run(comm: Any) -> list[list[bool]]:
+        on_main: list[bool] = []
+
+        def noted(inner: Any, x: Any, *, op: str) -> Any:
+            on_main.append(threading.current_thread() is threading.main_thread())
+            return inner.all_reduce(x, op)
+
+        ddp_lab.register_algorithm("all_reduce", "noted", noted)
+        ddp_lab.torch_backend.use_algorithm("all_reduce", "noted")
+        found = []
+        for group in (CommunicatorGroup(comm, "noted"), dist.new_group(backend="ddp_lab")):
+            model = TorchDistributedDataParallel(module(), process_group=group, bucket_cap_mb=0.1)
+            for step in range(2):  # the second one's buckets are laid out anew
+                on_main.clear()
+                backward(model, comm.rank, step)
+            found.append(list(on_main))
+        return found
+
+    assert list(gloo(run, 2)) == [[[False, True]] * 2] * 2
