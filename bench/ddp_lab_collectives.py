@@ -13,8 +13,9 @@ Where mpi4py and mpiexec are installed, a column says how many times faster than
 in-place one is; MPI's ranks need a launcher of their own, so these rounds follow the others instead
 of being interleaved with them.
 
-Bus bandwidth is 2(n-1)/n of the bytes over the time. Copy bandwidth, the limit of anything on
-shared memory, is what the ranks reach when each copies an array of that size, all at once.
+The column "backend" is `torch.distributed.all_reduce` over the backend "ddp_lab", of an ordinary
+tensor. The bound is the time in which the ranks, all at once, copy as many bytes as the algorithm
+has to move; see `bound`.
 """
 
 import argparse
@@ -41,12 +42,23 @@ import torch.distributed as dist
 import ddp_lab
 from ddp_lab.collectives.choose import ON_WIRES
 
-SIZES = {"1 KiB": 1 << 10, "32 KiB": 32 << 10, "1 MiB": 1 << 20, "25 MiB": 25 << 20}
-GOALS = {"1 KiB": 5.0, "32 KiB": 0.0, "1 MiB": 4.0, "25 MiB": 2.5}
+SIZES = {
+    "1 KiB": 1 << 10,
+    "32 KiB": 32 << 10,
+    "1 MiB": 1 << 20,
+    "4 MiB": 4 << 20,
+    "25 MiB": 25 << 20,
+}
+GOALS = {"1 KiB": 5.0, "32 KiB": 0.0, "1 MiB": 4.0, "4 MiB": 3.0, "25 MiB": 2.5}
+COPIED_BYTES = 25 << 20  # more than caches keep
 WARM_UP = 2  # rounds not counted
 THRESHOLD_SIZES = {f"{kib} KiB": 1024 * kib for kib in (1, 4, 16, 32, 64, 256, 1024, 4096)}
 EVERY_SIZES = {"4 B": 4, "1 KiB": 1 << 10, "64 KiB": 64 << 10, "1 MiB": 1 << 20, "25 MiB": 25 << 20}
-COLUMNS = ("size", "in place", "new array", "unregistered", "busbw/copybw", "goal", "against MPI")
+COLUMNS = (
+    *("size", "in place", "new array", "unregistered", "backend", "goal"),
+    *("time/bound", "backend/bound", "against MPI"),
+)
+GLOO, COPY = 4, 5  # places in a row of times; the first four are ours
 
 
 def seconds_a_call(call: Callable[[], Any], repeat: int, barrier: Callable[[], Any]) -> float:
@@ -62,27 +74,46 @@ def repeats(n_bytes: int) -> int:
     return max(4, min(200, (16 << 20) // n_bytes))
 
 
-def calls(comm: ddp_lab.Communicator, n_bytes: int) -> list[Callable[[], Any]]:
+def calls(comm: ddp_lab.Communicator, group: Any, n_bytes: int) -> list[Callable[[], Any]]:
     ours = comm.empty(n_bytes // 4, np.float32)
     private = np.zeros(n_bytes // 4, np.float32)
-    theirs = torch.zeros(n_bytes // 4)
+    tensor, theirs = torch.zeros(n_bytes // 4), torch.zeros(n_bytes // 4)
     ours[:] = 0
     return [
         lambda: comm.all_reduce(ours, out=ours),
         lambda: comm.all_reduce(ours),
         lambda: comm.all_reduce(private),
+        lambda: dist.all_reduce(tensor, group=group),
         lambda: dist.all_reduce(theirs),
-        lambda: np.copyto(ours, private),
     ]
 
 
+def bound(n_bytes: int, ranks: int, copy_s: float) -> float:
+    """Return the seconds that the memory needs for an all-reduce in place.
+
+    Each rank reads its slice of all arrays, N bytes together, and writes it to all arrays, again
+    N; where it has not read before it writes, in the arrays of the others, the cache reads first.
+
+    Args:
+        n_bytes: of an array.
+        ranks: their number.
+        copy_s: in which every rank copies `COPIED_BYTES`: reads them and writes them.
+    """
+    moved = (2 + (ranks - 1) / ranks) * n_bytes
+    return copy_s * moved / (2 * COPIED_BYTES)
+
+
 def measure(comm: ddp_lab.Communicator, store: str, rounds: int) -> dict[str, list[list[float]]]:
+    import ddp_lab.torch_backend  # noqa: F401 - registers the backend, in each rank
+
     join_gloo(comm, store)
+    group = dist.new_group(backend="ddp_lab")
+    copy = partial(np.copyto, np.zeros(COPIED_BYTES, np.uint8), np.ones(COPIED_BYTES, np.uint8))
     found = {}
     for name, n_bytes in SIZES.items():
-        row = calls(comm, n_bytes)
+        row = [(call, repeats(n_bytes)) for call in calls(comm, group, n_bytes)] + [(copy, 4)]
         rows = [
-            [seconds_a_call(call, repeats(n_bytes), dist.barrier) for call in row]
+            [seconds_a_call(call, repeat, dist.barrier) for call, repeat in row]
             for _ in range(rounds + WARM_UP)
         ]
         found[name] = rows[WARM_UP:]
@@ -208,12 +239,14 @@ def report(
     """Return the cells of one row; a round takes as long as its slowest rank."""
     rounds = zip(*(run[name] for run in runs), strict=True)
     rows = [[max(times) for times in zip(*ranks_of, strict=True)] for ranks_of in rounds]
-    faster = [statistics.median(row[3] / row[i] for row in rows) for i in range(3)]
-    share = 2 * (ranks - 1) / ranks
-    of_limit = statistics.median(share * row[4] / row[0] for row in rows)
+    faster = [statistics.median(row[GLOO] / row[i] for row in rows) for i in range(GLOO)]
+    of_bound = [
+        statistics.median(row[i] / bound(SIZES[name], ranks, row[COPY]) for row in rows)
+        for i in (0, GLOO - 1)
+    ]
     goal = GOALS[name] if ranks == 2 else 1.0
     than_mpi = f"{mpi[name] / statistics.median(row[0] for row in rows):.2f}" if mpi else "no MPI"
-    return [name, *(f"{x:.2f}" for x in (*faster, of_limit, goal)), than_mpi]
+    return [name, *(f"{x:.2f}" for x in (*faster, goal, *of_bound)), than_mpi]
 
 
 def pairs() -> list[tuple[str, str, str, str]]:

@@ -4,7 +4,8 @@
     python bench/ddp_lab_ddp.py sweep [steps]   # bucket sizes: predicted, and measured
 
 Ratios of medians; every contender takes a step in turn, in shuffled order, so that a busy machine
-hurts all alike. The last line counts the overhead a parameter at world size 1.
+hurts all alike. Beside the steps stand that of the model alone, and what each wrapper adds to it.
+The last line counts the overhead a parameter at world size 1.
 """
 
 import copy
@@ -25,6 +26,8 @@ MODELS = {
     "MLP, 4 M parameters": ([1024] * 5, 16),
     "200 layers of 32 x 32": ([32] * 201, 8),
 }
+TORCH, ALONE = "torch, gloo", "model alone"
+OURS = ("ours, gloo", "ours, backend", "ours, shm")
 
 
 def mlp(widths: list[int]) -> Any:
@@ -34,14 +37,19 @@ def mlp(widths: list[int]) -> Any:
 
 
 def contenders(comm: Any, module: Any) -> dict[str, Any]:
+    import torch.distributed as dist
     from torch.nn.parallel import DistributedDataParallel as TorchDdp
 
+    import ddp_lab.torch_backend  # registers the backend, in each rank
+
+    ours, groups = ddp_lab.DistributedDataParallel, (None, dist.new_group(backend="ddp_lab"), comm)
     return {
-        "torch, gloo": TorchDdp(copy.deepcopy(module)),
-        "ours, gloo": ddp_lab.DistributedDataParallel(copy.deepcopy(module)),
-        "ours, shared memory": ddp_lab.DistributedDataParallel(
-            copy.deepcopy(module), process_group=comm
-        ),
+        ALONE: copy.deepcopy(module),
+        TORCH: TorchDdp(copy.deepcopy(module)),
+        **{
+            name: ours(copy.deepcopy(module), process_group=group)
+            for name, group in zip(OURS, groups, strict=True)
+        },
     }
 
 
@@ -52,11 +60,10 @@ def step_times(comm: Any, widths: list[int], batch: int, steps: int, folder: str
 
     torch.set_num_threads(1)
     dist.init_process_group("gloo", f"file://{folder}/init", rank=comm.rank, world_size=comm.size)
-    module = mlp(widths)
-    models = contenders(comm, module)
+    models = contenders(comm, mlp(widths))
     clock = time.perf_counter
     if comm.size == 1:  # nobody to wait for: CPU time, which other programs leave alone
-        models["no wrapper"], clock = module, time.thread_time
+        clock = time.thread_time
     optimizers = {name: torch.optim.SGD(m.parameters(), lr=1e-3) for name, m in models.items()}
     x = torch.randn(batch, widths[0])
     times: dict[str, list[float]] = {name: [] for name in models}
@@ -132,17 +139,24 @@ def main() -> None:
         sweep(int(sys.argv[2]) if len(sys.argv) > 2 else 20)
         return
     steps = int(sys.argv[1]) if len(sys.argv) > 1 else 60
-    print(f"{'step time, torch over gloo = 1':<32} {'ours, gloo':>12} {'ours, shm':>12}")
+    print(f"{'torch over gloo = 1':<40}", *(f"{name:>14}" for name in (ALONE, *OURS)))
     for name, (widths, batch) in MODELS.items():
         took = run(2, widths, batch, steps)
-        base = took["torch, gloo"]
-        ours = [took[key] / base for key in ("ours, gloo", "ours, shared memory")]
-        print(f"{name:<32} {ours[0]:12.2f} {ours[1]:12.2f}")
+        print_row(f"{name}: step", {key: t / took[TORCH] for key, t in took.items()})
+        print_row(f"{name}: added", added(took))
     widths, batch = MODELS["200 layers of 32 x 32"]
-    took = run(1, widths, batch, steps)
-    extra = {name: seconds - took["no wrapper"] for name, seconds in took.items()}
-    ours = [extra[key] / extra["torch, gloo"] for key in ("ours, gloo", "ours, shared memory")]
-    print(f"{'overhead at world size 1':<32} {ours[0]:12.2f} {ours[1]:12.2f}")
+    print_row("added at world size 1", added(run(1, widths, batch, steps)))
+
+
+def added(took: dict[str, float]) -> dict[str, float]:
+    """Return what each wrapper adds to the model alone, in units of what torch's adds."""
+    alone = took[ALONE]
+    return {name: (took[name] - alone) / (took[TORCH] - alone) for name in OURS}
+
+
+def print_row(label: str, ratios: dict[str, float]) -> None:
+    cells = (f"{ratios[name]:14.2f}" if name in ratios else " " * 14 for name in (ALONE, *OURS))
+    print(f"{label:<40}", *cells)
 
 
 if __name__ == "__main__":
