@@ -18,6 +18,7 @@ from torch.futures import Future
 from ddp_lab.communicator import Communicator
 from ddp_lab.errors import InvalidArgument, OutOfSharedMemory
 from ddp_lab.handle import Crew, Handle, Worker
+from ddp_lab.torch_eager import eager
 from ddp_lab.torch_future import Name, name_of_call
 from ddp_lab.torch_work import Gathered, Received, Result, Running, fill, fill_all
 
@@ -139,6 +140,7 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
             return torch.empty(numel, dtype=dtype)
         return flat
 
+    @eager
     def allreduce(self, tensors: list[torch.Tensor], opts: Any = None) -> Any:
         """Reduce each tensor over all ranks, in place."""
         op = operation_of(opts.reduceOp if opts is not None else dist.ReduceOp.SUM)
@@ -149,10 +151,12 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
 
         return self._submit(job, tensors, opts)
 
+    @eager
     def allreduce_coalesced(self, tensors: list[torch.Tensor], opts: Any = None) -> Any:
         """Reduce several tensors."""
         return self.allreduce(tensors, opts)
 
+    @eager
     def broadcast(self, tensors: list[torch.Tensor], opts: Any) -> Any:
         """Copy the root's tensor to every rank."""
         root = opts.rootRank
@@ -166,6 +170,7 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
 
         return self._submit(job, tensors, opts)
 
+    @eager
     def reduce(self, tensors: list[torch.Tensor], opts: Any) -> Any:
         """Reduce at the root, in place."""
         op, root = operation_of(opts.reduceOp), opts.rootRank
@@ -178,6 +183,7 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
 
         return self._submit(job, tensors, opts)
 
+    @eager
     def allgather(
         self, outputs: list[list[torch.Tensor]], inputs: list[torch.Tensor], opts: Any = None
     ) -> Any:
@@ -189,6 +195,7 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
 
         return self._submit(job, Gathered(outputs), opts)
 
+    @eager
     def allgather_coalesced(
         self, outputs: list[list[torch.Tensor]], inputs: list[torch.Tensor], opts: Any = None
     ) -> Any:
@@ -196,6 +203,7 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
         by_input = [list(row) for row in zip(*outputs, strict=True)]
         return self.allgather(by_input, inputs, opts)
 
+    @eager
     def all_gather_single(
         self, output: torch.Tensor, tensor: torch.Tensor, opts: Any = None
     ) -> Any:
@@ -208,6 +216,7 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
 
     _allgather_base = all_gather_single
 
+    @eager
     def all_gather_single_coalesced(
         self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], opts: Any = None
     ) -> Any:
@@ -221,6 +230,7 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
 
     allgather_into_tensor_coalesced = all_gather_single_coalesced
 
+    @eager
     def reduce_scatter(
         self, outputs: list[torch.Tensor], inputs: list[list[torch.Tensor]], opts: Any
     ) -> Any:
@@ -239,6 +249,7 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
 
         return self._submit(job, outputs, opts)
 
+    @eager
     def reduce_scatter_single(
         self, output: torch.Tensor, tensor: torch.Tensor, opts: Any = None
     ) -> Any:
@@ -247,6 +258,7 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
 
     _reduce_scatter_base = reduce_scatter_single
 
+    @eager
     def reduce_scatter_single_coalesced(
         self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], opts: Any = None
     ) -> Any:
@@ -262,6 +274,7 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
 
     reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
 
+    @eager
     def gather(
         self, outputs: list[list[torch.Tensor]], inputs: list[torch.Tensor], opts: Any
     ) -> Any:
@@ -276,6 +289,7 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
 
         return self._submit(job, outputs, opts)
 
+    @eager
     def scatter(
         self, outputs: list[torch.Tensor], inputs: list[list[torch.Tensor]], opts: Any
     ) -> Any:
@@ -289,6 +303,7 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
 
         return self._submit(job, outputs, opts)
 
+    @eager
     def alltoall(
         self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], opts: Any = None
     ) -> Any:
@@ -300,6 +315,7 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
 
         return self._submit(job, outputs, opts)
 
+    @eager
     def all_to_all_single(
         self,
         output: torch.Tensor,
@@ -316,10 +332,12 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
 
     alltoall_base = all_to_all_single
 
+    @eager
     def barrier(self, opts: Any = None) -> Any:
         """Complete once every rank has called it."""
         return self._submit(lambda comm: comm.barrier(), None, opts)
 
+    @eager
     def send(self, tensors: list[torch.Tensor], dst: int, tag: int) -> Any:
         """Send one tensor."""
         (tensor,) = tensors
@@ -329,12 +347,14 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
         future.set_result(tensors)
         return create_work(future)
 
+    @eager
     def recv(self, tensors: list[torch.Tensor], src: int, tag: int) -> Received:
         """Receive into one tensor."""
         (tensor,) = tensors
         comm = self.comm.on_channel(_channel(self.comm, tag))
         return Received(tensor, comm, src)
 
+    @eager
     def recv_anysource(self, tensors: list[torch.Tensor], tag: int) -> Received:
         """Receive into one tensor from whichever rank sends first."""
         (tensor,) = tensors
@@ -351,11 +371,29 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
 
 def _reduce_in_place(comm: Communicator, tensor: torch.Tensor, op: str) -> None:
     algorithm = algorithm_of("all_reduce")
-    if tensor.is_contiguous() and not tensor.is_sparse:
+    if tensor.is_sparse:
+        _sum_sparse(comm, tensor, op)
+    elif tensor.is_contiguous():
         detached = tensor.detach()
         comm.all_reduce(detached, op=op, algorithm=algorithm, out=detached)
     else:
         fill(tensor, comm.all_reduce(tensor, op=op, algorithm=algorithm))
+
+
+def _sum_sparse(comm: Communicator, tensor: torch.Tensor, op: str) -> None:
+    if op not in ("sum", "avg"):
+        raise InvalidArgument(
+            f"all_reduce: sparse tensors can be added: got {op}, expected sum or avg. "
+            "Convert them by to_dense() first."
+        )
+    own = tensor.detach().coalesce()
+    indices = _uneven(comm, [own.indices()] * comm.size, torch.int64)
+    values = _uneven(comm, [own.values()] * comm.size, tensor.dtype)
+    whole = torch.sparse_coo_tensor(torch.cat(indices, 1), torch.cat(values), tensor.shape)
+    if op == "avg":
+        whole = whole / comm.size
+    with torch.no_grad():
+        tensor.copy_(whole.coalesce())
 
 
 def _gathered(

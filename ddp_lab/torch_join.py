@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ddp_lab.errors import RankTimeout
+from ddp_lab.errors import RankLost, RankTimeout
 from ddp_lab.transport.base import Transport
 from ddp_lab.transport.segment import Segment
 from ddp_lab.transport.shm import ShmTransport
@@ -133,14 +133,25 @@ def _machine() -> str:
 
 
 def _shared_segment(room: Room, rank: int, size: int) -> Segment:
-    """Return rank 0's segment, opened through its descriptor."""
+    """Return rank 0's segment, opened through its descriptor.
+
+    Raises:
+        RankLost: rank 0 has ended meanwhile.
+    """
     if rank == 0:
         segment = Segment.create(size, ARENA_BYTES)
         place = f"{os.getpid()} {segment.fd} {segment.layout.arena_bytes}"
         room.set("segment", place)
     else:
         pid, fd, arena_bytes = map(int, room.get("segment").split())
-        descriptor = os.open(f"/proc/{pid}/fd/{fd}", os.O_RDWR | os.O_CLOEXEC)
+        try:
+            descriptor = os.open(f"/proc/{pid}/fd/{fd}", os.O_RDWR | os.O_CLOEXEC)
+        except OSError as error:
+            raise RankLost(
+                f"join: rank 0's memory cannot be opened: {error}. See whether rank 0 has ended, "
+                "and that all ranks belong to one user.",
+                0,
+            ) from error
         segment = Segment(descriptor, size, arena_bytes)
     room.add("attached", 1)
     _until(  # rank 0 must not close before all have it

@@ -72,7 +72,18 @@ def cuda_is_present() -> bool:
     return torch.cuda.is_available()
 
 
+def print_tables(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print the tables that tests have recorded, of what works and what does not."""
+    for outcome in ("passed", "failed"):
+        for report in terminalreporter.stats.get(outcome, []):
+            for name, text in getattr(report, "user_properties", []):
+                if name == "table":
+                    terminalreporter.section(report.nodeid)
+                    terminalreporter.write_line(text)
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    print_tables(terminalreporter)
     if refused := refused_skips(terminalreporter):
         terminalreporter.write_line("")
         terminalreporter.write_line("REFUSE_SKIPS is set, and these were skipped:", red=True)

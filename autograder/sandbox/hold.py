@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from autograder.sandbox.watch import descendants
+from autograder.sandbox.watch import Read, descendants, stat, tasks
 
 SWEEPS = 20  # a process that forks while it is being stopped leaves one more for the next sweep
 STOP_S = 1.0  # for all to stand still, each of which has to be given a core once more
@@ -54,9 +54,8 @@ def _move(pid: int, cores: set[int]) -> bool:
     """Return whether every thread that is still there could be moved."""
     moved = True
     for process in descendants(pid):
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-            for thread in Path(f"/proc/{process}/task").iterdir():
-                moved = _set(int(thread.name), cores) and moved
+        for thread in tasks(process):
+            moved = _set(int(thread.name), cores) and moved
     return moved
 
 
@@ -82,16 +81,10 @@ def _wait_until_still(pids: list[int]) -> None:
     A signal is on its way while its thread waits for a core.
     """
     give_up = time.monotonic() + STOP_S
-    while any(map(_moves, pids)) and time.monotonic() < give_up:
+    while any(map(moves, pids)) and time.monotonic() < give_up:
         time.sleep(LOOK_S)
 
 
-def _moves(process: int) -> bool:
-    with contextlib.suppress(OSError):
-        tasks = Path(f"/proc/{process}/task").iterdir()
-        return any(_state(task) not in "TtZX" for task in tasks)
-    return False
-
-
-def _state(task: Path) -> str:
-    return (task / "stat").read_text().rpartition(")")[2].split()[0]
+def moves(process: int, read: Read = Path.read_bytes) -> bool:
+    """Return whether a thread of this process has not stopped; one that is gone has."""
+    return any(stat(task, read)[0] not in "TtZX" for task in tasks(process))

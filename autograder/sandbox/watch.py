@@ -6,7 +6,7 @@ written this is the memory limit; it looks every `TICK_S` while the judge waits.
 
 import contextlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from autograder.errors import LimitReached
@@ -19,31 +19,48 @@ TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _UTIME, _STIME, _CUTIME, _CSTIME, _RSS = 11, 12, 13, 14, 21  # fields of stat after the name
 
 
-def descendants(pid: int) -> Iterator[int]:
+Read = Callable[[Path], bytes]  # a seam: a process may end between the opening and the read
+
+
+def descendants(pid: int, read: Read = Path.read_bytes) -> Iterator[int]:
     """Yield `pid` and every process below it that is there now."""
     waiting = [pid]
     while waiting:
         at = waiting.pop()
         yield at
-        with contextlib.suppress(OSError):
-            for task in Path(f"/proc/{at}/task").iterdir():
-                waiting += map(int, (task / "children").read_text().split())
+        for task in tasks(at):
+            with contextlib.suppress(OSError):
+                waiting += map(int, read(task / "children").split())
 
 
-def running(pid: int) -> bool:
+def tasks(pid: int) -> list[Path]:
+    """Return the folder of each thread of a process, none if it is gone."""
+    with contextlib.suppress(OSError):
+        return list(Path(f"/proc/{pid}/task").iterdir())
+    return []
+
+
+def stat(folder: Path, read: Read = Path.read_bytes) -> list[str]:
+    """Return the state of a process or thread and what follows it; `X` alone if it is gone.
+
+    A name, which the process chooses, may be any bytes.
+    """
+    with contextlib.suppress(OSError):
+        return read(folder / "stat").rpartition(b")")[2].decode().split() or ["X"]
+    return ["X"]
+
+
+def running(pid: int, read: Read = Path.read_bytes) -> bool:
     """Return whether `pid` is there and is more than an entry that waits to be collected."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
+    return stat(Path(f"/proc/{pid}"), read)[0] not in "ZX"
 
 
-def usage(pid: int) -> tuple[int, float, int]:
+def usage(pid: int, read: Read = Path.read_bytes) -> tuple[int, float, int]:
     """Return resident bytes, CPU seconds and number of processes of the tree under `pid`."""
     resident, cpu, count = 0, 0.0, 0
-    for process in descendants(pid):
-        with contextlib.suppress(OSError, IndexError):
-            fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    for process in descendants(pid, read):
+        fields = stat(Path(f"/proc/{process}"), read)
+        if len(fields) > _RSS:
             resident += int(fields[_RSS]) * PAGE_BYTES
             ticks = sum(int(fields[n]) for n in (_UTIME, _STIME, _CUTIME, _CSTIME))
             cpu += ticks / TICKS_PER_S
@@ -51,17 +68,17 @@ def usage(pid: int) -> tuple[int, float, int]:
     return resident, cpu, count
 
 
-def proportional(pid: int) -> int | None:
+def proportional(pid: int, read: Read = Path.read_bytes) -> int | None:
     """Return the tree's bytes with each shared page counted once, or None where unreadable."""
     total = 0
-    for process in descendants(pid):
+    for process in descendants(pid, read):
         try:
-            text = Path(f"/proc/{process}/smaps_rollup").read_text()
+            lines = read(Path(f"/proc/{process}/smaps_rollup")).splitlines()
         except (FileNotFoundError, ProcessLookupError):
             continue
         except OSError:
             return None
-        total += sum(int(line.split()[1]) for line in text.splitlines() if line.startswith("Pss:"))
+        total += sum(int(line.split()[1]) for line in lines if line.startswith(b"Pss:"))
     return total * 1024
 
 

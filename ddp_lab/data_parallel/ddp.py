@@ -4,7 +4,7 @@ May import: the modules of this folder; torch only through `torch_ddp`, once a t
 """
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -56,6 +56,23 @@ class DistributedDataParallel:
             yield
         finally:
             self.require_backward_grad_sync = before
+
+    @staticmethod
+    def _get_data_parallel_params(module: Any, named_params: bool = False) -> Iterator[Any]:
+        """Yield the parameters that are not ignored."""
+        for name, param in module.named_parameters():
+            if not hasattr(param, "_ddp_ignored"):
+                yield (name, param) if named_params else param
+
+    @staticmethod
+    def _set_params_and_buffers_to_ignore_for_model(
+        module: Any, params_and_buffers_to_ignore: Sequence[str]
+    ) -> None:
+        """Have a DistributedDataParallel made later leave these alone, by qualified name."""
+        module._ddp_params_and_buffers_to_ignore = params_and_buffers_to_ignore
+        for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
+            if name in params_and_buffers_to_ignore:
+                tensor._ddp_ignored = True
 
 
 def _class_for(module: Any) -> type[DistributedDataParallel]:

@@ -48,6 +48,7 @@ from ddp_lab.data_parallel.torch_reducer import TorchReducer
 from ddp_lab.data_parallel.torch_slots import TorchSlots
 from ddp_lab.data_parallel.torch_sync_batch_norm import use_on_cpu
 from ddp_lab.data_parallel.torch_tools import TorchTools
+from ddp_lab.torch_eager import eager
 
 
 class TorchDistributedDataParallel(
@@ -164,6 +165,7 @@ class TorchDistributedDataParallel(
         ignored = self.parameters_to_ignore
         return call_in_precision(self.module, self.mixed_precision, ignored, inputs, kwargs)
 
+    @eager
     def _pre_forward(self, inputs: Any, kwargs: Any) -> tuple[Any, Any]:
         syncs = torch.is_grad_enabled() and self.require_backward_grad_sync
         self._notify_join()
@@ -194,6 +196,7 @@ class TorchDistributedDataParallel(
             self.logger.note_error(error)
             raise
 
+    @eager
     def _post_forward(self, output: Any) -> Any:
         if self.will_sync_buffers(before_forward=False):
             self.sync_buffers()

@@ -37,15 +37,6 @@ def ignored_names(module: nn.Module) -> set[str]:
     return set(getattr(module, "_ddp_params_and_buffers_to_ignore", ()))
 
 
-def ignore(module: nn.Module, names: Sequence[str]) -> None:
-    """Mark parameters and buffers, by qualified name, as none of data parallelism's business."""
-    chosen: Any = module
-    chosen._ddp_params_and_buffers_to_ignore = names
-    for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
-        if name in names:
-            tensor._ddp_ignored = True  # type: ignore[attr-defined]
-
-
 def is_group(value: Any) -> bool:
     """Whether `value` is a Communicator, a group made of one, or groups that take turns."""
     return isinstance(value, CommunicatorGroup | RoundRobin) or is_communicator(value)

@@ -3,7 +3,7 @@
 May import: torch, torch_groups, torch_module.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -82,17 +82,3 @@ class TorchTools:
                 f"{len(given)}, expected {len(names)}. Wrap the module anew."
             )
         return {index: names[id(param)] for index, param in enumerate(parameters)}
-
-    @staticmethod
-    def _get_data_parallel_params(module: nn.Module, named_params: bool = False) -> Iterator[Any]:
-        """Yield the parameters that are not ignored."""
-        for name, param in module.named_parameters():
-            if not hasattr(param, "_ddp_ignored"):
-                yield (name, param) if named_params else param
-
-    @staticmethod
-    def _set_params_and_buffers_to_ignore_for_model(
-        module: nn.Module, params_and_buffers_to_ignore: Sequence[str]
-    ) -> None:
-        """Have a DistributedDataParallel made later leave these alone, by qualified name."""
-        torch_module.ignore(module, params_and_buffers_to_ignore)

@@ -11,6 +11,7 @@ sees both. A rank may be `HISTORY` collectives ahead, and its header is still th
 
 import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 from ddp_lab.transport.board import FAILED, RUNNING, Allowance, Entry, compare
@@ -148,9 +149,22 @@ def _slot_of(header: bytes) -> int:
     return int(header.partition(b"|")[0].rpartition(b".")[2]) % HISTORY
 
 
-def is_alive(pid: int) -> bool:
-    """Return whether a process runs: it exists and is not just waiting to be buried."""
+def stat_of(pid: int) -> bytes:
+    """Return what the kernel says of a process."""
+    return Path(f"/proc/{pid}/stat").read_bytes()
+
+
+def is_alive(pid: int, stat: Callable[[int], bytes] = stat_of) -> bool:
+    """Return whether a process runs: it exists and is not just waiting to be buried.
+
+    It may end between the opening of its file and the read (ESRCH, or nothing to read).
+    """
     try:
-        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] != b"Z"
+        state = stat(pid).rpartition(b")")[2].split()[:1]
+    except ProcessLookupError:
+        return False
     except FileNotFoundError:
         return not Path("/proc/self").exists()  # without /proc nothing can be said
+    except OSError:
+        return True  # it is there, but nothing more can be said
+    return state not in ([b"Z"], [b"X"], [])

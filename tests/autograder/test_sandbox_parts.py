@@ -6,13 +6,14 @@ import os
 import struct
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 from autograder.errors import LimitReached, SandboxMissing
 from autograder.records import MIB, Limits
-from autograder.sandbox import cgroup, doctor, launch, layout, seccomp, watch
+from autograder.sandbox import cgroup, doctor, hold, launch, layout, seccomp, watch
 from autograder.sandbox.process import ending
 
 PROJECT = Path(__file__).parent.parent.parent
@@ -128,6 +129,69 @@ def test_usage_is_summed_over_a_tree_of_processes() -> None:
         assert counted is None or counted < resident
         parent.communicate(b"\n", timeout=30)
     assert not watch.running(parent.pid)
+
+
+ENDS = [OSError(errno.ESRCH, "ended in mid-read"), OSError(errno.ENOENT, "ended"), b""]
+
+
+@pytest.mark.parametrize("end", ENDS, ids=repr)
+def test_a_process_that_ends_in_mid_read_is_gone(end: OSError | bytes) -> None:
+    me = os.getpid()
+
+    def read(path: Path) -> bytes:
+        if isinstance(end, OSError):
+            raise end
+        return end
+
+    assert watch.running(me)
+    assert not watch.running(me, read)
+    assert not hold.moves(me, read)
+    assert list(watch.descendants(me, read)) == [me]
+    assert watch.usage(me, read) == (0, 0.0, 0)
+    assert watch.proportional(me, read) == 0
+
+
+def test_a_thread_that_ends_in_mid_read_hides_no_process_of_another() -> None:
+    go_on = threading.Event()
+
+    def parent() -> None:
+        with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+            started.append(child.pid)
+            begun.set()
+            go_on.wait()
+            child.communicate(b"\n")
+
+    started: list[int] = []
+    begun = threading.Event()
+    thread = threading.Thread(target=parent)
+    thread.start()
+    begun.wait()
+    me, main = os.getpid(), str(threading.main_thread().native_id)
+
+    def read(path: Path) -> bytes:
+        if path.parent.name == main:
+            raise ProcessLookupError
+        return path.read_bytes()
+
+    found = list(watch.descendants(me, read))
+    moves = hold.moves(started[0], lambda path: b"1 (python) R")
+    go_on.set()
+    thread.join()
+    assert started[0] in found
+    assert moves
+
+
+def test_a_process_may_call_itself_by_any_bytes() -> None:
+    code = r"open('/proc/self/comm', 'wb').write(b'\xff) Z \xfe'); print(flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        assert watch.running(process.pid)
+        assert watch.usage(process.pid)[2] == 1
+        assert watch.stat(Path(f"/proc/{process.pid}"))[0] in "SR"
+        process.communicate(b"\n", timeout=30)
 
 
 def test_a_tree_over_its_memory_is_told_so() -> None:

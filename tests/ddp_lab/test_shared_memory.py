@@ -1,6 +1,8 @@
 """The pieces of the shared-memory transport, each on its own."""
 
+import errno
 import gc
+import os
 
 import numpy as np
 import pytest
@@ -13,7 +15,7 @@ from ddp_lab.transport.board import FAILED, RUNNING, inspect
 from ddp_lab.transport.ring_buffer import CAPACITY
 from ddp_lab.transport.segment import Arena, Segment, rounded
 from ddp_lab.transport.shm import ShmTransport
-from ddp_lab.transport.shm_board import ShmBoard
+from ddp_lab.transport.shm_board import ShmBoard, is_alive
 
 # a machine that stalls may take any time for an example, or to think of one
 
@@ -161,3 +163,29 @@ def test_an_entry_half_written_is_not_believed() -> None:
     segment.words[segment.layout.board(1) // 8] += 1  # its writer is in the middle
     inspect(board, 0, 1)
     segment.close()
+
+
+@pytest.mark.parametrize(
+    ("found", "alive"),
+    [
+        (b"7 (rank) R 1", True),
+        (b"7 (a) Z b) S 1", True),
+        (b"7 (rank) Z 1", False),
+        (b"7 (rank) X 1", False),
+        (b"", False),
+        (OSError(errno.ESRCH, "it ended between the opening of its file and the read"), False),
+        (OSError(errno.ENOENT, "it has ended"), False),
+        (OSError(errno.EACCES, "it is hidden"), True),
+    ],
+    ids=repr,
+)
+def test_a_process_that_ends_while_it_is_looked_at_is_not_alive(
+    found: bytes | OSError, alive: bool
+) -> None:
+    def stat(pid: int) -> bytes:
+        if isinstance(found, OSError):
+            raise found
+        return found
+
+    assert is_alive(7, stat) == alive
+    assert is_alive(os.getpid())

@@ -1,0 +1,97 @@
+"""`torch.compile` around our class and inside it: torch's class, not compiled, is the oracle."""
+
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import ddp_lab
+from ddp_lab.data_parallel import DistributedDataParallel
+
+PROGRAM = """
+    import itertools, sys
+    import torch
+    import torch.distributed as dist
+    from torch import nn
+    import ddp_lab.torch_backend
+    from ddp_lab.data_parallel import DistributedDataParallel
+
+    def train(wrap):
+        torch.manual_seed(0)
+        net = nn.Sequential(nn.Linear(10, 40), nn.ReLU(), nn.Linear(40, 40), nn.Linear(40, 3))
+        model = wrap(net)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+        torch.manual_seed(1 + rank)
+        losses = []
+        for step in range(6):
+            if step != 3:  # gradients may also be added to what is there
+                optimizer.zero_grad()
+            loss = (model(torch.randn(8, 10)) - torch.randn(8, 3)).square().mean()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+        return torch.tensor(losses), [p.detach() for p in net.parameters()]
+
+    def outside(compiler, static):
+        return lambda net: torch.compile(
+            DistributedDataParallel(net, static_graph=static), backend=compiler
+        )
+
+    def inside(compiler, static):
+        return lambda net: DistributedDataParallel(
+            torch.compile(net, backend=compiler), static_graph=static
+        )
+
+    store, rank = sys.argv[1], int(sys.argv[2])
+    torch.set_num_threads(1)
+    dist.init_process_group("ddp_lab", init_method=f"file://{store}", rank=rank, world_size=2)
+    expected = train(nn.parallel.DistributedDataParallel)
+    cases = itertools.product((outside, inside), ("eager", "aot_eager"), (False, True))
+    for where, compiler, static in cases:
+        torch._dynamo.reset()
+        torch.testing.assert_close(train(where(compiler, static)), expected)
+        print(where.__name__, compiler, static, flush=True)
+
+    @torch.compile(backend="eager")
+    def calls_collectives(x):
+        dist.broadcast(x, 0)
+        dist.all_reduce(x)
+        return x + 1
+
+    assert calls_collectives(torch.full((2,), rank + 1.0)).tolist() == [3.0, 3.0]
+    print("collectives", flush=True)
+    dist.destroy_process_group()
+"""
+
+
+def test_a_compiled_model_trains_as_torchs_class_does(tmp_path: Path) -> None:
+    program = ["-Wignore", "-c", textwrap.dedent(PROGRAM), str(tmp_path / "store")]
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, *program, str(rank)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    for output, errors in [process.communicate(timeout=280) for process in ranks]:
+        assert len(output.splitlines()) == 9, errors
+
+
+def test_parameters_to_ignore_are_set_by_the_name_that_users_import() -> None:
+    net = torch.nn.Linear(2, 2)
+    DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(net, ["bias"])
+    chosen = dict(DistributedDataParallel._get_data_parallel_params(net, named_params=True))
+    assert list(chosen) == ["weight"]
+    alone = ddp_lab.launch(_managed, 1, net, transport="threads")
+    assert alone == [["weight"]]
+
+
+def _managed(comm: Any, net: torch.nn.Module) -> list[str]:
+    return list(
+        DistributedDataParallel(net, comm)._build_debug_param_to_name_mapping([net.weight]).values()
+    )
