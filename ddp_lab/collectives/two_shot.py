@@ -21,7 +21,7 @@ from ddp_lab.transport.shared_rendezvous import Meeting, too_large
 if TYPE_CHECKING:
     from ddp_lab.communicator.communicator import Communicator
 
-BLOCK_BYTES = 128 * 1024  # two inputs and two results of this size stay in a second-level cache
+BLOCK_BYTES = 256 * 1024  # the inputs and results of a block stay in a second-level cache
 ALIGNED = 16  # elements: no two ranks write to the same cache line, whatever the dtype
 
 

@@ -110,7 +110,7 @@ class ArrayDistributedDataParallel(DistributedDataParallel, Wrapper):
             self.reducer.prepare()
             self._sync_buffers(joined=False)
         else:
-            self.reducer.expecting = False
+            self.reducer.stop_expecting()
         output = self.module(*args, **kwargs)
         if syncs:
             self._expect_unused(output)

@@ -131,6 +131,7 @@ class Reducer:
         self.graph_is_static = True  # the same parameters were unused in every iteration
         self._unused: list[int] = []
         self._to_mark: list[int] = []
+        self.order = LaunchOrder()  # one for good: hooks count in it
         self.join(group)
         self._lay_out(plan)
 
@@ -139,7 +140,8 @@ class Reducer:
         self.group = group
         self.divisor: Callable[[], float] = lambda: group.size
         self.rebuilt_order: list[int] | None = None  # of gradients, once it was observed
-        self.expecting = False  # hooks do nothing outside of a synchronised step (no_sync)
+        self.order.reset()
+        self.stop_expecting()
         self.use_map = UseMap(len(self.specs), group)
 
     def _lay_out(self, plan: BucketPlan) -> None:
@@ -151,8 +153,14 @@ class Reducer:
             bucket = Bucket(number, params, offsets(self.specs, params), is_last)
             self._allocate(bucket)
             self.buckets.append(bucket)
-        self.order = LaunchOrder(plan.buckets)
+        self.order.arrange(plan.buckets)
+        self.stop_expecting()
         self._works: list[tuple[Bucket, Work]] = []
+
+    def stop_expecting(self) -> None:
+        """Have the hooks do nothing until `prepare`: outside of a synchronised step (no_sync)."""
+        self.expecting = False
+        self.order.close()
 
     def _allocate(self, bucket: Bucket) -> None:
         """Give a bucket memory; what it had stays with the gradients that were lent."""
@@ -314,7 +322,7 @@ class Reducer:
 
         A communication error ends the iteration too: the next `prepare` starts afresh.
         """
-        self.expecting = False
+        self.stop_expecting()
         if self._agrees_on_use:
             self.slots.untouched = self.use_map.finish()
         self.buckets_reduced = sum(work is not NOTHING_TO_DO for _, work in self._works)

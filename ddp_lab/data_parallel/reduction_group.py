@@ -33,10 +33,18 @@ class AtWait:
 
     def __init__(self, call: Callable[[], Any]) -> None:
         self._call = call
+        self._callbacks: list[Callable[[AtWait], None]] = []
 
     def wait(self) -> Any:
         """Make it."""
-        return self._call()
+        result = self._call()
+        for callback in self._callbacks:
+            callback(self)
+        return result
+
+    def when_done(self, callback: Callable[["AtWait"], None]) -> None:
+        """Call `callback(self)` once it has been made."""
+        self._callbacks.append(callback)
 
 
 class Group(Protocol):

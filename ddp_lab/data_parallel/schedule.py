@@ -7,7 +7,8 @@ all-reduce would meet rank 1's first, whatever they hold, and the sums would be 
 May import: the standard library.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 
 class LaunchOrder:
@@ -16,18 +17,48 @@ class LaunchOrder:
     Invariant: buckets 0 .. `launched`-1 have been handed out, each once, in that order.
     """
 
-    def __init__(self, buckets: Sequence[Sequence[int]]) -> None:
-        self._sizes = [len(bucket) for bucket in buckets]
-        self._pending = list(self._sizes)
-        self.bucket_of = {i: b for b, bucket in enumerate(buckets) for i in bucket}
+    def __init__(self, buckets: Sequence[Sequence[int]] = ()) -> None:
+        self._pending: list[int] = []
+        self.bucket_of: dict[int, int] = {}
         self.ready: dict[int, None] = {}  # parameter indices, in the order of their arrival
-        self.launched = 0
+        self.arrange(buckets)
+
+    def arrange(self, buckets: Sequence[Sequence[int]]) -> None:
+        """Take other buckets, and start an iteration."""
+        self._sizes = [len(bucket) for bucket in buckets]
+        self.bucket_of.clear()
+        self.bucket_of.update((i, b) for b, bucket in enumerate(buckets) for i in bucket)
+        self.reset()
 
     def reset(self) -> None:
         """Start an iteration: no gradient is ready, no bucket launched."""
         self._pending[:] = self._sizes
         self.ready.clear()
         self.launched = 0
+
+    def close(self) -> None:
+        """End an iteration: `counter` counts no more until the next one."""
+        self._pending[:] = [0] * len(self._sizes)
+
+    def counter(self, index: int, otherwise: Callable[[], None]) -> Callable[[Any], None]:
+        """Return a hook that marks gradient `index`, or calls `otherwise` to do so.
+
+        That is what there is more to do for: the first gradient of an iteration, the last one of
+        a bucket, one that comes twice, and any while no iteration is under way. Most hooks only
+        count, and a step may call thousands.
+        """
+        ready, pending, bucket_of = self.ready, self._pending, self.bucket_of
+
+        def count(_param: Any) -> None:
+            bucket = bucket_of[index]
+            left = pending[bucket]
+            if left > 1 and ready and index not in ready:
+                ready[index] = None
+                pending[bucket] = left - 1
+            else:
+                otherwise()
+
+        return count
 
     def mark(self, index: int) -> bool:
         """Note that gradient `index` is ready; return whether the next bucket may go now.

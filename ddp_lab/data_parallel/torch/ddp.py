@@ -183,7 +183,7 @@ class TorchDistributedDataParallel(
 
     def _start_iteration(self, syncs: bool) -> None:
         if not syncs:
-            self.reducer.expecting = False
+            self.reducer.stop_expecting()
             return
         self.logger.sample()
         if not self.reducer.iterations:

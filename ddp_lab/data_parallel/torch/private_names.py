@@ -39,7 +39,6 @@ class TorchTools:
             self.process_group = new_process_group
             self.group = group_for(new_process_group, self.device)
         self.reducer.join(self.group)
-        self.reducer.order.reset()
 
     def _set_ddp_sink_clone(self, val: bool) -> None:
         """Choose whether outputs are cloned where they pass through DDP's own graph node."""

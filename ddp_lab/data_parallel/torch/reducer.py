@@ -14,6 +14,7 @@ from ddp_lab.data_parallel.bucketing import BucketPlan
 from ddp_lab.data_parallel.errors import DataParallelError
 from ddp_lab.data_parallel.reducer import NOTHING_TO_DO, Bucket, Reducer
 from ddp_lab.data_parallel.reduction_group import Group, Work
+from ddp_lab.data_parallel.schedule import LaunchOrder
 from ddp_lab.data_parallel.torch.autograd_graph import accumulator, unused_from
 from ddp_lab.data_parallel.torch.slots import TorchSlots
 
@@ -56,8 +57,8 @@ class TorchReducer(Reducer):
         else:
             for index, param in enumerate(self.slots.params):
                 tensor: Any = param
-                handle = tensor.register_post_accumulate_grad_hook(_plain_hook(weak, index))
-                self._handles.append(handle)
+                hook = _plain_hook(weak, index, self.order)
+                self._handles.append(tensor.register_post_accumulate_grad_hook(hook))
 
     def set_static_graph(self) -> None:
         """Expect the same graph in every iteration; see `Reducer.set_static_graph`."""
@@ -99,13 +100,13 @@ class TorchReducer(Reducer):
         return self.graph_is_static
 
 
-def _plain_hook(weak: "weakref.ref[TorchReducer]", index: int) -> Callable[..., None]:
+def _plain_hook(weak: "weakref.ref[TorchReducer]", index: int, order: LaunchOrder) -> Any:
     """Return a hook for a parameter: it is called once its gradient is in place.
 
     The argument is the parameter, not its gradient.
     """
 
-    def on_accumulated(_param: Any) -> None:
+    def mark() -> None:
         reducer = weak()
         if reducer is None or not reducer.expecting:
             return
@@ -115,7 +116,7 @@ def _plain_hook(weak: "weakref.ref[TorchReducer]", index: int) -> Callable[..., 
             reducer.on_error(error)
             raise
 
-    return on_accumulated
+    return order.counter(index, mark)
 
 
 def _node_hook(weak: "weakref.ref[TorchReducer]", index: int) -> Callable[..., None]:

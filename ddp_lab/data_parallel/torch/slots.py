@@ -90,21 +90,31 @@ class TorchSlots:
         if self.specs[bucket.params[0]].sparse:
             self.params[bucket.params[0]].grad = bucket.views[0].to_sparse(1)
             return
-        sources, targets = [], []
-        for place, (index, view) in enumerate(zip(bucket.params, bucket.views, strict=True)):
-            param = self.params[index]
-            if index in self.untouched or param.grad is view:
-                continue
-            if self.as_views:
+        used = [
+            (place, self.params[index], view)
+            for place, (index, view) in enumerate(zip(bucket.params, bucket.views, strict=True))
+            if index not in self.untouched
+        ]
+        if self.as_views:
+            for _, param, view in used:
                 param.grad = view
-            elif index in self._lendable and _may_lend(param):
+        else:
+            self._hand_on(bucket, used)
+
+    def _hand_on(self, bucket: Bucket, used: list[tuple[int, Any, Tensor]]) -> None:
+        """Lend each view to its parameter where nobody can tell; copy it elsewhere."""
+        sources, targets = [], []
+        for place, param, view in used:
+            if bucket.params[place] in self._lendable and _may_lend(param):
                 param.grad = view
                 bucket.lent.add(place)
-            else:
-                if param.grad is None:
-                    param.grad = torch.empty_like(param)
+                continue
+            grad = param.grad  # once: a tensor without a Python object gets one at each look
+            if grad is None:
+                grad = param.grad = torch.empty_like(param)
+            if grad is not view:
                 sources.append(view)
-                targets.append(param.grad)
+                targets.append(grad)
         if sources:
             torch._foreach_copy_(targets, sources)
 

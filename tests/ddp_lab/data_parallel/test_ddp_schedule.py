@@ -68,3 +68,45 @@ def test_reset_starts_over() -> None:
     order.reset()
     assert order.missing == [0, 1, 2, 3, 4]
     assert not order.complete
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_counter_counts_as_mark_does(seed: int) -> None:
+    """Some gradients come twice, and some after the iteration has been closed."""
+    chance = random.Random(seed)
+    counted, marked = LaunchOrder(BUCKETS), LaunchOrder(BUCKETS)
+    told: list[int] = []
+    hooks = [counted.counter(index, lambda index=index: told.append(index)) for index in range(5)]
+    for _ in range(3):
+        counted.reset()
+        marked.reset()
+        for index in chance.choices(range(5), k=8):
+            first, twice = not marked.ready, index in marked.ready
+            fills = not twice and (marked.mark(index), bucket_is_full(marked, index))[1]
+            told.clear()
+            hooks[index](None)
+            assert bool(told) == (first or twice or fills)
+            if told and not twice:
+                counted.mark(index)
+            assert list(counted.ready) == list(marked.ready)
+        counted.close()
+        before = list(counted.ready)
+        told.clear()
+        for hook in hooks:
+            hook(None)
+        assert told == list(range(5))
+        assert list(counted.ready) == before
+
+
+def bucket_is_full(order: LaunchOrder, index: int) -> bool:
+    return set(BUCKETS[order.bucket_of[index]]) <= set(order.ready)
+
+
+def test_a_counter_follows_other_buckets() -> None:
+    order, told = LaunchOrder(BUCKETS), []
+    hook = order.counter(2, lambda: told.append(2))
+    order.arrange([(0, 1, 2), (3, 4)])
+    order.mark(1)
+    hook(None)
+    assert not told
+    assert order.mark(0)
