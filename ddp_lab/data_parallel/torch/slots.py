@@ -22,6 +22,9 @@ FUSED_COPY_MAX_NUMEL = 16_384
 
 NONE = id(None)  # compared by identity: `None in grads` would compare tensors
 
+# Not every torch says how many hold a tensor and its memory; without it nothing is lent.
+COUNTS_HOLDERS = hasattr(torch.Tensor, "_use_count") and hasattr(torch._C, "_storage_Use_Count")
+
 
 class TorchSlots:
     """Copies gradients into buckets and averages back, for a list of torch parameters.
@@ -155,6 +158,8 @@ def _are_large(bucket: Bucket) -> bool:
 
 def _is_lendable(param: Any) -> bool:
     """Whether a view for this parameter can be lent, and saves more than asking who holds it."""
+    if not COUNTS_HOLDERS:
+        return False
     return bool(param.numel() > FUSED_COPY_MAX_NUMEL and param.is_cpu and _is_dense(param))
 
 
