@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from autograder.authoring.regions import PLACEHOLDER, handed_out, learner_text, solution_text
 from autograder.authoring.requirements import settled
@@ -32,13 +33,16 @@ from autograder.records import (
 )
 from autograder.student.protocol import WorkerStudent
 
+if TYPE_CHECKING:
+    from autograder.sandbox.worker_pool import Supply
+
 CHECKS = "checks.py"
 CALL_SHARE = 0.25  # of a submission's wall time for one call, so that one that hangs leaves some
 READ_S = 60.0  # to read a notebook in; the largest that intake lets through takes a tenth
 SPARE_S = 2.0  # for a check's own code, over what it may ask of the learner's
 MAX_NOTES = 5  # of cells that stopped; the first ones are the cause of the others
 
-__all__ = ["CHECKS", "Grader", "Task", "grade", "sandboxed", "solution_cells", "tasks_of"]
+__all__ = ["CHECKS", "Grader", "Task", "grade", "solution_cells", "tasks_of"]
 
 OpenStudent = Callable[[Limits], AbstractContextManager[WorkerStudent]]
 
@@ -64,8 +68,8 @@ def grade(
 class Grader:
     """A lab made ready to grade submissions with.
 
-    `open_student` gives a fresh student for each; by default a sandboxed one, which sees this
-    machine's GPUs if `gpu`.
+    `open_student` gives a fresh student for each; by default a sandboxed one of `source`, or of
+    the workers that all share, which see this machine's GPUs if `gpu`.
     """
 
     def __init__(
@@ -75,13 +79,15 @@ class Grader:
         open_student: OpenStudent | None = None,
         limits: Limits | None = None,
         gpu: bool = False,
+        source: "Supply | None" = None,
     ) -> None:
         self.lab = lab
         self.checks = load_checks(lab.directory / CHECKS)
         self.tasks = tuple(tasks_of(lab, self.checks))
         self.limits = limits or self.checks.settings.limits()
         self.read_s = READ_S
-        self._open = open_student or sandboxed(self.checks.settings.preload, gpu=gpu)
+        self._open = open_student or self._sandboxed
+        self._source = _nothing if open_student else _workers(source, gpu)
         self._given = definitions(statements_of([("code", text) for text in _given(lab)]))
         self._names = {q.name: _names(q) for q in lab.questions}
 
@@ -137,9 +143,16 @@ class Grader:
     def run(
         self, statements: Sequence[Analysed], tasks: Sequence[Task], seed: int
     ) -> tuple[dict[Task, CheckResult], list[str], str]:
-        """Return the results of `tasks`, notes on what stopped, and what the code ran in."""
+        """Return the results of `tasks`, notes on what stopped, and what the code ran in.
+
+        Raises:
+            SandboxError: it could not be started, or a check's own could not.
+        """
         if not tasks:
             return {}, [], ""
+        source = self._source()
+        if source is not None:
+            source.failure = None
         with self._open(self.limits) as student:
             ends = time.monotonic() + self.limits.wall_s  # to start a sandbox is our time
             student.allow(self.limits.wall_s)
@@ -147,10 +160,17 @@ class Grader:
             in_turn = turns(tasks, ends, self.limits.call_s)
             found = {t.check.name: self._check(t, student, seed, left) for t, left in in_turn}
             kind, said = student.kind, student.notes
+        if source is not None and source.failure is not None:
+            raise source.failure  # a check that asked for another took it for a mistake
         worth = settled(found, [task.check for task in tasks])
         results = {task: worth[task.check.name] for task in tasks}
         notes = list(dict.fromkeys(_stopped(failure) for failure in failures))
         return results, [*notes[:MAX_NOTES], *said], kind
+
+    def _sandboxed(self, limits: Limits) -> AbstractContextManager[WorkerStudent]:
+        from autograder.sandbox.host import Sandbox
+
+        return Sandbox(limits, preload=self.checks.settings.preload, source=self._source())
 
     def _check(self, task: Task, student: WorkerStudent, seed: int, left: float) -> CheckResult:
         if left <= 0:
@@ -214,12 +234,17 @@ def solution_cells(lab: Lab) -> list[str]:
     return [solution_text(c, lab.directory) for c in lab.cells if c.kind == "code"]
 
 
-def sandboxed(preload: tuple[str, ...], *, gpu: bool = False) -> OpenStudent:
-    """Return what opens a fresh student in the sandbox, with these modules loaded."""
+def _workers(source: "Supply | None", gpu: bool) -> "Callable[[], Supply | None]":
+    """Return what gives the source of workers: the one given, else the one that all share."""
+    if source is not None:
+        return lambda: source
     from autograder.sandbox import worker_pool
-    from autograder.sandbox.host import Sandbox
 
-    return lambda limits: Sandbox(limits, preload=preload, source=worker_pool.shared(gpu=gpu))
+    return lambda: worker_pool.shared(gpu=gpu)
+
+
+def _nothing() -> None:
+    """Return no source: the student is not of the sandbox."""
 
 
 def _names(question: Question) -> set[str]:

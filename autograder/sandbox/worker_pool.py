@@ -43,6 +43,7 @@ class Supply:
         self._number = 0
         self._held = False  # a worker has started behind the present wall
         self.reasons: list[str] = []
+        self.failure: SandboxError | None = None  # the last one, whoever swallows it
 
     @property
     def kind(self) -> str:
@@ -93,7 +94,8 @@ class Supply:
             del self._walls[0]
         else:
             reasons = self.reasons[-len(launch.WALLS) - 1 :]  # one a wall, and the warm one's
-            raise SandboxError(" ".join(dict.fromkeys(reasons))) from error
+            self.failure = SandboxError(" ".join(dict.fromkeys(reasons)))
+            raise self.failure from error
 
     def _start(self, wall: str, warm: bool, config: dict[str, Any], limits: Limits) -> Process:
         with self._lock:

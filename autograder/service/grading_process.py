@@ -16,12 +16,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from autograder.authoring.source import SOURCE, load_lab
-from autograder.checks import load_checks
-from autograder.errors import AutograderError, SandboxError
+from autograder.errors import AutograderError
 from autograder.grading.grade import CHECKS, Grader
-from autograder.records import Limits
-from autograder.sandbox.host import Sandbox
-from autograder.sandbox.process import Process
 from autograder.sandbox.worker_pool import Supply
 
 Requests = queue.SimpleQueue[tuple[str, bytes]]
@@ -35,7 +31,7 @@ def main() -> None:
     threading.Thread(target=_read, args=(sys.stdin.buffer, requests), daemon=True).start()
     sys.addaudithook(partial(_say_who_kills, answers))
     wall = None if "unsandboxed" in sys.argv[2:] else WALL
-    bench = Bench(Path(sys.argv[1]), WatchedSupply(wall=wall))
+    bench = Bench(Path(sys.argv[1]), Supply(wall=wall))
     while True:
         answers.write(json.dumps(bench.answer(*requests.get())).encode() + b"\n")
         answers.flush()
@@ -59,38 +55,18 @@ def _read(stream: BinaryIO, requests: Requests) -> None:
     os._exit(0)
 
 
-class WatchedSupply(Supply):
-    """Remembers that a worker could not be started, whoever swallows the error.
-
-    A check that asked for one takes it for a mistake of its own, or of the answer.
-    """
-
-    failure: SandboxError | None = None
-
-    def workers(self, limits: Limits, preload: tuple[str, ...], count: int) -> list[Process]:
-        """Return new workers; see `Supply.workers`."""
-        try:
-            return super().workers(limits, preload, count)
-        except SandboxError as error:
-            self.failure = error
-            raise
-
-
 class Bench:
     """The labs of one directory, each made ready once and again when its files change."""
 
-    def __init__(self, labs: Path, source: WatchedSupply) -> None:
+    def __init__(self, labs: Path, source: Supply) -> None:
         self._labs = labs
         self._source = source
         self._ready: dict[str, tuple[tuple[int, ...], Grader]] = {}
 
     def answer(self, lab: str, notebook: bytes) -> dict[str, Any]:
         """Return the report on a notebook, or the error that prevented it, as plain data."""
-        self._source.failure = None
         try:
             report = self._grader(self._labs / lab).grade(notebook)
-            if self._source.failure is not None:
-                raise self._source.failure
         except (AutograderError, OSError) as error:  # whose fault it is, the queue finds out
             return {"error": f"{type(error).__name__}: {error}"}
         return {"report": report.to_dict()}
@@ -99,15 +75,8 @@ class Bench:
         stamp = tuple((lab / name).stat().st_mtime_ns for name in (SOURCE, CHECKS))
         found = self._ready.get(lab.name)
         if found is None or found[0] != stamp:
-            found = self._ready[lab.name] = (stamp, self._made(lab))
+            found = self._ready[lab.name] = (stamp, Grader(load_lab(lab), source=self._source))
         return found[1]
-
-    def _made(self, lab: Path) -> Grader:
-        preload = load_checks(lab / CHECKS).settings.preload
-        return Grader(
-            load_lab(lab),
-            open_student=lambda limits: Sandbox(limits, preload=preload, source=self._source),
-        )
 
 
 if __name__ == "__main__":

@@ -13,9 +13,10 @@ from autograder.authoring.notebook import learner_notebook, solution_notebook
 from autograder.authoring.source import load_lab
 from autograder.errors import SandboxError
 from autograder.records import Outcome, Report
+from autograder.sandbox.worker_pool import Supply
 from autograder.service.errors import GraderDied, GraderKilled
 from autograder.service.grading import ProcessGrader
-from autograder.service.grading_process import Bench, WatchedSupply
+from autograder.service.grading_process import Bench
 
 SAMPLES = Path(__file__).parents[1] / "sample_labs"
 
@@ -104,7 +105,7 @@ def test_a_check_that_ends_its_judge_is_no_kill_from_outside(lab_copy: Any, end:
     grader.close()
 
 
-class OneWorker(WatchedSupply):
+class OneWorker(Supply):
     """A sandbox that can be put up once."""
 
     started = 0
