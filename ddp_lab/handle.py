@@ -133,6 +133,11 @@ class Worker:
         """Whether a job is waiting or running, as seen by the thread that submits."""
         return self._unfinished > 0 and threading.current_thread() is not self._thread
 
+    @property
+    def is_current(self) -> bool:
+        """Whether the calling thread is this one, which must not wait for a job of its own."""
+        return threading.current_thread() is self._thread
+
     def submit(self, job: Callable[[], Any]) -> Handle:
         """Queue a job."""
         handle = Handle()

@@ -95,6 +95,12 @@ class Group(Messenger):
             if self._worker is None:
                 self._worker = Worker(f"ddp_lab rank {self.rank}")
             job = partial(self._execute, call)
+            if self._worker.is_current:  # a function given to `then`: its place is now
+                handle = Handle()
+                self._open[handle] = None
+                handle.when_done(self._close)
+                handle.run(job)
+                return handle
             if self._tensors is not None:
                 job = self._tensors.beside(job)  # type: ignore[assignment]
             handle = self._worker.submit(job)

@@ -3,11 +3,13 @@
 import subprocess
 import sys
 import textwrap
+import threading
 
 import numpy as np
 import pytest
 
 import ddp_lab
+from ddp_lab.handle import Worker
 from ddp_lab.transport.turns import TurnWorld
 
 
@@ -129,6 +131,23 @@ def test_asynchronous_collectives_keep_the_order_of_their_calls() -> None:
     for transport in ("threads", "shm"):
         got = ddp_lab.launch(rank, 3, transport=transport)[2]
         assert got == ([3 * i for i in range(20)], 300, 10, True)
+
+
+def test_a_function_after_a_collective_may_wait_for_collectives_of_its_own() -> None:
+    def rank(comm):
+        gate = threading.Event()  # holds the worker until the function has been given
+        comm._worker = Worker("gated")
+        comm._worker.submit(gate.wait)
+        first = comm.all_reduce(np.array([1.0]), async_op=True)
+
+        def more(x):
+            return comm.all_reduce(10 * x, async_op=True).wait() + comm.all_reduce(x)
+
+        after = first.then(more)
+        gate.set()
+        return float(after.wait()[0]), float(comm.all_reduce(np.array([5.0]))[0])
+
+    assert threads(rank, 2) == [(44.0, 10.0)] * 2
 
 
 def test_a_handle_raises_what_the_collective_raised_and_skips_what_follows() -> None:
