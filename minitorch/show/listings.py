@@ -18,7 +18,7 @@ import numpy as np
 import minitorch
 import minitorch.graph
 from minitorch.arrays import to_numpy
-from minitorch.graph.control.nested import flatten
+from minitorch.graph.control.pytree import flatten
 from minitorch.graph.core.graph import Graph
 from minitorch.graph.core.node import Node
 from minitorch.graph.core.order import schedule

@@ -27,7 +27,7 @@ from ..core.variables import NoOp
 from ..operators.late import as_scalar
 from .dead_values import DEAD
 from .loop_stacks import Empty, Opaque, kind_of
-from .nested import apart_from, outline
+from .pytree import apart_from, outline
 
 
 class Switch(Op):

@@ -19,8 +19,8 @@ from ..core.graph import outside
 from ..core.node import Constant, Node, Placeholder, StaticShape, UnknownShape, as_shape, convert
 from .cond import as_predicate
 from .loop_stacks import placeholder_like
-from .nested import Rebuild, apart_from, leaves_like, same_structure
 from .outcome import loop_outputs
+from .pytree import Rebuild, apart_from, leaves_like, same_structure
 from .while_op import KEPT_APART, While
 
 

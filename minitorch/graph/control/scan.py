@@ -14,7 +14,7 @@ from ...errors import GraphError
 from ..core.node import Node, UnknownShape, build, convert
 from .loop import while_loop
 from .loop_stacks import Empty, Filled, Keep, Opaque, Rest, Top
-from .nested import apart_from, same_structure
+from .pytree import apart_from, same_structure
 from .row_lists import Spread, stacked
 from .while_op import KEPT_APART
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...errors import GraphError, MinitorchError
 from ..control.loop_stacks import Opacity
-from ..control.nested import flatten
+from ..control.pytree import flatten
 from ..control.while_op import While
 from ..core.node import Node, Placeholder
 from ..core.order import needed, orders_kept, schedule

@@ -18,7 +18,7 @@ from ...ops.indexing import narrow
 from ...ops.joining import Cat
 from ...ops.linalg import MatMul
 from ...ops.movement import Permute
-from ..control.nested import flatten
+from ..control.pytree import flatten
 from ..core.node import Node, UnknownShape
 from ..core.order import needed, schedule
 from ..costs.prediction import predicted_s

@@ -28,8 +28,8 @@ from ...ops.rows import Elementwise
 from ...shapes import numel
 from ..control.cond import Switch
 from ..control.loop_stacks import Opaque
-from ..control.nested import flatten
 from ..control.outcome import History, Output
+from ..control.pytree import flatten
 from ..control.while_op import While
 from ..core.gradients import Identity, StopGradient
 from ..core.node import Node, UnknownShape

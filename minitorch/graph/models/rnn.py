@@ -9,7 +9,7 @@ from ...arrays import as_dtype, int32
 from ...errors import GraphError
 from ..control.loop import while_loop
 from ..control.loop_stacks import Empty, Filled, Keep, Opaque, Rest, Top
-from ..control.nested import apart_from, same_structure
+from ..control.pytree import apart_from, same_structure
 from ..control.row_lists import Grow, Spread, stacked
 from ..control.while_op import KEPT_APART
 from ..core.node import Constant, Node, UnknownShape, build, convert

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...arrays import float16
 from ...errors import GraphError
-from ..control.nested import flatten
+from ..control.pytree import flatten
 from ..core.node import Node
 from ..core.order import needed, orders_kept
 from ..core.verify import Checked, same_types, verify
