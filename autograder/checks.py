@@ -1,4 +1,4 @@
-"""What a lab's `checks.py` imports: `Lab`, `check`, `close`, `Feedback`; and how checks are run.
+"""What a lab's `checks.py` imports, `check`, `close` and their kin; and how checks are run.
 
 A check is a function of a `Student` and a random generator. It returns when the answer is right
 and raises `Feedback` when it is wrong; anything else that it raises itself is a broken check.
@@ -35,6 +35,7 @@ __all__ = [
     "Checks",
     "Feedback",
     "Lab",
+    "LabSettings",
     "check",
     "close",
     "load_checks",
@@ -56,8 +57,8 @@ CheckFunction = Callable[[Student, Any], object]
 
 
 @dataclass(frozen=True)
-class Lab:
-    """Settings of the judge for a whole lab: `LAB = Lab(wall_s=120)` in its `checks.py`.
+class LabSettings:
+    """Settings of the judge for a whole lab: `LAB = LabSettings(wall_s=120)` in its `checks.py`.
 
     `preload` names modules that the learner's process should have loaded before its clock starts.
     """
@@ -77,6 +78,9 @@ class Lab:
             memory_bytes=self.memory_mib * MIB,
             processes=self.processes,
         )
+
+
+Lab = LabSettings  # the name that checks were written with before
 
 
 @dataclass(frozen=True)
@@ -113,7 +117,7 @@ class Checks:
     """What a `checks.py` holds: its checks in order, the lab's settings, its names of answers."""
 
     checks: tuple[Check, ...]
-    settings: Lab = Lab()
+    settings: LabSettings = LabSettings()
     names: frozenset[str] = frozenset()
 
     def of(self, question: str) -> tuple[Check, ...]:
@@ -164,13 +168,13 @@ def load_checks(path: Path) -> Checks:
     except (Exception, SystemExit) as error:
         problem = f"{type(error).__name__}: {printable(str(error)) or 'no message'}"
         raise LabError(f"checks: {_place(error, path)} does not run: {problem}.") from error
-    settings = [value for value in space.values() if isinstance(value, Lab)]
+    settings = [value for value in space.values() if isinstance(value, LabSettings)]
     found = tuple(value for value in space.values() if isinstance(value, Check))
     twice = _named_twice(tree, found)
     if twice:
         raise LabError(f"checks: {path}: two checks are called {', '.join(twice)}. Rename one.")
     verify_requirements(found)
-    return Checks(found, settings[-1] if settings else Lab(), learner_names(tree))
+    return Checks(found, settings[-1] if settings else LabSettings(), learner_names(tree))
 
 
 def _named_twice(tree: ast.Module, found: Sequence[Check]) -> list[str]:

@@ -25,7 +25,7 @@ from ddp_lab.transport import header as headers
 from ddp_lab.transport.base import NDArray, Transport
 
 
-class Group(Messenger):
+class CollectiveCaller(Messenger):
     """The machinery beneath the collectives of `Communicator`."""
 
     def __init__(self, transport: Transport) -> None:

@@ -9,10 +9,10 @@ from typing import Any, Self
 import numpy as np
 
 from ddp_lab.arguments import whole_number
-from ddp_lab.communicator.collective_caller import Group
+from ddp_lab.communicator.collective_caller import CollectiveCaller
 
 
-class Communicator(Group):
+class Communicator(CollectiveCaller):
     """One rank's view of a group of ranks: `Communicator(transport)` is that of all of them.
 
     Arrays are NumPy arrays or torch tensors; results come back as the same kind. No collective

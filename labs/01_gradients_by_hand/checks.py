@@ -7,9 +7,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from autograder.checks import Feedback, Lab, check, close
+from autograder.checks import Feedback, LabSettings, check, close
 
-LAB = Lab(preload=("numpy",))
+LAB = LabSettings(preload=("numpy",))
 
 
 def points(rng, n=12, d=4):

@@ -6,10 +6,10 @@ learner's code is in the functions that `probe` sends.
 
 import numpy as np
 
-from autograder.checks import Feedback, Lab, check, close
+from autograder.checks import Feedback, LabSettings, check, close
 from autograder.errors import StudentError
 
-LAB = Lab(preload=("numpy", "minitorch"))
+LAB = LabSettings(preload=("numpy", "minitorch"))
 
 
 # 1. Sum over broadcast

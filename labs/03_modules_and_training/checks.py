@@ -6,9 +6,9 @@ learner's code is in the functions that `probe` sends.
 
 import numpy as np
 
-from autograder.checks import Feedback, Lab, check, close
+from autograder.checks import Feedback, LabSettings, check, close
 
-LAB = Lab(memory_mib=2048, preload=("numpy", "minitorch"))
+LAB = LabSettings(memory_mib=2048, preload=("numpy", "minitorch"))
 
 
 # ---- 1. Parameter and Module

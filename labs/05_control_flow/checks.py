@@ -8,10 +8,10 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from autograder.checks import Feedback, Lab, check, close
+from autograder.checks import Feedback, LabSettings, check, close
 from autograder.errors import StudentError
 
-LAB = Lab(preload=("numpy", "minitorch", "matplotlib.pyplot"))
+LAB = LabSettings(preload=("numpy", "minitorch", "matplotlib.pyplot"))
 
 DEAD = "dead"
 

@@ -5,10 +5,10 @@ from itertools import pairwise
 
 import numpy as np
 
-from autograder.checks import Feedback, Lab, check, close
+from autograder.checks import Feedback, LabSettings, check, close
 from autograder.errors import LimitReached, StudentError
 
-LAB = Lab(wall_s=90.0, preload=("numpy",))
+LAB = LabSettings(wall_s=90.0, preload=("numpy",))
 
 COMMUTATIVE = ("add", "mul")
 VIEWS = ("transpose", "slice")

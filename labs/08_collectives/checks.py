@@ -4,10 +4,10 @@ from itertools import product
 
 import numpy as np
 
-from autograder.checks import Feedback, Lab, check, close
+from autograder.checks import Feedback, LabSettings, check, close
 from autograder.errors import StudentError
 
-LAB = Lab(wall_s=240.0, preload=("numpy", "ddp_lab"))
+LAB = LabSettings(wall_s=240.0, preload=("numpy", "ddp_lab"))
 
 
 def arrays(rng, n, shape=(5,), dtype=np.float64):

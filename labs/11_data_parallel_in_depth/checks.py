@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from autograder.checks import Feedback, Lab, check, close
+from autograder.checks import Feedback, LabSettings, check, close
 from autograder.errors import StudentError
 
-LAB = Lab(wall_s=240.0, call_s=20.0, memory_mib=2048, preload=("numpy", "torch", "ddp_lab"))
+LAB = LabSettings(wall_s=240.0, call_s=20.0, memory_mib=2048, preload=("numpy", "torch", "ddp_lab"))
 
 SHAPES = ((3, 4), (4,), (2, 3), (2,))
 

@@ -1,8 +1,8 @@
 """Checks of the lab scale_and_sum."""
 
-from autograder.checks import Feedback, Lab, check, close
+from autograder.checks import Feedback, LabSettings, check, close
 
-LAB = Lab(wall_s=30, call_s=3)
+LAB = LabSettings(wall_s=30, call_s=3)
 
 
 @check("scale", weight=1)
