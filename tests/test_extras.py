@@ -60,7 +60,6 @@ def test_a_module_of_no_extra_is_not_taken_for_one() -> None:
 @pytest.mark.parametrize(
     ("blocked", "program", "extra"),
     [
-        ("safetensors", "import minitorch as m; m.save({}, 'x')", "lab"),
         ("sklearn", "from minitorch.data import digits; digits()", "lab"),
         ("llvmlite", "from minitorch.compile import Function; Function('')", "compile"),
         ("cloudpickle", "import ddp_lab; ddp_lab.launch(print, 2)", "lab"),

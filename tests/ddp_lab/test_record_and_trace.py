@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import ddp_lab
+from ddp_lab.launch import threads
 from ddp_lab.transport.record import Recorder
 
 
@@ -38,7 +39,7 @@ def test_the_ranks_of_a_run_count_from_one_zero(monkeypatch: pytest.MonkeyPatch)
             time.sleep(0.05)  # as when the machine is busy between two ranks
             super().__init__(*args, **options)
 
-    monkeypatch.setattr("ddp_lab.launch.threads.Recorder", Slow)
+    monkeypatch.setattr(threads, "Recorder", Slow)
     trace = ddp_lab.launch(ring, 3, transport="threads", record=True).trace
     assert all(message.sent_at <= message.received_at for message in trace.messages)
 
