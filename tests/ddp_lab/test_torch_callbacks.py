@@ -34,17 +34,14 @@ NESTED = {  # what the callback waits for: a collective of its own, or one that 
         assert second.then(lambda done: (*done.value(), summed(1000))).wait() == (2, 20, 200, 2000)
     """,
     "another, called before": """
-        gate = threading.Event()
-        first = start(1).get_future().then(lambda _: gate.wait() and later.wait()[0][0].item())
-        later = start(10).get_future()
-        gate.set()
+        one, later = start(1), start(10).get_future()
+        first = one.get_future().then(lambda _: later.wait()[0][0].item())
         assert first.wait() == 20
     """,
     "another's callback": """
-        gate = threading.Event()
-        first = start(1).get_future().then(lambda _: gate.wait() and later.wait())
-        later = start(10).get_future().then(lambda _: summed(100))
-        gate.set()
+        one, other = start(1), start(10)
+        later = other.get_future().then(lambda _: summed(100))
+        first = one.get_future().then(lambda _: later.wait())
         assert first.wait() == 200
     """,
     "many at a time": """
