@@ -104,7 +104,12 @@ def run(folder: Path, body: str, timeout_s: float = 100) -> list[str]:
         )
         for rank in range(2)
     ]
-    return [process.communicate(timeout=280)[0] for process in ranks]
+    try:
+        return [process.communicate(timeout=200)[0] for process in ranks]
+    finally:
+        for process in ranks:
+            process.kill()
+            process.communicate()
 
 
 @pytest.fixture(scope="module")
