@@ -150,6 +150,7 @@ class Arena:
     def __init__(self, segment: Segment, rank: int) -> None:
         start = segment.layout.arena(rank)
         self.address = segment.address
+        self._map = segment.map  # the mapping goes with the last array in it
         self._next = start
         self._end = start + segment.layout.arena_bytes
         self._free: dict[int, list[int]] = {}

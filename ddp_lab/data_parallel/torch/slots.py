@@ -122,14 +122,27 @@ class TorchSlots:
             torch._foreach_copy_(targets, sources)
 
     def take_back(self, bucket: Bucket) -> bool:
-        """Return whether no view that was lent is held, but as the gradient that it was."""
-        views, only_listed = bucket.views, _counts_of_specimens()[1]
-        for place in bucket.lent:
-            if self.params[bucket.params[place]].grad is views[place]:
-                continue
-            if _counts(views[place]) != only_listed:
-                return False
-        return True
+        """Return whether nobody holds a view that was lent, and each is what it was.
+
+        A parameter whose gradient is kept, or given other memory, is lent none any more: each
+        would keep a whole bucket alive.
+        """
+        held = [place for place in bucket.lent if not self._is_back(bucket, place)]
+        self._lendable.difference_update(bucket.params[place] for place in held)
+        return not held
+
+    def _is_back(self, bucket: Bucket, place: int) -> bool:
+        if _counts(bucket.views[place]) != _counts_of_specimens()[1]:  # not through a name here
+            return False
+        view, param = bucket.views[place], self.params[bucket.params[place]]
+        start = bucket.flat.data_ptr() + bucket.starts[place] * bucket.flat.element_size()
+        return (
+            view.data_ptr() == start  # `grad.data = ...` gives it other memory
+            and view.dtype == bucket.flat.dtype
+            and view.shape == param.shape
+            and view.stride() == param.stride()
+            and not view.requires_grad
+        )
 
     def when_backward_ends(self, finish: Callable[[], None]) -> None:
         """Have autograd call `finish` at the end of the backward now running."""

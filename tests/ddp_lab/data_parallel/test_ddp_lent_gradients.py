@@ -1,6 +1,7 @@
 """Averages become gradients without a copy, and nobody can tell: torch's class is the oracle."""
 
 import copy
+import gc
 import io
 import threading
 from collections.abc import Callable
@@ -148,7 +149,26 @@ def saved_and_copied_alone(model: nn.Module, rank: int) -> list[torch.Tensor]:
     return [torch.tensor([len(file.getvalue()), grad._is_view(), shared.is_shared()]), shared]
 
 
+def given_other_memory(model: nn.Module, rank: int) -> list[torch.Tensor]:
+    for step in range(4):
+        model.zero_grad()
+        backward(model, rank, step)
+        if step == 1:
+            weight(model).grad.data = weight(model).grad.data * 0.5
+    return [param.grad for param in model.parameters()]
+
+
+def kept_by_one_that_accumulates(model: nn.Module, rank: int) -> list[torch.Tensor]:
+    found = []
+    weight(model).register_post_accumulate_grad_hook(lambda param: found.append(param.grad.clone()))
+    for step in range(3):
+        backward(model, rank, step)
+    return found
+
+
 USES = [
+    given_other_memory,
+    kept_by_one_that_accumulates,
     kept,
     rows_kept,
     kept_as_numpy,
@@ -203,6 +223,56 @@ def test_a_gradient_lent_without_a_look_would_be_seen(gloo: Callable[..., Any]) 
     for found in gloo(different, 2, True):
         assert {"kept", "rows_kept", "kept_as_numpy", "into_a_flat_tensor"} <= set(found)
         assert {"into_an_array", "seen_by_a_hook", "swapped"} <= set(found)
+
+
+def test_a_gradient_outlives_the_group_that_averaged_it(gloo: Callable[..., Any]) -> None:
+    def run(comm: Any) -> bool:
+        group = dist.new_group(backend="ddp_lab")
+        model = TorchDistributedDataParallel(module(), process_group=group)
+        for step in range(2):
+            model.zero_grad()
+            backward(model, comm.rank, step)
+        grad = weight(model).grad
+        before = grad.clone()
+        dist.destroy_process_group(group)
+        del model, group
+        gc.collect()
+        return torch.equal(grad, before)
+
+    assert list(gloo(run, 2)) == [True, True]
+
+
+def test_gradients_that_are_kept_keep_one_bucket_alive_each(gloo: Callable[..., Any]) -> None:
+    def run(comm: Any) -> int:
+        group = dist.new_group(backend="ddp_lab")
+        model = TorchDistributedDataParallel(module(), process_group=group)
+        history, flats = [], set()
+        for step in range(8):
+            model.zero_grad()
+            backward(model, comm.rank, step)
+            history.append(weight(model).grad)
+            flats.add(model.reducer.buckets[0].flat.data_ptr())
+        return len(flats)
+
+    assert list(gloo(run, 2)) == [3, 3]  # the first iteration's, laid out anew, and one for it
+
+
+def test_a_rank_that_has_joined_keeps_its_gradients(gloo: Callable[..., Any]) -> None:
+    def run(comm: Any) -> bool:
+        group = dist.new_group(backend="ddp_lab")
+        model = TorchDistributedDataParallel(module(), process_group=group)
+        for step in range(3):
+            model.zero_grad()
+            backward(model, comm.rank, step)
+        before = weight(model).grad.clone()
+        if comm.rank == 0:
+            model.reducer.shadow()
+            return torch.equal(weight(model).grad, before)
+        model.zero_grad()
+        backward(model, comm.rank, 3)
+        return True
+
+    assert list(gloo(run, 2)) == [True, True]
 
 
 def test_the_last_bucket_wakes_no_other_thread(gloo: Callable[..., Any]) -> None:
