@@ -8,6 +8,7 @@ import contextlib
 import json
 import os
 import queue
+import signal
 import subprocess
 import sys
 import tempfile
@@ -48,7 +49,7 @@ class LineProcess:
             ProcessEnded: it ended, or was ended after `timeout_s`.
         """
         assert self._process.stdin is not None and self._process.stdout is not None
-        timer = threading.Timer(timeout_s, self._process.kill) if timeout_s else None
+        timer = threading.Timer(timeout_s, self.kill) if timeout_s else None
         if timer is not None:
             timer.start()
         try:
@@ -70,8 +71,13 @@ class LineProcess:
         return self._process.poll() is not None
 
     def kill(self) -> None:
-        """End it at once; whoever waits for its answer is told."""
-        self._process.kill()
+        """End it and what it has started at once; whoever waits for its answer is told.
+
+        A child that a check left behind holds the pipe of answers open.
+        """
+        if self._process.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)  # it has a session of its own
 
     def close(self) -> None:
         """Let it end; end it where it does not."""

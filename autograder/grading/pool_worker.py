@@ -107,11 +107,21 @@ def _with_manual(report: Report, path: Path) -> Report:
         return report
     try:
         before = json.loads(path.read_text(encoding="utf-8"))["manual"]
+        if report.error:  # nothing of the answers is known: what was marked stays with its answer
+            marked = {m["question"]: m for m in before if m["score"] is not None}
+            manual = tuple(_kept(m, marked.get(m.question)) for m in report.manual)
+            return replace(report, manual=manual).with_totals()
         given = {(m["question"], m["answer"]): m for m in before if m["score"] is not None}
     except (OSError, ValueError, KeyError, TypeError):
         return report
     manual = tuple(_scored(m, given.get((m.question, m.answer))) for m in report.manual)
     return replace(report, manual=manual).with_totals()
+
+
+def _kept(answer: ManualAnswer, before: Mapping[str, Any] | None) -> ManualAnswer:
+    if before is None:
+        return answer
+    return _scored(replace(answer, answer=str(before["answer"])), before)
 
 
 def _scored(answer: ManualAnswer, before: Mapping[str, Any] | None) -> ManualAnswer:

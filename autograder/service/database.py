@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 class Database:
     """One engine; `read` and `write` give a connection inside a transaction."""
 
-    def __init__(self, url: str, *, busy_ms: int = _BUSY_MS) -> None:
+    def __init__(self, url: str | sa.URL, *, busy_ms: int = _BUSY_MS) -> None:
         sqlite = sa.engine.make_url(url).get_backend_name() == "sqlite"
         options: dict[str, Any] = {} if sqlite else {"pool_pre_ping": True}
         self.engine = sa.create_engine(url, pool_size=_POOL, max_overflow=_POOL_MORE, **options)

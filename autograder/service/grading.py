@@ -75,8 +75,13 @@ class ProcessGrader:
         head = json.dumps({"lab": lab, "size": len(notebook)}).encode() + b"\n"
         try:
             assert process.stdin is not None
-            process.stdin.write(head + notebook)
-            process.stdin.flush()
+            timer = threading.Timer(self._timeout_s, process.kill)  # where it does not read
+            timer.start()
+            try:
+                process.stdin.write(head + notebook)
+                process.stdin.flush()
+            finally:
+                timer.cancel()
             answer = json.loads(self._answer(process))
         except TimeoutError as error:
             raise GraderDied(f"{_ended(process)}: {error}") from error

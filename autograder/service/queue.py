@@ -8,6 +8,7 @@ ended, counts against nobody.
 """
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -123,7 +124,8 @@ class Queue:
         """Look at every paused lab now, rather than a little later."""
         with self._lock:
             for pause in self._pauses.values():
-                pause.look_at = self._clock()
+                if pause.look_at != math.inf:  # a worker is looking
+                    pause.look_at = self._clock()
         self.wake()
 
     def _run(self, grader: Grader) -> None:
@@ -142,9 +144,8 @@ class Queue:
         """Look at a paused lab if it is time, and grade one submission; False when none waits."""
         self._look_again(grader)
         paused = self._paused()
+        self._claims.release(except_of=paused)  # put aside while their lab was being mended
         claim = self._claims.claim(self._owner, self._lease_s, avoid=paused)
-        for lab in paused.keys() - self._paused().keys():  # mended while we put some of it aside
-            self._claims.release(lab)
         if claim is None:
             return False
         with self._renewed(claim):
@@ -233,15 +234,22 @@ class Queue:
                 return
             lab = min(due)[1]
             pause = self._pauses[lab]
-            pause.wait_s = min(2 * pause.wait_s, _LAST_LOOK_S)
-            pause.look_at = now + pause.wait_s  # no other worker looks meanwhile
-        fault = self._fault(grader, lab)
-        if fault is not None:
-            pause.reason = fault
-            return
-        with self._lock:
-            self._pauses.pop(lab, None)
-        log.warning("queue: %s goes on: %d submissions waited", lab, self._claims.release(lab))
+            pause.look_at = math.inf  # no other worker looks meanwhile
+        try:
+            fault = self._fault(grader, lab)
+            if fault is not None:
+                pause.reason = fault
+                return
+            released = self._claims.release(except_of=self._paused().keys() - {lab})
+            with self._lock:  # only now: where the database is away, the lab stays paused
+                self._pauses.pop(lab, None)
+        finally:
+            with self._lock:
+                pause.wait_s = min(2 * pause.wait_s, _LAST_LOOK_S)
+                took = self._clock() - now
+                # a lab whose solution hangs leaves two thirds of the time to the others
+                pause.look_at = self._clock() + max(pause.wait_s, 2 * took)
+        log.warning("queue: %s goes on: %d submissions waited", lab, released)
         self.resume()  # what mended this lab may have mended others
 
     def _count(self, outcome: str, seconds: float = 0.0) -> None:

@@ -32,11 +32,11 @@ class Store:
     """
 
     def __init__(
-        self, url: str, *, clock: Callable[[], float] = time.time, migrate: bool = True
+        self, url: str | sa.URL, *, clock: Callable[[], float] = time.time, migrate: bool = True
     ) -> None:
         try:
             self.database = Database(url)
-        except (sa.exc.SQLAlchemyError, ImportError) as error:
+        except (sa.exc.SQLAlchemyError, ImportError, ValueError) as error:
             raise StartError(_cannot_open(url, error)) from error
         try:
             migrations.prepare(self.database, clock(), allowed=migrate)
@@ -55,9 +55,9 @@ class Store:
         self.database.close()
 
 
-def sqlite_url(data_dir: Path) -> str:
-    """Return the URL of the database that a data directory holds."""
-    return f"sqlite:///{data_dir / _FILE}"
+def sqlite_url(data_dir: Path) -> sa.URL:
+    """Return the URL of the database that a data directory holds, whatever its name."""
+    return sa.URL.create("sqlite", database=str(data_dir / _FILE))
 
 
 @contextmanager
@@ -76,11 +76,11 @@ def existing(data_dir: Path, *, migrate: bool = False) -> Iterator[Store]:
         store.close()
 
 
-def _cannot_open(url: str, error: Exception) -> str:
+def _cannot_open(url: str | sa.URL, error: Exception) -> str:
     """Return what an operator is told, without the password that a URL may hold."""
     try:
         made = sa.engine.make_url(url)
-    except sa.exc.ArgumentError:
+    except (sa.exc.ArgumentError, ValueError):
         return "serve: --database: this is no URL. Expected e.g. postgresql://USER@HOST/NAME."
     cause = str(error).splitlines()[0]
     if made.password:

@@ -15,8 +15,10 @@ from autograder.authoring.source import load_lab
 from autograder.cli import main
 from autograder.commands import _kept
 from autograder.errors import SubmissionError
+from autograder.grading.grade import Grader
 from autograder.grading.paths import Item, content_of, items_of
 from autograder.grading.pool import Farm
+from autograder.grading.pool_worker import write
 from autograder.records import Lab
 
 SANDBOX = pytest.mark.sandbox
@@ -126,6 +128,20 @@ def test_a_judge_that_dies_over_a_submission_is_replaced(lab_copy, tmp_path, inb
     assert "exit status 3. Staff must look" in found["ada"]["error"]
     assert found["bob"]["error"] == ""
     assert score(tmp_path, "ada") == score(tmp_path, "bob") == 0.0
+
+
+@SANDBOX
+def test_marks_stay_where_grading_again_comes_to_nothing(sample_lab, tmp_path) -> None:
+    report = Grader(sample_lab).grade(solution_notebook(sample_lab).encode(), submission="ada")
+    write(report, tmp_path, "ada")
+    path = tmp_path / "ada.json"
+    marked = json.loads(path.read_text())
+    marked["manual"][0] |= {"score": 1.5, "comment": "Good."}
+    path.write_text(json.dumps(marked))
+    write(Grader(sample_lab).unreadable("the judge was lost", "ada"), tmp_path, "ada")
+    write(report, tmp_path, "ada")
+    kept = json.loads(path.read_text())["manual"][0]
+    assert (kept["score"], kept["comment"]) == (1.5, "Good.")
 
 
 @SANDBOX

@@ -105,6 +105,13 @@ def test_a_check_that_ends_its_judge_is_no_kill_from_outside(lab_copy: Any, end:
     grader.close()
 
 
+def test_a_judge_that_does_not_read_is_ended_at_its_time() -> None:
+    grader = ProcessGrader([sys.executable, "-c", "import time; time.sleep(3600)"], timeout_s=0.5)
+    with pytest.raises(GraderDied):
+        grader.grade("lab", b"x" * (1 << 20))  # more than a pipe holds
+    grader.close()
+
+
 class OneWorker(Supply):
     """A sandbox that can be put up once."""
 

@@ -178,3 +178,12 @@ def test_reading_alone_changes_nothing_and_says_what_to_run(data: Path) -> None:
 
 def test_every_layout_up_to_todays_has_a_step() -> None:
     assert sorted(migrations._STEPS) == list(range(1, schema.VERSION))
+
+
+def test_a_data_directory_may_have_any_name(tmp_path: Path) -> None:
+    for name in ("a?b", "a%20b", "a#b"):
+        data = tmp_path / name
+        data.mkdir()
+        Store(sqlite_url(data)).close()
+        assert (data / "course.sqlite3").is_file()
+    assert {path.name for path in tmp_path.iterdir()} == {"a?b", "a%20b", "a#b"}

@@ -311,6 +311,61 @@ def test_a_lab_that_is_out_of_order_holds_up_no_other(
     assert graded_texts(grader, "die") == 1
 
 
+def test_what_waits_is_not_forgotten_where_the_database_fails_as_a_lab_is_mended(
+    claims: Claims, store: Store, ada: Person, grader: Any, clock: Clock
+) -> None:
+    class Away:
+        """Claims whose next release finds the database away."""
+
+        failures = 0
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(claims, name)
+
+        def release(self, except_of: Any) -> int:
+            if not except_of and self.failures:
+                self.failures -= 1
+                raise OSError("no space left on device")
+            return claims.release(except_of)
+
+    number = add(store, ada, "x = 1")
+    away = Away()
+    queue = queue_over(away, grader, clock=clock)  # type: ignore[arg-type]
+    grader.out_of_order = "no sandbox"
+    queue.work(grader)
+    grader.out_of_order, away.failures = "", 1
+    clock.now += 11
+    with pytest.raises(OSError, match="no space"):
+        queue.work(grader)
+    assert queue.reasons() == {"lab": "no sandbox"}
+    clock.now += 11
+    assert queue.work(grader)
+    entry = store.ledger.get(number)
+    assert entry and entry.state == "graded"
+
+
+def test_a_lab_whose_solution_hangs_leaves_the_others_their_time(
+    claims: Claims, store: Store, ada: Person, grader: Any, clock: Clock
+) -> None:
+    class Hangs:
+        def grade(self, lab: str, notebook: bytes) -> Report:
+            if lab == "hangs":
+                clock.now += 900
+                raise LabError("no answer in 900 s")
+            return grader.grade(lab, notebook)
+
+    judge = Hangs()
+    queue = Queue(claims, lambda: judge, owner="node/1", solution=lambda lab: SOLUTION, clock=clock)
+    add(store, ada, "x = 1", "hangs")
+    queue.work(judge)
+    fine = [add(store, ada, "x = 1", "fine") for _ in range(40)]
+    began = clock.now
+    while {e.state for e in store.ledger.all() if e.id in fine} != {"graded"}:
+        clock.now += 10  # what one of them takes
+        queue.work(judge)
+    assert clock.now - began < 40 * 10 + 2 * 900
+
+
 def test_staff_need_not_wait_for_the_next_look(
     claims: Claims, store: Store, ada: Person, grader: Any, clock: Clock
 ) -> None:
