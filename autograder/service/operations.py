@@ -43,7 +43,8 @@ def router(course: Course) -> APIRouter:
 
 def state(course: Course) -> dict[str, Any]:
     """Return what waits, what is graded, what is paused and why, and what is parked."""
-    waiting, reasons = course.claims.waiting(), course.queue.reasons()
+    reasons = course.queue.reasons()  # first: what a pause holds waits by the time that it is seen
+    waiting = course.claims.waiting()
     reason = "; ".join(f"{lab}: {why}" for lab, why in reasons.items())
     return {
         "waiting": waiting.waiting,
@@ -71,7 +72,8 @@ def prometheus(course: Course) -> str:
 
     Source: https://prometheus.io/docs/instrumenting/exposition_formats/, version 0.0.4.
     """
-    waiting, tally, reasons = course.claims.waiting(), course.queue.tally, course.queue.reasons()
+    tally, reasons = course.queue.tally, course.queue.reasons()
+    waiting = course.claims.waiting()
     lines = [
         *_metric("submissions_waiting", "gauge", "Submissions that wait.", waiting.waiting),
         *_metric("submissions_grading", "gauge", "Submissions being graded.", waiting.grading),
