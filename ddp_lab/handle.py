@@ -70,7 +70,9 @@ class Handle:
     def then(self, fn: Callable[[Any], Any]) -> "Handle":
         """Return a handle for `fn(result)`, which runs where the collective ended.
 
-        If the collective raised, `fn` is not called and the new handle raises the same.
+        If the collective raised, `fn` is not called and the new handle raises the same. `fn` may
+        call collectives where this rank starts no other until it has ended: it runs at once where
+        the collective is over already, and all ranks must make their calls in one order.
         """
         if not callable(fn):
             raise InvalidArgument(

@@ -95,7 +95,7 @@ class CollectiveCaller(Messenger):
             if self._worker is None:
                 self._worker = Worker(f"ddp_lab rank {self.rank}")
             job = partial(self._execute, call)
-            if self._worker.is_current:  # a function given to `then`: its place is now
+            if self._worker.is_current:  # in a function given to `then`
                 handle = Handle()
                 self._open[handle] = None
                 handle.when_done(self._close)

@@ -18,10 +18,11 @@ def eager(fn: F) -> F:
 
     @functools.wraps(fn)
     def inner(*args: Any, **kwargs: Any) -> Any:
-        if "torch._dynamo" not in sys.modules:
+        disable = getattr(sys.modules.get("torch._dynamo"), "disable", None)
+        if disable is None:  # not imported, or another thread is importing it now
             return fn(*args, **kwargs)
         if not disabled:
-            disabled.append(sys.modules["torch._dynamo"].disable(fn, wrapping=False))
+            disabled.append(disable(fn, wrapping=False))
         return disabled[0](*args, **kwargs)
 
     return inner  # type: ignore[return-value]
