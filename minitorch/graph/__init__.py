@@ -22,7 +22,6 @@ from minitorch.graph import nn as nn
 from minitorch.graph import train as train
 from minitorch.graph.control.cond import merge as merge
 from minitorch.graph.control.cond import switch as switch
-from minitorch.graph.control.tensor_array import TensorArray as TensorArray
 from minitorch.graph.core import graph, variables
 from minitorch.graph.core.gradients import gradients as gradients
 from minitorch.graph.core.graph import *  # noqa: F403  (its __all__)
@@ -88,7 +87,6 @@ __all__ = [
     "PlacedSession",
     "Session",
     "Tensor",
-    "TensorArray",
     "VariableScope",
     "as_dtype",
     "bool",
