@@ -63,7 +63,6 @@ from minitorch.graph.operators.math import *  # noqa: F403  (its __all__)
 from minitorch.graph.operators.random import *  # noqa: F403  (its __all__)
 from minitorch.graph.operators.shaping import *  # noqa: F403  (its __all__)
 from minitorch.graph.passes.optimize import count_nodes as count_nodes
-from minitorch.graph.passes.optimize import mixed_precision as mixed_precision
 from minitorch.graph.passes.optimize import optimize as optimize
 from minitorch.graph.passes.optimize import recompute as recompute
 from minitorch.graph.placement.placed import PlacedSession as PlacedSession
@@ -113,7 +112,6 @@ __all__ = [
     "map_fn",
     "memory_plan",
     "merge",
-    "mixed_precision",
     "nn",
     "one_hot",
     "optimize",
