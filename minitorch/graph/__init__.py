@@ -31,6 +31,7 @@ from minitorch.graph.core.node import placeholder as placeholder
 from minitorch.graph.core.node import placeholder_with_default as placeholder_with_default
 from minitorch.graph.core.session import InteractiveSession as InteractiveSession
 from minitorch.graph.core.session import Session as Session
+from minitorch.graph.core.session import compile as compile
 from minitorch.graph.core.session import get_default_session as get_default_session
 from minitorch.graph.core.variable_scope import AUTO_REUSE as AUTO_REUSE
 from minitorch.graph.core.variable_scope import VariableScope as VariableScope
@@ -42,7 +43,6 @@ from minitorch.graph.costs.explain import explain as explain
 from minitorch.graph.costs.profile import profile as profile
 from minitorch.graph.discovery.improve import improve as improve
 from minitorch.graph.discovery.search import discover as discover
-from minitorch.graph.executors.callable import compile as compile
 from minitorch.graph.memory.plan import memory_plan as memory_plan
 from minitorch.graph.models import trees as trees
 from minitorch.graph.nn import one_hot as one_hot

@@ -1,10 +1,13 @@
-"""Names for nodes that were just built: what the user asked for, made unique in the graph."""
+"""Names for nodes that were just built, made unique in the graph; and lines for complaints."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import ParamSpec, TypeVar
 
-from .node import Node
+from ...errors import MinitorchError
+from .node import Node, located, place_of_new
 
 
 def rename(node: Node, name: str | None) -> Node:
@@ -29,3 +32,22 @@ def label(node: Node, name: str) -> Node:
     node.name = node.graph.unique_name(name)
     node.graph.add(node)
     return node
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def lined(function: Callable[P, R]) -> Callable[P, R]:
+    """Return `function`, whose errors end in the line of the user's code that called it."""
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return function(*args, **kwargs)
+        except MinitorchError as error:
+            if hasattr(error, "built_at") or "built at" in str(error):
+                raise
+            raise located(error, place_of_new()) from None
+
+    return call

@@ -22,8 +22,7 @@ from ...ops.joining import stack
 from ...ops.logic import eq, ne
 from ...ops.methods import Methods
 from ...shapes import Shape
-from ..operators.late import deferred
-from ..operators.slicing import cut, is_cut
+from ..operators.deferred_shapes import cut, deferred, is_cut
 from .constants import constant_array, filled_to
 from .graph import Graph, call_site, get_default_graph, innermost_session
 from .static_shape import UNKNOWN as UNKNOWN

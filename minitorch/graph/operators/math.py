@@ -13,13 +13,12 @@ from ...ops import elementwise as rows
 from ...ops import linalg, movement, ordering, reduction, statistics
 from ...ops.casting import cast_to
 from ...ops.products import Product
-from ..core.error_location import lined
 from ..core.gradients import Identity
-from ..core.naming import rename, rename_all
+from ..core.naming import lined, rename, rename_all
 from ..core.node import Constant, Node, build, convert, convert_all
-from .deferred_shapes import once_known
+from .computed_shapes import once_known
+from .deferred_shapes import late, unknown
 from .elementwise import add_n, maximum, sqrt
-from .late import late, unknown
 
 __all__ = [
     "argmax",

@@ -13,14 +13,12 @@ from ...errors import GraphError
 from ...ops import joining, matrices, movement, reordering
 from ...ops.casting import cast_to
 from ...shapes import axes
-from ..core.error_location import lined
 from ..core.gradients import Identity, StopGradient
-from ..core.naming import rename, rename_all
+from ..core.naming import lined, rename, rename_all
 from ..core.node import Constant, Node, UnknownShape, as_shape, build, convert, convert_all
 from ..core.static_shape import StaticShape
-from .deferred_shapes import RankOf, ShapeOf, computed, once_known, reshaped, tiled
-from .dynamic_concat import Joined
-from .late import late, unknown
+from .computed_shapes import Joined, RankOf, ShapeOf, computed, once_known, reshaped, tiled
+from .deferred_shapes import late, unknown
 from .math import reduce_prod
 
 __all__ = [
