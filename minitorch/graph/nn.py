@@ -10,13 +10,12 @@ from ..errors import GraphError
 from ..ops import activation, indexing, joining, logic, movement, reduction
 from ..ops import elementwise as rows
 from ..ops.casting import cast_to
-from .core.naming import lined, rename, rename_all
+from .core.naming import lined, once_known, rename, rename_all
 from .core.node import Node, build, convert, convert_all
 from .models import rnn_cell as rnn_cell
 from .models.rnn import dynamic_rnn as dynamic_rnn
 from .models.rnn import static_rnn as static_rnn
 from .operators import elementwise, math, random
-from .operators.computed_shapes import once_known
 from .operators.creation import range as counted
 from .operators.crossentropy import OneHot
 from .operators.crossentropy import log_softmax as log_softmax

@@ -9,9 +9,7 @@ built, it looks at the shapes of the inputs when it runs.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from functools import wraps
-from inspect import signature
+from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
@@ -23,9 +21,8 @@ from ...ops.broadcasting import ExpandTo, expand_to
 from ...ops.casting import cast_to
 from ...ops.joining import Cat, stack
 from ...shapes import Shape
-from ..core.naming import rename
 from ..core.node import Constant, Node, UnknownShape, as_shape, build, convert
-from .deferred_shapes import as_scalar, late, unknown
+from .deferred_shapes import as_scalar
 
 
 class ShapeOf(Op):
@@ -44,18 +41,6 @@ class ShapeOf(Op):
     def gradient(self, out_grad: Any, node: Any) -> Any:
         """Return nothing: sizes do not depend on elements."""
         return (None,)
-
-
-class RankOf(ShapeOf):
-    """The number of axes of the input."""
-
-    def compute(self, xp: Any, *arrays: Array) -> Array:
-        """Return the number."""
-        return xp.asarray(len(arrays[0].shape), dtype=native_dtype(xp, int32))
-
-    def infer(self, *specs: Spec) -> Spec:
-        """Return the spec of one integer."""
-        return Spec((), int32)
 
 
 class OfShape(Op):
@@ -191,47 +176,6 @@ def _of_list(dims: Sequence[Any]) -> tuple[Shape, Node]:
         sizes.append(int(node.value) if isinstance(node, Constant) else None)
         parts.append(node if node.dtype == int32 else cast_to(node, int32))
     return as_shape(sizes), stack(parts)
-
-
-def once_known(function: Callable[..., Node]) -> Callable[..., Node]:
-    """Return `function`, put off until its first argument has a shape, if it has none yet."""
-    first = next(iter(signature(function).parameters))
-
-    @wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Node:
-        if not args and first in kwargs:
-            args = (kwargs.pop(first),)
-        if not args:
-            return function(**kwargs)  # Python says what is missing
-        node = convert(args[0])
-        if not unknown(node):
-            return function(node, *args[1:], **kwargs)
-        name = kwargs.pop("name", None)
-        nodes: list[Node] = []
-        fill = _without_nodes([node, *args[1:], kwargs], nodes)
-
-        def build(*known: Node) -> Node:
-            *values, named = fill(known)
-            return function(*values, **named)
-
-        return rename(late(build, nodes, node.dtype), name)
-
-    return call
-
-
-def _without_nodes(value: Any, nodes: list[Node]) -> Callable[[Sequence[Node]], Any]:
-    """Add the nodes in `value` to `nodes`; return what puts others in their places."""
-    if isinstance(value, Node):
-        at = len(nodes)
-        nodes.append(value)
-        return lambda known: known[at]
-    if type(value) in (list, tuple):
-        parts = [_without_nodes(item, nodes) for item in value]
-        return lambda known: type(value)([part(known) for part in parts])
-    if type(value) is dict:
-        named = {key: _without_nodes(item, nodes) for key, item in value.items()}
-        return lambda known: {key: part(known) for key, part in named.items()}
-    return lambda known: value
 
 
 class Joined(Cat):

@@ -21,10 +21,9 @@ from ...ops.casting import cast_to
 from ...ops.movement import insert_axes
 from ...shapes import broadcast
 from ..core.gradients import StopGradient
-from ..core.naming import lined, rename
+from ..core.naming import lined, once_known, rename
 from ..core.node import Node, build, convert, convert_all
 from . import elementwise
-from .deferred_shapes import late, unknown
 
 
 class LogSoftmax(Op):
@@ -289,12 +288,10 @@ def log_softmax(
     return _along(LogSoftmax(), logits, axis if dim is None else dim, name)
 
 
-@lined
+@once_known
 def _along(op: Op, logits: Any, axis: int, name: str | None) -> Node:
     """Return `op`, which works on the last axis, along any axis."""
     x = convert(logits)
-    if unknown(x):
-        return late(lambda known: _along(op, known, axis, None), (x,), x.dtype)  # type: ignore[no-any-return]
     last = len(x.shape) - 1
     if axis in (-1, last):
         return rename(build(op, (x,)), name)
@@ -316,9 +313,8 @@ def softmax_cross_entropy_with_logits(
     return rename(_cross_entropy(y, x, dim), name)
 
 
+@once_known
 def _cross_entropy(y: Node, x: Node, axis: int) -> Node:
-    if unknown(x, y):
-        return late(lambda a, b: _cross_entropy(a, b, axis), (y, x), x.dtype)  # type: ignore[no-any-return]
     last = len(x.shape) - 1
     if axis not in (-1, last):
         x, y = movement.movedim(x, axis, last), movement.movedim(y, axis, last)

@@ -21,7 +21,7 @@ from ..core.graph import outside
 from ..core.node import Constant, Node, UnknownShape
 from ..core.order import needed
 from .loops import Remade, each_loop, kept_places, with_loops
-from .rewrite import like, rewrite, simple
+from .rewrite import like, rewrite
 
 LARGEST = 2**20  # bytes: a larger result would only move work into memory
 
@@ -30,7 +30,7 @@ def fold(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[Node]:
     """Return the fetches with constant operators replaced by constants."""
 
     def rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
-        if not inputs or not simple(node) or isinstance(node.op, ExpandTo):
+        if not inputs or isinstance(node.op, ExpandTo):
             return None
         if not all(isinstance(source, Constant) and source not in fed for source in inputs):
             return None
