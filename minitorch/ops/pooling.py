@@ -3,6 +3,7 @@
 import builtins
 import itertools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from ..arrays import as_dtype, host_dtype, native_device_of
 from ..errors import ArgumentError, ShapeError
 from ..op import Op, Spec, apply
 from .casting import cast_to
-from .conv import each
+from .conv import documented, each
 from .elementwise import abs, sign
 from .indexing import getitem
 from .matrices import pad as padded
@@ -220,28 +221,25 @@ def _flat_positions(x: Any, y: Any, how: MaxWindows, border: Any) -> Any:
     return apply(MaxPoolPick(how), wide_numbers, wide, y.detach()).to("int64")
 
 
-def max_pool1d(
-    input: Any,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    dilation: Any = 1,
-    ceil_mode: bool = False,
-    return_indices: bool = False,
-) -> Any:
-    """Return the largest element of each window of (N, C, length)."""
-    return _max_pool(1, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
+def _max_pool_of(count: int, says: str) -> Callable[..., Any]:
+    def max_pool(
+        input: Any,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        dilation: Any = 1,
+        ceil_mode: bool = False,
+        return_indices: bool = False,
+    ) -> Any:
+        how = (kernel_size, stride, padding, dilation, ceil_mode, return_indices)
+        return _max_pool(count, input, *how)
+
+    return documented(max_pool, f"max_pool{count}d", says)
 
 
-def max_pool2d(
-    input: Any,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    dilation: Any = 1,
-    ceil_mode: bool = False,
-    return_indices: bool = False,
-) -> Any:
+max_pool1d = _max_pool_of(1, "Return the largest element of each window of (N, C, length).")
+max_pool2d = _max_pool_of(
+    2,
     """Return the largest element of each window of (N, C, height, width).
 
     Args:
@@ -252,21 +250,11 @@ def max_pool2d(
         dilation: distance between elements of a window.
         ceil_mode: also windows that reach over the end.
         return_indices: also return where in the image each element was.
-    """
-    return _max_pool(2, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
-
-
-def max_pool3d(
-    input: Any,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    dilation: Any = 1,
-    ceil_mode: bool = False,
-    return_indices: bool = False,
-) -> Any:
-    """Return the largest element of each window of (N, C, depth, height, width)."""
-    return _max_pool(3, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
+    """,
+)
+max_pool3d = _max_pool_of(
+    3, "Return the largest element of each window of (N, C, depth, height, width)."
+)
 
 
 # ── the mean of each window ─────────────────────────────────────────────────────────────────────
@@ -325,34 +313,24 @@ def avg_pool1d(
     return _avg_pool(1, input, kernel_size, stride, padding, ceil_mode, count_include_pad, None)
 
 
-def avg_pool2d(
-    input: Any,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: int | None = None,
-) -> Any:
-    """Return the mean of each window of (N, C, height, width)."""
-    return _avg_pool(
-        2, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
-    )
+def _avg_pool_of(count: int, says: str) -> Callable[..., Any]:
+    def avg_pool(
+        input: Any,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor_override: int | None = None,
+    ) -> Any:
+        how = (kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+        return _avg_pool(count, input, *how)
+
+    return documented(avg_pool, f"avg_pool{count}d", says)
 
 
-def avg_pool3d(
-    input: Any,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: int | None = None,
-) -> Any:
-    """Return the mean of each window of (N, C, depth, height, width)."""
-    return _avg_pool(
-        3, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
-    )
+avg_pool2d = _avg_pool_of(2, "Return the mean of each window of (N, C, height, width).")
+avg_pool3d = _avg_pool_of(3, "Return the mean of each window of (N, C, depth, height, width).")
 
 
 def lp_pool2d(

@@ -83,59 +83,40 @@ def _correction(unbiased: bool | None, correction: Any) -> float:
     return 1.0 if unbiased is None or unbiased else 0.0
 
 
-def _arguments(dim: Any, unbiased: Any) -> tuple[Any, Any]:
-    return (None, dim) if isinstance(dim, bool) else (dim, unbiased)
+def _spreading(name: str, says: str, result: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    """Return a function of the variance and the mean along `dim`, under torch's name."""
+
+    def call(
+        x: Any,
+        dim: Any = None,
+        unbiased: bool | None = None,
+        keepdim: bool = False,
+        *,
+        correction: Any = None,
+    ) -> Any:
+        if isinstance(dim, bool):
+            dim, unbiased = None, dim
+        return result(*_spread(x, dim, _correction(unbiased, correction), keepdim, name))
+
+    call.__name__ = call.__qualname__ = name
+    call.__doc__ = says
+    return call
 
 
-def var(
-    x: Any,
-    dim: Any = None,
-    unbiased: bool | None = None,
-    keepdim: bool = False,
-    *,
-    correction: Any = None,
-) -> Any:
-    """Return the variance along `dim`: the sum of squares over n - `correction`, which is 1."""
-    dim, unbiased = _arguments(dim, unbiased)
-    return _spread(x, dim, _correction(unbiased, correction), keepdim, "var")[0]
-
-
-def std(
-    x: Any,
-    dim: Any = None,
-    unbiased: bool | None = None,
-    keepdim: bool = False,
-    *,
-    correction: Any = None,
-) -> Any:
-    """Return the square root of `var`."""
-    return _root(var(x, dim, unbiased, keepdim, correction=correction))
-
-
-def var_mean(
-    x: Any,
-    dim: Any = None,
-    unbiased: bool | None = None,
-    keepdim: bool = False,
-    *,
-    correction: Any = None,
-) -> tuple[Any, Any]:
-    """Return variance and mean along `dim`."""
-    dim, unbiased = _arguments(dim, unbiased)
-    return _spread(x, dim, _correction(unbiased, correction), keepdim, "var_mean")
-
-
-def std_mean(
-    x: Any,
-    dim: Any = None,
-    unbiased: bool | None = None,
-    keepdim: bool = False,
-    *,
-    correction: Any = None,
-) -> tuple[Any, Any]:
-    """Return standard deviation and mean along `dim`."""
-    squared, centre = var_mean(x, dim, unbiased, keepdim, correction=correction)
-    return _root(squared), centre
+var = _spreading(
+    "var",
+    "Return the variance along `dim`: the sum of squares over n - `correction`, which is 1.",
+    lambda squared, centre: squared,
+)
+std = _spreading("std", "Return the square root of `var`.", lambda squared, centre: _root(squared))
+var_mean = _spreading(
+    "var_mean", "Return variance and mean along `dim`.", lambda squared, centre: (squared, centre)
+)
+std_mean = _spreading(
+    "std_mean",
+    "Return standard deviation and mean along `dim`.",
+    lambda squared, centre: (_root(squared), centre),
+)
 
 
 class Length(Reduction):
