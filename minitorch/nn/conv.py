@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+from minitorch.arrays import DeviceLike, DTypeLike
 from minitorch.errors import ArgumentError
 from minitorch.nn import functional as F
 from minitorch.nn import init
@@ -110,8 +111,8 @@ class _Conv(_Convolution):
         groups: int = 1,
         bias: bool = True,
         padding_mode: str = "zeros",
-        device: Any = None,
-        dtype: Any = None,
+        device: DeviceLike = None,
+        dtype: DTypeLike = None,
     ) -> None:
         where = (stride, padding, dilation, groups)
         how = (bias, padding_mode, device, dtype)
@@ -176,8 +177,8 @@ class _ConvTranspose(_Convolution):
         bias: bool = True,
         dilation: Size = 1,
         padding_mode: str = "zeros",
-        device: Any = None,
-        dtype: Any = None,
+        device: DeviceLike = None,
+        dtype: DTypeLike = None,
     ) -> None:
         where = (stride, padding, dilation, groups)
         how = (bias, padding_mode, device, dtype)

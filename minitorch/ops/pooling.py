@@ -4,13 +4,13 @@ import builtins
 import itertools
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..arrays import as_dtype, host_dtype, native_device_of
+from ..arrays import Array, Namespace, as_dtype, host_dtype, native_device_of
 from ..errors import ArgumentError, ShapeError
-from ..op import Op, Spec, apply
+from ..op import Gradients, Op, Spec, Value, apply
 from .casting import cast_to
 from .conv import documented, each
 from .elementwise import abs, sign
@@ -20,6 +20,9 @@ from .matrices import unfold as windows_along
 from .ordering import ValuesAndIndices
 from .pointwise import pow
 from .reduction import sum
+
+if TYPE_CHECKING:
+    from .methods import Methods
 
 # ── the largest of each window ──────────────────────────────────────────────────────────────────
 
@@ -57,7 +60,7 @@ class MaxPool(Op):
     def __init__(self, how: MaxWindows) -> None:
         self.how = how
 
-    def compute(self, xp: Any, x: Any) -> Any:
+    def compute(self, xp: Namespace, x: Array) -> Array:
         """Return the largest elements."""
         first, *rest = self.how.slices()
         if xp is not np:
@@ -75,7 +78,7 @@ class MaxPool(Op):
         shape = specs[0].shape
         return Spec((*shape[: len(shape) - len(self.how.places)], *self.how.places), specs[0].dtype)
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
         """The largest element of a window gets its gradient."""
         return (apply(MaxPoolBack(self.how), out_grad, node.inputs[0], node.output),)
 
@@ -89,7 +92,7 @@ class MaxPoolBack(Op):
     def __init__(self, how: MaxWindows) -> None:
         self.how = how
 
-    def compute(self, xp: Any, g: Any, x: Any, y: Any) -> Any:
+    def compute(self, xp: Namespace, g: Array, x: Array, y: Array) -> Array:
         """Return the gradient of x."""
         out = xp.zeros_like(x)
         left = xp.ones(y.shape, dtype=xp.bool, **native_device_of(x))
@@ -104,7 +107,7 @@ class MaxPoolBack(Op):
         """Return the spec of x."""
         return specs[1]
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
         """Each window gets what is at its largest element."""
         _, x, y = node.inputs
         return apply(MaxPoolPick(self.how), out_grad, x, y), None, None
@@ -119,7 +122,7 @@ class MaxPoolPick(Op):
     def __init__(self, how: MaxWindows) -> None:
         self.how = how
 
-    def compute(self, xp: Any, v: Any, x: Any, y: Any) -> Any:
+    def compute(self, xp: Namespace, v: Array, x: Array, y: Array) -> Array:
         """Return the picked elements."""
         out = xp.zeros_like(y)
         left = xp.ones(y.shape, dtype=xp.bool, **native_device_of(x))
@@ -133,7 +136,7 @@ class MaxPoolPick(Op):
         """Return the spec of the pooled value."""
         return specs[2]
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
         """The picked elements get the gradient back."""
         _, x, y = node.inputs
         return apply(MaxPoolBack(self.how), out_grad, x, y), None, None
