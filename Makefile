@@ -12,7 +12,8 @@ help: ## show this list
 setup:
 	@scripts/setup.sh
 
-start: setup ## JupyterLab on the labs and the course server, until Ctrl-C
+start: ## JupyterLab on the labs and the course server, until Ctrl-C
+	@scripts/setup.sh learner
 	@exec $(BIN)/autograder start
 
 test: setup ## every test, three processes side by side

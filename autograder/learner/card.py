@@ -57,7 +57,7 @@ class Card:
         return (
             f"<style>{_CSS.read_text(encoding='utf-8')}</style>"
             f'<div class="course-card" data-is="{_KINDS[self.sign]}">'
-            f'<p class="head">{_sign(self.sign)} <code>{escape(self.name)}</code> '
+            f'<p class="head">{_sign(self.sign)} <code>{escape(self.name)}</code>: '
             f"{escape(self.head)}</p><ul>{rows}</ul>{foot}</div>"
         )
 
