@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
+from math import ceil
 
 from ddp_lab.errors import DoesNotFit, InvalidArgument
 from ddp_lab.simulate.cluster import Cluster, Mesh, check_count, mesh
@@ -34,6 +35,7 @@ from ddp_lab.simulate.zero import fetched
 
 STRATEGIES = ("all_reduce", "parameter_server", "zero3")
 MIB = 1 << 20
+MOST_PARTS = 64  # of a layer: more take longer to predict and change little
 
 
 @dataclass(frozen=True)
@@ -295,14 +297,32 @@ def _stage(
 
 def _exposed(backward: Sequence[float], n_bytes: Sequence[float], place: Mesh, how: _How) -> float:
     """Return what averaging gradients adds to the last backward."""
-    to_servers = partial(place.to_servers, servers=how.servers)
-    by_servers = how.strategy == "parameter_server"
-    send, reply = (
-        (to_servers, to_servers) if by_servers else (partial(place.data, "all_reduce"), None)
-    )
     contention = place.cluster.contention
-    step = ddp(0.0, backward, n_bytes, how.bucket_bytes, send, how.overlap, contention, reply=reply)
-    return step.exposed_communication
+    if how.strategy == "parameter_server":
+        send = partial(place.to_servers, servers=how.servers)
+        backward, n_bytes = _in_parts(backward, n_bytes, how.bucket_bytes)
+        return ddp(
+            0.0, backward, n_bytes, how.bucket_bytes, send, how.overlap, contention, reply=send
+        ).exposed_communication
+    ring = partial(place.data, "all_reduce")
+    return ddp(
+        0.0, backward, n_bytes, how.bucket_bytes, ring, how.overlap, contention
+    ).exposed_communication
+
+
+def _in_parts(
+    backward: Sequence[float], n_bytes: Sequence[float], most: float
+) -> tuple[list[float], list[float]]:
+    """Return the layers with gradients of more than `most` bytes, unless that is 0, in parts.
+
+    A part comes back from the servers while the next is on its way to them.
+    """
+    seconds, sizes = [], []
+    for took, size in zip(backward, n_bytes, strict=True):
+        parts = min(MOST_PARTS, max(1, ceil(size / most))) if most > 0 else 1
+        seconds += [took, *[0.0] * (parts - 1)]
+        sizes += [size / parts] * parts
+    return seconds, sizes
 
 
 def _state_bytes(n_bytes: Sequence[float], dp: int, how: _How) -> float:
