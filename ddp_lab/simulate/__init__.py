@@ -5,15 +5,19 @@ from ddp_lab.simulate.collectives import collective
 from ddp_lab.simulate.ddp import ddp
 from ddp_lab.simulate.layers import LayerCost
 from ddp_lab.simulate.pipeline import pipeline
+from ddp_lab.simulate.planner import best_plan, plan_cost, plans
 from ddp_lab.simulate.stragglers import backup_workers
 from ddp_lab.simulate.training import training
 
 __all__ = [
     "LayerCost",
     "backup_workers",
+    "best_plan",
     "cluster",
     "collective",
     "ddp",
     "pipeline",
+    "plan_cost",
+    "plans",
     "training",
 ]
