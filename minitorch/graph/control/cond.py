@@ -18,13 +18,12 @@ from ...errors import GraphError
 from ...op import Op, Spec
 from ...ops.elementwise import zeros_like
 from ...ops.logic import eq
-from ..core.error_location import lined
 from ..core.gradients import Identity
 from ..core.graph import control_dependencies, get_default_graph
-from ..core.naming import rename
+from ..core.naming import lined, rename
 from ..core.node import Node, build, convert
 from ..core.variables import NoOp
-from ..operators.late import as_scalar
+from ..operators.deferred_shapes import as_scalar
 from .dead_values import DEAD
 from .loop_stacks import Empty, Opaque, kind_of
 from .pytree import apart_from, outline

@@ -10,7 +10,7 @@ from ...op import Op, Spec
 from ...ops.broadcasting import expand_to
 from ...sweep import ancestors, count_uses, sweep
 from ...vjp import on_values
-from ..operators.late import late
+from ..operators.deferred_shapes import late
 from .graph import name_scope
 from .node import Constant, Node, UnknownShape, convert, located
 from .order import needed

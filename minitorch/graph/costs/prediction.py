@@ -1,26 +1,36 @@
-"""What a run should take: the machine's cost model, asked for every node."""
+"""What a run should take: the machine's cost model, asked for every node.
+
+What no formula describes (a convolution, a pooling, an optimizer's step) can be tried on numbers of
+its inputs' sizes. The numbers are all alike, since times hardly depend on them; an operator that
+does not take such numbers has no trial.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
+from ...arrays import DType
+from ...errors import MinitorchError
+from ...op import Op
 from ...ops.linalg import Linear, MatMul
 from ...ops.pointwise import Power
 from ...ops.rows import Elementwise
-from ..control.trip_count import known_rounds
 from ..control.while_op import While
-from ..core.node import Node, UnknownShape
-from ..core.order import needed
+from ..core.node import Constant, Node, UnknownShape
+from ..core.order import needed, schedule
+from ..core.variables import StateOp
 from ..memory.plan import VIEWS
+from ..passes.cse import signature
 from ..passes.fused import Fused, FusedReduction
-from ..passes.lowering import names_of
+from ..passes.lowering import names_of, runs_of
 from ..passes.matmul_chain import UNKNOWN_SIZE, size_of
-from ..passes.runs import runs_of
+from ..passes.rewrite import simple
+from ..train.optimizer import Update
 from .machine import machine
-from .op_timing import trial
 
 FRESH = 2**21  # bytes from which on a new array is new memory, and not what was freed last
 ROUNDS = 10  # of a loop whose number of rounds depends on what is fed
@@ -120,3 +130,127 @@ def _shape(node: Node, sizes: Sizes) -> tuple[int, ...]:
 def _count(node: Node, sizes: Sizes) -> int:
     known = node in sizes or not unknown(node)
     return math.prod(_shape(node, sizes)) if known else UNKNOWN_SIZE
+
+
+Spec = tuple[tuple[int, ...], DType]
+LARGEST = 2**28  # bytes of the inputs of a trial
+ALIKE = 0.7  # neither 0 nor 1 nor a denormal after some squares
+
+
+def trial(op: Op, specs: Sequence[Spec]) -> tuple[Any, Callable[[], Any]] | None:
+    """Return a key under which the time of such work is known, and the work; None for neither.
+
+    Args:
+        specs: the shape and dtype of each input.
+    """
+    if isinstance(op, Update):
+        specs = [*specs, *((tuple(map(_size, v.shape)), v.dtype) for v in op.writes)]
+    elif isinstance(op, StateOp) or not op.pure:
+        return None
+    if sum(_bytes(spec) for spec in specs) > LARGEST:
+        return None
+    arrays = [_numbers(*spec) for spec in specs]
+    work = _update(op, arrays) if isinstance(op, Update) else lambda: op.compute(np, *arrays)
+    try:
+        with np.errstate(all="ignore"):
+            work()
+    except Exception:
+        return None
+    return (signature(op), *((shape, dtype.name) for shape, dtype in specs)), work
+
+
+def _update(op: Update, arrays: Sequence[Any]) -> Callable[[], Any]:
+    count = len(arrays) - len(op.writes)
+    (grad, *hyper), values = arrays[:count], list(arrays[count:])
+    return lambda: op.rule(grad, values, *hyper)
+
+
+def _numbers(shape: tuple[int, ...], dtype: DType) -> Any:
+    return np.full(shape, ALIKE if dtype.kind == "f" else 0, dtype)
+
+
+def _size(size: int | None) -> int:
+    return size or 1
+
+
+def _bytes(spec: Spec) -> int:
+    shape, dtype = spec
+    return int(np.prod(shape, dtype=np.int64)) * int(dtype.itemsize)
+
+
+SMALL = 64  # bytes of a constant that may be a counter, or its bound
+MOST = 256  # rounds that are counted
+
+
+def known_rounds(node: Node, most: int = MOST) -> int | None:
+    """Return how many rounds the loop `node` runs, or `most` if more; None if that is not known.
+
+    The variables that decide are followed from their first values, by their own operators.
+    """
+    loop: While = node.op
+    count = len(loop.variables)
+    placeholders = {*loop.variables, *loop.entrances}
+    deciding = _deciding(loop, placeholders)
+    ends = [loop.test, *(loop.body[i] for i in deciding)]
+    order = [n for n in schedule(ends, placeholders) if n not in placeholders]
+    if not all(_computable(n) for n in order):
+        return None
+    used = placeholders & set(needed(ends, placeholders))
+    sources = dict(zip((*loop.variables, *loop.entrances), node.inputs, strict=True))
+    if not all(_is_small(sources[p]) for p in used):
+        return None
+    fixed = {loop.entrances[j]: node.inputs[count + j] for j in range(len(loop.entrances))}
+    known = {p: source.value for p, source in fixed.items() if p in used}
+    now = {loop.variables[i]: node.inputs[i].value for i in deciding}
+    try:
+        return _counted(loop, order, deciding, known, now, most)
+    except (MinitorchError, ArithmeticError, ValueError, TypeError):
+        return None
+
+
+def _counted(
+    loop: While,
+    order: Sequence[Node],
+    deciding: Sequence[int],
+    known: dict[Node, Any],
+    now: dict[Node, Any],
+    most: int,
+) -> int:
+    for done in range(most):
+        values = {**known, **now}
+        with np.errstate(all="ignore"):
+            for node in order:
+                values[node] = _value(node, values)
+        if not values[loop.test]:
+            return done
+        now = {loop.variables[i]: values[loop.body[i]] for i in deciding}
+    return most
+
+
+def _value(node: Node, values: dict[Node, Any]) -> Any:
+    if isinstance(node, Constant):
+        return node.value
+    assert node.op is not None  # `_computable`
+    return node.op.compute(np, *[values[source] for source in node.inputs])
+
+
+def _deciding(loop: While, placeholders: set[Node]) -> list[int]:
+    """Return the variables, by number, on which it depends whether there is another round."""
+    place = {v: i for i, v in enumerate(loop.variables)}
+    found: dict[int, None] = {}
+    waiting = [loop.test]
+    while waiting:
+        for node in needed([waiting.pop()], placeholders):
+            i = place.get(node)
+            if i is not None and i not in found:
+                found[i] = None
+                waiting.append(loop.body[i])
+    return list(found)
+
+
+def _computable(node: Node) -> bool:
+    return isinstance(node, Constant) or (simple(node) and bool(node.inputs))
+
+
+def _is_small(node: Node) -> bool:
+    return isinstance(node, Constant) and node.value.nbytes <= SMALL

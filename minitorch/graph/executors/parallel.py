@@ -25,11 +25,11 @@ import numpy as np
 from ...arrays import CPU, Array, Device
 from ...errors import GraphError
 from ..control.cond import Merge, MergeIndex, Switch
-from ..control.frames import NextIteration, Passing
 from ..core.gradients import Identity
 from ..core.node import Node
 from ..core.variables import NoOp, Read, State
 from .tokens.program import OnEvent, Program
+from .tokens.ring import NextIteration, Passing
 from .tokens.sequential import TokenStep
 from .tokens.tagged import Firing, Tokens
 

@@ -12,8 +12,7 @@ from ...arrays import CPU, Array, DType, as_dtype, asarray, to_numpy
 from ...errors import GraphError
 from ...op import Spec
 from ..control.loop_stacks import Opaque
-from ..core.error_location import lined
-from ..core.naming import rename
+from ..core.naming import lined, rename
 from ..core.node import UNKNOWN, Node, build, convert
 from ..core.variables import NoOp, State, StateOp
 

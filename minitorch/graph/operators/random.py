@@ -18,7 +18,7 @@ from ..core.graph import get_default_graph
 from ..core.naming import rename
 from ..core.node import Node, UnknownShape, as_shape, build
 from ..core.variables import State, StateOp
-from .deferred_shapes import computed, of_shape
+from .computed_shapes import computed, of_shape
 
 __all__ = [
     "random_normal",

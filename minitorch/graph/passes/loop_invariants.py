@@ -22,14 +22,13 @@ from ...ops.pointwise import Power
 from ...ops.reduction import Mean, Sum
 from ...ops.rows import Elementwise
 from ..control.loop_stacks import Slot, placeholder_like
-from ..control.trip_count import known_rounds
 from ..control.while_op import While
 from ..core.copying import copied
 from ..core.graph import outside
 from ..core.node import Constant, Node, UnknownShape
 from ..core.order import needed, schedule
 from ..costs.machine import machine
-from ..costs.prediction import node_s
+from ..costs.prediction import known_rounds, node_s
 from .fused import Fused
 from .loops import Remade, each_loop, kept_places, with_loops
 from .rewrite import like, simple

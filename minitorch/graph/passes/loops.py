@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
-from ..control.loop_stacks import Slot
-from ..control.outcome import History, Output
+from ..control.loop_stacks import History, Output, Slot
 from ..control.while_op import While
 from ..core.node import Node
 from ..core.order import needed, schedule

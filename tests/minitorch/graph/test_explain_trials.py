@@ -9,8 +9,7 @@ import pytest
 import minitorch.graph as tf
 from minitorch.errors import GraphError
 from minitorch.graph.costs.machine import Fixed, use
-from minitorch.graph.costs.op_timing import trial
-from minitorch.graph.costs.prediction import predicted_s
+from minitorch.graph.costs.prediction import predicted_s, trial
 
 
 class Tried(Fixed):
