@@ -54,7 +54,7 @@ class Image:
         """Return an image in the order in which it is read; the same memory where it is so."""
         if self.as_it_is and x.flags.c_contiguous:
             return x
-        phases = getattr(self._local, "phases", None)
+        phases: _Array | None = getattr(self._local, "phases", None)
         if phases is None:
             size = int(np.prod(self.shape))
             memory = np.zeros(size + self.lanes, x.dtype)  # the last vector may reach over the end
@@ -67,7 +67,7 @@ class Image:
                     strict=True,
                 )
                 phases[(slice(None), slice(None), i, j, *to)] = x[(..., *source)]
-        return phases  # type: ignore[no-any-return]
+        return phases
 
 
 def _phase(size: int, phase: int, stride: int, padding: int) -> tuple[slice, slice]:

@@ -136,9 +136,7 @@ class ProductKernel:
         try:
             batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
         except ValueError as error:
-            raise ShapeError(
-                f"matmul: batches do not fit: got {a.shape} and {b.shape}."
-            ) from error
+            raise ShapeError(f"matmul: batches do not fit: got {a.shape} and {b.shape}.") from error
         return (*batch, *self.task.axes[:2])
 
     def _compute(self, a: _Array, b: _Array, bias: _Array, out: _Array) -> None:
@@ -182,12 +180,12 @@ class ProductKernel:
 
     def _buffers(self, code: _Code) -> tuple[int, int]:
         """Return where this thread packs its tiles of A and B."""
-        found = getattr(self._local, "buffers", None)
+        found: tuple[Any, tuple[int, int]] | None = getattr(self._local, "buffers", None)
         if found is None:
             arrays = [np.empty(n + LINE, np.uint8) for n in code.buffer_bytes]
-            starts = tuple(-(-x.ctypes.data // LINE) * LINE for x in arrays)
-            found = self._local.buffers = (arrays, starts)
-        return found[1]  # type: ignore[no-any-return]
+            a, b = (-(-x.ctypes.data // LINE) * LINE for x in arrays)
+            found = self._local.buffers = (arrays, (a, b))
+        return found[1]
 
     def _with_numpy(self, a: _Array, b: _Array, bias: _Array, out: _Array) -> None:
         conv = self.task.operator == "conv2d"

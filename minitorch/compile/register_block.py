@@ -19,7 +19,7 @@ Source: Van Zee & van de Geijn, ACM Trans. Math. Softw. 41(3), 2015 (BLIS).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import product
@@ -113,7 +113,9 @@ class Writer(Text):
         return scalar if self.width == 1 else self.spread(self.scalar, scalar)
 
     @contextmanager
-    def loop(self, axis: str, stop: str | int, step: str | int = 1, start: str = "0") -> Iterator[str]:
+    def loop(
+        self, axis: str, stop: str | int, step: str | int = 1, start: str = "0"
+    ) -> Iterator[str]:
         """Write a loop around what the caller writes; give its counter."""
         name = self.name(axis)
         self.do(f"br label %{name}.enter")
@@ -162,7 +164,7 @@ class Block:
         t, s = self.t, self.plan.schedule
         self._prepare()
         unroll, depth = s["unroll"], s.tiles[2]
-        sums = self._sums("entry", [t.number(0.0)] * len(self.cells))
+        sums = [t.number(0.0)] * len(self.cells)
         if unroll > 1:
             t.do(f"%whole = sub i64 %depth, {t.emit(f'srem i64 %depth, {unroll}')}")
             sums = self._rounds("main", sums, "0", "%whole", unroll)
@@ -174,10 +176,6 @@ class Block:
         t.do("ret void")
         body = "\n".join(t.lines)
         return f"define internal void @{self.name}({PARAMETERS}) {{\nentry:\n{body}\n}}"
-
-    def _sums(self, label: str, values: list[str]) -> list[str]:
-        self._label = label
-        return values
 
     def _prepare(self) -> None:
         """Find where rows of A and vectors of C begin, and which lanes are inside."""
@@ -271,16 +269,24 @@ class Block:
             else:
                 t.plain_store(value, at)
 
-    def _branch(self, condition, name, sums, then=None, otherwise=None):  # type: ignore[no-untyped-def]
+    def _branch(
+        self,
+        condition: str,
+        name: str,
+        sums: list[str],
+        then: Callable[[list[str]], list[str]] | None = None,
+        otherwise: Callable[[list[str]], list[str]] | None = None,
+    ) -> list[str]:
         """Write a change of the sums that is made only where the condition says so."""
         t = self.t
         t.do(f"br label %{name}.before")
         t.label(f"{name}.before")
-        ways = (f"{name}.work", f"{name}.after")
-        yes, no = ways if then else reversed(ways)
+        work, after = f"{name}.work", f"{name}.after"
+        yes, no = (work, after) if then else (after, work)
         t.do(f"br i1 {condition}, label %{yes}, label %{no}")
         t.label(f"{name}.work")
-        changed = (then or otherwise)(sums)
+        change = then or otherwise
+        changed = change(sums) if change else sums
         t.do(f"br label %{name}.after")
         t.label(f"{name}.after")
         return [

@@ -87,10 +87,7 @@ class Schedule(Mapping[str, Any]):
     @property
     def tiles(self) -> tuple[int, int, int]:
         """Sizes of the cache tile along (m, n, k), whole register blocks of each."""
-        m, n, k = self.task.axes
-        sizes = ((self["tile_m"], m, self["rows"]), (self["tile_n"], n, self.columns))
-        rows, columns = (min(-(-(t or size) // b), -(-size // b)) * b for t, size, b in sizes)
-        return rows, columns, min(self["tile_k"] or k, k)
+        return tiles_of(self.task, self._knobs)
 
     @property
     def tile_bytes(self) -> dict[str, int]:
@@ -114,6 +111,15 @@ class Schedule(Mapping[str, Any]):
         if live > registers:
             found.append(f"{live} live vectors, {registers} registers: the others wait in memory")
         return found
+
+
+def tiles_of(task: Task, knobs: Mapping[str, Any]) -> tuple[int, int, int]:
+    """Return the sizes of a cache tile along (m, n, k), legal or not."""
+    m, n, k = task.axes
+    columns = knobs["vectors"] * knobs["lanes"]
+    sizes = ((knobs["tile_m"], m, knobs["rows"]), (knobs["tile_n"], n, columns))
+    high, wide = (min(-(-(t or size) // b), -(-size // b)) * b for t, size, b in sizes)
+    return high, wide, min(knobs["tile_k"] or k, k)
 
 
 def vector_registers() -> tuple[int, int]:

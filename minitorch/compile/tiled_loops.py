@@ -47,7 +47,7 @@ class TiledLoops:
     def outer_tiles(self) -> int:
         """Tiles of the outermost loop."""
         axis = self.schedule["order"][0]
-        return -(-self.sizes[axis] // self.tiles[axis])
+        return int(-(-self.sizes[axis] // self.tiles[axis]))
 
     @property
     def buffer_bytes(self) -> tuple[int, int]:
@@ -169,9 +169,9 @@ class TiledLoops:
         k_end = t.emit(f"add i64 {self.starts['k']}, {self.extents['k']}")
         k_last = t.emit(f"icmp eq i64 {k_end}, {self.sizes['k']}")
         self.state = (k_first, k_last)
-        with t.loop("j", self.extents["n"], s["vectors"]) as j:
-            with t.loop("i", self.extents["m"], s["rows"]) as i:
-                self._edges(i, j)
+        columns, rows = (self.extents["n"], s["vectors"]), (self.extents["m"], s["rows"])
+        with t.loop("j", *columns) as j, t.loop("i", *rows) as i:
+            self._edges(i, j)
 
     def _edges(self, i: str, j: str) -> None:
         """Choose among the sizes that a block can have: whole, or what is left at an edge."""
@@ -202,11 +202,16 @@ class TiledLoops:
         whole, rest = divmod(self.sizes[axis], block)
         return [block] * (whole > 0) + [rest] * (rest > 0)
 
-    def _case(self, row: str, vector: str, i: str, j: str, case: tuple[int, int, bool], done: str) -> None:
+    def _case(
+        self, row: str, vector: str, i: str, j: str, case: tuple[int, int, bool], done: str
+    ) -> None:
         """Call the block of one size where that is the size of this one."""
         t, s = self.t, self.schedule
         height, width, masked = case
-        conditions = [self._is(row, "m", s["rows"], height), self._is(vector, "n", s["vectors"], width)]
+        conditions = [
+            self._is(row, "m", s["rows"], height),
+            self._is(vector, "n", s["vectors"], width),
+        ]
         if len(self._masks(width)) == 2:
             last = t.emit(f"add i64 {vector}, {width}")
             how = "eq" if masked else "ne"
