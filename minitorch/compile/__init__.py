@@ -12,13 +12,20 @@ from types import ModuleType
 from typing import Any
 
 from minitorch.compile.cost_model import CostModel
-from minitorch.compile.engine import Function, assembly, available
+from minitorch.compile.engine import (
+    Function,
+    assembly,
+    available,
+    processor,
+    vector_registers,
+)
 from minitorch.compile.kernels import Kernel, get_num_threads, kernel, set_num_threads
 from minitorch.compile.products import ProductKernel, conv2d, matmul
 from minitorch.compile.program import DTYPES, Program, Step
 from minitorch.compile.rows import POWERS, ROWS, gives, takes
 from minitorch.compile.schedule import Schedule
 from minitorch.compile.spaces import Space, space
+from minitorch.compile.tables import Table, recorded
 from minitorch.compile.tuning import Tuned, tune
 
 
@@ -43,6 +50,7 @@ __all__ = [
     "Schedule",
     "Space",
     "Step",
+    "Table",
     "Tuned",
     "assembly",
     "available",
@@ -51,8 +59,11 @@ __all__ = [
     "gives",
     "kernel",
     "matmul",
+    "processor",
+    "recorded",
     "set_num_threads",
     "space",
     "takes",
     "tune",
+    "vector_registers",
 ]

@@ -39,7 +39,8 @@ class _Code(NamedTuple):
 
 
 @functools.lru_cache(512)
-def _code(plan: Plan) -> _Code:
+def code_for(plan: Plan) -> _Code:
+    """Return the compiled code of a plan; the last hundreds are kept."""
     loops = TiledLoops(plan)
     function = engine.Function(loops.text())
     return _Code(function.call, loops.outer_tiles, loops.buffer_bytes, function)
@@ -146,7 +147,7 @@ class ProductKernel:
         if self._image is not None:
             image = self._image.laid_out(a)
             weights = b.reshape(b.shape[0], -1)
-            self._run(weights, image, (0, 0), bias, out, _code(Plan(self.schedule, self.epilogue)))
+            self._run(weights, image, (0, 0), bias, out, self._code_for(True))
             return
         unit = b.strides[1] == b.itemsize or b.shape[1] == 1
         if not unit and not self.schedule["pack_b"]:
@@ -154,7 +155,7 @@ class ProductKernel:
         self._run(a, b, (b.strides[0], b.strides[1]), bias, out, self._code_for(unit))
 
     def _code_for(self, unit: bool) -> _Code:
-        return _code(Plan(self.schedule, self.epilogue, unit))
+        return code_for(Plan(self.schedule, self.epilogue, unit))
 
     def _run(
         self, a: _Array, b: _Array, b_strides: Any, bias: _Array, out: _Array, code: _Code

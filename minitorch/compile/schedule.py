@@ -104,7 +104,7 @@ class Schedule(Mapping[str, Any]):
     def notes(self) -> list[str]:
         """Return what is legal here and yet likely to be slow."""
         found, bits = [], self["lanes"] * self.task.item_bytes * 8
-        registers, width = vector_registers()
+        registers, width = engine.vector_registers()
         if bits > width:
             found.append(f"a vector of {bits} bits is computed as {bits // width} of {width}")
         live = self.live_vectors * max(1, bits // width)
@@ -120,11 +120,6 @@ def tiles_of(task: Task, knobs: Mapping[str, Any]) -> tuple[int, int, int]:
     sizes = ((knobs["tile_m"], m, knobs["rows"]), (knobs["tile_n"], n, columns))
     high, wide = (min(-(-(t or size) // b), -(-size // b)) * b for t, size, b in sizes)
     return high, wide, min(knobs["tile_k"] or k, k)
-
-
-def vector_registers() -> tuple[int, int]:
-    """Return how many vector registers this processor has, and of how many bits."""
-    return engine.vector_registers() if engine.available() else (16, 128)
 
 
 def fault(task: Task, knobs: Mapping[str, Any]) -> str | None:

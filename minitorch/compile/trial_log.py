@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from . import engine
+from .engine import processor
 from .schedule import NAIVE, fault
 from .tasks import Task, task_of
 
@@ -39,11 +39,6 @@ class Contents(NamedTuple):
 
     trials: list[Trial]
     skipped: list[str]
-
-
-def processor() -> str:
-    """Return the name of this processor, as far as kernels are concerned."""
-    return engine.processor() if engine.available() else "numpy"
 
 
 def read(path: str | os.PathLike[str], operator: str, task: Task | None = None) -> Contents:

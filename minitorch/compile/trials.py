@@ -37,7 +37,7 @@ class Clock:
         rng = np.random.default_rng(seed)
         self.task, self.repeats, self.best = task, repeats, math.inf
         self.arrays = _operands(task, rng)
-        self.right = _answer(task, *self.arrays)
+        self.right = answer(task, *self.arrays)
         self.out = np.empty_like(self.right)
         side = np.asarray(rng.normal(size=(192, 192)), np.float32)
         into = np.empty_like(side)
@@ -53,6 +53,14 @@ class Clock:
         kernel = ProductKernel(self.task, point)
         a, b = self.arrays
         return self.of(lambda: kernel(a, b, out=self.out), point)
+
+    def compute_with_numpy(self) -> None:
+        """Compute the task with NumPy's BLAS."""
+        a, b = self.arrays
+        if self.task.operator == "matmul":
+            np.matmul(a, b, out=self.out)
+        else:
+            self.out[...] = answer(self.task, a, b)
 
     def of(self, run: Callable[[], Any], what: object = "the reference") -> float:
         """Return the seconds of a function that computes this task into `out`."""
@@ -97,7 +105,7 @@ def _operands(task: Task, rng: np.random.Generator) -> tuple[np.ndarray[Any, Any
     return tuple(rng.normal(size=shape).astype(task.dtype) for shape in shapes)
 
 
-def _answer(task: Task, a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> Any:
+def answer(task: Task, a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> Any:
     """Return what NumPy computes, which no kernel has a part in."""
     if task.operator == "matmul":
         return a @ b
