@@ -6,7 +6,7 @@ leave their results, a barrier ends the stage, and the tasks of the next stage f
 MapReduce calls the shuffle is the same between its two stages. Here ranks play the tasks, rank 0
 the driver too.
 
-May import: communicator, errors, extras.
+May import: communicator, collectives, errors, extras, agreement.
 
 Source: Zaharia et al., NSDI 2012; `RDD.treeAggregate` of Apache Spark; Dean & Ghemawat, OSDI 2004.
 """
@@ -21,6 +21,7 @@ from ddp_lab.collectives.registry import Algorithm
 from ddp_lab.communicator.communicator import Communicator
 from ddp_lab.errors import InvalidArgument
 from ddp_lab.extras import missing
+from ddp_lab.parallel.agreement import agree
 from ddp_lab.transport.base import NDArray
 
 
@@ -46,11 +47,9 @@ def tree_aggregate(comm: Communicator, x: Any, depth: int = 2) -> Any:
         Mismatch: ranks disagree on shape, dtype or depth.
     """
 
-    def stages(inner: Communicator, array: NDArray) -> NDArray | None:
-        least_one("tree_aggregate", "depth", depth, comm.rank)
-        return _in_stages(inner, array, [*stages_of(comm.size, depth), 1])
-
-    return _collective(comm, x, stages, f"tree_aggregate depth={depth}")
+    _agree(comm, "tree_aggregate", x, "depth", depth)
+    left = [*stages_of(comm.size, depth), 1]
+    return _collective(comm, x, lambda inner, array: _in_stages(inner, array, left))
 
 
 def spark_all_reduce(comm: Communicator, x: Any, partitions: int) -> Any:
@@ -64,20 +63,36 @@ def spark_all_reduce(comm: Communicator, x: Any, partitions: int) -> Any:
         Mismatch: ranks disagree on shape, dtype or partitions.
     """
 
+    _agree(comm, "spark_all_reduce", x, "partitions", partitions)
+    left = [partitions, 1] if partitions < comm.size else [1]
+
     def stages(inner: Communicator, array: NDArray) -> NDArray:
-        least_one("spark_all_reduce", "partitions", partitions, comm.rank)
-        left = [partitions, 1] if partitions < comm.size else [1]
-        total: NDArray = inner.broadcast(_in_stages(inner, array, left), algorithm="tree")
-        return total
+        total = inner.broadcast(_in_stages(inner, array, left), algorithm="tree")
+        return to_numpy(total, "spark_all_reduce")[0]
 
-    return _collective(comm, x, stages, f"spark_all_reduce partitions={partitions}")
+    return _collective(comm, x, stages)
 
 
-def _collective(comm: Communicator, x: Any, fn: Callable[..., Any], what: str) -> Any:
-    """Run a function as a collective of `comm`, apart from others; ranks compare `what`."""
-    array, kind = to_numpy(x, what)
-    call = comm._call("reduce", "tree", array, what, kind, x)
-    call.algorithm = Algorithm(what, fn)
+def _agree(comm: Communicator, operation: str, x: Any, name: str, value: Any) -> None:
+    """Raise on every rank unless all have arrays alike and the same number of 1 or more."""
+
+    def facts() -> list[tuple[str, str]]:
+        if whole_number(operation, name, value) < 1:
+            raise InvalidArgument(
+                f"{operation}: no such number of {name}: got {value!r} on rank {comm.rank}, "
+                "expected 1 or more. Pass a whole number."
+            )
+        array, _ = to_numpy(x, operation)
+        return [(name, str(value)), ("the array", f"{array.dtype} {array.shape}")]
+
+    agree(comm, operation, facts, "Call it with arrays of one shape and the same number")
+
+
+def _collective(comm: Communicator, x: Any, fn: Callable[..., Any]) -> Any:
+    """Run a function as a collective of `comm`: its messages do not mix with others."""
+    array, kind = to_numpy(x, "spark")
+    call = comm._call("reduce", "tree", array, "in stages", kind, x)
+    call.algorithm = Algorithm("spark", fn)
     return comm._run(call, (array,), {}, async_op=False)
 
 
@@ -92,15 +107,6 @@ def _in_stages(inner: Communicator, array: NDArray, left: Sequence[int]) -> NDAr
         inner.barrier()  # a stage begins when the one before has ended
         count = n
     return mine if inner.rank == 0 else None
-
-
-def least_one(operation: str, name: str, value: Any, rank: int) -> None:
-    """Raise `InvalidArgument` unless `value` is a whole number of 1 or more."""
-    if whole_number(operation, name, value) < 1:
-        raise InvalidArgument(
-            f"{operation}: no such number of {name}: got {value!r} on rank {rank}, expected 1 or "
-            "more. Pass a whole number."
-        )
 
 
 def on_spark(arrays: Sequence[Any], partitions: int | None = None, depth: int = 2) -> Any:

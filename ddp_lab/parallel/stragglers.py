@@ -1,22 +1,21 @@
 """Workers that are late on purpose: the same delays on a real clock and in the simulator.
 
-May import: errors, NumPy.
+May import: NumPy, simulate.stragglers.
 """
 
 import time
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from ddp_lab.errors import InvalidArgument
+from ddp_lab.simulate.stragglers import Draw, draw_of
 
 
 class Stragglers:
     """How long each worker takes for each step, drawn once; equal on all ranks.
 
     Args:
-        step_time: `step_time(rng, (workers, steps))` draws seconds, as in `ddp_lab.simulate`.
+        step_time: `step_time(rng, (workers, steps))` draws seconds, as for `ddp_lab.simulate`.
         workers: how many there are; they count from 0.
         steps: how many are drawn; later ones begin anew.
         seed: equal seeds draw equal times.
@@ -24,18 +23,12 @@ class Stragglers:
 
     def __init__(
         self,
-        step_time: Callable[[np.random.Generator, tuple[int, int]], Any],
+        step_time: str | Draw,
         workers: int,
         steps: int,
         seed: int = 0,
     ) -> None:
-        shape = (workers, steps)
-        self.times = np.asarray(step_time(np.random.default_rng(seed), shape), np.float64)
-        if self.times.shape != shape or not np.all(self.times >= 0):
-            raise InvalidArgument(
-                f"Stragglers: step_time did not draw times: got shape {self.times.shape}, expected "
-                f"seconds of 0 or more of shape {shape}. Draw with rng.exponential(size=shape)."
-            )
+        self.times = draw_of(step_time, (workers, steps), seed, "Stragglers")
 
     def time_of(self, worker: int, step: int) -> float:
         """Return the seconds that this worker takes for this step."""
@@ -46,9 +39,7 @@ class Stragglers:
         time.sleep(self.time_of(worker, step))
 
 
-def late(
-    base_s: float, share: float, late_s: float
-) -> Callable[[np.random.Generator, tuple[int, int]], Any]:
+def late(base_s: float, share: float, late_s: float) -> Draw:
     """Return a draw for `Stragglers`: `base_s`, and now and then, by `share`, `late_s` more."""
 
     def step_time(rng: np.random.Generator, shape: tuple[int, int]) -> Any:

@@ -1,5 +1,9 @@
 """Parameter servers: what is trained, whose gradients count, who waits, and how a run ends."""
 
+import os
+import subprocess
+import sys
+import textwrap
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -9,10 +13,11 @@ import pytest
 import torch
 
 import ddp_lab
-from ddp_lab import InvalidArgument, Mismatch, RankLost, launch
+from ddp_lab import InvalidArgument, Mismatch, RankLost, launch, simulate
 from ddp_lab.communicator.communicator import Communicator
-from ddp_lab.parallel import SGD, Adagrad, ParameterServer
+from ddp_lab.parallel import SGD, Adagrad, ParameterServer, Stragglers
 from ddp_lab.parallel.parameter_server_pieces import share_out
+from ddp_lab.parallel.stragglers import late
 
 SHAPES = {"big": (60, 40), "wide": (1, 900), "bias": (7,), "scale": ()}
 
@@ -499,3 +504,60 @@ def test_a_worker_that_hangs_is_seen_in_the_report_of_a_timeout() -> None:
         ddp_lab.RankTimeout, match=r"rank 1 waits for rank 0 in recv at .*test_para"
     ):
         launch(program, 3, transport="threads", timeout_s=0.5)
+
+
+def test_stragglers_are_the_simulators_times_and_the_same_on_every_rank() -> None:
+    draw = late(0.001, 0.25, 0.5)
+    one, other = (Stragglers(draw, 4, 100, seed=3) for _ in range(2))
+    assert (one.times == other.times).all()
+    assert set(np.unique(one.times)) == {0.001, 0.501}
+    assert one.time_of(2, 103) == one.times[2, 3]
+    want = simulate.parameter_server("sync", 4, step_time=draw, steps=100, seed=3)
+    assert want.makespan == pytest.approx(one.times.max(axis=0).sum())
+
+
+def run_ranks(program: str, size: int, *arguments: str, **environment: str) -> list[str]:
+    """Return what each rank of a program printed; nobody watches over them."""
+    shared = os.environ | {"WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1"} | environment
+    command = [sys.executable, "-Wignore", "-c", textwrap.dedent(program), *arguments]
+    ranks = [
+        subprocess.Popen(
+            command, env={**shared, "RANK": str(rank)}, stdout=subprocess.PIPE, text=True
+        )
+        for rank in range(size)
+    ]
+    return [process.communicate(timeout=280)[0] for process in ranks]
+
+
+KILLED = """
+    import os, signal, sys
+    import numpy as np
+    import ddp_lab
+    from ddp_lab.parallel import SGD, ParameterServer
+
+    comm = ddp_lab.init()
+    options = {"consistency": sys.argv[1], "backups": int(sys.argv[2]), "servers": 2}
+    ps = ParameterServer(comm, {"w": np.zeros(900)}, optimizer=SGD(1.0), **options)
+    try:
+        if ps.is_server:
+            ps.serve()
+        else:
+            for step in range(8):
+                ps.pull()
+                if comm.rank == 3 and step == 2:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                ps.push({"w": np.ones(900)})
+            ps.done()
+        print("ended", len(set(ps.final()["w"])), flush=True)
+    except ddp_lab.RankLost as error:
+        print("worker 3 of" in str(error), error.rank, flush=True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("consistency", "backups", "said"),
+    [("async", 0, "ended 1\n"), ("sync", 1, "ended 1\n"), ("sync", 0, "True 3\n")],
+)
+def test_a_worker_that_is_killed(consistency: str, backups: int, said: str, port: str) -> None:
+    arguments = [consistency, str(backups)]
+    assert run_ranks(KILLED, 5, *arguments, MASTER_PORT=port) == [said] * 3 + ["", said]
