@@ -1,27 +1,32 @@
-"""Other ways to train in parallel: servers, and all-reduce as Spark does it."""
+"""Other ways to train in parallel than data parallelism: pipelines, tensors, servers, shards.
 
-import importlib
+Names are handed on when they are asked for: most of the modules need torch, some do not.
+"""
+
+from importlib import import_module
 from typing import Any
 
-_HOMES = {
-    "SGD": "parameter_server_optimizers",
+_FROM = {
+    "schedule": "schedules",
     "Adagrad": "parameter_server_optimizers",
     "ParameterServer": "parameter_server",
-    "Report": "parameter_server",
+    "SGD": "parameter_server_optimizers",
     "Stragglers": "stragglers",
     "on_spark": "spark",
     "spark_all_reduce": "spark",
     "tree_aggregate": "spark",
 }
 
-__all__ = sorted(_HOMES)
+__all__ = sorted(_FROM)
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    """Return one of the names, from its module."""
+    if name not in _FROM:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    return getattr(import_module(f"{__name__}.{_FROM[name]}"), name)
 
 
 def __dir__() -> list[str]:
-    return __all__
+    """Return all names, those that are not loaded yet among them."""
+    return sorted({*globals(), *_FROM})
