@@ -88,6 +88,11 @@ def unpack(packed: NDArray, pieces: Sequence[Piece]) -> Message:
     return message
 
 
+def kind_of(packed: NDArray) -> int:
+    """Return the kind of the message in these bytes."""
+    return int(packed[8:16].view(np.int64)[0])
+
+
 def _read(
     packed: NDArray, at: int, dtype: np.dtype[Any], shape: tuple[int, ...]
 ) -> tuple[NDArray, int]:

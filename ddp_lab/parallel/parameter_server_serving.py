@@ -56,6 +56,7 @@ class Server:
         self._done: set[int] = set()
         self._gone: set[int] = set()
         self._asked: set[int] = set()  # for the final parameters
+        self._knowing: set[int] = set()  # of those, who had heard of the failure
         self._kept: dict[tuple[int, int], list[Entry]] = {}  # (worker, step) -> its gradient
         self._waiting: list[tuple[int, Message]] = []  # pulls that may not be answered yet
         self._counts = {worker: [0, 0, 0] for worker in self._workers}
@@ -88,14 +89,17 @@ class Server:
         if self._listening:
             return
         self._listening = True
-        site = headers.call_site()
         for src in range(self._comm.size):
             if src != self._comm.rank:
-                name = f"ddp_lab server {self._comm.rank} hears {src}"
-                args = (src, site)
-                threading.Thread(target=self._hear, args=args, name=name, daemon=True).start()
+                self._listen_to(src)
+
+    def _listen_to(self, src: int) -> None:
+        name = f"ddp_lab server {self._comm.rank} hears {src}"
+        args = (src, headers.call_site())
+        threading.Thread(target=self._hear, args=args, name=name, daemon=True).start()
 
     def _hear(self, src: int, site: bytes) -> None:
+        """Receive until the last message: a thread that waits in torch must not outlive us."""
         headers.stand_at(site)
         while True:
             try:
@@ -103,8 +107,12 @@ class Server:
             except Exception as error:
                 message = error
             self._inbox.put((src, message))
-            if isinstance(message, Exception):
+            if isinstance(message, Exception) or self._is_last(src, wire.kind_of(message)):
                 return
+
+    def _is_last(self, src: int, kind: int) -> bool:
+        """Return whether a rank says no more after this, unless it is told of a failure."""
+        return kind == wire.SHARE or (kind == wire.FINAL and src >= self._servers)
 
     def _next(self) -> tuple[int, NDArray | Exception]:
         began = time.perf_counter()
@@ -131,6 +139,8 @@ class Server:
                 self._answer(src, wire.ACK)
         elif message.kind == wire.FINAL:
             self._asked.add(src)
+            if message.step:
+                self._knowing.add(src)
         elif message.kind == wire.SHARE:
             self._shares.update({e.piece: e.array for e in message.entries if e.array is not None})
             self._answered.add(src)
@@ -268,7 +278,9 @@ class Server:
         """Tell every rank of the error, and raise it; those that asked for the end ask anew."""
         self._failure = error
         self._waiting.clear()
-        self._asked.clear()
+        for rank in self._asked & self._workers - self._knowing:
+            self._listen_to(rank)
+        self._asked &= self._knowing
         for rank in range(self._comm.size):
             if rank != self._comm.rank and rank not in self._gone:
                 self._send(rank, wire.failure(error))

@@ -238,10 +238,10 @@ def test_no_pull_is_ever_more_than_the_staleness_ahead(staleness: int) -> None:
                 released.wait(60)  # until another has gone as far as it may
             ps.pull()
             leads.append(step - min(pushed.values()))
+            if step == staleness + 1 and comm.rank != 2:
+                released.set()
             pushed[comm.rank] = step + 1
             ps.push({"w": np.ones(900)})
-            if step == staleness and comm.rank != 2:
-                released.set()
         pushed[comm.rank] = steps + staleness
         ps.done()
         return leads, ps.report
