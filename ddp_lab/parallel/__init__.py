@@ -8,6 +8,13 @@ from typing import Any
 
 _FROM = {
     "schedule": "schedules",
+    "Adagrad": "parameter_server_optimizers",
+    "ParameterServer": "parameter_server",
+    "SGD": "parameter_server_optimizers",
+    "Stragglers": "stragglers",
+    "on_spark": "spark",
+    "spark_all_reduce": "spark",
+    "tree_aggregate": "spark",
 }
 
 __all__ = sorted(_FROM)

@@ -4,6 +4,7 @@ from ddp_lab.simulate.cluster import cluster
 from ddp_lab.simulate.collectives import collective
 from ddp_lab.simulate.ddp import ddp
 from ddp_lab.simulate.layers import LayerCost
+from ddp_lab.simulate.parameter_server import parameter_server
 from ddp_lab.simulate.pipeline import pipeline
 from ddp_lab.simulate.planner import best_plan, plan_cost, plans
 from ddp_lab.simulate.stragglers import backup_workers
@@ -16,6 +17,7 @@ __all__ = [
     "cluster",
     "collective",
     "ddp",
+    "parameter_server",
     "pipeline",
     "plan_cost",
     "plans",
