@@ -7,7 +7,10 @@ from importlib import import_module
 from typing import Any
 
 _FROM = {
+    "Pipeline": "pipeline",
+    "measure_costs": "balance",
     "schedule": "schedules",
+    "split": "balance",
 }
 
 __all__ = sorted(_FROM)
