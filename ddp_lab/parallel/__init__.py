@@ -7,8 +7,13 @@ from importlib import import_module
 from typing import Any
 
 _FROM = {
+    "ColumnParallelLinear": "tensor_parallel",
+    "ParallelAttention": "tensor_parallel",
     "Pipeline": "pipeline",
+    "RowParallelLinear": "tensor_parallel",
+    "VocabParallelEmbedding": "tensor_parallel",
     "measure_costs": "balance",
+    "parallelize": "tensor_plan",
     "schedule": "schedules",
     "split": "balance",
 }
