@@ -2,6 +2,7 @@
 
     DdpLabError
     ├── InvalidArgument (ValueError)    a call that no other rank could make right
+    │   └── DoesNotFit                  a predicted run needs more memory than a device has
     ├── UnknownAlgorithm (ValueError)   no algorithm of that name for the collective
     ├── Mismatch (ValueError)           two ranks disagree on what they do together
     ├── RankLost (ConnectionError)      a peer is gone: it returned, raised or was killed
@@ -20,6 +21,18 @@ class DdpLabError(Exception):
 
 class InvalidArgument(DdpLabError, ValueError):
     """An argument is wrong whatever the other ranks do."""
+
+
+class DoesNotFit(InvalidArgument):
+    """A stage of a predicted run needs `over_bytes` more memory than each of its devices has."""
+
+    def __init__(self, message: str, stage: int = -1, over_bytes: float = 0.0) -> None:
+        super().__init__(message)
+        self.stage = stage
+        self.over_bytes = over_bytes
+
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
+        return type(self), (self.args[0], self.stage, self.over_bytes)
 
 
 class UnknownAlgorithm(DdpLabError, ValueError):

@@ -11,6 +11,7 @@ _FROM = {
     "ShardedOptimizer": "sharded",
     "fully_shard": "fully_sharded",
     "gather_full_params": "fully_sharded",
+    "schedule": "schedules",
 }
 
 __all__ = sorted(_FROM)
