@@ -1,5 +1,6 @@
 """Predictions of what was, or could be, measured."""
 
+from ddp_lab.simulate.checkpointing import checkpointing
 from ddp_lab.simulate.cluster import cluster
 from ddp_lab.simulate.collectives import collective
 from ddp_lab.simulate.ddp import ddp
@@ -11,6 +12,7 @@ from ddp_lab.simulate.training import training
 __all__ = [
     "LayerCost",
     "backup_workers",
+    "checkpointing",
     "cluster",
     "collective",
     "ddp",
