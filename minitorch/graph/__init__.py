@@ -22,7 +22,6 @@ from minitorch.graph import nn as nn
 from minitorch.graph import train as train
 from minitorch.graph.control.cond import merge as merge
 from minitorch.graph.control.cond import switch as switch
-from minitorch.graph.control.tensor_array import TensorArray as TensorArray
 from minitorch.graph.core import graph, variables
 from minitorch.graph.core.gradients import gradients as gradients
 from minitorch.graph.core.graph import *  # noqa: F403  (its __all__)
@@ -64,7 +63,6 @@ from minitorch.graph.operators.math import *  # noqa: F403  (its __all__)
 from minitorch.graph.operators.random import *  # noqa: F403  (its __all__)
 from minitorch.graph.operators.shaping import *  # noqa: F403  (its __all__)
 from minitorch.graph.passes.optimize import count_nodes as count_nodes
-from minitorch.graph.passes.optimize import mixed_precision as mixed_precision
 from minitorch.graph.passes.optimize import optimize as optimize
 from minitorch.graph.passes.optimize import recompute as recompute
 from minitorch.graph.placement.placed import PlacedSession as PlacedSession
@@ -88,7 +86,6 @@ __all__ = [
     "PlacedSession",
     "Session",
     "Tensor",
-    "TensorArray",
     "VariableScope",
     "as_dtype",
     "bool",
@@ -115,7 +112,6 @@ __all__ = [
     "map_fn",
     "memory_plan",
     "merge",
-    "mixed_precision",
     "nn",
     "one_hot",
     "optimize",

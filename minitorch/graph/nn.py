@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..arrays import as_dtype
 from ..errors import GraphError
-from ..ops import activation, indexing, joining, logic, movement, ordering, reduction
+from ..ops import activation, indexing, joining, logic, movement, reduction
 from ..ops import elementwise as rows
 from ..ops.casting import cast_to
 from .core.error_location import lined
@@ -73,7 +73,6 @@ __all__ = [
     "sparse_softmax_cross_entropy_with_logits",
     "static_rnn",
     "tanh",
-    "top_k",
     "xw_plus_b",
 ]
 
@@ -184,30 +183,6 @@ def one_hot(
     if (on_value, off_value) != (1.0, 0.0):
         hot = hot * (on_value - off_value) + off_value
     return rename(hot, name)
-
-
-class TopK(NamedTuple):
-    """The largest elements, and where they are."""
-
-    values: Node
-    indices: Node
-
-
-@lined
-def top_k(input: Any, k: int = 1, name: str | None = None) -> TopK:
-    """The k largest of the last axis, the largest first, and their places; of equal ones the first.
-
-    Raises:
-        GraphError: there are fewer than k, or the size is not known.
-    """
-    node = convert(input)
-    if unknown(node) or not len(node.shape) or (node.shape[-1] or 0) < k:
-        raise GraphError(
-            f"top_k: got k = {k} for shape {node.shape}, expected a last axis of that size or more "
-            f"(node {node.name!r} built at {node.location})."
-        )
-    found = ordering.topk(node, k)
-    return TopK(rename(found.values, name), cast_to(found.indices, "int32"))
 
 
 @lined

@@ -13,7 +13,6 @@ from minitorch.show.picture import Picture, show
 from minitorch.show.poster import poster
 from minitorch.show.scene import Scene
 from minitorch.show.svg import render
-from minitorch.show.timeline_scene import see_timeline
 from minitorch.show.token_scene import follow_tokens
 from minitorch.show.two_ways_scene import both_ways
 
@@ -30,7 +29,6 @@ __all__ = [
     "page",
     "poster",
     "render",
-    "see_timeline",
     "show",
     "step_through",
 ]

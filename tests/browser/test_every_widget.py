@@ -119,7 +119,7 @@ from ddp_lab.data_parallel.sweep import profile_backward
 from ddp_lab.show import CollectivesExplorer, DdpTimeline, RingPlayer, TrainingCurves
 from ddp_lab.show import explore, watch
 from minitorch.show import both_ways, compare_passes, follow_tokens, map_memory
-from minitorch.show import see_timeline, step_through
+from minitorch.show import step_through
 
 def loss(model):
     return (model(mt.ones(8, 16)) ** 2).mean()
@@ -146,8 +146,6 @@ follow_tokens(tf.cond(a > 0.0, lambda: a * 2.0, lambda: -a), {a: 1.0})""",
 compare_passes(tf.exp(b) + tf.exp(b), passes=["cse"])""",
     "map_memory(tf.matmul(tf.exp(b), b))",
     'both_ways("x = mt.tensor([1.0])", "x = tf.constant([1.0])")',
-    """feeds = {b: np.ones((2, 2), "float32")}
-see_timeline(tf.profile(tf.Session(), tf.reduce_sum(tf.exp(b)), feeds)[1])""",
 ]  # fmt: skip
 
 

@@ -62,9 +62,6 @@ def _take(value: Any, leaves: list[Node], listed: bool = False) -> Callable[[Ite
             return lambda new: type(value)(*[item(new) for item in items])
         kind = list if isinstance(value, list) else tuple
         return lambda new: kind([item(new) for item in items])
-    if hasattr(value, "with_flow"):  # a TensorArray is its flow
-        leaves.append(value.flow)
-        return lambda new: value.with_flow(next(new))
     leaves.append(convert(value))
     return next
 

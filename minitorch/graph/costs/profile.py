@@ -1,13 +1,11 @@
 """`profile`: a run of a session in which every node is timed.
 
 The step is the compiled one, with one more call after each line. What that call costs (a tenth of a
-microsecond) is in the spans, so the smallest ones are mostly it. With `threads` it is the parallel
-executor's: every operator of every iteration of a loop, on the thread that ran it.
+microsecond) is in the spans, so the smallest ones are mostly it.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from time import perf_counter_ns
 from typing import Any
@@ -23,8 +21,6 @@ from ..core.order import last_uses
 from ..core.session import Session
 from ..core.variables import State, StateOp
 from ..executors.compiled import Step
-from ..executors.parallel import ParallelStep
-from ..executors.tokens.tagged import Firing
 from ..operators.by_shape import ByShape, needs_shapes
 from ..passes.fed_constants import fed_constants
 from ..passes.optimize import optimize
@@ -75,52 +71,6 @@ class TimedStep(Step):
         return found, Timeline(tuple(spans))
 
 
-class TimedParallelStep(ParallelStep):
-    """A parallel step that notes when each operator was at work, and on which thread."""
-
-    def __init__(
-        self,
-        fetches: Sequence[Node],
-        feeds: Sequence[Node],
-        device: Device,
-        clock: Callable[[], int],
-        threads: int,
-    ) -> None:
-        super().__init__(fetches, feeds, device, threads=threads)
-        self.clock = clock
-        self.seen: list[tuple[int, int, int, Firing, Any]] = []
-
-    def value(self, firing: Firing, state: State, arrays: Sequence[Array]) -> Any:
-        """Return what an operator gives, or DEAD."""
-        if firing.dead:
-            return super().value(firing, state, arrays)
-        start = self.clock()
-        found = super().value(firing, state, arrays)
-        self.seen.append((start, self.clock(), threading.get_ident(), firing, found))
-        return found
-
-    def timed(self, state: State, arrays: Sequence[Array]) -> tuple[tuple[Array, ...], Timeline]:
-        """Return the fetched arrays, and when each operator was at work."""
-        self.seen = []
-        begin = self.clock()
-        found = self(state, arrays)
-        workers: dict[int, int] = {threading.get_ident(): 0}
-        spans = []
-        for start, end, thread, firing, value in sorted(self.seen, key=lambda seen: seen[0]):
-            number = workers.setdefault(thread, len(workers))
-            spans.append(self._span(firing, start - begin, end - begin, value, number))
-        return found, Timeline(tuple(spans))
-
-    def _span(self, firing: Firing, start: int, end: int, value: Any, thread: int) -> Span:
-        node, iteration = self.program.spots[firing.spot].node, firing.iteration
-        label = iteration.frame.label
-        name = f"{node.name} ({label} {iteration.number})" if label else node.name
-        op = node.op.name if node.op is not None else ""
-        is_array = hasattr(value, "shape") and hasattr(value, "nbytes")
-        shape, size = (tuple(value.shape), int(value.nbytes)) if is_array else ((), 0)
-        return Span(name, op, start, end, size, shape, None, node.location, thread)
-
-
 def _owns(node: Node, fed: Collection[Node]) -> bool:
     """Tell whether a node's result is memory of the run, rather than somebody else's."""
     sourced = node in fed or node.op is None or isinstance(node, Constant)
@@ -140,7 +90,6 @@ def profile(
     feed_dict: Mapping[Any, Any] | None = None,
     *,
     runs: int = 1,
-    threads: int | None = None,
     clock: Callable[[], int] = perf_counter_ns,
 ) -> tuple[Any, Timeline]:
     """Return what `session.run(fetches, feed_dict)` returns, and the timeline of that run.
@@ -149,7 +98,6 @@ def profile(
 
     Args:
         runs: run so many times and keep the timeline of the median run; variables change as often.
-        threads: run by the parallel executor with so many; loops are then seen from inside.
         clock: nanoseconds.
     Raises:
         GraphError: what `run` raises; or fewer than 1 run.
@@ -161,12 +109,9 @@ def profile(
     leaves: list[Node] = []
     rebuild = flatten_fetches(fetches, session.graph, leaves)
     feeds, arrays = read_feeds(feed_dict or {}, session.graph, session.device)
-    step = _plan(session, leaves, feeds, arrays, clock, threads)
+    step = _plan(session, leaves, feeds, arrays, clock)
     done = [step.timed(session.state, arrays) for _ in range(runs)]
     return rebuild(iter(done[-1][0]).__next__), median_of([timeline for _, timeline in done])
-
-
-Timed = TimedStep | TimedParallelStep
 
 
 def _plan(
@@ -175,18 +120,15 @@ def _plan(
     feeds: tuple[Node, ...],
     arrays: Sequence[Array],
     clock: Callable[[], int],
-    threads: int | None,
-) -> Timed:
-    def plan(fetches: list[Node], fed: tuple[Node, ...]) -> Timed:
+) -> TimedStep:
+    def plan(fetches: list[Node], fed: tuple[Node, ...]) -> TimedStep:
         if session.optimize:
             fetches = optimize(fetches, fed)
-        if threads is None:
-            return TimedStep(fetches, fed, session.device, clock)
-        return TimedParallelStep(fetches, fed, session.device, clock, threads)
+        return TimedStep(fetches, fed, session.device, clock)
 
     leaves = fed_constants(leaves, feeds)
     if not needs_shapes(leaves, feeds):
         return plan(leaves, feeds)
     made = ByShape(leaves, feeds, plan)._build([tuple(np.shape(array)) for array in arrays])
-    assert isinstance(made, Timed)
+    assert isinstance(made, TimedStep)
     return made

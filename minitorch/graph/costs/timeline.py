@@ -21,9 +21,8 @@ class Span:
         name, op: the node, and its operator ("" where there is none).
         start_ns, end_ns: since the run began.
         n_bytes, shape: of the result; 0 and () when it is no array.
-        live_bytes: all results that are still needed, once this node is done; None if not counted.
+        live_bytes: all results that are still needed, once this node is done.
         where: `file:line` that built it.
-        thread: the number of the worker that ran it.
     """
 
     name: str
@@ -32,9 +31,8 @@ class Span:
     end_ns: int
     n_bytes: int = 0
     shape: tuple[int, ...] = ()
-    live_bytes: int | None = 0
+    live_bytes: int = 0
     where: str = ""
-    thread: int = 0
 
     @property
     def duration_ns(self) -> int:
@@ -56,7 +54,7 @@ class Timeline:
     @property
     def peak_bytes(self) -> int:
         """The most that results needed at one time."""
-        return max((span.live_bytes or 0 for span in self.spans), default=0)
+        return max((span.live_bytes for span in self.spans), default=0)
 
     def by_op(self) -> list[tuple[str, int, int]]:
         """Return (operator, how many, nanoseconds), the costliest first."""
@@ -92,8 +90,6 @@ class Timeline:
 
     def _labels(self) -> Iterator[dict[str, Any]]:
         yield _label("process_name", 0, "graph")
-        for thread in sorted({span.thread for span in self.spans}):
-            yield _label("thread_name", thread, f"worker {thread}")
 
     def _events(self) -> Iterator[dict[str, Any]]:
         for span in self.spans:
@@ -104,11 +100,9 @@ class Timeline:
                 "ts": span.start_ns / 1e3,
                 "dur": span.duration_ns / 1e3,
                 "pid": 0,
-                "tid": span.thread,
+                "tid": 0,
                 "args": {"shape": list(span.shape), "bytes": span.n_bytes, "where": span.where},
             }
-            if span.live_bytes is None:
-                continue
             yield {
                 "name": "live bytes",
                 "ph": "C",

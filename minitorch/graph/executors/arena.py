@@ -6,8 +6,8 @@ Every operator writes its result to its place: generated kernels and NumPy's fun
 value which is read too late cannot go unnoticed.
 
 A loop has an arena for one round within its own buffer, and every round uses it again. What a side
-of a branch would have computed stays unwritten where the run goes the other way. Lists, those that
-a loop keeps for its gradient and those of a `TensorArray`, hold copies outside the arena.
+of a branch would have computed stays unwritten where the run goes the other way. The lists that a
+loop keeps for its gradient hold copies outside the arena.
 """
 
 from __future__ import annotations

@@ -30,7 +30,6 @@ __all__ = [
     "cumsum",
     "global_norm",
     "matmul",
-    "norm",
     "reduce_all",
     "reduce_any",
     "reduce_logsumexp",
@@ -183,29 +182,6 @@ def cast(x: Any, dtype: Any, name: str | None = None) -> Node:
     return node if node.dtype == wanted else rename(cast_to(node, wanted), name)
 
 
-def norm(
-    tensor: Any,
-    ord: Any = "euclidean",
-    axis: Any = None,
-    keepdims: bool | None = None,
-    name: str | None = None,
-    keep_dims: bool | None = None,
-) -> Node:
-    """The length over axes, all unless told: Euclidean, or of order 1, 2 or infinity.
-
-    Raises:
-        GraphError: another order.
-    """
-    node, keep = convert(tensor), bool(keepdims or keep_dims)
-    if ord in ("euclidean", "fro", 2):
-        return sqrt(reduce_sum(rows.square(node), axis, keep), name=name)
-    if ord == 1:
-        return reduce_sum(rows.abs(node), axis, keep, name=name)
-    if ord in (np.inf, "inf"):
-        return reduce_max(rows.abs(node), axis, keep, name=name)
-    raise GraphError(f"norm: got order {ord!r}, expected 'euclidean', 1, 2 or infinity.")
-
-
 def global_norm(t_list: Sequence[Any], name: str | None = None) -> Node:
     """The Euclidean length of all elements of all nodes; None counts as nothing."""
     squares = [reduce_sum(rows.square(convert(t))) for t in t_list if t is not None]
@@ -226,5 +202,5 @@ def clip_by_global_norm(
 def clip_by_norm(t: Any, clip_norm: Any, axes: Axis = None, name: str | None = None) -> Node:
     """`t` scaled so that its Euclidean length is at most `clip_norm`."""
     node = convert(t)
-    length = norm(node, axis=axes, keepdims=axes is not None)
-    return rename(node * (clip_norm / maximum(length, clip_norm)), name)
+    squares = reduce_sum(rows.square(node), axes, keepdims=axes is not None)
+    return rename(node * (clip_norm / sqrt(maximum(squares, clip_norm * clip_norm))), name)
