@@ -1,5 +1,6 @@
 """Predictions of what was, or could be, measured."""
 
+from ddp_lab.simulate.checkpointing import checkpointing
 from ddp_lab.simulate.cluster import cluster
 from ddp_lab.simulate.collectives import collective
 from ddp_lab.simulate.ddp import ddp
@@ -14,6 +15,7 @@ __all__ = [
     "LayerCost",
     "backup_workers",
     "best_plan",
+    "checkpointing",
     "cluster",
     "collective",
     "ddp",
