@@ -49,6 +49,7 @@ class FakeGrader:
     closed: bool = False
     out_of_order: str = ""
     poison: str = "die"
+    right: str = "x = 1"
 
     def grade(self, lab: str, notebook: bytes) -> Report:
         text = notebook.decode()
@@ -64,7 +65,7 @@ class FakeGrader:
             raise GraderDied("the grading process ended with status -9")
         if "kill" in text:
             raise GraderKilled("the grading process ended with status -9")
-        right = "x = 1" in text
+        right = self.right in text
         results = (result("open check", right), result("secret check", right, hidden=True))
         if "report" in text:
             said = json.loads(text)["cells"][0]["source"]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from autograder.records import ManualAnswer, Report
-from autograder.service.roster import LEARNER, STAFF, Person
+from autograder.service.roster import INSTRUCTOR, LEARNER, Person
 from autograder.service.store import Store, sqlite_url
 from autograder.service.submissions import Ledger
 
@@ -32,7 +32,7 @@ def ledger(store: Store) -> Ledger:
 
 @pytest.fixture
 def staff(store: Store) -> Person:
-    return store.roster.add("Grace", STAFF)
+    return store.roster.add("Grace", INSTRUCTOR)
 
 
 def graded(store: Store, report: Report = REPORT) -> int:
@@ -98,7 +98,7 @@ def test_a_mark_may_be_given_while_it_is_graded_again(
     number = graded(store)
     store.claims.regrade(number)
     store.claims.claim("a", 10)
-    assert ledger.mark(number, "why", "1.5", "", staff)
+    assert ledger.mark(number, {"why": {"points": "1.5", "comment": ""}}, staff)
     store.claims.finish(number, "a", REPORT)
     assert score(ledger, number) == (1.5, 2.0, 0)
 
@@ -108,7 +108,7 @@ def test_of_two_marks_the_last_counts_and_both_are_kept(
 ) -> None:
     number = graded(store)
     for points in ("1", "2", ""):
-        ledger.mark(number, "why", points, "", staff)
+        ledger.mark(number, {"why": {"points": points, "comment": ""}}, staff)
     assert score(ledger, number) == (0.0, 2.0, 1)
     rows = sqlite3.connect(tmp_path / "course.sqlite3").execute(
         "SELECT points, people.login FROM marks JOIN people ON people.id = marked_by "
@@ -121,7 +121,7 @@ def test_a_mark_for_another_answer_stays_on_record_and_counts_again_with_it(
     store: Store, ledger: Ledger, staff: Person
 ) -> None:
     number = graded(store)
-    ledger.mark(number, "why", "2", "", staff)
+    ledger.mark(number, {"why": {"points": "2", "comment": ""}}, staff)
     other = Report("lab", (), manual=(ManualAnswer("why", 2.0, "", "Otherwise."),))
     grade(store, number, other)
     assert score(ledger, number) == (0.0, 2.0, 1)
@@ -166,7 +166,7 @@ def test_no_statement_changes_or_drops_a_grading_or_a_mark(
 
     steps = (
         lambda: store.claims.regrade(number),
-        lambda: ledger.mark(number, "why", "2", "yes", staff),
+        lambda: ledger.mark(number, {"why": {"points": "2", "comment": "yes"}}, staff),
         lambda: store.claims.retry_parked(),
         *(fails, parks, works),
     )

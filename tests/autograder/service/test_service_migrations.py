@@ -140,7 +140,7 @@ def test_what_waited_waits_and_what_had_failed_is_parked(store: Store) -> None:
 
 def test_tokens_hold_and_those_of_learners_end(store: Store) -> None:
     ada, staff = store.roster.owner(TOKEN, "bearer"), store.roster.owner(STAFF_TOKEN, "bearer")
-    assert ada and staff and (ada.login, ada.name, staff.role) == ("Ada", "Ada", "staff")
+    assert ada and staff and (ada.login, ada.name, staff.role) == ("Ada", "Ada", "instructor")
     later = Store(str(store.database.engine.url), clock=lambda: 1000.0 + 365 * 86400)
     assert later.roster.owner(TOKEN, "bearer") is None
     assert later.roster.owner(STAFF_TOKEN, "bearer") is not None
