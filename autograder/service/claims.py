@@ -63,7 +63,8 @@ def line_up(connection: sa.Connection, *person_ids: int) -> None:
     Who is being graded for now counts as served later than anybody.
     """
     theirs = lines.c.person_id.in_(person_ids)
-    connection.execute(sa.select(lines.c.person_id).where(theirs).with_for_update())
+    locked = sa.select(lines.c.person_id).where(theirs).order_by(lines.c.person_id)
+    connection.execute(locked.with_for_update())  # in one order, so that two wait for no circle
     mine = submissions.c.person_id == lines.c.person_id
     first = sa.select(sa.func.min(submissions.c.id)).where(mine, submissions.c.state == STORED)
     last = sa.select(sa.func.max(submissions.c.finished_at)).where(mine)

@@ -127,11 +127,11 @@ def _batch(connection: sa.Connection, batch: int) -> Batch:
         row = connection.execute(sa.select(regrades).where(regrades.c.id == batch)).first()
     if row is None:
         raise Refused(404, f"regrade: there is no batch {batch}.")
-    query = sa.select(drafts.c.open, submissions.c.state == PARKED, sa.func.count())
+    query = sa.select(drafts.c.open, submissions.c.state, sa.func.count())
     query = query.join_from(drafts, submissions).where(drafts.c.batch == batch)
-    counts = list(connection.execute(query.group_by(drafts.c.open, submissions.c.state == PARKED)))
+    counts = list(connection.execute(query.group_by(drafts.c.open, submissions.c.state)))
     waiting = sum(count for is_open, _, count in counts if is_open)
-    parked = sum(count for is_open, is_parked, count in counts if is_open and is_parked)
+    parked = sum(count for is_open, state, count in counts if is_open and state == PARKED)
     state = PUBLISHED if row.published_at is not None else RUNNING if waiting else READY
     total = sum(count for _, _, count in counts)
     return Batch(row.id, row.lab, row.question, row.started_at, state, total, waiting, parked)
