@@ -91,7 +91,7 @@ class Pip:
             raise InstallError("\n".join(errors or lines[-5:]))
 
 
-TESTS_ONLY = ("test", "docs")  # the extras that a learner does without
+TESTS_ONLY = ("postgres", "test", "docs")  # the extras that a learner does without
 
 
 def main() -> int:
