@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...arrays import Array, DType, as_dtype, float32, namespace
-from ...op import Spec
+from ...op import Flat, KeepsSpec, Spec
 from ..core.naming import label
 from ..core.node import Node, Placeholder, build
 from ..core.variables import State, StateOp
@@ -44,16 +44,6 @@ class Past:
         for top in reversed(tops):
             total = Past(top, total)
         return total
-
-    def __len__(self) -> int:
-        """Return the number of rounds, holes included."""
-        count, at = 0, self
-        while at is not EMPTY:
-            count, at = count + 1, rest(at)
-        return count
-
-    def __repr__(self) -> str:
-        return f"<past of {len(self)} rounds>"
 
 
 HOLE = None  # in the place of an item
@@ -179,16 +169,12 @@ class Top(Opacity):
         return (by_past, None)[: len(node.inputs)]
 
 
-class Rest(Opacity):
+class Rest(KeepsSpec, Opacity):
     """The list without its top."""
 
     def run(self, state: State, *arrays: Any) -> Any:
         """Return what lies below."""
         return rest(arrays[0])
-
-    def infer(self, *specs: Spec) -> Spec:
-        """Return the spec of the list."""
-        return specs[0]
 
     def gradient(self, out_grad: Any, node: Any) -> Any:
         """The gradient's list with a hole on top."""
@@ -222,7 +208,7 @@ class Join(Opacity):
         return out_grad, out_grad
 
 
-class Filled(Opacity):
+class Filled(Flat, Opacity):
     """Whether a list has a round left."""
 
     dtype = as_dtype(bool)
@@ -230,10 +216,6 @@ class Filled(Opacity):
     def run(self, state: State, *arrays: Any) -> Array:
         """Return a boolean."""
         return namespace_of(state).asarray(arrays[0] is not EMPTY)
-
-    def gradient(self, out_grad: Any, node: Any) -> Any:
-        """Return nothing: a length has no gradient."""
-        return (None,)
 
 
 def namespace_of(state: State) -> Any:

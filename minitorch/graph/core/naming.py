@@ -66,16 +66,12 @@ def once_known(function: Operator, gives: DType | None = None) -> Operator:
         gives: the dtype of what is put off; that of the first node unless told.
     """
 
+    @lined
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Node:
-        try:
-            if _unknown(args) or (kwargs and _unknown(kwargs.values())):
-                return _put_off(function, args, kwargs, gives)
-            return function(*args, **kwargs)
-        except MinitorchError as error:
-            if hasattr(error, "built_at") or "built at" in str(error):
-                raise
-            raise located(error, place_of_new()) from None
+        if _unknown(args) or (kwargs and _unknown(kwargs.values())):
+            return _put_off(function, args, kwargs, gives)
+        return function(*args, **kwargs)
 
     return call
 

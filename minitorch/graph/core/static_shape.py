@@ -18,7 +18,7 @@ class Dimension(int):
 
 
 class StaticShape(tuple[int | None, ...]):
-    """What is known of a shape before the run; None for a size that is not."""
+    """What is known of a shape before the run; None for a size that is not. Also equals a list."""
 
     __slots__ = ()
 
@@ -55,6 +55,14 @@ class StaticShape(tuple[int | None, ...]):
             return type(self)(found)
         return found if found is None else Dimension(found)
 
+    def __eq__(self, other: object) -> bool:
+        return tuple(self) == (tuple(other) if isinstance(other, list) else other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = tuple.__hash__
+
 
 class UnknownShape(StaticShape):
     """The shape of a value of which not even the number of axes is known. Reading it is an error.
@@ -83,9 +91,6 @@ class UnknownShape(StaticShape):
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, UnknownShape)
-
-    def __ne__(self, other: object) -> bool:
-        return not isinstance(other, UnknownShape)
 
     def __hash__(self) -> int:
         return 0

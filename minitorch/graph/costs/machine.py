@@ -45,11 +45,6 @@ class Machine:
     def __init__(self) -> None:
         self._known: dict[tuple[Any, ...], Any] = {}
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave out the trials, which only pictures ask for: operators may be of any kind."""
-        told = {key: time for key, time in self._known.items() if key[0] != "trial"}
-        return {**vars(self), "_known": told}
-
     @property
     def call_s(self) -> float:
         """One operator of NumPy on next to nothing."""
@@ -129,10 +124,6 @@ class Machine:
     def spread_s(self) -> float:
         """The part of a kernel's compilation that one run has to bear."""
         return self.kernel_compile_s / RUNS
-
-    def trial_s(self, key: Any, work: Callable[[], Any]) -> float | None:
-        """Return the seconds of `work`, which equal keys share; None: a formula has to do."""
-        return float(self._once(("trial", key), lambda: _timed(work)))
 
     # Measurements
 
@@ -228,10 +219,6 @@ class Fixed(Machine):
     def kernel_run_s(self, ragged: bool) -> float:
         """A row that ends within a vector takes longest."""
         return 3e-8 if ragged else 5e-9
-
-    def trial_s(self, key: Any, work: Callable[[], Any]) -> float | None:
-        """Nothing is timed."""
-        return None
 
     def _elements(self, row: str) -> float:
         return 4e-9 if row in self.SLOW else 3e-10

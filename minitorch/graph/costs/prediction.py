@@ -1,35 +1,30 @@
 """What a run should take: the machine's cost model, asked for every node.
 
-What no formula describes (a convolution, a pooling, an optimizer's step) can be tried on numbers of
-its inputs' sizes. The numbers are all alike, since times hardly depend on them; an operator that
-does not take such numbers has no trial.
+What no formula describes (a convolution, a pooling, an optimizer's step) counts as its bytes.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from ...arrays import DType
 from ...errors import MinitorchError
-from ...op import Op
 from ...ops.linalg import Linear, MatMul
 from ...ops.pointwise import Power
 from ...ops.rows import Elementwise
 from ..control.while_op import While
-from ..core.node import Constant, Node, UnknownShape
+from ..core.node import Constant, Node
 from ..core.order import needed, schedule
-from ..core.variables import StateOp
 from ..memory.plan import VIEWS
-from ..passes.cse import signature
+from ..operators.deferred_shapes import unknown
 from ..passes.fused import Fused, FusedReduction
 from ..passes.lowering import names_of, runs_of
 from ..passes.matmul_chain import UNKNOWN_SIZE, size_of
 from ..passes.rewrite import simple
-from ..train.optimizer import Update
 from .machine import machine
 
 FRESH = 2**21  # bytes from which on a new array is new memory, and not what was freed last
@@ -38,29 +33,23 @@ ROUNDS = 10  # of a loop whose number of rounds depends on what is fed
 Sizes = Mapping[Node, tuple[int, ...]]
 
 
-def predicted_s(
-    fetches: Sequence[Node], fed: set[Node], sizes: Sizes | None = None, trials: bool = False
-) -> float:
+def predicted_s(fetches: Sequence[Node], fed: set[Node], sizes: Sizes | None = None) -> float:
     """Return the seconds that the machine's cost model gives a run of `fetches`.
 
     A loop counts as often as it goes round, or `ROUNDS` times where that is not known.
 
     Args:
         sizes: of the nodes, where they are known; 64 stands for those that are not.
-        trials: time what no formula describes, once each; else it counts as its bytes.
     """
     nodes = [node for node in needed(fetches, fed) if node not in fed and node.op is not None]
-    return sum(node_s(node, sizes or {}, trials) for node in nodes)
+    return sum(node_s(node, sizes or {}) for node in nodes)
 
 
-def node_s(node: Node, sizes: Sizes, trials: bool = False) -> float:
+def node_s(node: Node, sizes: Sizes) -> float:
     """Return the predicted seconds of one node."""
     here, op = machine(), node.op
     if isinstance(op, While):
-        return _loop_s(node, trials)
-    tried = _tried_s(node, sizes) if trials else None
-    if tried is not None:
-        return tried
+        return _loop_s(node)
     if isinstance(op, VIEWS):
         return here.view_s
     count = _count(node, sizes)
@@ -84,17 +73,6 @@ def _fresh_s(n_bytes: int) -> float:
     return n_bytes * machine().fresh_byte_s if n_bytes >= FRESH else 0.0
 
 
-def _tried_s(node: Node, sizes: Sizes) -> float | None:
-    """Return the seconds of an operator that was tried; None where a formula describes it."""
-    op = node.op
-    if op is None or isinstance(op, Elementwise | Fused | Linear | MatMul | Power):
-        return None
-    if any(n not in sizes and unknown(n) for n in node.inputs):
-        return None
-    found = trial(op, [(_shape(source, sizes), source.dtype) for source in node.inputs])
-    return None if found is None else machine().trial_s(*found)
-
-
 def _beginning_s(node: Node, op: Fused, by_kernel: bool, sizes: Sizes) -> float:
     """Return the predicted seconds, for an element, of beginning rows."""
     if any(n not in sizes and unknown(n) for n in (node, *node.inputs)):
@@ -106,21 +84,16 @@ def _beginning_s(node: Node, op: Fused, by_kernel: bool, sizes: Sizes) -> float:
     return runs.kernel_s(op.parts) if by_kernel else runs.numpy_s()
 
 
-def _loop_s(node: Node, trials: bool) -> float:
+def _loop_s(node: Node) -> float:
     """Return the predicted seconds of a loop; sizes inside are those that are known anyway."""
     loop: While = node.op
     placeholders = {*loop.variables, *loop.entrances}
-    test = predicted_s([loop.test], placeholders, None, trials)
-    body = predicted_s([*loop.body, *loop.saved], placeholders, None, trials)
+    test = predicted_s([loop.test], placeholders)
+    body = predicted_s([*loop.body, *loop.saved], placeholders)
     rounds = known_rounds(node)
     rounds = ROUNDS if rounds is None else rounds
     handed_on = (len(loop.variables) + len(loop.saved)) * machine().call_s
     return (rounds + 1) * test + rounds * (body + handed_on)
-
-
-def unknown(node: Node) -> bool:
-    """Tell whether the number of axes is not known."""
-    return isinstance(node.shape, UnknownShape)
 
 
 def _shape(node: Node, sizes: Sizes) -> tuple[int, ...]:
@@ -133,49 +106,6 @@ def _count(node: Node, sizes: Sizes) -> int:
 
 
 Spec = tuple[tuple[int, ...], DType]
-LARGEST = 2**28  # bytes of the inputs of a trial
-ALIKE = 0.7  # neither 0 nor 1 nor a denormal after some squares
-
-
-def trial(op: Op, specs: Sequence[Spec]) -> tuple[Any, Callable[[], Any]] | None:
-    """Return a key under which the time of such work is known, and the work; None for neither.
-
-    Args:
-        specs: the shape and dtype of each input.
-    """
-    if isinstance(op, Update):
-        specs = [*specs, *((tuple(map(_size, v.shape)), v.dtype) for v in op.writes)]
-    elif isinstance(op, StateOp) or not op.pure:
-        return None
-    if sum(_bytes(spec) for spec in specs) > LARGEST:
-        return None
-    arrays = [_numbers(*spec) for spec in specs]
-    work = _update(op, arrays) if isinstance(op, Update) else lambda: op.compute(np, *arrays)
-    try:
-        with np.errstate(all="ignore"):
-            work()
-    except Exception:
-        return None
-    return (signature(op), *((shape, dtype.name) for shape, dtype in specs)), work
-
-
-def _update(op: Update, arrays: Sequence[Any]) -> Callable[[], Any]:
-    count = len(arrays) - len(op.writes)
-    (grad, *hyper), values = arrays[:count], list(arrays[count:])
-    return lambda: op.rule(grad, values, *hyper)
-
-
-def _numbers(shape: tuple[int, ...], dtype: DType) -> Any:
-    return np.full(shape, ALIKE if dtype.kind == "f" else 0, dtype)
-
-
-def _size(size: int | None) -> int:
-    return size or 1
-
-
-def _bytes(spec: Spec) -> int:
-    shape, dtype = spec
-    return int(np.prod(shape, dtype=np.int64)) * int(dtype.itemsize)
 
 
 SMALL = 64  # bytes of a constant that may be a counter, or its bound

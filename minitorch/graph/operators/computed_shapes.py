@@ -15,7 +15,7 @@ from typing import Any
 
 from ...arrays import Array, DType, int32, native_dtype
 from ...errors import GraphError, ShapeError
-from ...op import Op, Spec
+from ...op import Flat, Op, Spec
 from ...ops import movement
 from ...ops.broadcasting import ExpandTo, expand_to
 from ...ops.casting import cast_to
@@ -25,7 +25,7 @@ from ..core.node import Constant, Node, UnknownShape, as_shape, build, convert
 from .deferred_shapes import as_scalar
 
 
-class ShapeOf(Op):
+class ShapeOf(Flat):
     """The sizes of the input as a vector of int32."""
 
     reads_inputs = reads_output = False
@@ -38,12 +38,8 @@ class ShapeOf(Op):
         """Return a vector as long as the input has axes."""
         return Spec((len(specs[0].shape),), int32)
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
-        """Return nothing: sizes do not depend on elements."""
-        return (None,)
 
-
-class OfShape(Op):
+class OfShape(Flat):
     """Zeros of the sizes in a vector; in memory they are one.
 
     Attributes:
@@ -74,12 +70,8 @@ class OfShape(Op):
         """Return what is known of the shape."""
         return Spec(self.sizes, int32)
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
-        """Return nothing: the elements are always 0."""
-        return (None,) * len(node.inputs)
 
-
-class Counting(Op):
+class Counting(Flat):
     """The integers from the first input up to but not the second, a third apart."""
 
     reads_inputs = reads_output = False
@@ -92,10 +84,6 @@ class Counting(Op):
     def infer(self, *specs: Spec) -> Spec:
         """Return the spec of a vector of a length not known yet."""
         return Spec((None,), int32)
-
-    def gradient(self, out_grad: Any, node: Any) -> Any:
-        """Return nothing: a count is no function to follow."""
-        return (None,) * len(node.inputs)
 
 
 def computed(shape: Any) -> bool:

@@ -13,7 +13,7 @@ import numpy as np
 from ...arrays import Array, dtype_of
 from ...compile.classes import class_gradient, class_loss
 from ...errors import ArgumentError, GraphError
-from ...op import Op, Spec, apply
+from ...op import Flat, KeepsSpec, Op, Spec, apply
 from ...ops import elementwise as rows
 from ...ops import movement, reduction
 from ...ops.broadcasting import sum_to
@@ -26,7 +26,7 @@ from ..core.node import Node, build, convert, convert_all
 from . import elementwise
 
 
-class LogSoftmax(Op):
+class LogSoftmax(KeepsSpec):
     """x - log sum exp x over the last axis."""
 
     on_arrays = True
@@ -40,17 +40,13 @@ class LogSoftmax(Op):
         shifted -= xp.log(total)[..., None]
         return shifted
 
-    def infer(self, *specs: Spec) -> Spec:
-        """Return the spec of the input."""
-        return specs[0]
-
     def gradient(self, out_grad: Any, node: Any) -> Any:
         """g - softmax(x) sum(g)."""
         total = reduction.sum(out_grad, -1, True)
         return (out_grad - rows.exp(node.output) * total,)
 
 
-class Softmax(Op):
+class Softmax(KeepsSpec):
     """e^x over its sum along the last axis."""
 
     on_arrays = True
@@ -60,10 +56,6 @@ class Softmax(Op):
     def compute(self, xp: Any, *arrays: Array) -> Array:
         """Return the softmax."""
         return _softmax(xp, arrays[0])
-
-    def infer(self, *specs: Spec) -> Spec:
-        """Return the spec of the input."""
-        return specs[0]
 
     def gradient(self, out_grad: Any, node: Any) -> Any:
         """y (g - sum(g y))."""
@@ -207,7 +199,7 @@ def _check_labels(labels: Array, count: int) -> None:
         )
 
 
-class OneHot(Op):
+class OneHot(Flat):
     """A new last axis with 1 at the index and 0 elsewhere; an index out of range gives zeros."""
 
     reads_inputs = reads_output = False
@@ -226,10 +218,6 @@ class OneHot(Op):
     def infer(self, *specs: Spec) -> Spec:
         """Return the shape with an axis more."""
         return Spec((*specs[0].shape, self.depth), self.dtype)
-
-    def gradient(self, out_grad: Any, node: Any) -> Any:
-        """Return nothing: the input is an index."""
-        return (None,)
 
 
 def exponentials(xp: Any, x: Array) -> tuple[Array, Array, Array]:

@@ -16,7 +16,7 @@ from typing import Any
 
 from ...arrays import Array, DType, int32, native_dtype
 from ...errors import GraphError
-from ...op import Op, Spec, Value
+from ...op import Flat, Op, Spec, Value
 from ...shapes import Shape
 from ..core.static_shape import UNKNOWN, StaticShape, UnknownShape
 
@@ -101,7 +101,7 @@ def as_scalar(node: Any) -> Any:
     return found
 
 
-class Places(Op):
+class Places(Flat):
     """The places along an axis of the first input that a slice names.
 
     Attributes:
@@ -126,10 +126,6 @@ class Places(Op):
         if size is None or ... in self.bounds:
             return Spec((None,), int32)
         return Spec((len(range(*slice(*self.bounds).indices(size))),), int32)
-
-    def gradient(self, out_grad: Any, node: Any) -> Any:
-        """Return nothing: places do not depend on elements."""
-        return (None,) * len(node.inputs)
 
 
 def is_cut(item: Any) -> bool:

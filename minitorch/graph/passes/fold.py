@@ -14,14 +14,12 @@ import numpy as np
 
 from ...arrays import Array
 from ...ops.broadcasting import ExpandTo
-from ..control.loop_stacks import Slot, placeholder_like
+from ..control.loop_stacks import Slot
 from ..control.while_op import While
-from ..core.copying import copied
-from ..core.graph import outside
 from ..core.node import Constant, Node, UnknownShape
 from ..core.order import needed
-from .loops import Remade, each_loop, kept_places, with_loops
-from .rewrite import like, rewrite
+from .loops import Remade, capturing, each_loop, kept_places, with_loops
+from .rewrite import rewrite
 
 LARGEST = 2**20  # bytes: a larger result would only move work into memory
 
@@ -79,18 +77,7 @@ def _capturing(
 ) -> Remade | None:
     """Return the loop with those of `constants` captured that are inside; None if none is."""
     loop: While = node.op
-    places, saved = kept_places(loop, asked)
-    ends = [loop.test, *loop.body, *saved]
+    ends = [loop.test, *loop.body, *kept_places(loop, asked)[1]]
     there = set(needed(ends, {*loop.variables, *loop.entrances}))
     found = [constant for constant in constants if constant in there]
-    if not found:
-        return None
-    with like(node), outside():
-        entrances = [placeholder_like(constant, "captured") for constant in found]
-    new: dict[Node, Node] = {p: p for p in (*loop.variables, *loop.entrances)}
-    new.update(zip(found, entrances, strict=True))
-    test, *after = copied(ends, new)
-    body, kept = after[: len(loop.body)], after[len(loop.body) :]
-    every = [*loop.entrances, *entrances]
-    made = While.over(test, body, loop.variables, every, kept, loop.parallel_iterations)
-    return Remade(made, (*inputs, *found), places)
+    return capturing(node, inputs, found, found, asked) if found else None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -64,6 +64,8 @@ class Optimizer:
     Two runs at once never mix their updates of a variable; a gradient is of the values that its
     own run read, which may be older by then.
     """
+
+    update: ClassVar[type[Update]]
 
     def __init__(self, learning_rate: Any, name: str) -> None:
         self.learning_rate = learning_rate
@@ -135,7 +137,7 @@ class Optimizer:
         return label(update, f"update_{variable.name}")
 
     def _operator(self, variable: Variable, slots: tuple[Variable, ...]) -> Update:
-        raise NotImplementedError(f"{type(self).__name__} does not say which update it makes.")
+        return self.update(variable, slots)
 
     def _slots(self, variable: Variable) -> tuple[Variable, ...]:
         return ()
@@ -244,11 +246,10 @@ class Adam(Update):
 class GradientDescentOptimizer(Optimizer):
     """w -= lr g."""
 
+    update = GradientDescent
+
     def __init__(self, learning_rate: Any, name: str = "GradientDescent") -> None:
         super().__init__(learning_rate, name)
-
-    def _operator(self, variable: Variable, slots: tuple[Variable, ...]) -> Update:
-        return GradientDescent(variable, slots)
 
 
 class MomentumOptimizer(Optimizer):
@@ -283,6 +284,8 @@ class AdagradOptimizer(Optimizer):
     Source: Duchi, Hazan & Singer, JMLR 12, 2011; the start is TensorFlow's.
     """
 
+    update = Adagrad
+
     def __init__(
         self,
         learning_rate: Any,
@@ -297,9 +300,6 @@ class AdagradOptimizer(Optimizer):
         super().__init__(learning_rate, name)
         self.start = initial_accumulator_value
 
-    def _operator(self, variable: Variable, slots: tuple[Variable, ...]) -> Update:
-        return Adagrad(variable, slots)
-
     def _slots(self, variable: Variable) -> tuple[Variable, ...]:
         return (self._slot(variable, "Adagrad", self.start),)
 
@@ -309,6 +309,8 @@ class AdamOptimizer(Optimizer):
 
     Source: Kingma & Ba, ICLR 2015; epsilon outside the correction, as in TensorFlow.
     """
+
+    update = Adam
 
     def __init__(
         self,
@@ -320,9 +322,6 @@ class AdamOptimizer(Optimizer):
     ) -> None:
         super().__init__(learning_rate, name)
         self.beta1, self.beta2, self.epsilon = beta1, beta2, epsilon
-
-    def _operator(self, variable: Variable, slots: tuple[Variable, ...]) -> Update:
-        return Adam(variable, slots)
 
     def _slots(self, variable: Variable) -> tuple[Variable, ...]:
         moments = [self._slot(variable, what, 0.0) for what in ("Adam_m", "Adam_v")]
