@@ -268,12 +268,12 @@ def draw(rng, count):
 
 
 def rows_of(points):
-    found = []
-    for p in points:
-        r, v = p["rows"], p["vectors"]
-        logs = [np.log2(p[k]) for k in ("rows", "vectors", "lanes", "unroll", "tile_k")]
-        found.append([*logs, p["pack_a"], p["pack_b"], r * v / (r + v), max(0, r * v + v - 31)])
-    return np.array(found, float)
+    logs = np.log2([[p[knob] for knob in list(KNOBS)[:5]] for p in points])
+    flags = np.array([[p["pack_a"], p["pack_b"]] for p in points], float)
+    block = np.array([[p["rows"], p["vectors"]] for p in points], float)
+    many = block.prod(axis=1)
+    excess = np.clip(many + block[:, 1] - 31, 0, None)
+    return np.column_stack([logs, flags, many / block.sum(axis=1), excess])
 
 
 @check("features")
