@@ -12,6 +12,7 @@ from collections import OrderedDict, deque
 from collections.abc import Hashable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import blake2b
 from random import Random
 from typing import Any
@@ -393,13 +394,14 @@ class Server:
         """Answer all who wait for a query; those who joined it late may have time for another."""
         now_ms = self._now.now_ms()
         if isinstance(error, DeadlineMissed):
-            still = [ask for ask in pending.asks[1:] if ask.due_ms > now_ms + 1.0]
-            if still and still[-1].due_ms > pending.asks[0].due_ms:
-                gone = [ask for ask in pending.asks if ask not in still]
+            gone = [ask for ask in pending.asks if ask.due_ms <= now_ms + 1.0]
+            still = [ask for ask in pending.asks if ask.due_ms > now_ms + 1.0]
+            if still and gone:
                 pending.asks = still
                 for ask in gone:
                     self._arrived(model, ask, None, error)
-                self._submit(model, pending, still[0].asked_ms, still[0].due_ms)
+                again = partial(self._submit, model, pending, still[0].asked_ms, still[0].due_ms)
+                self._open("predict").loop.call_soon(again)  # the dispatcher is in the middle
                 return
         model.pending.pop(pending.key, None)
         if error is None:

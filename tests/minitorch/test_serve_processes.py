@@ -19,7 +19,7 @@ import numpy as np
 import psutil
 import pytest
 
-from minitorch.errors import ArgumentError, ContainerDied, ModelFailed, UnknownApp
+from minitorch.errors import ArgumentError, ContainerDied, DeadlineMissed, ModelFailed, UnknownApp
 from minitorch.serve import Load, Server, VirtualClock, load
 
 ROOT = Path(__file__).parents[2]
@@ -181,6 +181,29 @@ def test_at_the_deadline_what_has_arrived_is_combined(tmp_path: Path) -> None:
             assert (answer.confidence, answer.latency_ms) == (2 / 3, 48.0)
             assert alone.result().is_default and alone.result().value == 7
             assert server.metrics()["models"]["hangs"]["late"] == 2
+
+    run(program)
+
+
+def test_who_joins_a_query_late_outlives_it_however_many_there_are(tmp_path: Path) -> None:
+    """2,000 queries behind a container that hangs, each asked again 30 ms later: all are told."""
+    clock = VirtualClock()
+
+    async def program() -> None:
+        async with Server(slo_ms=50, clock=clock) as server:
+            await server.deploy("hangs", Counting(str(tmp_path / "notes")))
+            await server.link("app", ["hangs"])
+            first = [server.ask("app", x) for x in range(-3, 2000)]
+            clock.advance(30)
+            joined = [server.ask("app", x) for x in range(-3, 2000)]
+            clock.advance(25)
+            assert all(map(asyncio.Future.done, first)) and not any(
+                map(asyncio.Future.done, joined)
+            )
+            server.ask("app", 5000)
+            clock.advance(100)
+            told = await asyncio.gather(*first, *joined, return_exceptions=True)
+            assert {type(answer) for answer in told} == {DeadlineMissed}
 
     run(program)
 
