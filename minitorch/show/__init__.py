@@ -12,6 +12,8 @@ from minitorch.show.pass_scene import compare_passes
 from minitorch.show.picture import Picture, show
 from minitorch.show.poster import poster
 from minitorch.show.scene import Scene
+from minitorch.show.schedule_scene import walk_schedule
+from minitorch.show.search_scene import race_searches
 from minitorch.show.svg import render
 from minitorch.show.timeline_scene import see_timeline
 from minitorch.show.token_scene import follow_tokens
@@ -29,8 +31,10 @@ __all__ = [
     "map_memory",
     "page",
     "poster",
+    "race_searches",
     "render",
     "see_timeline",
     "show",
     "step_through",
+    "walk_schedule",
 ]
