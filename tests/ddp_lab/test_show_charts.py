@@ -16,7 +16,13 @@ from ddp_lab import cost, register_algorithm
 from ddp_lab.data_parallel.step_times import Span, StepTimes
 from ddp_lab.data_parallel.sweep import BackwardProfile
 from ddp_lab.errors import InvalidArgument, UnknownAlgorithm
-from ddp_lab.show import CollectivesExplorer, DdpTimeline, TrainingCurves, explore
+from ddp_lab.show import (
+    CollectivesExplorer,
+    DdpTimeline,
+    ServerTimeline,
+    TrainingCurves,
+    explore,
+)
 
 FOLDER = Path(ddp_lab.show.__file__).parent
 DEMOS = Path(__file__).parents[2] / "labs" / "demos"
@@ -33,6 +39,7 @@ def charts(rows: list[dict[str, Any]]) -> Any:
     made = [
         CollectivesExplorer(rows, ranks=4),
         DdpTimeline(title=HOSTILE),
+        ServerTimeline(HOSTILE, backups=1),
         TrainingCurves({"a <run>": [3.0, 2.0], HOSTILE: [1.0, 4.0]}, title=HOSTILE),
     ]
     yield made
@@ -176,6 +183,29 @@ def test_a_step_that_cannot_be_is_refused(wrong: dict[str, Any]) -> None:
         DdpTimeline(**wrong)
 
 
+# The servers
+
+
+def test_late_workers_are_dropped_or_waited_for() -> None:
+    alone = ServerTimeline(share=0.2, backups=0, workers=5)
+    helped = ServerTimeline(share=0.2, backups=3, workers=5)
+    assert alone.run().makespan == pytest.approx(alone.times().max(axis=0).sum())
+    assert alone.run().dropped == 0 < helped.run().dropped
+    assert helped.run().makespan < alone.run().makespan
+    for chart in (alone, helped):
+        drawn = chart.poster().count('class="exposed"')
+        assert drawn == chart.run().dropped
+        chart.close()
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"workers": 0}, {"backups": 5}, {"consistency": "some"}, {"staleness": -1}]
+)
+def test_a_run_that_cannot_be_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(InvalidArgument, match="no such run"):
+        ServerTimeline(**wrong)
+
+
 # The curves
 
 
@@ -249,7 +279,7 @@ def test_every_colour_can_be_read_on_its_paper_in_light_and_dark() -> None:
         assert min(low.values()) >= 4.5, low
 
 
-@pytest.mark.parametrize("name", ["collectives_explorer", "ddp_timeline"])
+@pytest.mark.parametrize("name", ["collectives_explorer", "ddp_timeline", "parameter_servers"])
 def test_the_demos_page_is_what_its_script_writes(name: str, tmp_path: Path) -> None:
     import runpy
 
