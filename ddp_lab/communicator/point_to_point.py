@@ -152,6 +152,14 @@ class Messenger:
         sent.wait()
         return received
 
+    def tolerate(self, ranks: Iterable[int]) -> None:
+        """Let the failure of one of these ranks end only waits for that rank, from now on.
+
+        A transport whose ranks tell all others of a failure ends every wait otherwise.
+        """
+        if self._tells is not None:
+            self._tells.tolerate({self._members[rank] for rank in ranks})
+
     def empty(self, shape: Shape, dtype: Any = np.float32) -> Any:
         """Return an uninitialised array in the transport's own memory.
 

@@ -93,6 +93,9 @@ class Tells(Protocol):
     def failed(self, error: BaseException) -> None:
         """Tell the others that a collective of this rank has raised."""
 
+    def tolerate(self, ranks: set[int]) -> None:
+        """Let what is told of these ranks end only waits for the rank itself."""
+
 
 @runtime_checkable
 class Leaves(Protocol):

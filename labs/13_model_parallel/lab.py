@@ -175,7 +175,7 @@ def on_the_clock(table, blocks=BLOCKS, link=None, forward=1e-3):
 # %%
 def draw(steps):
     """Draw each step {title: step}: time to the right, a row a rank."""
-    fig, axes = plt.subplots(len(steps), sharex=True, figsize=(7, 1.9 * len(steps)), squeeze=False)
+    _, axes = plt.subplots(len(steps), sharex=True, figsize=(7, 1.9 * len(steps)), squeeze=False)
     for ax, (title, step) in zip(axes[:, 0], steps.items()):
         for rank, spans in enumerate(step.spans):
             for action, begin, end in spans:
