@@ -12,8 +12,9 @@ import pytest
 from ddp_lab.costs.model import all_reduce_time
 from ddp_lab.data_parallel.step_times import StepTimes
 from ddp_lab.data_parallel.sweep import BackwardProfile
-from ddp_lab.show import DdpTimeline, ServerTimeline, TrainingCurves
+from ddp_lab.show import DdpTimeline, PipelineSchedules, ServerTimeline, TrainingCurves
 from ddp_lab.show.chart import module
+from ddp_lab.show.matrix_split import WAYS, plan, ring_bytes
 from ddp_lab.simulate import ddp
 
 DEMOS = Path(__file__).parents[2] / "labs" / "demos"
@@ -242,6 +243,43 @@ def test_the_servers_follow_their_controls_by_keyboard(open_demo: Any) -> None:
     expect(page.locator("rect.dl-ghost")).to_have_count(0)
     page.get_by_role("slider", name="Workers", exact=True).press("ArrowLeft")
     expect(status(page)).to_contain_text("asynchronous: 70 updates")
+
+
+def test_the_browser_goes_through_pipelines_and_splits_as_python_does(visit: Any) -> None:
+    page = visit().open("about:blank")
+    for name, exported in (
+        ("pipeline_schedules", "{ simulate }"),
+        ("matrix_split", "{ plan, ringBytes }"),
+    ):
+        text = module(f"{name}.js").replace("export default { render };", "")
+        text = text.replace(f"export {exported};", f"Object.assign(window, {exported});")
+        page.add_script_tag(content="{" + text + "}")
+    steps = [
+        {"schedule": s, "ranks": r, "microbatches": m, "chunks": c, "ratio": q}
+        for s in ("naive", "gpipe", "1f1b", "interleaved_1f1b", "zero_bubble")
+        for r in (1, 2, 3, 8)
+        for m, c, q in ((1, 1, 2.0), (7, 2, 0.5), (13, 3, 2.0), (32, 2, 3.0))
+    ]
+    got = page.evaluate(
+        "(cases) => cases.map((c) => { const s = simulate(c); return [s.makespan, s.idle, "
+        "s.spans.map((row) => row.map((a) => `${a.stage}${a.kind}${a.m}`))]; })",
+        steps,
+    )
+    for case, (makespan, idle, actions) in zip(steps, got, strict=True):
+        chart = PipelineSchedules(**case)
+        step = chart.step()
+        chart.close()
+        assert actions == step.actions, case
+        assert [makespan, idle] == pytest.approx([step.makespan, step.bubble_fraction]), case
+    for way in WAYS:
+        ours = page.evaluate(
+            "(way) => { const p = plan({ way, rows: 6, width: 8, hidden: 24 }); "
+            "return [p.cuts, p.sent, ringBytes(p.sent, 3)]; }",
+            way,
+        )
+        cuts, sent = plan(way, 6, 8, 24)
+        assert ours[:2] == [cuts, [list(row) for row in sent]]
+        assert ours[2] == pytest.approx(ring_bytes(sent, 3))
 
 
 def test_the_comparison_finds_a_difference() -> None:
