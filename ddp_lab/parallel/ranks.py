@@ -1,6 +1,6 @@
 """The ranks that share something: a communicator, whatever the caller has, and what they agree on.
 
-May import: the communicator, the transport over torch's groups. torch only if there is a group.
+May import: the communicator; torch only if there is a group.
 """
 
 import json
@@ -36,9 +36,9 @@ def communicator_of(operation: str, comm: Any) -> Communicator:
     if comm not in _of_groups:
         known = getattr(comm, "comm", None)  # a group of this package's backend has one
         if not isinstance(known, Communicator):
-            from ddp_lab.transport.c10d import C10dTransport
+            from ddp_lab.parallel.torch_group import GroupCommunicator
 
-            known = Communicator(C10dTransport(comm))
+            known = GroupCommunicator(comm)
         _of_groups[comm] = known
     return _of_groups[comm]
 
@@ -50,7 +50,8 @@ def apart(comm: Communicator, purpose: str) -> Communicator:
     """
     known = _apart.setdefault(comm, {})
     if purpose not in known:
-        group = comm.split(0, comm.rank)
+        over_torch = getattr(comm, "apart", None)
+        group = comm.split(0, comm.rank) if over_torch is None else over_torch()
         assert group is not None
         known[purpose] = group
     return known[purpose]
