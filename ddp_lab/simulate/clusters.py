@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ddp_lab.costs.calibrate import Calibration
+from ddp_lab.costs.timing import cores
 from ddp_lab.errors import InvalidArgument
 from ddp_lab.simulate.cluster import Cluster, cluster
 from ddp_lab.simulate.layers import BACKWARD, LayerCost
@@ -68,5 +69,4 @@ def this_machine(calibration: Calibration, flops: float, memory_bytes: float = 4
     """
     own = calibration.own.get(("all_reduce", "ring"), calibration.constants)
     link = (own.alpha, max(own.beta + own.gamma / 2, 1e-15))
-    ranks = max((sample.cores for sample in calibration.fitted), default=0) or 2
-    return cluster(1, ranks, flops, link, link, memory_bytes, contention=1.0)
+    return cluster(1, cores(), flops, link, link, memory_bytes, contention=1.0)

@@ -30,7 +30,7 @@ from ddp_lab.simulate.layers import (
     check_layers,
     layer_time,
 )
-from ddp_lab.simulate.pipeline import pipeline
+from ddp_lab.simulate.pipeline import finish_times
 from ddp_lab.simulate.zero import fetched
 
 STRATEGIES = ("all_reduce", "parameter_server", "zero3")
@@ -138,14 +138,11 @@ def training(
         _stage(times[first:last], place, _sends(times, bounds, place, number), how)
         for number, (first, last) in enumerate(bounds)
     ]
-    schedule_of = pipeline(
-        schedule, pp, microbatches, [s.forward for s in stages], [s.backward for s in stages]
+    ends, held = finish_times(
+        schedule, microbatches, [s.forward for s in stages], [s.backward for s in stages]
     )
-    memory = _memory(stages, schedule_of.peak_activations, cluster.memory_bytes)
-    step_time = max(
-        spans[-1].ended_at + stage.exposed
-        for spans, stage in zip(schedule_of.spans, stages, strict=True)
-    )
+    memory = _memory(stages, held, cluster.memory_bytes)
+    step_time = max(end + stage.exposed for end, stage in zip(ends, stages, strict=True))
     whole = (1 + BACKWARD) * sum(layer.flops for layer in workload) * batch / cluster.flops
     ideal = whole / (dp * tp * pp)
     return TrainingStep(
@@ -153,7 +150,7 @@ def training(
         batch / step_time,
         ideal / step_time,
         max(memory),
-        _breakdown(stages, microbatches, ideal, schedule_of.makespan, step_time),
+        _breakdown(stages, microbatches, ideal, max(ends), step_time),
         tuple(bounds),
         tuple(memory),
     )

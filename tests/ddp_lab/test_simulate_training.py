@@ -1,10 +1,13 @@
 """simulate.training: held against closed forms, against itself, and against what cannot be."""
 
+import random
+
 import pytest
 
 from ddp_lab import cost, simulate
 from ddp_lab.errors import DoesNotFit, InvalidArgument
 from ddp_lab.simulate import LayerCost
+from ddp_lab.simulate.pipeline import finish_times
 from ddp_lab.simulate.training import TrainingStep, split
 
 FLOPS, LAYER = 1e12, LayerCost(flops=2e9, param_bytes=4e6, activation_bytes=1e5)
@@ -121,6 +124,21 @@ def test_compute_that_is_slowed_by_sending_hides_less() -> None:
     slow = simulate.cluster(8, 8, FLOPS, INTRA, INTER, contention=1.0)
     how = {"dp": 64, "batch": 64, "bucket_bytes": 0}
     assert step(hosts=slow, **how).step_time > step(**how).step_time
+
+
+@pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "pipedream", "zero_bubble"])
+@pytest.mark.parametrize(
+    ("stages", "microbatches"), [(1, 1), (1, 4), (3, 1), (3, 9), (5, 15), (6, 4)]
+)
+def test_stages_end_when_the_pipeline_says(schedule: str, stages: int, microbatches: int) -> None:
+    rng = random.Random(stages * 100 + microbatches)
+    forward, backward = ([rng.uniform(0.5, 3) for _ in range(stages)] for _ in range(2))
+    if schedule == "zero_bubble" and microbatches % max(1, microbatches // stages):
+        microbatches = stages
+    ends, held = finish_times(schedule, microbatches, forward, backward)
+    want = simulate.pipeline(schedule, stages, microbatches, forward, backward)
+    assert ends == pytest.approx([spans[-1].ended_at for spans in want.spans], rel=1e-12)
+    assert held == want.peak_activations
 
 
 @pytest.mark.parametrize("stages", range(1, 7))
