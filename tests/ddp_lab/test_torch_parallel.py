@@ -60,7 +60,8 @@ def fully_shard(folder: str, wide: bool) -> Found:
             x = batch()[dist.get_rank() :: size]
             train(model, torch.optim.Adam(model.parameters(), lr=0.01), x)
             norm = nn.utils.clip_grad_norm_(model.parameters(), 0.1)
-            found += whole([norm, *model.parameters()])
+            dtype = policy.param_dtype or torch.float32  # to compare as exactly as it computes
+            found += [x.to(dtype) for x in whole([norm, *model.parameters()])]
     return found
 
 
