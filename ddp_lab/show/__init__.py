@@ -5,6 +5,7 @@ from ddp_lab.show.ddp_timeline import DdpTimeline
 from ddp_lab.show.page import page
 from ddp_lab.show.poster import poster, summary
 from ddp_lab.show.ring_player import RingPlayer
+from ddp_lab.show.scaling_curves import ScalingCurves
 from ddp_lab.show.story import Hop, Story, tell
 from ddp_lab.show.training_curves import TrainingCurves
 from ddp_lab.show.watch import Recording, watch
@@ -15,6 +16,7 @@ __all__ = [
     "Hop",
     "Recording",
     "RingPlayer",
+    "ScalingCurves",
     "Story",
     "TrainingCurves",
     "explore",
