@@ -8,6 +8,7 @@
     ├── RankLost (ConnectionError)      a peer is gone: it returned, raised or was killed
     ├── RankTimeout (TimeoutError)      a peer was silent for too long
     │   └── Deadlock                    ranks wait for each other in a circle
+    ├── StageFailed (RuntimeError)      a stage of a pipeline raised; all its ranks are told
     ├── OutOfSharedMemory (MemoryError) the transport's segment is full
     └── RankFailed (RuntimeError)       what `launch` raises: names the first guilty rank
 
@@ -71,6 +72,10 @@ class RankTimeout(_AboutRank, TimeoutError):
 
 class Deadlock(RankTimeout):
     """Ranks wait for each other, so that none can ever go on."""
+
+
+class StageFailed(_AboutRank, RuntimeError):
+    """A stage of a pipeline raised, on rank `rank`; every rank of the pipeline raises this."""
 
 
 class OutOfSharedMemory(DdpLabError, MemoryError):

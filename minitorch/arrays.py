@@ -122,9 +122,11 @@ def iinfo(dtype: Any) -> SimpleNamespace:
 
 def promote_types(a: DType, b: DType) -> DType:
     """Return the dtype of an operator over `a` and `b`: a float stays beside an integer."""
+    if a is b:
+        return a
     if (a.kind == "f") != (b.kind == "f"):
         return a if a.kind == "f" else b
-    if bfloat16 in (a, b):
+    if a is bfloat16 or b is bfloat16:
         other = b if a is bfloat16 else a
         return float32 if other == float16 else other
     return np.promote_types(a, b)

@@ -154,6 +154,22 @@ class Op:
         return f"{self.name}({parameters})"
 
 
+class Flat(Op):
+    """An operator that no small change of its inputs changes: no gradient flows through it."""
+
+    def gradient(self, out_grad: Any, node: Any) -> Any:
+        """Return None for each input."""
+        return (None,) * len(node.inputs)
+
+
+class KeepsSpec(Op):
+    """An operator whose result has the shape and dtype of its first input."""
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the spec of the first input."""
+        return specs[0]
+
+
 def apply(op: Op, *inputs: Any) -> Any:
     """Return `op` of `inputs`, of the kind that the first `Value` among them is."""
     host = False

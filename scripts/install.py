@@ -91,7 +91,7 @@ class Pip:
             raise InstallError("\n".join(errors or lines[-5:]))
 
 
-TESTS_ONLY = ("test", "docs")  # the extras that a learner does without
+TESTS_ONLY = ("postgres", "test", "docs")  # the extras that a learner does without
 
 
 def main() -> int:
@@ -131,9 +131,10 @@ def _what(line: str) -> str:
 
 
 def requirements(project: dict[str, Any], left_out: Collection[str] = ()) -> list[str]:
-    """Return what the project and its extras require, but for its own name and some extras."""
+    """Return what the project and the extras of "all" require, but for some, and its own name."""
     extras: dict[str, list[str]] = project["optional-dependencies"]
-    wanted = [needs for extra, needs in extras.items() if extra not in left_out]
+    together = extras["all"][0].partition("[")[2].rstrip("]").split(",")
+    wanted = [extras[extra] for extra in together if extra not in left_out]
     groups = [project["dependencies"], *wanted]
     return [need for group in groups for need in group if not need.startswith(project["name"])]
 

@@ -14,6 +14,14 @@ can_be_root() {
     [ "$(id -u)" = 0 ] || { command -v sudo >/dev/null && sudo -n true 2>/dev/null; }
 }
 
+# The tests start a PostgreSQL of their own: Debian need start none when it installs the package.
+no_cluster() {
+    [ ! -e /etc/postgresql-common/createcluster.conf ] || return 0
+    as_root mkdir -p /etc/postgresql-common
+    echo "create_main_cluster = false" |
+        as_root tee /etc/postgresql-common/createcluster.conf >/dev/null
+}
+
 # package, the file that shows it is there, what does not work without it
 needs=(
     "bubblewrap|bwrap|submissions cannot be graded in a sandbox"
@@ -21,6 +29,7 @@ needs=(
 [ "$whom" = learner ] || needs+=(
     "chromium|chromium|the browser tests cannot run"
     "iproute2|ip|ranks on two hosts cannot be tested"
+    "postgresql|pg_ctlcluster|the course server cannot be tested on PostgreSQL"
 )
 
 python=${PYTHON:-python3}
@@ -39,6 +48,7 @@ done
 if [ ${#missing[@]} -gt 0 ]; then
     if command -v apt-get >/dev/null && can_be_root; then
         case " ${missing[*]} " in *" chromium "*) missing+=(fonts-dejavu-core) ;; esac
+        case " ${missing[*]} " in *" postgresql "*) no_cluster ;; esac
         echo "setup: installing ${missing[*]}"
         log=$(mktemp)
         # a list that cannot be renewed is no reason to stop: the old one may do

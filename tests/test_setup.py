@@ -116,11 +116,11 @@ def test_how_much_is_to_be_loaded_is_told_as_far_as_it_is_known() -> None:
     assert install.sizes(["file:///nowhere", f"{NOBODY}/x"]) == [0, None]
 
 
-def test_every_extra_is_installed_but_not_the_project_by_its_name() -> None:
+def test_the_extras_of_all_are_installed_but_not_the_project_by_its_name() -> None:
     project = {
         "name": "ours",
         "dependencies": ["a>=1"],
-        "optional-dependencies": {"x": ["b"], "all": ["ours[x]"]},
+        "optional-dependencies": {"x": ["b"], "heavy": ["c"], "all": ["ours[x]"]},
     }
     assert install.requirements(project) == ["a>=1", "b"]
     assert install.requirements(project, ["x"]) == ["a>=1"]

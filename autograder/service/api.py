@@ -14,10 +14,10 @@ from autograder.errors import SubmissionError
 from autograder.grading.report import to_gradescope
 from autograder.grading.submission import read
 from autograder.records import Report
-from autograder.service import auth, exports, views
+from autograder.service import auth, exports, openapi, views
 from autograder.service.course import Course
 from autograder.service.errors import OutOfRoom, Refused
-from autograder.service.forms import json_object, once
+from autograder.service.forms import once
 from autograder.service.limits import Turns, too_large
 from autograder.service.roster import Person
 from autograder.service.schema import PARKED
@@ -40,7 +40,7 @@ def router(course: Course) -> APIRouter:
     def health() -> dict[str, Any]:
         return {"status": "ok", "labs": course.shelf.names}
 
-    @api.post("/submissions", status_code=201)
+    @api.post("/submissions", status_code=201, openapi_extra=openapi.SUBMISSION)
     async def submit(request: Request, response: Response) -> dict[str, Any]:
         person = await run_in_threadpool(auth.bearer, request, course)
         course.rate.spend(person.id)
@@ -72,23 +72,14 @@ def router(course: Course) -> APIRouter:
 
     @api.post("/submissions/{number}/regrade", status_code=202)
     def regrade(request: Request, number: int) -> dict[str, Any]:
-        auth.staff_bearer(request, course)
-        return {"id": number, "state": _regrade(course, number)}
+        by = auth.staff_bearer(request, course)
+        return {"id": number, "state": _regrade(course, number, by)}
 
     _people_routes(api, course)
     return api
 
 
 def _people_routes(api: APIRouter, course: Course) -> None:
-    @api.post("/learners", status_code=201)
-    async def enroll(request: Request) -> dict[str, Any]:
-        await run_in_threadpool(auth.staff_bearer, request, course)
-        body = await json_object(request)
-        asked = auth.Enrolment.read(body, course.settings.bearer_s)
-        person, token = await run_in_threadpool(auth.enroll, course.roster, asked)
-        expires = views.iso(asked.expires_at)
-        return {"login": person.login, "name": person.name, "token": token, "expires": expires}
-
     @api.post("/login-codes", status_code=201)
     def login_code(request: Request) -> dict[str, str]:
         person = auth.bearer(request, course)
@@ -96,9 +87,10 @@ def _people_routes(api: APIRouter, course: Course) -> None:
         return {"code": course.roster.give_token(person, "code", lives_s=lives_s)}
 
     @api.get("/export")
-    def export(request: Request, format: str = "csv") -> Response:
+    def export(request: Request, format: str = "csv", lab: str = "") -> Response:
         auth.staff_bearer(request, course)
-        pieces = exports.export(format, course.roster, course.ledger)
+        full = course.shelf.resolve(lab) if lab else ""
+        pieces = exports.export(format, course.roster, course.ledger, lab=full)
         return StreamingResponse(exports.chunks(pieces), media_type=exports.media_type(format))
 
 
@@ -212,8 +204,8 @@ def _told(entry: Entry, report: Report | None) -> str | None:
     return (report.error or None) if report else None
 
 
-def _regrade(course: Course, number: int) -> str:
-    if not course.claims.regrade(number):
+def _regrade(course: Course, number: int, by: Person) -> str:
+    if not course.claims.regrade(number, by=by.login):
         raise Refused(409, f"regrade: submission {number} is not there, or not finished yet.")
     course.queue.wake()
     return "stored"

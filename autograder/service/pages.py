@@ -26,13 +26,12 @@ from autograder.service import auth, exports, operations, views
 from autograder.service.course import Course
 from autograder.service.errors import Refused
 from autograder.service.forms import Fields
+from autograder.service.gradebook import PAGE_ROWS
+from autograder.service.gradebook import gradebook as gradebook_of
 from autograder.service.roster import LEARNER, Person
 from autograder.service.submissions import Entry, pages_of
 
 HERE = Path(__file__).parent
-
-# Rows of a page: what a screen or two hold, and a browser lays out at once.
-PAGE_ROWS = 50
 
 FORMAT_NAMES = {
     "csv": "spreadsheets",
@@ -96,8 +95,6 @@ def router(course: Course) -> APIRouter:
 
 
 def _login_routes(pages: APIRouter, course: Course) -> None:
-    lives_s = course.settings.session_s
-
     @pages.get("/")
     def home(request: Request) -> Response:
         person = _visitor(request, course)
@@ -109,7 +106,7 @@ def _login_routes(pages: APIRouter, course: Course) -> None:
 
     @pages.post("/login")
     def login(request: Request, form: Fields) -> Response:
-        auth.same_origin(request)
+        auth.same_origin(request, course)
         next = form.get("next", "/")
         person = course.roster.owner(form.get("token", "").strip(), "bearer")
         if person is None:
@@ -117,7 +114,7 @@ def _login_routes(pages: APIRouter, course: Course) -> None:
             problem = "This token is not known here. Copy the whole of it."
             return page("login", 401, next=auth.own_path(next), problem=problem)
         answer = RedirectResponse(auth.own_path(next), 303)
-        auth.log_in(request, answer, person, course.roster, lives_s=lives_s)
+        auth.log_in(request, answer, person, course)
         return answer
 
     @pages.get("/enter")
@@ -129,13 +126,13 @@ def _login_routes(pages: APIRouter, course: Course) -> None:
             return page("onward", next=target, message=message)
         if auth.from_this_machine(request) and course.roster.spend(code, "code"):
             answer = page("onward", next=target, message="You are logged in.")
-            auth.log_in(request, answer, person, course.roster, lives_s=lives_s)
+            auth.log_in(request, answer, person, course)
             return answer
         return page("enter", next=target, code=code, whom=person.name, here=here)
 
     @pages.post("/enter")
     def enter(request: Request, form: Fields) -> Response:
-        auth.same_origin(request)
+        auth.same_origin(request, course)
         person = course.roster.spend(form.get("code", ""), "code")
         target = auth.own_path(form.get("next", "/"))
         if person is None:
@@ -143,12 +140,12 @@ def _login_routes(pages: APIRouter, course: Course) -> None:
             message = "This link has been used already."
             return page("onward", 401, next=target, message=message)
         answer = RedirectResponse(target, 303)
-        auth.log_in(request, answer, person, course.roster, lives_s=lives_s)
+        auth.log_in(request, answer, person, course)
         return answer
 
     @pages.post("/logout")
     def logout(request: Request) -> Response:
-        auth.same_origin(request)
+        auth.same_origin(request, course)
         answer = RedirectResponse("/login", 303)
         auth.log_out(request, answer, course.roster)
         return answer
@@ -206,7 +203,7 @@ def _staff_routes(pages: APIRouter, course: Course) -> None:
         return page(
             "gradebook",
             person=person,
-            book=exports.gradebook((learner.login for learner in learners), entries),
+            book=gradebook_of((learner.login for learner in learners), entries),
             labs=course.ledger.labs(),
             queue=operations.state(course),
             paging=Paging("/gradebook", page_number, count),
@@ -230,32 +227,32 @@ def _staff_routes(pages: APIRouter, course: Course) -> None:
 
     @pages.post("/queue/resume")
     def resume(request: Request) -> Response:
-        auth.same_origin(request)
+        auth.same_origin(request, course)
         auth.staff_only(_visitor(request, course))
         course.queue.resume()
         return RedirectResponse("/queue", 303)
 
     @pages.post("/queue/retry")
     def retry(request: Request) -> Response:
-        auth.same_origin(request)
+        auth.same_origin(request, course)
         auth.staff_only(_visitor(request, course))
         operations.retry_parked(course)
         return RedirectResponse("/queue", 303)
 
     @pages.post("/submissions/{number}/regrade")
     def regrade(request: Request, number: int) -> Response:
-        auth.same_origin(request)
-        auth.staff_only(_visitor(request, course))
-        if course.claims.regrade(number):
+        auth.same_origin(request, course)
+        person = auth.staff_only(_visitor(request, course))
+        if course.claims.regrade(number, by=person.login):
             course.queue.wake()
         return RedirectResponse(f"/submissions/{number}", 303)
 
     @pages.post("/submissions/{number}/manual")
     def manual(request: Request, number: int, form: Fields) -> Response:
-        auth.same_origin(request)
+        auth.same_origin(request, course)
         person = auth.staff_only(_visitor(request, course))
-        question, score, comment = (form.get(x, "") for x in ("question", "score", "comment"))
-        if not course.ledger.mark(number, question, score, comment, person):
+        mark = {"points": form.get("score", ""), "comment": form.get("comment", "")}
+        if not course.ledger.mark(number, {form.get("question", ""): mark}, person):
             raise Refused(409, f"submission {number}: it is not graded yet.")
         return RedirectResponse(f"/submissions/{number}", 303)
 

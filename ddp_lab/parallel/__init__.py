@@ -7,7 +7,26 @@ from importlib import import_module
 from typing import Any
 
 _FROM = {
+    "Adagrad": "parameter_server_optimizers",
+    "ColumnParallelLinear": "tensor_parallel",
+    "Mesh": "mesh",
+    "ParallelAttention": "tensor_parallel",
+    "ParameterServer": "parameter_server",
+    "Pipeline": "pipeline",
+    "RowParallelLinear": "tensor_parallel",
+    "SGD": "parameter_server_optimizers",
+    "ShardedOptimizer": "sharded",
+    "Stragglers": "stragglers",
+    "VocabParallelEmbedding": "tensor_parallel",
+    "fully_shard": "fully_sharded",
+    "gather_full_params": "fully_sharded",
+    "measure_costs": "balance",
+    "on_spark": "spark",
+    "parallelize": "tensor_plan",
     "schedule": "schedules",
+    "spark_all_reduce": "spark",
+    "split": "balance",
+    "tree_aggregate": "spark",
 }
 
 __all__ = sorted(_FROM)

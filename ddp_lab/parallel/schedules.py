@@ -27,6 +27,14 @@ KINDS = "FBIW"
 _WRITTEN = re.compile(r"(\d+)([FBIW])(\d+)", re.ASCII)
 
 
+class ActionSpan(NamedTuple):
+    """When an action was done, `"0F3"` for stage 0, forward, micro-batch 3; seconds."""
+
+    action: str
+    began_at: float
+    ended_at: float
+
+
 class Action(NamedTuple):
     """What a rank does next: a kind of work (one of FBIW) on a stage for a micro-batch."""
 

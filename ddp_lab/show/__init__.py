@@ -2,7 +2,9 @@
 
 from ddp_lab.show.collectives_explorer import CollectivesExplorer, explore
 from ddp_lab.show.ddp_timeline import DdpTimeline
+from ddp_lab.show.matrix_split import MatrixSplit
 from ddp_lab.show.page import page
+from ddp_lab.show.pipeline_schedules import PipelineSchedules
 from ddp_lab.show.poster import poster, summary
 from ddp_lab.show.ring_player import RingPlayer
 from ddp_lab.show.scaling_curves import ScalingCurves
@@ -14,6 +16,8 @@ __all__ = [
     "CollectivesExplorer",
     "DdpTimeline",
     "Hop",
+    "MatrixSplit",
+    "PipelineSchedules",
     "Recording",
     "RingPlayer",
     "ScalingCurves",

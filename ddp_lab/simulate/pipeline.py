@@ -9,23 +9,14 @@ May import: the package's errors, parallel.schedules.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from ddp_lab.errors import InvalidArgument
-from ddp_lab.parallel.schedules import Action, held, orders_of, parse, walk
-
-
-class ActionSpan(NamedTuple):
-    """An action in torch's notation, `"0F3"` for stage 0, forward, micro-batch 3; seconds."""
-
-    action: str
-    began_at: float
-    ended_at: float
+from ddp_lab.parallel.schedules import Action, ActionSpan, held, orders_of, parse, walk
 
 
 @dataclass(frozen=True)
 class PipelineStep:
-    """A predicted step: the spans of each rank, in order."""
+    """A step, predicted or measured: the spans of each rank, in order, from 0 s."""
 
     spans: tuple[tuple[ActionSpan, ...], ...]
 

@@ -9,14 +9,14 @@ import numpy as np
 
 from ..arrays import as_dtype, cast, copied, dtype_of, native_device_of
 from ..errors import AxisError, ShapeError
-from ..op import Op, Spec, apply
+from ..op import Flat, KeepsSpec, Spec, apply
 from .broadcasting import expand_to, sum_to
 from .casting import cast_to
 from .indexing import Slice, Take, put, split_index
 from .movement import reshape
 
 
-class Assign(Op):
+class Assign(KeepsSpec):
     """The first input with the second at an index; further inputs are the index's arrays."""
 
     on_arrays = reads_indices = True
@@ -34,10 +34,6 @@ class Assign(Op):
         put(out, self.pattern, arrays[2:], cast(arrays[1], dtype_of(out)))
         return out
 
-    def infer(self, *specs: Spec) -> Spec:
-        """Return the spec of what is assigned into."""
-        return specs[0]
-
     def gradient(self, out_grad: Any, node: Any) -> Any:
         """What was overwritten gets none; the values get that of their places."""
         _, value, *indices = node.inputs
@@ -53,7 +49,7 @@ def zeros_0d(like: Any) -> Any:
     return apply(Zero(), like)
 
 
-class Zero(Op):
+class Zero(Flat):
     """The number 0 of the input's dtype, beside it."""
 
     on_arrays = True
@@ -66,10 +62,6 @@ class Zero(Op):
     def infer(self, *specs: Spec) -> Spec:
         """Return the spec of a number."""
         return Spec((), specs[0].dtype)
-
-    def gradient(self, out_grad: Any, node: Any) -> Any:
-        """Zero whatever the input is."""
-        return (None,)
 
 
 def _shaped_as(grad: Any, value: Any) -> Any:

@@ -4,7 +4,7 @@ from typing import Any
 
 from ..arrays import Device, DType, as_dtype, cast, copied, device_of, move
 from ..errors import DTypeError
-from ..op import Op, Spec, apply
+from ..op import KeepsSpec, Op, Spec, apply
 
 
 class Cast(Op):
@@ -33,7 +33,7 @@ class Cast(Op):
         return (apply(Cast(source), out_grad),)
 
 
-class Move(Op):
+class Move(KeepsSpec):
     """The numbers on `device`; the gradient goes back to where the input is."""
 
     on_arrays = True
@@ -47,10 +47,6 @@ class Move(Op):
         """Return the array on the device."""
         return move(x, self.device)
 
-    def infer(self, *specs: Spec) -> Spec:
-        """Return the spec unchanged."""
-        return specs[0]
-
     def gradient(self, out_grad: Any, node: Any) -> Any:
         """Return the gradient moved back."""
         x = node.inputs[0]
@@ -58,7 +54,7 @@ class Move(Op):
         return (apply(Move(back), out_grad),)
 
 
-class Clone(Op):
+class Clone(KeepsSpec):
     """A copy."""
 
     on_arrays = True
@@ -68,10 +64,6 @@ class Clone(Op):
     def compute(self, xp: Any, x: Any) -> Any:
         """Return a new array with the same numbers."""
         return copied(x)
-
-    def infer(self, *specs: Spec) -> Spec:
-        """Return the spec unchanged."""
-        return specs[0]
 
     def gradient(self, out_grad: Any, node: Any) -> Any:
         """Return the gradient as it is."""

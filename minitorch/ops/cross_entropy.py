@@ -11,7 +11,7 @@ import numpy as np
 
 from ..arrays import as_dtype, cast, dtype_of, native_device_of
 from ..errors import ArgumentError, AxisError, ShapeError
-from ..op import Op, Spec, apply
+from ..op import KeepsSpec, Op, Spec, apply
 from .binary import where
 from .casting import cast_to
 from .elementwise import zeros_like
@@ -92,7 +92,7 @@ class CrossEntropy(Op):
         return apply(CrossEntropyGrad(self.ignore_index), x, index, out_grad), None
 
 
-class CrossEntropyGrad(Op):
+class CrossEntropyGrad(KeepsSpec):
     """(softmax x - one hot) · g / n: the gradient of `CrossEntropy`, itself differentiable."""
 
     on_arrays = True
@@ -111,10 +111,6 @@ class CrossEntropyGrad(Op):
         y *= g / n if xp is not np else g / y.dtype.type(n)
         return y
 
-    def infer(self, *specs: Spec) -> Spec:
-        """Return the spec of the logits."""
-        return specs[0]
-
     def gradient(self, out_grad: Any, node: Any) -> Any:
         """Softmax has the derivative y (v - Σ v y); the one hot part has none."""
         x, index, g = node.inputs
@@ -125,7 +121,7 @@ class CrossEntropyGrad(Op):
         return curved * g, None, sum(slope * out_grad)
 
 
-class CrossEntropyWeights(Op):
+class CrossEntropyWeights(KeepsSpec):
     """1 / n in each row that counts, else 0: of the shape of the logits."""
 
     on_arrays = True
@@ -139,10 +135,6 @@ class CrossEntropyWeights(Op):
         _, counts, n = _rows(xp, index, x.shape[1], self.ignore_index)
         weights = xp.ones_like(x) / n
         return weights if counts is None else xp.where(counts[:, None], weights, 0 * weights)
-
-    def infer(self, *specs: Spec) -> Spec:
-        """Return the spec of the logits."""
-        return specs[0]
 
     def gradient(self, out_grad: Any, node: Any) -> Any:
         """The weights do not depend on the logits."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..arrays import add_at, as_dtype, cast, copied, int64
 from ..errors import ArgumentError, AxisError, DTypeError, ShapeError
-from ..op import Op, Spec, apply
+from ..op import Flat, KeepsSpec, Op, Spec, apply
 from ..shapes import axis, broadcast, known, numel
 from .binary import where
 from .broadcasting import sum_to
@@ -63,7 +63,7 @@ class Gather(Op):
         return apply(ScatterAdd(self.dim), zeros_like(x), index, out_grad), None
 
 
-class ScatterAdd(Op):
+class ScatterAdd(KeepsSpec):
     """`x` with `source` added at the places of `index` along one axis; equal places add up."""
 
     on_arrays = reads_indices = True
@@ -79,10 +79,6 @@ class ScatterAdd(Op):
         cut = source[tuple(slice(0, size) for size in index.shape)]
         return add_at(out, _grid(xp, index, self.dim), cut)
 
-    def infer(self, *specs: Spec) -> Spec:
-        """Return the shape of the value added to."""
-        return specs[0]
-
     def gradient(self, out_grad: Any, node: Any) -> Any:
         """The value gets the gradient as it is, the source what is at its places."""
         _, index, source = node.inputs
@@ -93,7 +89,7 @@ class ScatterAdd(Op):
         return out_grad, None, share
 
 
-class Scatter(Op):
+class Scatter(KeepsSpec):
     """`x` with `source` put at the places of `index` along one axis."""
 
     on_arrays = reads_indices = True
@@ -108,10 +104,6 @@ class Scatter(Op):
         out = copied(x)
         out[_grid(xp, index, self.dim)] = source[tuple(slice(0, n) for n in index.shape)]
         return out
-
-    def infer(self, *specs: Spec) -> Spec:
-        """Return the shape of the value put into."""
-        return specs[0]
 
     def gradient(self, out_grad: Any, node: Any) -> Any:
         """What was overwritten gets no gradient; the source gets it instead."""
@@ -308,7 +300,7 @@ def masked_select(x: Any, mask: Any) -> Any:
     return getitem(expand(x, shape), expand(mask, shape))
 
 
-class Put(Op):
+class Put(KeepsSpec):
     """`x` with `source` at an advanced index, whose arrays are the further inputs."""
 
     on_arrays = reads_indices = True
@@ -323,10 +315,6 @@ class Put(Op):
         out = copied(x)
         put(out, self.pattern, indices, source)
         return out
-
-    def infer(self, *specs: Spec) -> Spec:
-        """Return the shape of the value put into."""
-        return specs[0]
 
     def gradient(self, out_grad: Any, node: Any) -> Any:
         """What was overwritten gets no gradient; the source gets it instead."""
@@ -347,7 +335,7 @@ def index_put(x: Any, indices: Any, values: Any, accumulate: bool = False) -> An
     return x + apply(PlaceAdd(pattern, tuple(x.shape)), spread, *arrays)
 
 
-class OneHot(Op):
+class OneHot(Flat):
     """1 at the place of each index along a new last axis, else 0."""
 
     on_arrays = True
@@ -365,10 +353,6 @@ class OneHot(Op):
     def infer(self, *specs: Spec) -> Spec:
         """Return the shape with the classes as last axis."""
         return Spec((*specs[0].shape, self.num_classes), int64)
-
-    def gradient(self, out_grad: Any, node: Any) -> Any:
-        """A class has no slope."""
-        return (None,)
 
 
 def one_hot(index: Any, num_classes: int = -1) -> Any:

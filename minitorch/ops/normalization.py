@@ -8,7 +8,7 @@ import numpy as np
 
 from ..arrays import DType, as_dtype, finfo, float32
 from ..errors import ArgumentError, ShapeError
-from ..op import Op, Spec, apply
+from ..op import KeepsSpec, apply
 from ..shapes import axis
 from .casting import cast_to, floats_only
 from .elementwise import exp, rsqrt
@@ -19,7 +19,7 @@ from .reduction import Reduction, mean, sum
 from .statistics import vector_norm
 
 
-class Softmax(Op):
+class Softmax(KeepsSpec):
     """exp x / Σ exp x along an axis."""
 
     on_arrays = True
@@ -39,10 +39,6 @@ class Softmax(Op):
         y /= np.add.reduce(y, axis=self.dim, keepdims=True)
         return y
 
-    def infer(self, *specs: Spec) -> Spec:
-        """Return the spec unchanged."""
-        return specs[0]
-
     def gradient(self, out_grad: Any, node: Any) -> Any:
         """Return y (g - Σ g y)."""
         y = node.output
@@ -55,7 +51,7 @@ def _shares(xp: Any, x: Any, dim: int) -> Any:
     return y / xp.sum(y, axis=dim, keepdims=True)
 
 
-class LogSoftmax(Op):
+class LogSoftmax(KeepsSpec):
     """x - ln Σ exp x along an axis."""
 
     on_arrays = True
@@ -71,10 +67,6 @@ class LogSoftmax(Op):
         y = x - xp.max(x, axis=self.dim, keepdims=True)
         y -= xp.log(xp.sum(xp.exp(y), axis=self.dim, keepdims=True))
         return y
-
-    def infer(self, *specs: Spec) -> Spec:
-        """Return the spec unchanged."""
-        return specs[0]
 
     def gradient(self, out_grad: Any, node: Any) -> Any:
         """Return g - softmax · Σ g."""
@@ -111,7 +103,7 @@ def softmin(x: Any, dim: int | None = None, _stacklevel: int = 3, dtype: Any = N
     return softmax(-x, dim, dtype=dtype)
 
 
-class Standardize(Reduction):
+class Standardize(KeepsSpec, Reduction):
     """(x - mean) / √(variance + eps) along axes."""
 
     def __init__(self, dims: tuple[int, ...], eps: float) -> None:
@@ -124,10 +116,6 @@ class Standardize(Reduction):
         spread = xp.mean(away * away, axis=self.dims, keepdims=True)
         away /= xp.sqrt(spread + self.eps)
         return away
-
-    def infer(self, *specs: Spec) -> Spec:
-        """Return the spec unchanged."""
-        return specs[0]
 
     def gradient(self, out_grad: Any, node: Any) -> Any:
         """Return (g - mean g - y · mean(g y)) / √(variance + eps)."""

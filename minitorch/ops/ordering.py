@@ -10,7 +10,7 @@ import numpy as np
 
 from ..arrays import as_dtype, cast, dtype_of, int64
 from ..errors import ArgumentError, AxisError, ShapeError
-from ..op import Op, Spec, apply
+from ..op import Flat, Op, Spec, apply
 from ..shapes import axis, reduced
 from .binary import logaddexp, maximum, minimum
 from .casting import cast_to
@@ -29,7 +29,7 @@ class ValuesAndIndices(NamedTuple):
     indices: Any
 
 
-class Position(Op):
+class Position(Flat):
     """An operator whose result is positions: int64, no gradient."""
 
     on_arrays = True
@@ -41,10 +41,6 @@ class Position(Op):
     def infer(self, *specs: Spec) -> Spec:
         """Return the shape of the input, int64."""
         return Spec(specs[0].shape, int64)
-
-    def gradient(self, out_grad: Any, node: Any) -> Any:
-        """A position has no slope."""
-        return (None,)
 
 
 class ArgExtreme(Position):

@@ -6,7 +6,7 @@ from typing import Any
 
 from ..arrays import as_dtype, bool_, finfo, int64
 from ..errors import ArgumentError
-from ..op import Op, Spec, Value, apply
+from ..op import KeepsSpec, Op, Spec, Value, apply
 from .binary import add as add_row
 from .binary import floor_divide, mul, power, true_divide, trunc_divide, where
 from .binary import sub as sub_row
@@ -17,7 +17,7 @@ from .logic import isfinite, isnan, isneginf, isposinf
 from .rows import promoted
 
 
-class Power(Op):
+class Power(KeepsSpec):
     """x to a power that is a Python number."""
 
     on_arrays = True
@@ -30,10 +30,6 @@ class Power(Op):
     def compute(self, xp: Any, x: Any) -> Any:
         """Return x ** exponent."""
         return x**self.exponent
-
-    def infer(self, *specs: Spec) -> Spec:
-        """Return the spec of x."""
-        return specs[0]
 
     def gradient(self, out_grad: Any, node: Any) -> Any:
         """Return n·x^(n-1), which is 0 for n = 0 even at x = 0."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..op import Op, Spec, apply
+from ..op import KeepsSpec, Op, Spec, apply
 from .movement import insert_axes
 
 
@@ -39,7 +39,7 @@ class Product(Op):
         return (insert_axes(out_grad, (self.dim % len(x.shape),)) * others,)
 
 
-class Others(Product):
+class Others(KeepsSpec, Product):
     """For each element the product of all others along the axis; right beside zeros too."""
 
     name = "prod_of_others"
@@ -57,7 +57,3 @@ class Others(Product):
         np.cumprod(along[:-1], axis=0, out=before[1:])
         np.cumprod(along[:0:-1], axis=0, out=after[-2::-1])
         return np.moveaxis(before * after, 0, self.dim)
-
-    def infer(self, *specs: Spec) -> Spec:
-        """Return the spec of the input."""
-        return specs[0]

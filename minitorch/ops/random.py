@@ -7,7 +7,7 @@ import numpy as np
 from ..arrays import CPU, Device, DType, as_dtype, asarray, cast, device_of, int64, to_numpy
 from ..errors import ArgumentError
 from ..generator import Generator, default_generator
-from ..op import Op, Spec, apply
+from ..op import Flat, KeepsSpec, Op, Spec, apply
 from .elementwise import zeros_like
 
 
@@ -75,7 +75,7 @@ class Normal(Drawn):
         return cast(self.source().normal(self.shape, self.dtype) * self.std + self.mean, self.dtype)
 
 
-class DropMask(Op):
+class DropMask(Flat, KeepsSpec):
     """1 / (1 - p) with probability 1 - p, else 0: of the shape, dtype and device of the input."""
 
     on_arrays = True
@@ -92,16 +92,8 @@ class DropMask(Op):
         kept = source.uniform(tuple(x.shape), dtype) >= self.p
         return cast(kept, dtype) * (1.0 / (1.0 - self.p))
 
-    def infer(self, *specs: Spec) -> Spec:
-        """Return the spec of the input."""
-        return specs[0]
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
-        """The mask does not depend on the numbers."""
-        return (None,)
-
-
-class Multinomial(Op):
+class Multinomial(Flat):
     """Positions drawn with the weights along the last axis."""
 
     on_arrays = True
@@ -144,10 +136,6 @@ class Multinomial(Op):
     def infer(self, *specs: Spec) -> Spec:
         """Return the positions of each row."""
         return Spec((*specs[0].shape[:-1], self.num_samples), int64)
-
-    def gradient(self, out_grad: Any, node: Any) -> Any:
-        """A position has no slope."""
-        return (None,)
 
 
 def multinomial(

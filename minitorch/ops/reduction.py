@@ -19,7 +19,7 @@ from ..arrays import (
     uint8,
 )
 from ..errors import AxisError
-from ..op import Op, Spec, apply
+from ..op import Flat, Op, Spec, apply
 from ..shapes import axes, reduced
 from .binary import where
 from .broadcasting import expand_to
@@ -177,7 +177,7 @@ class Mean(Reduction):
         return (expand_to(share, x),)
 
 
-class Count(Op):
+class Count(Flat):
     """How many elements there are along `dims`, of the dtype of the input; known at run time."""
 
     on_arrays = True
@@ -196,10 +196,6 @@ class Count(Op):
         """Return a 0-d spec."""
         return Spec((), specs[0].dtype)
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
-        """A count does not depend on the numbers."""
-        return (None,)
-
 
 def mean(x: Any, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
     """Return the mean along `dim` (all axes when None).
@@ -213,7 +209,7 @@ def mean(x: Any, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None) 
     return apply(Mean(over, keepdim), x)
 
 
-class Truth(Reduction):
+class Truth(Flat, Reduction):
     """Whether any, or all, of the elements along axes are not 0."""
 
     reads_inputs = reads_output = False
@@ -237,10 +233,6 @@ class Truth(Reduction):
         """Return the reduced shape; boolean, of uint8 uint8."""
         kept = uint8 if specs[0].dtype is uint8 else bool_
         return Spec(super().infer(*specs).shape, kept)
-
-    def gradient(self, out_grad: Any, node: Any) -> Any:
-        """A truth value has no slope."""
-        return (None,)
 
 
 def any(x: Any, dim: Dims = None, keepdim: bool = False) -> Any:

@@ -9,13 +9,13 @@ from typing import Any
 
 from ..arrays import copied
 from ..errors import ShapeError
-from ..op import Spec, apply
+from ..op import KeepsSpec, apply
 from ..shapes import axes, axis
 from .casting import clone
 from .movement import Movement, expand, listed, reshape, sizes, transpose
 
 
-class Flip(Movement):
+class Flip(KeepsSpec, Movement):
     """The elements in reverse order along axes."""
 
     def __init__(self, dims: tuple[int, ...]) -> None:
@@ -25,16 +25,12 @@ class Flip(Movement):
         """Return the reversed array, which NumPy would give as a view."""
         return copied(xp.flip(x, axis=self.dims))
 
-    def infer(self, *specs: Spec) -> Spec:
-        """Return the spec unchanged."""
-        return specs[0]
-
     def gradient(self, out_grad: Any, node: Any) -> Any:
         """Return the gradient reversed."""
         return (apply(self, out_grad),)
 
 
-class Roll(Movement):
+class Roll(KeepsSpec, Movement):
     """The elements moved along axes; what leaves at one end enters at the other."""
 
     def __init__(self, shifts: tuple[int, ...], dims: tuple[int, ...]) -> None:
@@ -43,10 +39,6 @@ class Roll(Movement):
     def compute(self, xp: Any, x: Any) -> Any:
         """Return the rolled array."""
         return xp.roll(x, self.shifts, axis=self.dims)
-
-    def infer(self, *specs: Spec) -> Spec:
-        """Return the spec unchanged."""
-        return specs[0]
 
     def gradient(self, out_grad: Any, node: Any) -> Any:
         """Return the gradient rolled back."""

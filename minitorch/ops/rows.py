@@ -20,7 +20,9 @@ Partial = Callable[..., Any]
 
 def promoted(specs: tuple[Spec, ...], promotes: str) -> DType:
     """Return the dtype that an operator's inputs are brought to before it computes."""
-    common = result_type([(spec.dtype, len(spec.shape)) for spec in specs])
+    common = specs[0].dtype if specs else get_default_dtype()
+    if any(spec.dtype is not common for spec in specs):
+        common = result_type([(spec.dtype, len(spec.shape)) for spec in specs])
     return get_default_dtype() if promotes == "float" and common.kind != "f" else common
 
 

@@ -17,8 +17,7 @@ from ...errors import GraphError
 from ..core.graph import outside
 from ..core.node import Node, Placeholder, StaticShape, UnknownShape, as_shape
 from .cond import as_predicate
-from .loop_stacks import placeholder_like
-from .outcome import loop_outputs
+from .loop_stacks import loop_outputs, placeholder_like
 from .pytree import Rebuild, apart_from, leaves_like, same_structure
 from .while_op import KEPT_APART, While
 

@@ -18,8 +18,7 @@ from ..core.variables import State, Variable
 from ..executors.compiled import Step
 from .dead_values import DEAD
 from .loop_gradient import backward
-from .loop_stacks import EMPTY, Empty, Opacity, Past, placeholder_like
-from .outcome import History, Outcome, Output
+from .loop_stacks import EMPTY, Empty, History, Opacity, Outcome, Output, Past, placeholder_like
 
 KEPT_APART = 10
 """Rounds of one loop that may be under way at once, TensorFlow's number."""

@@ -16,7 +16,7 @@ import numpy as np
 
 from ...arrays import CPU, Array, Device, DType, as_dtype
 from ...errors import GraphError
-from ...op import Op, Spec
+from ...op import KeepsSpec, Op, Spec
 from .graph import call_site, control_dependencies, get_default_graph, outside
 from .naming import label, rename
 from .node import UNKNOWN, Node, UnknownShape, as_shape, build, convert
@@ -107,7 +107,7 @@ class StateOp(Op):
         raise GraphError(f"{self.name}: needs a session. Build it from nodes and run it.")
 
 
-class Read(StateOp):
+class Read(KeepsSpec, StateOp):
     """The value of a variable at this point of the run."""
 
     def __init__(self, variable: Variable) -> None:
@@ -116,10 +116,6 @@ class Read(StateOp):
     def run(self, state: State, *arrays: Array) -> Array:
         """Return the array that the variable holds now."""
         return self.variable.value_in(state)
-
-    def infer(self, *specs: Spec) -> Spec:
-        """Return the spec of the variable."""
-        return specs[0]
 
     def gradient(self, out_grad: Any, node: Any) -> Any:
         """What is read is the variable: its gradient is that of the reading."""

@@ -27,17 +27,15 @@ from ...ops.linalg import MatMul
 from ...ops.reduction import Extreme, Mean, Sum
 from ...ops.rows import ROWS, Elementwise
 from ..control.dead_values import DEAD, alive, deadly, endangered, merges
-from ..control.loop_stacks import EMPTY, HOLE, Opaque, Past
-from ..control.outcome import Outcome
+from ..control.loop_stacks import EMPTY, HOLE, Opaque, Outcome, Past
 from ..control.while_op import While
 from ..core.node import Constant, Node, Placeholder
 from ..core.order import schedule
 from ..core.variables import NoOp, Read, State, StateOp, Variable
-from ..memory.early_updates import running_order
+from ..memory.aliasing import running_order
 from ..memory.plan import ALIGNMENT, LoopPlan, MemoryPlan, memory_plan, sizes_of
-from ..operators.deferred_shapes import Counting, OfShape
-from ..operators.late import Late
-from ..operators.slicing import Places
+from ..operators.computed_shapes import Counting, OfShape
+from ..operators.deferred_shapes import Late, Places
 from ..passes.fused import Fused
 from ..passes.lowering import program_of
 from .compiled import check_source, copied

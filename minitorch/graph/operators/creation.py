@@ -11,11 +11,10 @@ from ...errors import GraphError
 from ...ops import elementwise
 from ...ops.broadcasting import expand_to
 from ...shapes import known
-from ..core.error_location import lined
-from ..core.naming import rename
+from ..core.naming import lined, rename
 from ..core.node import Constant, Node, UnknownShape, convert
 from ..core.static_shape import as_static
-from .deferred_shapes import computed, counted, filled
+from .computed_shapes import computed, counted, filled
 
 __all__ = [
     "constant",

@@ -10,10 +10,9 @@ import numpy as np
 
 from ...arrays import CPU, Array, DType, as_dtype, asarray, to_numpy
 from ...errors import GraphError
-from ...op import Spec
+from ...op import Flat, KeepsSpec, Spec
 from ..control.loop_stacks import Opaque
-from ..core.error_location import lined
-from ..core.naming import rename
+from ..core.naming import lined, rename
 from ..core.node import UNKNOWN, Node, build, convert
 from ..core.variables import NoOp, State, StateOp
 
@@ -74,7 +73,7 @@ class Call(StateOp):
         return Spec((), as_dtype(bool))
 
 
-class Picked(StateOp):
+class Picked(Flat, StateOp):
     """One of the values of a call."""
 
     ordered = False
@@ -90,10 +89,6 @@ class Picked(StateOp):
     def infer(self, *specs: Spec) -> Spec:
         """Return what is known: the dtype."""
         return Spec(UNKNOWN, self.dtype)
-
-    def gradient(self, out_grad: Any, node: Any) -> Any:
-        """Return nothing: nobody knows the derivative of a Python function."""
-        return (None,)
 
 
 @lined
@@ -120,7 +115,7 @@ def py_func(
 # ── printing ────────────────────────────────────────────────────────────────────────────────────
 
 
-class Printed(StateOp):
+class Printed(KeepsSpec, StateOp):
     """The first input, after the others have been printed."""
 
     hands_on = True
@@ -136,10 +131,6 @@ class Printed(StateOp):
             shown = "".join(f"[{_some(to_numpy(a), self.summarize)}]" for a in arrays[1:])
             print(f"{self.message}{shown}", file=sys.stderr, flush=True)
         return arrays[0]
-
-    def infer(self, *specs: Spec) -> Spec:
-        """Return the spec of the first input."""
-        return specs[0]
 
     def gradient(self, out_grad: Any, node: Any) -> Any:
         """The first input's is the gradient itself."""

@@ -19,7 +19,7 @@ from ..control.while_op import While
 from ..core.node import Node
 from ..core.order import needed
 from ..core.variables import Read, Variable
-from .inside import Loop, everywhere, loops_in
+from .levels import Loop, everywhere, loops_in
 
 Member = tuple[Node, Collection[Node], Mapping[Node, Loop]]
 """A node, what its graph is given (a run's feeds or a loop's placeholders), the loops there."""

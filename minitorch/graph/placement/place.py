@@ -22,7 +22,7 @@ from ...shapes import numel
 from ..core.node import Node, UnknownShape
 from ..core.order import sources
 from .groups import Groups
-from .inside import Loop, everywhere
+from .levels import Loop, everywhere
 
 Cost = Callable[[Node], float]
 

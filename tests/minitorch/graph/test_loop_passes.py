@@ -9,12 +9,11 @@ import pytest
 import minitorch.graph as tf
 from minitorch.errors import GraphError
 from minitorch.graph.control.liveness import fates
-from minitorch.graph.control.trip_count import known_rounds
 from minitorch.graph.control.while_op import While
 from minitorch.graph.core.node import Node
 from minitorch.graph.core.order import needed, schedule
 from minitorch.graph.costs.machine import Fixed, use
-from minitorch.graph.costs.prediction import predicted_s
+from minitorch.graph.costs.prediction import known_rounds, predicted_s
 from minitorch.graph.passes.loops import inside
 from minitorch.graph.passes.optimize import verified
 from minitorch.graph.passes.rewrite import rebuilt, rewrite, simple

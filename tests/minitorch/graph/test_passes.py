@@ -755,3 +755,16 @@ def test_what_takes_the_place_of_a_fetch_has_its_name() -> None:
     found = tf.optimize([total, same, again, x])
     assert [node.name for node in found] == ["total", "inner", "total", "x"]
     assert [node.name for node in (total, inner, same)] == ["total", "inner", "same"]
+
+
+def test_the_table_can_be_of_some_passes_and_of_those_on_request() -> None:
+    tf.reset_default_graph()
+    x = tf.placeholder(tf.float32, (16, 16))
+    table = tf.explain(tf.matmul(x, x) * 1.0, passes=["cse", "algebra"]).splitlines()
+    assert [line.split()[0] for line in table] == ["pass", "as", "cse", "algebra"]
+    nodes = [int(line[16:23]) for line in table[1:]]
+    assert nodes[0] == nodes[1] > nodes[2]
+    with pytest.raises(GraphError, match="got pass 'nothing', expected one of dead_code"):
+        tf.explain(x, passes=["nothing"])
+    with pytest.raises(GraphError, match="expected a list"):
+        tf.explain(x, passes="fuse")

@@ -12,8 +12,7 @@ from ddp_lab import launch
 from ddp_lab.errors import RankFailed
 from minitorch.errors import GraphError
 from minitorch.graph.control.cond import Switch
-from minitorch.graph.control.loop_stacks import Empty, Keep, Opaque, Top
-from minitorch.graph.control.outcome import Output
+from minitorch.graph.control.loop_stacks import Empty, Keep, Opaque, Output, Top
 from minitorch.graph.core.node import build
 from minitorch.graph.core.order import schedule
 from minitorch.graph.placement.partition import cut

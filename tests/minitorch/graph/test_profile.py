@@ -11,7 +11,7 @@ import pytest
 import minitorch.graph as tf
 from minitorch.errors import GraphError
 from minitorch.graph import profile
-from minitorch.graph.costs.timeline import Span, Timeline
+from minitorch.graph.costs.profile import Span, Timeline
 
 pytestmark = pytest.mark.as_built
 
