@@ -12,6 +12,7 @@ from minitorch.show.pass_scene import compare_passes
 from minitorch.show.picture import Picture, show
 from minitorch.show.poster import poster
 from minitorch.show.scene import Scene
+from minitorch.show.serving_scene import see_serving
 from minitorch.show.svg import render
 from minitorch.show.timeline_scene import see_timeline
 from minitorch.show.token_scene import follow_tokens
@@ -30,6 +31,7 @@ __all__ = [
     "page",
     "poster",
     "render",
+    "see_serving",
     "see_timeline",
     "show",
     "step_through",
