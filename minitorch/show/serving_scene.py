@@ -10,8 +10,8 @@ from minitorch.show.scene import ALWAYS, Canvas, Scene, Step, When
 
 LEFT, TOP, WIDTH, ROW, LANE = 92.0, 22.0, 780.0, 8.0, 26.0
 HINT = (
-    "Across: time. Above, a line for each query: orange while it waits, blue while its batch is "
-    "computed; the red mark is its deadline. Below, the containers: bars are batches, with their size."
+    "Across: time. Above, a line for each query: orange while it waits, blue while it is "
+    "computed; the red mark is its deadline. Below, containers: a batch is a bar, with its size."
 )
 
 

@@ -2,7 +2,7 @@
 
     python labs/demos/adaptive_batching/recorded.py     records a run anew into recorded.json
 
-The model sleeps for what a batch costs, and answers when it began and ended, by the clock that all
+The machine should have nothing else to do meanwhile. The model sleeps for what a batch costs, and answers when it began and ended, by the clock that all
 processes of a machine share.
 """
 
