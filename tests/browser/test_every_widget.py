@@ -12,6 +12,7 @@ import pytest
 
 DEMOS = Path(__file__).parents[2] / "labs" / "demos"
 PAGES = {
+    "adaptive_batching": ".mt-player",
     "autodiff_stepper": ".mt-player",
     "collectives_explorer": ".dl-chart",
     "ddp_timeline": ".dl-chart",
