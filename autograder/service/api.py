@@ -56,7 +56,7 @@ def router(course: Course) -> APIRouter:
         person = auth.bearer(request, course)
         return _submission(course, person, number)
 
-    @api.get("/submissions/{number}/notebook")
+    @api.get("/submissions/{number}/notebook", response_class=Response, responses=openapi.NOTEBOOK)
     def notebook(request: Request, number: int) -> Response:
         person = auth.bearer(request, course)
         entry = views.entry_for(person, course.ledger, number)
@@ -97,7 +97,7 @@ def _people_routes(api: APIRouter, course: Course) -> None:
         lives_s = course.settings.code_s
         return {"code": course.roster.give_token(person, "code", lives_s=lives_s)}
 
-    @api.get("/export")
+    @api.get("/export", response_class=Response, responses=openapi.EXPORT)
     def export(request: Request, format: str = "csv", lab: str = "") -> Response:
         auth.staff_bearer(request, course)
         full = course.shelf.resolve(lab) if lab else ""
