@@ -1,6 +1,5 @@
 """Scenes: what is stepped through is what happened, and every scene is fit to be played."""
 
-import itertools
 import json
 import re
 from html.parser import HTMLParser
@@ -17,7 +16,6 @@ import minitorch.graph as tf
 from minitorch import Op, nn
 from minitorch.compile import Schedule
 from minitorch.errors import ArgumentError, GraphError
-from minitorch.graph.costs.timeline import Span, Timeline
 from minitorch.ops.methods import Methods
 from minitorch.show import (
     Scene,
@@ -29,7 +27,6 @@ from minitorch.show import (
     poster,
     race_searches,
     schedule_scene,
-    see_timeline,
     show,
     step_through,
     walk_schedule,
@@ -96,14 +93,6 @@ def both() -> Scene:
     return both_ways(IMPERATIVE, SYMBOLIC)
 
 
-def timeline() -> Scene:
-    target = chain()
-    feeds = [node for node in order_of(target) if node.op is None and not hasattr(node, "value")]
-    clock = itertools.count(0, 1000).__next__
-    feed = {node: np.ones(tuple(node.shape), np.float32) for node in feeds}
-    return see_timeline(tf.profile(tf.Session(), target, feed, clock=clock)[1])
-
-
 def schedule() -> Scene:
     point = {"rows": 4, "lanes": 4, "tile_k": 3, "order": "knm", "pack_b": True}
     return walk_schedule(Schedule(("matmul", 7, 9, 8), point))
@@ -113,12 +102,7 @@ def race() -> Scene:
     return race_searches({"random": [9.0, 4.0, 1.5], "learned": [2.0, 1.05, 1.0]})
 
 
-def order_of(target: Any) -> Any:
-    return tf.memory_plan(target).order
-
-
 SCENES = {
-    "timeline": timeline,
     "autodiff": autodiff,
     "tokens": tokens,
     "passes": passes,
@@ -199,8 +183,6 @@ def test_a_page_takes_a_scene_or_a_picture_and_refuses_what_has_none() -> None:
     for wrong in ([], 3, "scene", [3], None):
         with pytest.raises(ArgumentError, match=r"page: got .* without scenes"):
             page(wrong)
-    with pytest.raises(ArgumentError, match="see_timeline: got int"):
-        see_timeline(3)
 
 
 def test_text_that_looks_like_markup_stays_text() -> None:
@@ -475,19 +457,6 @@ def test_a_plan_needs_sizes_and_something_to_compute() -> None:
         map_memory(tf.exp(tf.placeholder("float32", (None, 2))))
     with pytest.raises(GraphError, match="computes nothing"):
         map_memory(tf.constant(1.0))
-
-
-def test_the_timeline_has_a_step_for_each_node_and_names_the_costliest() -> None:
-    spans = [Span("a", "exp", 0, 10), Span("b", "matmul", 10, 100, thread=1)]
-    scene = see_timeline(Timeline(tuple(spans)))
-    assert "matmul: 1 node, 90% of the time" in scene.summary
-    assert [step.text.split(" takes")[0] for step in scene.steps[1:]] == [
-        "Node 1 of 2: a by exp", "Node 2 of 2: b by matmul",
-    ]  # fmt: skip
-    lanes = {mark.text for mark in scene.marks if mark.text.startswith("worker")}
-    assert lanes == {"worker 0", "worker 1"}
-    with pytest.raises(ArgumentError, match="0 spans"):
-        see_timeline(Timeline(()))
 
 
 # ── both ways ───────────────────────────────────────────────────────────────────────────────────
