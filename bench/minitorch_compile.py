@@ -100,10 +100,10 @@ def convolutions() -> None:
 def network() -> None:
     """Print the step of a small network before and after its convolutions were tuned."""
     pair = {"minitorch": speed.cnn(minitorch), "torch": speed.cnn(torch)}
-    before = medians(pair)
+    before = medians(pair, 151)
     for sizes in CNN:
         code.keep(code.tune(("conv2d", *sizes), TRIALS))
-    after = medians(pair)
+    after = medians(pair, 151)
     ratios = [found["minitorch"] / found["torch"] for found in (before, after)]
     print(f"step of the CNN on 8x8, of PyTorch: {ratios[0]:.2f}, tuned {ratios[1]:.2f}, goal 1.2")
 
