@@ -26,6 +26,12 @@ from minitorch.compile.rows import POWERS, ROWS, gives, takes
 from minitorch.compile.schedule import Schedule
 from minitorch.compile.spaces import Space, space
 from minitorch.compile.tables import Table, recorded
+from minitorch.compile.tuned import (
+    get_cache_directory,
+    keep,
+    kernel_for,
+    set_cache_directory,
+)
 from minitorch.compile.tuning import Tuned, tune
 
 
@@ -55,12 +61,16 @@ __all__ = [
     "assembly",
     "available",
     "conv2d",
+    "get_cache_directory",
     "get_num_threads",
     "gives",
+    "keep",
     "kernel",
+    "kernel_for",
     "matmul",
     "processor",
     "recorded",
+    "set_cache_directory",
     "set_num_threads",
     "space",
     "takes",

@@ -2,12 +2,13 @@
 
 Without llvmlite NumPy computes the same, whatever the schedule says.
 
-May import: errors, tasks, schedule, register_block, tiled_loops, engine, kernels.
+May import: allocator, errors, tasks, schedule, register_block, tiled_loops, engine, kernels.
 """
 
 from __future__ import annotations
 
 import functools
+import math
 import struct
 import threading
 from collections.abc import Mapping
@@ -16,6 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .. import allocator
 from ..errors import ArgumentError, DTypeError, ShapeError
 from . import engine
 from .images import Image, windows_of
@@ -84,7 +86,7 @@ class ProductKernel:
         """
         a, b, bias = self._checked(a, b, bias)
         shape = self._shape(a, b)
-        result = np.empty(shape, self.dtype) if out is None else _fitting(out, shape, self.dtype)
+        result = self._new(shape) if out is None else _fitting(out, shape, self.dtype)
         apart = result
         if out is not None and any(np.may_share_memory(out, x) for x in (a, b, bias)):
             apart = np.empty(shape, self.dtype)
@@ -97,6 +99,10 @@ class ProductKernel:
         if apart is not result:
             result[...] = apart
         return result
+
+    def _new(self, shape: tuple[int, ...]) -> _Array:
+        n_bytes = math.prod(shape) * self.dtype.itemsize
+        return (allocator.cpu.empty if n_bytes > allocator.LARGE else np.empty)(shape, self.dtype)
 
     def _checked(self, a: Any, b: Any, bias: Any) -> tuple[_Array, _Array, _Array]:
         """Return the arrays; where there is no bias, A stands for it."""

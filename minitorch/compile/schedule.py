@@ -23,6 +23,8 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from ..errors import ArgumentError
 from . import engine
 from .tasks import Task, task_of
@@ -56,7 +58,7 @@ class Schedule(Mapping[str, Any]):
         self.task = task_of(task)
         if point is not None and not isinstance(point, Mapping):
             raise ArgumentError(f"schedule: got {point!r}, expected a dict of knob to value.")
-        self._knobs = NAIVE | dict(point or {})
+        self._knobs = filled(point or {})
         why = fault(self.task, self._knobs)
         if why:
             raise ArgumentError(f"schedule: {why}")
@@ -113,6 +115,12 @@ class Schedule(Mapping[str, Any]):
         return found
 
 
+def filled(point: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a point with every knob, NumPy's numbers as Python's."""
+    given = {k: v.item() if isinstance(v, np.generic) else v for k, v in point.items()}
+    return NAIVE | given
+
+
 def tiles_of(task: Task, knobs: Mapping[str, Any]) -> tuple[int, int, int]:
     """Return the sizes of a cache tile along (m, n, k), legal or not."""
     m, n, k = task.axes
@@ -132,9 +140,9 @@ def fault(task: Task, knobs: Mapping[str, Any]) -> str | None:
         whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
         if not whole and not (value is None and knob.startswith("tile")):
             return f"{knob} is {value!r}, expected a whole number of 1 or more."
-    if knobs["lanes"] not in LANES or isinstance(knobs["lanes"], bool):
+    if type(knobs["lanes"]) is not int or knobs["lanes"] not in LANES:
         return f"lanes is {knobs['lanes']!r}, expected one of {LANES}: a vector is halved evenly."
-    if knobs["order"] not in ORDERS:
+    if not isinstance(knobs["order"], str) or knobs["order"] not in ORDERS:
         return f"order is {knobs['order']!r}, expected each of m, n and k once, such as 'nkm'."
     for knob in ("pack_a", "pack_b"):
         if not isinstance(knobs[knob], bool):

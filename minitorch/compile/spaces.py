@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from .kernels import get_num_threads
-from .schedule import NAIVE, fault
+from .schedule import NAIVE, fault, filled
 from .tasks import Task, task_of
 
 Point = dict[str, Any]
@@ -64,7 +64,7 @@ class Space:
 
     def legal(self, point: Mapping[str, Any]) -> bool:
         """Tell whether a point is a schedule of this task; it need not be in the space."""
-        return fault(self.task, NAIVE | dict(point)) is None
+        return isinstance(point, Mapping) and fault(self.task, filled(point)) is None
 
 
 def _default(task: Task) -> dict[str, tuple[Any, ...]]:

@@ -37,7 +37,7 @@ class Clock:
         rng = np.random.default_rng(seed)
         self.task, self.repeats, self.best = task, repeats, math.inf
         self.arrays = _operands(task, rng)
-        self.right = answer(task, *self.arrays)
+        self.right = np.ascontiguousarray(answer(task, *self.arrays))
         self.out = np.empty_like(self.right)
         side = np.asarray(rng.normal(size=(192, 192)), np.float32)
         into = np.empty_like(side)
@@ -72,6 +72,13 @@ class Clock:
             found = min(found, *self._runs(run))
         self.best = min(self.best, found)
         return found
+
+    def once(self, run: Callable[[], Any]) -> float:
+        """Return the seconds of one run whose result is right."""
+        self.out.fill(np.nan)
+        seconds = _seconds(run)
+        self._check(run)
+        return seconds
 
     def _runs(self, run: Callable[[], Any]) -> list[float]:
         """Run some times more, and again where the machine was busy meanwhile."""
@@ -109,9 +116,9 @@ def answer(task: Task, a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> Any:
     """Return what NumPy computes, which no kernel has a part in."""
     if task.operator == "matmul":
         return a @ b
-    windows = windows_of(a, b.shape[2:], *task.sizes[7:])
-    y = np.tensordot(windows, b, axes=((1, 4, 5), (1, 2, 3)))
-    return np.ascontiguousarray(np.moveaxis(y, 3, 1))
+    windows = windows_of(a, b.shape[2:], *task.sizes[7:]).transpose(1, 4, 5, 0, 2, 3)
+    y = b.reshape(b.shape[0], -1) @ windows.reshape(b[0].size, -1)
+    return y.reshape(b.shape[0], a.shape[0], *task.places).transpose(1, 0, 2, 3)
 
 
 def _seconds(run: Callable[[], Any]) -> float:

@@ -102,10 +102,22 @@ class Convolve(Op):
     def compute(self, xp: Namespace, x: Array, w: Array) -> Array:
         """Return (N, O, places): one product of kernels by windows."""
         places = self.places or self.how.result_size(x.shape[2:], w.shape[2:])
+        tuned = self._tuned(x, w) if xp is np else None
+        if tuned is not None:
+            return tuned(x, w)
         kernels = w.reshape((self.how.groups, w.shape[0] // self.how.groups, -1))
         y = kernels @ _columns(xp, x, tuple(w.shape[2:]), self.how, places)
         y = y.reshape((w.shape[0], x.shape[0], *places))
         return xp.permute_dims(y, (1, 0, *range(2, len(x.shape))))
+
+    def _tuned(self, x: Any, w: Any) -> Any:
+        """Return the kernel that somebody has tuned for such arrays, if there is any."""
+        from ..compile import tuned
+
+        how = self.how
+        if how.groups != 1 or set(how.dilation) != {1} or self.places is not None:
+            return None
+        return tuned.convolution(x, w, how.stride, how.padding)
 
     def infer(self, *specs: Spec) -> Spec:
         """Return (N, O, places)."""
@@ -137,6 +149,8 @@ class ConvolveBack(Op):
     def compute(self, xp: Namespace, y: Array, w: Array) -> Array:
         """Return (N, C, image): kernels times results, added up where windows overlap."""
         how, kernel = self.how, tuple(w.shape[2:])
+        if xp is np and self._is_convolution(kernel):
+            return self._convolved(y, w, kernel)
         kernels = w.reshape((how.groups, w.shape[0] // how.groups, -1))
         columns = xp.permute_dims(kernels, (0, 2, 1)) @ _by_channel(xp, y, how.groups)
         channels, places = w.shape[1] * how.groups, tuple(y.shape[2:])
@@ -150,6 +164,25 @@ class ConvolveBack(Op):
         inside = [slice(p, p + n) for p, n in zip(how.padding, self.image, strict=True)]
         out = out[(slice(None), slice(None), *inside)]
         return xp.permute_dims(out, (1, 0, *range(2, len(y.shape))))
+
+    def _is_convolution(self, kernel: tuple[int, ...]) -> bool:
+        """Tell whether windows overlap so that each element gathers from a whole window."""
+        how = self.how
+        borders = zip(kernel, how.padding, strict=True)
+        return (
+            how.groups == 1
+            and set(how.stride) | set(how.dilation) == {1}
+            and all(padding < size for size, padding in borders)
+        )
+
+    def _convolved(self, y: Any, w: Any, kernel: tuple[int, ...]) -> Any:
+        """Return the image as a convolution of the result with the kernels turned around."""
+        axes = tuple(range(2, w.ndim))
+        padding = tuple(size - 1 - p for size, p in zip(kernel, self.how.padding, strict=True))
+        turned = np.ascontiguousarray(np.flip(w, axes).swapaxes(0, 1))
+        return Convolve(Geometry(self.how.stride, padding, self.how.dilation, 1)).compute(
+            np, y, turned
+        )
 
     def infer(self, *specs: Spec) -> Spec:
         """Return (N, C, image)."""

@@ -141,6 +141,14 @@ def test_an_illegal_schedule_says_which_knob_and_why(point: dict[str, Any], word
     assert not space(("matmul", 8, 8, 8)).legal(point)
 
 
+def test_points_are_mappings_and_their_numbers_may_be_numpys() -> None:
+    legal = space(("matmul", 8, 8, 8)).legal
+    point = {"rows": np.int64(4), "pack_a": np.True_, "lanes": np.int32(8)}
+    assert legal(point) and legal({}) and Schedule(("matmul", 8, 8, 8), point)["rows"] == 4
+    for bad in (None, 3, [1], {"lanes": np.array([1, 2])}, {"rows": 1.0}, {"order": ["n"]}):
+        assert not legal(bad)  # type: ignore[arg-type]
+
+
 def test_arrays_that_do_not_fit_are_refused() -> None:
     kernel = matmul(2, 3, 4, epilogue="bias")
     a, b, bias = (np.zeros(s, np.float32) for s in ((2, 4), (4, 3), (3,)))

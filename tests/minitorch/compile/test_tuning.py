@@ -9,7 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from minitorch.compile import CostModel, Schedule, space, trial_log, tune
+from minitorch.compile import (
+    CostModel,
+    Schedule,
+    Table,
+    record,
+    recorded,
+    space,
+    trial_log,
+    tune,
+)
 from minitorch.compile.cost_model import Ridge, Trees
 from minitorch.compile.trials import Clock
 
@@ -178,3 +187,43 @@ def test_a_model_takes_any_knobs_and_one_point() -> None:
             CostModel().fit(points, seconds)
     with pytest.raises(ValueError, match="kind"):
         CostModel(kind="oracle")
+
+
+# ---- recorded tables
+
+
+def test_on_a_recorded_table_what_learns_is_near_the_best_long_before_chance() -> None:
+    table = recorded(("matmul", 512, 512, 512))
+    least = table.seconds.min()
+    assert len(table.seconds) == len(table.space) and table(table.best) == least
+    learned, chance = (
+        [
+            tune(table.task, trials, search, table, seed, space=table.space).seconds / least
+            for seed in range(9)
+        ]
+        for search, trials in (("learned", 32), ("random", 96))
+    )
+    assert np.median(learned) <= 1.10 < np.median(chance)
+
+
+def test_what_is_not_recorded_is_refused() -> None:
+    with pytest.raises(ValueError, match="no table of matmul 3 4 5, but of"):
+        recorded(("matmul", 3, 4, 5))
+    with pytest.raises(ValueError, match="none of its points"):
+        recorded(("matmul", 256, 256, 256))({"rows": 3})
+
+
+def test_a_table_is_recorded_in_an_order_that_can_be_cut_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notes, out = tmp_path / "notes", tmp_path / "table.json"
+    words = ["record", "matmul", "1", "2", "1", "--notes", str(notes), "-o", str(out)]
+    monkeypatch.setattr("sys.argv", [*words, "--limit-s", "0"])
+    record.main()
+    assert not out.exists()
+    notes.write_text("[0, 0.5]\n")
+    monkeypatch.setattr("sys.argv", [*words, "--again", "1"])
+    record.main()
+    found = Table(json.loads(out.read_text()))
+    assert found.task.key == ("matmul", 1, 2, 1) and (found.seconds > 0).all()
+    assert len(notes.read_text().splitlines()) > len(found.seconds) == len(found.space)

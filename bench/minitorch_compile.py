@@ -1,0 +1,138 @@
+"""Products and convolutions by schedules, beside NumPy's BLAS and PyTorch: one thread, interleaved.
+
+Each shape is tuned first, with as many trials as the table says; the columns are ratios of medians,
+below 1 where the tuned kernel is faster. Run: python bench/minitorch_compile.py
+"""
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from typing import Any
+
+import minitorch_speed as speed
+import numpy as np
+import torch
+
+import minitorch
+from minitorch import compile as code
+
+TRIALS = 64
+MATMULS = ((512, 512, 512), (509, 127, 33), (128, 200, 784))
+CONVOLUTIONS = ((8, 32, 28, 28, 64, 3, 3, 1, 1), (4, 64, 14, 14, 64, 3, 3, 1, 1))
+CNN = (
+    (64, 1, 8, 8, 16, 3, 3, 1, 1), (64, 16, 4, 4, 32, 3, 3, 1, 1), (64, 32, 4, 4, 16, 3, 3, 1, 1),
+)  # fmt: skip
+"""The convolutions of the small network of minitorch_speed: two forward, one gradient."""
+
+
+def medians(runs: dict[str, Callable[[], Any]], rounds: int = 41) -> dict[str, float]:
+    """Return the median seconds of each, all taking turns."""
+    times: dict[str, list[float]] = {name: [] for name in runs}
+    for turn in range(rounds + 3):
+        for name, run in runs.items():
+            began = time.perf_counter()
+            run()
+            if turn >= 3:
+                times[name].append(time.perf_counter() - began)
+    return {name: statistics.median(found) for name, found in times.items()}
+
+
+def products() -> None:
+    rng = np.random.default_rng(0)
+    print(f"{'product, float32':<24}{'of BLAS':>9}{'goal':>6}{'of naive':>10}{'goal':>6}", end="")
+    print(f"{'fused, of BLAS+NumPy':>22}{'goal':>6}")
+    for m, n, k in MATMULS:
+        best = code.tune(("matmul", m, n, k), TRIALS).best
+        a, b = (rng.normal(size=s).astype(np.float32) for s in ((m, k), (k, n)))
+        bias, out = rng.normal(size=n).astype(np.float32), np.empty((m, n), np.float32)
+        plain, naive = code.matmul(m, n, k, schedule=best), code.matmul(m, n, k)
+        fused = code.matmul(m, n, k, schedule=best, epilogue="bias_relu")
+
+        def library(a: Any = a, b: Any = b, bias: Any = bias, out: Any = out) -> None:
+            np.matmul(a, b, out=out)
+            np.add(out, bias, out=out)
+            np.maximum(out, 0, out=out)
+
+        found = medians(
+            {
+                "plain": lambda plain=plain, a=a, b=b, out=out: plain(a, b, out=out),
+                "blas": lambda a=a, b=b, out=out: np.matmul(a, b, out=out),
+                "fused": lambda f=fused, a=a, b=b, c=bias, out=out: f(a, b, c, out=out),
+                "library": library,
+            }
+        )
+        slow = medians({"naive": lambda f=naive, a=a, b=b, out=out: f(a, b, out=out)}, 3)["naive"]
+        ratios = (found["plain"] / found["blas"], found["plain"] / slow)
+        print(
+            f"{f'{m} x {n} x {k}':<24}{ratios[0]:>9.2f}{1.25:>6}{ratios[1]:>10.3f}{0.2:>6}", end=""
+        )
+        print(f"{found['fused'] / found['library']:>22.2f}{0.95:>6}", flush=True)
+
+
+def convolutions() -> None:
+    rng = np.random.default_rng(0)
+    print(f"{'convolution 3x3':<34}{'of im2col, BLAS':>16}{'goal':>6}{'of PyTorch':>12}")
+    for sizes in CONVOLUTIONS:
+        best = code.tune(("conv2d", *sizes), TRIALS).best
+        n, c, h, w, o, kh, kw, stride, padding = sizes
+        x, weight = (rng.normal(size=s).astype(np.float32) for s in ((n, c, h, w), (o, c, kh, kw)))
+        kernel = code.conv2d(*sizes, schedule=best)
+        both = [(lib, lib.tensor(x), lib.tensor(weight)) for lib in (minitorch, torch)]
+        out = np.empty((n, o, *kernel.task.places), np.float32)
+        runs = {"tuned": lambda f=kernel, x=x, w=weight, out=out: f(x, w, out=out)}
+        for lib, image, weights in both:
+            runs[lib.__name__] = (
+                lambda f=lib.nn.functional.conv2d, x=image, w=weights, s=stride, p=padding: f(
+                    x, w, stride=s, padding=p
+                )
+            )
+        found = medians(runs)
+        ratios = [found["tuned"] / found[name] for name in ("minitorch", "torch")]
+        print(f"{sizes!s:<34}{ratios[0]:>16.2f}{1.0:>6}{ratios[1]:>12.2f}", flush=True)
+
+
+def network() -> None:
+    """Print the step of a small network before and after its convolutions were tuned."""
+    pair = {"minitorch": speed.cnn(minitorch), "torch": speed.cnn(torch)}
+    before = medians(pair, 151)
+    for sizes in CNN:
+        code.keep(code.tune(("conv2d", *sizes), TRIALS))
+    after = medians(pair, 151)
+    ratios = [found["minitorch"] / found["torch"] for found in (before, after)]
+    print(f"step of the CNN on 8x8, of PyTorch: {ratios[0]:.2f}, tuned {ratios[1]:.2f}, goal 1.2")
+
+
+def searches(seeds: int = 20, trials: int = 96) -> None:
+    """Print how far searches get on a recorded table."""
+    table = code.recorded(("matmul", 512, 512, 512))
+    print(f"{'search on a recorded table':<28}{'at 32 trials':>13}{'until 1.10':>12}")
+    for name in ("random", "genetic", "annealing", "learned"):
+        curves = np.array([
+            code.tune(table.task, trials, name, table, seed, space=table.space).curve()
+            for seed in range(seeds)
+        ]) / table.seconds.min()  # fmt: skip
+        first = [int(np.argmax(c <= 1.1)) + 1 if c[-1] <= 1.1 else trials + 1 for c in curves]
+        print(f"{name:<28}{np.median(curves[:, 31]):>13.3f}{np.median(first):>12.0f}", flush=True)
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    if not code.available():
+        print("llvmlite is not installed: there is nothing to compare")
+        return
+    searches()
+    products()
+    with tempfile.TemporaryDirectory() as directory:
+        code.set_cache_directory(directory)
+        convolutions()
+        network()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,153 @@
+"""What was tuned, kept for this processor, and used where it was measured to be faster.
+
+`keep(tune(task))` times the best schedule and NumPy's way in turns and adds a line to a table in a
+directory of the user's, a file a processor; operator, shape and dtype are the line's key, the last
+line counts. `kernel_for` gives the kernel of a task where its time was the smaller one. Nothing is
+tuned unless somebody asks, and without a table nothing is looked for but the directory.
+
+May import: errors, engine, tasks, schedule, products, trials, tuning.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from . import engine
+from .products import ProductKernel
+from .schedule import NAIVE, Schedule, fault
+from .tasks import ITEM_BYTES, Task, task_of
+from .trials import Clock
+from .tuning import Tuned
+
+TURNS = 15
+
+
+class Kept(NamedTuple):
+    """A schedule of the table.
+
+    Attributes:
+        point: the schedule.
+        seconds: of its kernel.
+        library_seconds: of NumPy's way, in turns with it.
+    """
+
+    point: dict[str, Any]
+    seconds: float
+    library_seconds: float
+
+
+class _Shelf:
+    """The table of this process: where it lies, what it held when it was read, and the kernels."""
+
+    def __init__(self) -> None:
+        self.directory = _home() / ".cache" / "minitorch" / "tuned"
+        self.forget()
+
+    def forget(self) -> None:
+        """Read the table again when it is next asked for."""
+        self.entries: dict[Task, Kept] | None = None
+        self.kernels: dict[tuple[Task, str | None], ProductKernel | None] = {}
+
+    @property
+    def path(self) -> Path:
+        """The table of this processor."""
+        return self.directory / f"{engine.processor()}.jsonl"
+
+    def table(self) -> dict[Task, Kept]:
+        """Return what is kept; lines that cannot be used are passed over."""
+        if self.entries is None:
+            there = self.directory.is_dir() and engine.available() and self.path.is_file()
+            lines = self.path.read_text(errors="replace").splitlines() if there else []
+            self.entries = dict(filter(None, map(_parsed, lines)))
+        return self.entries
+
+
+def _home() -> Path:
+    try:
+        return Path.home()
+    except RuntimeError:  # an account without a home
+        return Path("/nonexistent")
+
+
+def _parsed(line: str) -> tuple[Task, Kept] | None:
+    try:
+        entry = json.loads(line)
+        task, point = task_of(entry["task"]), dict(entry["point"])
+        kept = Kept(point, float(entry["seconds"]), float(entry["library_seconds"]))
+        return None if fault(task, NAIVE | point) else (task, kept)
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+_shelf = _Shelf()
+
+
+def set_cache_directory(directory: str | Path) -> None:
+    """Keep tuned schedules in another directory, and take them from there."""
+    _shelf.directory = Path(directory)
+    _shelf.forget()
+
+
+def get_cache_directory() -> Path:
+    """Return the directory where tuned schedules are kept."""
+    return _shelf.directory
+
+
+def keep(found: Tuned) -> Kept:
+    """Add what `tune` found to the table of this processor, with NumPy's time beside it.
+
+    Raises:
+        CompileError: there is no llvmlite here; or the kernel's result is wrong.
+        OSError: the directory cannot be written to.
+    """
+    entry = measured(found.best)
+    _shelf.directory.mkdir(parents=True, exist_ok=True)
+    line = {"task": found.best.task.key, **entry._asdict()}
+    with _shelf.path.open("a") as file:
+        file.write(json.dumps(line) + "\n")
+    _shelf.forget()
+    return entry
+
+
+def measured(schedule: Schedule) -> Kept:
+    """Return medians of a schedule's kernel and of NumPy's way, which take turns."""
+    clock = Clock(schedule.task)
+    kernel, (a, b) = ProductKernel(schedule.task, schedule), clock.arrays
+    times: list[list[float]] = [[], []]
+    for _ in range(TURNS):
+        for kept, run in zip(
+            times, (lambda: kernel(a, b, out=clock.out), clock.compute_with_numpy), strict=True
+        ):
+            kept.append(clock.once(run))
+    own, library = map(statistics.median, times)
+    return Kept({k: v for k, v in schedule.items() if v != NAIVE[k]}, own, library)
+
+
+def kernel_for(task: Task | Sequence[Any], epilogue: str | None = None) -> ProductKernel | None:
+    """Return the tuned kernel of a task where it was faster than NumPy; None otherwise."""
+    entries = _shelf.table()
+    if not entries:
+        return None
+    task = task_of(task)
+    known = (task, epilogue)
+    if known not in _shelf.kernels:
+        kept = entries.get(task)
+        pays = kept is not None and kept.seconds < kept.library_seconds
+        _shelf.kernels[known] = ProductKernel(task, kept.point, epilogue) if kept and pays else None
+    return _shelf.kernels[known]
+
+
+def convolution(
+    x: Any, w: Any, stride: Sequence[int], padding: Sequence[int]
+) -> ProductKernel | None:
+    """Return the tuned kernel for the convolution of two arrays, if it is one and pays."""
+    if not _shelf.table() or x.ndim != 4 or x.dtype != w.dtype or x.dtype.name not in ITEM_BYTES:
+        return None
+    if len({*stride}) > 1 or len({*padding}) > 1 or not (x.size and w.size):
+        return None
+    sizes = (*x.shape, w.shape[0], *w.shape[2:], stride[0], padding[0])
+    return kernel_for(Task("conv2d", sizes, x.dtype.name))
