@@ -10,7 +10,7 @@ Source: Huang et al., GPipe, NeurIPS 2019; Narayanan et al., PipeDream, SOSP 201
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -22,8 +22,10 @@ from ddp_lab.parallel.consensus import agree, exchange
 from ddp_lab.parallel.pipeline_mail import Mail, PeerFailed
 from ddp_lab.parallel.schedules import Action, ActionSpan, orders_of
 from ddp_lab.parallel.stage import Stage, VersionedStage
+from ddp_lab.transport.base import NDArray
 
 PIPEDREAM = "pipedream"
+Batch: TypeAlias = Tensor | NDArray
 
 
 class Pipeline:
@@ -113,14 +115,14 @@ class Pipeline:
         """The most versions of this rank's weights kept at a time in the last step."""
         return max(getattr(stage, "weight_versions", 1) for stage in self._stages.values())
 
-    def step(self, x: Tensor | None = None, target: Tensor | None = None) -> Tensor:
+    def step(self, x: Batch | None = None, target: Batch | None = None) -> Tensor:
         """Return the mean loss of a batch, on every rank; add its gradients to `.grad`.
 
         Micro-batches differ by a row where their number does not divide that of the rows, and
         count by their rows.
 
         Args:
-            x: the batch, on rank 0; the others may pass None.
+            x: the batch, on rank 0, a tensor or a NumPy array; the others may pass None.
             target: what the loss compares with, on the rank of the last stage.
 
         Raises:
@@ -151,12 +153,13 @@ class Pipeline:
         self.idle_s = self._comm.now() - zero - busy_s
         return mean
 
-    def _cut(self, x: Tensor | None, target: Tensor | None) -> None:
+    def _cut(self, x: Batch | None, target: Batch | None) -> None:
         """Cut the batch into micro-batches, on the ranks that use it."""
         self._parts = {}
         for name, batch, stage in (("x", x, 0), ("target", target, self._last_stage)):
             if stage not in self._stages:
                 continue
+            batch = torch.from_numpy(batch) if isinstance(batch, np.ndarray) else batch
             if not isinstance(batch, Tensor) or not batch.dim():
                 raise InvalidArgument(
                     f"{name} is no batch: got {type(batch).__name__}, expected a tensor. "

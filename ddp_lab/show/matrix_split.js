@@ -3,8 +3,8 @@
 
 const BOX = { tall: 120, wide: 120, top: 56, gap: 44 };
 const WAYS = [
-  ["column_row", "W1 by columns, W2 by rows"], ["row_column", "W1 by rows, W2 by columns"],
-  ["column_column", "both by columns"], ["row_row", "both by rows"],
+  ["column_row", "columns, then rows"], ["row_column", "rows, then columns"],
+  ["column_column", "columns twice"], ["row_row", "rows twice"],
 ];
 
 // What a way needs: how each array is cut ("" is whole on all ranks, + an addend each), and the

@@ -63,6 +63,8 @@ def widgets() -> list[Any]:
     from ddp_lab.show import (
         CollectivesExplorer,
         DdpTimeline,
+        MatrixSplit,
+        PipelineSchedules,
         RingPlayer,
         ServerTimeline,
         TrainingCurves,
@@ -82,6 +84,8 @@ def widgets() -> list[Any]:
         CollectivesExplorer(explore([2, 3], {"all_reduce": ("ring", "tree")})),
         ServerTimeline(workers=3),
         TrainingCurves({"ring": [3, 2, 1], "tree": [3, 1, 0.5]}, log_y=True),
+        PipelineSchedules(),
+        MatrixSplit(),
         panel,
     ]
 

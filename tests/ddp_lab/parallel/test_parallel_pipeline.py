@@ -131,6 +131,14 @@ def test_a_table_of_ones_own_is_run_as_it_stands() -> None:
     assert [[span.action for span in result[2]] for result in results] == table
 
 
+def test_a_batch_may_be_of_numpy() -> None:
+    whole, (x, target) = model(), batch()
+    results = launch(
+        run_steps, 2, whole, x.numpy(), target.numpy(), "1f1b", 1, 2, transport="threads"
+    )
+    assert results[0][0].item() == pytest.approx(one_process(whole, x, target)[0], rel=1e-12)
+
+
 def on_a_virtual_clock(comm, name, microbatches, chunks):
     stages = [nn.Linear(2, 2) for _ in range(chunks)]
     pipeline = Pipeline(
