@@ -43,6 +43,7 @@ class Messenger:
         self._transport = transport
         self._recorder = transport if isinstance(transport, Recorder) else None
         carrier = transport.transport if isinstance(transport, Recorder) else transport
+        self._takes_turns = bool(getattr(carrier, "takes_turns", False))
         self._board: Board | None = carrier.board if isinstance(carrier, Watched) else None
         self._computes = carrier if isinstance(carrier, Computes) else None
         self._probes = carrier if isinstance(carrier, Probes) else None
@@ -151,6 +152,11 @@ class Messenger:
         received = self.recv(src)
         sent.wait()
         return received
+
+    @property
+    def takes_turns(self) -> bool:
+        """Whether one rank runs at a time, so that none may have a second thread that waits."""
+        return self._takes_turns
 
     def tolerate(self, ranks: Iterable[int]) -> None:
         """Let the failure of one of these ranks end only waits for that rank, from now on.

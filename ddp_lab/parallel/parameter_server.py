@@ -19,7 +19,8 @@ from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 from typing import Any
 
-from ddp_lab.arguments import whole_number
+import numpy as np
+
 from ddp_lab.arrays import to_numpy
 from ddp_lab.communicator.communicator import Communicator
 from ddp_lab.errors import InvalidArgument
@@ -159,17 +160,22 @@ def _facts(
     rank, most = comm.rank, comm.size - 1
     if options["consistency"] not in CONSISTENCIES:
         _refuse(rank, "consistency", options["consistency"], f"one of {', '.join(CONSISTENCIES)}")
-    for name, least, greatest in (
-        ("servers", 1, most),
-        ("staleness", 0, None),
-        ("backups", 0, most - options["servers"] if isinstance(options["servers"], int) else None),
-    ):
-        value = whole_number("ParameterServer", name, options[name])
+    limits = {"servers": (1, most), "staleness": (0, None), "backups": (0, most)}
+    for name, (least, greatest) in limits.items():
+        value = options[name]
+        if isinstance(value, bool) or not isinstance(value, int | np.integer):
+            _refuse(rank, name, value, "a whole number")
+        if name == "backups":
+            greatest = most - options["servers"]
         if value < least or (greatest is not None and value > greatest):
             upper = "or more" if greatest is None else f"to {greatest} with {comm.size} ranks"
             _refuse(rank, name, value, f"{least} {upper}")
     if options["backups"] and options["consistency"] != "sync":
         _refuse(rank, "backups", options["backups"], "0 unless consistency='sync'")
+    if comm.takes_turns:
+        _refuse(
+            rank, "comm", comm, "ranks that run at the same time: a server waits for any of them"
+        )
     if not callable(getattr(optimizer, "step", None)):
         _refuse(rank, "optimizer", optimizer, "an object with step(name, param, grad)")
     if not isinstance(params, Mapping) or not params:

@@ -250,15 +250,20 @@ class Server:
             everyone = set(range(self._comm.size)) - {self._comm.rank}
             given: set[int] = set()
             while True:
-                for rank in self._asked - given:
-                    self._answer(rank, wire.SHARE, [Entry(n, a) for n, a in self._arrays.items()])
-                    given.add(rank)
+                missing = everyone - self._asked - self._gone
+                if not missing or self._failure is not None:  # until all ask a push may come, late
+                    for rank in self._asked - given:
+                        self._answer(rank, wire.SHARE, self._own())
+                    given |= self._asked
                 if not (everyone - given - self._gone or set(self._others) - self._answered):
                     break
                 self._handle(*self._next())
                 self._check_servers()
             self._final = self._whole()
         return dict(self._final)
+
+    def _own(self) -> list[Entry]:
+        return [Entry(number, array) for number, array in self._arrays.items()]
 
     def _check_servers(self) -> None:
         for server in self._others:

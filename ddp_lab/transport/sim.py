@@ -68,6 +68,8 @@ class SymmetricWorld(SimWorld):
 class SimTransport(ThreadTransport):
     """One rank's end of a `SimWorld`, with its clock."""
 
+    takes_turns = True
+
     _world: SimWorld
 
     def __init__(self, world: SimWorld, rank: int) -> None:

@@ -95,6 +95,8 @@ class TurnWorld(ThreadWorld):
 class TurnTransport(ThreadTransport):
     """One rank's end of a `TurnWorld`."""
 
+    takes_turns = True
+
     _world: TurnWorld
 
     def isend(self, array: NDArray, dst: int, *, channel: int = 0, header: bytes = b"") -> Sent:

@@ -18,6 +18,8 @@ from ddp_lab.communicator.communicator import Communicator
 from ddp_lab.parallel import SGD, Adagrad, ParameterServer, Stragglers
 from ddp_lab.parallel.parameter_server_pieces import share_out
 from ddp_lab.parallel.stragglers import late
+from ddp_lab.transport.sim import Link, SimWorld
+from ddp_lab.transport.turns import TurnWorld
 
 SHAPES = {"big": (60, 40), "wide": (1, 900), "bias": (7,), "scale": ()}
 
@@ -450,6 +452,10 @@ def test_a_wrong_call_of_one_worker_raises_on_all_ranks(case: str, servers: int)
     [
         ({"staleness": -1}, "staleness makes no sense: got -1 on rank 1, expected 0 or more"),
         ({"servers": 3}, "servers makes no sense: got 3 on rank 1, expected 1 to 2 with 3 ranks"),
+        (
+            {"staleness": 1.5},
+            "staleness makes no sense: got 1.5 on rank 1, expected a whole number",
+        ),
         ({"backups": 2}, "backups makes no sense: got 2 on rank 1, expected 0 to 1"),
         ({"consistency": "eventual"}, "got 'eventual' on rank 1, expected one of sync, async, ssp"),
         ({"optimizer": None}, "optimizer makes no sense: got None on rank 1"),
@@ -474,6 +480,15 @@ def test_what_makes_no_sense_on_one_rank_raises_on_all(wrong: dict[str, Any], sa
         assert isinstance(error, InvalidArgument | Mismatch)
         with pytest.raises(ValueError, match=says):
             raise error
+
+
+@pytest.mark.parametrize("world", [TurnWorld(2), SimWorld(2, Link(1.0, 0.0))])
+def test_ranks_that_take_turns_are_refused(world: TurnWorld) -> None:
+    def program(comm):
+        return caught(comm, lambda ps, rank: None, {}, {"w": np.zeros(3)})
+
+    for error in launch(program, 2, transport=world):
+        assert "expected ranks that run at the same time" in str(error)
 
 
 def test_each_side_is_told_what_is_the_others() -> None:
