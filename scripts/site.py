@@ -75,7 +75,11 @@ def write_pages(source: Path, *, run: bool) -> None:
     (source / "demos.md").write_text(demos_page(source / "files" / "demos"))
     (source / "reference.md").write_text(reference_page(source))
     known = (source / "index.md").read_text()
-    guides = [path.stem for path in (source / "serving.md",) if path.exists()]
+    guides = [
+        path.stem
+        for path in (source / "serving.md", source / "parameter_servers.md")
+        if path.exists()
+    ]
     results = [f"results/{path.stem}" for path in sorted((source / "results").glob("*.md"))]
     for mark, pages in (("GUIDES", guides), ("RESULTS", results)):
         known = known.replace(mark + "\n", "".join(page + "\n" for page in pages))

@@ -7,6 +7,7 @@ from ddp_lab.show.page import page
 from ddp_lab.show.pipeline_schedules import PipelineSchedules
 from ddp_lab.show.poster import poster, summary
 from ddp_lab.show.ring_player import RingPlayer
+from ddp_lab.show.server_timeline import ServerTimeline
 from ddp_lab.show.story import Hop, Story, tell
 from ddp_lab.show.training_curves import TrainingCurves
 from ddp_lab.show.watch import Recording, watch
@@ -19,6 +20,7 @@ __all__ = [
     "PipelineSchedules",
     "Recording",
     "RingPlayer",
+    "ServerTimeline",
     "Story",
     "TrainingCurves",
     "explore",

@@ -37,6 +37,7 @@ class ServerRun:
     steps: int
     spans: list[Span]
     max_staleness: int
+    applied_at: list[float]  # when the parameters changed
 
     @property
     def step_time(self) -> float:
@@ -123,8 +124,8 @@ def run_on_clock(
         clock.ask(worker, 0.0)
     while clock.computing:
         clock.finish_next()
-    makespan = clock.applied_at if progress.consistency == "sync" else clock.now
-    return ServerRun(makespan, times.shape[1], clock.spans, clock.max_staleness)
+    makespan = clock.applied_at[-1] if progress.consistency == "sync" else clock.now
+    return ServerRun(makespan, times.shape[1], clock.spans, clock.max_staleness, clock.applied_at)
 
 
 def _ignore(*_: object) -> None:
@@ -141,7 +142,8 @@ class _Clock:
         on_pull: Callable[[int], object],
         on_apply: Callable[[list[int], float], object],
     ) -> None:
-        self.now = self.applied_at = 0.0
+        self.now = 0.0
+        self.applied_at: list[float] = []
         self.computing: list[tuple[float, int, int, float, float]] = []  # heap, by their end
         self.spans: list[Span] = []
         self.max_staleness = 0
@@ -188,7 +190,7 @@ class _Clock:
             self.ask(other, since)
 
     def _apply(self, workers: list[int]) -> None:
-        self.applied_at = self.now
+        self.applied_at.append(self.now)
         self._on_apply(workers, self.now)
 
 

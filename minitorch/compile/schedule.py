@@ -182,7 +182,7 @@ def loop_nest(schedule: Schedule) -> list[str]:
         open_loops.add(axis)
         for name, knob, over in (("A", "pack_a", "mk"), ("B", "pack_b", "kn")):
             if s[knob] and axis in over and set(over) <= open_loops:
-                put(f"pack {name}: {s.tile_bytes[name]:,} bytes   # {_reach(s.tile_bytes[name])}")
+                put(f"pack {name}: {s.tile_bytes[name]:,} bytes   # {reach(s.tile_bytes[name])}")
     put(f"for j in range(0, {min(tiles['n'], axes['n'])}, {s.columns}):")
     depth += 1
     put(f"for i in range(0, {min(tiles['m'], axes['m'])}, {s['rows']}):")
@@ -198,7 +198,7 @@ def loop_nest(schedule: Schedule) -> list[str]:
 CACHES = (("L1", 32 * 2**10), ("L2", 2**20), ("L3", 2**25))
 
 
-def _reach(n_bytes: int) -> str:
+def reach(n_bytes: int) -> str:
     """Return the smallest usual cache that holds so many bytes."""
     for name, size in CACHES:
         if n_bytes <= size:

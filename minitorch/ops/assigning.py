@@ -3,17 +3,20 @@
 May import: errors, arrays, op, shapes, ops.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..arrays import as_dtype, cast, copied, dtype_of, native_device_of
+from ..arrays import Array, Namespace, as_dtype, cast, copied, dtype_of, native_device_of
 from ..errors import AxisError, ShapeError
-from ..op import Flat, KeepsSpec, Spec, apply
+from ..op import Flat, Gradients, KeepsSpec, Spec, Value, apply
 from .broadcasting import expand_to, sum_to
 from .casting import cast_to
 from .indexing import Slice, Take, put, split_index
 from .movement import reshape
+
+if TYPE_CHECKING:
+    from .methods import Methods
 
 
 class Assign(KeepsSpec):
@@ -26,7 +29,7 @@ class Assign(KeepsSpec):
     def __init__(self, pattern: tuple[Any, ...]) -> None:
         self.pattern = pattern
 
-    def compute(self, xp: Any, *arrays: Any) -> Any:
+    def compute(self, xp: Namespace, *arrays: Array) -> Array:
         """Return a copy with the values put in, broadcast."""
         out = copied(arrays[0]) if hasattr(arrays[0], "shape") else arrays[0]
         if isinstance(out, np.generic):
@@ -34,7 +37,7 @@ class Assign(KeepsSpec):
         put(out, self.pattern, arrays[2:], cast(arrays[1], dtype_of(out)))
         return out
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
         """What was overwritten gets none; the values get that of their places."""
         _, value, *indices = node.inputs
         nothing = zeros_0d(out_grad)
@@ -55,7 +58,7 @@ class Zero(Flat):
     on_arrays = True
     reads_inputs = reads_output = False
 
-    def compute(self, xp: Any, x: Any) -> Any:
+    def compute(self, xp: Namespace, x: Array) -> Array:
         """Return a 0-d zero."""
         return xp.zeros((), dtype=x.dtype, **native_device_of(x))
 

@@ -1,14 +1,29 @@
 """Random numbers as operators without inputs, draws by weight, dropout. They are not `pure`."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..arrays import CPU, Device, DType, as_dtype, asarray, cast, device_of, int64, to_numpy
+from ..arrays import (
+    CPU,
+    Array,
+    Device,
+    DType,
+    Namespace,
+    as_dtype,
+    asarray,
+    cast,
+    device_of,
+    int64,
+    to_numpy,
+)
 from ..errors import ArgumentError
 from ..generator import Generator, default_generator
-from ..op import Flat, KeepsSpec, Op, Spec, apply
+from ..op import Flat, Gradients, KeepsSpec, Op, Spec, Value, apply
 from .elementwise import zeros_like
+
+if TYPE_CHECKING:
+    from .methods import Methods
 
 
 class Drawn(Op):
@@ -31,7 +46,7 @@ class Drawn(Op):
         """Return the shape and dtype drawn."""
         return Spec(self.shape, self.dtype)
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
         """There are no inputs."""
         return ()
 
@@ -50,7 +65,7 @@ class Uniform(Drawn):
         super().__init__(shape, dtype, generator)
         self.low, self.high = low, high
 
-    def compute(self, xp: Any, *arrays: Any) -> Any:
+    def compute(self, xp: Namespace, *arrays: Array) -> Array:
         """Return the numbers."""
         drawn = self.source().uniform(self.shape, self.dtype)
         return cast(drawn * (self.high - self.low) + self.low, self.dtype)
@@ -70,7 +85,7 @@ class Normal(Drawn):
         super().__init__(shape, dtype, generator)
         self.mean, self.std = mean, std
 
-    def compute(self, xp: Any, *arrays: Any) -> Any:
+    def compute(self, xp: Namespace, *arrays: Array) -> Array:
         """Return the numbers."""
         return cast(self.source().normal(self.shape, self.dtype) * self.std + self.mean, self.dtype)
 
@@ -85,7 +100,7 @@ class DropMask(Flat, KeepsSpec):
     def __init__(self, p: float, generator: Generator | None = None) -> None:
         self.p, self.generator = p, generator
 
-    def compute(self, xp: Any, x: Any) -> Any:
+    def compute(self, xp: Namespace, x: Array) -> Array:
         """Return the mask."""
         dtype = as_dtype(x.dtype)
         source = self.generator or default_generator(_place(x))
@@ -105,7 +120,7 @@ class Multinomial(Flat):
     ) -> None:
         self.num_samples, self.replacement, self.generator = num_samples, replacement, generator
 
-    def compute(self, xp: Any, x: Any) -> Any:
+    def compute(self, xp: Namespace, x: Array) -> Array:
         """Return the positions; drawn on the host, whatever the device."""
         weights = np.atleast_2d(to_numpy(x)).astype(np.float64)
         if (weights < 0).any() or not (weights.sum(-1) > 0).all():

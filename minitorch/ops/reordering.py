@@ -5,14 +5,17 @@ May import: errors, op, shapes, movement.
 
 import builtins
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..arrays import copied
+from ..arrays import Array, Namespace, copied
 from ..errors import ShapeError
-from ..op import KeepsSpec, apply
+from ..op import Gradients, KeepsSpec, Value, apply
 from ..shapes import axes, axis
 from .casting import clone
 from .movement import Movement, expand, listed, reshape, sizes, transpose
+
+if TYPE_CHECKING:
+    from .methods import Methods
 
 
 class Flip(KeepsSpec, Movement):
@@ -21,11 +24,11 @@ class Flip(KeepsSpec, Movement):
     def __init__(self, dims: tuple[int, ...]) -> None:
         self.dims = dims
 
-    def compute(self, xp: Any, x: Any) -> Any:
+    def compute(self, xp: Namespace, x: Array) -> Array:
         """Return the reversed array, which NumPy would give as a view."""
         return copied(xp.flip(x, axis=self.dims))
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
         """Return the gradient reversed."""
         return (apply(self, out_grad),)
 
@@ -36,11 +39,11 @@ class Roll(KeepsSpec, Movement):
     def __init__(self, shifts: tuple[int, ...], dims: tuple[int, ...]) -> None:
         self.shifts, self.dims = shifts, dims
 
-    def compute(self, xp: Any, x: Any) -> Any:
+    def compute(self, xp: Namespace, x: Array) -> Array:
         """Return the rolled array."""
         return xp.roll(x, self.shifts, axis=self.dims)
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
         """Return the gradient rolled back."""
         return (apply(Roll(tuple(-shift for shift in self.shifts), self.dims), out_grad),)
 

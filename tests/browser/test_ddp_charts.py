@@ -3,6 +3,7 @@
 import math
 import random
 import re
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +12,19 @@ import pytest
 from ddp_lab.costs.model import all_reduce_time
 from ddp_lab.data_parallel.step_times import StepTimes
 from ddp_lab.data_parallel.sweep import BackwardProfile
+<<<<<<< HEAD
 from ddp_lab.show import DdpTimeline, PipelineSchedules, TrainingCurves
+=======
+from ddp_lab.show import DdpTimeline, ServerTimeline, TrainingCurves
+>>>>>>> main
 from ddp_lab.show.chart import module
 from ddp_lab.show.matrix_split import WAYS, plan, ring_bytes
 from ddp_lab.simulate import ddp
 
 DEMOS = Path(__file__).parents[2] / "labs" / "demos"
-NAMES = ("collectives_explorer", "ddp_timeline", "training_curves")
-ROOTS = dict(zip(NAMES, (".dl-explorer", ".dl-timeline", ".dl-curves"), strict=True))
+NAMES = ("collectives_explorer", "ddp_timeline", "parameter_servers", "training_curves")
+CLASSES = (".dl-explorer", ".dl-timeline", ".dl-servers", ".dl-curves")
+ROOTS = dict(zip(NAMES, CLASSES, strict=True))
 
 pytestmark = pytest.mark.browser
 
@@ -199,6 +205,7 @@ def test_the_browser_computes_what_python_does(visit: Any) -> None:
             assert flat(ours[name]) == pytest.approx(flat(want), rel=1e-9, abs=1e-9), (case, name)
 
 
+<<<<<<< HEAD
 def test_the_browser_goes_through_pipelines_and_splits_as_python_does(visit: Any) -> None:
     page = visit().open("about:blank")
     for name, exported in (
@@ -234,6 +241,50 @@ def test_the_browser_goes_through_pipelines_and_splits_as_python_does(visit: Any
         cuts, sent = plan(way, 6, 8, 24)
         assert ours[:2] == [cuts, [list(row) for row in sent]]
         assert ours[2] == pytest.approx(ring_bytes(sent, 3))
+=======
+def runs() -> list[ServerTimeline]:
+    choices = product(("sync", "async", "ssp"), (1, 5, 12), (0, 1, 4), (0, 1, 4), (0.0, 0.1, 0.5))
+    return [
+        ServerTimeline(seed=w, consistency=c, workers=w, staleness=s, backups=b, share=share)
+        for c, w, s, b, share in choices
+        if (c == "ssp" or s == 0) and (c == "sync" or b == 0)
+    ]
+
+
+def test_the_browser_runs_parameter_servers_as_python_does(visit: Any) -> None:
+    page = visit().open("about:blank")
+    text = module("server_timeline.js").replace("export default { render };", "")
+    ours = "window.simulate = simulate; window.timesOf = timesOf;"
+    page.add_script_tag(content=text.replace("export { simulate, timesOf };", ours))
+    charts = runs()
+    names = ("draws", "workers", "backups", "share", "late", "consistency", "staleness")
+    given = [{name: getattr(chart, name) for name in names} for chart in charts]
+    got = page.evaluate(
+        "(cases) => cases.map((c) => { const r = simulate({ ...c, times: timesOf(c) }); return ["
+        "[r.makespan, r.max_staleness, r.dropped, r.waited], r.applied.map((a) => a.at), "
+        "r.spans.map((s) => [s.worker, s.step, s.began_at, s.ended_at])]; })",
+        given,
+    )
+    for chart, browsers in zip(charts, got, strict=True):
+        run = chart.run()
+        facts = [run.makespan, run.max_staleness, run.dropped, run.waited]
+        spans = [[s.worker, s.step, s.began_at, s.ended_at] for s in run.spans]
+        assert flat(browsers) == pytest.approx(flat([facts, run.applied_at, spans]), rel=1e-9)
+        chart.close()
+
+
+def test_the_servers_follow_their_controls_by_keyboard(open_demo: Any) -> None:
+    page = open_demo("parameter_servers")
+    expect(status(page)).to_contain_text("synchronous: 14 updates")
+    expect(page.get_by_role("slider", name="Staleness")).to_be_disabled()
+    page.get_by_role("slider", name="Backup workers").press("ArrowRight")
+    expect(page.locator("rect.dl-b").first).to_be_visible()
+    page.get_by_role("combobox", name="Consistency").select_option("async")
+    expect(status(page)).to_contain_text("asynchronous: 84 updates")
+    expect(page.locator("rect.dl-ghost")).to_have_count(0)
+    page.get_by_role("slider", name="Workers", exact=True).press("ArrowLeft")
+    expect(status(page)).to_contain_text("asynchronous: 70 updates")
+>>>>>>> main
 
 
 def test_the_comparison_finds_a_difference() -> None:

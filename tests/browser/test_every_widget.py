@@ -16,10 +16,15 @@ PAGES = {
     "collectives_explorer": ".dl-chart",
     "ddp_timeline": ".dl-chart",
     "graph_passes": ".mt-player",
+<<<<<<< HEAD
     "matrix_split": ".dl-chart",
+=======
+    "loop_nest": ".mt-player",
+>>>>>>> main
     "memory_plan": ".mt-player",
     "pipeline_schedules": ".dl-chart",
     "ring_player": ".ring-player",
+    "search_race": ".mt-player",
     "switch_merge_tokens": ".mt-player",
     "symbolic_and_imperative": ".mt-player",
     "training_curves": ".dl-chart",
@@ -118,8 +123,8 @@ import minitorch.graph as tf
 from ddp_lab import DistributedDataParallel, launch
 from ddp_lab.data_parallel import measure
 from ddp_lab.data_parallel.sweep import profile_backward
-from ddp_lab.show import CollectivesExplorer, DdpTimeline, RingPlayer, TrainingCurves
-from ddp_lab.show import explore, watch
+from ddp_lab.show import CollectivesExplorer, DdpTimeline, RingPlayer, ServerTimeline
+from ddp_lab.show import TrainingCurves, explore, watch
 from minitorch.show import both_ways, compare_passes, follow_tokens, map_memory
 from minitorch.show import step_through
 
@@ -137,6 +142,7 @@ profile, step = launch(run, 2, transport="threads")[0]
 timeline = DdpTimeline.of(profile, ranks=2, recorded=step, bucket_mib=0.25)
 timeline""",
     'CollectivesExplorer(explore([2, 3], {"all_reduce": ("ring", "tree")}))',
+    'ServerTimeline(consistency="ssp")',
     'TrainingCurves({"ring": [3, 2, 1], "tree": [3, 1, 0.5]}, log_y=True)',
     """ring = lambda comm, x: comm.all_reduce(x, algorithm="ring")
 RingPlayer(watch(ring, [np.arange(8.0) + 1] * 2).story("Two ranks"))""",

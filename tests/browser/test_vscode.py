@@ -63,9 +63,14 @@ def widgets() -> list[Any]:
     from ddp_lab.show import (
         CollectivesExplorer,
         DdpTimeline,
+<<<<<<< HEAD
         MatrixSplit,
         PipelineSchedules,
         RingPlayer,
+=======
+        RingPlayer,
+        ServerTimeline,
+>>>>>>> main
         TrainingCurves,
         watch,
     )
@@ -81,6 +86,7 @@ def widgets() -> list[Any]:
         RingPlayer(run.story("Two ranks")),
         DdpTimeline(layers=4),
         CollectivesExplorer(explore([2, 3], {"all_reduce": ("ring", "tree")})),
+        ServerTimeline(workers=3),
         TrainingCurves({"ring": [3, 2, 1], "tree": [3, 1, 0.5]}, log_y=True),
         PipelineSchedules(),
         MatrixSplit(),

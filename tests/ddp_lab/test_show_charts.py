@@ -22,6 +22,7 @@ from ddp_lab.show import (
     DdpTimeline,
     MatrixSplit,
     PipelineSchedules,
+    ServerTimeline,
     TrainingCurves,
     explore,
 )
@@ -42,6 +43,7 @@ def charts(rows: list[dict[str, Any]]) -> Any:
     made = [
         CollectivesExplorer(rows, ranks=4),
         DdpTimeline(title=HOSTILE),
+        ServerTimeline(HOSTILE, backups=1),
         TrainingCurves({"a <run>": [3.0, 2.0], HOSTILE: [1.0, 4.0]}, title=HOSTILE),
         PipelineSchedules(title=HOSTILE),
         MatrixSplit(title=HOSTILE),
@@ -187,6 +189,29 @@ def test_a_step_that_cannot_be_is_refused(wrong: dict[str, Any]) -> None:
         DdpTimeline(**wrong)
 
 
+# The servers
+
+
+def test_late_workers_are_dropped_or_waited_for() -> None:
+    alone = ServerTimeline(share=0.2, backups=0, workers=5)
+    helped = ServerTimeline(share=0.2, backups=3, workers=5)
+    assert alone.run().makespan == pytest.approx(alone.times().max(axis=0).sum())
+    assert alone.run().dropped == 0 < helped.run().dropped
+    assert helped.run().makespan < alone.run().makespan
+    for chart in (alone, helped):
+        drawn = chart.poster().count('class="exposed"')
+        assert drawn == chart.run().dropped
+        chart.close()
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"workers": 0}, {"backups": 5}, {"consistency": "some"}, {"staleness": -1}]
+)
+def test_a_run_that_cannot_be_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(InvalidArgument, match="no such run"):
+        ServerTimeline(**wrong)
+
+
 # The curves
 
 
@@ -266,6 +291,7 @@ def test_every_colour_can_be_read_on_its_paper_in_light_and_dark() -> None:
         "collectives_explorer",
         "ddp_timeline",
         "matrix_split",
+        "parameter_servers",
         "pipeline_schedules",
     ],
 )

@@ -11,7 +11,9 @@ DEMOS = Path(__file__).parents[2] / "labs" / "demos"
 NAMES = [
     "autodiff_stepper",
     "graph_passes",
+    "loop_nest",
     "memory_plan",
+    "search_race",
     "switch_merge_tokens",
     "symbolic_and_imperative",
 ]

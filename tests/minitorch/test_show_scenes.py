@@ -14,6 +14,7 @@ import pytest
 import minitorch as mt
 import minitorch.graph as tf
 from minitorch import Op, nn
+from minitorch.compile import Schedule
 from minitorch.errors import ArgumentError, GraphError
 from minitorch.ops.methods import Methods
 from minitorch.show import (
@@ -24,8 +25,11 @@ from minitorch.show import (
     map_memory,
     page,
     poster,
+    race_searches,
+    schedule_scene,
     show,
     step_through,
+    walk_schedule,
 )
 from minitorch.show.numbers import brief, in_bytes, listing
 from minitorch.show.recorded import record
@@ -89,12 +93,23 @@ def both() -> Scene:
     return both_ways(IMPERATIVE, SYMBOLIC)
 
 
+def schedule() -> Scene:
+    point = {"rows": 4, "lanes": 4, "tile_k": 3, "order": "knm", "pack_b": True}
+    return walk_schedule(Schedule(("matmul", 7, 9, 8), point))
+
+
+def race() -> Scene:
+    return race_searches({"random": [9.0, 4.0, 1.5], "learned": [2.0, 1.05, 1.0]})
+
+
 SCENES = {
     "autodiff": autodiff,
     "tokens": tokens,
     "passes": passes,
     "memory": memory,
     "both": both,
+    "schedule": schedule,
+    "race": race,
 }
 
 
@@ -502,3 +517,34 @@ def test_a_very_long_name_is_cut_in_its_box_and_whole_in_words() -> None:
     drawn = poster(scene)
     assert "a_name_that_does_not" in drawn and "…" in drawn
     assert any(long in step.text for step in scene.steps)
+
+
+# ── schedules and searches ──────────────────────────────────────────────────────────────────────
+
+
+def test_the_blocks_of_a_schedule_cover_every_product_of_two_elements_once() -> None:
+    point = {"rows": 4, "lanes": 4, "tile_m": 4, "tile_n": 8, "tile_k": 3, "order": "knm"}
+    seen = np.zeros((7, 9, 8), int)
+    for one in schedule_scene.rounds_of(Schedule(("matmul", 7, 9, 8), point)):
+        seen[tuple(slice(*one.block[axis]) for axis in "mnk")] += 1
+        for axis in "mnk":
+            assert one.tile[axis][0] <= one.block[axis][0] < one.block[axis][1] <= one.tile[axis][1]
+    assert (seen == 1).all()
+
+
+def test_a_race_says_who_is_in_front_and_when_a_search_arrives() -> None:
+    scene = race()
+    assert [step.text for step in scene.steps][2] == "After 2 trials learned is in front."
+    assert "random is within 1.10 of the best never" in scene.summary
+    assert "learned is within 1.10 of the best after 2 trials" in scene.summary
+
+
+def test_what_is_no_schedule_and_no_race_is_refused() -> None:
+    for bad in ({"x": [0.5]}, {}, {"x": [1.0], "y": []}):
+        with pytest.raises(ArgumentError, match="race_searches"):
+            race_searches(bad)
+    for given, limit in ((3, 1), (Schedule(("conv2d", 1, 1, 4, 4, 1, 3, 3)), 1)):
+        with pytest.raises(ArgumentError, match="walk_schedule"):
+            walk_schedule(given, limit=limit)  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match="limit 0"):
+        walk_schedule(Schedule(("matmul", 1, 1, 1)), limit=0)

@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...arrays import Array, as_dtype, int32
+from ...arrays import Array, Namespace, as_dtype, int32
 from ...errors import GraphError
-from ...op import Flat, KeepsSpec, Op, Spec
+from ...op import Flat, Gradients, KeepsSpec, Op, Spec
 from ...ops.elementwise import zeros_like
 from ...ops.logic import eq
 from ..core.gradients import Identity
@@ -40,12 +40,12 @@ class Switch(KeepsSpec):
     def __init__(self, branch: bool) -> None:
         self.branch = branch
 
-    def compute(self, xp: Any, *arrays: Array) -> Array:
+    def compute(self, xp: Namespace, *arrays: Array) -> Array:
         """Return the value or DEAD."""
         data, pred = arrays
         return data if bool(pred) is self.branch else DEAD
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: Node, node: Node) -> Gradients:
         """The gradient from this branch, or zeros when the value went the other way."""
         data, pred = node.inputs
         zeros = build(Empty(), (), kind=Opaque) if isinstance(data, Opaque) else zeros_like(data)
@@ -61,7 +61,7 @@ class Merge(Op):
     merges = True
     reads_inputs = reads_output = False
 
-    def compute(self, xp: Any, *arrays: Array) -> Array:
+    def compute(self, xp: Namespace, *arrays: Array) -> Array:
         """Return the first that is alive."""
         return next((a for a in arrays if a is not DEAD), DEAD)
 
@@ -78,7 +78,7 @@ class Merge(Op):
             first = Spec(tuple(sizes), first.dtype)
         return first
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: Node, node: Node) -> Gradients:
         """Send the gradient to the input that was alive."""
         which = build(MergeIndex(), node.inputs)
         kind = kind_of(out_grad)
@@ -94,7 +94,7 @@ class MergeIndex(Flat):
     merges = True
     reads_inputs = reads_output = False
 
-    def compute(self, xp: Any, *arrays: Array) -> Array:
+    def compute(self, xp: Namespace, *arrays: Array) -> Array:
         """Return the place of the first that is alive."""
         found = next((i for i, a in enumerate(arrays) if a is not DEAD), None)
         return DEAD if found is None else xp.asarray(found, dtype=xp.int32)

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...arrays import Array, DType, as_dtype, float32, namespace
-from ...op import Flat, KeepsSpec, Spec
+from ...op import Flat, Gradients, KeepsSpec, Spec
 from ..core.naming import label
 from ..core.node import Node, Placeholder, build
 from ..core.variables import State, StateOp
@@ -117,7 +117,7 @@ class Empty(Opacity):
         """Return it."""
         return EMPTY
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: Node, node: Node) -> Gradients:
         """Return nothing: there is no input."""
         return ()
 
@@ -136,7 +136,7 @@ class Keep(Opacity):
         """Return the spec of a list through which gradients flow if they do through the value."""
         return Spec((), flowing(specs[1].dtype.kind == "f"))
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: Node, node: Node) -> Gradients:
         """What lies below belongs to the list, the top to the value."""
         value = node.inputs[1]
         by_value = top_or_zeros(out_grad, value) if value.dtype.kind == "f" else None
@@ -162,7 +162,7 @@ class Top(Opacity):
         """Return the spec of what was kept."""
         return Spec(self.shape, self.dtype)
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: Node, node: Node) -> Gradients:
         """A list with nothing but the gradient on top."""
         empty = build(Empty(), (), kind=Opaque)
         by_past = build(Keep(), (empty, out_grad), kind=Opaque)
@@ -176,7 +176,7 @@ class Rest(KeepsSpec, Opacity):
         """Return what lies below."""
         return rest(arrays[0])
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: Node, node: Node) -> Gradients:
         """The gradient's list with a hole on top."""
         return build(Under(), (out_grad,), kind=Opaque)
 
@@ -188,7 +188,7 @@ class Under(Opacity):
         """Return the longer list."""
         return Past(HOLE, arrays[0])
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: Node, node: Node) -> Gradients:
         """What lies below."""
         return build(Rest(), (out_grad,), kind=Opaque)
 
@@ -203,7 +203,7 @@ class Join(Opacity):
         """Return the sum."""
         return arrays[0] + arrays[1]
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: Node, node: Node) -> Gradients:
         """Each has the gradient of the sum."""
         return out_grad, out_grad
 
@@ -275,7 +275,7 @@ class Output(Opacity):
         """Return the spec of the loop's variable."""
         return Spec(self.shape, self.dtype)
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: Node, node: Node) -> Gradients:
         """Hand the gradient in at this place."""
         return build(Pack(self.slot), (out_grad,), kind=Opaque)
 
@@ -299,7 +299,7 @@ class Pack(Opacity):
         """Return the value by its place."""
         return Outcome({self.slot: arrays[0]})
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: Node, node: Node) -> Gradients:
         """Take it out again."""
         (value,) = node.inputs
         return build(Output(self.slot, value), (out_grad,), kind=kind_of(value))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...arrays import as_dtype
+from ...arrays import DTypeLike, as_dtype
 from ...errors import GraphError
 from ..core.node import Node, UnknownShape, build, convert
 from .loop import while_loop
@@ -72,7 +72,7 @@ foldl, foldr = _folding("foldl", True), _folding("foldr", False)
 def map_fn(
     fn: Callable[[Any], Any],
     elems: Any,
-    dtype: Any = None,
+    dtype: DTypeLike = None,
     parallel_iterations: int = KEPT_APART,
 ) -> Any:
     """Return fn(elem) for every elem along the first axis of `elems`.

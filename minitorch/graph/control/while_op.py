@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ...op import Gradients
 from ..core.copying import copied
 from ..core.graph import outside
 from ..core.node import Constant, Node, fresh_id
@@ -134,7 +135,7 @@ class While(Opacity):
             )
         return self._steps[places]
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: Node, node: Node) -> Gradients:
         """A loop backwards over the rounds."""
         return backward(self, out_grad, node)
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ...arrays import Array, Namespace
 from ...errors import GraphError, NoGradientRule
-from ...op import Flat, KeepsSpec
+from ...op import Flat, Gradients, KeepsSpec
 from ...ops.broadcasting import expand_to
 from ...sweep import ancestors, count_uses, sweep
 from ...vjp import on_values
@@ -134,7 +135,7 @@ class StopGradient(Flat, KeepsSpec):
 
     reads_inputs = reads_output = False
 
-    def compute(self, xp: Any, *arrays: Any) -> Any:
+    def compute(self, xp: Namespace, *arrays: Array) -> Array:
         """Return the input."""
         return arrays[0]
 
@@ -142,6 +143,6 @@ class StopGradient(Flat, KeepsSpec):
 class Identity(StopGradient):
     """The input itself, as a node of its own: a place to fetch, name or order."""
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: Node, node: Node) -> Gradients:
         """Return the gradient unchanged."""
         return out_grad

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from ...arrays import DType, as_dtype, cast, get_default_dtype, result_type
+from ...arrays import DType, DTypeLike, as_dtype, cast, get_default_dtype, result_type
 from ...errors import GraphError, GraphTypeError, MinitorchError, ShapeError
 from ...op import Op, Spec, Value
 from ...ops import linalg
@@ -246,7 +246,7 @@ class Constant(Node):
     __slots__ = ("follows", "value")
 
     def __init__(
-        self, value: Any, dtype: Any = None, shape: Any = None, name: str = "Const"
+        self, value: Any, dtype: DTypeLike = None, shape: Any = None, name: str = "Const"
     ) -> None:
         array = constant_array(value, dtype)
         if shape is not None:

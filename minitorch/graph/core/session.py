@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ...arrays import Array
+from ...arrays import Array, DeviceLike
 from ...arrays import device as device_called
 from ...errors import GraphError
 from ..executors.registry import Run, executor_called
@@ -70,7 +70,7 @@ class Session:
         graph: Graph | None = None,
         *,
         optimize: bool | None = None,
-        device: Any = "cpu",
+        device: DeviceLike = "cpu",
         executor: str | None = None,
         **options: Any,
     ) -> None:

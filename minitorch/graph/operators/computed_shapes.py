@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
-from ...arrays import Array, DType, int32, native_dtype
+from ...arrays import Array, DType, Namespace, int32, native_dtype
 from ...errors import GraphError, ShapeError
-from ...op import Flat, Op, Spec
+from ...op import Flat, Gradients, Op, Spec
 from ...ops import movement
 from ...ops.broadcasting import ExpandTo, expand_to
 from ...ops.casting import cast_to
@@ -30,7 +30,7 @@ class ShapeOf(Flat):
 
     reads_inputs = reads_output = False
 
-    def compute(self, xp: Any, *arrays: Array) -> Array:
+    def compute(self, xp: Namespace, *arrays: Array) -> Array:
         """Return the sizes."""
         return xp.asarray(tuple(arrays[0].shape), dtype=native_dtype(xp, int32))
 
@@ -51,7 +51,7 @@ class OfShape(Flat):
     def __init__(self, sizes: Shape) -> None:
         self.sizes = sizes
 
-    def compute(self, xp: Any, *arrays: Array) -> Array:
+    def compute(self, xp: Namespace, *arrays: Array) -> Array:
         """Return one 0, stretched; a size of -1 takes what a second input leaves for it.
 
         Raises:
@@ -76,7 +76,7 @@ class Counting(Flat):
 
     reads_inputs = reads_output = False
 
-    def compute(self, xp: Any, *arrays: Array) -> Array:
+    def compute(self, xp: Namespace, *arrays: Array) -> Array:
         """Return the integers."""
         start, stop, step = (int(a) for a in arrays)
         return xp.arange(start, stop, step, dtype=native_dtype(xp, int32))
@@ -169,7 +169,7 @@ def _of_list(dims: Sequence[Any]) -> tuple[Shape, Node]:
 class Joined(Cat):
     """The inputs one after another along an axis."""
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: Any, node: Any) -> Gradients:
         """Each input gets the piece of the gradient that is where it was."""
         return tuple(
             build(Piece(self.dim, i), (out_grad, *node.inputs)) if wanted else None
@@ -185,7 +185,7 @@ class Piece(Op):
     def __init__(self, dim: int, i: int) -> None:
         self.dim, self.i = dim, i
 
-    def compute(self, xp: Any, *arrays: Array) -> Array:
+    def compute(self, xp: Namespace, *arrays: Array) -> Array:
         """Return the part."""
         return arrays[0][self._where(arrays)]
 
@@ -193,7 +193,7 @@ class Piece(Op):
         """Return the spec of that input."""
         return Spec(specs[1 + self.i].shape, specs[0].dtype)
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: Node, node: Node) -> Gradients:
         """The gradient in its place, zeros around it."""
         parts = node.inputs[1:]
         return build(InPlace(self.dim, self.i), (out_grad, *parts)), *(None for _ in parts)
@@ -207,7 +207,7 @@ class Piece(Op):
 class InPlace(Piece):
     """The first input where input 1 + i was among the joined ones, zeros for the others."""
 
-    def compute(self, xp: Any, *arrays: Array) -> Array:
+    def compute(self, xp: Namespace, *arrays: Array) -> Array:
         """Return an array as large as all of them together."""
         x, *parts = arrays
         total = sum(part.shape[self.dim] for part in parts)
@@ -221,7 +221,7 @@ class InPlace(Piece):
         joined = Cat(self.dim).infer(*[Spec(s.shape, specs[0].dtype) for s in specs[1:]])
         return Spec(joined.shape, specs[0].dtype)
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: Node, node: Node) -> Gradients:
         """The piece of the gradient at that place."""
         parts = node.inputs[1:]
         return build(Piece(self.dim, self.i), (out_grad, *parts)), *(None for _ in parts)

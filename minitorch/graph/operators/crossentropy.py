@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from ...arrays import Array, dtype_of
+from ...arrays import Array, Namespace, dtype_of
 from ...compile.classes import class_gradient, class_loss
 from ...errors import ArgumentError, GraphError
-from ...op import Flat, KeepsSpec, Op, Spec, apply
+from ...op import Flat, Gradients, KeepsSpec, Op, Spec, apply
 from ...ops import elementwise as rows
 from ...ops import movement, reduction
 from ...ops.broadcasting import sum_to
@@ -33,14 +33,14 @@ class LogSoftmax(KeepsSpec):
     reads_inputs = False
     promotes = "float"
 
-    def compute(self, xp: Any, *arrays: Array) -> Array:
+    def compute(self, xp: Namespace, *arrays: Array) -> Array:
         """Return the logarithm of the softmax."""
         (x,) = arrays
         shifted, _, total = exponentials(xp, x)
         shifted -= xp.log(total)[..., None]
         return shifted
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: Node, node: Node) -> Gradients:
         """g - softmax(x) sum(g)."""
         total = reduction.sum(out_grad, -1, True)
         return (out_grad - rows.exp(node.output) * total,)
@@ -53,11 +53,11 @@ class Softmax(KeepsSpec):
     reads_inputs = False
     promotes = "float"
 
-    def compute(self, xp: Any, *arrays: Array) -> Array:
+    def compute(self, xp: Namespace, *arrays: Array) -> Array:
         """Return the softmax."""
         return _softmax(xp, arrays[0])
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: Node, node: Node) -> Gradients:
         """y (g - sum(g y))."""
         y = node.output
         return (y * (out_grad - reduction.sum(out_grad * y, -1, True)),)
@@ -69,7 +69,7 @@ class CrossEntropy(Op):
     promotes = "float"
     reads_output = False
 
-    def compute(self, xp: Any, *arrays: Array) -> Array:
+    def compute(self, xp: Namespace, *arrays: Array) -> Array:
         """Return one loss for each row."""
         labels, x = arrays
         shifted, _, total = exponentials(xp, x)
@@ -80,7 +80,7 @@ class CrossEntropy(Op):
         shape = broadcast(specs[0].shape, specs[1].shape, op="softmax_cross_entropy_with_logits")
         return Spec(shape[:-1], specs[1].dtype)
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: Node, node: Node) -> Gradients:
         """By logits: g (softmax sum(labels) - labels); by labels: -g log softmax."""
         labels, logits = node.inputs
         by_labels = by_logits = None
@@ -97,7 +97,7 @@ class CrossEntropyGrad(Op):
 
     reads_output = False
 
-    def compute(self, xp: Any, *arrays: Array) -> Array:
+    def compute(self, xp: Namespace, *arrays: Array) -> Array:
         """Return the gradient by the logits."""
         g, labels, x = arrays
         _, p, total = exponentials(xp, x)
@@ -109,7 +109,7 @@ class CrossEntropyGrad(Op):
         """Return the spec of labels and logits together."""
         return Spec(broadcast(specs[1].shape, specs[2].shape), specs[2].dtype)
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: Node, node: Node) -> Gradients:
         """The same written out in operators, differentiated term by term."""
         return by_inputs(out_grad, *node.inputs)
 
@@ -131,7 +131,7 @@ class SparseCrossEntropy(Op):
 
     reads_output = False
 
-    def compute(self, xp: Any, *arrays: Array) -> Array:
+    def compute(self, xp: Namespace, *arrays: Array) -> Array:
         """Return one loss for each row."""
         found = class_loss(*arrays) if xp is np else None
         if found is not None:
@@ -149,7 +149,7 @@ class SparseCrossEntropy(Op):
             specs[1].dtype,
         )
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: Node, node: Node) -> Gradients:
         """g (softmax - one_hot(labels))."""
         labels, logits = node.inputs
         return None, apply(SparseCrossEntropyGrad(), out_grad, labels, logits)
@@ -160,7 +160,7 @@ class SparseCrossEntropyGrad(Op):
 
     reads_output = False
 
-    def compute(self, xp: Any, *arrays: Array) -> Array:
+    def compute(self, xp: Namespace, *arrays: Array) -> Array:
         """Return the gradient by the logits."""
         _check_labels(arrays[1], arrays[2].shape[-1])
         found = class_gradient(*arrays) if xp is np else None
@@ -174,7 +174,7 @@ class SparseCrossEntropyGrad(Op):
         """Return the spec of the logits."""
         return specs[2]
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: Node, node: Node) -> Gradients:
         """That of the other operator, with the labels written out."""
         g, labels, logits = node.inputs
         hot = apply(OneHot(logits.shape[-1], logits.dtype), labels)
@@ -207,7 +207,7 @@ class OneHot(Flat):
     def __init__(self, depth: int, dtype: Any) -> None:
         self.depth, self.dtype = depth, dtype
 
-    def compute(self, xp: Any, *arrays: Array) -> Array:
+    def compute(self, xp: Namespace, *arrays: Array) -> Array:
         """Return the zeros and ones."""
         if xp is np:
             out = np.empty((*arrays[0].shape, self.depth), self.dtype)
@@ -220,7 +220,7 @@ class OneHot(Flat):
         return Spec((*specs[0].shape, self.depth), self.dtype)
 
 
-def exponentials(xp: Any, x: Array) -> tuple[Array, Array, Array]:
+def exponentials(xp: Namespace, x: Array) -> tuple[Array, Array, Array]:
     """Return x - m, e^(x - m) and its sum over the last axis, for an m that fits every row.
 
     The largest element of all is found five times faster than that of each short row, and serves
@@ -240,7 +240,7 @@ def exponentials(xp: Any, x: Array) -> tuple[Array, Array, Array]:
 TINY = 1e-25  # far above the smallest float32, 1e-38: what underflowed cannot have counted
 
 
-def _row_sum(xp: Any, x: Array) -> Array:
+def _row_sum(xp: Namespace, x: Array) -> Array:
     """Return the sum over the last axis; for short rows a product with ones is the fastest."""
     if xp is np and x.shape[-1] < LONG:
         return x @ np.ones(x.shape[-1], x.dtype)
@@ -250,11 +250,11 @@ def _row_sum(xp: Any, x: Array) -> Array:
 LONG = 1024  # elements of a row from which NumPy's pairwise sum is both fast and more exact
 
 
-def _row_dot(xp: Any, a: Array, b: Array) -> Array:
+def _row_dot(xp: Namespace, a: Array, b: Array) -> Array:
     return np.vecdot(a, b) if xp is np else xp.sum(a * b, axis=-1)
 
 
-def _softmax(xp: Any, x: Array) -> Array:
+def _softmax(xp: Namespace, x: Array) -> Array:
     _, powers, total = exponentials(xp, x)
     powers /= total[..., None]
     return powers

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...arrays import Array, DType, int32, native_dtype
+from ...arrays import Array, DType, Namespace, int32, native_dtype
 from ...errors import GraphError
 from ...op import Flat, Op, Spec, Value
 from ...shapes import Shape
@@ -30,7 +30,7 @@ class Late(Op):
     def __init__(self, build: Callable[..., Any], dtype: DType) -> None:
         self.build, self.dtype = build, dtype
 
-    def compute(self, xp: Any, *arrays: Array) -> Array:
+    def compute(self, xp: Namespace, *arrays: Array) -> Array:
         """Raise: a run builds it first, from the shapes of what is fed."""
         raise GraphError("shape: still not known in this run. Feed what has no shape.")
 
@@ -66,7 +66,7 @@ class AsScalar(Op):
     def __init__(self, source: str) -> None:
         self.source = source
 
-    def compute(self, xp: Any, *arrays: Array) -> Array:
+    def compute(self, xp: Namespace, *arrays: Array) -> Array:
         """Return the array.
 
         Raises:
@@ -114,7 +114,7 @@ class Places(Flat):
     def __init__(self, axis: int, bounds: tuple[Any, Any, Any]) -> None:
         self.axis, self.bounds = axis, bounds
 
-    def compute(self, xp: Any, *arrays: Array) -> Array:
+    def compute(self, xp: Namespace, *arrays: Array) -> Array:
         """Return the places."""
         given = iter(arrays[1:])
         cut = slice(*(int(next(given)) if n is ... else n for n in self.bounds))

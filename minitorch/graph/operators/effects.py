@@ -10,7 +10,7 @@ import numpy as np
 
 from ...arrays import CPU, Array, DType, as_dtype, asarray, to_numpy
 from ...errors import GraphError
-from ...op import Flat, KeepsSpec, Spec
+from ...op import Flat, Gradients, KeepsSpec, Spec
 from ..control.loop_stacks import Opaque
 from ..core.naming import lined, rename
 from ..core.node import UNKNOWN, Node, build, convert
@@ -132,7 +132,7 @@ class Printed(KeepsSpec, StateOp):
             print(f"{self.message}{shown}", file=sys.stderr, flush=True)
         return arrays[0]
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: Node, node: Node) -> Gradients:
         """The first input's is the gradient itself."""
         return (out_grad, *(None for _ in node.inputs[1:]))
 

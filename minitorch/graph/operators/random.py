@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ...arrays import CPU, Array, DType, as_dtype, asarray, float32, get_default_dtype
+from ...arrays import CPU, Array, DType, DTypeLike, as_dtype, asarray, float32, get_default_dtype
 from ...errors import GraphError
 from ...op import Flat, Spec
 from ..core.graph import get_default_graph
@@ -78,7 +78,7 @@ def random_uniform(
     shape: Any,
     minval: float = 0.0,
     maxval: float | None = None,
-    dtype: Any = None,
+    dtype: DTypeLike = None,
     seed: int | None = None,
     name: str | None = None,
 ) -> Node:
@@ -96,7 +96,7 @@ def _normal(called: str, says: str) -> Callable[..., Node]:
         shape: Any,
         mean: float = 0.0,
         stddev: float = 1.0,
-        dtype: Any = None,
+        dtype: DTypeLike = None,
         seed: int | None = None,
         name: str | None = None,
     ) -> Node:
