@@ -12,11 +12,7 @@ import pytest
 from ddp_lab.costs.model import all_reduce_time
 from ddp_lab.data_parallel.step_times import StepTimes
 from ddp_lab.data_parallel.sweep import BackwardProfile
-<<<<<<< HEAD
-from ddp_lab.show import DdpTimeline, PipelineSchedules, TrainingCurves
-=======
-from ddp_lab.show import DdpTimeline, ServerTimeline, TrainingCurves
->>>>>>> main
+from ddp_lab.show import DdpTimeline, PipelineSchedules, ServerTimeline, TrainingCurves
 from ddp_lab.show.chart import module
 from ddp_lab.show.matrix_split import WAYS, plan, ring_bytes
 from ddp_lab.simulate import ddp
@@ -205,7 +201,6 @@ def test_the_browser_computes_what_python_does(visit: Any) -> None:
             assert flat(ours[name]) == pytest.approx(flat(want), rel=1e-9, abs=1e-9), (case, name)
 
 
-<<<<<<< HEAD
 def test_the_browser_goes_through_pipelines_and_splits_as_python_does(visit: Any) -> None:
     page = visit().open("about:blank")
     for name, exported in (
@@ -241,7 +236,8 @@ def test_the_browser_goes_through_pipelines_and_splits_as_python_does(visit: Any
         cuts, sent = plan(way, 6, 8, 24)
         assert ours[:2] == [cuts, [list(row) for row in sent]]
         assert ours[2] == pytest.approx(ring_bytes(sent, 3))
-=======
+
+
 def runs() -> list[ServerTimeline]:
     choices = product(("sync", "async", "ssp"), (1, 5, 12), (0, 1, 4), (0, 1, 4), (0.0, 0.1, 0.5))
     return [
@@ -284,7 +280,6 @@ def test_the_servers_follow_their_controls_by_keyboard(open_demo: Any) -> None:
     expect(page.locator("rect.dl-ghost")).to_have_count(0)
     page.get_by_role("slider", name="Workers", exact=True).press("ArrowLeft")
     expect(status(page)).to_contain_text("asynchronous: 70 updates")
->>>>>>> main
 
 
 def test_the_comparison_finds_a_difference() -> None:

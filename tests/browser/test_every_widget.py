@@ -16,11 +16,8 @@ PAGES = {
     "collectives_explorer": ".dl-chart",
     "ddp_timeline": ".dl-chart",
     "graph_passes": ".mt-player",
-<<<<<<< HEAD
-    "matrix_split": ".dl-chart",
-=======
     "loop_nest": ".mt-player",
->>>>>>> main
+    "matrix_split": ".dl-chart",
     "memory_plan": ".mt-player",
     "pipeline_schedules": ".dl-chart",
     "ring_player": ".ring-player",

@@ -63,14 +63,10 @@ def widgets() -> list[Any]:
     from ddp_lab.show import (
         CollectivesExplorer,
         DdpTimeline,
-<<<<<<< HEAD
         MatrixSplit,
         PipelineSchedules,
         RingPlayer,
-=======
-        RingPlayer,
         ServerTimeline,
->>>>>>> main
         TrainingCurves,
         watch,
     )
