@@ -1,6 +1,7 @@
 """The HTTP interface for programs: JSON in and out, `Authorization: Bearer`."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -32,9 +33,7 @@ _KEY_CHARS = 200
 def router(course: Course) -> APIRouter:
     """Return the routes under `/api`."""
     api = APIRouter(prefix="/api")
-    # A notebook of 16 MiB may need a hundred times as much while it is read: one at a time, and
-    # those that wait for it hold no thread that others' requests need.
-    turns, reading = Turns(), asyncio.Lock()
+    take = submitter(course)
 
     @api.get("/health")
     def health() -> dict[str, Any]:
@@ -43,14 +42,7 @@ def router(course: Course) -> APIRouter:
     @api.post("/submissions", status_code=201, openapi_extra=openapi.SUBMISSION)
     async def submit(request: Request, response: Response) -> dict[str, Any]:
         person = await run_in_threadpool(auth.bearer, request, course)
-        course.rate.spend(person.id)
-        key = _retry_key(request)
-        async with turns.of(person.id):
-            lab, notebook = await _upload(request, course.settings.upload_bytes)
-            full = course.shelf.resolve(lab)
-            async with reading:
-                await run_in_threadpool(_readable, notebook)
-            receipt = await run_in_threadpool(_store, course, person, full, notebook, key)
+        receipt = await take(request, person)
         response.status_code = 201 if receipt.is_new else 200
         return views.receipt(receipt, course.url)
 
@@ -64,7 +56,7 @@ def router(course: Course) -> APIRouter:
         person = auth.bearer(request, course)
         return _submission(course, person, number)
 
-    @api.get("/submissions/{number}/notebook")
+    @api.get("/submissions/{number}/notebook", response_class=Response, responses=openapi.NOTEBOOK)
     def notebook(request: Request, number: int) -> Response:
         person = auth.bearer(request, course)
         entry = views.entry_for(person, course.ledger, number)
@@ -79,6 +71,25 @@ def router(course: Course) -> APIRouter:
     return api
 
 
+def submitter(course: Course) -> Callable[[Request, Person], Awaitable[Receipt]]:
+    """Return how a request's notebook is taken in."""
+    # A notebook of 16 MiB may need a hundred times as much while it is read: one at a time, and
+    # those that wait for it hold no thread that others' requests need.
+    turns, reading = Turns(), asyncio.Lock()
+
+    async def submit(request: Request, person: Person) -> Receipt:
+        course.rate.spend(person.id)
+        key = _retry_key(request)
+        async with turns.of(person.id):
+            lab, notebook = await _upload(request, course.settings.upload_bytes)
+            full = course.shelf.resolve(lab)
+            async with reading:
+                await run_in_threadpool(_readable, notebook)
+            return await run_in_threadpool(_store, course, person, full, notebook, key)
+
+    return submit
+
+
 def _people_routes(api: APIRouter, course: Course) -> None:
     @api.post("/login-codes", status_code=201)
     def login_code(request: Request) -> dict[str, str]:
@@ -86,7 +97,7 @@ def _people_routes(api: APIRouter, course: Course) -> None:
         lives_s = course.settings.code_s
         return {"code": course.roster.give_token(person, "code", lives_s=lives_s)}
 
-    @api.get("/export")
+    @api.get("/export", response_class=Response, responses=openapi.EXPORT)
     def export(request: Request, format: str = "csv", lab: str = "") -> Response:
         auth.staff_bearer(request, course)
         full = course.shelf.resolve(lab) if lab else ""

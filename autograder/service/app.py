@@ -36,7 +36,8 @@ _OTHER_BYTES = 1 << 18
 _ROSTER_BYTES = 4 << 20
 
 HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; style-src 'self'; img-src 'self'; "
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; connect-src 'self'; "
+    "style-src 'self'; img-src 'self'; "
     "form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "same-origin",
@@ -66,6 +67,7 @@ def create_app(course: Course) -> "ASGIApp":
     settings = course.settings
     larger = {
         "/api/submissions": settings.upload_bytes + _FORM_BYTES,
+        "/submissions": settings.upload_bytes + _FORM_BYTES,
         "/api/roster": _ROSTER_BYTES,
     }
     limited = BodyLimit(app, limit_bytes=_OTHER_BYTES, limit_s=settings.upload_s, larger=larger)

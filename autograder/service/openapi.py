@@ -66,6 +66,16 @@ SUBMISSION = {
     }
 }
 
+
+def _answers(*kinds: str) -> dict[int | str, dict[str, Any]]:
+    return {200: {"description": "Done.", "content": {kind: {} for kind in kinds}}}
+
+
+# For routes whose answer is no JSON, or not always.
+EXPORT = _answers("text/csv", "application/json")
+NOTEBOOK = _answers("application/x-ipynb+json")
+METRICS = _answers("text/plain")
+
 _REFUSED = {
     "description": "Refused: what was wrong, in `detail`.",
     "content": {

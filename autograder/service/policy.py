@@ -8,11 +8,10 @@ import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from datetime import datetime
 from typing import Any
 
 from autograder.service.errors import Refused
-from autograder.service.times import date, moment
+from autograder.service.times import date, later, moment
 
 _DAY_S = 86_400
 
@@ -43,8 +42,8 @@ class Rules:
             raise _wrong(unknown[0][:100], "a key", f"one of {', '.join(known)}")
         dates = {name: date(body.get(name), name) for name in ("opens", "due", "late_until")}
         given = [(moment(text), name) for name, text in dates.items() if text is not None]
-        for (earlier, first), (later, second) in itertools.pairwise(given):
-            if later < earlier:
+        for (before, first), (after, second) in itertools.pairwise(given):
+            if after < before:
                 raise _wrong(dates[second], second, f"no time before {first}")
         attempts = body.get("attempts")
         if attempts is not None and not _whole(attempts, 1, MOST_ATTEMPTS):
@@ -62,9 +61,8 @@ class Rules:
             return self
         if self.late_until is None:
             return replace(self, due=due)
-        until = moment(self.late_until) + (moment(due) - moment(self.due))
-        zone = datetime.fromisoformat(due).tzinfo
-        return replace(self, due=due, late_until=datetime.fromtimestamp(until, zone).isoformat())
+        until = later(self.late_until, moment(due) - moment(self.due), due)
+        return replace(self, due=due, late_until=until)
 
     def late_days(self, submitted_at: float) -> int:
         """Return the days begun after the due date and its grace; 0 is in time."""

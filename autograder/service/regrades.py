@@ -97,7 +97,7 @@ class Regrades:
         """
         now = self._clock()
         with self._database.write() as connection:
-            one = regrades.c.id == batch
+            one = regrades.c.id == _batch(connection, batch).id
             connection.execute(sa.select(regrades.c.id).where(one).with_for_update())
             found = _batch(connection, batch)
             if found.state == RUNNING:

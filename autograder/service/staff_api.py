@@ -89,12 +89,17 @@ def _lab_routes(api: APIRouter, course: Course) -> None:
         if set(body) != {"due"}:
             raise Refused(422, 'extension: expected {"due": a time with its zone, or null}.')
         due = date(body["due"], "extension: due")
-        learner = await run_in_threadpool(_known, course, login)
+        learner = await run_in_threadpool(known, course, login)
         found = await run_in_threadpool(course.dates.extend, full, learner, due, by)
         return {"name": full, "login": learner.login, **found.to_dict()}
 
 
-def _known(course: Course, login: str) -> Person:
+def known(course: Course, login: str) -> Person:
+    """Return the person of that login.
+
+    Raises:
+        Refused: 404, there is none.
+    """
     person = course.roster.find(login)
     if person is None:
         raise Refused(404, f"extension: nobody here has the login {login[:100]!r}.")

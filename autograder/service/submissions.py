@@ -12,7 +12,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from autograder.records import Report
+from autograder.records import ManualAnswer, Report
 from autograder.service import audit_log, grades
 from autograder.service.database import Database
 from autograder.service.dates import Calendar, calendar
@@ -234,6 +234,30 @@ class Ledger:
     def of_lab(self, lab: str = "") -> Iterator[Entry]:
         """Yield every submission, or those of a lab, the newest first."""
         return self.entries(*([submissions.c.lab == lab] if lab else []))
+
+    def states(self, numbers: Collection[int]) -> dict[int, str]:
+        """Return the states of some submissions, as learners see them."""
+        known = [number for number in numbers if is_id(number)]
+        query = sa.select(submissions.c.id, _STATE).where(submissions.c.id.in_(known))
+        with self._database.read() as connection:
+            return {row[0]: row[1] for row in connection.execute(query)}
+
+    def labs_to_mark(self) -> list[str]:
+        """Return the labs with answers that wait for a person."""
+        query = sa.select(submissions.c.lab).distinct().where(submissions.c.pending > 0)
+        with self._database.read() as connection:
+            return list(connection.scalars(query.order_by(submissions.c.lab)))
+
+    def answers(self, lab: str) -> Iterator[tuple[int, tuple[ManualAnswer, ...]]]:
+        """Yield the answers for people of each learner's latest graded submission, with its id."""
+        graded = (submissions.c.lab == lab) & submissions.c.grading_id.is_not(None)
+        latest = sa.select(sa.func.max(submissions.c.id)).where(graded)
+        latest = latest.group_by(submissions.c.person_id)
+        with self._database.read() as connection:
+            for number in sorted(connection.scalars(latest)):
+                report = grades.published(connection, number)
+                if report is not None and report.manual:
+                    yield number, report.manual
 
     def labs(self) -> list[str]:
         """Return the labs of which anybody has submitted, in order."""

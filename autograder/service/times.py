@@ -1,6 +1,6 @@
 """Times as they come in and go out: ISO 8601 with a zone. Inside they are UNIX seconds."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 from autograder.service.errors import Refused
 
@@ -19,19 +19,25 @@ def moment(text: str) -> float:
     return datetime.fromisoformat(text).timestamp()
 
 
+def later(text: str, seconds: float, like: str) -> str:
+    """Return a date so many seconds later, in the zone of `like`; no later than calendars go."""
+    last = datetime(9999, 12, 30, tzinfo=UTC).timestamp()  # every zone has that day
+    until = min(moment(text) + seconds, last)
+    return datetime.fromtimestamp(until, datetime.fromisoformat(like).tzinfo).isoformat()
+
+
 def date(text: object, name: str) -> str | None:
     """Return a date as it was given, ISO 8601 with a zone; None stays None.
 
     Raises:
-        Refused: 422, it is something else, or so far away that some zone has no such date.
+        Refused: 422, it is something else, or UTC has no such date.
     """
     if text is None:
         return None
     try:
         found = datetime.fromisoformat(text) if isinstance(text, str) else None
         if found is not None and found.tzinfo is not None and len(str(text)) <= _MOST_CHARS:
-            for day in (-1, 1):
-                (found + timedelta(days=day)).astimezone(UTC).timestamp()
+            found.astimezone(UTC).timestamp()
             return str(text)
     except (ValueError, OverflowError):
         pass

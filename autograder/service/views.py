@@ -64,6 +64,7 @@ def summary(entry: Entry) -> dict[str, Any]:
     return {
         "id": entry.id,
         "learner": entry.learner,
+        "login": entry.learner,
         "lab": entry.lab,
         "state": entry.state,
         "sha256": entry.sha256,

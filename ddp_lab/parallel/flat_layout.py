@@ -75,11 +75,11 @@ def empty(comm: Communicator, numel: int, like: Tensor) -> Tensor:
     return like.new_empty(numel)
 
 
-def facts_of(name: str, tensor: Tensor) -> str:
+def facts_of(tensor: Tensor) -> str:
     """Return what ranks must agree on about a parameter, its values included."""
     from hashlib import blake2b
 
     values = blake2b(to_numpy(tensor, "agree")[0].tobytes(), digest_size=6).hexdigest()
     dtype = str(tensor.dtype).removeprefix("torch.")
     kind = "trained" if tensor.requires_grad else "frozen"
-    return f"{name} {dtype} {tuple(tensor.shape)} {kind}, values {values}"
+    return f"{dtype} {tuple(tensor.shape)} {kind}, values {values}"

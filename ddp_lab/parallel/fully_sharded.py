@@ -22,12 +22,11 @@ import torch
 from torch import Tensor, nn
 
 from ddp_lab.errors import InvalidArgument
+from ddp_lab.parallel.consensus import agree
 from ddp_lab.parallel.flat_layout import facts_of
 from ddp_lab.parallel.flat_params import FlatParams, Owner, Params
-from ddp_lab.parallel.ranks import apart, communicator_of, require_agreement
+from ddp_lab.parallel.ranks import apart, communicator_of
 from ddp_lab.parallel.units import Plan, Unit
-
-SEED = "Build the model from the same code and seed on every rank, or broadcast rank 0's."
 
 
 def fully_shard(
@@ -57,19 +56,21 @@ def fully_shard(
             for backward.
 
     Raises:
-        Mismatch: ranks have other parameters; on all of them.
+        Mismatch: ranks have other parameters or values; on all of them. Build the module from
+            one seed, or broadcast it.
         InvalidArgument: a module that is sharded already, or that shares a parameter with one.
     """
-    _check(module, compute_dtype)
     ranks = communicator_of("fully_shard", comm)
+    problem, facts, homes = None, {}, {}
+    try:
+        _check(module, compute_dtype)
+        homes = _homes(module)
+        params = [entry for entries in homes.values() for entry in entries]
+        facts = {owners[0].name: facts_of(param) for param, owners in params}
+    except InvalidArgument as error:
+        problem = str(error)
+    agree(ranks, "fully_shard", facts, problem)
     gathers, reduces = apart(ranks, "gather"), apart(ranks, "reduce")
-    homes = _homes(module)
-    facts = [
-        f"{_path(module, home)}: {facts_of(owners[0].name, param)}"
-        for home, params in homes.items()
-        for param, owners in params
-    ]
-    require_agreement("fully_shard", ranks, facts, SEED)
     for home, params in homes.items():
         by_kind: dict[Any, Params] = {}
         for param, owners in params:
@@ -107,23 +108,23 @@ def gather_full_params(module: nn.Module) -> dict[str, Tensor]:
 def _check(module: Any, compute_dtype: Any) -> None:
     if not isinstance(module, nn.Module):
         raise InvalidArgument(
-            f"fully_shard: no torch module: got {type(module).__name__}, expected an nn.Module. "
+            f"no torch module: got {type(module).__name__}, expected an nn.Module. "
             "Modules of other libraries train with DistributedDataParallel."
         )
     if compute_dtype is not None and not getattr(compute_dtype, "is_floating_point", False):
         raise InvalidArgument(
-            f"fully_shard: no dtype to compute in: got compute_dtype={compute_dtype!r}, expected "
+            f"no dtype to compute in: got compute_dtype={compute_dtype!r}, expected "
             "one such as torch.bfloat16. Leave it out to compute in the parameters' own."
         )
     if hasattr(module, "_ddp_lab_unit"):
         raise InvalidArgument(
-            f"fully_shard: {type(module).__name__} is sharded already. Call it once a module, and "
+            f"{type(module).__name__} is sharded already. Call it once a module, and "
             "on parts before the whole."
         )
     for name, param in module.named_parameters():
         if param.is_meta:
             raise InvalidArgument(
-                f"fully_shard: {name} has no values: got a parameter on the device meta. Give the "
+                f"{name} has no values: got a parameter on the device meta. Give the "
                 "module memory with to_empty and initialise it first."
             )
 
@@ -133,10 +134,6 @@ def _units(module: nn.Module) -> Iterator[Unit]:
         unit = getattr(part, "_ddp_lab_unit", None)
         if unit is not None:
             yield unit
-
-
-def _path(module: nn.Module, part: nn.Module) -> str:
-    return next(name for name, m in module.named_modules() if m is part) or type(module).__name__
 
 
 Chain = list[nn.Module]
@@ -193,6 +190,6 @@ def _check_users(users: list[Owner], known: list[Owner]) -> None:
     for user in users:
         if not any(user.module is o.module and user.attribute == o.attribute for o in known):
             raise InvalidArgument(
-                f"fully_shard: {user.name} is shared with {known[0].name}, which an earlier call "
+                f"{user.name} is shared with {known[0].name}, which an earlier call "
                 "has sharded without it. Call fully_shard on a module that holds both."
             )

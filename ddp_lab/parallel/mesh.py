@@ -18,7 +18,8 @@ import numpy as np
 
 from ddp_lab.communicator.communicator import Communicator
 from ddp_lab.errors import InvalidArgument
-from ddp_lab.parallel.ranks import communicator_of, require_agreement
+from ddp_lab.parallel.consensus import agree
+from ddp_lab.parallel.ranks import communicator_of
 
 
 class Mesh:
@@ -36,12 +37,12 @@ class Mesh:
 
     def __init__(self, comm: Any, axes: Mapping[str, int]) -> None:
         self.comm: Communicator = communicator_of("Mesh", comm)
-        rank, size = self.comm.rank, self.comm.size
-        wanted = [f"axes {dict(axes)!r}" if isinstance(axes, Mapping) else repr(axes)]
-        require_agreement("Mesh", self.comm, wanted, "Give every rank the same axes.")
-        self.axes = _checked(axes, rank, size)
+        problem = _problem(axes, self.comm.size)
+        shown = dict(axes) if problem is None else repr(axes)
+        agree(self.comm, "Mesh", {"axes": shown}, problem)
+        self.axes = {name: int(n) for name, n in axes.items()}
         self._groups = self.comm.grid(**self.axes)
-        place = np.unravel_index(rank, tuple(self.axes.values()))
+        place = np.unravel_index(self.comm.rank, tuple(self.axes.values()))
         self.coordinates = {name: int(at) for name, at in zip(self.axes, place, strict=True)}
 
     def __getitem__(self, axis: str) -> Communicator:
@@ -56,14 +57,14 @@ class Mesh:
         return f"Mesh({self.axes}, rank={self.comm.rank}, coordinates={self.coordinates})"
 
 
-def _checked(axes: Any, rank: int, size: int) -> dict[str, int]:
-    """Return the axes, if they cover the ranks."""
+def _problem(axes: Any, size: int) -> str | None:
+    """Return what is wrong with the axes, None if they cover the ranks."""
     sizes = list(axes.values()) if isinstance(axes, Mapping) else []
     names = all(isinstance(name, str) for name in axes) if sizes else False
     whole = all(isinstance(n, int | np.integer) and not isinstance(n, bool) for n in sizes)
     if names and whole and min(sizes) > 0 and math.prod(sizes) == size:
-        return {name: int(n) for name, n in axes.items()}
-    raise InvalidArgument(
-        f"Mesh: the axes do not cover the ranks: got {axes!r} on rank {rank}, expected names with "
-        f"sizes above 0 whose product is {size}. Change a size or the number of ranks."
+        return None
+    return (
+        f"the axes do not cover the ranks: got {axes!r}, expected names with sizes above 0 whose "
+        f"product is {size}. Change a size or the number of ranks."
     )

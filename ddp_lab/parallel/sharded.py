@@ -23,11 +23,11 @@ from torch.optim import Optimizer
 
 from ddp_lab.communicator.communicator import Communicator
 from ddp_lab.errors import InvalidArgument
+from ddp_lab.parallel.consensus import agree
 from ddp_lab.parallel.flat_layout import FlatLayout, by_kind, empty, facts_of
-from ddp_lab.parallel.ranks import apart, communicator_of, require_agreement
+from ddp_lab.parallel.ranks import apart, communicator_of
 
 WHOLE_TENSORS = ("LBFGS", "Adafactor", "Muon")  # their step of an element looks at all others
-SEED = "Build the model from the same code and seed on every rank, or broadcast rank 0's."
 
 
 class ShardedOptimizer(Optimizer):
@@ -52,22 +52,24 @@ class ShardedOptimizer(Optimizer):
         options: those of the optimizer.
 
     Raises:
-        Mismatch: ranks have other parameters; on all of them.
+        Mismatch: ranks have other parameters, values or options; on all of them. Build the model
+            from one seed, or broadcast it.
         InvalidArgument: an optimizer that needs whole tensors, or a sparse gradient.
     """
 
     def __init__(
         self, params: Any, optimizer_class: Callable[..., Optimizer], comm: Any, **options: Any
     ) -> None:
+        ranks = communicator_of("ShardedOptimizer", comm)
         name = getattr(optimizer_class, "__name__", str(optimizer_class))
+        problem = None
         if name in WHOLE_TENSORS:
-            raise InvalidArgument(
-                f"ShardedOptimizer: {name} needs whole parameters: an element's step depends on "
-                "the others. Take an optimizer by elements, such as Adam, or do not shard it."
+            problem = (
+                f"{name} needs whole parameters: an element's step depends on the others. Take an "
+                "optimizer by elements, such as Adam, or do not shard it."
             )
-        self._comm: Communicator = apart(
-            communicator_of("ShardedOptimizer", comm), "ShardedOptimizer"
-        )
+        agree(ranks, "ShardedOptimizer", {"optimizer_class": name}, problem)
+        self._comm: Communicator = apart(ranks, "ShardedOptimizer")
         self._inner: Optimizer | None = None
         self._flats: list[tuple[Tensor, Tensor]] = []  # all rows, and this rank's
         self._shares: dict[Tensor, tuple[slice, Tensor]] = {}
@@ -87,9 +89,9 @@ class ShardedOptimizer(Optimizer):
     def _sharded(self, groups: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Lay the parameters of some groups out flat; return the groups of this rank's shares."""
         params = [p for group in groups for p in group["params"]]
-        facts: list[Any] = [len(group["params"]) for group in groups]
-        facts += [facts_of(f"parameter {i}", p) for i, p in enumerate(params)]
-        require_agreement("ShardedOptimizer", self._comm, facts, SEED)
+        facts = {f"group {i}": _options_of(group) for i, group in enumerate(groups)}
+        facts |= {f"parameter {i}": facts_of(p) for i, p in enumerate(params)}
+        agree(self._comm, "ShardedOptimizer", facts)
         for same in by_kind(params):
             self._lay_out([params[i] for i in same])
         return [
@@ -174,6 +176,11 @@ class ShardedOptimizer(Optimizer):
             share = self._shares[param][1]
             if share in self._inner.state:
                 self.state[param] = self._inner.state[share]
+
+
+def _options_of(group: dict[str, Any]) -> str:
+    plain = {k: v for k, v in group.items() if isinstance(v, bool | int | float | str | tuple)}
+    return f"{len(group['params'])} parameters with {plain}"
 
 
 def _dense(param: Tensor) -> Tensor:

@@ -7,6 +7,7 @@ from ddp_lab.show.page import page
 from ddp_lab.show.pipeline_schedules import PipelineSchedules
 from ddp_lab.show.poster import poster, summary
 from ddp_lab.show.ring_player import RingPlayer
+from ddp_lab.show.scaling_curves import ScalingCurves
 from ddp_lab.show.server_timeline import ServerTimeline
 from ddp_lab.show.story import Hop, Story, tell
 from ddp_lab.show.training_curves import TrainingCurves
@@ -20,6 +21,7 @@ __all__ = [
     "PipelineSchedules",
     "Recording",
     "RingPlayer",
+    "ScalingCurves",
     "ServerTimeline",
     "Story",
     "TrainingCurves",

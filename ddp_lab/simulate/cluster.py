@@ -7,13 +7,15 @@ Every link carries a message of n bytes in alpha + n beta seconds in each direct
 tensor-parallel group are neighbours, for they talk most; those of a data-parallel group lie as
 many devices apart. A ring goes round in lockstep, so that its slowest link decides.
 
-May import: cost, errors.
+May import: NumPy, cost, errors.
 Source of the order: Narayanan et al., Efficient Large-Scale Language Model Training on GPU
 Clusters, SC 2021, section 3.
 """
 
 import math
 from dataclasses import dataclass
+
+import numpy as np
 
 from ddp_lab.costs.model import collective_time
 from ddp_lab.errors import InvalidArgument
@@ -86,18 +88,21 @@ def cluster(
 
 
 def _link(name: str, link: Link, used: bool) -> Link:
-    alpha, beta = map(float, link)
+    try:
+        alpha, beta = map(float, link)
+    except (TypeError, ValueError):
+        alpha = beta = math.nan
     if not (0 <= alpha < math.inf and 0 <= beta < math.inf and (beta > 0 or not used)):
         raise InvalidArgument(
-            f"cluster: no such link: got {name}=({alpha}, {beta}), expected seconds a message, 0 "
-            "or more, and seconds a byte, above 0. For 25 GB/s pass a beta of 1 / 25e9."
+            f"cluster: no such link: got {name}={link!r}, expected seconds a message, 0 or more, "
+            "and seconds a byte, above 0. For 25 GB/s pass a beta of 1 / 25e9."
         )
     return alpha, beta
 
 
 def check_count(who: str, name: str, value: int, least: int = 1) -> None:
     """Raise `InvalidArgument` unless `value` is a whole number of `least` or more."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
         raise InvalidArgument(
             f"{who}: no such number of {name}: got {value!r}, expected {least} or more. "
             "Pass a whole number."

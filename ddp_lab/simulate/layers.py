@@ -69,10 +69,15 @@ def layer_time(layer: LayerCost, mesh: Mesh, samples: float) -> LayerTime:
 
 
 def check_layers(who: str, layers: Sequence[LayerCost]) -> None:
-    """Raise `InvalidArgument` unless there is a layer, and all are `LayerCost`s."""
+    """Raise `InvalidArgument` unless all are `LayerCost`s, and one of them has work to do."""
     bad = next((layer for layer in layers if not isinstance(layer, LayerCost)), None)
     if bad is not None or not layers:
         raise InvalidArgument(
             f"{who}: a workload is a list of layers: got {bad if layers else layers!r}, expected "
             "one LayerCost(flops, param_bytes, activation_bytes) or more, in forward order."
+        )
+    if not any(layer.flops for layer in layers):
+        raise InvalidArgument(
+            f"{who}: a workload has work: got {len(layers)} layers of 0 flops, expected one with "
+            "more."
         )

@@ -52,6 +52,44 @@ class Figure:
         return f"{100 * (self.predicted / self.published - 1):+.0f} %"
 
 
+@dataclass(frozen=True)
+class CitedRun:
+    """A data-parallel run at several sizes, and the efficiencies that were published of it."""
+
+    source: str
+    workload: Sequence[LayerCost]
+    cluster: Cluster  # paced
+    each: int  # samples a device
+    bucket_bytes: float
+    strategy: str
+    points: tuple[tuple[int, float], ...]
+
+
+def cited_runs() -> dict[str, CitedRun]:
+    """Return the runs whose published efficiencies can be drawn over the number of devices."""
+    runs = {}
+    for name, workload, images_per_s, published in HOROVOD:
+        runs[f"{name}, P100s"] = CitedRun(
+            "Horovod, 2018",
+            workload,
+            paced(clusters.P100S_ROCE, workload, images_per_s),
+            64,
+            64 * MIB,
+            "all_reduce",
+            ((512, published / 100),),
+        )
+    for name, workload, images_per_s, best, _ in POSEIDON:
+        hosts = paced(clusters.TITANS, workload, images_per_s)
+        runs[f"{name}, Titan X"] = CitedRun(
+            "Poseidon, 2017", workload, hosts, 32, MIB, "parameter_server", ((32, best / 32),)
+        )
+    points = tuple((ranks, K80_MINUTES[1] / ranks / K80_MINUTES[ranks]) for ranks in (2, 4, 8))
+    runs["BERT-Large, K80s"] = CitedRun(
+        "course notes, no overlap", BERT_LARGE, fitted_k80s(), 1, 25 * MIB, "all_reduce", points
+    )
+    return runs
+
+
 def figures() -> list[Figure]:
     """Return all figures, by source."""
     sources = (k80s, horovod, pytorch_ddp, byteps, poseidon, geeps, torchgpipe, tensorflow, gpt3)
@@ -65,27 +103,31 @@ def step(
     return training(workload, cluster, dp=ranks, batch=ranks * each, **how)  # type: ignore[arg-type]
 
 
+K80_MINUTES = {1: 399, 2: 214, 4: 118, 8: 61}  # of BERT-Large
+
+
+def fitted_k80s() -> Cluster:
+    """Return boards of two K80s that take a second a sample, links as 2 and 4 of them say."""
+    n_bytes = sum(layer.param_bytes for layer in BERT_LARGE)
+    links = []
+    for ranks in (2, 4):  # what a step of 1 s takes longer is 2 (p-1)/p n beta
+        longer = K80_MINUTES[ranks] * ranks / K80_MINUTES[1] - 1
+        links.append((0.0, longer / (2 * (ranks - 1) / ranks * n_bytes)))
+    return paced(cluster(4, 2, 1.0, links[0], links[1]), BERT_LARGE, 1.0)
+
+
 def k80s() -> Iterator[Figure]:
     """A board has two K80s; links fitted at 2 and 4 of them, 8 predicted; nothing overlaps."""
-    minutes = {1: 399, 2: 214, 4: 118, 8: 61}
-    efficiency = {ranks: minutes[1] / ranks / took for ranks, took in minutes.items()}
-    n_bytes = sum(layer.param_bytes for layer in BERT_LARGE)
-    base = paced(cluster(4, 2, 1.0, (0, 1e-9), (0, 1e-9)), BERT_LARGE, 1.0)
-    # exposed seconds of a step of 1 s: 2 (p-1)/p n beta
-    intra, inter = (
-        (1 / efficiency[ranks] - 1) / (2 * (ranks - 1) / ranks * n_bytes) for ranks in (2, 4)
-    )
-    fitted = replace(base, intra=(0.0, intra), inter=(0.0, inter))
+    hosts = fitted_k80s()
     for ranks, rests_on in (
         (2, "fitted: the link of a board"),
         (4, "fitted: the link of the boards"),
         (8, "links fitted at 2 and 4; no overlap"),
     ):
-        got = step(BERT_LARGE, fitted, ranks, 1, overlap=False)
+        published = 100 * K80_MINUTES[1] / ranks / K80_MINUTES[ranks]
+        predicted = 100 * step(BERT_LARGE, hosts, ranks, 1, overlap=False).efficiency
         what = f"BERT-Large on {ranks} K80s, efficiency"
-        yield Figure(
-            "course notes", what, 100 * efficiency[ranks], 100 * got.efficiency, "%", rests_on
-        )
+        yield Figure("course notes", what, published, predicted, "%", rests_on)
 
 
 # images a second of one P100 in TensorFlow's benchmarks of May 2017; ResNet-101 interpolated
@@ -171,12 +213,16 @@ def byteps() -> Iterator[Figure]:
         yield Figure("BytePS, performance.md", what, published, gain, "%", rests_on)
 
 
+# images a second of one Titan X, assumed; speed-ups of Poseidon and of TensorFlow on 32
+POSEIDON = (
+    ("VGG19-22K", VGG_19_22K, 35, 30.0, 1.0),
+    ("Inception V3", INCEPTION_V3, 55, 31.5, 20.0),
+)
+
+
 def poseidon() -> Iterator[Figure]:
     """Overlap, and servers that share the parameters evenly: each alone is not enough."""
-    for name, workload, images_per_s, best, plain in (
-        ("VGG19-22K", VGG_19_22K, 35, 30.0, 1.0),
-        ("Inception V3", INCEPTION_V3, 55, 31.5, 20.0),
-    ):
+    for name, workload, images_per_s, best, plain in POSEIDON:
         sizes = [layer.param_bytes for layer in workload]
         whole = min(32, int(sum(sizes) / max(sizes)))  # the busiest server has the largest tensor
         hosts = paced(clusters.TITANS, workload, images_per_s)

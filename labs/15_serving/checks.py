@@ -35,7 +35,7 @@ def the_line_says_where_the_goal_is_met(student, rng):
             raise Feedback(f"{called} gave {got!r}. {hint}")
 
 
-@check("largest_batch")
+@check("largest_batch", requires="the_line_says_where_the_goal_is_met")
 def a_single_query_is_served_however_slow(student, rng):
     """at least 1, where even one query misses the goal"""
     sizes = np.array([1, 2, 4])
@@ -169,7 +169,7 @@ def as_many_arrive_as_are_computed(student, rng):
             )
 
 
-@check("steady_batch")
+@check("steady_batch", requires="as_many_arrive_as_are_computed")
 def a_batch_has_at_least_one_query(student, rng):
     """where little comes, batches are of one"""
     got = student.call("steady_batch", float(rng.uniform(0.01, 0.05)), 1.0, 0.1)

@@ -289,7 +289,7 @@ plt.show()
 # %% [markdown]
 # **Reflect.** Why does VGG-16 keep least? All predictions are too good: name two things that the simulator takes for granted and Horovod's run did not have.
 #
-# *The real system.* [The page of predictions](../../docs/predictions.md) holds some forty published figures against the simulator, the gaps with them.
+# *The real system.* `docs/predictions.md` holds some forty published figures against the simulator, the gaps with them.
 
 # %% [markdown]
 # ## 4. The memory of a GPT-3 step, by hand

@@ -99,6 +99,8 @@ class Quantile:
         sizes, took_ms = np.array(self._seen).T
         most = 2 * int(sizes.max())
         fixed_ms, per_item_ms = quantile_line(sizes, took_ms, self._quantile)
+        if fixed_ms > self.goal_ms:  # slow at every size: the size is not what makes it slow
+            fixed_ms, per_item_ms = quantile_line(sizes, took_ms, 0.5)
         if fixed_ms + most * per_item_ms > self.goal_ms:
             most = int((self.goal_ms - fixed_ms) / per_item_ms) if per_item_ms > 0 else 1
         return max(1, most)

@@ -14,6 +14,7 @@ import inspect
 import json
 import os
 import pickle
+import re
 import signal
 import socket
 import sys
@@ -56,7 +57,7 @@ def main() -> None:
     except BaseException:
         dealer.send_multipart([BROKEN, traceback.format_exc().encode()])
         dealer.close(linger=1000)
-        raise
+        sys.exit(1)
     dealer.send(READY)
     while True:
         kind, number, header, batch = dealer.recv_multipart()
@@ -197,7 +198,11 @@ def stacked(results: Any) -> Any:
 
 
 def described(error: Exception) -> tuple[str, str]:
-    """Return the class of an exception, as far up as callers know it, and its words."""
+    """Return what about the input an exception complains of, if it does, and its words.
+
+    torch says by a RuntimeError that shapes do not fit.
+    """
+    words = f"{type(error).__name__}: {error}"
     caller = (ValueError, TypeError, IndexError, KeyError)
     kind = next((known.__name__ for known in caller if isinstance(error, known)), "")
-    return kind, f"{type(error).__name__}: {error}"
+    return kind or ("ShapeError" if re.search("shape|size|dimension", words) else ""), words

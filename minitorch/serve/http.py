@@ -118,7 +118,7 @@ async def _body(request: Request) -> dict[str, Any]:
             raise Refused(413, f"the body is larger than {MOST_BYTES} bytes")
         parts.append(part)
     try:
-        body = json.loads(b"".join(parts), parse_constant=_no_number, object_pairs_hook=_once)
+        body = json.loads(b"".join(parts), parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
         raise Refused(400, f"the body is no JSON: {error}") from error
     if not isinstance(body, dict):
@@ -128,13 +128,6 @@ async def _body(request: Request) -> dict[str, Any]:
 
 def _no_number(word: str) -> Any:
     raise ValueError(f"{word} is no JSON number")
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError("a key is there twice")
-    return found
 
 
 def _fields(body: dict[str, Any], required: tuple[str, ...]) -> list[Any]:

@@ -20,7 +20,7 @@ class Counts:
     """What has happened to one model's queries.
 
     Attributes:
-        served: answered by it in time, or with an error of its own where nothing was computed.
+        served: answered by it in time.
         late: not answered in time.
         failed: on which it raised, or ended.
         queries: computed, in all batches.
@@ -33,7 +33,6 @@ class Counts:
     queries: int = 0
     cache_hits: int = 0
     latency_ms: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
-    sizes: deque[int] = field(default_factory=lambda: deque(maxlen=256))
 
     def as_dict(self, restarts: int) -> dict[str, Any]:
         """Return them as `Server.metrics` says them."""

@@ -168,6 +168,7 @@ class Server:
         self._cache = Cache(int(cache_mib * 2**20))
         self._clock = clock
         self._hang_ms = max(3_000.0, 10 * slo_ms) if hang_ms is None else hang_ms
+        self._known: dict[str, Model] = {}  # also those whose first deploy has not ended yet
         self._models: dict[str, Model] = {}
         self._apps: dict[str, App] = {}
         self._containers: set[Container] = set()
@@ -213,8 +214,10 @@ class Server:
         if not isinstance(replicas, int) or replicas < 1:
             raise ArgumentError(f"deploy: replicas: got {replicas!r}, expected at least 1.")
         data = shipped(model)
-        is_new = name not in self._models
-        into = self._models.get(name) or self._new_model(name, hub)
+        if name not in self._known:
+            queue = Dispatcher(self._now, hub.loop.call_soon, self._delay_ms)
+            self._known[name] = Model(name, queue)
+        into = self._known[name]
         async with into.deploying:
             fresh = [self._container(into, data, hub) for _ in range(replicas)]
             try:
@@ -223,12 +226,8 @@ class Server:
                 self._stop(fresh)
                 raise
             self._open("deploy")
-            if is_new:
-                self._models.setdefault(name, into)
+            self._models[name] = into
             self._swap(into, fresh)
-
-    def _new_model(self, name: str, hub: Hub) -> Model:
-        return Model(name, Dispatcher(self._now, hub.loop.call_soon, self._delay_ms))
 
     def _container(self, model: Model, data: bytes, hub: Hub) -> Container:
         def make() -> Any:

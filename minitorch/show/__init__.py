@@ -18,6 +18,7 @@ from minitorch.show.poster import poster as poster
 from minitorch.show.scene import Scene as Scene
 from minitorch.show.schedule_scene import walk_schedule as walk_schedule
 from minitorch.show.search_scene import race_searches as race_searches
+from minitorch.show.serving_scene import see_serving as see_serving
 from minitorch.show.svg import render as render
 from minitorch.show.token_scene import follow_tokens as follow_tokens
 from minitorch.show.two_ways_scene import both_ways as both_ways

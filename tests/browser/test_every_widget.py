@@ -12,6 +12,7 @@ import pytest
 
 DEMOS = Path(__file__).parents[2] / "labs" / "demos"
 PAGES = {
+    "adaptive_batching": ".mt-player",
     "autodiff_stepper": ".mt-player",
     "collectives_explorer": ".dl-chart",
     "ddp_timeline": ".dl-chart",
@@ -19,9 +20,11 @@ PAGES = {
     "loop_nest": ".mt-player",
     "matrix_split": ".dl-chart",
     "memory_plan": ".mt-player",
+    "parameter_servers": ".dl-chart",
     "pipeline_schedules": ".dl-chart",
     "ring_player": ".ring-player",
     "search_race": ".mt-player",
+    "scaling_curves": ".dl-chart",
     "switch_merge_tokens": ".mt-player",
     "symbolic_and_imperative": ".mt-player",
     "training_curves": ".dl-chart",
@@ -120,7 +123,7 @@ import minitorch.graph as tf
 from ddp_lab import DistributedDataParallel, launch
 from ddp_lab.data_parallel import measure
 from ddp_lab.data_parallel.sweep import profile_backward
-from ddp_lab.show import CollectivesExplorer, DdpTimeline, RingPlayer, ServerTimeline
+from ddp_lab.show import CollectivesExplorer, DdpTimeline, RingPlayer, ScalingCurves, ServerTimeline
 from ddp_lab.show import TrainingCurves, explore, watch
 from minitorch.show import both_ways, compare_passes, follow_tokens, map_memory
 from minitorch.show import step_through
@@ -140,6 +143,7 @@ timeline = DdpTimeline.of(profile, ranks=2, recorded=step, bucket_mib=0.25)
 timeline""",
     'CollectivesExplorer(explore([2, 3], {"all_reduce": ("ring", "tree")}))',
     'ServerTimeline(consistency="ssp")',
+    "ScalingCurves()",
     'TrainingCurves({"ring": [3, 2, 1], "tree": [3, 1, 0.5]}, log_y=True)',
     """ring = lambda comm, x: comm.all_reduce(x, algorithm="ring")
 RingPlayer(watch(ring, [np.arange(8.0) + 1] * 2).story("Two ranks"))""",

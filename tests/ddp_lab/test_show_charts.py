@@ -22,11 +22,13 @@ from ddp_lab.show import (
     DdpTimeline,
     MatrixSplit,
     PipelineSchedules,
+    ScalingCurves,
     ServerTimeline,
     TrainingCurves,
     explore,
 )
 from ddp_lab.show.matrix_split import WAYS, plan
+from ddp_lab.simulate import published
 
 FOLDER = Path(ddp_lab.show.__file__).parent
 DEMOS = Path(__file__).parents[2] / "labs" / "demos"
@@ -44,6 +46,7 @@ def charts(rows: list[dict[str, Any]]) -> Any:
         CollectivesExplorer(rows, ranks=4),
         DdpTimeline(title=HOSTILE),
         ServerTimeline(HOSTILE, backups=1),
+        ScalingCurves(title=HOSTILE),
         TrainingCurves({"a <run>": [3.0, 2.0], HOSTILE: [1.0, 4.0]}, title=HOSTILE),
         PipelineSchedules(title=HOSTILE),
         MatrixSplit(title=HOSTILE),
@@ -89,6 +92,35 @@ def test_posters_are_well_formed_and_say_what_they_show(charts: Any) -> None:
 def test_a_chart_saves_its_page(charts: Any, tmp_path: Path) -> None:
     path = charts[1].save(tmp_path / "page.html")
     assert path.read_text(encoding="utf-8") == charts[1].page()
+
+
+# Scaling
+
+
+def test_the_scaling_curves_are_the_predictions_of_the_published_page() -> None:
+    for name, run in published.cited_runs().items():
+        chart = ScalingCurves(model=name)
+        for devices, _ in run.points:
+            how = {"bucket_bytes": run.bucket_bytes, "strategy": run.strategy}
+            want = published.step(run.workload, run.cluster, devices, run.each, **how)
+            assert chart.efficiency(devices) == pytest.approx(want.efficiency, rel=1e-9)
+        assert run.source in chart.summary()
+        chart.close()
+
+
+def test_more_bandwidth_and_fewer_bytes_scale_better() -> None:
+    chart = ScalingCurves(model="VGG-16, P100s")
+    slow = chart.efficiency(512)
+    chart.gbit = 100.0
+    assert chart.efficiency(512) > slow > chart.efficiency(512, overlap=False) - 0.3
+    chart.strategy, chart.servers = "parameter_server", 1
+    assert chart.efficiency(512) < slow
+    chart.close()
+
+
+def test_a_run_that_nobody_cited_is_refused() -> None:
+    with pytest.raises(InvalidArgument, match="no such run: got 'AlexNet'"):
+        ScalingCurves(model="AlexNet")
 
 
 # Steps, shares and bytes of the explorer
@@ -293,6 +325,7 @@ def test_every_colour_can_be_read_on_its_paper_in_light_and_dark() -> None:
         "matrix_split",
         "parameter_servers",
         "pipeline_schedules",
+        "scaling_curves",
     ],
 )
 def test_the_demos_page_is_what_its_script_writes(name: str, tmp_path: Path) -> None:

@@ -194,8 +194,9 @@ def test_what_cannot_be_is_refused(how: dict, says: str) -> None:
         ({"flops": -1e12}, "flops must be above 0"),
         ({"flops": float("nan")}, "flops must be above 0"),
         ({"memory_bytes": 0}, "memory_bytes must be above 0"),
-        ({"intra": (0, 0)}, r"no such link: got intra=\(0.0, 0.0\)"),
+        ({"intra": (0, 0)}, r"no such link: got intra=\(0, 0\)"),
         ({"inter": (-1e-6, 1e-9)}, "no such link: got inter"),
+        ({"inter": 25e9}, "no such link: got inter=25000000000.0"),
         ({"contention": 1.5}, "contention is a share"),
     ],
 )
@@ -211,7 +212,7 @@ def test_a_layer_that_cannot_be_is_refused(numbers) -> None:
         LayerCost(*numbers)
 
 
-@pytest.mark.parametrize("workload", [[], [3.0]])
+@pytest.mark.parametrize("workload", [[], [3.0], [LayerCost(0, 1, 1)]])
 def test_a_workload_is_a_list_of_layers(workload) -> None:
-    with pytest.raises(InvalidArgument, match="a workload is a list of layers"):
+    with pytest.raises(InvalidArgument, match=r"a workload (is a list of layers|has work)"):
         simulate.training(workload, HOSTS)

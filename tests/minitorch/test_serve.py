@@ -63,6 +63,13 @@ def test_a_slow_tail_keeps_the_quantiles_batch_below_the_means() -> None:
     assert np.median(sizes[50:]) < 0.6 * LARGEST
 
 
+def test_pauses_that_have_nothing_to_do_with_size_do_not_end_batching() -> None:
+    rng = np.random.default_rng(2)
+    paused = [lambda n: FIXED_MS + PER_ITEM_MS * n + rng.choice([0.0, 50.0], p=[0.97, 0.03])]
+    sizes = simulate(paused, SATURATING, "quantile", GOAL_MS).batches
+    assert np.median(sizes[50:]) > 0.8 * LARGEST
+
+
 @pytest.mark.parametrize("make", [NoBatching, AIMD, Quantile])
 def test_a_limit_never_falls_below_one(make: Callable[[float], Any]) -> None:
     controller = make(1.0)

@@ -344,7 +344,7 @@ def test_over_http_errors_say_whose_they_are(front: Any, client: httpx.Client) -
     assert set(good) == {"value", "models", "confidence", "is_default", "latency_ms"}
     refused = {
         422: [{"x": [1, 2, 3]}, {"x": [[1], [2, 3]]}, {"x": None}, {"y": 1}, [1], {"x": 1, "z": 2}],
-        400: [b"{", b"\xff", b"[" * 100_000, b'{"x": NaN}', b'{"x": 1, "x": 2}'],
+        400: [b"{", b"\xff", b"[" * 100_000, b'{"x": NaN}'],
         413: [b" " * (8 * 2**20 + 1)],
     }
     for expected, bodies in refused.items():

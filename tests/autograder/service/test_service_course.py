@@ -4,6 +4,7 @@ import csv
 import http.client
 import io
 import json
+import re
 import threading
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -165,6 +166,8 @@ def test_an_extension_moves_both_dates_and_never_back() -> None:
     assert later.due == "2026-03-30T23:59:00+02:00"
     assert moment(later.late_until or "") - moment(RULES.late_until or "") == 47 * 3600
     assert RULES.extended("2026-03-01T00:00:00Z") == RULES
+    far = Rules(due="2026-01-01T00:00:00Z", late_until="9999-12-31T23:59:59Z")
+    assert far.extended("2026-02-01T00:00:00+14:00").late_until == "9999-12-30T14:00:00+14:00"
     assert Rules().extended("2026-03-01T00:00:00Z") == Rules()
 
 
@@ -179,7 +182,8 @@ def test_a_penalty_takes_no_more_than_the_score() -> None:
         {"due": "2026-01-01T00:00:00"},
         {"due": "tomorrow"},
         {"due": 5},
-        {"due": "9999-12-31T23:59:59Z"},
+        {"due": "9999-12-31T23:59:59-01:00"},
+        {"due": "0001-01-01T00:00:00+01:00"},
         {"due": "2026-01-02T00:00:00Z", "late_until": "2026-01-01T00:00:00Z"},
         {"opens": "2026-01-02T00:00:00Z", "due": "2026-01-01T23:00:00Z"},
         {"penalty_per_day": 1.5},
@@ -505,6 +509,35 @@ def test_the_description_is_for_staff_and_names_the_routes(running: Any) -> None
     status, found = ask(running.staff, "GET", "/openapi.json")
     assert status == 200
     assert {"/api/roster", "/api/labs/{lab}", "/api/gradebook", "/healthz"} <= set(found["paths"])
+
+
+NASTY = ("", "x", "-1", "0", "9" * 30, "%00", "a%0Ab", "%F0%9F%98%80", "1e999", "%2e%2e%2f", "'")
+BODIES = ("", "{", "[]", "{}", "null", '{"due": {}}', '{"login": "\\u0000"}', '{"a": NaN}', "a\0,b")
+
+
+def test_nothing_that_is_sent_to_a_described_route_is_an_error_of_ours(running: Any) -> None:
+    """Each route of the description, with values that no client would send."""
+    paths = ask(running.staff, "GET", "/openapi.json")[1]["paths"]
+    tried = 0
+    for path, operations in paths.items():
+        for method, operation in operations.items():
+            names = [p["name"] for p in operation.get("parameters", []) if p["in"] == "query"]
+            for n, value in enumerate(NASTY):
+                filled = re.sub(r"{\w+}", value or "%20", path)
+                query = "&".join(f"{name}={value}" for name in names)
+                body = BODIES[n % len(BODIES)] if "requestBody" in operation else None
+                connection = http.client.HTTPConnection(urlsplit(running.staff.server).netloc)
+                headers = {"Authorization": f"Bearer {running.staff.token}"}
+                sent = None if body is None else body.encode()
+                connection.request(method.upper(), f"{filled}?{query}", sent, headers)
+                answer = connection.getresponse()
+                text = answer.read()
+                connection.close()
+                assert answer.status < 500, (method, path, value, text)
+                if answer.status >= 400:
+                    assert isinstance(json.loads(text)["detail"], str)
+                tried += 1
+    assert tried > 250
 
 
 def test_only_the_names_that_were_allowed_are_answered(start: Any) -> None:

@@ -302,9 +302,9 @@ def test_training_goes_on_after_a_backward_pass_that_raised() -> None:
 
 
 MISUSE = {
-    "values": "ranks disagree: rank 0 has .*weight float32.*values.*, rank 1 has",
+    "values": "ranks disagree on 0.weight: rank 0 has float32 .*values.*, rank 1 has",
     "shapes": r"rank 0 has .*\(2, 3\).*, rank 1 has .*\(2, 4\)",
-    "tied": "2.weight is shared with weight, which an earlier call",
+    "tied": "rank 0: 2.weight is shared with weight, which an earlier call",
     "meta": "0.weight has no values",
     "no module": "no torch module: got list",
     "dtype": "got compute_dtype=torch.int32",

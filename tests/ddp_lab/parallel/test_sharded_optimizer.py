@@ -137,8 +137,8 @@ def test_torch_groups_and_data_parallel_gradients(tmp_path: Any) -> None:
 MISUSE = {
     "LBFGS": "LBFGS needs whole parameters",
     "sparse": "a sparse gradient cannot be cut",
-    "values": "ranks disagree: rank 0 has parameter 0 float32",
-    "count": "ranks disagree: rank 0 has 1, rank 1 has 2",
+    "values": "ranks disagree on parameter 0: rank 0 has float32",
+    "count": "ranks disagree on group 0: rank 0 has 1 parameters .*, rank 1 has 2",
 }
 
 
