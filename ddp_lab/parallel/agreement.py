@@ -16,7 +16,7 @@ def exchange(comm: Communicator, text: str) -> list[str]:
     """Return every rank's text, by rank."""
     data = np.frombuffer(text.encode(), np.uint8)
     lengths = comm.all_gather(np.array([len(data)], np.int64))[:, 0]
-    padded = np.zeros(int(lengths.max()), np.uint8)
+    padded = np.zeros(max(1, int(lengths.max())), np.uint8)
     padded[: len(data)] = data
     rows = comm.all_gather(padded)
     return [bytes(row[:n]).decode() for row, n in zip(rows, lengths, strict=True)]

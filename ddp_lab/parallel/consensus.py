@@ -1,6 +1,6 @@
 """What ranks must have in common before they train together: all of them raise, or none.
 
-May import: errors, NumPy.
+May import: errors, agreement, NumPy.
 """
 
 import json
@@ -12,6 +12,7 @@ import numpy as np
 
 from ddp_lab.communicator.communicator import Communicator
 from ddp_lab.errors import InvalidArgument, Mismatch
+from ddp_lab.parallel.agreement import exchange
 
 DIGEST_BYTES = 16
 
@@ -52,13 +53,3 @@ def agree(
                     f"Pass the same on every rank.",
                     (0, rank),
                 )
-
-
-def exchange(comm: Communicator, text: str) -> list[str]:
-    """Return every rank's `text`, by rank."""
-    data = np.frombuffer(text.encode(), np.uint8)
-    lengths = comm.all_gather(np.array([data.size], np.int64))[:, 0]
-    padded = np.zeros(max(1, lengths.max()), np.uint8)
-    padded[: data.size] = data
-    rows = comm.all_gather(padded)
-    return [row[:n].tobytes().decode() for row, n in zip(rows, lengths, strict=True)]

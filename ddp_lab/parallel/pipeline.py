@@ -18,7 +18,8 @@ from torch import Tensor, nn
 
 from ddp_lab.communicator.communicator import Communicator
 from ddp_lab.errors import DdpLabError, InvalidArgument, RankLost, RankTimeout, StageFailed
-from ddp_lab.parallel.consensus import agree, exchange
+from ddp_lab.parallel.agreement import exchange
+from ddp_lab.parallel.consensus import agree
 from ddp_lab.parallel.pipeline_mail import Mail, PeerFailed
 from ddp_lab.parallel.schedules import Action, ActionSpan, orders_of
 from ddp_lab.parallel.stage import Stage, VersionedStage

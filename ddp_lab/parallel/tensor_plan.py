@@ -59,6 +59,7 @@ def parallelize(module: nn.Module, comm: Communicator, plan: Mapping[str, str]) 
     problem, chosen = None, {}
     try:
         chosen = _chosen(module, comm, plan)
+        _check_ties(module, chosen)
     except InvalidArgument as error:
         problem = str(error)
     facts: dict[str, Any] = {"the plan": json.dumps(dict(plan), sort_keys=True)}
@@ -66,8 +67,12 @@ def parallelize(module: nn.Module, comm: Communicator, plan: Mapping[str, str]) 
         facts[f"the shape of {name}"] = f"{tuple(param.shape)} {param.dtype}"
         facts[f"the weights of {name} (a hash of them)"] = _hash(param)
     agree(comm, "parallelize", facts, problem)
+    shares: dict[int, nn.Parameter] = {}
     for name, style in chosen.items():
-        made = STYLES[style][1].of(comm, module.get_submodule(name))
+        whole = module.get_submodule(name)
+        made = STYLES[style][1].of(comm, whole)
+        for own, param in whole.named_parameters(recurse=False):  # what was tied stays so
+            setattr(made, own, shares.setdefault(id(param), getattr(made, own)))
         if not name:
             return made
         parent, _, own = name.rpartition(".")
@@ -96,6 +101,23 @@ def _chosen(module: nn.Module, comm: Communicator, plan: Mapping[str, str]) -> d
             _check_layer(comm, name, module.get_submodule(name), style)
             chosen[name] = style
     return chosen
+
+
+def _check_ties(module: nn.Module, chosen: Mapping[str, str]) -> None:
+    """Refuse parameters of several layers that would not be shared out alike."""
+    ways: dict[int, dict[str, str]] = {}
+    for name, layer in module.named_modules(remove_duplicate=False):
+        style = chosen.get(name, "whole")
+        axis = {"vocab": "rows", "column": "rows", "row": "columns"}.get(style, style)
+        for own, param in layer.named_parameters(recurse=False):
+            ways.setdefault(id(param), {})[f"{name}.{own}".lstrip(".")] = axis
+    for tied in ways.values():
+        if len(set(tied.values())) > 1:
+            raise InvalidArgument(
+                "layers with one parameter in common have to be shared out alike: got "
+                f"{', '.join(f'{name} by {axis}' for name, axis in tied.items())}. "
+                "Name both in the plan, such as 'vocab' and 'column', or neither."
+            )
 
 
 def _check_layer(comm: Communicator, name: str, layer: nn.Module, style: str) -> None:

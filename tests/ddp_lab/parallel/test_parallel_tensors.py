@@ -113,6 +113,36 @@ def test_attention_by_heads_takes_the_masks_of_torch(batch_first: bool, weights:
     launch(encoder, 2, whole, x[0], causal, None, weights, transport="threads")
 
 
+class Tied(nn.Module):
+    """Words in and words out by one matrix, as in GPT-2."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.wte = nn.Embedding(8, 4)
+        self.head = nn.Linear(4, 8, bias=False)
+        self.head.weight = self.wte.weight
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return self.head(torch.tanh(self.wte(ids)))
+
+
+def tied(comm, whole, ids) -> None:
+    whole = copy.deepcopy(whole)
+    own = parallelize(copy.deepcopy(whole), comm, {"wte": "vocab", "head": "column"})
+    assert own.head.weight is own.wte.weight
+    y, expected = own(ids), whole(ids)
+    torch.testing.assert_close(y, expected.chunk(comm.size, -1)[comm.rank], **CLOSE)
+    for out in (y, expected):
+        out.square().sum().backward()
+    grad = whole.wte.weight.grad.chunk(comm.size)[comm.rank]
+    torch.testing.assert_close(own.wte.weight.grad, grad, **CLOSE)
+
+
+def test_tied_weights_stay_tied() -> None:
+    torch.manual_seed(0)
+    launch(tied, 2, Tied().double(), torch.tensor([[1, 5], [7, 1]]), transport="threads")
+
+
 def encoder_layer(comm, whole, x) -> None:
     plan = {"self_attn": "heads", "linear1": "column", "linear2": "row"}
     own = parallelize(copy.deepcopy(whole), comm, plan)
@@ -239,6 +269,11 @@ def told(comm, make) -> tuple[str, str] | None:
             lambda c: parallelize(Mlp(), c, {f"fc{c.rank + 1}": "column"}),
             "Mismatch",
             "disagree on the plan: rank 0 has",
+        ),
+        (
+            lambda c: parallelize(Tied(), c, {"wte": "vocab"}),
+            "InvalidArgument",
+            "shared out alike: got wte.weight by rows, head.weight by whole",
         ),
         (
             lambda c: parallelize(Mlp(8 + 2 * c.rank), c, {}),
