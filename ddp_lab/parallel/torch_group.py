@@ -12,6 +12,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from ddp_lab.communicator.calls import Call
 from ddp_lab.communicator.communicator import Communicator
 from ddp_lab.transport.c10d import C10dTransport
 
@@ -44,6 +45,12 @@ class GroupCommunicator(Communicator):
     def _join(self, members: tuple[int, ...], rank: int, context: int) -> None:
         super()._join(members, rank, context)
         self._is_group = context == 0
+
+    def _execute(self, call: Call) -> Any:
+        """Run a collective; all of it is out then, for the group may be destroyed next."""
+        result = super()._execute(call)
+        self._transport.close()
+        return result
 
     def apart(self) -> "GroupCommunicator":
         """Return a communicator over another group of the same ranks."""

@@ -4,6 +4,7 @@ import copy
 from importlib import import_module
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
@@ -197,6 +198,23 @@ def group_with_rank(group: Any) -> Any:
 def test_ranks_may_be_a_torch_process_group(tmp_path: Any) -> None:
     for found in ddp_lab.launch(over_torch_groups, 2, str(tmp_path), timeout_s=200):
         assert all(facts["held"] == facts["of"] // 2 for facts in found)
+
+
+def broadcast_and_leave(rank_comm: Any, folder: str) -> float:
+    dist.init_process_group(
+        "gloo", f"file://{folder}/store", rank=rank_comm.rank, world_size=rank_comm.size
+    )
+    comm = group_with_rank(dist.group.WORLD)
+    x = torch.ones(300, 300)
+    for _ in range(100 * rank_comm.rank):  # rank 1 comes late
+        x = (x @ x).clamp(max=1)
+    got = comm.broadcast(np.ones(3) if comm.rank == 0 else None)
+    dist.destroy_process_group()
+    return float(got.sum())
+
+
+def test_a_collective_over_a_torch_group_is_over_when_it_returns(tmp_path: Any) -> None:
+    assert ddp_lab.launch(broadcast_and_leave, 2, str(tmp_path), timeout_s=60) == [3.0, 3.0]
 
 
 class Spy(nn.Linear):
