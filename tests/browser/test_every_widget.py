@@ -20,6 +20,7 @@ PAGES = {
     "loop_nest": ".mt-player",
     "matrix_split": ".dl-chart",
     "memory_plan": ".mt-player",
+    "parameter_servers": ".dl-chart",
     "pipeline_schedules": ".dl-chart",
     "ring_player": ".ring-player",
     "search_race": ".mt-player",
