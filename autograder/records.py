@@ -184,6 +184,7 @@ class ManualAnswer:
     answer: str
     score: float | None = None
     comment: str = ""
+    items: tuple[str, ...] = ()  # of the rubric, those that it meets
 
 
 @dataclass(frozen=True)
@@ -214,9 +215,7 @@ class Report:
         """Return the report that `to_dict` wrote; keys that it does not know are left out."""
         kept = _known(cls, data)
         kept["results"] = tuple(_result(r) for r in data.get("results", ()))
-        kept["manual"] = tuple(
-            ManualAnswer(**_known(ManualAnswer, m)) for m in data.get("manual", ())
-        )
+        kept["manual"] = tuple(_manual(m) for m in data.get("manual", ()))
         kept["notes"] = tuple(data.get("notes", ()))
         return cls(**kept)
 
@@ -247,3 +246,8 @@ def _result(data: Mapping[str, Any]) -> CheckResult:
     kept = _known(CheckResult, data)
     kept["outcome"] = Outcome(kept["outcome"])
     return CheckResult(**kept)
+
+
+def _manual(data: Mapping[str, Any]) -> ManualAnswer:
+    kept = _known(ManualAnswer, data)
+    return ManualAnswer(**{**kept, "items": tuple(kept.get("items", ()))})

@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
 # Set up everything the course needs, on a bare Debian or Ubuntu: system packages by apt when
 # root (or sudo without a password) is at hand, the rest in .venv. A second run takes a moment.
+# `setup.sh learner` leaves out what only tests need; what is there already stays.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+whom=${1:-all}
 
 as_root() {
     if [ "$(id -u)" = 0 ]; then "$@"; else sudo -n "$@"; fi
@@ -12,11 +14,22 @@ can_be_root() {
     [ "$(id -u)" = 0 ] || { command -v sudo >/dev/null && sudo -n true 2>/dev/null; }
 }
 
+# The tests start a PostgreSQL of their own: Debian need start none when it installs the package.
+no_cluster() {
+    [ ! -e /etc/postgresql-common/createcluster.conf ] || return 0
+    as_root mkdir -p /etc/postgresql-common
+    echo "create_main_cluster = false" |
+        as_root tee /etc/postgresql-common/createcluster.conf >/dev/null
+}
+
 # package, the file that shows it is there, what does not work without it
 needs=(
     "bubblewrap|bwrap|submissions cannot be graded in a sandbox"
+)
+[ "$whom" = learner ] || needs+=(
     "chromium|chromium|the browser tests cannot run"
     "iproute2|ip|ranks on two hosts cannot be tested"
+    "postgresql|pg_ctlcluster|the course server cannot be tested on PostgreSQL"
 )
 
 python=${PYTHON:-python3}
@@ -35,6 +48,7 @@ done
 if [ ${#missing[@]} -gt 0 ]; then
     if command -v apt-get >/dev/null && can_be_root; then
         case " ${missing[*]} " in *" chromium "*) missing+=(fonts-dejavu-core) ;; esac
+        case " ${missing[*]} " in *" postgresql "*) no_cluster ;; esac
         echo "setup: installing ${missing[*]}"
         log=$(mktemp)
         # a list that cannot be renewed is no reason to stop: the old one may do
@@ -70,7 +84,10 @@ other_torch=
 if [ -n "${TORCH_INDEX+set}" ] && [ "$(cat "$of_torch" 2>/dev/null || echo unset)" != "$TORCH_INDEX" ]; then
     other_torch=yes
 fi
-if [ -n "$other_torch" ] || [ "$(cat "$stamp" 2>/dev/null)" != "$made_from" ]; then
+made=$(cat "$stamp" 2>/dev/null || true)
+if [ -n "$other_torch" ] || { [ "$made" != "$made_from
+all" ] && [ "$made" != "$made_from
+$whom" ]; }; then
     echo "setup: making $venv with $("$python" -V) (a few minutes the first time)"
     if [ "$("$venv/bin/python" -VV 2>/dev/null)" != "$version" ]; then
         rm -rf "$venv"
@@ -80,7 +97,7 @@ if [ -n "$other_torch" ] || [ "$(cat "$stamp" 2>/dev/null)" != "$made_from" ]; t
         }
     fi
     rm -f "$stamp"
-    "$venv/bin/python" scripts/install.py
+    "$venv/bin/python" scripts/install.py "$whom"
     if [ -n "${TORCH_INDEX+set}" ]; then printf '%s\n' "$TORCH_INDEX" >"$of_torch"; fi
-    printf '%s\n' "$made_from" >"$stamp"
+    printf '%s\n%s\n' "$made_from" "$whom" >"$stamp"
 fi

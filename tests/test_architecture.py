@@ -22,7 +22,14 @@ BESIDE_GRAPH = ("backward", "tensor", "nn", "optim", "data")
 ON_TOP = ("placement", "discovery", "models", "train")
 ABOVE_MEMORY = ("executors.tokens", "costs", *ON_TOP)
 
-ABOVE_COMMUNICATOR = ("launch", "costs", "simulate", "data_parallel", "torch_backend")
+ABOVE_COMMUNICATOR = (
+    "launch",
+    "costs",
+    "simulate",
+    "data_parallel",
+    "parallel",
+    "torch_backend",
+)
 ABOVE_GRADING = ("learner", "audit", "service", "cli")
 ABOVE_SANDBOX = ("grading", "authoring", "formats", *ABOVE_GRADING)
 

@@ -131,6 +131,7 @@ def _manual(answer: ManualAnswer) -> dict[str, Any]:
         "answer": answer.answer,
         "score": answer.score,
         "comment": answer.comment,
+        "items": list(answer.items),
     }
 
 

@@ -1,6 +1,7 @@
 """The HTTP interface for programs: JSON in and out, `Authorization: Bearer`."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -14,10 +15,10 @@ from autograder.errors import SubmissionError
 from autograder.grading.report import to_gradescope
 from autograder.grading.submission import read
 from autograder.records import Report
-from autograder.service import auth, exports, views
+from autograder.service import auth, exports, openapi, views
 from autograder.service.course import Course
 from autograder.service.errors import OutOfRoom, Refused
-from autograder.service.forms import json_object, once
+from autograder.service.forms import once
 from autograder.service.limits import Turns, too_large
 from autograder.service.roster import Person
 from autograder.service.schema import PARKED
@@ -32,25 +33,16 @@ _KEY_CHARS = 200
 def router(course: Course) -> APIRouter:
     """Return the routes under `/api`."""
     api = APIRouter(prefix="/api")
-    # A notebook of 16 MiB may need a hundred times as much while it is read: one at a time, and
-    # those that wait for it hold no thread that others' requests need.
-    turns, reading = Turns(), asyncio.Lock()
+    take = submitter(course)
 
     @api.get("/health")
     def health() -> dict[str, Any]:
         return {"status": "ok", "labs": course.shelf.names}
 
-    @api.post("/submissions", status_code=201)
+    @api.post("/submissions", status_code=201, openapi_extra=openapi.SUBMISSION)
     async def submit(request: Request, response: Response) -> dict[str, Any]:
         person = await run_in_threadpool(auth.bearer, request, course)
-        course.rate.spend(person.id)
-        key = _retry_key(request)
-        async with turns.of(person.id):
-            lab, notebook = await _upload(request, course.settings.upload_bytes)
-            full = course.shelf.resolve(lab)
-            async with reading:
-                await run_in_threadpool(_readable, notebook)
-            receipt = await run_in_threadpool(_store, course, person, full, notebook, key)
+        receipt = await take(request, person)
         response.status_code = 201 if receipt.is_new else 200
         return views.receipt(receipt, course.url)
 
@@ -64,7 +56,7 @@ def router(course: Course) -> APIRouter:
         person = auth.bearer(request, course)
         return _submission(course, person, number)
 
-    @api.get("/submissions/{number}/notebook")
+    @api.get("/submissions/{number}/notebook", response_class=Response, responses=openapi.NOTEBOOK)
     def notebook(request: Request, number: int) -> Response:
         person = auth.bearer(request, course)
         entry = views.entry_for(person, course.ledger, number)
@@ -72,33 +64,44 @@ def router(course: Course) -> APIRouter:
 
     @api.post("/submissions/{number}/regrade", status_code=202)
     def regrade(request: Request, number: int) -> dict[str, Any]:
-        auth.staff_bearer(request, course)
-        return {"id": number, "state": _regrade(course, number)}
+        by = auth.staff_bearer(request, course)
+        return {"id": number, "state": _regrade(course, number, by)}
 
     _people_routes(api, course)
     return api
 
 
-def _people_routes(api: APIRouter, course: Course) -> None:
-    @api.post("/learners", status_code=201)
-    async def enroll(request: Request) -> dict[str, Any]:
-        await run_in_threadpool(auth.staff_bearer, request, course)
-        body = await json_object(request)
-        asked = auth.Enrolment.read(body, course.settings.bearer_s)
-        person, token = await run_in_threadpool(auth.enroll, course.roster, asked)
-        expires = views.iso(asked.expires_at)
-        return {"login": person.login, "name": person.name, "token": token, "expires": expires}
+def submitter(course: Course) -> Callable[[Request, Person], Awaitable[Receipt]]:
+    """Return how a request's notebook is taken in."""
+    # A notebook of 16 MiB may need a hundred times as much while it is read: one at a time, and
+    # those that wait for it hold no thread that others' requests need.
+    turns, reading = Turns(), asyncio.Lock()
 
+    async def submit(request: Request, person: Person) -> Receipt:
+        course.rate.spend(person.id)
+        key = _retry_key(request)
+        async with turns.of(person.id):
+            lab, notebook = await _upload(request, course.settings.upload_bytes)
+            full = course.shelf.resolve(lab)
+            async with reading:
+                await run_in_threadpool(_readable, notebook)
+            return await run_in_threadpool(_store, course, person, full, notebook, key)
+
+    return submit
+
+
+def _people_routes(api: APIRouter, course: Course) -> None:
     @api.post("/login-codes", status_code=201)
     def login_code(request: Request) -> dict[str, str]:
         person = auth.bearer(request, course)
         lives_s = course.settings.code_s
         return {"code": course.roster.give_token(person, "code", lives_s=lives_s)}
 
-    @api.get("/export")
-    def export(request: Request, format: str = "csv") -> Response:
+    @api.get("/export", response_class=Response, responses=openapi.EXPORT)
+    def export(request: Request, format: str = "csv", lab: str = "") -> Response:
         auth.staff_bearer(request, course)
-        pieces = exports.export(format, course.roster, course.ledger)
+        full = course.shelf.resolve(lab) if lab else ""
+        pieces = exports.export(format, course.roster, course.ledger, lab=full)
         return StreamingResponse(exports.chunks(pieces), media_type=exports.media_type(format))
 
 
@@ -212,8 +215,8 @@ def _told(entry: Entry, report: Report | None) -> str | None:
     return (report.error or None) if report else None
 
 
-def _regrade(course: Course, number: int) -> str:
-    if not course.claims.regrade(number):
+def _regrade(course: Course, number: int, by: Person) -> str:
+    if not course.claims.regrade(number, by=by.login):
         raise Refused(409, f"regrade: submission {number} is not there, or not finished yet.")
     course.queue.wake()
     return "stored"

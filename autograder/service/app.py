@@ -1,23 +1,25 @@
 """The web application: the routes, the limits around them, and how errors become answers."""
 
+import errno
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, RedirectResponse, Response
+from fastapi.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 from fastapi.staticfiles import StaticFiles
 from sqlalchemy.exc import OperationalError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from autograder.service import api, operations, pages
+from autograder.service import api, operations, pages, staff_api
 from autograder.service.course import Course
 from autograder.service.errors import Refused
 from autograder.service.limits import BodyLimit
+from autograder.service.settings import Settings
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -30,13 +32,19 @@ _FORM_BYTES = 1 << 16
 # Every other body: a token, a name, a comment on an answer.
 _OTHER_BYTES = 1 << 18
 
+# Twenty thousand people.
+_ROSTER_BYTES = 4 << 20
+
 HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; style-src 'self'; img-src 'self'; "
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; connect-src 'self'; "
+    "style-src 'self'; img-src 'self'; "
     "form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
+
+HSTS = {"Strict-Transport-Security": "max-age=31536000"}
 
 
 def create_app(course: Course) -> "ASGIApp":
@@ -49,15 +57,35 @@ def create_app(course: Course) -> "ASGIApp":
         redirect_slashes=False,  # it would lead to whatever host the client named
     )
     app.include_router(api.router(course))
+    app.include_router(staff_api.router(course))
     app.include_router(operations.router(course))
+    app.include_router(staff_api.schema_route(course))
     app.include_router(pages.router(course))
     app.mount("/static", _Static(directory=pages.HERE / "static"))
     for kind, answer in _ANSWERS.items():
         app.add_exception_handler(kind, answer)
     settings = course.settings
-    larger = {"/api/submissions": settings.upload_bytes + _FORM_BYTES}
+    larger = {
+        "/api/submissions": settings.upload_bytes + _FORM_BYTES,
+        "/submissions": settings.upload_bytes + _FORM_BYTES,
+        "/api/roster": _ROSTER_BYTES,
+    }
     limited = BodyLimit(app, limit_bytes=_OTHER_BYTES, limit_s=settings.upload_s, larger=larger)
-    return _Headers(limited)
+    secure = settings.public_url.startswith("https://")
+    return _Headers(_Hosts(limited, _names(settings)), HEADERS | (HSTS if secure else {}))
+
+
+def _names(settings: Settings) -> frozenset[str]:
+    """Return the names that clients may call the server by; none of them: any."""
+    if not settings.allowed_hosts:
+        return frozenset()
+    public = urlsplit(settings.public_url).hostname or ""
+    given = (host.lower().strip("[]") for host in settings.allowed_hosts)
+    return frozenset({*given, public, *_THIS_MACHINE} - {""})
+
+
+# No page of another site can make a browser call us so.
+_THIS_MACHINE = ("127.0.0.1", "localhost", "::1")
 
 
 class _Static(StaticFiles):
@@ -69,17 +97,40 @@ class _Static(StaticFiles):
         return answer
 
 
-class _Headers:
-    """ASGI middleware: every answer carries HEADERS, unless it says otherwise itself."""
+class _Hosts:
+    """ASGI middleware: a request that calls the server by another name is refused."""
 
-    def __init__(self, app: "ASGIApp") -> None:
+    def __init__(self, app: "ASGIApp", names: frozenset[str]) -> None:
         self._app = app
+        self._names = names
+
+    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+        if self._names and scope["type"] == "http" and not self._known(scope):
+            answer = PlainTextResponse("this server has another name.\n", 400)
+            await answer(scope, receive, send)
+            return
+        await self._app(scope, receive, send)
+
+    def _known(self, scope: "Scope") -> bool:
+        given = [value for name, value in scope["headers"] if name == b"host"]
+        try:
+            return len(given) == 1 and urlsplit(f"//{given[0].decode()}").hostname in self._names
+        except ValueError:
+            return False
+
+
+class _Headers:
+    """ASGI middleware: every answer carries these headers, unless it says otherwise itself."""
+
+    def __init__(self, app: "ASGIApp", headers: Mapping[str, str]) -> None:
+        self._app = app
+        self._headers = headers
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
         async def send_with_headers(message: "Message") -> None:
             if message["type"] == "http.response.start":
                 there = {name.lower() for name, _ in message["headers"]}
-                more = ((n.lower().encode(), v.encode()) for n, v in HEADERS.items())
+                more = ((n.lower().encode(), v.encode()) for n, v in self._headers.items())
                 missing = [(name, value) for name, value in more if name not in there]
                 message = {**message, "headers": [*message["headers"], *missing]}
             await send(message)
@@ -91,7 +142,7 @@ def _say(
     request: Request, status: int, message: str, headers: Mapping[str, str] | None = None
 ) -> Response:
     """Return an error as JSON to a program, as a page to a person."""
-    if request.url.path.startswith("/api/"):
+    if request.url.path.startswith(("/api/", "/openapi.json", "/healthz", "/metrics")):
         return JSONResponse({"detail": message}, status, headers)
     answer = pages.page("message", status, title=HTTPStatus(status).phrase, message=message)
     answer.headers.update(headers or {})
@@ -135,6 +186,16 @@ async def _no_database(request: Request, error: Exception) -> Response:
     return _say(request, 507 if full else 503, f"{message}. Try again in 30 s.", headers)
 
 
+async def _no_room(request: Request, error: Exception) -> Response:
+    """A folder is full, such as the one for temporary files where large uploads are spooled."""
+    assert isinstance(error, OSError)
+    if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        raise error
+    log.error("disk: %s", error)
+    headers = {"Retry-After": "30"}
+    return _say(request, 507, "there is no room to store this. Try again in 30 s.", headers)
+
+
 async def _broken(request: Request, _error: Exception) -> Response:
     return _say(request, 500, "the server made a mistake. It is in its log; please tell staff.")
 
@@ -146,5 +207,6 @@ _ANSWERS: dict[type[Exception], Callable[[Request, Exception], Awaitable[Respons
     pages.LoginNeeded: _login,
     ClientDisconnect: _gone,
     OperationalError: _no_database,
+    OSError: _no_room,
     Exception: _broken,
 }

@@ -2,10 +2,8 @@
 
 import re
 import time
-import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from ipaddress import ip_address, ip_network
 from typing import Any
 from urllib.parse import urlsplit
@@ -15,15 +13,13 @@ from starlette.responses import Response
 
 from autograder.service.course import Course
 from autograder.service.errors import Refused
+from autograder.service.names import as_given, login_of
 from autograder.service.roster import LEARNER, Person, Roster
+from autograder.service.times import date, moment
 
 COOKIE = "course_session"
 
 _BEARER = re.compile(r"bearer +([0-9a-zA-Z._~+/=-]{1,200}) *", re.IGNORECASE)
-
-# Letters and digits of any script, and what stands inside names; first and last a letter, digit
-# or dot. So no name is a spreadsheet formula, an option of a command, or markup.
-_NAME = re.compile(r"\w(?:[\w .,'@+-]{0,98}[\w.])?")
 
 
 def bearer(request: Request, course: Course) -> Person:
@@ -83,24 +79,49 @@ def staff_only(person: Person) -> Person:
     return person
 
 
+def instructor_bearer(request: Request, course: Course) -> Person:
+    """Return the instructor who asks.
+
+    Raises:
+        Refused: 401, or 403 where it is somebody else.
+    """
+    return instructor_only(staff_bearer(request, course))
+
+
+def instructor_only(person: Person) -> Person:
+    """Return `person`.
+
+    Raises:
+        Refused: 403, they are no instructor.
+    """
+    if not person.is_instructor:
+        raise Refused(403, f"this is for instructors: {person.login} is {person.role} here.")
+    return person
+
+
 def visitor(request: Request, roster: Roster) -> Person | None:
     """Return who is logged in with this browser, or None."""
     cookie = request.cookies.get(COOKIE, "")
     return roster.owner(cookie, "session") if cookie else None
 
 
-def log_in(
-    request: Request, response: Response, person: Person, roster: Roster, *, lives_s: float
-) -> None:
+def log_in(request: Request, response: Response, person: Person, course: Course) -> None:
     """Let `response` log the browser that sent `request` in as `person`."""
+    roster, lives_s = course.roster, course.settings.session_s
+    secure = course.url.startswith("https://")
     response.set_cookie(
         COOKIE,
-        roster.give_token(person, "session", lives_s=lives_s),
+        roster.give_token(person, "session", lives_s=lives_s, agent=_agent(request)),
         max_age=int(lives_s),
-        secure=request.url.scheme == "https",
+        secure=request.url.scheme == "https" or secure,
         httponly=True,
         samesite="strict",
     )
+
+
+def _agent(request: Request) -> str:
+    text = request.headers.get("user-agent", "")
+    return "".join(sign for sign in text if sign.isprintable())[:200]
 
 
 def log_out(request: Request, response: Response, roster: Roster) -> None:
@@ -109,7 +130,7 @@ def log_out(request: Request, response: Response, roster: Roster) -> None:
     response.delete_cookie(COOKIE, path="/", httponly=True, samesite="strict")
 
 
-def same_origin(request: Request) -> None:
+def same_origin(request: Request, course: Course) -> None:
     """Let a form through only if it came from a page of ours.
 
     Raises:
@@ -117,7 +138,8 @@ def same_origin(request: Request) -> None:
     """
     origin = request.headers.get("origin")
     site = request.headers.get("sec-fetch-site", "same-origin")
-    foreign = origin is not None and _host(origin) != request.headers.get("host")
+    ours = (request.headers.get("host"), urlsplit(course.url).netloc)
+    foreign = origin is not None and _host(origin) not in ours
     if foreign or site not in ("same-origin", "none"):
         raise Refused(403, "this form was sent from another site. Open the page here and repeat.")
 
@@ -170,45 +192,28 @@ class Enrolment:
         if not (isinstance(login, str) and isinstance(name, str) and isinstance(renew, bool)):
             expected = '{"login": "...", "name": "...", "renew": false, "expires": "..."}'
             raise Refused(422, f"enroll: expected {expected}.")
-        given = body.get("expires")
-        ends = time.time() + lives_s if given is None else _moment(given)
-        return cls(_called(login), _called(name), renew, ends)
+        given = date(body.get("expires"), "enroll: expires")
+        ends = time.time() + lives_s if given is None else moment(given)
+        if ends <= time.time():
+            raise Refused(
+                422, f"enroll: expires: got {given!r}, expected a time to come with its zone."
+            )
+        return cls(login_of(login), as_given(name, "enroll: name", 100), renew, ends)
 
 
-def _moment(text: object) -> float:
-    """Return a time to come, from ISO 8601 with a zone.
+def enroll(
+    roster: Roster, asked: Enrolment, *, role: str = LEARNER, by: str = ""
+) -> tuple[Person, str]:
+    """Return the person of that login and role, and a new token of theirs.
 
-    Raises:
-        Refused: 422, it is something else.
-    """
-    try:
-        moment = datetime.fromisoformat(text) if isinstance(text, str) else None
-    except ValueError:
-        moment = None
-    if moment is None or moment.tzinfo is None or moment.timestamp() <= time.time():
-        expected = "a time to come with its zone, such as 2031-02-28T12:00:00Z"
-        raise Refused(422, f"enroll: expires: got {str(text)[:40]!r}, expected {expected}.")
-    return moment.timestamp()
-
-
-def _called(name: str) -> str:
-    name = unicodedata.normalize("NFC", " ".join(name.split()))
-    if not _NAME.fullmatch(name):
-        raise Refused(
-            422,
-            f"enroll: this cannot be a name: got {name[:100]!r}, expected 1 to 100 letters, "
-            "digits, spaces and . , ' @ + -, the first and last of them a letter or digit.",
-        )
-    return name
-
-
-def enroll(roster: Roster, asked: Enrolment) -> tuple[Person, str]:
-    """Return the learner of that login and a new token of theirs.
+    Somebody of the roster who has no token yet gets their first. `by` is who enrols them.
 
     Raises:
         Refused: 409, the login is taken, and `renew` is false or it is not quite the same.
     """
     person = roster.find(asked.login)
-    if person is None or not asked.renew or person.is_staff or person.login != asked.login:
-        person = roster.add(asked.login, LEARNER, name=asked.name)
-    return person, roster.give_token(person, "bearer", expires_at=asked.expires_at)
+    if person is None or person.login != asked.login or person.role != role:
+        person = roster.add(asked.login, role, name=asked.name, by=by)
+    elif not asked.renew and roster.has_token(person):
+        person = roster.add(asked.login, role, name=asked.name)  # which says that it is taken
+    return person, roster.give_token(person, "bearer", expires_at=asked.expires_at, by=by)

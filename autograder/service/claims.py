@@ -18,6 +18,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from autograder.records import Report
+from autograder.service import audit_log
 from autograder.service.database import Database
 from autograder.service.grades import publish
 from autograder.service.schema import (
@@ -62,7 +63,8 @@ def line_up(connection: sa.Connection, *person_ids: int) -> None:
     Who is being graded for now counts as served later than anybody.
     """
     theirs = lines.c.person_id.in_(person_ids)
-    connection.execute(sa.select(lines.c.person_id).where(theirs).with_for_update())
+    locked = sa.select(lines.c.person_id).where(theirs).order_by(lines.c.person_id)
+    connection.execute(locked.with_for_update())  # in one order, so that two wait for no circle
     mine = submissions.c.person_id == lines.c.person_id
     first = sa.select(sa.func.min(submissions.c.id)).where(mine, submissions.c.state == STORED)
     last = sa.select(sa.func.max(submissions.c.finished_at)).where(mine)
@@ -204,29 +206,25 @@ class Claims:
     def retry_parked(self) -> int:
         """Send everything that is parked through the queue again; return how many there were."""
         with self._database.write() as connection:
-            return self._again(connection, submissions.c.state == PARKED)
+            return len(send_again(connection, submissions.c.state == PARKED, self._clock()))
 
-    def regrade(self, submission_id: int) -> bool:
+    def regrade(self, submission_id: int, *, by: str = "") -> bool:
         """Send a finished submission through the queue again; False if it is not finished.
 
         What is published of it stays until another grading is.
         """
         if not is_id(submission_id):
             return False
-        finished = submissions.c.state.in_((GRADED, PARKED))
+        which = (submissions.c.id == submission_id) & FINISHED
         with self._database.write() as connection:
-            return self._again(connection, (submissions.c.id == submission_id) & finished) == 1
-
-    def _again(self, connection: sa.Connection, which: sa.ColumnElement[bool]) -> int:
-        fresh = {"state": STORED, "reason": None, "tries": 0, "kills": 0}
-        return self._move(connection, which, **fresh, waiting_since=self._clock())
+            sent = send_again(connection, which, self._clock())
+            if sent and by:
+                subject = f"submission {submission_id}"
+                audit_log.write(connection, self._clock(), by, "regrade", subject)
+            return bool(sent)
 
     def _move(self, connection: sa.Connection, which: sa.ColumnElement[bool], **values: Any) -> int:
-        update = submissions.update().where(which).values(values)
-        people = list(connection.scalars(update.returning(submissions.c.person_id)))
-        if people:
-            line_up(connection, *set(people))
-        return len(people)
+        return len(_moved(connection, which, **values))
 
     def waiting(self) -> Waiting:
         """Return how much is still to be graded."""
@@ -241,6 +239,25 @@ class Claims:
         since = [found[state][1] for state in (STORED, HELD, GRADING) if state in found]
         oldest_s = max(0.0, self._clock() - min(since)) if since else 0.0
         return Waiting(count[STORED] + count[HELD], count[GRADING], count[PARKED], oldest_s)
+
+
+FINISHED = submissions.c.state.in_((GRADED, PARKED))
+
+
+def send_again(connection: sa.Connection, which: sa.ColumnElement[bool], now: float) -> list[Any]:
+    """Send submissions through the queue again; return the id and the score of each."""
+    fresh = {"state": STORED, "reason": None, "tries": 0, "kills": 0}
+    return _moved(connection, which, **fresh, waiting_since=now)
+
+
+def _moved(connection: sa.Connection, which: sa.ColumnElement[bool], **values: Any) -> list[Any]:
+    columns = (submissions.c.person_id, submissions.c.id, submissions.c.score)
+    rows = list(
+        connection.execute(submissions.update().where(which).values(values).returning(*columns))
+    )
+    if rows:
+        line_up(connection, *{row.person_id for row in rows})
+    return rows
 
 
 def _one(submission_id: int) -> sa.Update:

@@ -1,4 +1,4 @@
-"""The service's commands: start, serve, migrate, enroll, submit, status, export.
+"""The service's commands: those of a learner, and those of whoever runs a course.
 
 `add_commands` imports nothing heavy; each command imports what it needs when it runs, and raises
 what `autograder.cli` turns into one line on standard error.
@@ -36,9 +36,35 @@ def add_commands(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser
     export.add_argument("--format", choices=FORMATS, default="csv", help="default: csv")
     export.add_argument("-o", "--output", type=Path, metavar="FILE", help="instead of printing it")
     export.add_argument("--data", type=Path, metavar="DIR", help="read this directory, no server")
-    for parser in (enroll, submit, status, export):
+    for parser in (enroll, submit, status, export, _add_roster(subparsers), _add_staff(subparsers)):
         parser.add_argument("--server", metavar="URL", help="default: $AUTOGRADER_SERVER")
         parser.add_argument("--token", metavar="T", help="default: $AUTOGRADER_TOKEN")
+
+
+def _add_roster(
+    subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]",
+) -> argparse.ArgumentParser:
+    roster = subparsers.add_parser("roster", help="take over who takes the course")
+    actions = roster.add_subparsers(metavar="ACTION", required=True, dest="action")
+    found = _command(actions, "import", _roster_import, "take over a CSV: login,name,email,...")
+    found.add_argument("file", metavar="FILE", type=Path)
+    found.add_argument("--dry-run", action="store_true", help="only say what would change")
+    return found
+
+
+def _add_staff(
+    subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]",
+) -> argparse.ArgumentParser:
+    staff = subparsers.add_parser("staff", help="add somebody who runs the course")
+    actions = staff.add_subparsers(metavar="ACTION", required=True, dest="action")
+    found = _command(actions, "add", _staff_add, "add a member of staff and print their token")
+    found.add_argument("login", metavar="LOGIN")
+    found.add_argument("--role", choices=("instructor", "assistant"), required=True)
+    found.add_argument("--renew", action="store_true", help="replace the token of one added")
+    found.add_argument(
+        "--data", type=Path, metavar="DIR", help="write to this directory, no server"
+    )
+    return found
 
 
 def _add_start(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -66,8 +92,28 @@ def _add_serve(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser.add_argument(
         "--public-url", metavar="URL", default="", help="of the server, as learners reach it"
     )
+    parser.add_argument(
+        "--allowed-host",
+        metavar="HOST",
+        action="append",
+        default=[],
+        help="a name that clients may call the server by; may be given several times",
+    )
+    parser.add_argument(
+        "--of-one-address",
+        metavar="N",
+        type=_connections,
+        default=160,
+        help="connections that one address may have, 0: any; default: 160",
+    )
     migrate = _command(subparsers, "migrate", _migrate, "bring a course's database up to date")
-    migrate.add_argument("--data", type=Path, metavar="DIR", required=True, help="the course's")
+    backup = _command(subparsers, "backup", _backup, "write a course to a file, while it runs")
+    backup.add_argument("file", metavar="FILE", type=Path)
+    restore = _command(subparsers, "restore", _restore, "put a backup into an empty directory")
+    restore.add_argument("file", metavar="FILE", type=Path)
+    for found in (migrate, backup, restore):
+        found.add_argument("--data", type=Path, metavar="DIR", required=True, help="the course's")
+    migrate.add_argument("--database", metavar="URL", default="", help="default: SQLite in DIR")
 
 
 def _command(
@@ -85,6 +131,12 @@ def _port(text: str) -> int:
     if text.isascii() and text.isdigit() and int(text) <= 65535:
         return int(text)
     raise argparse.ArgumentTypeError(f"got {text!r}, expected 0 to 65535")
+
+
+def _connections(text: str) -> int:
+    if text.isascii() and text.isdigit() and int(text) <= 100_000:
+        return int(text)
+    raise argparse.ArgumentTypeError(f"got {text!r}, expected 0 to 100000")
 
 
 def _count(text: str) -> int:
@@ -136,6 +188,8 @@ def _serve(arguments: argparse.Namespace) -> int:
             public_url=arguments.public_url,
             workers=arguments.workers,
             unsandboxed=arguments.unsandboxed,
+            allowed_hosts=tuple(arguments.allowed_host),
+            of_one_address=arguments.of_one_address,
         )
     )
 
@@ -210,10 +264,77 @@ def _write_export(arguments: argparse.Namespace, file: BinaryIO) -> None:
             file.write(piece.encode())
 
 
-def _migrate(arguments: argparse.Namespace) -> int:
-    from autograder.service.server import locked
+def _roster_import(arguments: argparse.Namespace) -> int:
+    """Take over a roster; the exit code is 1 where some lines could not be taken."""
+    from autograder.service.errors import ServerError
+
+    try:
+        data = arguments.file.read_bytes()
+    except OSError as error:
+        raise ServerError(f"roster: {arguments.file}: {error.strerror}.") from error
+    found = _connection(arguments).roster(data, dry_run=arguments.dry_run)
+    counts = ", ".join(f"{found[x]} {x}" for x in ("added", "changed", "unchanged", "removed"))
+    print(f"{'Would be: ' if arguments.dry_run else ''}{counts}.")
+    for problem in found["problems"]:
+        print(f"line {problem['line']}: {problem['reason']}", file=sys.stderr)
+    return 1 if found["problems"] else 0
+
+
+def _staff_add(arguments: argparse.Namespace) -> int:
+    asked = {"login": arguments.login, "role": arguments.role, "renew": arguments.renew}
+    token = (
+        _connection(arguments).add_staff(asked)["token"]
+        if arguments.data is None
+        else _add_staff_here(arguments.data, asked)
+    )
+    print(f"{arguments.login} is {arguments.role}. The token, shown this once: {token}")
+    return 0
+
+
+def _add_staff_here(data: Path, asked: dict[str, str]) -> str:
+    from autograder.service.auth import Enrolment, enroll
+    from autograder.service.errors import Refused, StartError
+    from autograder.service.settings import Settings
     from autograder.service.store import existing
 
-    with locked(arguments.data), existing(arguments.data, migrate=True):
-        print(f"The database in {arguments.data} is up to date.")
+    with existing(data) as store:
+        try:
+            lives_s = Settings(data, data).bearer_s
+            enrolment = Enrolment.read(asked, lives_s)
+            by = "command line"
+            return enroll(store.roster, enrolment, role=asked["role"], by=by)[1]
+        except Refused as error:
+            raise StartError(str(error)) from error
+
+
+def _backup(arguments: argparse.Namespace) -> int:
+    from autograder.service.backups import backup
+
+    size = backup(arguments.data, arguments.file)
+    print(f"{arguments.file}: {size} bytes, read back and whole.")
+    return 0
+
+
+def _restore(arguments: argparse.Namespace) -> int:
+    from autograder.service.backups import restore
+    from autograder.service.server import data_directory, locked
+
+    data = data_directory(arguments.data)
+    with locked(data):
+        restore(arguments.file, data)
+    print(f"The course of {arguments.file} is in {data}.")
+    return 0
+
+
+def _migrate(arguments: argparse.Namespace) -> int:
+    from autograder.service.server import locked
+    from autograder.service.store import Store, existing
+
+    with locked(arguments.data):
+        if arguments.database:
+            Store(arguments.database).close()
+        else:
+            with existing(arguments.data, migrate=True):
+                pass
+    print(f"The database of {arguments.data} is up to date.")
     return 0

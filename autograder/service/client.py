@@ -81,6 +81,16 @@ class Connection:
         body = json.dumps({"name": name, "renew": renew}).encode()
         return self._json("enroll", "/api/learners", body, "application/json")
 
+    def roster(self, data: bytes, *, dry_run: bool = False) -> dict[str, Any]:
+        """Return what a roster, a CSV, has changed, or would change."""
+        path = "/api/roster?dry_run=1" if dry_run else "/api/roster"
+        return self._json("roster", path, data, "text/csv", method="PUT")
+
+    def add_staff(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the `login`, `role` and `token` of somebody newly on the staff."""
+        body = json.dumps(asked).encode()
+        return self._json("staff", "/api/staff", body, "application/json")
+
     def export(self, format: str) -> str:
         """Return the gradebook as text."""
         whole = io.BytesIO()
@@ -106,9 +116,15 @@ class Connection:
         return f"{self.server}/enter?{urlencode({'code': found['code'], 'next': path})}"
 
     def _json(
-        self, what: str, path: str, body: bytes | None = None, kind: str = "", key: str = ""
+        self,
+        what: str,
+        path: str,
+        body: bytes | None = None,
+        kind: str = "",
+        key: str = "",
+        method: str | None = None,
     ) -> dict[str, Any]:
-        with self._asked(what, path, body, kind, key) as answer:
+        with self._asked(what, path, body, kind, key, method) as answer:
             text = answer.read(_ANSWER_BYTES)
         try:
             found = json.loads(text)
@@ -121,13 +137,19 @@ class Connection:
 
     @contextmanager
     def _asked(
-        self, what: str, path: str, body: bytes | None = None, kind: str = "", key: str = ""
+        self,
+        what: str,
+        path: str,
+        body: bytes | None = None,
+        kind: str = "",
+        key: str = "",
+        method: str | None = None,
     ) -> Iterator[HTTPResponse]:
         """Give the answer; what goes wrong while it is read is a `ServerError` too."""
         headers = {"Authorization": f"Bearer {self.token}"}
         headers |= {"Content-Type": kind} if kind else {}
         headers |= {"Idempotency-Key": key} if key else {}
-        request = urllib.request.Request(self.server + path, body, headers)
+        request = urllib.request.Request(self.server + path, body, headers, method=method)
         try:
             # A proxy of the environment has no business with a token for this one server.
             opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirect())

@@ -3,10 +3,14 @@
 from dataclasses import dataclass
 
 from autograder.service.claims import Claims
+from autograder.service.database import Database
+from autograder.service.dates import Dates
 from autograder.service.lab_catalog import Shelf
 from autograder.service.limits import RateLimit
 from autograder.service.queue import Queue
-from autograder.service.roster import Roster
+from autograder.service.regrades import Regrades
+from autograder.service.roster import Person, Roster
+from autograder.service.roster_import import Result, take
 from autograder.service.settings import Settings
 from autograder.service.submissions import Ledger
 
@@ -19,8 +23,15 @@ class Course:
     roster: Roster
     ledger: Ledger
     claims: Claims
+    dates: Dates
+    regrades: Regrades
+    database: Database
     shelf: Shelf
     rate: RateLimit
     wrong_logins: RateLimit
     queue: Queue
     url: str
+
+    def take_roster(self, data: bytes, by: Person, *, dry_run: bool) -> Result:
+        """Bring people up to date with a roster; see `roster_import.take`."""
+        return take(self.database, self.roster.now, data, by, dry_run=dry_run)

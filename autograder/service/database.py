@@ -32,7 +32,10 @@ class Database:
     """One engine; `read` and `write` give a connection inside a transaction."""
 
     def __init__(self, url: str | sa.URL, *, busy_ms: int = _BUSY_MS) -> None:
-        sqlite = sa.engine.make_url(url).get_backend_name() == "sqlite"
+        url = sa.engine.make_url(url)
+        sqlite = url.get_backend_name() == "sqlite"
+        if url.drivername == "postgresql":
+            url = url.set(drivername="postgresql+psycopg")
         options: dict[str, Any] = {} if sqlite else {"pool_pre_ping": True}
         self.engine = sa.create_engine(url, pool_size=_POOL, max_overflow=_POOL_MORE, **options)
         self._writer = self.engine.execution_options(writes=True)

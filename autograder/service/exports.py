@@ -1,48 +1,52 @@
 """The gradebook for other programs: plain CSV, Canvas, Moodle, Gradescope; made piece by piece.
 
-What counts of a lab is a learner's best graded submission. Logins cannot begin with a character
-that a spreadsheet takes for a formula (see `auth.enroll`).
+What counts of a lab is a learner's best graded submission, after what lateness cost. Names are kept
+as they were given; one that a spreadsheet would take for a formula gets an apostrophe in front here
+(OWASP, "CSV Injection").
 """
 
 import csv
 import io
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from autograder.grading.report import to_gradescope
 from autograder.service.errors import Refused
-from autograder.service.roster import LEARNER, Roster
+from autograder.service.gradebook import Row, gradebook
+from autograder.service.roster import Roster
 from autograder.service.submissions import Entry, Ledger
-from autograder.service.views import iso
+from autograder.service.times import iso
 
 _CHUNK_CHARS = 1 << 16
-
-Gradebook = dict[str, dict[str, Entry]]  # learner -> lab -> the entry that counts
-
-
-def gradebook(learners: Iterable[str], entries: Iterable[Entry]) -> Gradebook:
-    """Return, for every learner, the entry that counts of each lab: the best, the latest of equals.
-
-    A lab of which nothing is graded yet shows its latest entry, whose score is None.
-    """
-    book: Gradebook = {learner: {} for learner in learners}
-    for entry in entries:
-        if entry.learner in book:
-            labs = book[entry.learner]
-            held = labs.get(entry.lab)
-            labs[entry.lab] = entry if held is None or _rank(entry) > _rank(held) else held
-    return book
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "＝", "＋", "－", "＠")
 
 
-def export(format: str, roster: Roster, ledger: Ledger) -> Iterator[str]:
-    """Return the pieces of the gradebook as text.
+@dataclass(frozen=True)
+class Book:
+    """The gradebook as an export has it; `labs` are its columns."""
+
+    rows: list[Row]
+    labs: list[str]
+
+    def points(self, lab: str) -> str:
+        """Return what can be had in a lab."""
+        full = [row.labs[lab].max_score or 0.0 for row in self.rows if lab in row.labs]
+        return f"{max(full, default=0.0):g}"
+
+
+def export(format: str, roster: Roster, ledger: Ledger, *, lab: str = "") -> Iterator[str]:
+    """Return the pieces of the gradebook as text, of one lab if it is named.
 
     Raises:
         Refused: 422, the format is none of FORMATS.
     """
     _check(format)
-    learners = [person.login for person in roster.everybody(LEARNER)]
-    return FORMATS[format][1](gradebook(learners, ledger.entries()), ledger)
+    learners = roster.learners()
+    found = gradebook((person.login for person in learners), ledger.of_lab(lab))
+    rows = [Row(person, dict(sorted(found[person.login].items()))) for person in learners]
+    labs = [lab] if lab else sorted({name for row in rows for name in row.labs})
+    return FORMATS[format][1](Book(rows, labs), ledger)
 
 
 def chunks(pieces: Iterable[str]) -> Iterator[str]:
@@ -67,78 +71,73 @@ def _check(format: str) -> None:
         raise Refused(422, f"export: got format {format!r}, expected one of {', '.join(FORMATS)}.")
 
 
-def _rank(entry: Entry) -> tuple[bool, float, int]:
-    return entry.score is not None, entry.score or 0.0, entry.id
-
-
 def _score(entry: Entry | None) -> str:
     return "" if entry is None or entry.score is None else f"{entry.score:g}"
 
 
-def _labs_of(book: Gradebook) -> list[str]:
-    return sorted({lab for labs in book.values() for lab in labs})
+def harmless(text: str) -> str:
+    """Return a text that no spreadsheet takes for a formula."""
+    return f"'{text}" if text.lstrip(" ").startswith(_FORMULA) else text
 
 
 def _csv(rows: Iterable[Sequence[object]]) -> Iterator[str]:
     for row in rows:
         line = io.StringIO()
-        csv.writer(line, lineterminator="\n").writerow(row)
+        safe = [harmless(cell) if isinstance(cell, str) else cell for cell in row]
+        csv.writer(line, lineterminator="\n").writerow(safe)
         yield line.getvalue()
 
 
-def _plain(book: Gradebook, _ledger: Ledger) -> Iterator[str]:
+def _plain(book: Book, _ledger: Ledger) -> Iterator[str]:
     """One line a learner and lab."""
     head = ["learner", "lab", "score", "max_score", "state", "submission", "submitted_at"]
-    rows: list[Sequence[object]] = [head]
-    for learner, labs in book.items():
-        for lab, e in sorted(labs.items()):
+    rows: list[Sequence[object]] = [[*head, "late_days", "pending", "name", "email", "section"]]
+    for row in book.rows:
+        who = row.person
+        for lab, e in row.labs.items():
             full = "" if e.max_score is None else f"{e.max_score:g}"
-            rows.append((learner, lab, _score(e), full, e.state, e.id, iso(e.submitted_at)))
+            counted = (_score(e), full, e.state, e.id, iso(e.submitted_at), e.late_days, e.pending)
+            rows.append((who.login, lab, *counted, who.name, who.email, who.section))
     return _csv(rows)
 
 
-def _canvas(book: Gradebook, _ledger: Ledger) -> Iterator[str]:
+def _canvas(book: Book, _ledger: Ledger) -> Iterator[str]:
     """Canvas's gradebook: a row of points possible, then a row a learner, matched by login."""
-    labs = _labs_of(book)
-    full = [_points(book, lab) for lab in labs]
+    full = [book.points(lab) for lab in book.labs]
     head = ["Student", "ID", "SIS User ID", "SIS Login ID", "Section"]
-    rows = [[*head, *labs], ["    Points Possible", "", "", "", "", *full]]
-    rows += [
-        [name, "", "", name, "", *(_score(own.get(x)) for x in labs)] for name, own in book.items()
-    ]
+    rows = [[*head, *book.labs], ["    Points Possible", "", "", "", "", *full]]
+    for row in book.rows:
+        who, scores = row.person, (_score(row.labs.get(lab)) for lab in book.labs)
+        rows.append([who.name, "", "", who.login, who.section, *scores])
     return _csv(rows)
 
 
-def _moodle(book: Gradebook, _ledger: Ledger) -> Iterator[str]:
+def _moodle(book: Book, _ledger: Ledger) -> Iterator[str]:
     """Moodle's grade import: a column that identifies the learner, a column a grade item."""
-    labs = _labs_of(book)
-    rows = [["username", *labs]]
-    rows += [[name, *(_score(own.get(x)) for x in labs)] for name, own in book.items()]
+    rows = [["username", *book.labs]]
+    for row in book.rows:
+        rows.append([row.person.login, *(_score(row.labs.get(lab)) for lab in book.labs)])
     return _csv(rows)
 
 
-def _gradescope(book: Gradebook, ledger: Ledger) -> Iterator[str]:
+def _gradescope(book: Book, ledger: Ledger) -> Iterator[str]:
     """A list of {learner, lab, results}; `results` is what Gradescope calls results.json.
 
     One report at a time is in memory, however many there are.
     """
     before = "["
-    for learner, labs in book.items():
-        for lab, entry in sorted(labs.items()):
+    for row in book.rows:
+        for lab, entry in row.labs.items():
             report = ledger.report(entry.id)
             if report is not None:
-                found = {"learner": learner, "lab": lab, "results": to_gradescope(report)}
+                results = to_gradescope(report) | {"score": entry.score}
+                found = {"learner": row.person.login, "lab": lab, "results": results}
                 yield f"{before}\n{json.dumps(found, indent=2)}"
                 before = ","
     yield "[]\n" if before == "[" else "\n]\n"
 
 
-def _points(book: Gradebook, lab: str) -> str:
-    full = [own[lab].max_score or 0.0 for own in book.values() if lab in own]
-    return f"{max(full, default=0.0):g}"
-
-
-FORMATS: dict[str, tuple[str, Callable[[Gradebook, Ledger], Iterator[str]]]] = {
+FORMATS: dict[str, tuple[str, Callable[[Book, Ledger], Iterator[str]]]] = {
     "csv": ("text/csv", _plain),
     "canvas": ("text/csv", _canvas),
     "moodle": ("text/csv", _moodle),

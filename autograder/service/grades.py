@@ -5,19 +5,44 @@ that lists show are written beside the submission whenever a grading or a mark i
 """
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import sqlalchemy as sa
 
 from autograder.records import ManualAnswer, Report
+from autograder.service import audit_log
 from autograder.service.manual import Mark, Marks, answer_digest, marked, pending, unmarked
 from autograder.service.roster import Person
-from autograder.service.schema import gradings, marks, reports, submissions
+from autograder.service.schema import drafts, gradings, marks, regrades, reports, submissions
 
 
 def publish(connection: sa.Connection, submission_id: int, report: Report, now: float) -> None:
-    """Add a grading, and let it be the one that counts."""
-    report = unmarked(report)
+    """Add a grading, and let it be the one that counts; in a batch, once that is published."""
+    report, one = unmarked(report), submissions.c.id == submission_id
+    waiting = sa.select(drafts.c.batch, regrades.c.question).join_from(drafts, regrades)
+    waiting = waiting.where(drafts.c.submission_id == submission_id, drafts.c.open)
+    batches = list(connection.execute(waiting))
+    for batch, question in batches:
+        number = _grading(
+            connection, submission_id, _draft(connection, submission_id, report, question), now
+        )
+        mine = (drafts.c.batch == batch) & (drafts.c.submission_id == submission_id)
+        connection.execute(drafts.update().where(mine).values(open=False, grading_id=number))
+    if not batches:
+        before = connection.scalar(sa.select(submissions.c.score).where(one))
+        number = _grading(connection, submission_id, report, now)
+        connection.execute(submissions.update().where(one).values(grading_id=number))
+        _carry_over(connection, submission_id, report)
+    total(connection, submission_id)
+    after = connection.scalar(sa.select(submissions.c.score).where(one))
+    if not batches and before not in (None, after):
+        subject = f"submission {submission_id}"
+        changed = {"before": before, "after": after}
+        audit_log.write(connection, now, "grading", "regraded", subject, **changed)
+
+
+def _grading(connection: sa.Connection, submission_id: int, report: Report, now: float) -> int:
     row = {
         "submission_id": submission_id,
         "finished_at": now,
@@ -27,31 +52,86 @@ def publish(connection: sa.Connection, submission_id: int, report: Report, now: 
     number = inserted(connection, gradings, row)
     text = json.dumps(report.to_dict())
     connection.execute(reports.insert().values(grading_id=number, report=text))
-    chosen = submissions.update().where(submissions.c.id == submission_id)
-    connection.execute(chosen.values(grading_id=number))
-    total(connection, submission_id)
+    return number
+
+
+def _draft(
+    connection: sa.Connection, submission_id: int, report: Report, question: str | None
+) -> Report:
+    """Return `report`, or the published one with `question` as it is in `report`."""
+    held = None if question is None else published(connection, submission_id)
+    if held is None:
+        return report
+    results = [r for r in held.results if r.question != question]
+    manual = [m for m in held.manual if m.question != question]
+    results += [r for r in report.results if r.question == question]
+    manual += [m for m in report.manual if m.question == question]
+    order = {r.question: n for n, r in reversed(list(enumerate((*held.results, *report.results))))}
+    results.sort(key=lambda r: order[r.question])
+    return unmarked(replace(held, results=tuple(results), manual=tuple(manual)))
+
+
+def _carry_over(connection: sa.Connection, submission_id: int, report: Report) -> None:
+    """Give answers that this learner has handed in before the marks that they have."""
+    this, other = submissions.alias(), submissions.alias()
+    query = sa.select(marks).join_from(marks, other, other.c.id == marks.c.submission_id)
+    query = query.join(
+        this, (this.c.person_id == other.c.person_id) & (this.c.lab == other.c.lab)
+    ).where(this.c.id == submission_id)
+    for answer in report.manual:
+        key = (marks.c.question == answer.question) & (
+            marks.c.answer_sha256 == answer_digest(answer)
+        )
+        row = connection.execute(query.where(key).order_by(marks.c.id.desc()).limit(1)).first()
+        if row is not None and row.submission_id != submission_id and row.points is not None:
+            copy = {**row._mapping, "submission_id": submission_id}
+            del copy["id"]
+            connection.execute(marks.insert().values(copy))
 
 
 def total(connection: sa.Connection, submission_id: int) -> None:
-    """Write down what the published report and the marks come to."""
-    report = published(connection, submission_id)
-    assert report is not None
-    totals = {"score": report.score, "max_score": report.max_score, "pending": pending(report)}
-    update = submissions.update().where(submissions.c.id == submission_id)
-    connection.execute(update.values(totals))
+    """Write down what the gradings that count, or are to count, and the marks come to."""
+    one = submissions.c.id == submission_id
+    number = connection.scalar(sa.select(submissions.c.grading_id).where(one))
+    now = _totals(connection, submission_id, number)
+    if now:
+        connection.execute(submissions.update().where(one).values(now))
+    mine = (drafts.c.submission_id == submission_id) & regrades.c.published_at.is_(None)
+    waiting = sa.select(drafts.c.batch, drafts.c.grading_id).join_from(drafts, regrades).where(mine)
+    for batch, grading_id in list(connection.execute(waiting)):
+        values = {"before": now.get("score"), **_totals(connection, submission_id, grading_id)}
+        this = (drafts.c.submission_id == submission_id) & (drafts.c.batch == batch)
+        connection.execute(drafts.update().where(this).values(values))
+
+
+def _totals(
+    connection: sa.Connection, submission_id: int, grading_id: int | None
+) -> dict[str, Any]:
+    report = _with_marks(connection, submission_id, grading_id)
+    if report is None:
+        return {}
+    return {"score": report.score, "max_score": report.max_score, "pending": pending(report)}
 
 
 def published(connection: sa.Connection, submission_id: int) -> Report | None:
     """Return the report that is published, with the marks that people gave, or None."""
-    query = sa.select(reports.c.report).join_from(
-        submissions, reports, submissions.c.grading_id == reports.c.grading_id
-    )
-    text = connection.scalar(query.where(submissions.c.id == submission_id))
+    one = submissions.c.id == submission_id
+    number = connection.scalar(sa.select(submissions.c.grading_id).where(one))
+    return _with_marks(connection, submission_id, number)
+
+
+def _with_marks(
+    connection: sa.Connection, submission_id: int, grading_id: int | None
+) -> Report | None:
+    text = connection.scalar(sa.select(reports.c.report).where(reports.c.grading_id == grading_id))
     if text is None:
         return None
-    given = sa.select(marks.c.question, marks.c.answer_sha256, marks.c.points, marks.c.comment)
-    given = given.where(marks.c.submission_id == submission_id).order_by(marks.c.id)
-    found: Marks = {(row[0], row[1]): Mark(row[2], row[3]) for row in connection.execute(given)}
+    columns = (marks.c.question, marks.c.answer_sha256, marks.c.points, marks.c.comment)
+    given = sa.select(*columns, marks.c["items"]).where(marks.c.submission_id == submission_id)
+    found: Marks = {
+        (row[0], row[1]): Mark(row[2], row[3], tuple(json.loads(row[4])))
+        for row in connection.execute(given.order_by(marks.c.id))
+    }
     return marked(Report.from_dict(json.loads(text)), found)
 
 
@@ -63,18 +143,18 @@ def add_mark(
     marker: Person,
     now: float,
 ) -> None:
-    """Add what a person gave for an answer."""
+    """Add what a person gave for an answer; `total` is to be called afterwards."""
     row = {
         "submission_id": submission_id,
         "question": answer.question,
         "answer_sha256": answer_digest(answer),
         "points": mark.points,
         "comment": mark.comment,
+        "items": json.dumps(mark.items),
         "marked_by": marker.id,
         "marked_at": now,
     }
     connection.execute(marks.insert().values(row))
-    total(connection, submission_id)
 
 
 def inserted(connection: sa.Connection, table: sa.Table, row: dict[str, Any]) -> int:

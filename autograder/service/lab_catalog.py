@@ -44,11 +44,21 @@ class Shelf:
         for full in self.names:
             if name in (full, short_name(full)):
                 return full
-        raise Refused(404, f"submit: unknown lab: got {name!r}, expected {_one_of(self.names)}.")
+        raise Refused(404, f"unknown lab: got {name!r}, expected {_one_of(self.names)}.")
 
     def path(self, name: str) -> Path:
         """Return the directory of the lab whose full name is `name`."""
         return self.directory / name
+
+    def questions(self, name: str) -> tuple[str, ...]:
+        """Return the names of a lab's questions.
+
+        Raises:
+            LabError, OSError: the lab's source cannot be read.
+        """
+        from autograder.authoring.source import load_lab
+
+        return tuple(question.name for question in load_lab(self.path(name)).questions)
 
     def solution(self, name: str) -> bytes:
         """Return the solution notebook of a lab.

@@ -8,11 +8,13 @@ on record.
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from autograder.records import ManualAnswer, Report
 from autograder.service.errors import Refused
 
 _COMMENT_CHARS = 4_000
+_MOST_ITEMS = 50
 
 
 @dataclass(frozen=True)
@@ -21,16 +23,33 @@ class Mark:
 
     points: float | None
     comment: str
+    items: tuple[str, ...] = ()  # of the rubric, those that the answer meets
 
     @classmethod
-    def read(cls, points: str, comment: str, answer: ManualAnswer) -> "Mark":
-        """Return the mark that a form says; empty points take back what was given.
+    def read(cls, body: Any, answer: ManualAnswer) -> "Mark":
+        """Return the mark that a form or JSON says; what it leaves out stays as it is.
+
+        No points, or empty ones, take back what was given.
 
         Raises:
-            Refused: 422, the points are none from 0 to the answer's.
+            Refused: 422, a key is unknown, or the points are none from 0 to the answer's.
         """
-        given = _points(points, answer.points) if points.strip() else None
-        return cls(given, comment.strip()[:_COMMENT_CHARS])
+        if not isinstance(body, Mapping) or not set(body) <= {"points", "items", "comment"}:
+            expected = '{"points": 1.5, "items": ["..."], "comment": "..."}'
+            raise Refused(422, f"grade: {answer.question}: expected {expected}.")
+        points = _points(body.get("points", answer.score), answer.points)
+        comment, items = body.get("comment", answer.comment), body.get("items", answer.items)
+        if not isinstance(comment, str) or not _are_items(items):
+            expected = f"the comment a text, the items at most {_MOST_ITEMS} short texts"
+            raise Refused(422, f"grade: {answer.question}: expected {expected}.")
+        comment = comment.replace("\0", "").strip()[:_COMMENT_CHARS]
+        return cls(points, comment, tuple(item.replace("\0", "") for item in items))
+
+
+def _are_items(items: object) -> bool:
+    if not isinstance(items, list | tuple) or len(items) > _MOST_ITEMS:
+        return False
+    return all(isinstance(item, str) and len(item) <= _COMMENT_CHARS for item in items)
 
 
 Marks = Mapping[tuple[str, str], Mark]  # (question, digest of the answer) -> the last mark
@@ -56,7 +75,7 @@ def question_of(report: Report, question: str) -> ManualAnswer:
 def unmarked(report: Report) -> Report:
     """Return `report` as the checks made it: no marks in it, and none in its totals."""
     bare = replace(report, manual=()).with_totals()
-    manual = tuple(replace(m, score=None, comment="") for m in report.manual)
+    manual = tuple(replace(m, score=None, comment="", items=()) for m in report.manual)
     return replace(bare, manual=manual)
 
 
@@ -65,7 +84,12 @@ def marked(report: Report, marks: Marks) -> Report:
     nothing = Mark(None, "")
     found = [(m, marks.get((m.question, answer_digest(m)), nothing)) for m in report.manual]
     manual = tuple(
-        replace(m, score=None if g.points is None else min(g.points, m.points), comment=g.comment)
+        replace(
+            m,
+            score=None if g.points is None else min(g.points, m.points),
+            comment=g.comment,
+            items=g.items,
+        )
         for m, g in found
     )
     checks = unmarked(report)
@@ -79,11 +103,13 @@ def pending(report: Report) -> int:
     return sum(m.score is None for m in report.manual)
 
 
-def _points(text: str, most: float) -> float:
+def _points(given: object, most: float) -> float | None:
+    if given is None or (isinstance(given, str) and not given.strip()):
+        return None
     try:
-        points = float(text)
-    except ValueError:
+        points = float(given) if isinstance(given, str | int | float) else -1.0
+    except (ValueError, OverflowError):
         points = -1.0
-    if not 0 <= points <= most:
-        raise Refused(422, f"grade: the points: got {text[:40]!r}, expected 0 to {most:g}.")
+    if isinstance(given, bool) or not 0 <= points <= most:
+        raise Refused(422, f"grade: the points: got {str(given)[:40]!r}, expected 0 to {most:g}.")
     return points

@@ -29,31 +29,54 @@ log = logging.getLogger(__name__)
 def prepare(database: Database, now: float, *, allowed: bool = True) -> None:
     """Make the tables in an empty database; bring those of an older release to today's layout.
 
+    Of two servers that start at once, one does the work and the other waits for it.
+
     Raises:
         StartError: the layout is unknown, or older and migrating is not `allowed`.
     """
     with database.read() as connection:
         found = _version(connection)
-    if found is None:
+    while found != str(schema.VERSION):
+        if found is not None and not allowed:
+            older = f"got version {found}, expected {schema.VERSION}"
+            raise StartError(
+                f"the database is an older release's: {older}. Run: autograder migrate"
+            )
         with database.write() as connection:
-            schema.metadata.create_all(connection)
-            _write_version(connection, schema.VERSION)
-        return
+            _alone(connection)
+            found = _step(connection, _version(connection), now)
+
+
+def _alone(connection: sa.Connection) -> None:
+    if connection.dialect.name == "postgresql":
+        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
+
+
+_LOCK = 0x636F757273  # any number that nobody else locks in this database
+
+
+def _step(connection: sa.Connection, found: str | None, now: float) -> str:
+    """Do what comes next, and return the layout that there is then.
+
+    Raises:
+        StartError: the layout is unknown.
+    """
     if found == str(schema.VERSION):
-        return
-    if found not in map(str, _STEPS):
+        return found
+    if found is None:
+        schema.metadata.create_all(connection)
+        version = schema.VERSION
+    elif found in map(str, _STEPS):
+        version = int(found) + 1
+        log.warning("database: from layout %s to %d", found, version)
+        _STEPS[int(found)](connection, now)
+    else:
         raise StartError(
             f"serve: the database has another layout: got version {found}, expected "
             f"{schema.VERSION}. Give another --data directory, or the release that wrote it."
         )
-    if not allowed:
-        older = f"got version {found}, expected {schema.VERSION}"
-        raise StartError(f"the database is an older release's: {older}. Run: autograder migrate")
-    for version in range(int(found), schema.VERSION):
-        log.warning("database: from layout %d to %d", version, version + 1)
-        with database.write() as connection:
-            _STEPS[version](connection, now)
-            _write_version(connection, version + 1)
+    _write_version(connection, version)
+    return str(version)
 
 
 def _version(connection: sa.Connection) -> str | None:
@@ -73,7 +96,7 @@ def _write_version(connection: sa.Connection, version: int) -> None:
 def _to_2(connection: sa.Connection, now: float) -> None:
     """Take notebooks, reports and marks out of the submissions; give people logins."""
     _people_to_2(connection, now)
-    for name in ("notebooks", "gradings", "reports", "marks", "lines"):
+    for name in ("notebooks", "gradings", "reports", "marks", "lines", "regrades", "drafts"):
         schema.metadata.tables[name].create(connection)
     copy = "INSERT INTO notebooks (submission_id, notebook) SELECT id, notebook FROM submissions"
     connection.execute(sa.text(copy))
@@ -126,7 +149,6 @@ def _columns_to_2(connection: sa.Connection) -> None:
         "ALTER TABLE submissions RENAME COLUMN crashes TO tries",
         "ALTER TABLE submissions ADD COLUMN kills INTEGER NOT NULL DEFAULT 0",
         "ALTER TABLE submissions ADD COLUMN size_bytes INTEGER NOT NULL DEFAULT 0",
-        "ALTER TABLE submissions ADD COLUMN retry_key VARCHAR(200)",
         "ALTER TABLE submissions ADD COLUMN waiting_since FLOAT NOT NULL DEFAULT 0",
         "ALTER TABLE submissions ADD COLUMN grading_id INTEGER",
         "ALTER TABLE submissions ADD COLUMN pending INTEGER NOT NULL DEFAULT 0",
@@ -175,4 +197,33 @@ def _mark(submission_id: int, answer: ManualAnswer, marked_at: float) -> dict[st
     }
 
 
-_STEPS: dict[int, Callable[[sa.Connection, float], None]] = {1: _to_2}
+def _to_3(connection: sa.Connection, _now: float) -> None:
+    """Add emails and sections, roles, dates, batches, the audit log, and several retry keys."""
+    tables = ("retry_keys", "lab_rules", "extensions", "regrades", "drafts", "audit_log")
+    for name in tables:
+        schema.metadata.tables[name].create(connection, checkfirst=True)
+    had = {c["name"] for c in sa.inspect(connection).get_columns("submissions")}
+    if "retry_key" in had:  # not in a database that has just come from layout 1
+        columns = "person_id, retry_key, submission_id"
+        keys = "SELECT person_id, retry_key, id FROM submissions WHERE retry_key IS NOT NULL"
+        connection.execute(sa.text(f"INSERT INTO retry_keys ({columns}) {keys}"))
+        connection.execute(sa.text("DROP INDEX submissions_by_retry_key"))
+        connection.execute(sa.text("ALTER TABLE submissions DROP COLUMN retry_key"))
+    for table, column, kind in (
+        ("people", "email", "VARCHAR(200) NOT NULL DEFAULT ''"),
+        ("people", "section", "VARCHAR(100) NOT NULL DEFAULT ''"),
+        ("tokens", "created_at", "FLOAT"),
+        ("tokens", "agent", "VARCHAR(200) NOT NULL DEFAULT ''"),
+        ("marks", "items", "TEXT NOT NULL DEFAULT '[]'"),
+    ):
+        _add_column(connection, table, column, kind)
+    connection.execute(sa.text("UPDATE people SET role = 'instructor' WHERE role = 'staff'"))
+
+
+def _add_column(connection: sa.Connection, table: str, column: str, kind: str) -> None:
+    """Add a column, unless an earlier step has made the table as it is today."""
+    if column not in {c["name"] for c in sa.inspect(connection).get_columns(table)}:
+        connection.execute(sa.text(f"ALTER TABLE {table} ADD COLUMN {column} {kind}"))
+
+
+_STEPS: dict[int, Callable[[sa.Connection, float], None]] = {1: _to_2, 2: _to_3}

@@ -5,7 +5,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import PlainTextResponse, Response
 
-from autograder.service import auth
+from autograder.service import auth, openapi
 from autograder.service.course import Course
 
 
@@ -18,7 +18,7 @@ def router(course: Course) -> APIRouter:
         found = state(course)
         return {"status": "paused" if found["paused"] else "ok", "reason": found["reason"]}
 
-    @routes.get("/metrics")
+    @routes.get("/metrics", response_class=Response, responses=openapi.METRICS)
     def metrics() -> Response:
         return PlainTextResponse(prometheus(course), media_type="text/plain; version=0.0.4")
 

@@ -1,4 +1,4 @@
-"""The pages for people. No script at all: forms, links, and a page that refreshes itself.
+"""The pages for people: forms and links. The one script (`course.js`) is a comfort, no need.
 
 A browser is logged in by a token in a form, or by a link with a code that works once (the
 notebook makes one). The link itself changes nothing, unless a page of this same machine led here:
@@ -9,98 +9,46 @@ elsewhere does not send a `SameSite=Strict` cookie along a redirect, and does fr
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import replace
 from itertools import groupby
-from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import quote
 
-import jinja2
 from fastapi import APIRouter, Query, Request
-from fastapi.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from autograder.grading.report import to_html
 from autograder.records import CheckResult
-from autograder.service import auth, exports, operations, views
+from autograder.service import api, auth, staff_pages, views
 from autograder.service.course import Course
 from autograder.service.errors import Refused
 from autograder.service.forms import Fields
+from autograder.service.gradebook import PAGE_ROWS
+from autograder.service.live import Live
+from autograder.service.page import HERE, LoginNeeded, Paging, page, visitor
 from autograder.service.roster import LEARNER, Person
-from autograder.service.submissions import Entry, pages_of
+from autograder.service.staff_api import PageNumber
+from autograder.service.submissions import Entry
 
-HERE = Path(__file__).parent
-
-# Rows of a page: what a screen or two hold, and a browser lays out at once.
-PAGE_ROWS = 50
-
-FORMAT_NAMES = {
-    "csv": "spreadsheets",
-    "canvas": "Canvas",
-    "moodle": "Moodle",
-    "gradescope": "Gradescope",
-}
-
-
-def _moment(seconds: float | None) -> str:
-    return "" if seconds is None else f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S}"
-
-
-def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:.6g}"
-
-
-_templates = jinja2.Environment(
-    loader=jinja2.FileSystemLoader(HERE / "templates"),
-    autoescape=True,
-    undefined=jinja2.StrictUndefined,
-    trim_blocks=True,
-)
-_templates.filters.update(moment=_moment, number=_number)
-
-
-def page(name: str, status: int = 200, **values: Any) -> HTMLResponse:
-    """Return the page made of the template `name`."""
-    values.setdefault("person", None)
-    return HTMLResponse(_templates.get_template(f"{name}.html").render(values), status)
-
-
-# A later page would be the offset of a row that no table has.
-PageNumber = Annotated[int, Query(alias="page", ge=1, le=1_000_000)]
-
-
-@dataclass(frozen=True)
-class Paging:
-    """Where a page stands among those of a list."""
-
-    path: str
-    number: int
-    count: int
-
-
-class LoginNeeded(Exception):
-    """Nobody is logged in: show the login page, then go on to `next`."""
-
-    def __init__(self, request: Request) -> None:
-        super().__init__("log in")
-        self.next = request.url.path
+__all__ = ["HERE", "LoginNeeded", "page", "router"]
 
 
 def router(course: Course) -> APIRouter:
     """Return the routes of the pages."""
     pages = APIRouter(include_in_schema=False)
     _login_routes(pages, course)
+    _session_routes(pages, course)
     _submission_routes(pages, course)
-    _staff_routes(pages, course)
+    _lab_routes(pages, course)
+    pages.include_router(staff_pages.router(course))
     return pages
 
 
 def _login_routes(pages: APIRouter, course: Course) -> None:
-    lives_s = course.settings.session_s
-
     @pages.get("/")
     def home(request: Request) -> Response:
-        person = _visitor(request, course)
+        person = visitor(request, course)
         return RedirectResponse("/gradebook" if person.is_staff else "/submissions", 303)
 
     @pages.get("/login")
@@ -109,7 +57,7 @@ def _login_routes(pages: APIRouter, course: Course) -> None:
 
     @pages.post("/login")
     def login(request: Request, form: Fields) -> Response:
-        auth.same_origin(request)
+        auth.same_origin(request, course)
         next = form.get("next", "/")
         person = course.roster.owner(form.get("token", "").strip(), "bearer")
         if person is None:
@@ -117,7 +65,7 @@ def _login_routes(pages: APIRouter, course: Course) -> None:
             problem = "This token is not known here. Copy the whole of it."
             return page("login", 401, next=auth.own_path(next), problem=problem)
         answer = RedirectResponse(auth.own_path(next), 303)
-        auth.log_in(request, answer, person, course.roster, lives_s=lives_s)
+        auth.log_in(request, answer, person, course)
         return answer
 
     @pages.get("/enter")
@@ -129,13 +77,13 @@ def _login_routes(pages: APIRouter, course: Course) -> None:
             return page("onward", next=target, message=message)
         if auth.from_this_machine(request) and course.roster.spend(code, "code"):
             answer = page("onward", next=target, message="You are logged in.")
-            auth.log_in(request, answer, person, course.roster, lives_s=lives_s)
+            auth.log_in(request, answer, person, course)
             return answer
         return page("enter", next=target, code=code, whom=person.name, here=here)
 
     @pages.post("/enter")
     def enter(request: Request, form: Fields) -> Response:
-        auth.same_origin(request)
+        auth.same_origin(request, course)
         person = course.roster.spend(form.get("code", ""), "code")
         target = auth.own_path(form.get("next", "/"))
         if person is None:
@@ -143,12 +91,12 @@ def _login_routes(pages: APIRouter, course: Course) -> None:
             message = "This link has been used already."
             return page("onward", 401, next=target, message=message)
         answer = RedirectResponse(target, 303)
-        auth.log_in(request, answer, person, course.roster, lives_s=lives_s)
+        auth.log_in(request, answer, person, course)
         return answer
 
     @pages.post("/logout")
     def logout(request: Request) -> Response:
-        auth.same_origin(request)
+        auth.same_origin(request, course)
         answer = RedirectResponse("/login", 303)
         auth.log_out(request, answer, course.roster)
         return answer
@@ -157,16 +105,30 @@ def _login_routes(pages: APIRouter, course: Course) -> None:
 def _submission_routes(pages: APIRouter, course: Course) -> None:
     @pages.get("/submissions")
     def submissions(request: Request, page_number: PageNumber = 1) -> Response:
-        person = _visitor(request, course)
+        person = visitor(request, course)
         whose = None if person.is_staff else person.id
         entries, count = course.ledger.page(page_number, PAGE_ROWS, person_id=whose)
         paging = Paging("/submissions", page_number, count)
         return page("submissions", person=person, entries=entries, paging=paging)
 
+    live = Live(course.ledger.states)
+
+    @pages.get("/submissions/{number}/state")
+    async def state(request: Request, number: int, seen: str = "") -> dict[str, Any]:
+        await run_in_threadpool(_entry, request, course, number)
+        return {"state": await live.changed(number, seen)}
+
     @pages.get("/submissions/{number}")
-    def submission(request: Request, number: int) -> Response:
+    def submission(
+        request: Request, number: int, viewed_as: Annotated[str, Query(alias="as")] = ""
+    ) -> Response:
         person, entry = _entry(request, course, number)
-        report = views.report_for(person, course.ledger, entry)
+        as_learner = person.is_staff and viewed_as == "learner"
+        if as_learner:
+            person = replace(person, role=LEARNER)
+        report = course.ledger.report(entry.id)
+        if report is not None and not person.is_staff:
+            report = views.for_learner(report)
         questions = by_question(report.results) if report else []
         return page(
             "submission",
@@ -175,6 +137,8 @@ def _submission_routes(pages: APIRouter, course: Course) -> None:
             report=report,
             questions=questions,
             parked_message=views.PARKED_MESSAGE,
+            viewed_as=as_learner,
+            others=course.ledger.of_people([entry.person_id], lab=entry.lab),
         )
 
     @pages.get("/submissions/{number}/report")
@@ -195,69 +159,52 @@ def _submission_routes(pages: APIRouter, course: Course) -> None:
         )
 
 
-def _staff_routes(pages: APIRouter, course: Course) -> None:
-    @pages.get("/gradebook")
-    def gradebook(request: Request, page_number: PageNumber = 1) -> Response:
-        person = auth.staff_only(_visitor(request, course))
-        offset = (page_number - 1) * PAGE_ROWS
-        learners = course.roster.everybody(LEARNER, limit=PAGE_ROWS, offset=offset)
-        entries = course.ledger.of_people([learner.id for learner in learners])
-        count = pages_of(course.roster.count(LEARNER), PAGE_ROWS)
+def _session_routes(pages: APIRouter, course: Course) -> None:
+    @pages.get("/sessions")
+    def sessions(request: Request) -> Response:
+        person = visitor(request, course)
+        here = request.cookies.get(auth.COOKIE, "").partition(".")[0]
+        found = course.roster.sessions(person)
+        return page("sessions", person=person, sessions=found, here=here)
+
+    @pages.post("/sessions/{key}/end")
+    def end(request: Request, key: str) -> Response:
+        auth.same_origin(request, course)
+        course.roster.end_session(visitor(request, course), key)
+        return RedirectResponse("/sessions", 303)
+
+
+def _lab_routes(pages: APIRouter, course: Course) -> None:
+    @pages.get("/labs")
+    def labs(request: Request) -> Response:
+        person = visitor(request, course)
         return page(
-            "gradebook",
+            "labs",
             person=person,
-            book=exports.gradebook((learner.login for learner in learners), entries),
-            labs=course.ledger.labs(),
-            queue=operations.state(course),
-            paging=Paging("/gradebook", page_number, count),
-            formats=list(exports.FORMATS),
-            names=FORMAT_NAMES,
+            labs=views.labs_for(person, course),
+            batches=course.regrades.all() if person.is_staff else [],
+            fields=FIELDS,
         )
 
-    @pages.get("/gradebook/export")
-    def export(request: Request, format: str = "csv") -> Response:
-        auth.staff_only(_visitor(request, course))
-        pieces = exports.export(format, course.roster, course.ledger)
-        kind = exports.media_type(format)
-        name = f'attachment; filename="gradebook-{format}.{kind.partition("/")[2]}"'
-        headers = {"Content-Disposition": name}
-        return StreamingResponse(exports.chunks(pieces), media_type=kind, headers=headers)
+    submit = api.submitter(course)
 
-    @pages.get("/queue")
-    def queue(request: Request) -> Response:
-        person = auth.staff_only(_visitor(request, course))
-        return page("queue", person=person, queue=operations.state(course))
+    @pages.post("/submissions")
+    async def hand_in(request: Request) -> Response:
+        auth.same_origin(request, course)
+        person = await run_in_threadpool(visitor, request, course)
+        receipt = await submit(request, person)
+        return RedirectResponse(f"/submissions/{receipt.id}", 303)
 
-    @pages.post("/queue/resume")
-    def resume(request: Request) -> Response:
-        auth.same_origin(request)
-        auth.staff_only(_visitor(request, course))
-        course.queue.resume()
-        return RedirectResponse("/queue", 303)
 
-    @pages.post("/queue/retry")
-    def retry(request: Request) -> Response:
-        auth.same_origin(request)
-        auth.staff_only(_visitor(request, course))
-        operations.retry_parked(course)
-        return RedirectResponse("/queue", 303)
-
-    @pages.post("/submissions/{number}/regrade")
-    def regrade(request: Request, number: int) -> Response:
-        auth.same_origin(request)
-        auth.staff_only(_visitor(request, course))
-        if course.claims.regrade(number):
-            course.queue.wake()
-        return RedirectResponse(f"/submissions/{number}", 303)
-
-    @pages.post("/submissions/{number}/manual")
-    def manual(request: Request, number: int, form: Fields) -> Response:
-        auth.same_origin(request)
-        person = auth.staff_only(_visitor(request, course))
-        question, score, comment = (form.get(x, "") for x in ("question", "score", "comment"))
-        if not course.ledger.mark(number, question, score, comment, person):
-            raise Refused(409, f"submission {number}: it is not graded yet.")
-        return RedirectResponse(f"/submissions/{number}", 303)
+# Of a lab's rules, and how the page calls them.
+FIELDS = (
+    ("opens", "Opens"),
+    ("due", "Due, with its zone"),
+    ("late_until", "Late until"),
+    ("penalty_per_day", "Share lost a day"),
+    ("attempts", "Attempts"),
+    ("grace_minutes", "Grace, minutes"),
+)
 
 
 # The standalone report brings its style inside itself, and nothing else.
@@ -272,13 +219,6 @@ def by_question(results: Iterable[CheckResult]) -> list[tuple[str, list[CheckRes
     return [(name, list(group)) for name, group in groupby(results, key=lambda r: r.question)]
 
 
-def _visitor(request: Request, course: Course) -> Person:
-    person = auth.visitor(request, course.roster)
-    if person is None:
-        raise LoginNeeded(request)
-    return person
-
-
 def _entry(request: Request, course: Course, number: int) -> tuple[Person, Entry]:
-    person = _visitor(request, course)
+    person = visitor(request, course)
     return person, views.entry_for(person, course.ledger, number)

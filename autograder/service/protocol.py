@@ -6,6 +6,7 @@ come from one: there it is the proxy that counts (see docs/running_a_course.md).
 """
 
 import asyncio
+import math
 from collections import Counter
 from typing import ClassVar
 
@@ -29,7 +30,8 @@ class FairProtocol(H11Protocol):
         """Begin to wait for headers, or refuse one connection too many."""
         peer = transport.get_extra_info("peername")
         address = str(peer[0]) if peer else ""
-        if self.open_by_address[address] >= self.most_of_one_address:
+        most = self.most_of_one_address or math.inf
+        if self.open_by_address[address] >= most:
             transport.write(_REFUSAL)
             transport.close()
             self.transport = transport

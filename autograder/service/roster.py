@@ -2,18 +2,20 @@
 
 import hmac
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import sqlalchemy as sa
 
+from autograder.service import audit_log
 from autograder.service.database import Database
 from autograder.service.errors import Refused
 from autograder.service.schema import lines, people, tokens
 from autograder.service.tokens import digest, key_of, matches, new_token
 
-STAFF = "staff"
-LEARNER = "learner"
+LEARNER, ASSISTANT, INSTRUCTOR = "learner", "assistant", "instructor"
+STAFF = (ASSISTANT, INSTRUCTOR)
 
 # Compared against where no row was found, so that a wrong key takes the time of a wrong secret.
 _NOBODY = "0" * 64
@@ -21,20 +23,53 @@ _NOBODY = "0" * 64
 
 @dataclass(frozen=True)
 class Person:
-    """Somebody who may ask, known by `login`; `role` is "staff" or "learner"."""
+    """Somebody who may ask, known by `login`; `role` is a learner's, or one of STAFF."""
 
     id: int
     login: str
     name: str
     role: str
+    email: str = ""
+    section: str = ""
 
     @property
     def is_staff(self) -> bool:
         """Whether this person sees everybody's work."""
-        return self.role == STAFF
+        return self.role in STAFF
+
+    @property
+    def is_instructor(self) -> bool:
+        """Whether this person runs the course: people, dates, what is published."""
+        return self.role == INSTRUCTOR
 
 
-_PERSON = (people.c.id, people.c.login, people.c.name, people.c.role)
+@dataclass(frozen=True)
+class Session:
+    """A browser that is logged in; `key` names it and opens nothing."""
+
+    key: str
+    created_at: float | None
+    expires_at: float | None
+    agent: str
+
+
+_PERSON = (
+    people.c.id,
+    people.c.login,
+    people.c.name,
+    people.c.role,
+    people.c.email,
+    people.c.section,
+)
+
+
+def add_person(connection: sa.Connection, row: Mapping[str, Any]) -> int:
+    """Write a person down, with a line in the queue; return the id."""
+    values = {**row, "login_key": login_key(row["login"])}
+    key = connection.execute(people.insert().values(values)).inserted_primary_key
+    assert key is not None
+    connection.execute(lines.insert().values(person_id=key[0]))
+    return int(key[0])
 
 
 def login_key(login: str) -> str:
@@ -49,24 +84,24 @@ class Roster:
         self._database = database
         self._clock = clock
 
-    def add(self, login: str, role: str, *, name: str = "") -> Person:
+    def now(self) -> float:
+        """Return the time."""
+        return self._clock()
+
+    def add(self, login: str, role: str, *, name: str = "", by: str = "") -> Person:
         """Return the person newly written down; without a `name` they are called by their login.
+
+        `by` is the login of whoever adds them; without it nothing is written to the audit log.
 
         Raises:
             Refused: 409, somebody has that login, or one that differs only by case.
         """
-        row = {
-            "login": login,
-            "login_key": login_key(login),
-            "name": name or login,
-            "role": role,
-            "created_at": self._clock(),
-        }
+        row = {"login": login, "name": name or login, "role": role, "created_at": self._clock()}
         try:
             with self._database.write() as connection:
-                key = connection.execute(people.insert().values(row)).inserted_primary_key
-                assert key is not None
-                connection.execute(lines.insert().values(person_id=key[0]))
+                number = add_person(connection, row)
+                if by:
+                    audit_log.write(connection, self._clock(), by, "role", login, after=role)
         except sa.exc.IntegrityError as error:
             held = self.find(login)
             same = held is None or held.login == login
@@ -74,7 +109,7 @@ class Roster:
             message = f"enroll: the login is taken: got {login!r}{known}."
             again = " Add --renew to replace its token." if same else ""
             raise Refused(409, message + again) from error
-        return Person(key[0], login, name or login, role)
+        return Person(number, login, name or login, role)
 
     def find(self, login: str) -> Person | None:
         """Return the person of that login, whatever its case, or None."""
@@ -84,11 +119,34 @@ class Roster:
             row = connection.execute(query).first()
         return Person(*row) if row else None
 
+    def has_token(self, person: Person) -> bool:
+        """Return whether the person has a bearer token, expired or not."""
+        mine = (tokens.c.person_id == person.id) & (tokens.c.kind == "bearer")
+        with self._database.read() as connection:
+            return connection.execute(sa.select(tokens.c.key).where(mine)).first() is not None
+
     def everybody(self, role: str, *, limit: int | None = None, offset: int = 0) -> list[Person]:
         """Return all who have `role`, by login, or some of them."""
         query = sa.select(*_PERSON).where(people.c.role == role).order_by(people.c.login)
         with self._database.read() as connection:
             return [Person(*row) for row in connection.execute(query.limit(limit).offset(offset))]
+
+    def learners(self, section: str = "", search: str = "") -> list[Person]:
+        """Return the learners, or those of a section, or whose login, name or email has a text."""
+        query = sa.select(*_PERSON).where(people.c.role == LEARNER).order_by(people.c.login)
+        if section:
+            query = query.where(people.c.section == section)
+        if search:
+            texts = (people.c.login, people.c.name, people.c.email)
+            query = query.where(sa.or_(*(x.icontains(search, autoescape=True) for x in texts)))
+        with self._database.read() as connection:
+            return [Person(*row) for row in connection.execute(query)]
+
+    def sections(self) -> list[str]:
+        """Return the sections that there are."""
+        query = sa.select(people.c.section).distinct().order_by(people.c.section)
+        with self._database.read() as connection:
+            return list(connection.scalars(query.where(people.c.section != "")))
 
     def count(self, role: str) -> int:
         """Return how many have `role`."""
@@ -104,11 +162,14 @@ class Roster:
         expires_at: float | None = None,
         lives_s: float | None = None,
         token: str | None = None,
+        agent: str = "",
+        by: str = "",
     ) -> str:
         """Return a token of `kind` for `person`; only its digest is kept.
 
         `kind` is "bearer" (programs), "session" (a browser's cookie) or "code" (one login). A new
         bearer token ends the person's old one and all that came of it; none of these outlives it.
+        `agent` is the browser of a session, `by` the login of whoever gives a bearer token.
         """
         token = token or new_token()
         now = self._clock()
@@ -124,7 +185,10 @@ class Roster:
                 ends = [e for e in (expires_at, connection.scalar(bearers)) if e is not None]
                 expires_at = min(ends, default=None)
             connection.execute(tokens.delete().where(tokens.c.expires_at < now))
-            connection.execute(tokens.insert().values(**row, expires_at=expires_at))
+            made = {"expires_at": expires_at, "created_at": now, "agent": agent[:200]}
+            connection.execute(tokens.insert().values(**row, **made))
+            if by:
+                audit_log.write(connection, now, by, "token", person.login)
         return token
 
     def owner(self, token: str, kind: str) -> Person | None:
@@ -138,7 +202,7 @@ class Roster:
             hmac.compare_digest(digest(token), _NOBODY)
             return None
         expired = row.expires_at is not None and row.expires_at < self._clock()
-        return Person(*row[:4]) if matches(token, row.digest) and not expired else None
+        return Person(*row[: len(_PERSON)]) if matches(token, row.digest) and not expired else None
 
     def spend(self, token: str, kind: str) -> Person | None:
         """Return whom `token` speaks for and end its life, or None: one of two callers wins."""
@@ -148,3 +212,19 @@ class Roster:
         gone = tokens.delete().where(tokens.c.key == key_of(token), tokens.c.kind == kind)
         with self._database.write() as connection:
             return person if connection.execute(gone).rowcount == 1 else None
+
+    def sessions(self, person: Person) -> list[Session]:
+        """Return the sessions of a person that live, the newest first."""
+        columns = (tokens.c.key, tokens.c.created_at, tokens.c.expires_at, tokens.c.agent)
+        mine = (tokens.c.person_id == person.id) & (tokens.c.kind == "session")
+        alive = tokens.c.expires_at.is_(None) | (tokens.c.expires_at >= self._clock())
+        query = sa.select(*columns).where(mine, alive).order_by(tokens.c.created_at.desc())
+        with self._database.read() as connection:
+            return [Session(*row) for row in connection.execute(query)]
+
+    def end_session(self, person: Person, key: str) -> bool:
+        """End a session of this person; False if there is none of that key."""
+        mine = (tokens.c.person_id == person.id) & (tokens.c.kind == "session")
+        with self._database.write() as connection:
+            ended = connection.execute(tokens.delete().where(mine, tokens.c.key == key[:8]))
+            return ended.rowcount == 1

@@ -6,6 +6,7 @@ and its totals are those of that grading and the last mark of each question.
 """
 
 from sqlalchemy import (
+    Boolean,
     Column,
     Float,
     ForeignKey,
@@ -19,7 +20,7 @@ from sqlalchemy import (
 )
 
 # Raised when a table changes shape; `migrations` brings an older database here.
-VERSION = 2
+VERSION = 3
 
 # What becomes of a submission. One that is held waits for its lab, whose graders are out of order.
 STORED, HELD, GRADING, GRADED, PARKED = "stored", "held", "grading", "graded", "parked"
@@ -42,6 +43,8 @@ people = Table(
     Column("name", String(100), nullable=False),
     Column("role", String(10), nullable=False),
     Column("created_at", Float, nullable=False),
+    Column("email", String(200), nullable=False, default=""),
+    Column("section", String(100), nullable=False, default=""),
     Index("people_by_login_key", "login_key", unique=True),
 )
 
@@ -53,6 +56,8 @@ tokens = Table(
     Column("kind", String(10), nullable=False),
     Column("digest", String(64), nullable=False),
     Column("expires_at", Float),
+    Column("created_at", Float),
+    Column("agent", String(200), nullable=False, default=""),  # the browser of a session
 )
 
 submissions = Table(
@@ -64,7 +69,6 @@ submissions = Table(
     Column("sha256", String(64), nullable=False),
     Column("size_bytes", Integer, nullable=False),
     Column("submitted_at", Float, nullable=False),
-    Column("retry_key", String(200)),  # the client's, so that it can ask again for its receipt
     Column("state", String(10), nullable=False),
     Column("reason", Text),
     Column("waiting_since", Float, nullable=False),
@@ -84,7 +88,15 @@ submissions = Table(
     Index("submissions_of_person_served", "person_id", "finished_at"),
     Index("submissions_by_state", "state", "id"),
     Index("submissions_by_lab", "lab"),
-    Index("submissions_by_retry_key", "person_id", "retry_key", unique=True),
+)
+
+# What clients call their submissions, so that they can ask again for a receipt.
+retry_keys = Table(
+    "retry_keys",
+    metadata,
+    Column("person_id", ForeignKey("people.id"), primary_key=True),
+    Column("retry_key", String(200), primary_key=True),
+    Column("submission_id", ForeignKey("submissions.id"), nullable=False),
 )
 
 notebooks = Table(
@@ -120,6 +132,7 @@ marks = Table(
     Column("question", String(200), nullable=False),
     Column("answer_sha256", String(64), nullable=False),  # the answer that was read
     Column("points", Float),  # none takes them back
+    Column("items", Text, nullable=False, default="[]"),  # of the rubric: JSON, a list of texts
     Column("comment", Text, nullable=False),
     Column("marked_by", ForeignKey("people.id")),
     Column("marked_at", Float, nullable=False),
@@ -142,4 +155,63 @@ Index(
     lines.c.person_id,
     sqlite_where=lines.c.next_id.is_not(None),
     postgresql_where=lines.c.next_id.is_not(None),
+)
+
+# The dates of a lab, as they were given: ISO 8601 with a zone.
+lab_rules = Table(
+    "lab_rules",
+    metadata,
+    Column("lab", String(100), primary_key=True),
+    Column("opens", String(40)),
+    Column("due", String(40)),
+    Column("late_until", String(40)),
+    Column("penalty_per_day", Float, nullable=False),
+    Column("attempts", Integer),
+    Column("grace_minutes", Float, nullable=False),
+)
+
+extensions = Table(
+    "extensions",
+    metadata,
+    Column("lab", String(100), primary_key=True),
+    Column("person_id", ForeignKey("people.id"), primary_key=True),
+    Column("due", String(40), nullable=False),
+)
+
+# A batch of re-gradings: what they come to is kept beside them until somebody publishes it.
+regrades = Table(
+    "regrades",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("lab", String(100), nullable=False),
+    Column("question", String(200)),
+    Column("started_at", Float, nullable=False),
+    Column("published_at", Float),
+)
+
+drafts = Table(
+    "drafts",
+    metadata,
+    Column("batch", ForeignKey("regrades.id"), primary_key=True),
+    Column("submission_id", ForeignKey("submissions.id"), primary_key=True),
+    Column("open", Boolean, nullable=False),  # it has no grading yet
+    Column("grading_id", Integer),
+    Column("before", Float),
+    Column("score", Float),
+    Column("max_score", Float),
+    Column("pending", Integer),
+    Index("drafts_by_submission", "submission_id", "open"),
+)
+
+# Every change of a grade, a date or a role, with the name of whoever made it; only ever added to.
+audit_log = Table(
+    "audit_log",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("at", Float, nullable=False),
+    Column("who", String(100), nullable=False),  # their login
+    Column("action", String(40), nullable=False),
+    Column("subject", String(300), nullable=False),
+    Column("before", Text),  # JSON
+    Column("after", Text),
 )

@@ -18,18 +18,17 @@ import uvicorn
 
 from autograder.service.app import create_app
 from autograder.service.course import Course
-from autograder.service.errors import StartError
+from autograder.service.errors import DataInUse, StartError
 from autograder.service.grading import Grader, ProcessGrader
 from autograder.service.lab_catalog import Shelf
 from autograder.service.limits import RateLimit
 from autograder.service.protocol import protocol
 from autograder.service.queue import Queue
-from autograder.service.roster import STAFF, Roster
+from autograder.service.roster import INSTRUCTOR, Roster
 from autograder.service.settings import Settings
 from autograder.service.store import Store, sqlite_url
 from autograder.service.tokens import is_token, new_token
 
-INSTRUCTOR = "instructor"
 TOKEN_FILE = "instructor.token"
 
 _GRACE_S = 3
@@ -141,6 +140,9 @@ def opened(settings: Settings, make_grader: Callable[[], Grader] | None = None) 
             store.roster,
             store.ledger,
             store.claims,
+            store.dates,
+            store.regrades,
+            store.database,
             shelf,
             RateLimit(settings.burst, settings.per_minute),
             RateLimit(
@@ -210,14 +212,14 @@ def locked(data: Path) -> Iterator[None]:
     """Hold the data directory's lock; it ends with the process, however that ends.
 
     Raises:
-        StartError: another server holds it.
+        DataInUse: another server holds it.
     """
     with (data / "server.lock").open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             message = f"serve: {data} is in use by another course server. Stop that one first"
-            raise StartError(f"{message}, or give another --data directory.") from error
+            raise DataInUse(f"{message}, or give another --data directory.") from error
         yield
 
 
@@ -237,7 +239,7 @@ def instructor_token(data: Path, roster: Roster) -> str:
     if not is_token(token):
         token = new_token()
         write_secret(path, token + "\n")
-    person = roster.find(INSTRUCTOR) or roster.add(INSTRUCTOR, STAFF)
+    person = roster.find(INSTRUCTOR) or roster.add(INSTRUCTOR, INSTRUCTOR)
     if roster.owner(token, "bearer") is None:
         roster.give_token(person, "bearer", token=token)
     return token

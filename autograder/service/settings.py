@@ -19,6 +19,7 @@ class Settings:
     port: int = DEFAULT_PORT
     database_url: str = ""  # empty: SQLite in `data`
     public_url: str = ""  # as learners reach it; empty: the address that it listens on
+    allowed_hosts: tuple[str, ...] = ()  # names that clients may call it by; none: any
     workers: int = 1
     unsandboxed: bool = False  # grade even where there is no sandbox
     judge_s: float = 900.0  # a lab's own limit ends a submission long before; this, a stuck judge

@@ -15,7 +15,9 @@ import sqlalchemy as sa
 from autograder.service import migrations
 from autograder.service.claims import Claims
 from autograder.service.database import Database
+from autograder.service.dates import Dates
 from autograder.service.errors import StartError
+from autograder.service.regrades import Regrades
 from autograder.service.roster import Roster
 from autograder.service.submissions import Ledger
 
@@ -49,6 +51,8 @@ class Store:
         self.roster = Roster(self.database, clock)
         self.ledger = Ledger(self.database, clock)
         self.claims = Claims(self.database, clock)
+        self.dates = Dates(self.database, clock)
+        self.regrades = Regrades(self.database, clock)
 
     def close(self) -> None:
         """Close every connection."""

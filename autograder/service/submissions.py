@@ -6,14 +6,16 @@ publishes a grading or adds a mark.
 """
 
 import hashlib
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import sqlalchemy as sa
 
-from autograder.records import Report
-from autograder.service import grades
+from autograder.records import ManualAnswer, Report
+from autograder.service import audit_log, grades
 from autograder.service.database import Database
+from autograder.service.dates import Calendar, calendar
 from autograder.service.errors import OutOfRoom, Refused
 from autograder.service.manual import Mark, question_of
 from autograder.service.roster import Person
@@ -23,9 +25,11 @@ from autograder.service.schema import (
     HELD,
     PARKED,
     STORED,
+    drafts,
     lines,
     notebooks,
     people,
+    retry_keys,
     submissions,
 )
 
@@ -38,7 +42,8 @@ class Entry:
     """What is known of a submission, without its notebook and its report.
 
     `score`, `max_score` and `pending` (questions that wait for a person) are those of the grading
-    that is published; while there is none, `score` is None.
+    that is published; while there is none, `score` is None. `score` is what counts: `raw_score`
+    less what `late_days` cost.
     """
 
     id: int
@@ -54,6 +59,8 @@ class Entry:
     max_score: float | None
     pending: int
     tries: int
+    late_days: int = 0
+    raw_score: float | None = None
 
     @property
     def is_final(self) -> bool:
@@ -69,17 +76,30 @@ class Receipt:
     lab: str
     sha256: str
     submitted_at: float
+    late_days: int
     is_new: bool
 
 
+# Learners see no change before a batch of re-gradings is published; whether something is held back
+# is for staff to know, who are told why.
+_IN_A_BATCH = sa.exists().where(drafts.c.submission_id == submissions.c.id, drafts.c.open)
+_STATE = sa.case(
+    (
+        submissions.c.state.in_((STORED, HELD, GRADING))
+        & submissions.c.score.is_not(None)
+        & _IN_A_BATCH,
+        GRADED,
+    ),
+    (submissions.c.state == HELD, STORED),
+    else_=submissions.c.state,
+)
 _ENTRY = (
     submissions.c.id,
     submissions.c.person_id,
     people.c.login.label("learner"),
     submissions.c.lab,
     submissions.c.sha256,
-    # Held back or not is for staff to know, who are told why.
-    sa.case((submissions.c.state == HELD, STORED), else_=submissions.c.state).label("state"),
+    _STATE.label("state"),
     submissions.c.reason,
     submissions.c.submitted_at,
     submissions.c.finished_at,
@@ -118,7 +138,7 @@ class Ledger:
         bytes of the same lab while they wait.
 
         Raises:
-            Refused: 422, the key was used for something else.
+            Refused: 422, the key was used for something else; 403, the lab's dates or attempts.
             OutOfRoom: all of this person's notebooks would be larger than `most_bytes`.
         """
         digest = hashlib.sha256(notebook).hexdigest()
@@ -126,23 +146,23 @@ class Ledger:
             connection.execute(
                 sa.select(lines.c.next_id).where(lines.c.person_id == person.id).with_for_update()
             )
+            rules = calendar(connection, person.id).of(lab, person.id)
             found = _known(connection, person, lab, digest, retry_key)
-            if found is not None:
-                return found
-            kept = _kept_bytes(connection, person)
-            if most_bytes is not None and kept + len(notebook) > most_bytes:
-                raise OutOfRoom(kept)
-            return self._insert(connection, person, lab, notebook, digest, retry_key)
+            if found is None:
+                kept = _kept_bytes(connection, person)
+                if most_bytes is not None and kept + len(notebook) > most_bytes:
+                    raise OutOfRoom(kept)
+                used = _attempts(connection, person, lab)
+                refusal = None if person.is_staff else rules.refusal(self._clock(), used)
+                if refusal is not None:
+                    raise Refused(403, f"submit: {lab}: {refusal}. Your instructor can extend it.")
+                found = self._insert(connection, person, lab, notebook, digest)
+            _remember(connection, person, retry_key, found["id"])
+            return Receipt(late_days=rules.late_days(found["submitted_at"]), **found)
 
     def _insert(
-        self,
-        connection: sa.Connection,
-        person: Person,
-        lab: str,
-        notebook: bytes,
-        digest: str,
-        retry_key: str | None,
-    ) -> Receipt:
+        self, connection: sa.Connection, person: Person, lab: str, notebook: bytes, digest: str
+    ) -> dict[str, Any]:
         now = self._clock()
         row = {
             "person_id": person.id,
@@ -151,7 +171,6 @@ class Ledger:
             "size_bytes": len(notebook),
             "submitted_at": now,
             "waiting_since": now,
-            "retry_key": retry_key,
             "state": STORED,
         }
         number = grades.inserted(connection, submissions, row)
@@ -159,7 +178,14 @@ class Ledger:
         theirs = lines.c.person_id == person.id
         first = sa.func.coalesce(lines.c.next_id, number)
         connection.execute(lines.update().where(theirs).values(next_id=first))
-        return Receipt(number, lab, digest, now, True)
+        return {"id": number, "lab": lab, "sha256": digest, "submitted_at": now, "is_new": True}
+
+    def attempts(self, person_id: int) -> dict[str, int]:
+        """Return how often a person has handed in each lab."""
+        query = sa.select(submissions.c.lab, sa.func.count()).group_by(submissions.c.lab)
+        with self._database.read() as connection:
+            rows = connection.execute(query.where(submissions.c.person_id == person_id))
+            return {row[0]: row[1] for row in rows}
 
     def get(self, submission_id: int) -> Entry | None:
         """Return the submission of that id, or None."""
@@ -182,9 +208,10 @@ class Ledger:
         entries = self.entries(*conditions, limit=size, offset=(number - 1) * size)
         return list(entries), pages_of(total, size)
 
-    def of_people(self, person_ids: Collection[int]) -> list[Entry]:
-        """Return every submission of these people, the newest first."""
-        return list(self.entries(submissions.c.person_id.in_(person_ids)))
+    def of_people(self, person_ids: Collection[int], *, lab: str = "") -> list[Entry]:
+        """Return every submission of these people, or those of a lab, the newest first."""
+        conditions = [submissions.c.lab == lab] if lab else []
+        return list(self.entries(submissions.c.person_id.in_(person_ids), *conditions))
 
     def parked(self) -> list[Entry]:
         """Return what waits for staff, the newest first."""
@@ -200,8 +227,37 @@ class Ledger:
         query = sa.select(*_ENTRY).join_from(submissions, people).where(*conditions)
         query = query.order_by(submissions.c.id.desc()).limit(limit).offset(offset)
         with self._database.read() as connection:
+            found = calendar(connection)
             for row in connection.execute(query):
-                yield Entry(*tuple(row))
+                yield _entry(found, row)
+
+    def of_lab(self, lab: str = "") -> Iterator[Entry]:
+        """Yield every submission, or those of a lab, the newest first."""
+        return self.entries(*([submissions.c.lab == lab] if lab else []))
+
+    def states(self, numbers: Collection[int]) -> dict[int, str]:
+        """Return the states of some submissions, as learners see them."""
+        known = [number for number in numbers if is_id(number)]
+        query = sa.select(submissions.c.id, _STATE).where(submissions.c.id.in_(known))
+        with self._database.read() as connection:
+            return {row[0]: row[1] for row in connection.execute(query)}
+
+    def labs_to_mark(self) -> list[str]:
+        """Return the labs with answers that wait for a person."""
+        query = sa.select(submissions.c.lab).distinct().where(submissions.c.pending > 0)
+        with self._database.read() as connection:
+            return list(connection.scalars(query.order_by(submissions.c.lab)))
+
+    def answers(self, lab: str) -> Iterator[tuple[int, tuple[ManualAnswer, ...]]]:
+        """Yield the answers for people of each learner's latest graded submission, with its id."""
+        graded = (submissions.c.lab == lab) & submissions.c.grading_id.is_not(None)
+        latest = sa.select(sa.func.max(submissions.c.id)).where(graded)
+        latest = latest.group_by(submissions.c.person_id)
+        with self._database.read() as connection:
+            for number in sorted(connection.scalars(latest)):
+                report = grades.published(connection, number)
+                if report is not None and report.manual:
+                    yield number, report.manual
 
     def labs(self) -> list[str]:
         """Return the labs of which anybody has submitted, in order."""
@@ -221,41 +277,84 @@ class Ledger:
         with self._database.read() as connection:
             return grades.published(connection, submission_id)
 
-    def mark(
-        self, submission_id: int, question: str, points: str, comment: str, marker: Person
-    ) -> bool:
-        """Add a mark for an answer of a graded submission; False if it is not graded.
+    def mark(self, submission_id: int, given: Mapping[str, Any], marker: Person) -> bool:
+        """Add marks for answers of a graded submission; False if it is not graded.
+
+        Args:
+            submission_id: of the submission.
+            given: for each question what `Mark.read` takes; all of them are added, or none.
+            marker: who gave them.
 
         Raises:
-            Refused: 404, there is no such answer; 422, the points are none from 0 to its points.
+            Refused: 404, there is no such answer; 422, a mark is malformed.
         """
         if not is_id(submission_id):
             return False
+        locked = sa.select(submissions.c.id).where(submissions.c.id == submission_id)
         with self._database.write() as connection:
+            connection.execute(locked.with_for_update())
             report = grades.published(connection, submission_id)
             if report is None:
                 return False
-            answer = question_of(report, question)
-            mark = Mark.read(points, comment, answer)
-            grades.add_mark(connection, submission_id, answer, mark, marker, self._clock())
+            now = self._clock()
+            for question, body in given.items():
+                answer = question_of(report, question)
+                mark = Mark.read(body, answer)
+                grades.add_mark(connection, submission_id, answer, mark, marker, now)
+                before = {"points": answer.score, "comment": answer.comment}
+                after = {"points": mark.points, "comment": mark.comment, "items": mark.items}
+                subject = f"submission {submission_id}: {question}"
+                changed = {"before": before, "after": after}
+                audit_log.write(connection, now, marker.login, "mark", subject, **changed)
+            grades.total(connection, submission_id)
         return True
+
+
+def _entry(found: Calendar, row: Any) -> Entry:
+    values = dict(row._mapping)
+    rules = found.of(row.lab, row.person_id)
+    days = rules.late_days(row.submitted_at)
+    values["score"] = rules.counted(row.score, days)
+    return Entry(**values, late_days=days, raw_score=row.score)
 
 
 def _known(
     connection: sa.Connection, person: Person, lab: str, digest: str, retry_key: str | None
-) -> Receipt | None:
+) -> dict[str, Any] | None:
+    """Return the receipt of a submission that is there already, or None."""
     mine = sa.select(*_RECEIPT).where(submissions.c.person_id == person.id)
     if retry_key is not None:
-        row = connection.execute(mine.where(submissions.c.retry_key == retry_key)).first()
+        sent = mine.join(retry_keys, retry_keys.c.submission_id == submissions.c.id).where(
+            retry_keys.c.person_id == person.id, retry_keys.c.retry_key == retry_key
+        )
+        row = connection.execute(sent).first()
         if row is not None and (row.lab, row.sha256) != (lab, digest):
             problem = "this Idempotency-Key was sent before with another lab or notebook"
             raise Refused(422, f"submit: {problem}. Send a new key.")
         if row is not None:
-            return Receipt(*row, is_new=False)
+            return {**row._mapping, "is_new": False}
     waiting = submissions.c.state.in_((STORED, HELD, GRADING))
     same = mine.where(waiting, submissions.c.lab == lab, submissions.c.sha256 == digest)
     row = connection.execute(same).first()
-    return None if row is None else Receipt(*row, is_new=False)
+    return None if row is None else {**row._mapping, "is_new": False}
+
+
+def _remember(
+    connection: sa.Connection, person: Person, retry_key: str | None, submission_id: int
+) -> None:
+    """Write down what the client calls a submission; it may call one by several keys."""
+    if retry_key is None:
+        return
+    mine = (retry_keys.c.person_id == person.id) & (retry_keys.c.retry_key == retry_key)
+    if connection.execute(sa.select(retry_keys.c.submission_id).where(mine)).first() is None:
+        row = {"person_id": person.id, "retry_key": retry_key, "submission_id": submission_id}
+        connection.execute(retry_keys.insert().values(row))
+
+
+def _attempts(connection: sa.Connection, person: Person, lab: str) -> int:
+    theirs = (submissions.c.person_id == person.id) & (submissions.c.lab == lab)
+    count = sa.select(sa.func.count()).select_from(submissions).where(theirs)
+    return int(connection.scalar(count) or 0)
 
 
 def _kept_bytes(connection: sa.Connection, person: Person) -> int:

@@ -4,14 +4,16 @@ Pure functions from entries and reports to plain data.
 """
 
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
 
 from autograder.records import CheckResult, Report
+from autograder.service.course import Course
 from autograder.service.errors import Refused
-from autograder.service.roster import Person
+from autograder.service.gradebook import Row
+from autograder.service.roster import Person, Session
 from autograder.service.schema import STORED
 from autograder.service.submissions import Entry, Ledger, Receipt
+from autograder.service.times import iso
 
 PARKED_MESSAGE = (
     "Grading ended twice without a result. Your work is stored, and staff will grade it again."
@@ -62,10 +64,13 @@ def summary(entry: Entry) -> dict[str, Any]:
     return {
         "id": entry.id,
         "learner": entry.learner,
+        "login": entry.learner,
         "lab": entry.lab,
         "state": entry.state,
         "sha256": entry.sha256,
         "score": entry.score,
+        "raw_score": entry.raw_score,
+        "late_days": entry.late_days,
         "max_score": entry.max_score,
         "pending": entry.pending,
         "submitted_at": iso(entry.submitted_at),
@@ -81,12 +86,39 @@ def receipt(receipt: Receipt, url: str) -> dict[str, Any]:
         "state": STORED,
         "sha256": receipt.sha256,
         "submitted_at": iso(receipt.submitted_at),
+        "late_days": receipt.late_days,
         "url": f"{url}/submissions/{receipt.id}",
     }
 
 
-def iso(seconds: float | None) -> str | None:
-    """Return a time in UTC as ISO 8601, to the second."""
-    if seconds is None:
-        return None
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+def gradebook_row(row: Row) -> dict[str, Any]:
+    """Return a learner and what counts of each lab."""
+    person = row.person
+    labs = {
+        lab: {
+            "score": entry.score,
+            "max_score": entry.max_score,
+            "pending": entry.pending,
+            "late_days": entry.late_days,
+            "submission": entry.id,
+        }
+        for lab, entry in row.labs.items()
+    }
+    return {"login": person.login, "name": person.name, "section": person.section, "labs": labs}
+
+
+def labs_for(person: Person, course: Course) -> list[dict[str, Any]]:
+    """Return every lab with the dates that hold for `person`, and the attempts that they have."""
+    dates, used = course.dates.calendar(person.id), course.ledger.attempts(person.id)
+    found = []
+    for name in course.shelf.names:
+        rules = dates.of(name, person.id)
+        left = None if rules.attempts is None else max(0, rules.attempts - used.get(name, 0))
+        found.append({"name": name, **rules.to_dict(), "attempts_left": left})
+    return found
+
+
+def session(session: Session) -> dict[str, Any]:
+    """Return what a person is told of a browser that is logged in as them."""
+    times = {"began": iso(session.created_at), "ends": iso(session.expires_at)}
+    return {"key": session.key, **times, "browser": session.agent}

@@ -12,7 +12,9 @@ NAMES = [
     "adaptive_batching",
     "autodiff_stepper",
     "graph_passes",
+    "loop_nest",
     "memory_plan",
+    "search_race",
     "switch_merge_tokens",
     "symbolic_and_imperative",
 ]

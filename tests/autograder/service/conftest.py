@@ -1,6 +1,7 @@
 """A course server in a thread, with an honest small grader in place of the sandboxed one."""
 
 import http.client
+import importlib.util
 import json
 import threading
 from collections.abc import Callable, Iterator
@@ -17,6 +18,13 @@ from autograder.service.client import Connection
 from autograder.service.errors import GraderDied, GraderKilled
 from autograder.service.server import Server, opened
 from autograder.service.settings import Settings
+from autograder.service.store import sqlite_url
+
+# A file beside this one: tests are no package.
+_SPEC = importlib.util.spec_from_file_location("postgres", Path(__file__).with_name("postgres.py"))
+assert _SPEC and _SPEC.loader
+postgres = importlib.util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(postgres)
 
 LABS = ("01_first", "02_second")
 
@@ -49,6 +57,7 @@ class FakeGrader:
     closed: bool = False
     out_of_order: str = ""
     poison: str = "die"
+    right: str = "x = 1"
 
     def grade(self, lab: str, notebook: bytes) -> Report:
         text = notebook.decode()
@@ -64,7 +73,7 @@ class FakeGrader:
             raise GraderDied("the grading process ended with status -9")
         if "kill" in text:
             raise GraderKilled("the grading process ended with status -9")
-        right = "x = 1" in text
+        right = self.right in text
         results = (result("open check", right), result("secret check", right, hidden=True))
         if "report" in text:
             said = json.loads(text)["cells"][0]["source"]
@@ -121,6 +130,24 @@ def labs(tmp_path: Path) -> Path:
 @pytest.fixture
 def settings(tmp_path: Path, labs: Path) -> Settings:
     return Settings(data=tmp_path / "data", labs=labs, port=0)
+
+
+@pytest.fixture(scope="session")
+def make_postgres() -> Iterator[Callable[[], str]]:
+    """Return a way to make an empty database on a PostgreSQL that runs for these tests."""
+    where = postgres.programs()
+    if where is None:
+        pytest.skip("PostgreSQL is not installed: sudo apt-get install postgresql")
+    with postgres.running(where) as make:
+        yield make
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    """Return the URL of an empty database, once of SQLite and once of PostgreSQL."""
+    if request.param == "sqlite":
+        return sqlite_url(tmp_path)
+    return request.getfixturevalue("make_postgres")()
 
 
 Starter = Callable[..., AbstractContextManager[Running]]

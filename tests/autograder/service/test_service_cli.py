@@ -3,11 +3,12 @@
 import json
 import os
 import re
+import resource
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from autograder.authoring.notebook import solution_notebook
 from autograder.authoring.source import load_lab
 from autograder.service.cli import add_commands
 from autograder.service.client import Connection
+from autograder.service.errors import ServerError
 
 SAMPLES = Path(__file__).parents[1] / "sample_labs"
 PROGRAM = [sys.executable, "-c", "from autograder.cli import main; raise SystemExit(main())"]
@@ -33,9 +35,13 @@ def autograder(*arguments: object, **environment: str) -> "subprocess.CompletedP
 
 
 @contextmanager
-def serving(data: Path, port: int = 0) -> Iterator[tuple[str, "subprocess.Popen[str]"]]:
+def serving(
+    data: Path, port: int = 0, before: Callable[[], None] | None = None
+) -> Iterator[tuple[str, "subprocess.Popen[str]"]]:
     command = [*PROGRAM, "serve", "--port", str(port), "--data", str(data), "--labs", str(SAMPLES)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=before
+    )
     try:
         assert process.stdout
         said = next((line for line in process.stdout if "Course server" in line), "")
@@ -183,3 +189,20 @@ def test_adding_the_commands_imports_nothing_heavy() -> None:
     heavy = {"fastapi", "sqlalchemy", "uvicorn", "jinja2", "numpy", "urllib.request", "http.client"}
     assert not heavy & set(json.loads(done.stdout))
     assert callable(add_commands)
+
+
+def test_no_room_for_temporary_files_is_said_and_the_next_is_stored(tmp_path: Path) -> None:
+    """A form of over a MiB goes through a temporary file, which may find no room first."""
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (2 << 20, 2 << 20))
+
+    with serving(tmp_path / "data", before=limit) as (url, _):
+        token = (tmp_path / "data" / "instructor.token").read_text().strip()
+        learner = Connection(url, Connection(url, token).enroll("Ada")["token"])
+        cell = {"cell_type": "code", "source": "#" * (4 << 20)}
+        with pytest.raises(ServerError, match="no room") as error:
+            learner.submit("scale_and_sum", json.dumps({"cells": [cell]}).encode())
+        assert error.value.status == 507
+        small = json.dumps({"cells": [{**cell, "source": "x"}]}).encode()
+        assert learner.submit("scale_and_sum", small)["id"] == 1

@@ -9,7 +9,8 @@ import pytest
 
 from autograder.service import cli
 from autograder.service.errors import ServerError
-from autograder.service.exports import FORMATS, gradebook
+from autograder.service.exports import FORMATS
+from autograder.service.gradebook import gradebook
 from autograder.service.submissions import Entry
 
 CELL = '{{"cells": [{{"cell_type": "code", "source": "{}"}}]}}'

@@ -14,7 +14,14 @@ REPORT = Report("lab", (), manual=(ANSWER, ManualAnswer("how", 1.0, "", "So.")))
 
 def with_mark(report: Report, question: str, points: str, comment: str = "") -> Report:
     answer = question_of(report, question)
-    return marked(report, {(question, answer_digest(answer)): Mark.read(points, comment, answer)})
+    return marked(
+        report,
+        {
+            (question, answer_digest(answer)): Mark.read(
+                {"points": points, "comment": comment}, answer
+            )
+        },
+    )
 
 
 def test_questions_for_a_person_count_from_the_start() -> None:

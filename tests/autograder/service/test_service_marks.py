@@ -2,15 +2,15 @@
 
 import itertools
 import json
-import sqlite3
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from autograder.records import ManualAnswer, Report
-from autograder.service.roster import LEARNER, STAFF, Person
-from autograder.service.store import Store, sqlite_url
+from autograder.service.roster import INSTRUCTOR, LEARNER, Person
+from autograder.service.store import Store
 from autograder.service.submissions import Ledger
 
 MANUAL = b'{"cells": [{"cell_type": "code", "source": "manual x = 1"}]}'
@@ -19,8 +19,8 @@ REPORT = Report("lab", (), manual=(ANSWER,))
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Any:
-    opened = Store(sqlite_url(tmp_path))
+def store(database_url: Any) -> Any:
+    opened = Store(database_url)
     yield opened
     opened.close()
 
@@ -32,7 +32,7 @@ def ledger(store: Store) -> Ledger:
 
 @pytest.fixture
 def staff(store: Store) -> Person:
-    return store.roster.add("Grace", STAFF)
+    return store.roster.add("Grace", INSTRUCTOR)
 
 
 def graded(store: Store, report: Report = REPORT) -> int:
@@ -46,6 +46,11 @@ def grade(store: Store, number: int, report: Report = REPORT) -> None:
     store.claims.regrade(number)
     assert store.claims.claim("a", 10)
     assert store.claims.finish(number, "a", report)
+
+
+def rows_of(store: Store, query: str) -> list[tuple[Any, ...]]:
+    with store.database.read() as connection:
+        return [tuple(row) for row in connection.exec_driver_sql(query)]
 
 
 def score(ledger: Ledger, number: int) -> tuple[float | None, float | None, int]:
@@ -98,7 +103,7 @@ def test_a_mark_may_be_given_while_it_is_graded_again(
     number = graded(store)
     store.claims.regrade(number)
     store.claims.claim("a", 10)
-    assert ledger.mark(number, "why", "1.5", "", staff)
+    assert ledger.mark(number, {"why": {"points": "1.5", "comment": ""}}, staff)
     store.claims.finish(number, "a", REPORT)
     assert score(ledger, number) == (1.5, 2.0, 0)
 
@@ -108,20 +113,21 @@ def test_of_two_marks_the_last_counts_and_both_are_kept(
 ) -> None:
     number = graded(store)
     for points in ("1", "2", ""):
-        ledger.mark(number, "why", points, "", staff)
+        ledger.mark(number, {"why": {"points": points, "comment": ""}}, staff)
     assert score(ledger, number) == (0.0, 2.0, 1)
-    rows = sqlite3.connect(tmp_path / "course.sqlite3").execute(
+    rows = rows_of(
+        store,
         "SELECT points, people.login FROM marks JOIN people ON people.id = marked_by "
-        "ORDER BY marks.id"
+        "ORDER BY marks.id",
     )
-    assert list(rows) == [(1.0, "Grace"), (2.0, "Grace"), (None, "Grace")]
+    assert rows == [(1.0, "Grace"), (2.0, "Grace"), (None, "Grace")]
 
 
 def test_a_mark_for_another_answer_stays_on_record_and_counts_again_with_it(
     store: Store, ledger: Ledger, staff: Person
 ) -> None:
     number = graded(store)
-    ledger.mark(number, "why", "2", "", staff)
+    ledger.mark(number, {"why": {"points": "2", "comment": ""}}, staff)
     other = Report("lab", (), manual=(ManualAnswer("why", 2.0, "", "Otherwise."),))
     grade(store, number, other)
     assert score(ledger, number) == (0.0, 2.0, 1)
@@ -129,12 +135,10 @@ def test_a_mark_for_another_answer_stays_on_record_and_counts_again_with_it(
     assert score(ledger, number) == (2.0, 2.0, 0)
 
 
-def test_every_grading_is_kept(store: Store, tmp_path: Path) -> None:
+def test_every_grading_is_kept(store: Store) -> None:
     number = graded(store)
     grade(store, number, Report("lab", (), notes=("the second",)))
-    rows = sqlite3.connect(tmp_path / "course.sqlite3").execute(
-        "SELECT report FROM reports ORDER BY grading_id"
-    )
+    rows = rows_of(store, "SELECT report FROM reports ORDER BY grading_id")
     assert [json.loads(text)["notes"] for (text,) in rows] == [[], ["the second"]]
 
 
@@ -143,14 +147,19 @@ def test_no_statement_changes_or_drops_a_grading_or_a_mark(
 ) -> None:
     """Whatever is asked of the store, in any order of two: triggers would refuse it."""
     number = graded(store)
+    refusal = "BEGIN SELECT RAISE(ABORT, 'append only'); END"
     with store.database.write() as connection:
+        if store.database.engine.name == "postgresql":
+            refusal = "EXECUTE FUNCTION refuse()"
+            connection.exec_driver_sql(
+                "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS "
+                "$$ BEGIN RAISE EXCEPTION 'append only'; END $$"
+            )
         for table, change in itertools.product(
             ("gradings", "reports", "marks", "notebooks"), ("UPDATE", "DELETE")
         ):
-            connection.exec_driver_sql(
-                f"CREATE TRIGGER no_{change}_{table} BEFORE {change} ON {table} "
-                "BEGIN SELECT RAISE(ABORT, 'append only'); END"
-            )
+            trigger = f"CREATE TRIGGER no_{change}_{table} BEFORE {change} ON {table} "
+            connection.exec_driver_sql(trigger + refusal)
 
     def fails() -> None:
         if claim := store.claims.claim("a", 10):
@@ -166,7 +175,7 @@ def test_no_statement_changes_or_drops_a_grading_or_a_mark(
 
     steps = (
         lambda: store.claims.regrade(number),
-        lambda: ledger.mark(number, "why", "2", "yes", staff),
+        lambda: ledger.mark(number, {"why": {"points": "2", "comment": "yes"}}, staff),
         lambda: store.claims.retry_parked(),
         *(fails, parks, works),
     )
@@ -175,3 +184,24 @@ def test_no_statement_changes_or_drops_a_grading_or_a_mark(
         second()
     works()
     assert score(ledger, number) == (2.0, 2.0, 0)
+
+
+def test_marks_that_people_give_at_the_same_time_all_count(
+    store: Store, ledger: Ledger, staff: Person
+) -> None:
+    """Each waits for the other to have written its total; on PostgreSQL, at a lock on the row."""
+    questions = [f"q{number}" for number in range(8)]
+    answers = tuple(ManualAnswer(question, 1.0, "", "So.") for question in questions)
+    number = graded(store, Report("lab", (), manual=answers))
+    together = threading.Barrier(len(questions))
+
+    def mark(question: str) -> None:
+        together.wait()
+        ledger.mark(number, {question: {"points": 1}}, staff)
+
+    threads = [threading.Thread(target=mark, args=(question,)) for question in questions]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert score(ledger, number) == (8.0, 8.0, 0)

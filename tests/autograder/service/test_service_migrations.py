@@ -3,6 +3,7 @@
 import hashlib
 import json
 import sqlite3
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,13 @@ import pytest
 
 from autograder.records import CheckResult, ManualAnswer, Outcome, Report
 from autograder.service import migrations, schema
-from autograder.service.errors import StartError
+from autograder.service.errors import Refused, StartError
+from autograder.service.manual import answer_digest
 from autograder.service.store import Store, existing, sqlite_url
 from autograder.service.tokens import digest, key_of, new_token
 
-# As the first release made it.
+# As the releases made them.
+LAYOUT_2 = (Path(__file__).parent / "layout_2.sql").read_text()
 LAYOUT_1 = (Path(__file__).parent / "layout_1.sql").read_text()
 
 RESULT = CheckResult("twice", "scale", Outcome.CORRECT, 4.0, 4.0)
@@ -140,7 +143,7 @@ def test_what_waited_waits_and_what_had_failed_is_parked(store: Store) -> None:
 
 def test_tokens_hold_and_those_of_learners_end(store: Store) -> None:
     ada, staff = store.roster.owner(TOKEN, "bearer"), store.roster.owner(STAFF_TOKEN, "bearer")
-    assert ada and staff and (ada.login, ada.name, staff.role) == ("Ada", "Ada", "staff")
+    assert ada and staff and (ada.login, ada.name, staff.role) == ("Ada", "Ada", "instructor")
     later = Store(str(store.database.engine.url), clock=lambda: 1000.0 + 365 * 86400)
     assert later.roster.owner(TOKEN, "bearer") is None
     assert later.roster.owner(STAFF_TOKEN, "bearer") is not None
@@ -187,3 +190,68 @@ def test_a_data_directory_may_have_any_name(tmp_path: Path) -> None:
         Store(sqlite_url(data)).close()
         assert (data / "course.sqlite3").is_file()
     assert {path.name for path in tmp_path.iterdir()} == {"a?b", "a%20b", "a#b"}
+
+
+@pytest.fixture
+def of_layout_2(tmp_path: Path) -> Path:
+    """Return the directory of a course of the second layout."""
+    connection = sqlite3.connect(tmp_path / "course.sqlite3")
+    connection.executescript(LAYOUT_2)
+    answer = answer_digest(ANSWERS[0])
+    connection.executescript(
+        f"""INSERT INTO facts VALUES ('schema', '2');
+        INSERT INTO people (id, login, login_key, name, role, created_at) VALUES
+            (1, 'instructor', 'instructor', 'instructor', 'staff', 5),
+            (2, 'Ada', 'ada', 'A', 'learner', 5);
+        INSERT INTO tokens VALUES ('{key_of(TOKEN)}', 2, 'bearer', '{digest(TOKEN)}', NULL);
+        INSERT INTO lines VALUES (2, 0, NULL);
+        INSERT INTO submissions (id, person_id, lab, sha256, size_bytes, submitted_at, retry_key,
+            state, waiting_since, tries, kills, grading_id, score, max_score, pending)
+            VALUES (1, 2, 'lab', 'x', 9, 100, 'key', 'graded', 100, 0, 0, 1, 1.5, 3, 1);
+        INSERT INTO notebooks VALUES (1, x'00');
+        INSERT INTO gradings VALUES (1, 1, 200, 0, 0);
+        INSERT INTO marks VALUES (1, 1, 'why', '{answer}', 1.5, 'Well.', 1, 300);"""
+    )
+    report = json.dumps(Report("lab", (), manual=ANSWERS).to_dict())
+    connection.execute("INSERT INTO reports VALUES (1, ?)", (report,))
+    connection.commit()
+    connection.close()
+    return tmp_path
+
+
+def test_the_second_layout_comes_over_with_roles_marks_and_retry_keys(
+    of_layout_2: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    store = Store(sqlite_url(of_layout_2))
+    ada = store.roster.owner(TOKEN, "bearer")
+    staff = store.roster.find("instructor")
+    assert ada and staff and (staff.role, ada.role) == ("instructor", "learner")
+    report = store.ledger.report(1)
+    assert report and report.manual[0].comment == "Well."
+    assert store.ledger.mark(1, {"how": {"points": 1, "items": ["So."]}}, staff)
+    entry = store.ledger.get(1)
+    assert entry and (entry.score, entry.pending) == (2.5, 0)
+    with pytest.raises(Refused, match="Idempotency-Key"):  # it is known
+        store.ledger.add(ada, "lab", b"other", retry_key="key")
+    store.close()
+    new = tmp_path_factory.mktemp("new")
+    Store(sqlite_url(new)).close()
+    assert layout(of_layout_2) == layout(new)
+
+
+def test_of_servers_that_start_at_once_one_makes_the_tables(database_url: Any) -> None:
+    together, errors = threading.Barrier(4), []
+
+    def start() -> None:
+        together.wait()
+        try:
+            Store(database_url).close()
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=start) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors

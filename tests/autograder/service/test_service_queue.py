@@ -5,7 +5,6 @@ import math
 import random
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -35,8 +34,8 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def store(tmp_path: Path, clock: Clock) -> Any:
-    opened = Store(sqlite_url(tmp_path), clock=clock)
+def store(database_url: Any, clock: Clock) -> Any:
+    opened = Store(database_url, clock=clock)
     yield opened
     opened.close()
 

@@ -1,0 +1,74 @@
+"""The rules of labs and the extensions of learners, as the database keeps them."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+
+import sqlalchemy as sa
+
+from autograder.service import audit_log
+from autograder.service.database import Database
+from autograder.service.policy import Rules
+from autograder.service.roster import Person
+from autograder.service.schema import extensions, lab_rules
+
+_COLUMNS = [lab_rules.c[field.name] for field in fields(Rules)]
+
+
+@dataclass(frozen=True)
+class Calendar:
+    """What holds for whom: the rules by lab, and later due dates by (lab, person)."""
+
+    rules: Mapping[str, Rules]
+    later: Mapping[tuple[str, int], str]
+
+    def of(self, lab: str, person_id: int) -> Rules:
+        """Return the rules that hold for one learner."""
+        return self.rules.get(lab, Rules()).extended(self.later.get((lab, person_id)))
+
+
+def calendar(connection: sa.Connection, person_id: int | None = None) -> Calendar:
+    """Return the rules and the extensions of everybody, or of one person."""
+    rules = {row[0]: Rules(*row[1:]) for row in connection.execute(_RULES)}
+    chosen = sa.select(extensions.c.lab, extensions.c.person_id, extensions.c.due)
+    if person_id is not None:
+        chosen = chosen.where(extensions.c.person_id == person_id)
+    return Calendar(rules, {(row[0], row[1]): row[2] for row in connection.execute(chosen)})
+
+
+_RULES = sa.select(lab_rules.c.lab, *_COLUMNS)
+
+
+class Dates:
+    """What staff set, with a line in the audit log for each change."""
+
+    def __init__(self, database: Database, clock: Callable[[], float]) -> None:
+        self._database = database
+        self._clock = clock
+
+    def calendar(self, person_id: int | None = None) -> Calendar:
+        """Return what holds now, for everybody or for one person."""
+        with self._database.read() as connection:
+            return calendar(connection, person_id)
+
+    def set_rules(self, lab: str, rules: Rules, by: Person) -> None:
+        """Let these rules hold for a lab, instead of those that held."""
+        with self._database.write() as connection:
+            before = calendar(connection).rules.get(lab, Rules())
+            connection.execute(lab_rules.delete().where(lab_rules.c.lab == lab))
+            connection.execute(lab_rules.insert().values(lab=lab, **rules.to_dict()))
+            changed = {"before": before.to_dict(), "after": rules.to_dict()}
+            audit_log.write(connection, self._clock(), by.login, "dates", lab, **changed)
+
+    def extend(self, lab: str, learner: Person, due: str | None, by: Person) -> Rules:
+        """Give a learner until `due`, or take that back; return what holds for them now."""
+        key = (extensions.c.lab == lab) & (extensions.c.person_id == learner.id)
+        with self._database.write() as connection:
+            before = connection.scalar(sa.select(extensions.c.due).where(key))
+            connection.execute(extensions.delete().where(key))
+            if due is not None:
+                row = {"lab": lab, "person_id": learner.id, "due": due}
+                connection.execute(extensions.insert().values(row))
+            subject = f"{lab}: {learner.login}"
+            changed = {"before": before, "after": due}
+            audit_log.write(connection, self._clock(), by.login, "extension", subject, **changed)
+            return calendar(connection, learner.id).of(lab, learner.id)

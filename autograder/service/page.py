@@ -1,0 +1,91 @@
+"""A page made of a template, and who looks at it."""
+
+import json
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import jinja2
+from fastapi import Request
+from fastapi.responses import HTMLResponse
+
+from autograder.service import auth
+from autograder.service.course import Course
+from autograder.service.roster import Person
+
+HERE = Path(__file__).parent
+
+
+def _moment(seconds: float | None) -> str:
+    return "" if seconds is None else f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S}"
+
+
+def _zoned(text: str) -> str:
+    """Return a date as people read it, in the zone in which it was set."""
+    found = datetime.fromisoformat(text)
+    zone = f"{found:%z}"
+    shown = "UTC" if zone in ("", "+0000") else f"UTC{zone[:3]}:{zone[3:5]}"
+    return f"{found:%a %d %b %Y, %H:%M} {shown}"
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.6g}"
+
+
+def _plain(value: Any) -> str:
+    """Return what the audit log holds, for people."""
+    if isinstance(value, dict):
+        return ", ".join(f"{name}: {_plain(held)}" for name, held in value.items())
+    return "–" if value is None else value if isinstance(value, str) else json.dumps(value)
+
+
+_templates = jinja2.Environment(
+    loader=jinja2.FileSystemLoader(HERE / "templates"),
+    autoescape=True,
+    undefined=jinja2.StrictUndefined,
+    trim_blocks=True,
+)
+_templates.filters.update(moment=_moment, number=_number, zoned=_zoned, plain=_plain)
+
+
+def page(name: str, status: int = 200, **values: Any) -> HTMLResponse:
+    """Return the page made of the template `name`."""
+    values.setdefault("person", None)
+    return HTMLResponse(_templates.get_template(f"{name}.html").render(values), status)
+
+
+@dataclass(frozen=True)
+class Paging:
+    """Where a page stands among those of a list; `query` is what else its address says."""
+
+    path: str
+    number: int
+    count: int
+    query: dict[str, str] = field(default_factory=dict)
+
+    def link(self, number: int) -> str:
+        """Return the address of another page of the list."""
+        said = {name: text for name, text in self.query.items() if text}
+        return f"{self.path}?{urlencode({**said, 'page': number})}"
+
+
+class LoginNeeded(Exception):
+    """Nobody is logged in: show the login page, then go on to `next`."""
+
+    def __init__(self, request: Request) -> None:
+        super().__init__("log in")
+        self.next = request.url.path
+
+
+def visitor(request: Request, course: Course) -> Person:
+    """Return who is logged in with this browser.
+
+    Raises:
+        LoginNeeded: nobody is.
+    """
+    person = auth.visitor(request, course.roster)
+    if person is None:
+        raise LoginNeeded(request)
+    return person

@@ -1,0 +1,153 @@
+"""Batches of re-gradings: what they would change is shown before anybody publishes it.
+
+A batch sends the finished submissions of a lab through the queue again. Their new gradings are kept
+as drafts (see `grades.publish`), and learners see no change until the batch is published.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from autograder.service import audit_log
+from autograder.service.claims import FINISHED, send_again
+from autograder.service.database import Database
+from autograder.service.dates import calendar
+from autograder.service.errors import Refused
+from autograder.service.grades import inserted
+from autograder.service.policy import Rules
+from autograder.service.roster import Person
+from autograder.service.schema import PARKED, drafts, people, regrades, submissions
+from autograder.service.submissions import is_id
+
+RUNNING, READY, PUBLISHED = "running", "ready", "published"
+
+
+@dataclass(frozen=True)
+class Change:
+    """What a batch changes of one submission; scores as they count."""
+
+    id: int
+    login: str
+    before: float | None
+    after: float | None
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A batch of re-gradings; `waiting` of its `total` have no new grading, `parked` of these."""
+
+    id: int
+    lab: str
+    question: str | None
+    started_at: float
+    state: str
+    total: int
+    waiting: int
+    parked: int
+
+
+class Regrades:
+    """The batches of a course."""
+
+    def __init__(self, database: Database, clock: Callable[[], float]) -> None:
+        self._database = database
+        self._clock = clock
+
+    def start(self, lab: str, question: str | None, by: Person) -> int:
+        """Send the finished submissions of a lab through the queue again; return the batch."""
+        now = self._clock()
+        with self._database.write() as connection:
+            row = {"lab": lab, "question": question, "started_at": now}
+            batch = inserted(connection, regrades, row)
+            sent = send_again(connection, (submissions.c.lab == lab) & FINISHED, now)
+            found = [
+                {"batch": batch, "submission_id": x.id, "open": True, "before": x.score}
+                for x in sent
+            ]
+            if found:
+                connection.execute(drafts.insert(), found)
+            subject = f"batch {batch}: {lab}" + (f": {question}" if question else "")
+            audit_log.write(connection, now, by.login, "regrade", subject, after=len(found))
+        return batch
+
+    def all(self) -> list[Batch]:
+        """Return every batch, the newest first."""
+        with self._database.read() as connection:
+            numbers = sa.select(regrades.c.id).order_by(regrades.c.id.desc()).limit(100)
+            return [_batch(connection, number) for number in list(connection.scalars(numbers))]
+
+    def get(self, batch: int) -> tuple[Batch, list[Change]]:
+        """Return a batch, and what it changes so far.
+
+        Raises:
+            Refused: 404, there is none of that number.
+        """
+        with self._database.read() as connection:
+            return _batch(connection, batch), _changes(connection, batch)
+
+    def publish(self, batch: int, by: Person) -> Batch:
+        """Let the new gradings of a batch count; of one that is published already, nothing changes.
+
+        A grading that is older than the one that counts by now stays a draft.
+
+        Raises:
+            Refused: 404, there is no such batch; 409, it is still running.
+        """
+        now = self._clock()
+        with self._database.write() as connection:
+            one = regrades.c.id == _batch(connection, batch).id
+            connection.execute(sa.select(regrades.c.id).where(one).with_for_update())
+            found = _batch(connection, batch)
+            if found.state == RUNNING:
+                problem = f"{found.waiting} of {found.total} are not graded yet"
+                raise Refused(409, f"regrade: batch {batch}: {problem}. Publish it later.")
+            if found.state == READY:
+                for change in _changes(connection, batch):
+                    scores = {"before": change.before, "after": change.after}
+                    subject = f"submission {change.id}: {change.login}"
+                    audit_log.write(connection, now, by.login, "publish", subject, **scores)
+                connection.execute(_publish(batch))
+                connection.execute(regrades.update().where(one).values(published_at=now))
+            return _batch(connection, batch)
+
+
+def _publish(batch: int) -> sa.Update:
+    theirs = (drafts.c.batch == batch) & (drafts.c.submission_id == submissions.c.id)
+    newer = drafts.c.grading_id > sa.func.coalesce(submissions.c.grading_id, 0)
+    columns = ("grading_id", "score", "max_score", "pending")
+    values = {name: drafts.c[name] for name in columns}
+    return submissions.update().where(theirs, newer).values(values)
+
+
+def _batch(connection: sa.Connection, batch: int) -> Batch:
+    row = None
+    if is_id(batch):
+        row = connection.execute(sa.select(regrades).where(regrades.c.id == batch)).first()
+    if row is None:
+        raise Refused(404, f"regrade: there is no batch {batch}.")
+    query = sa.select(drafts.c.open, submissions.c.state, sa.func.count())
+    query = query.join_from(drafts, submissions).where(drafts.c.batch == batch)
+    counts = list(connection.execute(query.group_by(drafts.c.open, submissions.c.state)))
+    waiting = sum(count for is_open, _, count in counts if is_open)
+    parked = sum(count for is_open, state, count in counts if is_open and state == PARKED)
+    state = PUBLISHED if row.published_at is not None else RUNNING if waiting else READY
+    total = sum(count for _, _, count in counts)
+    return Batch(row.id, row.lab, row.question, row.started_at, state, total, waiting, parked)
+
+
+def _changes(connection: sa.Connection, batch: int) -> list[Change]:
+    columns = (submissions.c.id, submissions.c.lab, submissions.c.person_id, people.c.login)
+    query = sa.select(*columns, submissions.c.submitted_at, drafts.c.before, drafts.c.score)
+    query = query.join_from(drafts, submissions).join(people).order_by(people.c.login)
+    differs = drafts.c.before.is_distinct_from(drafts.c.score)
+    query = query.where(drafts.c.batch == batch, drafts.c.grading_id.is_not(None), differs)
+    dates = calendar(connection)
+    return [_change(row, dates.of(row.lab, row.person_id)) for row in connection.execute(query)]
+
+
+def _change(row: Any, rules: Rules) -> Change:
+    days = rules.late_days(row.submitted_at)
+    scores = (rules.counted(row.before, days), rules.counted(row.score, days))
+    return Change(row.id, row.login, *scores)

@@ -1,0 +1,193 @@
+"""A roster as a file: CSV with a header, read whole, compared with who is there, and taken over.
+
+A line that cannot be taken is a problem with its number and a reason; the others are. Whoever is
+not in the file stays as they are, and so does what a line does not say.
+"""
+
+import csv
+import io
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import sqlalchemy as sa
+
+from autograder.service import audit_log
+from autograder.service.database import Database
+from autograder.service.errors import Refused
+from autograder.service.names import as_given, login_of
+from autograder.service.roster import (
+    ASSISTANT,
+    INSTRUCTOR,
+    LEARNER,
+    Person,
+    add_person,
+    login_key,
+)
+from autograder.service.schema import people
+
+COLUMNS = ("login", "name", "email", "section", "role")
+_ROLES = {"student": LEARNER, "learner": LEARNER, ASSISTANT: ASSISTANT, INSTRUCTOR: INSTRUCTOR}
+_EMAIL = re.compile(r"[^@\s,;<>]+@[^@\s,;<>]+")
+_MOST_LINES = 20_000
+
+
+@dataclass
+class Result:
+    """What a roster changed, or would change; a problem is {line, reason}."""
+
+    added: int = 0
+    changed: int = 0
+    unchanged: int = 0
+    problems: list[dict[str, Any]] = field(default_factory=list)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain data; nobody is ever removed."""
+        return {**vars(self), "removed": 0}
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of a roster: what it says of a login."""
+
+    number: int
+    login: str
+    says: Mapping[str, str]
+
+
+def read(data: bytes, result: Result) -> list[Line]:
+    """Return the lines that can be read; the others become problems of `result`.
+
+    Raises:
+        Refused: 422, it is not UTF-8, or has no header with a column `login`.
+    """
+    try:
+        text = data.decode("utf-8-sig")
+        head = text.lstrip("\r\n").partition("\n")[0]
+        separator = ";" if head.count(";") > head.count(",") else ","
+        rows = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
+        columns = [name.strip().lower() for name in next(rows, [])]
+        while not any(columns) and (row := next(rows, None)) is not None:  # empty lines above it
+            columns = [name.strip().lower() for name in row]
+        if "login" not in columns or len(set(columns)) < len(columns):
+            problem = f"got the columns {', '.join(columns)[:100]!r}"
+            raise Refused(422, f"roster: {problem}, expected each once of {', '.join(COLUMNS)}.")
+        return _lines(rows, columns, result)
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise Refused(422, f"roster: this is no CSV in UTF-8: {error}.") from error
+
+
+def _lines(rows: Any, columns: list[str], result: Result) -> list[Line]:
+    found: list[Line] = []
+    first: dict[str, int] = {}
+    for row in rows:
+        number = rows.line_num
+        if not any(cell.strip() for cell in row):
+            continue
+        if len(found) >= _MOST_LINES:
+            raise Refused(422, f"roster: it has more than {_MOST_LINES} lines.")
+        try:
+            line = _line(number, row, columns)
+            key = login_key(line.login)
+            if key in first:
+                raise Refused(422, f"the login {line.login!r} is in line {first[key]} already")
+        except Refused as error:
+            result.problems.append({"line": number, "reason": str(error)})
+        else:
+            first[key] = number
+            found.append(line)
+    return found
+
+
+def _line(number: int, row: list[str], columns: list[str]) -> Line:
+    if len(row) != len(columns):
+        raise Refused(422, f"got {len(row)} columns, expected {len(columns)}")
+    cells = {name: cell.strip() for name, cell in zip(columns, row, strict=True)}
+    says = {name: cells[name] for name in COLUMNS[1:] if cells.get(name)}
+    if "name" in says:
+        says["name"] = as_given(says["name"], "name", 100)
+    if "section" in says:
+        says["section"] = as_given(says["section"], "section", 100)
+    if "email" in says and (not _EMAIL.fullmatch(says["email"]) or len(says["email"]) > 200):
+        raise Refused(422, f"email: got {says['email'][:60]!r}, expected one such as a@b.example")
+    if "role" in says:
+        role = _ROLES.get(says["role"].lower())
+        if role is None:
+            known = ", ".join((LEARNER, ASSISTANT, INSTRUCTOR))
+            raise Refused(422, f"role: got {says['role'][:60]!r}, expected one of {known}")
+        says["role"] = role
+    return Line(number, login_of(cells["login"]), says)
+
+
+def take(
+    database: Database,
+    clock: Callable[[], float],
+    data: bytes,
+    by: Person,
+    *,
+    dry_run: bool = False,
+) -> Result:
+    """Bring people up to date with a roster, in one transaction; a dry run only says what it would.
+
+    Raises:
+        Refused: 422, it is no roster.
+    """
+    result = Result()
+    lines = read(data, result)
+    with database.read() if dry_run else database.write() as connection:
+        rows = connection.execute(sa.select(people))
+        there = {row.login_key: dict(row._mapping) for row in rows}
+        for line in lines:
+            held = there.get(login_key(line.login))
+            problem = _problem(line, held, by)
+            if problem:
+                result.problems.append({"line": line.number, "reason": problem})
+            else:
+                _take(connection, line, held, clock(), by, result, dry_run=dry_run)
+    result.problems.sort(key=lambda problem: int(problem["line"]))
+    return result
+
+
+def _problem(line: Line, held: Mapping[str, Any] | None, by: Person) -> str | None:
+    """Return why a line cannot be taken, or None."""
+    if held is None:
+        return None
+    if held["login"] != line.login:
+        return f"the login {line.login!r} is {held['login']!r} here: expected the same case"
+    role = line.says.get("role", held["role"])
+    if role != held["role"] and held["id"] == by.id:
+        return "this is you: your own role stays, somebody else can change it"
+    return None
+
+
+def _take(
+    connection: sa.Connection,
+    line: Line,
+    held: Mapping[str, Any] | None,
+    now: float,
+    by: Person,
+    result: Result,
+    *,
+    dry_run: bool,
+) -> None:
+    new = {"login": line.login, "name": line.login, "role": LEARNER, "email": "", "section": ""}
+    before: Mapping[str, Any] = new if held is None else held
+    differs = {name: text for name, text in line.says.items() if before[name] != text}
+    if held is not None and not differs:
+        result.unchanged += 1
+        return
+    if held is None:
+        result.added += 1
+    else:
+        result.changed += 1
+    if dry_run:
+        return
+    if held is None:
+        add_person(connection, {**new, **differs, "created_at": now})
+    else:
+        chosen = people.update().where(people.c.id == held["id"])
+        connection.execute(chosen.values(differs))
+    changed = {"before": held and {name: held[name] for name in differs}, "after": differs}
+    action = "role" if "role" in differs else "roster"
+    audit_log.write(connection, now, by.login, action, line.login, **changed)

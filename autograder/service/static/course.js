@@ -1,0 +1,48 @@
+// What pages do without being loaded anew: they wait for a grade, and are walked by keyboard.
+
+const main = document.querySelector("main");
+
+// A submission that waits says so in data-live; the server answers when its state changes.
+async function wait(live) {
+  const seen = live.dataset.state;
+  const began = Date.now();
+  try {
+    const answer = await fetch(`${live.dataset.live}?seen=${encodeURIComponent(seen)}`);
+    const { state } = await answer.json();
+    if (state !== seen) return show();
+  } catch {
+    await pause(5000); // the server is away
+  }
+  if (Date.now() - began < 1000) await pause(5000); // it has no place for one more that waits
+  return wait(live);
+}
+
+const pause = (ms) => new Promise((done) => setTimeout(done, ms));
+
+async function show() {
+  const answer = await fetch(location.href);
+  const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+  const focused = document.activeElement?.id;
+  main.replaceChildren(...fresh.querySelector("main").childNodes);
+  document.title = fresh.title;
+  if (focused) document.getElementById(focused)?.focus();
+  const grade = main.querySelector(".grade");
+  document.getElementById("said").textContent = grade ? grade.textContent : "";
+  watch();
+}
+
+function watch() {
+  const live = document.querySelector("[data-live]");
+  if (live) wait(live);
+}
+
+// n and p: the next and the previous, where a page has them; not while somebody writes.
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.altKey || event.metaKey) return;
+  if (event.target.closest("input, textarea, select")) return;
+  const rel = { n: "next", p: "prev" }[event.key];
+  const link = rel && document.querySelector(`a[rel="${rel}"]`);
+  if (link) link.click();
+});
+
+watch();

@@ -1,0 +1,45 @@
+"""Times as they come in and go out: ISO 8601 with a zone. Inside they are UNIX seconds."""
+
+from datetime import UTC, datetime
+
+from autograder.service.errors import Refused
+
+_MOST_CHARS = 40
+
+
+def iso(seconds: float | None) -> str | None:
+    """Return a time in UTC as ISO 8601, to the second."""
+    if seconds is None:
+        return None
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def moment(text: str) -> float:
+    """Return the UNIX time of a date that `date` has let through."""
+    return datetime.fromisoformat(text).timestamp()
+
+
+def later(text: str, seconds: float, like: str) -> str:
+    """Return a date so many seconds later, in the zone of `like`; no later than calendars go."""
+    last = datetime(9999, 12, 30, tzinfo=UTC).timestamp()  # every zone has that day
+    until = min(moment(text) + seconds, last)
+    return datetime.fromtimestamp(until, datetime.fromisoformat(like).tzinfo).isoformat()
+
+
+def date(text: object, name: str) -> str | None:
+    """Return a date as it was given, ISO 8601 with a zone; None stays None.
+
+    Raises:
+        Refused: 422, it is something else, or UTC has no such date.
+    """
+    if text is None:
+        return None
+    try:
+        found = datetime.fromisoformat(text) if isinstance(text, str) else None
+        if found is not None and found.tzinfo is not None and len(str(text)) <= _MOST_CHARS:
+            found.astimezone(UTC).timestamp()
+            return str(text)
+    except (ValueError, OverflowError):
+        pass
+    expected = "a time with its zone, such as 2031-02-28T12:00:00+01:00"
+    raise Refused(422, f"{name}: got {str(text)[:60]!r}, expected {expected}.")
