@@ -12,8 +12,9 @@ extensions = [
     "myst_nb",
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
-    "sphinx.ext.viewcode",
 ]
+if not tags.has("quick"):  # noqa: F821  # Sphinx hands it in
+    extensions.append("sphinx.ext.viewcode")
 exclude_patterns = ["conf.py", "_build"]
 suppress_warnings = [
     "docutils",  # docstrings are plain prose: a star in one is a star

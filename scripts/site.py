@@ -56,6 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         source = Path(folder) / "docs"
         write_pages(source, run=not asked.without_outputs)
         command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html"]
+        command += ["-t", "quick"] if asked.without_outputs else []  # no pages of sources
         built = subprocess.run([*command, str(source), str(asked.out)], cwd=ROOT)
     if built.returncode:
         return built.returncode
@@ -75,14 +76,10 @@ def write_pages(source: Path, *, run: bool) -> None:
     (source / "demos.md").write_text(demos_page(source / "files" / "demos"))
     (source / "reference.md").write_text(reference_page(source))
     known = (source / "index.md").read_text()
-    guides = [
-        path.stem
-        for path in (source / "serving.md", source / "parameter_servers.md")
-        if path.exists()
-    ]
+    others = [path.stem for path in sorted(source.glob("*.md")) if f"\n{path.stem}\n" not in known]
     results = [f"results/{path.stem}" for path in sorted((source / "results").glob("*.md"))]
-    for mark, pages in (("GUIDES", guides), ("RESULTS", results)):
-        known = known.replace(mark + "\n", "".join(page + "\n" for page in pages))
+    pages = [page for page in others if page != "index"] + results
+    known = known.replace("OTHERS\n", "".join(page + "\n" for page in pages))
     (source / "index.md").write_text(known)
 
 
