@@ -187,12 +187,16 @@ class LatencyLine:
         return mean_y - slope * mean_x, slope
 
     def fits(self, within_ms: float) -> float:
-        """Return the largest batch that should end in time, at least 1; infinity where unknown."""
+        """Return the largest batch that should end in time, at least 1.
+
+        Infinity where that is unknown, and where one query would be late as well: what is slow then
+        is not the size, and a smaller batch would only serve fewer.
+        """
         fixed_ms, per_item_ms = self._line()
         left_ms = within_ms - fixed_ms - 2 * self._deviation_ms
-        if left_ms < 0:
-            return 1.0
-        return max(1.0, left_ms // per_item_ms) if per_item_ms > 0 else float("inf")
+        if left_ms < 0 or per_item_ms <= 0:
+            return float("inf")
+        return max(1.0, left_ms // per_item_ms)
 
     def hopeless(self, within_ms: float) -> bool:
         """Tell whether none of the last batches, three at least, was as fast as that."""

@@ -423,8 +423,8 @@ class Server:
             ask.error = error
             model.counts.late += isinstance(error, DeadlineMissed)
             model.counts.failed += not isinstance(error, DeadlineMissed)
-        if not ask.waits:
-            ask.finish(now_ms)
+        if not ask.waits and (ask.values or type(error) is not DeadlineMissed):
+            ask.finish(now_ms)  # who is late is told at the deadline: told at once, they come again
 
     def _expire(self) -> None:
         """At the deadline, answer with what has arrived."""

@@ -242,7 +242,8 @@ def test_the_latency_line_predicts_what_fits() -> None:
     for size in itertools.islice(itertools.cycle((5, 20, 40)), 300):
         line.observe(size, 2 + 0.5 * size)
     assert line.fits(12.6) in (20, 21)
-    assert line.fits(0.5) == 1
+    assert line.fits(2.7) == 1
+    assert line.fits(0.5) == math.inf  # smaller would not help
 
 
 # ---- the cache
