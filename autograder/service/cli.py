@@ -106,6 +106,15 @@ def _add_serve(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         default=160,
         help="connections that one address may have, 0: any; default: 160",
     )
+    parser.add_argument("--openid-issuer", metavar="URL", default="", help="sign in there, or ...")
+    parser.add_argument("--jupyterhub", metavar="URL", default="", help="... at this JupyterHub")
+    parser.add_argument("--client-id", metavar="ID", default="", help="of this server, there")
+    parser.add_argument(
+        "--client-secret-file", metavar="FILE", type=Path, help="with what was agreed on there"
+    )
+    parser.add_argument(
+        "--openid-claim", metavar="NAME", default="preferred_username", help="that is the login"
+    )
     migrate = _command(subparsers, "migrate", _migrate, "bring a course's database up to date")
     backup = _command(subparsers, "backup", _backup, "write a course to a file, while it runs")
     backup.add_argument("file", metavar="FILE", type=Path)
@@ -190,8 +199,17 @@ def _serve(arguments: argparse.Namespace) -> int:
             unsandboxed=arguments.unsandboxed,
             allowed_hosts=tuple(arguments.allowed_host),
             of_one_address=arguments.of_one_address,
+            openid_issuer=arguments.openid_issuer,
+            jupyterhub=arguments.jupyterhub,
+            client_id=arguments.client_id,
+            client_secret=_secret(arguments.client_secret_file),
+            openid_claim=arguments.openid_claim,
         )
     )
+
+
+def _secret(path: Path | None) -> str:
+    return "" if path is None else path.read_text().strip()
 
 
 def _enroll(arguments: argparse.Namespace) -> int:
