@@ -36,6 +36,10 @@ def add_commands(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser
     export.add_argument("--format", choices=FORMATS, default="csv", help="default: csv")
     export.add_argument("-o", "--output", type=Path, metavar="FILE", help="instead of printing it")
     export.add_argument("--data", type=Path, metavar="DIR", help="read this directory, no server")
+    export.add_argument("--lab", metavar="LAB", default="", help="this lab alone")
+    export.add_argument(
+        "--template", type=Path, metavar="FILE", help="what the platform exported, to be filled in"
+    )
     for parser in (enroll, submit, status, export, _add_roster(subparsers), _add_staff(subparsers)):
         parser.add_argument("--server", metavar="URL", help="default: $AUTOGRADER_SERVER")
         parser.add_argument("--token", metavar="T", help="default: $AUTOGRADER_TOKEN")
@@ -272,13 +276,21 @@ def _export(arguments: argparse.Namespace) -> int:
 
 def _write_export(arguments: argparse.Namespace, file: BinaryIO) -> None:
     if arguments.data is None:
-        _connection(arguments).export_to(arguments.format, file)
+        template = None if arguments.template is None else arguments.template.read_bytes()
+        asked = {"lab": arguments.lab, "template": template}
+        _connection(arguments).export_to(arguments.format, file, **asked)
         return
-    from autograder.service.exports import chunks, export
+    from autograder.service.exports import book_of, chunks, export
+    from autograder.service.platforms import filled
     from autograder.service.store import existing
 
     with existing(arguments.data) as store:
-        for piece in chunks(export(arguments.format, store.roster, store.ledger)):
+        if arguments.template is None:
+            pieces = export(arguments.format, store.roster, store.ledger, lab=arguments.lab)
+        else:
+            book = book_of(store.roster, store.ledger, arguments.lab)
+            pieces = filled(arguments.format, arguments.template.read_bytes(), book)
+        for piece in chunks(pieces):
             file.write(piece.encode())
 
 
