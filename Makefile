@@ -4,7 +4,7 @@ PYTHON ?= python3
 export PYTHON
 BIN := .venv/bin
 
-.PHONY: help start test test-wide test-pythons check fix bench demos slides solve test-gpu bench-gpu setup clean
+.PHONY: help start test test-wide test-pythons check fix bench demos slides docs solve test-gpu bench-gpu setup clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -12,7 +12,8 @@ help: ## show this list
 setup:
 	@scripts/setup.sh
 
-start: setup ## JupyterLab on the labs and the course server, until Ctrl-C
+start: ## JupyterLab on the labs and the course server, until Ctrl-C
+	@scripts/setup.sh learner
 	@exec $(BIN)/autograder start
 
 test: setup ## every test, three processes side by side
@@ -46,6 +47,9 @@ demos: setup ## the index of lecture demos, in a browser
 
 slides: setup ## offline slides of labs and demos, in build/slides (needs npm)
 	@$(BIN)/python scripts/slides.py -o build/slides
+
+docs: setup ## the site, with every lab run, in build/site
+	@$(BIN)/python scripts/site.py -o build/site
 
 solve: setup ## solve all labs from their starters, in order, and grade them
 	@$(BIN)/python scripts/solve_labs.py

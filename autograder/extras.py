@@ -11,8 +11,8 @@ _MODULES = {
     "compile": ("llvmlite",),
     "lab": (
         "IPython", "anywidget", "cloudpickle", "ipykernel", "ipywidgets", "jupyterlab",
-        "matplotlib", "nbclient", "nbconvert", "nbformat", "safetensors", "sklearn", "traitlets",
-        "voila",
+        "matplotlib", "nbclient", "nbconvert", "nbformat", "safetensors", "sklearn",
+        "threadpoolctl", "traitlets", "voila",
     ),
     "grade": (
         "distributed", "fastapi", "h11", "jinja2", "multipart", "nh3", "pydantic",

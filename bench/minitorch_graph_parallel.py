@@ -20,11 +20,12 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
+from list_scheduling import makespan
 
 import minitorch.graph as tf
 from minitorch.graph.core.variables import State
 from minitorch.graph.executors.compiled import Step
-from minitorch.graph.executors.parallel import MEASURED_RUNS, ParallelStep, critical_path, makespan
+from minitorch.graph.executors.parallel import MEASURED_RUNS, ParallelStep, critical_path
 
 Work = Callable[[], Any]
 

@@ -57,7 +57,7 @@ def parser() -> argparse.ArgumentParser:
         "calibrate", help="fit alpha, beta and gamma here, and hold them against measurements"
     )
     fit.add_argument("--transport", default="shm", choices=["shm", "tcp", "threads"])
-    fit.add_argument("--rounds", type=int, default=15)
+    fit.add_argument("--rounds", type=int, default=36)
     return parser
 
 

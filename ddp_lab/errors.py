@@ -2,11 +2,13 @@
 
     DdpLabError
     ├── InvalidArgument (ValueError)    a call that no other rank could make right
+    │   └── DoesNotFit                  a predicted run needs more memory than a device has
     ├── UnknownAlgorithm (ValueError)   no algorithm of that name for the collective
     ├── Mismatch (ValueError)           two ranks disagree on what they do together
     ├── RankLost (ConnectionError)      a peer is gone: it returned, raised or was killed
     ├── RankTimeout (TimeoutError)      a peer was silent for too long
     │   └── Deadlock                    ranks wait for each other in a circle
+    ├── StageFailed (RuntimeError)      a stage of a pipeline raised; all its ranks are told
     ├── OutOfSharedMemory (MemoryError) the transport's segment is full
     └── RankFailed (RuntimeError)       what `launch` raises: names the first guilty rank
 
@@ -20,6 +22,18 @@ class DdpLabError(Exception):
 
 class InvalidArgument(DdpLabError, ValueError):
     """An argument is wrong whatever the other ranks do."""
+
+
+class DoesNotFit(InvalidArgument):
+    """A stage of a predicted run needs `over_bytes` more memory than each of its devices has."""
+
+    def __init__(self, message: str, stage: int = -1, over_bytes: float = 0.0) -> None:
+        super().__init__(message)
+        self.stage = stage
+        self.over_bytes = over_bytes
+
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
+        return type(self), (self.args[0], self.stage, self.over_bytes)
 
 
 class UnknownAlgorithm(DdpLabError, ValueError):
@@ -58,6 +72,10 @@ class RankTimeout(_AboutRank, TimeoutError):
 
 class Deadlock(RankTimeout):
     """Ranks wait for each other, so that none can ever go on."""
+
+
+class StageFailed(_AboutRank, RuntimeError):
+    """A stage of a pipeline raised, on rank `rank`; every rank of the pipeline raises this."""
 
 
 class OutOfSharedMemory(DdpLabError, MemoryError):

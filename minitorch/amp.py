@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from . import cuda
-from .arrays import as_dtype, namespace
+from .arrays import DeviceLike, DTypeLike, as_dtype, namespace
 from .clock import clock
 from .errors import ArgumentError
 
@@ -21,7 +21,7 @@ class autocast(ContextDecorator):
     def __init__(
         self,
         device_type: str = "cuda",
-        dtype: Any = None,
+        dtype: DTypeLike = None,
         enabled: bool = True,
         cache_enabled: bool | None = None,
     ) -> None:
@@ -48,7 +48,7 @@ class GradScaler:
 
     def __init__(
         self,
-        device: Any = "cuda",
+        device: DeviceLike = "cuda",
         init_scale: float = 2.0**16,
         growth_factor: float = 2.0,
         backoff_factor: float = 0.5,

@@ -13,7 +13,7 @@ import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -27,6 +27,12 @@ Array: TypeAlias = Any
 """An array of some library: numpy.ndarray (or a NumPy scalar, which is 0-d), torch.Tensor, ..."""
 DType: TypeAlias = np.dtype[Any]
 Scalar: TypeAlias = bool | int | float
+Namespace: TypeAlias = ModuleType
+"""The array API of an array's library: NumPy itself, or array-api-compat's view of another."""
+DTypeLike: TypeAlias = DType | type | str | None
+"""What `as_dtype` makes a dtype of; None where a function has a dtype of its own."""
+DeviceLike: TypeAlias = "Device | str | None"
+"""What `device` makes a device of; None where a function has a device of its own."""
 
 bool_ = np.dtype(np.bool_)
 uint8 = np.dtype(np.uint8)
@@ -85,7 +91,7 @@ def as_dtype(dtype: Any) -> DType:
         raise DTypeError(f"dtype: got {dtype!r}, expected one of {have}. Convert first.") from None
 
 
-def finfo(dtype: Any = None) -> SimpleNamespace:
+def finfo(dtype: DTypeLike = None) -> SimpleNamespace:
     """Return the limits of a floating dtype: bits, eps, max, min, tiny, smallest_normal.
 
     Raises:
@@ -122,9 +128,11 @@ def iinfo(dtype: Any) -> SimpleNamespace:
 
 def promote_types(a: DType, b: DType) -> DType:
     """Return the dtype of an operator over `a` and `b`: a float stays beside an integer."""
+    if a is b:
+        return a
     if (a.kind == "f") != (b.kind == "f"):
         return a if a.kind == "f" else b
-    if bfloat16 in (a, b):
+    if a is bfloat16 or b is bfloat16:
         other = b if a is bfloat16 else a
         return float32 if other == float16 else other
     return np.promote_types(a, b)
@@ -302,7 +310,7 @@ def host_dtype(dtype: DType) -> DType:
     return float32 if dtype is bfloat16 else dtype
 
 
-def native_dtype(xp: Any, dtype: DType) -> Any:
+def native_dtype(xp: Namespace, dtype: DType) -> Any:
     """Return `dtype` in the words of `xp`."""
     return dtype if xp is np else getattr(xp, "bool" if dtype is bool_ else dtype.name)
 

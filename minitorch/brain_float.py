@@ -10,6 +10,7 @@ Cloud TPUs, 2019; the rounding is IEEE 754's.
 """
 
 from collections.abc import Callable, Sequence
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -105,7 +106,7 @@ def narrowed(array: Any) -> Halves:
     return made
 
 
-def computed(op: Any, compute: Callable[..., Any], xp: Any, *arrays: Any) -> Any:
+def computed(op: Any, compute: Callable[..., Any], xp: ModuleType, *arrays: Any) -> Any:
     """Return what an operator computes of arrays of which some are bfloat16.
 
     The result is rounded to bfloat16 when all floating inputs are; numbers (0-d) do not count.

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from . import arrays as _arrays
-from .arrays import as_dtype, cast, native_device, native_dtype
+from .arrays import DeviceLike, DTypeLike, as_dtype, cast, native_device, native_dtype
 from .errors import ArgumentError
 from .generator import Generator, default_generator
 from .ops.movement import sizes
@@ -36,8 +36,8 @@ def full(
     size: Any,
     fill_value: Any,
     *,
-    dtype: Any = None,
-    device: Any = "cpu",
+    dtype: DTypeLike = None,
+    device: DeviceLike = "cpu",
     requires_grad: bool = False,
 ) -> Tensor:
     """Return a tensor of shape `size` filled with one number, whose dtype it has unless given."""
@@ -52,14 +52,16 @@ def full(
 
 
 def zeros(
-    *size: Any, dtype: Any = None, device: Any = "cpu", requires_grad: bool = False
+    *size: Any, dtype: DTypeLike = None, device: DeviceLike = "cpu", requires_grad: bool = False
 ) -> Tensor:
     """Return zeros of shape `size`."""
     wanted = dtype or _arrays.get_default_dtype()
     return full(sizes(size), 0, dtype=wanted, device=device, requires_grad=requires_grad)
 
 
-def ones(*size: Any, dtype: Any = None, device: Any = "cpu", requires_grad: bool = False) -> Tensor:
+def ones(
+    *size: Any, dtype: DTypeLike = None, device: DeviceLike = "cpu", requires_grad: bool = False
+) -> Tensor:
     """Return ones of shape `size`."""
     wanted = dtype or _arrays.get_default_dtype()
     return full(sizes(size), 1, dtype=wanted, device=device, requires_grad=requires_grad)
@@ -70,8 +72,8 @@ def arange(
     end: Any = None,
     step: Any = 1,
     *,
-    dtype: Any = None,
-    device: Any = "cpu",
+    dtype: DTypeLike = None,
+    device: DeviceLike = "cpu",
     requires_grad: bool = False,
 ) -> Tensor:
     """Return the numbers from `start` (0) up to but not `end`, `step` apart; integers stay so."""
@@ -92,8 +94,8 @@ def linspace(
     end: float,
     steps: int,
     *,
-    dtype: Any = None,
-    device: Any = "cpu",
+    dtype: DTypeLike = None,
+    device: DeviceLike = "cpu",
     requires_grad: bool = False,
 ) -> Tensor:
     """Return `steps` numbers from `start` to `end`, both included."""
@@ -108,8 +110,8 @@ def eye(
     n: int,
     m: int | None = None,
     *,
-    dtype: Any = None,
-    device: Any = "cpu",
+    dtype: DTypeLike = None,
+    device: DeviceLike = "cpu",
     requires_grad: bool = False,
 ) -> Tensor:
     """Return ones on the diagonal of an (n, m) matrix of zeros."""
@@ -120,7 +122,7 @@ def eye(
 
 
 def empty(
-    *size: Any, dtype: Any = None, device: Any = "cpu", requires_grad: bool = False
+    *size: Any, dtype: DTypeLike = None, device: DeviceLike = "cpu", requires_grad: bool = False
 ) -> Tensor:
     """Return zeros: memory that is not set would only make errors hard to repeat."""
     return zeros(*size, dtype=dtype, device=device, requires_grad=requires_grad)
@@ -130,8 +132,8 @@ def full_like(
     input: Tensor,
     fill_value: Any,
     *,
-    dtype: Any = None,
-    device: Any = None,
+    dtype: DTypeLike = None,
+    device: DeviceLike = None,
     requires_grad: bool = False,
 ) -> Tensor:
     """Return a tensor like `input`, filled with one number."""
@@ -172,8 +174,8 @@ def _drawn(op: Drawn, place: Any, requires_grad: bool) -> Tensor:
 def rand(
     *size: Any,
     generator: Generator | None = None,
-    dtype: Any = None,
-    device: Any = "cpu",
+    dtype: DTypeLike = None,
+    device: DeviceLike = "cpu",
     requires_grad: bool = False,
 ) -> Tensor:
     """Return numbers evenly spread in [0, 1)."""
@@ -184,8 +186,8 @@ def rand(
 def randn(
     *size: Any,
     generator: Generator | None = None,
-    dtype: Any = None,
-    device: Any = "cpu",
+    dtype: DTypeLike = None,
+    device: DeviceLike = "cpu",
     requires_grad: bool = False,
 ) -> Tensor:
     """Return numbers of the normal distribution with mean 0 and variance 1."""
@@ -199,8 +201,8 @@ def randint(
     size: Any = None,
     *,
     generator: Generator | None = None,
-    dtype: Any = None,
-    device: Any = "cpu",
+    dtype: DTypeLike = None,
+    device: DeviceLike = "cpu",
 ) -> Tensor:
     """Return integers from `low` (0) up to but not `high`, of shape `size`."""
     if size is None:
@@ -213,7 +215,7 @@ def randint(
     )
 
 
-def randperm(n: int, *, generator: Generator | None = None, device: Any = "cpu") -> Tensor:
+def randperm(n: int, *, generator: Generator | None = None, device: DeviceLike = "cpu") -> Tensor:
     """Return 0 to n - 1 in random order."""
     return Tensor._new((generator or default_generator(_arrays.device(device))).permutation(n))
 
@@ -228,12 +230,16 @@ def normal(
     return drawn
 
 
-def rand_like(input: Tensor, *, dtype: Any = None, generator: Generator | None = None) -> Tensor:
+def rand_like(
+    input: Tensor, *, dtype: DTypeLike = None, generator: Generator | None = None
+) -> Tensor:
     """Return numbers evenly spread in [0, 1), of the shape of `input`."""
     return rand(input.shape, dtype=dtype or input.dtype, device=input.device, generator=generator)
 
 
-def randn_like(input: Tensor, *, dtype: Any = None, generator: Generator | None = None) -> Tensor:
+def randn_like(
+    input: Tensor, *, dtype: DTypeLike = None, generator: Generator | None = None
+) -> Tensor:
     """Return normally distributed numbers of the shape of `input`."""
     return randn(input.shape, dtype=dtype or input.dtype, device=input.device, generator=generator)
 

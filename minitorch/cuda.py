@@ -6,7 +6,7 @@ Questions about memory and seeds are answered without a device too, as torch ans
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from .arrays import Device, cuda_device_count
+from .arrays import Device, DeviceLike, cuda_device_count
 from .arrays import device as _device
 from .generator import default_generator
 
@@ -24,7 +24,7 @@ def device_count() -> int:
     return cuda_device_count()
 
 
-def synchronize(device: Any = "cuda") -> None:
+def synchronize(device: DeviceLike = "cuda") -> None:
     """Wait until everything that was started on a device has ended."""
     importlib.import_module("torch").cuda.synchronize(str(_device(device)))
 
@@ -43,22 +43,22 @@ def is_bf16_supported(including_emulation: bool = True) -> bool:
     return is_available() and bool(_memory("is_bf16_supported", None))
 
 
-def memory_allocated(device: Any = "cuda") -> int:
+def memory_allocated(device: DeviceLike = "cuda") -> int:
     """Return the bytes of tensors on a device; 0 without one."""
     return int(_memory("memory_allocated", device))
 
 
-def max_memory_allocated(device: Any = "cuda") -> int:
+def max_memory_allocated(device: DeviceLike = "cuda") -> int:
     """Return the most bytes that tensors on a device had at a time; 0 without one."""
     return int(_memory("max_memory_allocated", device))
 
 
-def memory_reserved(device: Any = "cuda") -> int:
+def memory_reserved(device: DeviceLike = "cuda") -> int:
     """Return the bytes held from a device; 0 without one."""
     return int(_memory("memory_reserved", device))
 
 
-def reset_peak_memory_stats(device: Any = "cuda") -> None:
+def reset_peak_memory_stats(device: DeviceLike = "cuda") -> None:
     """Count the most bytes anew from now on."""
     _memory("reset_peak_memory_stats", device)
 
@@ -76,7 +76,7 @@ def _memory(name: str, device: Any) -> Any:
     return function() if device is None else function(str(_device(device)))
 
 
-def memory_stats(device: Any = "cuda") -> dict[str, int]:
+def memory_stats(device: DeviceLike = "cuda") -> dict[str, int]:
     """Return torch's counters of its allocator on a device, with our names for the first four."""
     theirs = dict(importlib.import_module("torch").cuda.memory_stats(str(_device(device))))
     return {

@@ -14,7 +14,13 @@
     ├── DeviceError         no such device, or two of them (RuntimeError)
     ├── GraphError          a dataflow graph that cannot be built or run (ValueError, RuntimeError)
     │   └── GraphTypeError  something that is no node, or a node used as a value (TypeError)
-    └── CompileError        a kernel that cannot be generated or compiled (RuntimeError)
+    ├── CompileError        a kernel that cannot be generated or compiled (RuntimeError)
+    └── ServeError          a prediction, or a model, that cannot be served (RuntimeError)
+        ├── UnknownApp      no application of that name   (LookupError)
+        ├── ModelFailed     the model raised, or answered what cannot be sent
+        ├── ContainerDied   the model's process ended with the query, twice
+        └── DeadlineMissed  nothing has arrived in time   (TimeoutError)
+            └── Overloaded  more is waiting than can be answered in time
 
 Messages read `{operation}: {what is wrong}: got X, expected Y. {Next step.}`.
 Shape, axis, dtype and argument errors are both `ValueError` (`IndexError`, `TypeError`), which is
@@ -81,3 +87,37 @@ class GraphTypeError(GraphError, TypeError):
 
 class CompileError(MinitorchError, RuntimeError):
     """Code that cannot be generated, or no compiler to turn it into a function."""
+
+
+class ServeError(MinitorchError, RuntimeError):
+    """A prediction, or a model, that cannot be served."""
+
+
+class UnknownApp(ServeError, LookupError):
+    """No application of that name is linked."""
+
+
+class ModelFailed(ServeError):
+    """A model raised on this query, or answered what cannot be sent.
+
+    Attributes:
+        raised: the name of the exception's class.
+        by_input: whether the query itself is the likely cause: its shape, its dtype, its values.
+    """
+
+    def __init__(self, message: str, raised: str = "", by_input: bool = False) -> None:
+        super().__init__(message)
+        self.raised = raised
+        self.by_input = by_input
+
+
+class ContainerDied(ServeError):
+    """The process of a model ended while it had this query, and so did the next."""
+
+
+class DeadlineMissed(ServeError, TimeoutError):
+    """No model has answered by the deadline."""
+
+
+class Overloaded(DeadlineMissed):
+    """More queries are waiting than can be answered in time."""

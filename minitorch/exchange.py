@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from . import arrays as _arrays
-from .arrays import Array, Device, as_dtype, asarray, to_numpy
+from .arrays import Array, Device, DeviceLike, DTypeLike, as_dtype, asarray, to_numpy
 from .errors import DTypeError, GradientError, ShapeError
 from .ops.casting import Cast, Move
 from .shapes import axis
@@ -64,8 +64,8 @@ class Exchange(Updates):
     def to(
         self,
         *targets: Any,
-        device: Any = None,
-        dtype: Any = None,
+        device: DeviceLike = None,
+        dtype: DTypeLike = None,
         copy: bool = False,
         non_blocking: bool = False,
     ) -> Any:
@@ -87,7 +87,7 @@ class Exchange(Updates):
             result = result._apply(Cast(as_dtype(dtype)), (result,))
         return result.clone() if copy and result is self else result
 
-    def type(self, dtype: Any = None, non_blocking: bool = False) -> Any:
+    def type(self, dtype: DTypeLike = None, non_blocking: bool = False) -> Any:
         """Return torch's name of the kind of tensor, or this tensor as another kind.
 
         Args:
@@ -130,8 +130,8 @@ class Exchange(Updates):
         size: Any,
         fill_value: Any,
         *,
-        dtype: Any = None,
-        device: Any = None,
+        dtype: DTypeLike = None,
+        device: DeviceLike = None,
         requires_grad: bool = False,
     ) -> Any:
         """Return a tensor of another shape filled with one number; else as this one is."""
@@ -228,7 +228,7 @@ class Exchange(Updates):
     def __contains__(self, element: Any) -> bool:
         return bool((self == element).any())
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+    def __array__(self, dtype: DTypeLike = None, copy: bool | None = None) -> Any:
         found = self.numpy()
         return found.astype(dtype) if dtype is not None and found.dtype != dtype else found
 

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .op import Op
 from .tensor import Tensor
+
+if TYPE_CHECKING:
+    pass
 
 
 @dataclass

@@ -41,11 +41,11 @@ May import: errors, shapes, arrays. Source of the trio: the operator nodes of CS
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from .arrays import HOST_TYPES, Array, DType, Halves, host_dtype, namespace
+from .arrays import HOST_TYPES, Array, DType, Halves, Namespace, host_dtype, namespace
 from .brain_float import widen
 from .errors import DTypeError, GraphError, NoGradientRule, ShapeError
 from .shapes import Shape, known
@@ -80,6 +80,11 @@ class Value:
     def wants(self) -> tuple[bool, ...]:
         """For each input, whether its gradient is asked for; a rule may leave out the others."""
         return (True,) * len(self.inputs)
+
+
+Gradients: TypeAlias = Value | Sequence[Value | None] | None
+"""What a gradient rule gives: a value for each input, None where there is none; of one input alone
+it need not be in a tuple."""
 
 
 class Op:
@@ -117,7 +122,7 @@ class Op:
         """What messages and pictures call the operator."""
         return type(self).__name__
 
-    def compute(self, xp: Any, *arrays: Array) -> Array:
+    def compute(self, xp: Namespace, *arrays: Array) -> Array:
         """Return the result for these arrays, in the namespace `xp` of their library."""
         raise NotImplementedError(f"{self.name}: `compute` is not defined. Define it.")
 
@@ -130,7 +135,7 @@ class Op:
         """
         return infer_by_trial(self, specs)
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: Any, node: Any) -> Gradients:
         """Return the gradient of each input of `node`, given that of its result.
 
         Args:
@@ -152,6 +157,22 @@ class Op:
     def __repr__(self) -> str:
         parameters = ", ".join(f"{k}={v!r}" for k, v in self.attributes().items())
         return f"{self.name}({parameters})"
+
+
+class Flat(Op):
+    """An operator that no small change of its inputs changes: no gradient flows through it."""
+
+    def gradient(self, out_grad: Any, node: Any) -> Gradients:
+        """Return None for each input."""
+        return (None,) * len(node.inputs)
+
+
+class KeepsSpec(Op):
+    """An operator whose result has the shape and dtype of its first input."""
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the spec of the first input."""
+        return specs[0]
 
 
 def apply(op: Op, *inputs: Any) -> Any:

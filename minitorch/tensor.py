@@ -20,7 +20,10 @@ from .arrays import (
     HOST_TYPES,
     Array,
     Device,
+    DeviceLike,
     DType,
+    DTypeLike,
+    Namespace,
     as_dtype,
     asarray,
     device_of,
@@ -114,7 +117,7 @@ class Tensor(Exchange):
         self,
         op: Op,
         inputs: tuple["Tensor", ...],
-        xp: Any,
+        xp: Namespace,
         arrays: list[Array],
         needs: bool,
         compute: Any = None,
@@ -329,7 +332,7 @@ class Tensor(Exchange):
 
 
 def tensor(
-    data: Any, *, dtype: Any = None, device: Any = "cpu", requires_grad: bool = False
+    data: Any, *, dtype: DTypeLike = None, device: DeviceLike = "cpu", requires_grad: bool = False
 ) -> Tensor:
     """Return a new tensor with a copy of `data`: a number, nested lists, or an array.
 
@@ -367,7 +370,7 @@ def _holds_arrays(data: Any) -> bool:
     return hasattr(data, "dtype")
 
 
-def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
+def as_tensor(data: Any, dtype: DTypeLike = None, device: DeviceLike = None) -> Tensor:
     """Return `data` as a tensor, sharing memory where it can: a tensor itself, a NumPy array."""
     if isinstance(data, Tensor):
         moved: Tensor = data.to(dtype=dtype, device=device)

@@ -15,12 +15,14 @@ import sys
 import tempfile
 import tomllib
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+# Lines of pip's that say what it does now, and how we say it.
+_STEPS = {"Collecting": "looking for", "  Downloading": "loading", "Installing": "installing"}
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 ASK_S = 5  # an index that is there answers within one
 SIZES_S = 15  # for the sizes of all files together, asked 16 at a time
@@ -69,18 +71,32 @@ class Pip:
             InstallError: it failed.
         """
         command = [*self.command, "install", "--disable-pip-version-check", *arguments]
-        done = subprocess.run(command, capture_output=True, text=True)
-        said = done.stdout + done.stderr
-        with self.log.open("a", encoding="utf-8") as log:
-            log.write(said)
-        if done.returncode:
-            lines = said.strip().splitlines()
+        lines: list[str] = []
+        with (
+            self.log.open("a", encoding="utf-8") as log,
+            subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            ) as process,
+        ):
+            for line in process.stdout or ():
+                log.write(line)
+                lines.append(line.rstrip())
+                step = next((words for mark, words in _STEPS.items() if line.startswith(mark)), "")
+                if step and sys.stdout.isatty():
+                    print(f"\r\033[Ksetup: {step} {_what(line)}", end="", flush=True)
+        if sys.stdout.isatty():
+            print("\r\033[K", end="", flush=True)
+        if process.returncode:
             errors = [line for line in lines if line.startswith("ERROR")]
             raise InstallError("\n".join(errors or lines[-5:]))
 
 
+TESTS_ONLY = ("postgres", "test", "docs")  # the extras that a learner does without
+
+
 def main() -> int:
-    """Install into this environment; return the exit status."""
+    """Install into this environment, for a `learner` or for all; return the exit status."""
+    left_out = TESTS_ONLY if sys.argv[1:] == ["learner"] else ()
     root = Path(__file__).resolve().parent.parent
     project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     pip = Pip((sys.executable, "-m", "pip"), Path(sys.prefix) / "pip.log")
@@ -88,7 +104,7 @@ def main() -> int:
     try:
         torch = project["optional-dependencies"]["torch"]
         index = os.environ.get("TORCH_INDEX")
-        needs = requirements(project)
+        needs = requirements(project, left_out)
         if index == "none":
             needs = [need for need in needs if need not in torch]
         else:
@@ -108,9 +124,18 @@ def main() -> int:
     return 0
 
 
-def requirements(project: dict[str, Any]) -> list[str]:
-    """Return what the project and all its extras require, but for its own name."""
-    groups = [project["dependencies"], *project["optional-dependencies"].values()]
+def _what(line: str) -> str:
+    """Return the name in a line of pip's, without its address; many at once are "packages"."""
+    words = line.split()
+    return words[1].rpartition("/")[2] if words[0] != "Installing" else "the packages"
+
+
+def requirements(project: dict[str, Any], left_out: Collection[str] = ()) -> list[str]:
+    """Return what the project and the extras of "all" require, but for some, and its own name."""
+    extras: dict[str, list[str]] = project["optional-dependencies"]
+    together = extras["all"][0].partition("[")[2].rstrip("]").split(",")
+    wanted = [extras[extra] for extra in together if extra not in left_out]
+    groups = [project["dependencies"], *wanted]
     return [need for group in groups for need in group if not need.startswith(project["name"])]
 
 

@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
 # Set up everything the course needs, on a bare Debian or Ubuntu: system packages by apt when
 # root (or sudo without a password) is at hand, the rest in .venv. A second run takes a moment.
+# `setup.sh learner` leaves out what only tests need; what is there already stays.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+whom=${1:-all}
 
 as_root() {
     if [ "$(id -u)" = 0 ]; then "$@"; else sudo -n "$@"; fi
@@ -23,6 +25,8 @@ no_cluster() {
 # package, the file that shows it is there, what does not work without it
 needs=(
     "bubblewrap|bwrap|submissions cannot be graded in a sandbox"
+)
+[ "$whom" = learner ] || needs+=(
     "chromium|chromium|the browser tests cannot run"
     "iproute2|ip|ranks on two hosts cannot be tested"
     "postgresql|pg_ctlcluster|the course server cannot be tested on PostgreSQL"
@@ -80,7 +84,10 @@ other_torch=
 if [ -n "${TORCH_INDEX+set}" ] && [ "$(cat "$of_torch" 2>/dev/null || echo unset)" != "$TORCH_INDEX" ]; then
     other_torch=yes
 fi
-if [ -n "$other_torch" ] || [ "$(cat "$stamp" 2>/dev/null)" != "$made_from" ]; then
+made=$(cat "$stamp" 2>/dev/null || true)
+if [ -n "$other_torch" ] || { [ "$made" != "$made_from
+all" ] && [ "$made" != "$made_from
+$whom" ]; }; then
     echo "setup: making $venv with $("$python" -V) (a few minutes the first time)"
     if [ "$("$venv/bin/python" -VV 2>/dev/null)" != "$version" ]; then
         rm -rf "$venv"
@@ -90,7 +97,7 @@ if [ -n "$other_torch" ] || [ "$(cat "$stamp" 2>/dev/null)" != "$made_from" ]; t
         }
     fi
     rm -f "$stamp"
-    "$venv/bin/python" scripts/install.py
+    "$venv/bin/python" scripts/install.py "$whom"
     if [ -n "${TORCH_INDEX+set}" ]; then printf '%s\n' "$TORCH_INDEX" >"$of_torch"; fi
-    printf '%s\n' "$made_from" >"$stamp"
+    printf '%s\n%s\n' "$made_from" "$whom" >"$stamp"
 fi

@@ -22,7 +22,14 @@ BESIDE_GRAPH = ("backward", "tensor", "nn", "optim", "data")
 ON_TOP = ("placement", "discovery", "models", "train")
 ABOVE_MEMORY = ("executors.tokens", "costs", *ON_TOP)
 
-ABOVE_COMMUNICATOR = ("launch", "costs", "simulate", "data_parallel", "torch_backend")
+ABOVE_COMMUNICATOR = (
+    "launch",
+    "costs",
+    "simulate",
+    "data_parallel",
+    "parallel",
+    "torch_backend",
+)
 ABOVE_GRADING = ("learner", "audit", "service", "cli")
 ABOVE_SANDBOX = ("grading", "authoring", "formats", *ABOVE_GRADING)
 
@@ -44,6 +51,10 @@ FORBIDDEN_MODULES = {
     "minitorch.graph.executors.tokens": {"minitorch.graph.passes"},
     "minitorch.graph.costs": {f"minitorch.graph.{above}" for above in ON_TOP[:3]},
     "minitorch.graph.placement": {f"minitorch.graph.{above}" for above in ON_TOP[1:]},
+    "minitorch.serve.dispatch": {
+        f"minitorch.serve.{above}" for above in ("containers", "server", "simulation", "http")
+    },
+    "minitorch.serve.server": {f"minitorch.serve.{above}" for above in ("http", "loading")},
     "minitorch.optim": {"minitorch.nn", "minitorch.graph", "minitorch.data"},
     "ddp_lab.errors": {"ddp_lab"},
     "ddp_lab.transport": {
@@ -63,7 +74,7 @@ FORBIDDEN_MODULES = {
 
 # third-party modules that may only be imported inside a function, and by which files at the top
 LAZY = {
-    "minitorch": {"torch", "cupy", "llvmlite", "triton", "sklearn", "IPython"},
+    "minitorch": {"torch", "cupy", "llvmlite", "triton", "sklearn", "IPython", "zmq"},
     "ddp_lab": {"cloudpickle", "IPython", "anywidget", "traitlets"},
     "autograder": {"nbformat", "jupytext", "sqlalchemy", "fastapi", "jinja2", "rich", "numpy"},
 }

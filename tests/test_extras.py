@@ -62,6 +62,7 @@ def test_a_module_of_no_extra_is_not_taken_for_one() -> None:
     [
         ("sklearn", "from minitorch.data import digits; digits()", "lab"),
         ("llvmlite", "from minitorch.compile import Function; Function('')", "compile"),
+        ("zmq", "import minitorch.serve as s; s.Server().__aenter__().send(None)", "serve"),
         ("cloudpickle", "import ddp_lab; ddp_lab.launch(print, 2)", "lab"),
         ("torch", "import ddp_lab; ddp_lab.launch(print, 2, transport='gloo')", "torch"),
     ],

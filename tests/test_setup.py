@@ -116,13 +116,14 @@ def test_how_much_is_to_be_loaded_is_told_as_far_as_it_is_known() -> None:
     assert install.sizes(["file:///nowhere", f"{NOBODY}/x"]) == [0, None]
 
 
-def test_every_extra_is_installed_but_not_the_project_by_its_name() -> None:
+def test_the_extras_of_all_are_installed_but_not_the_project_by_its_name() -> None:
     project = {
         "name": "ours",
         "dependencies": ["a>=1"],
-        "optional-dependencies": {"x": ["b"], "all": ["ours[x]"]},
+        "optional-dependencies": {"x": ["b"], "heavy": ["c"], "all": ["ours[x]"]},
     }
     assert install.requirements(project) == ["a>=1", "b"]
+    assert install.requirements(project, ["x"]) == ["a>=1"]
 
 
 @pytest.fixture
@@ -130,13 +131,15 @@ def checkout(tmp_path: Path) -> Path:
     """A checkout whose installation does nothing."""
     (tmp_path / "scripts").mkdir()
     shutil.copy(SCRIPTS / "setup.sh", tmp_path / "scripts")
-    (tmp_path / "scripts" / "install.py").write_text("print('installed')\n")
+    (tmp_path / "scripts" / "install.py").write_text(
+        "import sys; print('installed for', *sys.argv[1:])\n"
+    )
     (tmp_path / "pyproject.toml").write_text("")
     return tmp_path
 
 
-def set_up(checkout: Path, python: str, **more: str) -> str:
-    command = ["scripts/setup.sh"]
+def set_up(checkout: Path, python: str, *whom: str, **more: str) -> str:
+    command = ["scripts/setup.sh", *whom]
     environment = {**os.environ, "PYTHON": python, **more}
     done = subprocess.run(
         command, cwd=checkout, env=environment, capture_output=True, text=True, check=True
@@ -166,3 +169,11 @@ def test_another_index_of_torch_installs_again_once(checkout: Path) -> None:
     assert "installed" in set_up(checkout, python, TORCH_INDEX="")
     assert set_up(checkout, python, TORCH_INDEX="") == set_up(checkout, python) == ""
     assert left.exists()
+
+
+def test_a_learners_environment_grows_when_tests_need_it_and_never_shrinks(checkout: Path) -> None:
+    python = os.path.realpath(sys.executable)
+    assert "installed for learner" in set_up(checkout, python, "learner")
+    assert set_up(checkout, python, "learner") == ""
+    assert "installed for all" in set_up(checkout, python)
+    assert set_up(checkout, python, "learner") == set_up(checkout, python) == ""

@@ -7,23 +7,23 @@ there is no such lab.
 
 import difflib
 import os
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from autograder.errors import AutograderError, UnknownLab
+from autograder.learner.card import BROKEN, SIGNS, UNCHECKED, Card, card, count, more_checks
+from autograder.learner.kernel import greet_the_unwritten, one_thread
 from autograder.printable import printable
 from autograder.records import Outcome, Question
 
 if TYPE_CHECKING:
     from autograder.learner.panel import Panel
-    from autograder.learner.practice import Found, Practice
+    from autograder.learner.practice import Practice
     from autograder.learner.running_notebook import Ask
     from autograder.learner.submit import HandedIn
     from autograder.service.client import Connection
-
-SIGNS = {Outcome.CORRECT: "✓", Outcome.INCORRECT: "✗", Outcome.NOT_ATTEMPTED: "○"}
-UNCHECKED = "·"
 
 
 class NoSuchLab(UnknownLab):
@@ -48,18 +48,26 @@ def lab(name: str, directory: str | Path | None = None) -> "Notebook":
         practice = Practice(find_lab(str(name), start), *_session())
     except UnknownLab as error:
         raise NoSuchLab(str(error)) from None
+    one_thread()
+    shell = _shell()
+    if shell is not None:
+        defined = {name for question in practice.lab.questions for name in question.defines}
+        greet_the_unwritten(shell, defined)
     return Notebook(practice)
 
 
 def _session() -> tuple[dict[str, Any], Callable[[], list[str]]]:
     """Return the names of this session and a way to its cells: IPython's, or `__main__`'s."""
-    import sys
-
-    ipython = sys.modules.get("IPython")
-    shell = ipython.get_ipython() if ipython else None
+    shell = _shell()
     if shell is None:
         return vars(sys.modules["__main__"]), list
     return shell.user_ns, lambda: list(shell.history_manager.input_hist_raw)
+
+
+def _shell() -> Any:
+    """Return IPython's shell, or None where this is another Python."""
+    ipython = sys.modules.get("IPython")
+    return ipython.get_ipython() if ipython else None
 
 
 class Notebook:
@@ -81,7 +89,7 @@ class Notebook:
     def check(self, name: Any = None) -> None:
         """Run the checks of one question, or of all, and say what they find."""
         for question in self._asked(name, "check"):
-            print(self.checked(question))
+            show(self.checked(question))
         self._draw()
 
     def hint(self, name: Any = None) -> None:
@@ -112,16 +120,17 @@ class Notebook:
         print(self.said_last)
         self._draw()
 
-    def checked(self, question: Question) -> str:
+    def checked(self, question: Question) -> Card:
         """Check a question and return what a learner reads."""
         if question.manual:
-            return f"{UNCHECKED} {question.name}: a person reads this answer. Submit it when ready."
+            said = "a person reads this answer. Submit it when ready."
+            return Card(UNCHECKED, question.name, said)
         try:
             found = self.practice.check(question)
-            counts = self.practice.counts(question)
+            return card(question, found, *self.practice.counts(question))
         except AutograderError as error:
-            return f"? {question.name}: the checks are broken: ours to mend, not yours. {error}"
-        return "\n".join(describe(question, found, *counts))
+            said = f"the checks are broken: ours to mend, not yours. {error}"
+            return Card(BROKEN, question.name, said)
 
     def hinted(self, question: Question) -> str:
         """Return the next hint for a question, in words."""
@@ -139,7 +148,7 @@ class Notebook:
         lines = [practice.lab.title]
         for question in practice.lab.questions:
             sign, state = self._state(question)
-            points = _count(question.points, "point") if question.points else "optional"
+            points = count(question.points, "point") if question.points else "optional"
             lines.append(f"  {sign} {question.name:<{width}}  {state}, {points}")
         score, total = practice.score()
         lines.append(f"  {score:g} of {total:g} points by the checks here")
@@ -192,7 +201,7 @@ class Notebook:
             here, more = self.practice.counts(*self.practice.questions)
         except AutograderError:
             return ""
-        return f"{_count(here, 'check')} {'runs' if here == 1 else 'run'} here{more_checks(more)}."
+        return f"{count(here, 'check')} {'runs' if here == 1 else 'run'} here{more_checks(more)}."
 
     def _note_sent(self, sent: "HandedIn") -> None:
         """Write the submission down, for the table over all labs."""
@@ -248,35 +257,15 @@ class Notebook:
             self._panel.draw()
 
 
-def more_checks(more: int) -> str:
-    """Return what is said after a number of checks: how many more run at submission."""
-    if not more:
-        return "; no others run when you submit"
-    return f"; {more} more {'runs' if more == 1 else 'run'} when you submit"
+def show(card: Card) -> None:
+    """Show a card in a page, where this is a notebook, or print it."""
+    shell = _shell()
+    if shell is None or not hasattr(shell, "kernel"):
+        print(card.text())
+        return
+    from IPython.display import display
 
-
-def describe(question: Question, found: "Found", here: int, more: int) -> Iterator[str]:
-    """Yield the lines in which a learner reads what a check found.
-
-    `here` checks run in the notebook, `more` when it is submitted.
-    """
-    name = question.name
-    passed = sum(result.outcome is Outcome.CORRECT for result in found.results)
-    if found.outcome is Outcome.NOT_ATTEMPTED:
-        yield f"○ {name}: not attempted yet. Write it, run its cell, and check again."
-    elif found.outcome is Outcome.CORRECT and found.broken:
-        yield f"? {name}: this check itself is broken. That is our mistake and costs you nothing."
-    elif found.outcome is Outcome.CORRECT:
-        verb = "passes" if here == 1 else "pass"
-        yield f"✓ {name}: correct. {_count(here, 'check')} {verb} here{more_checks(more)}."
-    else:
-        held = f"{passed} of {_count(here, 'check')}"
-        yield f"✗ {name}: incorrect. {held} pass here{more_checks(more)}."
-        for title, said in found.failures():
-            yield f"  {title}"
-            yield from (f"    {line}" for line in said.splitlines())
-        if question.hints:
-            yield f'  A hint: q.hint("{name}")'
+    display({"text/plain": card.text(), "text/html": card.html()}, raw=True)  # type: ignore[no-untyped-call]
 
 
 def submission_line(handed_in: "HandedIn") -> str:
@@ -285,10 +274,6 @@ def submission_line(handed_in: "HandedIn") -> str:
     if handed_in.score is not None and handed_in.max_score is not None:
         said += f", {handed_in.score:g} of {handed_in.max_score:g} points"
     return said
-
-
-def _count(number: float, noun: str) -> str:
-    return f"{number:g} {noun}{'s' * (number != 1)}"
 
 
 def _connection() -> "Connection":

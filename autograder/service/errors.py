@@ -52,3 +52,7 @@ class GraderKilled(GraderDied):
 
 class StartError(ServiceError):
     """The service cannot start: a port, a directory or a program is not there."""
+
+
+class DataInUse(StartError):
+    """Another course server works in this data directory."""

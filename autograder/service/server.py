@@ -19,7 +19,7 @@ import uvicorn
 
 from autograder.service.app import create_app
 from autograder.service.course import Course
-from autograder.service.errors import StartError
+from autograder.service.errors import DataInUse, StartError
 from autograder.service.grading import Grader, ProcessGrader
 from autograder.service.lab_catalog import Shelf
 from autograder.service.limits import RateLimit
@@ -230,14 +230,14 @@ def locked(data: Path) -> Iterator[None]:
     """Hold the data directory's lock; it ends with the process, however that ends.
 
     Raises:
-        StartError: another server holds it.
+        DataInUse: another server holds it.
     """
     with (data / "server.lock").open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             message = f"serve: {data} is in use by another course server. Stop that one first"
-            raise StartError(f"{message}, or give another --data directory.") from error
+            raise DataInUse(f"{message}, or give another --data directory.") from error
         yield
 
 

@@ -7,18 +7,20 @@ learner's token, so that `q.submit()` just works. Whatever ends us, ends both.
 
 import contextlib
 import getpass
+import json
 import os
 import random
 import shutil
 import sys
 import threading
+import urllib.request
 import webbrowser
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from autograder.service.auth import Enrolment, enroll
-from autograder.service.errors import Refused, StartError
+from autograder.service.errors import DataInUse, Refused, StartError
 from autograder.service.handout import PAGE, hand_out
 from autograder.service.jupyter import Jupyter, start_jupyter
 from autograder.service.lab_catalog import Shelf
@@ -27,6 +29,7 @@ from autograder.service.server import Server, data_directory, listen, opened, wr
 from autograder.service.settings import DEFAULT_PORT, LOOPBACK, Settings
 
 LEARNER_TOKEN = "learner.token"
+RUNNING = "start.json"  # what a second start says: the addresses of the first
 LAB_PORT = 8888
 
 # How many ports beyond the usual one are tried where nobody asked for a certain one.
@@ -65,6 +68,19 @@ def start(asked: StartSettings) -> int:
     )
     if settings.unsandboxed:
         print("No sandbox: grading is unsandboxed. sudo apt-get install bubblewrap mends that.")
+    try:
+        watch = _run(settings, asked)
+    except DataInUse:
+        if show_running(data, browser=asked.browser):
+            return 0
+        raise
+    print(f"Stopped. Your work is in {work}.")
+    return watch.status
+
+
+def _run(settings: Settings, asked: StartSettings) -> "Watch":
+    """Run both until they are told to end."""
+    data, work = settings.data, data_directory(asked.work)
     with opened(settings) as server:
         environment = {
             "AUTOGRADER_SERVER": server.url,
@@ -75,7 +91,22 @@ def start(asked: StartSettings) -> int:
             watch = Watch(server, jupyter, data / LEARNER_TOKEN, browser=asked.browser)
             server.run(watch.begin)
             watch.join()
-    return watch.status
+    return watch
+
+
+def show_running(data: Path, *, browser: bool) -> bool:
+    """Say the addresses of the `start` that works in `data`, and open them; False without one."""
+    try:
+        said = json.loads((data / RUNNING).read_text())
+        url, text = str(said["url"]), str(said["text"])
+        with urllib.request.urlopen(url, timeout=5):
+            pass
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+    print(f"Running already, since another start:\n{text}")
+    if browser and has_display():
+        webbrowser.open(url)
+    return True
 
 
 def free_port(wanted: int | None, usual: int) -> int:
@@ -163,10 +194,15 @@ class Watch:
                 self._say()
 
     def _say(self) -> None:
-        print(f"JupyterLab:    {self._jupyter.url}")
-        print(f"Course server: {self._server.url}")
-        print(f"Your token, to log in there: {self._token}")
-        print("Ctrl-C stops both. Your work stays.", flush=True)
+        text = (
+            f"JupyterLab:    {self._jupyter.url}\n"
+            f"Course server: {self._server.url}\n"
+            f"Your token, to log in there: {self._token}"
+        )
+        write_secret(
+            self._token.parent / RUNNING, json.dumps({"url": self._jupyter.url, "text": text})
+        )
+        print(f"{text}\nCtrl-C stops both. Your work stays.", flush=True)
         if self._browser and has_display():
             webbrowser.open(self._jupyter.url)
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from ddp_lab.collectives import reference
 from ddp_lab.collectives.registry import built_in
-from ddp_lab.collectives.rows import rows_of
+from ddp_lab.collectives.rows import rows_of, same_place
 from ddp_lab.collectives.two_shot import exchange, shared
 from ddp_lab.transport.base import NDArray
 
@@ -17,13 +17,15 @@ if TYPE_CHECKING:
     from ddp_lab.communicator.communicator import Communicator
 
 
-@built_in("all_gather", "direct")
-def all_gather(comm: "Communicator", x: NDArray) -> NDArray:
+@built_in("all_gather", "direct", fills=True)
+def all_gather(comm: "Communicator", x: NDArray, *, out: NDArray | None = None) -> NDArray:
     """Return every rank's `x`: each rank reads, or is sent, all others' at once."""
     arrays, meeting = shared(comm, x)
-    out = np.empty_like(x, shape=(comm.size, *x.shape))
-    for rank, array in enumerate(arrays):
-        out[rank] = array
+    out = np.empty_like(x, shape=(comm.size, *x.shape)) if out is None else out
+    for k in range(1, comm.size + 1):  # no two ranks begin with the same one
+        rank = (comm.rank + k) % comm.size
+        if rank != comm.rank or not same_place(x, out[rank, ...]):
+            out[rank] = arrays[rank]
     if meeting is not None:
         meeting.leave()
     return out

@@ -44,7 +44,7 @@ class Algorithm:
     """A function with what the communicator must know of it.
 
     `reads`: it leaves `x` as it is. `borrows`: so it does, and takes `out=`, the array for its
-    result.
+    result. `fills`: it takes `out=`, of which `x` may be a part.
     """
 
     name: str
@@ -52,6 +52,7 @@ class Algorithm:
     borrows: bool = False
     built_in: bool = True
     reads: bool = False
+    fills: bool = False
 
 
 _REGISTRY: dict[str, dict[str, Algorithm]] = {collective: {} for collective in COLLECTIVES}
@@ -97,12 +98,12 @@ def register_algorithm(collective: str, name: str, fn: Callable[..., Any]) -> No
 
 
 def built_in(
-    collective: str, name: str, *, borrows: bool = False, reads: bool = False
+    collective: str, name: str, *, borrows: bool = False, reads: bool = False, fills: bool = False
 ) -> Callable[[Fn], Fn]:
     """Return a decorator that registers one of the package's own algorithms."""
 
     def register(fn: Fn) -> Fn:
-        _of(collective)[name] = Algorithm(name, fn, borrows, reads=reads)
+        _of(collective)[name] = Algorithm(name, fn, borrows, reads=reads, fills=fills)
         return fn
 
     return register

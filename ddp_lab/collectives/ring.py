@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ddp_lab.collectives.registry import built_in
-from ddp_lab.collectives.rows import rows_of, split_evenly
+from ddp_lab.collectives.rows import rows_of, same_place, split_evenly
 from ddp_lab.transport.base import NDArray
 
 if TYPE_CHECKING:
@@ -66,11 +66,12 @@ def reduce_scatter(comm: "Communicator", x: NDArray, *, op: str) -> NDArray:
     return rows[comm.rank].copy()
 
 
-@built_in("all_gather", "ring")
-def all_gather(comm: "Communicator", x: NDArray) -> NDArray:
+@built_in("all_gather", "ring", fills=True)
+def all_gather(comm: "Communicator", x: NDArray, *, out: NDArray | None = None) -> NDArray:
     """Return every rank's `x`: each rank passes on what it received last."""
-    out = np.empty_like(x, shape=(comm.size, *x.shape))
-    out[comm.rank] = x
+    out = np.empty_like(x, shape=(comm.size, *x.shape)) if out is None else out
+    if not same_place(x, out[comm.rank, ...]):
+        out[comm.rank] = x
     gather_chunks(comm, rows_of(out))
     return out
 

@@ -1,5 +1,7 @@
 """An array as pieces, one a rank: views, never copies, and never NumPy's scalars."""
 
+import numpy as np
+
 from ddp_lab.transport.base import NDArray
 
 
@@ -12,3 +14,10 @@ def split_evenly(flat: NDArray, parts: int) -> list[NDArray]:
     """Return `parts` views that cover `flat`, their sizes differing by at most one."""
     n = flat.size
     return [flat[i * n // parts : (i + 1) * n // parts] for i in range(parts)]
+
+
+def same_place(a: NDArray, b: NDArray) -> bool:
+    """Return whether two arrays of one shape and dtype are the same memory."""
+    if not isinstance(a, np.ndarray) or not isinstance(b, np.ndarray):
+        return False
+    return a.ctypes.data == b.ctypes.data

@@ -53,6 +53,8 @@ class Call:
         """Return the result as the caller's kind of array; `inner` is bound to this collective."""
         if self.operation == "all_reduce":
             result = self._all_reduce(inner)
+        elif self.out is not None and self.algorithm.fills:
+            result = self.algorithm.fn(inner, *self.args, out=self.out, **self.kwargs)
         else:
             result = self.algorithm.fn(inner, *self.args, **self.kwargs)
             if not self.algorithm.built_in:
@@ -62,6 +64,8 @@ class Call:
         if self.divisor:
             divide(result, self.divisor)
         if self.answer is not None:
+            if self.out is not None and result is not self.out:
+                np.copyto(self.out, result)
             return self.answer
         if self.operation in ("broadcast", "scatter"):
             result = self._own(result)

@@ -16,6 +16,7 @@ from ddp_lab.arguments import whole_number
 from ddp_lab.arrays import device_of
 from ddp_lab.collectives.choose import choose
 from ddp_lab.collectives.registry import lookup
+from ddp_lab.collectives.rows import same_place
 from ddp_lab.communicator.calls import Call
 from ddp_lab.communicator.point_to_point import Messenger
 from ddp_lab.errors import InvalidArgument
@@ -146,18 +147,23 @@ class CollectiveCaller(Messenger):
 
     def _write_to(self, call: Call, out: Any, x: Any, array: NDArray) -> NDArray:
         """Have the result written to `out`; return what to read, which no write may change."""
-        target = self._writable(out, call.operation)
-        if target.shape != array.shape or target.dtype != array.dtype:
-            raise InvalidArgument(
-                f"{call.operation}: out= does not fit: got {target.dtype} {target.shape}, expected "
-                f"{array.dtype} {array.shape}. Pass an array of x's shape and dtype."
-            )
+        target = self._target(call, out, array.shape, array.dtype)
         call.out, call.answer = target, out
         if out is x or same_place(array, target):
             call.out = array
         elif isinstance(array, np.ndarray) and np.may_share_memory(array, target):
             call.array = array = array.copy()  # what is written must not change what is read
         return array
+
+    def _target(self, call: Call, out: Any, shape: tuple[int, ...], dtype: Any) -> NDArray:
+        """Return the array that shares the memory of `out`, into which the result is to go."""
+        target = self._writable(out, call.operation)
+        if target.shape != shape or target.dtype != dtype:
+            raise InvalidArgument(
+                f"{call.operation}: out= does not fit: got {target.dtype} {target.shape}, expected "
+                f"{dtype} {shape}. Pass an array of the result's shape and dtype."
+            )
+        return target
 
     def _operand(self, operation: str, x: Any, op: str) -> tuple[NDArray, str]:
         array, kind = self._array_of(x, operation)
@@ -201,10 +207,3 @@ class CollectiveCaller(Messenger):
                 f"is {self.size}. Change an axis or the number of ranks."
             )
         return shape
-
-
-def same_place(a: NDArray, b: NDArray) -> bool:
-    """Return whether two arrays of one shape and dtype are the same memory."""
-    if not isinstance(a, np.ndarray) or not isinstance(b, np.ndarray):
-        return False
-    return a.ctypes.data == b.ctypes.data

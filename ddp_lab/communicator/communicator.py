@@ -68,10 +68,18 @@ class Communicator(CollectiveCaller):
         call = self._call("reduce", algorithm, array, f"root={root} op={op}", kind, x)
         return self._run(call, (call.working(array),), {"root": root, "op": op}, async_op)
 
-    def all_gather(self, x: Any, algorithm: str = "auto", async_op: bool = False) -> Any:
-        """Return an array of shape (size, *x.shape): row r is rank r's `x`."""
+    def all_gather(
+        self, x: Any, algorithm: str = "auto", async_op: bool = False, *, out: Any = None
+    ) -> Any:
+        """Return an array of shape (size, *x.shape): row r is rank r's `x`.
+
+        `out` is an array for the result, which is then also returned; `x` may be its row `rank`.
+        """
         array, kind = self._array_of(x, "all_gather")
         call = self._call("all_gather", algorithm, array, "", kind, x)
+        if out is not None:
+            call.out = self._target(call, out, (self.size, *array.shape), array.dtype)
+            call.answer = out
         return self._run(call, (array,), {}, async_op)
 
     def reduce_scatter(

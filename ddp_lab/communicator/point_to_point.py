@@ -1,5 +1,6 @@
 """Messages between the ranks of a group: the lower half of `Communicator`."""
 
+import time
 from collections.abc import Iterable
 from typing import Any, Self
 
@@ -151,6 +152,14 @@ class Messenger:
         sent.wait()
         return received
 
+    def tolerate(self, ranks: Iterable[int]) -> None:
+        """Let the failure of one of these ranks end only waits for that rank, from now on.
+
+        A transport whose ranks tell all others of a failure ends every wait otherwise.
+        """
+        if self._tells is not None:
+            self._tells.tolerate({self._members[rank] for rank in ranks})
+
     def empty(self, shape: Shape, dtype: Any = np.float32) -> Any:
         """Return an uninitialised array in the transport's own memory.
 
@@ -207,6 +216,15 @@ class Messenger:
         """Account for arithmetic that was not done by `combine`."""
         if self._computes is not None:
             self._computes.compute(n_bytes)
+
+    def now(self) -> float:
+        """Return seconds on the machine's clock, or on the transport's own where it has one."""
+        return time.perf_counter() if self._computes is None else self._computes.clock
+
+    def elapse(self, seconds: float) -> None:
+        """Let time pass on the transport's own clock, if it has one, for work unseen by it."""
+        if self._computes is not None:
+            self._computes.elapse(seconds)
 
     def combine(self, into: NDArray, other: NDArray, op: str) -> None:
         """Combine `other` into `into`, element by element, in place."""

@@ -3,9 +3,9 @@
     python -m ddp_lab calibrate --transport tcp
 
 Sizes and world sizes that the fit (`fit`) did not see are predicted and then compared with what
-was measured (`timing`). The closed forms give each rank a core of its own; a fourth constant
-says how much longer it takes where ranks share cores. Arrays are of up to 1 MiB, at which
-two ranks still work within their caches: beyond, beta is another.
+was measured (`timing`). The closed forms give each rank a core of its own, so there are no more
+ranks than cores, or two. Arrays are of up to 1 MiB, at which two ranks still work within their
+caches: beyond, beta is another.
 
 One set of constants serves all collectives as far as a transport keeps to the model: each rank
 sends and receives at the same time, and copies nothing besides. Where a rank's one core does both,
@@ -13,7 +13,8 @@ collectives differ; so each algorithm also gets a set of its own, and both are h
 was kept from them.
 
 Nothing is claimed where launches of the same collective disagree: then other programs were running
-in all of them, and the constants would be those of that crowd.
+in all of them, and the constants would be those of that crowd. How many blocks they interrupted is
+said in any case.
 
 May import: cost, fit, timing, NumPy.
 """
@@ -34,7 +35,7 @@ PLAN = (
     ("broadcast", "tree"),
     ("reduce_scatter", "ring"),
 )
-WORLD_SIZES, HELD_OUT_WORLD_SIZES = (2, 4), (3,)
+WORLD_SIZES, HELD_OUT_WORLD_SIZES = (2, 4), (3,)  # as far as there are cores
 SIZES = (1 << 10, 1 << 14, 1 << 17, 1 << 20)
 HELD_OUT_SIZES = (1 << 12, 1 << 16, 1 << 19)
 NOISY = 0.3  # beyond it a launch differs from the next by more than predictions should
@@ -67,6 +68,12 @@ class Calibration:
         return float(np.median([sample.spread for sample in (*self.fitted, *self.held_out)] or [0]))
 
     @property
+    def interrupted(self) -> float:
+        """The share of blocks in which another program took a rank's core."""
+        kept = (*self.fitted, *self.held_out)
+        return float(np.mean([sample.interrupted for sample in kept] or [0]))
+
+    @property
     def trusted(self) -> bool:
         """Whether launches agree well enough to tell constants by them."""
         return self.spread <= NOISY
@@ -82,8 +89,7 @@ class Calibration:
         c = self.constants
         lines = [
             f"{self.transport}: alpha {c.alpha * 1e6:.3g} us, 1/beta {_rate(c.beta)}, "
-            f"1/gamma {_rate(c.gamma)}, {c.contention:.2g} longer where two ranks share a core, "
-            f"on {cores()} cores; held out, predicted over measured:",
+            f"1/gamma {_rate(c.gamma)}, on {cores()} cores; held out, predicted over measured:",
             f"{'collective':30}{'ranks':>6}{'bytes':>10}{'spread':>8}{'own set':>9}{'one set':>9}",
         ]
         for sample in self.held_out:
@@ -96,7 +102,10 @@ class Calibration:
         return "\n".join([*lines, *self._verdict()])
 
     def _verdict(self) -> list[str]:
-        facts = f"launches differ by {self.spread:.0%}, load {self.load:.1f} on {cores()} cores"
+        facts = (
+            f"launches differ by {self.spread:.0%}, {self.interrupted:.0%} of blocks interrupted, "
+            f"load {self.load:.1f} on {cores()} cores"
+        )
         if not self.trusted:
             return [
                 f"no claim: {facts}: other programs keep this machine too busy to trust these "
@@ -120,13 +129,14 @@ def _factor(predicted: float, measured: float) -> float:
 def calibrate(transport: str = "shm", rounds: int = ROUNDS) -> Calibration:
     """Return the constants of `transport` on this machine, with the samples behind them.
 
-    They are fitted on 2 and 4 ranks, and held against other sizes there and against 3 ranks.
+    They are fitted on 2 and 4 ranks, and held against other sizes there and against 3 ranks, as
+    far as each has a core of its own; on 2 if not.
 
     Raises:
         InvalidArgument: fewer than one round, or no such transport.
     """
     load = os.getloadavg()[0]
-    world_sizes = (*WORLD_SIZES, *HELD_OUT_WORLD_SIZES)
+    world_sizes = [p for p in (*WORLD_SIZES, *HELD_OUT_WORLD_SIZES) if p <= max(2, cores())]
     samples = measure(transport, world_sizes, (*SIZES, *HELD_OUT_SIZES), PLAN, rounds)
     held_out = [
         sample

@@ -9,7 +9,6 @@ May import: cost, errors, NumPy.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import ceil
 
 import numpy as np
 
@@ -20,7 +19,6 @@ from ddp_lab.transport.base import NDArray
 STEPS = 50  # of reweighting; a dozen reach the last digit
 TINY = 1e-3  # of what was measured: the least prediction that is weighed as such
 LARGE_ERROR = 0.3  # of prediction and measurement, as a logarithm: beyond it errors count for less
-MOST_CONTENTION = 8.0
 
 
 @dataclass(frozen=True)
@@ -28,7 +26,7 @@ class Sample:
     """One measured collective: `seconds` from its last rank's begin to its last rank's end.
 
     `spread` is how much longer it took in the slowest launch than in the fastest, as a share;
-    `cores` are those that its ranks had between them, 0 for a core each.
+    `interrupted` is the share of blocks in which a rank was taken off its core.
     """
 
     collective: str
@@ -37,42 +35,27 @@ class Sample:
     world_size: int
     seconds: float
     spread: float = 0.0
-    cores: int = 0
-
-    @property
-    def crowding(self) -> float:
-        """Ranks a core besides one: on the fullest core, which is what the others wait for.
-
-        In a tree few ranks work at a time, and meet on a core as often as the average says.
-        """
-        ranks_a_core = self.world_size / self.cores if self.cores else 0.0
-        return max(0.0, (ranks_a_core if self.algorithm == "tree" else ceil(ranks_a_core)) - 1)
+    interrupted: float = 0.0
 
 
 @dataclass(frozen=True)
 class Constants:
-    """Seconds a message (`alpha`), a byte sent (`beta`) and a byte reduced (`gamma`).
-
-    `contention` is what all of it takes longer, as a share, where two ranks share a core.
-    """
+    """Seconds a message (`alpha`), a byte sent (`beta`) and a byte reduced (`gamma`)."""
 
     alpha: float
     beta: float
     gamma: float
-    contention: float = 0.0
 
     def predict(self, sample: Sample) -> float:
         """Return the seconds that the closed form gives for what `sample` measured."""
-        alone = cost.collective_time(*_key(sample), self.alpha, self.beta, self.gamma)
-        return alone * (1 + self.contention * sample.crowding)
+        return cost.collective_time(*_key(sample), self.alpha, self.beta, self.gamma)
 
 
 def fit(samples: Sequence[Sample], told_apart: int = 3) -> Constants:
     """Return the constants, none below 0, whose predictions are nearest to the samples as ratios.
 
     Of predicted p and measured m it brings the sum of (p - m)^2 / pm near its least: a prediction
-    of half the time is as wrong as one of twice the time. Contention is searched for, where ranks
-    share cores; without such samples it is 0.
+    of half the time is as wrong as one of twice the time.
 
     Args:
         samples: what was measured.
@@ -83,7 +66,6 @@ def fit(samples: Sequence[Sample], told_apart: int = 3) -> Constants:
     """
     rows = np.array([_coefficients(sample) for sample in samples], np.float64).reshape(-1, 3)
     seconds = np.array([sample.seconds for sample in samples], np.float64)
-    crowding = np.array([sample.crowding for sample in samples], np.float64)
     if not np.all(seconds > 0):
         raise InvalidArgument(
             f"fit: a collective takes time: got {seconds.min():.3g} s, expected more than 0. "
@@ -91,23 +73,12 @@ def fit(samples: Sequence[Sample], told_apart: int = 3) -> Constants:
         )
     _check_rank(rows / seconds[:, np.newaxis], samples, told_apart)
 
-    def given(contention: float) -> tuple[float, NDArray]:
-        return _fit_linear(rows * (1 + contention * crowding)[:, np.newaxis], seconds)
-
-    contention = 0.0
-    step = 1.0 if crowding.any() else 0.0
-    while step > 1e-3:  # ever finer around the best so far
-        near = contention + step * np.arange(-4, 5)
-        tried = [float(x) for x in near if 0 <= x <= MOST_CONTENTION]
-        contention = min(tried, key=lambda x: given(x)[0])
-        step /= 4
-    _, x = given(contention)
-    alpha, beta, gamma = (float(value) for value in x)
-    return Constants(alpha, beta, gamma, contention)
+    alpha, beta, gamma = (float(value) for value in _fit_linear(rows, seconds))
+    return Constants(alpha, beta, gamma)
 
 
-def _fit_linear(rows: NDArray, seconds: NDArray) -> tuple[float, NDArray]:
-    """Return the three constants and how wrong they are, by reweighted least squares."""
+def _fit_linear(rows: NDArray, seconds: NDArray) -> NDArray:
+    """Return the three constants, by reweighted least squares."""
     weights = 1 / seconds
     for _ in range(STEPS):
         x = _non_negative(rows * weights[:, np.newaxis], seconds * weights)
@@ -115,7 +86,7 @@ def _fit_linear(rows: NDArray, seconds: NDArray) -> tuple[float, NDArray]:
         error = np.abs(np.log(predicted / seconds))
         weights = np.sqrt(np.minimum(1, LARGE_ERROR / np.maximum(error, 1e-12)))
         weights /= np.sqrt(predicted * seconds)
-    return float(np.sum(np.minimum(error, LARGE_ERROR) * error)), x
+    return x
 
 
 def _check_rank(rows: NDArray, samples: Sequence[Sample], told_apart: int) -> None:

@@ -2,9 +2,10 @@
 
 Other programs only ever make a collective slower, and leave some millisecond alone now and then.
 So a collective is timed in blocks of about a millisecond, taken in turns with those of all others,
-world sizes too, over several launches; a sample is the low decile of its blocks, and how far the
-launches lie apart in it is kept beside it. Rank r runs on core r modulo their number, so that it
-is known which ranks share a core.
+world sizes too, over several launches. Each rank has a core of its own, as far as there are enough,
+and asks the system whether it was taken off that core during a block. A sample is the quickest of
+the blocks that no rank was interrupted in; kept beside it is how far launches lie apart in it, and
+the share of blocks that were interrupted. Where too few are left there are more launches.
 
 In a block the same call is made several times in a row, so that it counts for little which rank
 begins late. No rank can run ahead of the others meanwhile: each needs something of every other; and
@@ -14,6 +15,7 @@ May import: cost, fit, launch, NumPy.
 """
 
 import os
+import resource
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
@@ -29,12 +31,13 @@ from ddp_lab.transport.base import NDArray
 
 Job: TypeAlias = tuple[str, str, int]  # collective, algorithm, bytes
 
-ROUNDS = 36  # blocks a sample: with one core in two taken by others, three or four are left alone
+ROUNDS = 36  # blocks a sample, over PASSES launches
 PASSES = 3  # launches of each world size, in turns
+MOST_PASSES = 9  # where blocks were interrupted
+ENOUGH = 3  # blocks a sample in which no rank was
 BLOCK_S = 1e-3  # well below the few milliseconds for which a scheduler lets a program run
 CALLS = (2, 40)  # in a block: the fewest and the most
 WARM_UP = 1  # rounds not counted
-LOW = 10  # per cent
 
 WHOLE = ("all_reduce", "broadcast")  # each rank's array has all the bytes
 BY_ROWS = ("all_to_all", "reduce_scatter")  # its first axis is one row a rank
@@ -74,27 +77,46 @@ def measure(
         )
     plan, sizes = list(plan), list(sizes)
     jobs = {p: [(*key, n) for key in plan if _has_form(key, p) for n in sizes] for p in world_sizes}
-    times: dict[int, list[NDArray]] = {p: [] for p in world_sizes}
-    for _ in range(passes):
+    taken: dict[int, list[NDArray]] = {p: [] for p in world_sizes}
+    for number in range(max(passes, MOST_PASSES)):
         for p in world_sizes:
-            by_rank = launch(_time_jobs, p, jobs[p], -(-rounds // passes), transport=transport)
-            # rounds, jobs, ranks, (begin, end, calls): one clock for all processes of a machine
-            blocks = np.stack(by_rank, axis=2)
-            spans = blocks[..., 1].max(axis=2) - blocks[..., 0].max(axis=2)
-            times[p].append(spans / blocks[:, :, 0, 2])
+            if number < passes or _too_few(taken[p]):
+                arguments = jobs[p], -(-rounds // passes)
+                taken[p].append(_blocks(launch(_time_jobs, p, *arguments, transport=transport)))
     return [
-        _sample(job, p, np.stack(times[p])[:, :, index])
+        _sample(job, p, [blocks[:, index] for blocks in taken[p]])
         for p in world_sizes
         for index, job in enumerate(jobs[p])
     ]
 
 
-def _sample(job: Job, world_size: int, taken: NDArray) -> Sample:
-    """Return the sample of blocks that took so long, shape (launches, rounds)."""
-    taken = np.maximum(taken, 1e-9)  # what is over before the last rank began takes no time
-    by_launch = np.percentile(taken, LOW, axis=1)
-    spread = float(by_launch.max() / by_launch.min()) - 1
-    return Sample(*job, world_size, float(np.percentile(taken, LOW)), spread, cores())
+def _blocks(by_rank: Sequence[NDArray]) -> NDArray:
+    """Return seconds a call and interruptions of each block: (rounds, jobs, 2)."""
+    # rounds, jobs, ranks, (begin, end, calls, interruptions): one clock for all processes
+    blocks = np.stack(by_rank, axis=2)
+    spans = blocks[..., 1].max(axis=2) - blocks[..., 0].max(axis=2)
+    # what is over before the last rank began takes no time
+    return np.stack(
+        [np.maximum(spans / blocks[:, :, 0, 2], 1e-9), blocks[..., 3].sum(axis=2)], axis=2
+    )
+
+
+def _too_few(launches: Sequence[NDArray]) -> bool:
+    """Return whether a job has not had `ENOUGH` blocks without an interruption."""
+    alone = sum((blocks[..., 1] == 0).sum(axis=0) for blocks in launches)
+    return bool(np.any(np.asarray(alone) < ENOUGH))
+
+
+def _sample(job: Job, world_size: int, launches: Sequence[NDArray]) -> Sample:
+    """Return the sample of some launches' blocks: seconds and interruptions, (rounds, 2) each."""
+    every = np.concatenate(launches)
+    interrupted = float(np.mean(every[:, 1] > 0))
+    alone = [blocks[blocks[:, 1] == 0, 0] for blocks in launches]
+    quickest = [seconds.min() for seconds in alone if len(seconds)]
+    if not quickest:
+        quickest = [blocks[:, 0].min() for blocks in launches]
+    spread = float(max(quickest) / min(quickest)) - 1
+    return Sample(*job, world_size, float(min(quickest)), spread, interrupted)
 
 
 def _has_form(key: tuple[str, str], world_size: int) -> bool:
@@ -102,20 +124,29 @@ def _has_form(key: tuple[str, str], world_size: int) -> bool:
 
 
 def _time_jobs(comm: Communicator, jobs: Sequence[Job], rounds: int) -> NDArray:
-    """Return when this rank began and ended each block, and its calls: (rounds, jobs, 3)."""
+    """Return of each block when this rank began and ended, its calls and its interruptions."""
     everywhere = available_cores()
     stay_on(everywhere[comm.rank % len(everywhere) :][:1] if everywhere else [])
     try:
         calls = [call_of(comm, *job) for job in jobs]
         counts = [_calls_a_block(comm, call) for call in calls]
-        times = np.empty((rounds + WARM_UP, len(jobs), 3))
+        times = np.empty((rounds + WARM_UP, len(jobs), 4))
         for row in times:
             for cell, call, count in zip(row, calls, counts, strict=True):
                 comm.barrier()
-                cell[:] = (*_time_block(call, count), count)
+                before = interruptions()
+                began, ended = _time_block(call, count)
+                cell[:] = began, ended, count, interruptions() - before
         return times[WARM_UP:]
     finally:
         stay_on(everywhere)  # a rank may be a thread of the caller's process
+
+
+def interruptions() -> int:
+    """Return how often the system took this thread off its core for another; 0 if it won't say."""
+    if not hasattr(resource, "RUSAGE_THREAD"):
+        return 0
+    return resource.getrusage(resource.RUSAGE_THREAD).ru_nivcsw
 
 
 def stay_on(some_cores: list[int]) -> None:

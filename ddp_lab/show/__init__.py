@@ -2,9 +2,13 @@
 
 from ddp_lab.show.collectives_explorer import CollectivesExplorer, explore
 from ddp_lab.show.ddp_timeline import DdpTimeline
+from ddp_lab.show.matrix_split import MatrixSplit
 from ddp_lab.show.page import page
+from ddp_lab.show.pipeline_schedules import PipelineSchedules
 from ddp_lab.show.poster import poster, summary
 from ddp_lab.show.ring_player import RingPlayer
+from ddp_lab.show.scaling_curves import ScalingCurves
+from ddp_lab.show.server_timeline import ServerTimeline
 from ddp_lab.show.story import Hop, Story, tell
 from ddp_lab.show.training_curves import TrainingCurves
 from ddp_lab.show.watch import Recording, watch
@@ -13,8 +17,12 @@ __all__ = [
     "CollectivesExplorer",
     "DdpTimeline",
     "Hop",
+    "MatrixSplit",
+    "PipelineSchedules",
     "Recording",
     "RingPlayer",
+    "ScalingCurves",
+    "ServerTimeline",
     "Story",
     "TrainingCurves",
     "explore",

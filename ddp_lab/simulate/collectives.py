@@ -9,11 +9,20 @@ from ddp_lab.collectives.choose import choose
 from ddp_lab.collectives.registry import lookup
 from ddp_lab.collectives.ring import SEGMENT_BYTES
 from ddp_lab.communicator.communicator import Communicator
+from ddp_lab.costs.model import POWERS_OF_TWO
 from ddp_lab.errors import InvalidArgument
 from ddp_lab.launch.threads import run_threads
-from ddp_lab.transport.sim import Link, SimWorld
+from ddp_lab.transport.sim import Link, SimWorld, SymmetricWorld
 
 TIMEOUT_S = 600.0
+IN_CIRCLES = {  # each rank sends to the one so many places further on
+    ("all_gather", "recursive_doubling"),
+    ("all_gather", "ring"),
+    ("all_reduce", "pipelined_ring"),
+    ("all_reduce", "ring"),
+    ("barrier", "dissemination"),
+    ("reduce_scatter", "ring"),
+}
 MOST_SEGMENTS = 256  # of a chunk: more take longer to simulate and change little
 
 
@@ -29,7 +38,8 @@ def collective(
     """Return the seconds until the last rank is done, on links of this alpha and beta.
 
     This runs the real code of the algorithm, message by message, and equals the closed form of
-    `ddp_lab.cost` where there is one. As there, `n_bytes` is the size of the whole array.
+    `ddp_lab.cost` where there is one. As there, `n_bytes` is the size of the whole array. Of
+    algorithms that do the same on every rank, such as rings, one rank runs and stands for all.
 
     Raises:
         UnknownAlgorithm: the collective has no such algorithm.
@@ -47,7 +57,13 @@ def collective(
     count = math.lcm(world_size, 1 << (world_size.bit_length() - 1))
     if algorithm == "pipelined_ring":
         count *= min(MOST_SEGMENTS, max(1, math.ceil(n_bytes / world_size / SEGMENT_BYTES)))
-    world = SimWorld(world_size, Link(alpha, beta, gamma), n_bytes / count)
+    link, bytes_a_byte = Link(alpha, beta, gamma), n_bytes / count
+    in_pairs = (name, algorithm) in POWERS_OF_TWO and not world_size & (world_size - 1)
+    if in_pairs or (name, algorithm) in IN_CIRCLES:
+        alone = SymmetricWorld(world_size, link, bytes_a_byte, in_pairs)
+        _call(Communicator(alone.transport(0)), name, algorithm, count)
+        return alone.clocks[0]
+    world = SimWorld(world_size, link, bytes_a_byte)
     run_threads(_call, world, (name, algorithm, count), TIMEOUT_S)
     return max(world.clocks)
 

@@ -81,6 +81,7 @@ def ddp(
     overlap: bool = True,
     contention: float = 0.0,
     launch: Callable[[float], float] | None = None,
+    reply: Callable[[float], float] | None = None,
 ) -> DdpStep:
     """Return the predicted step of one rank; all ranks are alike.
 
@@ -98,6 +99,8 @@ def ddp(
         contention: the share of its speed, 0 to 1, that compute loses while a bucket travels: 0
             where other hardware moves the bytes, 1 where the rank's only core does.
         launch: seconds of compute to fill and start a bucket of that many bytes; default none.
+        reply: seconds of a bucket's way back, which has a link of its own: with parameter servers
+            the next bucket is on its way out meanwhile. Default none.
 
     Raises:
         ValueError: lengths differ, a time or size is negative or not a number, or contention is
@@ -105,7 +108,7 @@ def ddp(
     """
     forward_time = float(forward) if isinstance(forward, int | float) else float(sum(forward))
     _check(forward_time, backward, n_bytes, bucket_bytes, contention)
-    core, link = _Core(forward_time, 1.0 - contention), _Link(all_reduce)
+    core, link = _Core(forward_time, 1.0 - contention), _Link(all_reduce, reply)
     full: list[tuple[list[int], float, float]] = []
     ready_at: list[float] = []
     for layers in _fill(n_bytes, bucket_bytes):
@@ -124,16 +127,22 @@ def ddp(
 class _Link:
     """What averages one bucket at a time, in order."""
 
-    def __init__(self, all_reduce: Callable[[float], float]) -> None:
+    def __init__(
+        self, all_reduce: Callable[[float], float], reply: Callable[[float], float] | None
+    ) -> None:
         self.buckets: list[BucketSpan] = []
         self._all_reduce = all_reduce
-        self._free_at = 0.0
+        self._reply = reply
+        self._free_at = self._ended_at = 0.0
 
     def send(self, layers: Sequence[int], n_bytes: float, ready: float, at: float) -> BucketSpan:
         """Average a bucket, from `at` on or from when the link is free."""
         began = max(at, self._free_at)
         self._free_at = began + (self._all_reduce(n_bytes) if n_bytes else 0.0)
-        bucket = BucketSpan(tuple(layers), n_bytes, ready, began, self._free_at)
+        self._ended_at = max(self._ended_at, self._free_at)
+        if self._reply is not None and n_bytes:
+            self._ended_at += self._reply(n_bytes)
+        bucket = BucketSpan(tuple(layers), n_bytes, ready, began, self._ended_at)
         self.buckets.append(bucket)
         return bucket
 

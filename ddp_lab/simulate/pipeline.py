@@ -1,153 +1,144 @@
 """A step of pipeline-parallel training: who does what when, how long stages idle, what they hold.
 
-    stage 0   F0 F1 F2 F3          B0 B1 B2 B3      gpipe: all forwards, then all backwards
-    stage 0   F0 F1    B0 F2 B1 F3 B2    B3         1f1b: one backward for each forward
+GPipe and 1F1B both idle for (K-1)/(M+K-1) of the step, with K stages and M micro-batches; they
+differ in the activations that a stage has to keep: M with GPipe, at most K with 1F1B. With v
+chunks on each rank, interleaved 1F1B idles for (K-1)/(vM+K-1).
 
-Both idle for (K-1)/(M+K-1) of the step, with K stages and M micro-batches; they differ in the
-activations that a stage has to keep: M with gpipe, at most K with 1f1b.
-
-May import: the package's errors.
-Source: Huang et al., GPipe, NeurIPS 2019; Narayanan et al., PipeDream, SOSP 2019, for 1F1B.
+May import: the package's errors, parallel.schedules.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ddp_lab.errors import InvalidArgument
-
-
-@dataclass(frozen=True)
-class ActionSpan:
-    """An action in torch's notation, `"0F3"` for stage 0, forward, micro-batch 3; seconds."""
-
-    action: str
-    began_at: float
-    ended_at: float
+from ddp_lab.parallel.schedules import Action, ActionSpan, held, orders_of, parse, walk
 
 
 @dataclass(frozen=True)
 class PipelineStep:
-    """A predicted step: the spans of each stage, in order."""
+    """A step, predicted or measured: the spans of each rank, in order, from 0 s."""
 
     spans: tuple[tuple[ActionSpan, ...], ...]
 
     @property
     def actions(self) -> list[list[str]]:
-        """The actions of each stage, in order; without the times between them."""
-        return [[span.action for span in stage] for stage in self.spans]
+        """The actions of each rank, in order; without the times between them."""
+        return [[span.action for span in rank] for rank in self.spans]
 
     @property
     def makespan(self) -> float:
         """Seconds from the first action's begin to the last one's end."""
-        return max(stage[-1].ended_at for stage in self.spans)
+        return max(rank[-1].ended_at for rank in self.spans)
 
     @property
     def bubble_fraction(self) -> float:
-        """The share of all stages' time in which they do nothing."""
+        """The share of all ranks' time in which they do nothing."""
         whole = self.makespan * len(self.spans)
-        busy = sum(span.ended_at - span.began_at for stage in self.spans for span in stage)
+        busy = sum(span.ended_at - span.began_at for rank in self.spans for span in rank)
         return max(0.0, 1 - busy / whole) if whole else 0.0
 
     @property
     def peak_activations(self) -> list[int]:
-        """The most micro-batches whose activations each stage keeps at a time."""
-        return [_peak(stage) for stage in self.actions]
+        """The most micro-batches whose activations each rank keeps at a time, over its stages.
 
-
-def _peak(actions: Sequence[str]) -> int:
-    held = most = 0
-    for action in actions:
-        held += 1 if "F" in action else -1
-        most = max(most, held)
-    return most
-
-
-def gpipe(stage: int, stages: int, microbatches: int) -> list[tuple[str, int]]:
-    """Return one stage's order: all forwards, then all backwards."""
-    order = range(microbatches)
-    return [("F", m) for m in order] + [("B", m) for m in order]
-
-
-def one_forward_one_backward(stage: int, stages: int, microbatches: int) -> list[tuple[str, int]]:
-    """Return one stage's order: as many forwards as stages are left, then in turns."""
-    ahead = min(stages - stage, microbatches)
-    order = [("F", m) for m in range(ahead)]
-    for m in range(microbatches):
-        order.append(("B", m))
-        if m + ahead < microbatches:
-            order.append(("F", m + ahead))
-    return order
-
-
-SCHEDULES: dict[str, Callable[[int, int, int], list[tuple[str, int]]]] = {
-    "1f1b": one_forward_one_backward,
-    "gpipe": gpipe,
-}
+        A weight's half of a backward needs them too: they go with W where there is one.
+        """
+        return [held([parse(action) for action in rank]) for rank in self.actions]
 
 
 def pipeline(
-    schedule: str,
+    schedule: str | Sequence[Sequence[str]],
     stages: int,
     microbatches: int,
     forward: float | Sequence[float] = 1.0,
     backward: float | Sequence[float] = 2.0,
     overhead: float = 0.0,
+    *,
+    chunks: int = 1,
 ) -> PipelineStep:
-    """Return the predicted step of a pipeline with one stage a device.
+    """Return the predicted step of a pipeline with a rank a device.
 
-    An action begins once its stage is free and what it needs is there: a forward needs that of the
-    stage before, a backward that of the stage after.
+    An action begins once its rank is free and what it needs is there: a forward needs that of the
+    stage before, a backward that of the stage after. I and W, the halves of a backward that is
+    done in two, take half its time each.
 
     Args:
-        schedule: `"gpipe"` or `"1f1b"`.
-        stages: how many there are, 1 or more.
+        schedule: a name that `ddp_lab.parallel.schedule` knows, or a table as it returns.
+        stages: how many ranks there are, 1 or more.
         microbatches: how many the batch is cut into, 1 or more.
-        forward: seconds of a micro-batch's forward on a stage, or one number for each stage.
+        forward: seconds of a micro-batch's forward on a stage, or one number for each stage,
+            `stages * chunks` of them.
         backward: seconds of its backward, likewise.
         overhead: seconds that each action takes besides, such as to start kernels and copy.
+        chunks: stages on each rank, for the interleaved schedules.
 
     Raises:
-        InvalidArgument: an unknown schedule, or a number that makes no sense.
+        InvalidArgument: an unknown schedule, a table that is none, or a number that makes no sense.
     """
-    if schedule not in SCHEDULES:
-        raise InvalidArgument(
-            f"pipeline: unknown schedule: got {schedule!r}, expected one of "
-            f"{', '.join(sorted(SCHEDULES))}. Choose one of these names."
-        )
-    _check_count("stages", stages)
-    _check_count("microbatches", microbatches)
+    orders = orders_of(schedule, stages, microbatches, chunks)
     (extra,) = _times("overhead", overhead, 1)
     seconds = {
-        "F": [time + extra for time in _times("forward", forward, stages)],
-        "B": [time + extra for time in _times("backward", backward, stages)],
+        "F": [time + extra for time in _times("forward", forward, stages * chunks)],
+        "B": [time + extra for time in _times("backward", backward, stages * chunks)],
     }
-    orders = [SCHEDULES[schedule](stage, stages, microbatches) for stage in range(stages)]
+    seconds["I"] = seconds["W"] = [(time - extra) / 2 + extra for time in seconds["B"]]
     return PipelineStep(_run(orders, seconds))
 
 
+def finish_times(
+    schedule: str,
+    microbatches: int,
+    forward: Sequence[float],
+    backward: Sequence[float],
+) -> tuple[list[float], list[int]]:
+    """Return when each stage ends and the most micro-batches that it keeps, as `pipeline` says.
+
+    GPipe and 1F1B are gone through without a list of actions, some fifty times as quickly: what
+    searches over plans call.
+    """
+    stages, ends = len(forward), [0.0] * len(forward)
+    if schedule == "gpipe":
+        _through(microbatches, forward, ends, range(stages))
+        _through(microbatches, backward, ends, range(stages - 1, -1, -1))
+        return ends, [microbatches] * stages
+    if schedule not in ("1f1b", "pipedream"):  # which differ in their weights alone
+        step = pipeline(schedule, stages, microbatches, forward, backward)
+        return [spans[-1].ended_at for spans in step.spans], step.peak_activations
+    given = [0.0] * (stages + 1)  # when each stage last finished a backward
+    for turn in range(microbatches + stages - 1):
+        arrived = 0.0
+        for stage in range(stages):
+            if turn < microbatches:
+                arrived = ends[stage] = max(arrived, ends[stage]) + forward[stage]
+            # what comes back now began so many turns ago
+            if 0 <= turn - (stages - 1 - stage) < microbatches:
+                given[stage] = ends[stage] = max(ends[stage], given[stage + 1]) + backward[stage]
+    return ends, [min(stages - stage, microbatches) for stage in range(stages)]
+
+
+def _through(
+    microbatches: int, seconds: Sequence[float], ends: list[float], order: Sequence[int]
+) -> None:
+    """Send all micro-batches through the stages, in this order of stages; move `ends` on."""
+    for _ in range(microbatches):
+        arrived = 0.0
+        for stage in order:
+            arrived = ends[stage] = max(arrived, ends[stage]) + seconds[stage]
+
+
 def _run(
-    orders: Sequence[Sequence[tuple[str, int]]], seconds: dict[str, list[float]]
+    orders: Sequence[Sequence[Action]], seconds: dict[str, list[float]]
 ) -> tuple[tuple[ActionSpan, ...], ...]:
-    """Return when each action happens, by going through the stages until all are done."""
-    last = len(orders) - 1
-    ended: dict[tuple[str, int, int], float] = {}  # by kind, stage, micro-batch
+    """Return when each action happens."""
+    last_stage = len(seconds["F"]) - 1
+    given_at: dict[Action, float] = {}
     spans: list[list[ActionSpan]] = [[] for _ in orders]
-    left = sum(len(order) for order in orders)
-    while left:
-        before = left
-        for stage, order in enumerate(orders):
-            while len(spans[stage]) < len(order):
-                kind, m = order[len(spans[stage])]
-                needed = (kind, stage - 1 if kind == "F" else stage + 1, m)
-                if 0 <= needed[1] <= last and needed not in ended:
-                    break
-                free_at = spans[stage][-1].ended_at if spans[stage] else 0.0
-                began = max(free_at, ended.get(needed, 0.0))
-                ended[kind, stage, m] = began + seconds[kind][stage]
-                action = f"{stage}{kind}{m}"
-                spans[stage].append(ActionSpan(action, began, ended[kind, stage, m]))
-                left -= 1
-        assert left < before, "a schedule in which stages wait for each other"
+    for rank, action in walk(orders):
+        free_at = spans[rank][-1].ended_at if spans[rank] else 0.0
+        began_at = max([free_at, *(given_at[needed] for needed in action.needs(last_stage))])
+        ended_at = began_at + seconds[action.kind][action.stage]
+        given_at[action.gives] = ended_at
+        spans[rank].append(ActionSpan(str(action), began_at, ended_at))
     return tuple(map(tuple, spans))
 
 
@@ -165,11 +156,3 @@ def _times(name: str, value: float | Sequence[float], stages: int) -> list[float
             "Pass what was measured."
         )
     return times
-
-
-def _check_count(name: str, value: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise InvalidArgument(
-            f"pipeline: no such number of {name}: got {value!r}, expected 1 or more. "
-            "Pass a whole number."
-        )

@@ -62,25 +62,30 @@ def backup_workers(
     ):
         _check_count(name, value, least)
     shape = (workers + backups, steps)
-    times = np.asarray(_draw(step_time)(np.random.default_rng(seed), shape), np.float64)
-    if times.shape != shape or not np.all(times >= 0):
-        what = f"shape {times.shape}" if times.shape != shape else "negative times, or NaN"
-        raise InvalidArgument(
-            f"backup_workers: step_time did not draw times: got {what}, expected seconds of shape "
-            f"{shape}. Draw with rng.exponential(size=shape) or the like."
-        )
+    times = draw_of(step_time, shape, seed, "backup_workers")
     return float(np.partition(times, workers - 1, axis=0)[workers - 1].mean())
 
 
-def _draw(step_time: str | Draw) -> Draw:
-    if callable(step_time):
-        return step_time
-    if step_time not in DISTRIBUTIONS:
+def draw_of(step_time: str | Draw, shape: tuple[int, int], seed: int, operation: str) -> NDArray:
+    """Return the seconds that `step_time` draws.
+
+    Raises:
+        InvalidArgument: an unknown name, or times that are negative, or of another shape.
+    """
+    if not callable(step_time) and step_time not in DISTRIBUTIONS:
         raise InvalidArgument(
-            f"backup_workers: unknown step_time: got {step_time!r}, expected one of "
+            f"{operation}: unknown step_time: got {step_time!r}, expected one of "
             f"{', '.join(sorted(DISTRIBUTIONS))}, or a function of a generator and a shape."
         )
-    return DISTRIBUTIONS[step_time]
+    draw = step_time if callable(step_time) else DISTRIBUTIONS[step_time]
+    times = np.asarray(draw(np.random.default_rng(seed), shape), np.float64)
+    if times.shape != shape or not np.all(times >= 0):
+        what = f"shape {times.shape}" if times.shape != shape else "negative times, or NaN"
+        raise InvalidArgument(
+            f"{operation}: step_time did not draw times: got {what}, expected seconds of shape "
+            f"{shape}. Draw with rng.exponential(size=shape) or the like."
+        )
+    return times
 
 
 def _check_count(name: str, value: int, least: int) -> None:

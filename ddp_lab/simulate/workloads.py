@@ -1,49 +1,27 @@
-"""Models as data parallelism sees them: for each layer the bytes of its gradient and its work.
+"""Models as a list of layers, for `training`: flops, bytes of parameters and of activations.
 
-Layers stand in the order in which backward finishes them, the last one first. Convolutions are
-written out from the papers' tables for pictures of 224 by 224; batch normalisation and biases,
-which have less than 1 % of the parameters, are left out. Backward is shared among the layers in
-proportion to their multiplications.
+Convolutions are written out from the papers' tables for pictures of 224 by 224 (299 for Inception);
+batch normalisation and biases, which have less than 1 % of the parameters, are left out. A
+multiplication with its addition is two flops. Numbers are float32 unless said.
 
-May import: the standard library.
+May import: layers.
 Sources: He et al., Deep Residual Learning, CVPR 2016, table 1; Simonyan & Zisserman, Very Deep
-Convolutional Networks, ICLR 2015, table 1 D; Devlin et al., BERT, NAACL 2019, section 3; Szegedy et
-al., Rethinking the Inception Architecture, CVPR 2016.
+Convolutional Networks, ICLR 2015, table 1; Devlin et al.,
+BERT, NAACL 2019, section 3; Szegedy et al., Rethinking the Inception Architecture, CVPR 2016;
+Brown et al., GPT-3, NeurIPS 2020, table 2.1; Narayanan et al., SC 2021, section 5.1 for the flops
+of a transformer.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
+
+from ddp_lab.simulate.layers import LayerCost
 
 FLOAT_BYTES = 4
+Workload: TypeAlias = tuple[LayerCost, ...]
 
 
-@dataclass(frozen=True)
-class Layer:
-    """One layer: numbers in its gradient, and multiplications for one example, of forward."""
-
-    params: float
-    work: float
-
-
-@dataclass(frozen=True)
-class Workload:
-    """A model; `layers` in order of readiness."""
-
-    name: str
-    layers: tuple[Layer, ...]
-
-    @property
-    def n_bytes(self) -> list[float]:
-        """Bytes of each layer's gradient, as float32."""
-        return [FLOAT_BYTES * layer.params for layer in self.layers]
-
-    def shares(self) -> list[float]:
-        """Return each layer's share of the work."""
-        total = sum(layer.work for layer in self.layers)
-        return [layer.work / total for layer in self.layers]
-
-
-def resnet(name: str, blocks: Iterable[int]) -> Workload:
+def resnet(blocks: Iterable[int]) -> Workload:
     """Return a residual network of bottleneck blocks, so many in each of its four stages."""
     layers = [_conv(3, 64, 7, 112)]
     channels = 64
@@ -55,51 +33,78 @@ def resnet(name: str, blocks: Iterable[int]) -> Workload:
             if block == 0:
                 layers.append(_conv(channels, 4 * width, 1, side))
             channels = 4 * width
-    return _backward(name, [*layers, _dense(channels, 1000)])
+    return (*layers, _dense(channels, 1000))
 
 
-def vgg16() -> Workload:
-    """Return VGG-16: nine tenths of its parameters lie in three dense layers at the end."""
+def vgg(counts: Sequence[int], classes: int = 1000) -> Workload:
+    """Return a VGG net, so many convolutions in each of its five stages.
+
+    With 16 layers and 1,000 classes nine tenths of its parameters lie in three dense layers.
+    """
     layers, channels, side = [], 3, 224
-    for width, count in ((64, 2), (128, 2), (256, 3), (512, 3), (512, 3)):
+    for width, count in zip((64, 128, 256, 512, 512), counts, strict=True):
         for _ in range(count):
             layers.append(_conv(channels, width, 3, side))
             channels = width
         side //= 2
-    dense = [_dense(512 * 7 * 7, 4096), _dense(4096, 4096), _dense(4096, 1000)]
-    return _backward("VGG-16", [*layers, *dense])
-
-
-def bert_large() -> Workload:
-    """Return BERT-Large: 24 blocks of width 1,024, and the embedding, which is ready last."""
-    block = [Layer(1024 * 1024, 1.0)] * 4 + [Layer(4 * 1024 * 1024, 4.0)] * 2
-    embedding = Layer((30_522 + 512 + 2) * 1024, 0.0)
-    return _backward("BERT-Large", [embedding, *(block * 24), Layer(1024 * 1024, 1.0)])
+    return (*layers, _dense(512 * 7 * 7, 4096), _dense(4096, 4096), _dense(4096, classes))
 
 
 def inception_v3() -> Workload:
-    """Return Inception V3 as 94 equal layers: 23.8 million parameters, evenly spread.
+    """Return Inception V3 as 94 equal layers: 23.8 million parameters, 5.7 billion products.
 
     Its layers are in truth larger towards the end, so that more could be hidden than here.
     """
-    return Workload("Inception V3", (Layer(23.8e6 / 94, 1.0),) * 94)
+    return (LayerCost(2 * 5.7e9 / 94, FLOAT_BYTES * 23.8e6 / 94, FLOAT_BYTES * 2e5),) * 94
 
 
-def _conv(inputs: int, outputs: int, kernel: int, side: int) -> Layer:
+def transformer(
+    layers: int,
+    width: int,
+    tokens: int,
+    vocabulary: int,
+    number_bytes: int = FLOAT_BYTES,
+    recompute: bool = False,
+) -> Workload:
+    """Return the embedding, then for each layer its attention and its two-layer net, then the head.
+
+    Args:
+        layers: pairs of attention (4 matrices of width by width) and net (8 of them).
+        width: of the hidden state.
+        tokens: length of a sample.
+        vocabulary: rows of the embedding; the head uses it again.
+        number_bytes: of a parameter or activation.
+        recompute: forward is done again before backward, so that only outputs are kept.
+    """
+    again = 4 / 3 if recompute else 1.0
+    square = width * width
+    output = number_bytes * tokens * width
+    attention = 2 * tokens * 4 * square + 4 * tokens * tokens * width
+    net = 2 * tokens * 8 * square
+    pair = [
+        LayerCost(again * attention, number_bytes * 4 * square, output),
+        LayerCost(again * net, number_bytes * 8 * square, output),
+    ]
+    embedding = LayerCost(0.0, number_bytes * (vocabulary + tokens) * width, output)
+    head = LayerCost(2 * tokens * vocabulary * width, 0.0, output)
+    return (embedding, *(pair * layers), head)
+
+
+def _conv(inputs: int, outputs: int, kernel: int, side: int) -> LayerCost:
     params = inputs * outputs * kernel * kernel
-    return Layer(params, params * side * side)
+    area = side * side
+    return LayerCost(2 * params * area, FLOAT_BYTES * params, FLOAT_BYTES * outputs * area)
 
 
-def _dense(inputs: int, outputs: int) -> Layer:
-    return Layer(inputs * outputs, inputs * outputs)
+def _dense(inputs: int, outputs: int) -> LayerCost:
+    params = inputs * outputs
+    return LayerCost(2 * params, FLOAT_BYTES * params, FLOAT_BYTES * outputs)
 
 
-def _backward(name: str, forward: list[Layer]) -> Workload:
-    return Workload(name, tuple(reversed(forward)))
-
-
-RESNET_50 = resnet("ResNet-50", (3, 4, 6, 3))
-RESNET_101 = resnet("ResNet-101", (3, 4, 23, 3))
-VGG_16 = vgg16()
-BERT_LARGE = bert_large()
+RESNET_50 = resnet((3, 4, 6, 3))
+RESNET_101 = resnet((3, 4, 23, 3))
+VGG_16 = vgg((2, 2, 3, 3, 3))
+VGG_19_22K = vgg((2, 2, 4, 4, 4), classes=21_841)
 INCEPTION_V3 = inception_v3()
+BERT_LARGE = transformer(24, 1024, 512, 30_522)
+GPT3 = transformer(96, 12_288, 2048, 51_200, number_bytes=2, recompute=True)

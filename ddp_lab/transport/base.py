@@ -56,8 +56,15 @@ class Computes(Protocol):
 
     bytes_a_byte: float
 
+    @property
+    def clock(self) -> float:
+        """This rank's time in seconds."""
+
     def compute(self, n_bytes: int) -> None:
         """Account for a reduction over `n_bytes` bytes."""
+
+    def elapse(self, seconds: float) -> None:
+        """Let time pass for other work."""
 
 
 @runtime_checkable
@@ -85,6 +92,9 @@ class Tells(Protocol):
 
     def failed(self, error: BaseException) -> None:
         """Tell the others that a collective of this rank has raised."""
+
+    def tolerate(self, ranks: set[int]) -> None:
+        """Let what is told of these ranks end only waits for the rank itself."""
 
 
 @runtime_checkable

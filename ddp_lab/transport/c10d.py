@@ -35,6 +35,7 @@ class C10dTransport:
         self.size: int = dist.get_world_size(group)
         self._watch = Watch(group, self.rank)
         self._wanted: dict[tuple[int, int], deque[C10dReceive]] = {}
+        self._takes: dict[tuple[int, int], threading.Lock] = {}  # one takes from a line at a time
         self._to_self: dict[int, deque[tuple[NDArray, bytes]]] = {}
         self._lock = threading.Lock()
         self._sends: deque[C10dSend] = deque()  # torch wants the copies alive until they are out
@@ -67,12 +68,14 @@ class C10dTransport:
         receive = C10dReceive(self, src, channel, buffer)
         with self._lock:
             self._wanted.setdefault((src, channel), deque()).append(receive)
+            self._takes.setdefault((src, channel), threading.Lock())
         return receive
 
     def take_until(self, receive: "C10dReceive") -> None:
         """Receive in order of posting until `receive` has its message."""
-        with self._lock:
-            wanted = self._wanted[receive.src, receive.channel]
+        line = receive.src, receive.channel
+        with self._takes[line]:  # another thread may wait for another rank meanwhile
+            wanted = self._wanted[line]
             while not receive.done:
                 wanted.popleft().accept(*self._take(receive.src, receive.channel))
 
@@ -106,6 +109,10 @@ class C10dTransport:
     def failed(self, error: BaseException) -> None:
         """Tell the others that this rank's collective has raised."""
         self._watch.tell(error)
+
+    def tolerate(self, ranks: set[int]) -> None:
+        """Let the failure of one of these ranks end only waits for that rank."""
+        self._watch.tolerated |= ranks
 
     def empty(self, shape: Shape, dtype: npt.DTypeLike) -> NDArray:
         """Return an ordinary array."""

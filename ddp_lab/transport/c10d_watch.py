@@ -32,6 +32,7 @@ class Watch:
         self._key = f"ddp_lab/failed/{bytes(name.tolist()).hex()}"
         self._store: Any = dist.distributed_c10d._get_default_store()
         self._rank = rank
+        self.tolerated: set[int] = set()  # ranks whose failure ends only waits for them
         self._of_thread = threading.local()
         self._before = sys.excepthook
         sys.excepthook = self._uncaught
@@ -43,10 +44,10 @@ class Watch:
         self._before(kind, error, trace)
 
     def tell(self, error: BaseException) -> None:
-        """Say that this rank has failed, unless another was first."""
+        """Say that this rank has failed; who was told of earlier stands before it."""
         words = f"{self._rank} {type(error).__name__}: {str(error).partition(chr(10))[0]}"
-        if not self._store.check([self._key]):
-            self._store.set(self._key, words)
+        place = self._store.add(self._key, 1)
+        self._store.set(f"{self._key}/{place}", words)
 
     def wait(self, work: Any, peer: int) -> None:
         """Wait for a receive from `peer`.
@@ -69,14 +70,17 @@ class Watch:
         """Return if no rank has failed; a connection may close because its other end gave up.
 
         Raises:
-            RankLost: one has; names the first one, whichever `peer` was waited for.
+            RankLost: one has; names the first one, whichever `peer` was waited for, and of those
+                that are tolerated only `peer`.
         """
         try:
-            if not self._store.check([self._key]):
-                return
+            told = self._told()
         except RuntimeError:  # the store is gone with the rank that kept it
             return
-        first, _, why = self._store.get(self._key).decode().partition(" ")
+        concern = [words for words in told if int(words[0]) not in self.tolerated - {peer}]
+        if not concern:
+            return
+        first, why = concern[0]
         # The thread that waits in torch is left behind; nothing can be received here any more.
         self._of_thread.waiter = None
         raise RankLost(
@@ -84,3 +88,11 @@ class Watch:
             f"rank {peer}. Look at what rank {first} did instead of sending.",
             int(first),
         )
+
+    def _told(self) -> list[tuple[str, str]]:
+        """Return the ranks that have failed and why, in the order in which they said so."""
+        if not self._store.check([self._key]):
+            return []
+        places = range(1, self._store.add(self._key, 0) + 1)
+        texts = [self._store.get(f"{self._key}/{place}").decode() for place in places]
+        return [(rank, why) for rank, _, why in (text.partition(" ") for text in texts)]

@@ -13,6 +13,7 @@ find out from the message that they were going to receive anyway.
 import functools
 import os
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ import numpy as np
 from ddp_lab.errors import Mismatch
 
 PACKAGE = str(Path(__file__).parents[1]) + os.sep
+_OF_THREADS = threading.__file__  # where the stack of a thread of ours begins
 FIELDS = ("order", "operation", "algorithm", "dtype", "shape", "argument")
 ANY = "?"
 
@@ -117,11 +119,23 @@ def _site(filename: str, line: int) -> bytes:
     return f"{filename}:{line}".encode()
 
 
+_here = threading.local()
+
+
+def stand_at(site: bytes) -> None:
+    """Let the calling thread, which nobody outside this package called, stand at `site`."""
+    _here.site = site
+
+
 def call_site() -> bytes:
-    """Return `file:line` of the innermost caller outside this package, b"" if there is none."""
+    """Return `file:line` of the innermost caller outside this package.
+
+    In a thread that this package started it is where `stand_at` said, b"" if nothing did.
+    """
     frame = sys._getframe(1)
-    while frame.f_code.co_filename.startswith(PACKAGE):
+    while frame.f_code.co_filename.startswith((PACKAGE, _OF_THREADS)):
         if frame.f_back is None:
-            return b""
+            site: bytes = getattr(_here, "site", b"")
+            return site
         frame = frame.f_back
     return _site(frame.f_code.co_filename, frame.f_lineno)

@@ -45,6 +45,26 @@ class SimWorld(TurnWorld):
         return SimTransport(self, rank)
 
 
+class SymmetricWorld(SimWorld):
+    """A world in which rank 0 stands for all, for programs that do the same on every rank.
+
+    Where each rank sends to the one d places further on, the one d places before sends to rank 0,
+    at the same time and just as much; where ranks exchange in pairs, the partner does. So rank 0's
+    own messages, taken for those of others, arrive when theirs would, with other numbers in them.
+    """
+
+    def __init__(self, size: int, link: Link, bytes_a_byte: float, in_pairs: bool) -> None:
+        super().__init__(size, link, bytes_a_byte)
+        self._in_pairs = in_pairs
+
+    def post(
+        self, src: int, dst: int, channel: int, array: NDArray, header: bytes, note: Any = None
+    ) -> None:
+        """Put what was sent on the line of the message that arrives in its stead."""
+        other = dst if self._in_pairs else -dst % self.size
+        super().post(other, src, channel, array, header, note)
+
+
 class SimTransport(ThreadTransport):
     """One rank's end of a `SimWorld`, with its clock."""
 

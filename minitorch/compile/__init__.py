@@ -1,4 +1,7 @@
-"""Generated code: fused elementwise and reduction kernels, through LLVM where it is installed.
+"""Generated code: fused elementwise and reduction kernels, products and convolutions by schedules.
+
+All goes through LLVM where it is installed. `schedule` says what a schedule is, `tuning` how the
+best one is searched for.
 
 The package is also torch's function of that name: `minitorch.compile(function)`.
 """
@@ -8,10 +11,22 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-from minitorch.compile.engine import Function, assembly, available
+from minitorch.compile.cost_model import CostModel
+from minitorch.compile.engine import (
+    Function,
+    assembly,
+    available,
+    processor,
+    vector_registers,
+)
 from minitorch.compile.kernels import Kernel, get_num_threads, kernel, set_num_threads
+from minitorch.compile.products import ProductKernel, conv2d, matmul
 from minitorch.compile.program import DTYPES, Program, Step
 from minitorch.compile.rows import POWERS, ROWS, gives, takes
+from minitorch.compile.schedule import Schedule
+from minitorch.compile.spaces import Space, space
+from minitorch.compile.tables import Table, recorded
+from minitorch.compile.tuning import Tuned, tune
 
 
 class _Callable(ModuleType):
@@ -27,15 +42,28 @@ __all__ = [
     "DTYPES",
     "POWERS",
     "ROWS",
+    "CostModel",
     "Function",
     "Kernel",
+    "ProductKernel",
     "Program",
+    "Schedule",
+    "Space",
     "Step",
+    "Table",
+    "Tuned",
     "assembly",
     "available",
+    "conv2d",
     "get_num_threads",
     "gives",
     "kernel",
+    "matmul",
+    "processor",
+    "recorded",
     "set_num_threads",
+    "space",
     "takes",
+    "tune",
+    "vector_registers",
 ]

@@ -71,6 +71,27 @@ def target_machine() -> Any:
     )
 
 
+@functools.cache
+def processor() -> str:
+    """Return LLVM's name of this processor; "numpy" where there is no LLVM."""
+    if not available():
+        return "numpy"
+    return str(_llvm().get_host_cpu_name())
+
+
+@functools.cache
+def vector_registers() -> tuple[int, int]:
+    """Return how many vector registers this processor has, and of how many bits."""
+    if not available():
+        return 16, 128
+    features = _llvm().get_host_cpu_features()
+    if features.get("avx512f"):
+        return 32, 512
+    if features.get("avx"):
+        return 16, 256
+    return (32, 128) if features.get("neon") else (16, 128)
+
+
 def assembly(text: str) -> str:
     """Return the machine code of a module as assembly, for reading."""
     llvm = _llvm()

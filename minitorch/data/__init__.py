@@ -1,46 +1,25 @@
 """Datasets, samplers and loaders, and data that is generated or ships with a package."""
 
-from minitorch.data.characters import CharText, text
-from minitorch.data.collate import default_collate
-from minitorch.data.dataset import (
-    ConcatDataset,
-    Dataset,
-    IterableDataset,
-    Subset,
-    TensorDataset,
-    random_split,
-)
-from minitorch.data.generated import images, moons, spirals
-from minitorch.data.handwritten import digits
-from minitorch.data.loader import DataLoader
-from minitorch.data.sampler import (
-    BatchSampler,
-    RandomSampler,
-    Sampler,
-    SequentialSampler,
-    SubsetRandomSampler,
-    WeightedRandomSampler,
-)
+from minitorch.data.characters import CharText as CharText
+from minitorch.data.characters import text as text
+from minitorch.data.collate import default_collate as default_collate
+from minitorch.data.dataset import ConcatDataset as ConcatDataset
+from minitorch.data.dataset import Dataset as Dataset
+from minitorch.data.dataset import IterableDataset as IterableDataset
+from minitorch.data.dataset import Subset as Subset
+from minitorch.data.dataset import TensorDataset as TensorDataset
+from minitorch.data.dataset import random_split as random_split
+from minitorch.data.generated import images as images
+from minitorch.data.generated import moons as moons
+from minitorch.data.generated import spirals as spirals
+from minitorch.data.handwritten import digits as digits
+from minitorch.data.loader import DataLoader as DataLoader
+from minitorch.data.sampler import BatchSampler as BatchSampler
+from minitorch.data.sampler import RandomSampler as RandomSampler
+from minitorch.data.sampler import Sampler as Sampler
+from minitorch.data.sampler import SequentialSampler as SequentialSampler
+from minitorch.data.sampler import SubsetRandomSampler as SubsetRandomSampler
+from minitorch.data.sampler import WeightedRandomSampler as WeightedRandomSampler
+from minitorch.exports import public_names
 
-__all__ = [
-    "BatchSampler",
-    "CharText",
-    "ConcatDataset",
-    "DataLoader",
-    "Dataset",
-    "IterableDataset",
-    "RandomSampler",
-    "Sampler",
-    "SequentialSampler",
-    "Subset",
-    "SubsetRandomSampler",
-    "TensorDataset",
-    "WeightedRandomSampler",
-    "default_collate",
-    "digits",
-    "images",
-    "moons",
-    "random_split",
-    "spirals",
-    "text",
-]
+__all__ = public_names(globals())

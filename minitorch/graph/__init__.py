@@ -7,8 +7,8 @@ names are those that the course needs: `docs/graph_names.md` lists them.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from minitorch import arrays
 from minitorch.arrays import as_dtype as as_dtype
-from minitorch.arrays import bool_
 from minitorch.arrays import float16 as float16
 from minitorch.arrays import float32 as float32
 from minitorch.arrays import float64 as float64
@@ -18,12 +18,11 @@ from minitorch.arrays import int32 as int32
 from minitorch.arrays import int64 as int64
 from minitorch.arrays import uint8 as uint8
 from minitorch.errors import GraphError as GraphError
+from minitorch.exports import public_names
 from minitorch.graph import nn as nn
 from minitorch.graph import train as train
 from minitorch.graph.control.cond import merge as merge
 from minitorch.graph.control.cond import switch as switch
-from minitorch.graph.control.tensor_array import TensorArray as TensorArray
-from minitorch.graph.core import graph, variables
 from minitorch.graph.core.gradients import gradients as gradients
 from minitorch.graph.core.graph import *  # noqa: F403  (its __all__)
 from minitorch.graph.core.node import Constant as Constant
@@ -32,6 +31,7 @@ from minitorch.graph.core.node import placeholder as placeholder
 from minitorch.graph.core.node import placeholder_with_default as placeholder_with_default
 from minitorch.graph.core.session import InteractiveSession as InteractiveSession
 from minitorch.graph.core.session import Session as Session
+from minitorch.graph.core.session import compile as compile
 from minitorch.graph.core.session import get_default_session as get_default_session
 from minitorch.graph.core.variable_scope import AUTO_REUSE as AUTO_REUSE
 from minitorch.graph.core.variable_scope import VariableScope as VariableScope
@@ -43,19 +43,9 @@ from minitorch.graph.costs.explain import explain as explain
 from minitorch.graph.costs.profile import profile as profile
 from minitorch.graph.discovery.improve import improve as improve
 from minitorch.graph.discovery.search import discover as discover
-from minitorch.graph.executors.callable import compile as compile
 from minitorch.graph.memory.plan import memory_plan as memory_plan
 from minitorch.graph.models import trees as trees
 from minitorch.graph.nn import one_hot as one_hot
-from minitorch.graph.operators import (
-    creation,
-    effects,
-    elementwise,
-    initializers,
-    math,
-    random,
-    shaping,
-)
 from minitorch.graph.operators.creation import *  # noqa: F403  (its __all__)
 from minitorch.graph.operators.effects import *  # noqa: F403  (its __all__)
 from minitorch.graph.operators.elementwise import *  # noqa: F403  (its __all__)
@@ -64,7 +54,6 @@ from minitorch.graph.operators.math import *  # noqa: F403  (its __all__)
 from minitorch.graph.operators.random import *  # noqa: F403  (its __all__)
 from minitorch.graph.operators.shaping import *  # noqa: F403  (its __all__)
 from minitorch.graph.passes.optimize import count_nodes as count_nodes
-from minitorch.graph.passes.optimize import mixed_precision as mixed_precision
 from minitorch.graph.passes.optimize import optimize as optimize
 from minitorch.graph.passes.optimize import recompute as recompute
 from minitorch.graph.placement.placed import PlacedSession as PlacedSession
@@ -79,73 +68,12 @@ if TYPE_CHECKING:
     from minitorch.tracing import trace as trace
     from minitorch.tracing import while_loop as while_loop
 
-__all__ = [
-    "AUTO_REUSE",
-    "Constant",
-    "GraphError",
-    "InteractiveSession",
-    "Node",
-    "PlacedSession",
-    "Session",
-    "Tensor",
-    "TensorArray",
-    "VariableScope",
-    "as_dtype",
-    "bool",
-    "compile",
-    "cond",
-    "count_nodes",
-    "discover",
-    "explain",
-    "float16",
-    "float32",
-    "float64",
-    "foldl",
-    "foldr",
-    "get_default_session",
-    "get_variable",
-    "get_variable_scope",
-    "gradients",
-    "improve",
-    "int8",
-    "int16",
-    "int32",
-    "int64",
-    "jit",
-    "map_fn",
-    "memory_plan",
-    "merge",
-    "mixed_precision",
-    "nn",
-    "one_hot",
-    "optimize",
-    "placeholder",
-    "placeholder_with_default",
-    "profile",
-    "recompute",
-    "scan",
-    "switch",
-    "trace",
-    "train",
-    "trees",
-    "uint8",
-    "variable_scope",
-    "while_loop",
-]
-__all__ += initializers.__all__
-__all__ += effects.__all__
-__all__ += elementwise.__all__
-__all__ += creation.__all__
-__all__ += math.__all__
-__all__ += random.__all__
-__all__ += shaping.__all__
-__all__ += graph.__all__
-__all__ += variables.__all__
-
 Tensor = Node
-bool = bool_
+bool = arrays.bool_
 
 _OF_TRACING = ("cond", "foldl", "foldr", "jit", "map_fn", "scan", "trace", "while_loop")
+
+__all__ = public_names(globals(), ["nn", "train", "trees", *_OF_TRACING])
 
 
 def __getattr__(name: str) -> Any:

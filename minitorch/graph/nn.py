@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..arrays import as_dtype
 from ..errors import GraphError
-from ..ops import activation, indexing, joining, logic, movement, ordering, reduction
+from ..ops import activation, indexing, joining, logic, movement, reduction
 from ..ops import elementwise as rows
 from ..ops.casting import cast_to
-from .core.error_location import lined
-from .core.naming import rename, rename_all
+from .core.naming import lined, once_known, rename, rename_all
 from .core.node import Node, build, convert, convert_all
 from .models import rnn_cell as rnn_cell
 from .models.rnn import dynamic_rnn as dynamic_rnn
@@ -19,7 +18,18 @@ from .models.rnn import static_rnn as static_rnn
 from .operators import elementwise, math, random
 from .operators.creation import range as counted
 from .operators.crossentropy import OneHot
-from .operators.deferred_shapes import once_known
+from .operators.crossentropy import log_softmax as log_softmax
+from .operators.crossentropy import (
+    sigmoid_cross_entropy_with_logits as sigmoid_cross_entropy_with_logits,
+)
+from .operators.crossentropy import softmax as softmax
+from .operators.crossentropy import (
+    softmax_cross_entropy_with_logits as softmax_cross_entropy_with_logits,
+)
+from .operators.crossentropy import (
+    sparse_softmax_cross_entropy_with_logits as sparse_softmax_cross_entropy_with_logits,
+)
+from .operators.deferred_shapes import as_scalar, late, unknown
 from .operators.elementwise import log_sigmoid as log_sigmoid
 from .operators.elementwise import maximum, rsqrt
 from .operators.elementwise import sigmoid as sigmoid
@@ -27,20 +37,8 @@ from .operators.elementwise import tanh as tanh
 from .operators.images import avg_pool as avg_pool
 from .operators.images import conv2d as conv2d
 from .operators.images import max_pool as max_pool
-from .operators.late import as_scalar, late, unknown
 from .operators.math import reduce_mean, reduce_sum
 from .operators.shaping import shape
-from .operators.softmax import log_softmax as log_softmax
-from .operators.softmax import (
-    sigmoid_cross_entropy_with_logits as sigmoid_cross_entropy_with_logits,
-)
-from .operators.softmax import softmax as softmax
-from .operators.softmax import (
-    softmax_cross_entropy_with_logits as softmax_cross_entropy_with_logits,
-)
-from .operators.softmax import (
-    sparse_softmax_cross_entropy_with_logits as sparse_softmax_cross_entropy_with_logits,
-)
 
 __all__ = [
     "avg_pool",
@@ -73,7 +71,6 @@ __all__ = [
     "sparse_softmax_cross_entropy_with_logits",
     "static_rnn",
     "tanh",
-    "top_k",
     "xw_plus_b",
 ]
 
@@ -184,30 +181,6 @@ def one_hot(
     if (on_value, off_value) != (1.0, 0.0):
         hot = hot * (on_value - off_value) + off_value
     return rename(hot, name)
-
-
-class TopK(NamedTuple):
-    """The largest elements, and where they are."""
-
-    values: Node
-    indices: Node
-
-
-@lined
-def top_k(input: Any, k: int = 1, name: str | None = None) -> TopK:
-    """The k largest of the last axis, the largest first, and their places; of equal ones the first.
-
-    Raises:
-        GraphError: there are fewer than k, or the size is not known.
-    """
-    node = convert(input)
-    if unknown(node) or not len(node.shape) or (node.shape[-1] or 0) < k:
-        raise GraphError(
-            f"top_k: got k = {k} for shape {node.shape}, expected a last axis of that size or more "
-            f"(node {node.name!r} built at {node.location})."
-        )
-    found = ordering.topk(node, k)
-    return TopK(rename(found.values, name), cast_to(found.indices, "int32"))
 
 
 @lined

@@ -1,255 +1,121 @@
 """Modules: layers, losses, containers, and how their parameters start."""
 
-from minitorch.nn import functional, init, utils
-from minitorch.nn.activation import (
-    CELU,
-    ELU,
-    GELU,
-    GLU,
-    SELU,
-    Hardshrink,
-    Hardsigmoid,
-    Hardswish,
-    Hardtanh,
-    LeakyReLU,
-    LogSigmoid,
-    LogSoftmax,
-    Mish,
-    PReLU,
-    ReLU,
-    ReLU6,
-    Sigmoid,
-    SiLU,
-    Softmax,
-    Softmax2d,
-    Softmin,
-    Softplus,
-    Softshrink,
-    Softsign,
-    Tanh,
-    Tanhshrink,
-    Threshold,
-)
-from minitorch.nn.attention import MultiheadAttention
-from minitorch.nn.cells import GRUCell, LSTMCell, RNNCell
-from minitorch.nn.containers import (
-    ModuleDict,
-    ModuleList,
-    ParameterList,
-    Sequential,
-)
-from minitorch.nn.conv import (
-    Conv1d,
-    Conv2d,
-    Conv3d,
-    ConvTranspose1d,
-    ConvTranspose2d,
-    ConvTranspose3d,
-)
-from minitorch.nn.dropout import (
-    Dropout,
-    Dropout1d,
-    Dropout2d,
-)
-from minitorch.nn.embedding import (
-    Embedding,
-)
-from minitorch.nn.linear import (
-    Bilinear,
-    Flatten,
-    Identity,
-    Linear,
-    Unflatten,
-)
-from minitorch.nn.loss import (
-    BCELoss,
-    BCEWithLogitsLoss,
-    CosineEmbeddingLoss,
-    CrossEntropyLoss,
-    GaussianNLLLoss,
-    HingeEmbeddingLoss,
-    HuberLoss,
-    KLDivLoss,
-    L1Loss,
-    MarginRankingLoss,
-    MSELoss,
-    MultiLabelSoftMarginLoss,
-    NLLLoss,
-    PoissonNLLLoss,
-    SmoothL1Loss,
-    SoftMarginLoss,
-    TripletMarginLoss,
-)
-from minitorch.nn.module import (
-    Module,
-)
-from minitorch.nn.normalization import (
-    BatchNorm1d,
-    BatchNorm2d,
-    BatchNorm3d,
-    GroupNorm,
-    InstanceNorm1d,
-    InstanceNorm2d,
-    InstanceNorm3d,
-    LayerNorm,
-    LocalResponseNorm,
-    RMSNorm,
-)
-from minitorch.nn.parameter import (
-    Parameter,
-)
-from minitorch.nn.pooling import (
-    AdaptiveAvgPool1d,
-    AdaptiveAvgPool2d,
-    AdaptiveMaxPool1d,
-    AdaptiveMaxPool2d,
-    AvgPool1d,
-    AvgPool2d,
-    AvgPool3d,
-    CircularPad1d,
-    CircularPad2d,
-    CircularPad3d,
-    ConstantPad1d,
-    ConstantPad2d,
-    ConstantPad3d,
-    LPPool2d,
-    MaxPool1d,
-    MaxPool2d,
-    MaxPool3d,
-    ReflectionPad1d,
-    ReflectionPad2d,
-    ReflectionPad3d,
-    ReplicationPad1d,
-    ReplicationPad2d,
-    ReplicationPad3d,
-    ZeroPad1d,
-    ZeroPad2d,
-    ZeroPad3d,
-)
-from minitorch.nn.recurrent import GRU, LSTM, RNN
-from minitorch.nn.transformer import (
-    Transformer,
-    TransformerDecoder,
-    TransformerDecoderLayer,
-    TransformerEncoder,
-    TransformerEncoderLayer,
-)
+from minitorch.exports import public_names
+from minitorch.nn import functional as functional
+from minitorch.nn import init as init
+from minitorch.nn import utils as utils
+from minitorch.nn.activation import CELU as CELU
+from minitorch.nn.activation import ELU as ELU
+from minitorch.nn.activation import GELU as GELU
+from minitorch.nn.activation import GLU as GLU
+from minitorch.nn.activation import SELU as SELU
+from minitorch.nn.activation import Hardshrink as Hardshrink
+from minitorch.nn.activation import Hardsigmoid as Hardsigmoid
+from minitorch.nn.activation import Hardswish as Hardswish
+from minitorch.nn.activation import Hardtanh as Hardtanh
+from minitorch.nn.activation import LeakyReLU as LeakyReLU
+from minitorch.nn.activation import LogSigmoid as LogSigmoid
+from minitorch.nn.activation import LogSoftmax as LogSoftmax
+from minitorch.nn.activation import Mish as Mish
+from minitorch.nn.activation import PReLU as PReLU
+from minitorch.nn.activation import ReLU as ReLU
+from minitorch.nn.activation import ReLU6 as ReLU6
+from minitorch.nn.activation import Sigmoid as Sigmoid
+from minitorch.nn.activation import SiLU as SiLU
+from minitorch.nn.activation import Softmax as Softmax
+from minitorch.nn.activation import Softmax2d as Softmax2d
+from minitorch.nn.activation import Softmin as Softmin
+from minitorch.nn.activation import Softplus as Softplus
+from minitorch.nn.activation import Softshrink as Softshrink
+from minitorch.nn.activation import Softsign as Softsign
+from minitorch.nn.activation import Tanh as Tanh
+from minitorch.nn.activation import Tanhshrink as Tanhshrink
+from minitorch.nn.activation import Threshold as Threshold
+from minitorch.nn.attention import MultiheadAttention as MultiheadAttention
+from minitorch.nn.cells import GRUCell as GRUCell
+from minitorch.nn.cells import LSTMCell as LSTMCell
+from minitorch.nn.cells import RNNCell as RNNCell
+from minitorch.nn.containers import ModuleDict as ModuleDict
+from minitorch.nn.containers import ModuleList as ModuleList
+from minitorch.nn.containers import ParameterList as ParameterList
+from minitorch.nn.containers import Sequential as Sequential
+from minitorch.nn.conv import Conv1d as Conv1d
+from minitorch.nn.conv import Conv2d as Conv2d
+from minitorch.nn.conv import Conv3d as Conv3d
+from minitorch.nn.conv import ConvTranspose1d as ConvTranspose1d
+from minitorch.nn.conv import ConvTranspose2d as ConvTranspose2d
+from minitorch.nn.conv import ConvTranspose3d as ConvTranspose3d
+from minitorch.nn.dropout import Dropout as Dropout
+from minitorch.nn.dropout import Dropout1d as Dropout1d
+from minitorch.nn.dropout import Dropout2d as Dropout2d
+from minitorch.nn.embedding import Embedding as Embedding
+from minitorch.nn.linear import Bilinear as Bilinear
+from minitorch.nn.linear import Flatten as Flatten
+from minitorch.nn.linear import Identity as Identity
+from minitorch.nn.linear import Linear as Linear
+from minitorch.nn.linear import Unflatten as Unflatten
+from minitorch.nn.loss import BCELoss as BCELoss
+from minitorch.nn.loss import BCEWithLogitsLoss as BCEWithLogitsLoss
+from minitorch.nn.loss import CosineEmbeddingLoss as CosineEmbeddingLoss
+from minitorch.nn.loss import CrossEntropyLoss as CrossEntropyLoss
+from minitorch.nn.loss import GaussianNLLLoss as GaussianNLLLoss
+from minitorch.nn.loss import HingeEmbeddingLoss as HingeEmbeddingLoss
+from minitorch.nn.loss import HuberLoss as HuberLoss
+from minitorch.nn.loss import KLDivLoss as KLDivLoss
+from minitorch.nn.loss import L1Loss as L1Loss
+from minitorch.nn.loss import MarginRankingLoss as MarginRankingLoss
+from minitorch.nn.loss import MSELoss as MSELoss
+from minitorch.nn.loss import MultiLabelSoftMarginLoss as MultiLabelSoftMarginLoss
+from minitorch.nn.loss import NLLLoss as NLLLoss
+from minitorch.nn.loss import PoissonNLLLoss as PoissonNLLLoss
+from minitorch.nn.loss import SmoothL1Loss as SmoothL1Loss
+from minitorch.nn.loss import SoftMarginLoss as SoftMarginLoss
+from minitorch.nn.loss import TripletMarginLoss as TripletMarginLoss
+from minitorch.nn.module import Module as Module
+from minitorch.nn.normalization import BatchNorm1d as BatchNorm1d
+from minitorch.nn.normalization import BatchNorm2d as BatchNorm2d
+from minitorch.nn.normalization import BatchNorm3d as BatchNorm3d
+from minitorch.nn.normalization import GroupNorm as GroupNorm
+from minitorch.nn.normalization import InstanceNorm1d as InstanceNorm1d
+from minitorch.nn.normalization import InstanceNorm2d as InstanceNorm2d
+from minitorch.nn.normalization import InstanceNorm3d as InstanceNorm3d
+from minitorch.nn.normalization import LayerNorm as LayerNorm
+from minitorch.nn.normalization import LocalResponseNorm as LocalResponseNorm
+from minitorch.nn.normalization import RMSNorm as RMSNorm
+from minitorch.nn.parameter import Parameter as Parameter
+from minitorch.nn.pooling import AdaptiveAvgPool1d as AdaptiveAvgPool1d
+from minitorch.nn.pooling import AdaptiveAvgPool2d as AdaptiveAvgPool2d
+from minitorch.nn.pooling import AdaptiveMaxPool1d as AdaptiveMaxPool1d
+from minitorch.nn.pooling import AdaptiveMaxPool2d as AdaptiveMaxPool2d
+from minitorch.nn.pooling import AvgPool1d as AvgPool1d
+from minitorch.nn.pooling import AvgPool2d as AvgPool2d
+from minitorch.nn.pooling import AvgPool3d as AvgPool3d
+from minitorch.nn.pooling import CircularPad1d as CircularPad1d
+from minitorch.nn.pooling import CircularPad2d as CircularPad2d
+from minitorch.nn.pooling import CircularPad3d as CircularPad3d
+from minitorch.nn.pooling import ConstantPad1d as ConstantPad1d
+from minitorch.nn.pooling import ConstantPad2d as ConstantPad2d
+from minitorch.nn.pooling import ConstantPad3d as ConstantPad3d
+from minitorch.nn.pooling import LPPool2d as LPPool2d
+from minitorch.nn.pooling import MaxPool1d as MaxPool1d
+from minitorch.nn.pooling import MaxPool2d as MaxPool2d
+from minitorch.nn.pooling import MaxPool3d as MaxPool3d
+from minitorch.nn.pooling import ReflectionPad1d as ReflectionPad1d
+from minitorch.nn.pooling import ReflectionPad2d as ReflectionPad2d
+from minitorch.nn.pooling import ReflectionPad3d as ReflectionPad3d
+from minitorch.nn.pooling import ReplicationPad1d as ReplicationPad1d
+from minitorch.nn.pooling import ReplicationPad2d as ReplicationPad2d
+from minitorch.nn.pooling import ReplicationPad3d as ReplicationPad3d
+from minitorch.nn.pooling import ZeroPad1d as ZeroPad1d
+from minitorch.nn.pooling import ZeroPad2d as ZeroPad2d
+from minitorch.nn.pooling import ZeroPad3d as ZeroPad3d
+from minitorch.nn.recurrent import GRU as GRU
+from minitorch.nn.recurrent import LSTM as LSTM
+from minitorch.nn.recurrent import RNN as RNN
+from minitorch.nn.transformer import Transformer as Transformer
+from minitorch.nn.transformer import TransformerDecoder as TransformerDecoder
+from minitorch.nn.transformer import TransformerDecoderLayer as TransformerDecoderLayer
+from minitorch.nn.transformer import TransformerEncoder as TransformerEncoder
+from minitorch.nn.transformer import TransformerEncoderLayer as TransformerEncoderLayer
 
-__all__ = [
-    "CELU",
-    "ELU",
-    "GELU",
-    "GLU",
-    "GRU",
-    "LSTM",
-    "RNN",
-    "SELU",
-    "AdaptiveAvgPool1d",
-    "AdaptiveAvgPool2d",
-    "AdaptiveMaxPool1d",
-    "AdaptiveMaxPool2d",
-    "AvgPool1d",
-    "AvgPool2d",
-    "AvgPool3d",
-    "BCELoss",
-    "BCEWithLogitsLoss",
-    "BatchNorm1d",
-    "BatchNorm2d",
-    "BatchNorm3d",
-    "Bilinear",
-    "CircularPad1d",
-    "CircularPad2d",
-    "CircularPad3d",
-    "ConstantPad1d",
-    "ConstantPad2d",
-    "ConstantPad3d",
-    "Conv1d",
-    "Conv2d",
-    "Conv3d",
-    "ConvTranspose1d",
-    "ConvTranspose2d",
-    "ConvTranspose3d",
-    "CosineEmbeddingLoss",
-    "CrossEntropyLoss",
-    "Dropout",
-    "Dropout1d",
-    "Dropout2d",
-    "Embedding",
-    "Flatten",
-    "GRUCell",
-    "GaussianNLLLoss",
-    "GroupNorm",
-    "Hardshrink",
-    "Hardsigmoid",
-    "Hardswish",
-    "Hardtanh",
-    "HingeEmbeddingLoss",
-    "HuberLoss",
-    "Identity",
-    "InstanceNorm1d",
-    "InstanceNorm2d",
-    "InstanceNorm3d",
-    "KLDivLoss",
-    "L1Loss",
-    "LPPool2d",
-    "LSTMCell",
-    "LayerNorm",
-    "LeakyReLU",
-    "Linear",
-    "LocalResponseNorm",
-    "LogSigmoid",
-    "LogSoftmax",
-    "MSELoss",
-    "MarginRankingLoss",
-    "MaxPool1d",
-    "MaxPool2d",
-    "MaxPool3d",
-    "Mish",
-    "Module",
-    "ModuleDict",
-    "ModuleList",
-    "MultiLabelSoftMarginLoss",
-    "MultiheadAttention",
-    "NLLLoss",
-    "PReLU",
-    "Parameter",
-    "ParameterList",
-    "PoissonNLLLoss",
-    "RMSNorm",
-    "RNNCell",
-    "ReLU",
-    "ReLU6",
-    "ReflectionPad1d",
-    "ReflectionPad2d",
-    "ReflectionPad3d",
-    "ReplicationPad1d",
-    "ReplicationPad2d",
-    "ReplicationPad3d",
-    "Sequential",
-    "SiLU",
-    "Sigmoid",
-    "SmoothL1Loss",
-    "SoftMarginLoss",
-    "Softmax",
-    "Softmax2d",
-    "Softmin",
-    "Softplus",
-    "Softshrink",
-    "Softsign",
-    "Tanh",
-    "Tanhshrink",
-    "Threshold",
-    "Transformer",
-    "TransformerDecoder",
-    "TransformerDecoderLayer",
-    "TransformerEncoder",
-    "TransformerEncoderLayer",
-    "TripletMarginLoss",
-    "Unflatten",
-    "ZeroPad1d",
-    "ZeroPad2d",
-    "ZeroPad3d",
-    "functional",
-    "init",
-    "utils",
-]
+__all__ = public_names(globals(), ["functional", "init", "utils"])

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+from minitorch.arrays import DeviceLike, DTypeLike
 from minitorch.errors import ArgumentError
 from minitorch.nn import functional as F
 from minitorch.nn import init
@@ -110,22 +111,12 @@ class _Conv(_Convolution):
         groups: int = 1,
         bias: bool = True,
         padding_mode: str = "zeros",
-        device: Any = None,
-        dtype: Any = None,
+        device: DeviceLike = None,
+        dtype: DTypeLike = None,
     ) -> None:
-        super().__init__(
-            in_channels,
-            out_channels,
-            kernel_size,
-            stride,
-            padding,
-            dilation,
-            groups,
-            bias,
-            padding_mode,
-            device,
-            dtype,
-        )
+        where = (stride, padding, dilation, groups)
+        how = (bias, padding_mode, device, dtype)
+        super().__init__(in_channels, out_channels, kernel_size, *where, *how)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return (N, O, ...) for `x` of (N, C, ...); N may be left out."""
@@ -186,38 +177,20 @@ class _ConvTranspose(_Convolution):
         bias: bool = True,
         dilation: Size = 1,
         padding_mode: str = "zeros",
-        device: Any = None,
-        dtype: Any = None,
+        device: DeviceLike = None,
+        dtype: DTypeLike = None,
     ) -> None:
-        super().__init__(
-            in_channels,
-            out_channels,
-            kernel_size,
-            stride,
-            padding,
-            dilation,
-            groups,
-            bias,
-            padding_mode,
-            device,
-            dtype,
-        )
+        where = (stride, padding, dilation, groups)
+        how = (bias, padding_mode, device, dtype)
+        super().__init__(in_channels, out_channels, kernel_size, *where, *how)
         self.output_padding = each_axis(output_padding, self.axes)
 
     def forward(self, x: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
         """Return (N, O, ...); of the sizes that are possible, `output_size` picks one."""
         extra = self.output_padding if output_size is None else self._extra(x, output_size)
         table = (F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d)
-        result: Tensor = table[self.axes - 1](
-            x,
-            self.weight,
-            self.bias,
-            self.stride,
-            self.padding,
-            extra,
-            self.groups,
-            self.dilation,
-        )
+        how = (self.stride, self.padding, extra, self.groups, self.dilation)
+        result: Tensor = table[self.axes - 1](x, self.weight, self.bias, *how)
         return result
 
     def _extra(self, x: Tensor, output_size: Sequence[int]) -> tuple[int, ...]:

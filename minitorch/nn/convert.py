@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from minitorch.arrays import Device, as_dtype
+from minitorch.arrays import Device, DeviceLike, DTypeLike, as_dtype
 from minitorch.errors import DTypeError
 from minitorch.tensor import Tensor
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 def convert(
     module: Module,
     *targets: Any,
-    device: Any = None,
-    dtype: Any = None,
+    device: DeviceLike = None,
+    dtype: DTypeLike = None,
     non_blocking: bool = False,
 ) -> None:
     """Change every parameter and buffer below `module` in place.

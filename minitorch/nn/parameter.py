@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from minitorch.arrays import copied, on_host
+from minitorch.arrays import DeviceLike, DTypeLike, copied, on_host
 from minitorch.creation import zeros
 from minitorch.tensor import Tensor, tensor
 
@@ -35,7 +35,9 @@ class Parameter(Tensor):
         return f"Parameter containing:\n{super().__repr__()}"
 
 
-def empty_parameter(shape: tuple[int, ...], device: Any = None, dtype: Any = None) -> Parameter:
+def empty_parameter(
+    shape: tuple[int, ...], device: DeviceLike = None, dtype: DTypeLike = None
+) -> Parameter:
     """Return a parameter of this shape whose numbers are still to be drawn; zeros until then."""
     return Parameter(zeros(shape, dtype=dtype, device=device))
 

@@ -36,15 +36,8 @@ class _MaxPool(Module):
     def forward(self, x: Tensor) -> Any:
         """Return the maxima, and with `return_indices` their places too."""
         function = (F.max_pool1d, F.max_pool2d, F.max_pool3d)[self.axes - 1]
-        return function(
-            x,
-            self.kernel_size,
-            self.stride,
-            self.padding,
-            self.dilation,
-            self.ceil_mode,
-            self.return_indices,
-        )
+        how = (self.kernel_size, self.stride, self.padding, self.dilation)
+        return function(x, *how, self.ceil_mode, self.return_indices)
 
     def extra_repr(self) -> str:
         """Return the sizes."""
@@ -72,40 +65,11 @@ class MaxPool3d(_MaxPool):
     axes = 3
 
 
-class AvgPool1d(Module):
-    """The mean of every window of (N, C, L)."""
-
-    def __init__(
-        self,
-        kernel_size: Size,
-        stride: Size | None = None,
-        padding: Size = 0,
-        ceil_mode: bool = False,
-        count_include_pad: bool = True,
-    ) -> None:
-        super().__init__()
-        self.kernel_size = each_axis(kernel_size, 1)
-        self.stride = self.kernel_size if stride is None else each_axis(stride, 1)
-        self.padding = each_axis(padding, 1)
-        self.ceil_mode = ceil_mode
-        self.count_include_pad = count_include_pad
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return the means."""
-        result: Tensor = F.avg_pool1d(
-            x, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad
-        )
-        return result
-
-    def extra_repr(self) -> str:
-        """Return the sizes."""
-        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
-
-
 class _AvgPool(Module):
     """The mean of every window."""
 
     axes: ClassVar[int]
+    divisor_override: int | None = None
 
     def __init__(
         self,
@@ -126,21 +90,33 @@ class _AvgPool(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the means."""
+        how = (self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad)
+        if self.axes == 1:
+            return F.avg_pool1d(x, *how)  # type: ignore[no-any-return]
         function = F.avg_pool2d if self.axes == 2 else F.avg_pool3d
-        result: Tensor = function(
-            x,
-            self.kernel_size,
-            self.stride,
-            self.padding,
-            self.ceil_mode,
-            self.count_include_pad,
-            self.divisor_override,
-        )
-        return result
+        return function(x, *how, self.divisor_override)  # type: ignore[no-any-return]
 
     def extra_repr(self) -> str:
         """Return the sizes."""
         return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+
+
+class AvgPool1d(_AvgPool):
+    """The mean of every window of (N, C, L)."""
+
+    axes = 1
+
+    def __init__(
+        self,
+        kernel_size: Size,
+        stride: Size | None = None,
+        padding: Size = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+    ) -> None:
+        size = each_axis(kernel_size, 1)
+        step = size if stride is None else each_axis(stride, 1)
+        super().__init__(size, step, each_axis(padding, 1), ceil_mode, count_include_pad)
 
 
 class AvgPool2d(_AvgPool):

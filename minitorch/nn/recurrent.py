@@ -11,6 +11,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, ClassVar
 
+from minitorch.arrays import DeviceLike, DTypeLike
 from minitorch.creation import zeros
 from minitorch.errors import ArgumentError, ShapeError
 from minitorch.nn import functional as F
@@ -54,8 +55,8 @@ class _Recurrent(Module):
         dropout: float = 0.0,
         bidirectional: bool = False,
         proj_size: int = 0,
-        device: Any = None,
-        dtype: Any = None,
+        device: DeviceLike = None,
+        dtype: DTypeLike = None,
     ) -> None:
         super().__init__()
         self.proj_size = proj_size
@@ -218,8 +219,8 @@ class RNN(_Recurrent):
         dropout: float = 0.0,
         bidirectional: bool = False,
         proj_size: int = 0,
-        device: Any = None,
-        dtype: Any = None,
+        device: DeviceLike = None,
+        dtype: DTypeLike = None,
     ) -> None:
         step_for(nonlinearity)  # refuses what there is not
         super().__init__(

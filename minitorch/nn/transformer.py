@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from minitorch.arrays import DeviceLike, DTypeLike
 from minitorch.creation import full
 from minitorch.errors import ArgumentError, ShapeError
 from minitorch.nn import functional as F
@@ -40,8 +41,8 @@ class TransformerEncoderLayer(Module):
         batch_first: bool = False,
         norm_first: bool = False,
         bias: bool = True,
-        device: Any = None,
-        dtype: Any = None,
+        device: DeviceLike = None,
+        dtype: DTypeLike = None,
     ) -> None:
         super().__init__()
         self.self_attn = MultiheadAttention(
@@ -121,11 +122,11 @@ class TransformerDecoderLayer(Module):
         batch_first: bool = False,
         norm_first: bool = False,
         bias: bool = True,
-        device: Any = None,
-        dtype: Any = None,
+        device: DeviceLike = None,
+        dtype: DTypeLike = None,
     ) -> None:
         super().__init__()
-        kind = {"device": device, "dtype": dtype}
+        kind: dict[str, Any] = {"device": device, "dtype": dtype}
         for name in ("self_attn", "multihead_attn"):
             part = MultiheadAttention(
                 d_model, nhead, dropout, bias, batch_first=batch_first, **kind
@@ -218,8 +219,8 @@ class Transformer(Module):
         batch_first: bool = False,
         norm_first: bool = False,
         bias: bool = True,
-        device: Any = None,
-        dtype: Any = None,
+        device: DeviceLike = None,
+        dtype: DTypeLike = None,
     ) -> None:
         super().__init__()
         sizes = (d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps)
@@ -264,7 +265,9 @@ class Transformer(Module):
         return self.decoder(tgt, memory, *masks, tgt_is_causal, memory_is_causal)
 
     @staticmethod
-    def generate_square_subsequent_mask(sz: int, device: Any = None, dtype: Any = None) -> Tensor:
+    def generate_square_subsequent_mask(
+        sz: int, device: DeviceLike = None, dtype: DTypeLike = None
+    ) -> Tensor:
         """Return (sz, sz): 0 for what a place may attend to, itself and before, else -infinity."""
         full_mask = full((sz, sz), -math.inf, device=device, dtype=dtype)
         return full_mask.triu(1)  # type: ignore[no-any-return]

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import as_dtype, float16
+from ..arrays import Namespace, as_dtype, float16
 from ..errors import ArgumentError, ShapeError
 from ..shapes import axis
 from .binary import where
@@ -34,7 +34,7 @@ _gelu = unary(
 )
 
 
-def _normal_cdf(xp: Any, x: Any) -> Any:
+def _normal_cdf(xp: Namespace, x: Any) -> Any:
     return (erf.op.compute(xp, x * x.dtype.type(SQRT_HALF) if xp is np else x * SQRT_HALF) + 1) / 2
 
 

@@ -3,20 +3,23 @@
 May import: errors, arrays, op, shapes, ops.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..arrays import as_dtype, cast, copied, dtype_of, native_device_of
+from ..arrays import Array, Namespace, as_dtype, cast, copied, dtype_of, native_device_of
 from ..errors import AxisError, ShapeError
-from ..op import Op, Spec, apply
+from ..op import Flat, Gradients, KeepsSpec, Spec, Value, apply
 from .broadcasting import expand_to, sum_to
 from .casting import cast_to
 from .indexing import Slice, Take, put, split_index
 from .movement import reshape
 
+if TYPE_CHECKING:
+    from .methods import Methods
 
-class Assign(Op):
+
+class Assign(KeepsSpec):
     """The first input with the second at an index; further inputs are the index's arrays."""
 
     on_arrays = reads_indices = True
@@ -26,7 +29,7 @@ class Assign(Op):
     def __init__(self, pattern: tuple[Any, ...]) -> None:
         self.pattern = pattern
 
-    def compute(self, xp: Any, *arrays: Any) -> Any:
+    def compute(self, xp: Namespace, *arrays: Array) -> Array:
         """Return a copy with the values put in, broadcast."""
         out = copied(arrays[0]) if hasattr(arrays[0], "shape") else arrays[0]
         if isinstance(out, np.generic):
@@ -34,11 +37,7 @@ class Assign(Op):
         put(out, self.pattern, arrays[2:], cast(arrays[1], dtype_of(out)))
         return out
 
-    def infer(self, *specs: Spec) -> Spec:
-        """Return the spec of what is assigned into."""
-        return specs[0]
-
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
         """What was overwritten gets none; the values get that of their places."""
         _, value, *indices = node.inputs
         nothing = zeros_0d(out_grad)
@@ -53,23 +52,19 @@ def zeros_0d(like: Any) -> Any:
     return apply(Zero(), like)
 
 
-class Zero(Op):
+class Zero(Flat):
     """The number 0 of the input's dtype, beside it."""
 
     on_arrays = True
     reads_inputs = reads_output = False
 
-    def compute(self, xp: Any, x: Any) -> Any:
+    def compute(self, xp: Namespace, x: Array) -> Array:
         """Return a 0-d zero."""
         return xp.zeros((), dtype=x.dtype, **native_device_of(x))
 
     def infer(self, *specs: Spec) -> Spec:
         """Return the spec of a number."""
         return Spec((), specs[0].dtype)
-
-    def gradient(self, out_grad: Any, node: Any) -> Any:
-        """Zero whatever the input is."""
-        return (None,)
 
 
 def _shaped_as(grad: Any, value: Any) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..allocator import LARGE, result_of
-from ..arrays import as_dtype, dtype_of
+from ..arrays import Array, Namespace, as_dtype, dtype_of
 from ..errors import DTypeError
 from ..op import Value
 from .elementwise import floor, log, ones_like, sigmoid, sign, trunc, zeros_like
@@ -24,7 +24,7 @@ LN2 = math.log(2.0)
 def _cached(ufunc: Any, plain: Any) -> Any:
     """Return a row's arithmetic: the sign itself, but for large NumPy arrays."""
 
-    def compute(xp: Any, a: Any, b: Any) -> Any:
+    def compute(xp: Namespace, a: Array, b: Array) -> Array:
         if type(a) is np.ndarray and a.nbytes > LARGE:
             return result_of(ufunc, a, b)
         return plain(a, b)
@@ -81,7 +81,7 @@ floor_divide = binary(
 )
 
 
-def _towards_zero(xp: Any, a: Any, b: Any) -> Any:
+def _towards_zero(xp: Namespace, a: Any, b: Any) -> Any:
     """Return trunc(a / b): of integers exact, as an integer."""
     if as_dtype(a.dtype).kind == "f":
         return xp.trunc(a / b)
@@ -121,7 +121,7 @@ def _by_exponent(g: Any, a: Any, b: Any, y: Any) -> Any:
     return g * where(flat, 0.0, y * log(where(flat, 1.0, a)))
 
 
-def _raised(xp: Any, a: Any, b: Any) -> Any:
+def _raised(xp: Namespace, a: Any, b: Any) -> Any:
     """Return a to the b; of integers to negative powers what is left of the fraction: 0, 1, -1."""
     if dtype_of(a).kind != "i" or not xp.any(b < 0):
         return xp.pow(a, b)

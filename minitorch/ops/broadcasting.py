@@ -4,13 +4,16 @@ If `x` was stretched to meet a larger shape, each of its elements was used sever
 gradient of `x` is the sum over those uses. `sum_to` and `expand_to` are each other's gradient.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..arrays import Array
-from ..op import Op, Spec, apply
+from ..arrays import Array, Namespace
+from ..op import Gradients, Op, Spec, Value, apply
 from ..shapes import Shape, broadcast, known, stretched_axes
+
+if TYPE_CHECKING:
+    from .methods import Methods
 
 
 class SumTo(Op):
@@ -22,7 +25,7 @@ class SumTo(Op):
     def __init__(self, shape: Shape | None = None) -> None:
         self.shape = shape
 
-    def compute(self, xp: Any, *arrays: Array) -> Array:
+    def compute(self, xp: Namespace, *arrays: Array) -> Array:
         """Return the first array summed to the shape asked for."""
         x = arrays[0]
         shape = tuple(arrays[1].shape) if self.shape is None else self.shape
@@ -34,7 +37,7 @@ class SumTo(Op):
         """Return the spec of the value to sum to."""
         return Spec(specs[-1].shape if self.shape is None else self.shape, specs[0].dtype)
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
         """Every element that was added up gets the gradient of the sum."""
         return (expand_to(out_grad, node.inputs[0]), None)[: len(node.inputs)]
 
@@ -48,7 +51,7 @@ class ExpandTo(Op):
     def __init__(self, shape: Shape | None = None) -> None:
         self.shape = shape
 
-    def compute(self, xp: Any, *arrays: Array) -> Array:
+    def compute(self, xp: Namespace, *arrays: Array) -> Array:
         """Return the first array, stretched."""
         shape = tuple(arrays[1].shape) if self.shape is None else self.shape
         lead = len(shape) - len(arrays[0].shape)
@@ -65,7 +68,7 @@ class ExpandTo(Op):
             broadcast(specs[0].shape, shape, op="expand")
         return Spec(shape, specs[0].dtype)
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
         """Each use of an element adds to its gradient."""
         return (sum_to(out_grad, node.inputs[0]), None)[: len(node.inputs)]
 

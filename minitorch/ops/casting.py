@@ -1,10 +1,13 @@
 """The same numbers under another dtype, or on another device."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..arrays import Device, DType, as_dtype, cast, copied, device_of, move
+from ..arrays import Array, Device, DType, Namespace, as_dtype, cast, copied, device_of, move
 from ..errors import DTypeError
-from ..op import Op, Spec, apply
+from ..op import Gradients, KeepsSpec, Op, Spec, Value, apply
+
+if TYPE_CHECKING:
+    from .methods import Methods
 
 
 class Cast(Op):
@@ -17,7 +20,7 @@ class Cast(Op):
     def __init__(self, dtype: DType) -> None:
         self.dtype = dtype
 
-    def compute(self, xp: Any, x: Any) -> Any:
+    def compute(self, xp: Namespace, x: Array) -> Array:
         """Return the converted array."""
         return cast(x, self.dtype)
 
@@ -25,7 +28,7 @@ class Cast(Op):
         """Return the shape under the new dtype."""
         return Spec(specs[0].shape, self.dtype)
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
         """Return the gradient converted back; integers on either side let none through."""
         source = as_dtype(node.inputs[0].dtype)
         if source.kind != "f" or self.dtype.kind != "f":
@@ -33,7 +36,7 @@ class Cast(Op):
         return (apply(Cast(source), out_grad),)
 
 
-class Move(Op):
+class Move(KeepsSpec):
     """The numbers on `device`; the gradient goes back to where the input is."""
 
     on_arrays = True
@@ -43,37 +46,29 @@ class Move(Op):
     def __init__(self, device: Device) -> None:
         self.device = device
 
-    def compute(self, xp: Any, x: Any) -> Any:
+    def compute(self, xp: Namespace, x: Array) -> Array:
         """Return the array on the device."""
         return move(x, self.device)
 
-    def infer(self, *specs: Spec) -> Spec:
-        """Return the spec unchanged."""
-        return specs[0]
-
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
         """Return the gradient moved back."""
         x = node.inputs[0]
         back = x.device if isinstance(getattr(x, "device", None), Device) else device_of(x)
         return (apply(Move(back), out_grad),)
 
 
-class Clone(Op):
+class Clone(KeepsSpec):
     """A copy."""
 
     on_arrays = True
     reads_inputs = reads_output = False
     halves = "as they are"
 
-    def compute(self, xp: Any, x: Any) -> Any:
+    def compute(self, xp: Namespace, x: Array) -> Array:
         """Return a new array with the same numbers."""
         return copied(x)
 
-    def infer(self, *specs: Spec) -> Spec:
-        """Return the spec unchanged."""
-        return specs[0]
-
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
         """Return the gradient as it is."""
         return (out_grad,)
 

@@ -1,5 +1,6 @@
 """Torch's convolutions by name: arguments checked, made one number an axis, and handed on."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,13 @@ from ..errors import ArgumentError, ShapeError
 from ..op import apply
 from .convolution import Convolve, ConvolveBack, Geometry
 from .movement import insert_axes, remove_axes, reshape
+
+
+def documented(function: Callable[..., Any], name: str, says: str) -> Callable[..., Any]:
+    """Return `function` under its public name: one of several that differ in their axes."""
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = says
+    return function
 
 
 def each(name: str, value: Any, count: int) -> tuple[int, ...]:
@@ -91,28 +99,24 @@ def _conv(
     return y if bias is None else y + reshape(bias, (1, -1, *(1,) * count))
 
 
-def conv1d(
-    input: Any,
-    weight: Any,
-    bias: Any = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
-    groups: int = 1,
-) -> Any:
-    """Return the convolution of (N, C, length) with kernels (O, C/groups, k)."""
-    return _conv(1, input, weight, bias, stride, padding, dilation, groups)
+def _convolution(count: int, says: str) -> Callable[..., Any]:
+    def conv(
+        input: Any,
+        weight: Any,
+        bias: Any = None,
+        stride: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
+    ) -> Any:
+        return _conv(count, input, weight, bias, stride, padding, dilation, groups)
+
+    return documented(conv, f"conv{count}d", says)
 
 
-def conv2d(
-    input: Any,
-    weight: Any,
-    bias: Any = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
-    groups: int = 1,
-) -> Any:
+conv1d = _convolution(1, "Return the convolution of (N, C, length) with kernels (O, C/groups, k).")
+conv2d = _convolution(
+    2,
     """Return the convolution of (N, C, height, width) with kernels (O, C/groups, kh, kw).
 
     Args:
@@ -127,21 +131,11 @@ def conv2d(
     Raises:
         ShapeError: channels or axes do not fit, or the kernel is larger than the image.
         ArgumentError: a stride or dilation below 1.
-    """
-    return _conv(2, input, weight, bias, stride, padding, dilation, groups)
-
-
-def conv3d(
-    input: Any,
-    weight: Any,
-    bias: Any = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
-    groups: int = 1,
-) -> Any:
-    """Return the convolution of (N, C, depth, height, width) with kernels (O, C/groups, ...)."""
-    return _conv(3, input, weight, bias, stride, padding, dilation, groups)
+    """,
+)
+conv3d = _convolution(
+    3, "Return the convolution of (N, C, depth, height, width) with kernels (O, C/groups, ...)."
+)
 
 
 def _conv_transpose(
@@ -177,52 +171,31 @@ def _conv_transpose(
     return x if bias is None else x + reshape(bias, (1, -1, *(1,) * count))
 
 
-def conv_transpose1d(
-    input: Any,
-    weight: Any,
-    bias: Any = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    output_padding: Any = 0,
-    groups: int = 1,
-    dilation: Any = 1,
-) -> Any:
-    """Return the transposed convolution of (N, C, length) with kernels (C, O/groups, k)."""
-    return _conv_transpose(
-        1, input, weight, bias, stride, padding, output_padding, groups, dilation
-    )
+def _transposed(count: int, says: str) -> Callable[..., Any]:
+    def conv_transpose(
+        input: Any,
+        weight: Any,
+        bias: Any = None,
+        stride: Any = 1,
+        padding: Any = 0,
+        output_padding: Any = 0,
+        groups: int = 1,
+        dilation: Any = 1,
+    ) -> Any:
+        how = (stride, padding, output_padding, groups, dilation)
+        return _conv_transpose(count, input, weight, bias, *how)
+
+    return documented(conv_transpose, f"conv_transpose{count}d", says)
 
 
-def conv_transpose2d(
-    input: Any,
-    weight: Any,
-    bias: Any = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    output_padding: Any = 0,
-    groups: int = 1,
-    dilation: Any = 1,
-) -> Any:
+conv_transpose1d = _transposed(
+    1, "Return the transposed convolution of (N, C, length) with kernels (C, O/groups, k)."
+)
+conv_transpose2d = _transposed(
+    2,
     """Return the transposed convolution of (N, C, height, width) by (C, O/groups, kh, kw).
 
     It is the gradient of `conv2d` with respect to its image.
-    """
-    return _conv_transpose(
-        2, input, weight, bias, stride, padding, output_padding, groups, dilation
-    )
-
-
-def conv_transpose3d(
-    input: Any,
-    weight: Any,
-    bias: Any = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    output_padding: Any = 0,
-    groups: int = 1,
-    dilation: Any = 1,
-) -> Any:
-    """Return the transposed convolution over three axes."""
-    return _conv_transpose(
-        3, input, weight, bias, stride, padding, output_padding, groups, dilation
-    )
+    """,
+)
+conv_transpose3d = _transposed(3, "Return the transposed convolution over three axes.")

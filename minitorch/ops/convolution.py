@@ -14,13 +14,16 @@ Windows are laid out as (G, C/G·kernel, N·L), so one product serves the whole 
 import itertools
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..allocator import rows_of
-from ..arrays import native_device_of, windows
-from ..op import Op, Spec, apply
+from ..arrays import Array, Namespace, native_device_of, windows
+from ..op import Gradients, Op, Spec, Value, apply
+
+if TYPE_CHECKING:
+    from .methods import Methods
 
 
 class Geometry:
@@ -53,7 +56,7 @@ class Geometry:
         )
 
 
-def _padded(xp: Any, x: Any, padding: tuple[int, ...]) -> Any:
+def _padded(xp: Namespace, x: Any, padding: tuple[int, ...]) -> Any:
     if not any(padding):
         return x
     sizes = [n + 2 * p for n, p in zip(x.shape[2:], padding, strict=True)]
@@ -64,7 +67,7 @@ def _padded(xp: Any, x: Any, padding: tuple[int, ...]) -> Any:
 
 
 def _columns(
-    xp: Any, x: Any, kernel: tuple[int, ...], how: Geometry, places: tuple[int, ...]
+    xp: Namespace, x: Any, kernel: tuple[int, ...], how: Geometry, places: tuple[int, ...]
 ) -> Any:
     """Return the first `places` windows of `x` along each axis as (G, C/G·kernel, N·L)."""
     k = len(kernel)
@@ -79,7 +82,7 @@ def _columns(
     return rows_of(turned, shape) if xp is np else turned.reshape(shape)
 
 
-def _by_channel(xp: Any, y: Any, groups: int) -> Any:
+def _by_channel(xp: Namespace, y: Any, groups: int) -> Any:
     """Return a result (N, O, places) as (G, O/G, N·L)."""
     turned = xp.permute_dims(y, (1, 0, *range(2, len(y.shape))))
     return turned.reshape((groups, y.shape[1] // groups, -1))
@@ -96,7 +99,7 @@ class Convolve(Op):
     def __init__(self, how: Geometry, places: tuple[int, ...] | None = None) -> None:
         self.how, self.places = how, places
 
-    def compute(self, xp: Any, x: Any, w: Any) -> Any:
+    def compute(self, xp: Namespace, x: Array, w: Array) -> Array:
         """Return (N, O, places): one product of kernels by windows."""
         places = self.places or self.how.result_size(x.shape[2:], w.shape[2:])
         kernels = w.reshape((self.how.groups, w.shape[0] // self.how.groups, -1))
@@ -110,7 +113,7 @@ class Convolve(Op):
         places = self.places or self.how.result_size(x[2:], w[2:])
         return Spec((x[0], w[0], *places), specs[0].dtype)
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
         """Return the other two derivatives of the form."""
         x, w = node.inputs
         image, kernel = tuple(x.shape[2:]), tuple(w.shape[2:])
@@ -131,7 +134,7 @@ class ConvolveBack(Op):
     def __init__(self, how: Geometry, image: tuple[int, ...]) -> None:
         self.how, self.image = how, image
 
-    def compute(self, xp: Any, y: Any, w: Any) -> Any:
+    def compute(self, xp: Namespace, y: Array, w: Array) -> Array:
         """Return (N, C, image): kernels times results, added up where windows overlap."""
         how, kernel = self.how, tuple(w.shape[2:])
         kernels = w.reshape((how.groups, w.shape[0] // how.groups, -1))
@@ -154,7 +157,7 @@ class ConvolveBack(Op):
         channels = None if w[1] is None else w[1] * self.how.groups
         return Spec((y[0], channels, *self.image), specs[0].dtype)
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
         """Return the other two derivatives of the form."""
         y, w = node.inputs
         kernel = tuple(w.shape[2:])
@@ -175,7 +178,7 @@ class ConvolveKernel(Op):
     def __init__(self, how: Geometry, kernel: tuple[int, ...]) -> None:
         self.how, self.kernel = how, kernel
 
-    def compute(self, xp: Any, x: Any, y: Any) -> Any:
+    def compute(self, xp: Namespace, x: Array, y: Array) -> Array:
         """Return (O, C/G, kernel): results times windows, summed over samples and places."""
         columns = _columns(xp, x, self.kernel, self.how, tuple(y.shape[2:]))
         w = _by_channel(xp, y, self.how.groups) @ xp.permute_dims(columns, (0, 2, 1))
@@ -187,7 +190,7 @@ class ConvolveKernel(Op):
         channels = None if x[1] is None else x[1] // self.how.groups
         return Spec((y[1], channels, *self.kernel), specs[0].dtype)
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
         """Return the other two derivatives of the form."""
         x, y = node.inputs
         image = tuple(x.shape[2:])

@@ -5,13 +5,13 @@ probabilities. Its gradient is an operator too, `CrossEntropyGrad`, so that it s
 """
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..arrays import as_dtype, cast, dtype_of, native_device_of
+from ..arrays import Array, Namespace, as_dtype, cast, dtype_of, native_device_of
 from ..errors import ArgumentError, AxisError, ShapeError
-from ..op import Op, Spec, apply
+from ..op import Gradients, KeepsSpec, Op, Spec, Value, apply
 from .binary import where
 from .casting import cast_to
 from .elementwise import zeros_like
@@ -21,6 +21,9 @@ from .movement import insert_axes, remove_axes, reshape
 from .normalization import LogSoftmax, Softmax
 from .reduction import sum
 
+if TYPE_CHECKING:
+    from .methods import Methods
+
 
 def _in_range(index: Any, classes: int) -> bool:
     """Tell whether all of a NumPy vector is in range(classes), with one comparison."""
@@ -29,7 +32,7 @@ def _in_range(index: Any, classes: int) -> bool:
     return not index.size or bool(index.min() >= 0 and index.max() < classes)
 
 
-def _rows(xp: Any, index: Any, classes: int, ignore: int) -> tuple[Any, Any, Any]:
+def _rows(xp: Namespace, index: Any, classes: int, ignore: int) -> tuple[Any, Any, Any]:
     """Return the classes made safe to index with, which rows count (None: all), and how many.
 
     Raises:
@@ -58,7 +61,7 @@ class CrossEntropy(Op):
     def __init__(self, ignore_index: int) -> None:
         self.ignore_index = ignore_index
 
-    def compute(self, xp: Any, x: Any, index: Any) -> Any:
+    def compute(self, xp: Namespace, x: Array, index: Array) -> Array:
         """Return the mean for logits (n, classes) and classes (n,)."""
         safe, counts, n = _rows(xp, index, x.shape[1], self.ignore_index)
         rows = xp.arange(x.shape[0], **native_device_of(x))
@@ -86,13 +89,13 @@ class CrossEntropy(Op):
             )
         return Spec((), specs[0].dtype)
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
         """Return (softmax - one hot) / n, times the gradient."""
         x, index = node.inputs
         return apply(CrossEntropyGrad(self.ignore_index), x, index, out_grad), None
 
 
-class CrossEntropyGrad(Op):
+class CrossEntropyGrad(KeepsSpec):
     """(softmax x - one hot) · g / n: the gradient of `CrossEntropy`, itself differentiable."""
 
     on_arrays = True
@@ -101,7 +104,7 @@ class CrossEntropyGrad(Op):
     def __init__(self, ignore_index: int) -> None:
         self.ignore_index = ignore_index
 
-    def compute(self, xp: Any, x: Any, index: Any, g: Any) -> Any:
+    def compute(self, xp: Namespace, x: Array, index: Array, g: Array) -> Array:
         """Return the gradient of the logits."""
         safe, counts, n = _rows(xp, index, x.shape[1], self.ignore_index)
         y = Softmax(1).compute(xp, x)
@@ -111,11 +114,7 @@ class CrossEntropyGrad(Op):
         y *= g / n if xp is not np else g / y.dtype.type(n)
         return y
 
-    def infer(self, *specs: Spec) -> Spec:
-        """Return the spec of the logits."""
-        return specs[0]
-
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
         """Softmax has the derivative y (v - Σ v y); the one hot part has none."""
         x, index, g = node.inputs
         weighted = apply(CrossEntropyWeights(self.ignore_index), x, index) * out_grad
@@ -125,7 +124,7 @@ class CrossEntropyGrad(Op):
         return curved * g, None, sum(slope * out_grad)
 
 
-class CrossEntropyWeights(Op):
+class CrossEntropyWeights(KeepsSpec):
     """1 / n in each row that counts, else 0: of the shape of the logits."""
 
     on_arrays = True
@@ -134,17 +133,13 @@ class CrossEntropyWeights(Op):
     def __init__(self, ignore_index: int) -> None:
         self.ignore_index = ignore_index
 
-    def compute(self, xp: Any, x: Any, index: Any) -> Any:
+    def compute(self, xp: Namespace, x: Array, index: Array) -> Array:
         """Return the weights."""
         _, counts, n = _rows(xp, index, x.shape[1], self.ignore_index)
         weights = xp.ones_like(x) / n
         return weights if counts is None else xp.where(counts[:, None], weights, 0 * weights)
 
-    def infer(self, *specs: Spec) -> Spec:
-        """Return the spec of the logits."""
-        return specs[0]
-
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
         """The weights do not depend on the logits."""
         return None, None
 

@@ -5,16 +5,19 @@ collection of matrix derivative results for forward and reverse mode AD, 2008; t
 by Murray, Differentiation of the Cholesky decomposition, 2016.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..arrays import DType
+from ..arrays import Array, DType, Namespace
 from ..errors import DTypeError, ShapeError
-from ..op import Op, Spec, apply
+from ..op import Gradients, Op, Spec, Value, apply
 from ..shapes import broadcast
 from .broadcasting import sum_to
 from .linalg import matmul, mT
 from .matrices import Triangle
 from .movement import insert_axes
+
+if TYPE_CHECKING:
+    from .methods import Methods
 
 
 class OfSquare(Op):
@@ -35,11 +38,11 @@ class Inverse(OfSquare):
 
     name = "inverse"
 
-    def compute(self, xp: Any, *arrays: Any) -> Any:
+    def compute(self, xp: Namespace, *arrays: Array) -> Array:
         """Return the inverse."""
         return xp.linalg.inv(arrays[0])
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
         """-Yᵀ g Yᵀ."""
         back = mT(node.output)
         return (-matmul(matmul(back, out_grad), back),)
@@ -51,7 +54,7 @@ class Determinant(OfSquare):
     name = "det"
     reads_inputs = True
 
-    def compute(self, xp: Any, *arrays: Any) -> Any:
+    def compute(self, xp: Namespace, *arrays: Array) -> Array:
         """Return the determinant."""
         return xp.linalg.det(arrays[0])
 
@@ -60,7 +63,7 @@ class Determinant(OfSquare):
         spec = super().infer(*specs)
         return Spec(spec.shape[:-2], spec.dtype)
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
         """g det(A) A⁻ᵀ; of a singular matrix there is none."""
         axes = len(out_grad.shape)
         scale = insert_axes(out_grad * node.output, (axes, axes + 1))
@@ -72,11 +75,11 @@ class Cholesky(OfSquare):
 
     name = "cholesky"
 
-    def compute(self, xp: Any, *arrays: Any) -> Any:
+    def compute(self, xp: Namespace, *arrays: Array) -> Array:
         """Return the factor."""
         return xp.linalg.cholesky(arrays[0])
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
         """The symmetric part of L⁻ᵀ Φ(Lᵀ g) L⁻¹; Φ is the lower triangle, half the diagonal."""
         factor = node.output
         inner = matmul(mT(factor), apply(Triangle(0, False), out_grad))
@@ -93,7 +96,7 @@ class Solve(Op):
     on_arrays = True
     promotes = "float"
 
-    def compute(self, xp: Any, *arrays: Any) -> Any:
+    def compute(self, xp: Namespace, *arrays: Array) -> Array:
         """Return the solutions."""
         return xp.linalg.solve(*arrays)
 
@@ -108,7 +111,7 @@ class Solve(Op):
             )
         return Spec((*broadcast(a[:-2], b[:-2], op="solve"), *b[-2:]), specs[1].dtype)
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
         """By B: A⁻ᵀ g; by A: that times -Xᵀ."""
         a, b = node.inputs
         by_b = apply(Solve(), mT(a), out_grad)

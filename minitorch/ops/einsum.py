@@ -5,15 +5,19 @@ first. What is left is bilinear in each operand, so the gradient of one is an ei
 """
 
 import string
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..arrays import Array, Namespace
 from ..errors import ArgumentError, ShapeError
-from ..op import Op, Spec, apply
+from ..op import Gradients, Op, Spec, Value, apply
 from .matrices import diagonal
 from .movement import expand, permute
 from .reduction import sum
+
+if TYPE_CHECKING:
+    from .methods import Methods
 
 
 class Einsum(Op):
@@ -27,7 +31,7 @@ class Einsum(Op):
     def __init__(self, terms: tuple[str, ...], result: str) -> None:
         self.terms, self.result = terms, result
 
-    def compute(self, xp: Any, *arrays: Any) -> Any:
+    def compute(self, xp: Namespace, *arrays: Array) -> Array:
         """Return the sums of products."""
         equation = f"{','.join(self.terms)}->{self.result}"
         if xp is np:
@@ -50,7 +54,7 @@ class Einsum(Op):
                     )
         return Spec(tuple(sizes[letter] for letter in self.result), specs[0].dtype)
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
         """The gradient of one operand is the einsum of the result's and the other operands."""
         shares: list[Any] = []
         for i, wanted in enumerate(node.wants):

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..allocator import LARGE, result_of
-from ..arrays import dtype_of
+from ..arrays import Namespace, dtype_of
 from .rows import NUMBERS, binary, unary
 from .special import erf_array, erfc_array
 
@@ -75,7 +75,7 @@ def _relu(x: Any) -> Any:
     return np.maximum(x, 0)
 
 
-def _where_positive(xp: Any, g: Any, y: Any) -> Any:
+def _where_positive(xp: Namespace, g: Any, y: Any) -> Any:
     """Return g where y > 0, else 0: also where g is infinite or NaN."""
     if xp is not np:
         return xp.where(y > 0, g, xp.zeros_like(g))

@@ -3,13 +3,13 @@
 `Gather` and `ScatterAdd` are each other's gradient; the rest is made of them.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..arrays import add_at, as_dtype, cast, copied, int64
+from ..arrays import Array, Namespace, add_at, as_dtype, cast, copied, int64
 from ..errors import ArgumentError, AxisError, DTypeError, ShapeError
-from ..op import Op, Spec, apply
+from ..op import Flat, Gradients, KeepsSpec, Op, Spec, Value, apply
 from ..shapes import axis, broadcast, known, numel
 from .binary import where
 from .broadcasting import sum_to
@@ -18,8 +18,11 @@ from .elementwise import ones_like, zeros_like
 from .indexing import ARRAY, Place, PlaceAdd, Take, getitem, narrow, put, split_index
 from .movement import expand, reshape
 
+if TYPE_CHECKING:
+    from .methods import Methods
 
-def _grid(xp: Any, index: Any, dim: int) -> tuple[Any, ...]:
+
+def _grid(xp: Namespace, index: Any, dim: int) -> tuple[Any, ...]:
     """Return the full coordinates that `index` along `dim` stands for."""
     rank = len(index.shape)
     place = {} if xp is np else {"device": index.device}
@@ -42,7 +45,7 @@ class Gather(Op):
     def __init__(self, dim: int) -> None:
         self.dim = dim
 
-    def compute(self, xp: Any, x: Any, index: Any) -> Any:
+    def compute(self, xp: Namespace, x: Array, index: Array) -> Array:
         """Return the picked elements."""
         return x[_grid(xp, index, self.dim)]
 
@@ -57,13 +60,13 @@ class Gather(Op):
             raise ShapeError(f"gather: got shapes {x} and {index}, expected equally many axes.")
         return Spec(index, specs[0].dtype)
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
         """Return zeros with the gradient added where it was picked."""
         x, index = node.inputs
         return apply(ScatterAdd(self.dim), zeros_like(x), index, out_grad), None
 
 
-class ScatterAdd(Op):
+class ScatterAdd(KeepsSpec):
     """`x` with `source` added at the places of `index` along one axis; equal places add up."""
 
     on_arrays = reads_indices = True
@@ -73,17 +76,13 @@ class ScatterAdd(Op):
     def __init__(self, dim: int) -> None:
         self.dim = dim
 
-    def compute(self, xp: Any, x: Any, index: Any, source: Any) -> Any:
+    def compute(self, xp: Namespace, x: Array, index: Array, source: Array) -> Array:
         """Return the sums."""
         out = copied(x)
         cut = source[tuple(slice(0, size) for size in index.shape)]
         return add_at(out, _grid(xp, index, self.dim), cut)
 
-    def infer(self, *specs: Spec) -> Spec:
-        """Return the shape of the value added to."""
-        return specs[0]
-
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
         """The value gets the gradient as it is, the source what is at its places."""
         _, index, source = node.inputs
         share = apply(Gather(self.dim), out_grad, index) if node.wants[2] else None
@@ -93,7 +92,7 @@ class ScatterAdd(Op):
         return out_grad, None, share
 
 
-class Scatter(Op):
+class Scatter(KeepsSpec):
     """`x` with `source` put at the places of `index` along one axis."""
 
     on_arrays = reads_indices = True
@@ -103,17 +102,13 @@ class Scatter(Op):
     def __init__(self, dim: int) -> None:
         self.dim = dim
 
-    def compute(self, xp: Any, x: Any, index: Any, source: Any) -> Any:
+    def compute(self, xp: Namespace, x: Array, index: Array, source: Array) -> Array:
         """Return the copy."""
         out = copied(x)
         out[_grid(xp, index, self.dim)] = source[tuple(slice(0, n) for n in index.shape)]
         return out
 
-    def infer(self, *specs: Spec) -> Spec:
-        """Return the shape of the value put into."""
-        return specs[0]
-
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
         """What was overwritten gets no gradient; the source gets it instead."""
         _, index, source = node.inputs
         nothing = zeros_like(apply(Gather(self.dim), out_grad, index))
@@ -308,7 +303,7 @@ def masked_select(x: Any, mask: Any) -> Any:
     return getitem(expand(x, shape), expand(mask, shape))
 
 
-class Put(Op):
+class Put(KeepsSpec):
     """`x` with `source` at an advanced index, whose arrays are the further inputs."""
 
     on_arrays = reads_indices = True
@@ -318,17 +313,13 @@ class Put(Op):
     def __init__(self, pattern: tuple[Any, ...]) -> None:
         self.pattern = pattern
 
-    def compute(self, xp: Any, x: Any, source: Any, *indices: Any) -> Any:
+    def compute(self, xp: Namespace, x: Array, source: Array, *indices: Array) -> Array:
         """Return the copy."""
         out = copied(x)
         put(out, self.pattern, indices, source)
         return out
 
-    def infer(self, *specs: Spec) -> Spec:
-        """Return the shape of the value put into."""
-        return specs[0]
-
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
         """What was overwritten gets no gradient; the source gets it instead."""
         _, source, *indices = node.inputs
         share = apply(Take(self.pattern), out_grad, *indices)
@@ -347,7 +338,7 @@ def index_put(x: Any, indices: Any, values: Any, accumulate: bool = False) -> An
     return x + apply(PlaceAdd(pattern, tuple(x.shape)), spread, *arrays)
 
 
-class OneHot(Op):
+class OneHot(Flat):
     """1 at the place of each index along a new last axis, else 0."""
 
     on_arrays = True
@@ -357,7 +348,7 @@ class OneHot(Op):
     def __init__(self, num_classes: int) -> None:
         self.num_classes = num_classes
 
-    def compute(self, xp: Any, index: Any) -> Any:
+    def compute(self, xp: Namespace, index: Array) -> Array:
         """Return int64 of shape (*index.shape, num_classes)."""
         place = {} if xp is np else {"device": index.device}
         return cast(index[..., None] == xp.arange(self.num_classes, **place), int64)
@@ -365,10 +356,6 @@ class OneHot(Op):
     def infer(self, *specs: Spec) -> Spec:
         """Return the shape with the classes as last axis."""
         return Spec((*specs[0].shape, self.num_classes), int64)
-
-    def gradient(self, out_grad: Any, node: Any) -> Any:
-        """A class has no slope."""
-        return (None,)
 
 
 def one_hot(index: Any, num_classes: int = -1) -> Any:

@@ -6,14 +6,17 @@ element back where it came from: `Place`, `PlaceAdd` (an element taken twice get
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..arrays import add_at, dtype_of, native_device_of
+from ..arrays import Array, Namespace, add_at, dtype_of, native_device_of
 from ..errors import AxisError, DTypeError
-from ..op import Op, Spec, Value, apply, infer_by_trial
+from ..op import Gradients, Op, Spec, Value, apply, infer_by_trial
 from ..shapes import Shape, axis, known
+
+if TYPE_CHECKING:
+    from .methods import Methods
 
 ARRAY = "array"
 """Stands in a pattern where an array of indices goes."""
@@ -30,7 +33,7 @@ class Slice(Op):
     def __init__(self, index: tuple[Any, ...]) -> None:
         self.index = index
 
-    def compute(self, xp: Any, x: Any) -> Any:
+    def compute(self, xp: Namespace, x: Array) -> Array:
         """Return x[index]; a number of a NumPy array too is a view."""
         found = x[self.index]
         return x[(*self.index, ...)] if isinstance(found, np.generic) else found
@@ -39,7 +42,7 @@ class Slice(Op):
         """Return the shape of the slice; a size that is not known stays so under `:`."""
         return Spec(sliced(specs[0].shape, self.index), specs[0].dtype)
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
         """Return zeros with the gradient in the slice."""
         x = node.inputs[0]
         if None in x.shape:
@@ -94,7 +97,7 @@ class Place(Op):
     def __init__(self, index: tuple[Any, ...], shape: tuple[int, ...] | None) -> None:
         self.index, self.shape = index, shape
 
-    def compute(self, xp: Any, *arrays: Any) -> Any:
+    def compute(self, xp: Namespace, *arrays: Array) -> Array:
         """Return zeros with arrays[0] at the index."""
         values = arrays[0]
         shape = tuple(arrays[1].shape) if self.shape is None else self.shape
@@ -106,7 +109,7 @@ class Place(Op):
         """Return the shape placed into."""
         return Spec(specs[-1].shape if self.shape is None else self.shape, specs[0].dtype)
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
         """Return the slice of the gradient."""
         return (apply(Slice(self.index), out_grad), None)[: len(node.inputs)]
 
@@ -121,7 +124,7 @@ class Take(Op):
     def __init__(self, pattern: tuple[Any, ...]) -> None:
         self.pattern = pattern
 
-    def compute(self, xp: Any, x: Any, *indices: Any) -> Any:
+    def compute(self, xp: Namespace, x: Array, *indices: Array) -> Array:
         """Return what is picked: a new array, or a view where each index is one number."""
         view, index = located(x, self.pattern, indices)
         return view[index] if index else view
@@ -137,7 +140,7 @@ class Take(Op):
         sizes = (a if a == b else None for a, b in zip(first, second, strict=True))
         return Spec(tuple(sizes), trial.dtype)
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
         """Add the gradient of each pick to the element picked."""
         x, *indices = node.inputs
         if known(tuple(x.shape)):
@@ -181,7 +184,7 @@ class PlaceAdd(Op):
     def __init__(self, pattern: tuple[Any, ...], shape: tuple[int, ...] | None) -> None:
         self.pattern, self.shape = pattern, shape
 
-    def compute(self, xp: Any, values: Any, *rest: Any) -> Any:
+    def compute(self, xp: Namespace, values: Array, *rest: Array) -> Array:
         """Return the sums."""
         shape, indices = (
             (tuple(rest[-1].shape), rest[:-1]) if self.shape is None else (self.shape, rest)
@@ -198,7 +201,7 @@ class PlaceAdd(Op):
         """Return the shape placed into."""
         return Spec(specs[-1].shape if self.shape is None else self.shape, specs[0].dtype)
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
         """Return the picked elements of the gradient."""
         rest = node.inputs[1:]
         indices = rest[:-1] if self.shape is None else rest
@@ -349,7 +352,7 @@ class NonZero(Op):
 
     reads_inputs = reads_output = False
 
-    def compute(self, xp: Any, x: Any) -> Any:
+    def compute(self, xp: Namespace, x: Array) -> Array:
         """Return int64 (count, axes)."""
         return (
             xp.stack(xp.nonzero(x), axis=1)

@@ -3,15 +3,18 @@
 import builtins
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..arrays import as_dtype, promote_types
+from ..arrays import Array, Namespace, as_dtype, promote_types
 from ..errors import ArgumentError, DTypeError, ShapeError
-from ..op import Op, Spec, apply
+from ..op import Gradients, Op, Spec, Value, apply
 from ..shapes import axis
 from .casting import cast_to
 from .indexing import narrow, select
 from .movement import insert_axes, reshape
+
+if TYPE_CHECKING:
+    from .methods import Methods
 
 
 class Cat(Op):
@@ -24,7 +27,7 @@ class Cat(Op):
     def __init__(self, dim: int) -> None:
         self.dim = dim
 
-    def compute(self, xp: Any, *arrays: Any) -> Any:
+    def compute(self, xp: Namespace, *arrays: Array) -> Array:
         """Return the arrays joined."""
         return xp.concat(arrays, axis=self.dim)
 
@@ -51,7 +54,7 @@ class Cat(Op):
                     f"the others equal: on axis {i} {a} is not {b}."
                 )
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
         """Each input gets its part of the gradient."""
         shares, start = [], 0
         for source, wanted in zip(node.inputs, node.wants, strict=True):

@@ -2,13 +2,14 @@
 
 import builtins
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..allocator import matrix_product
+from ..arrays import Array, Namespace
 from ..errors import ShapeError
-from ..op import Op, Spec, apply
+from ..op import Gradients, Op, Spec, Value, apply
 from ..shapes import axis, broadcast
 from .broadcasting import sum_to
 from .movement import (
@@ -23,6 +24,9 @@ from .movement import (
 )
 from .reduction import sum
 from .rows import promoted
+
+if TYPE_CHECKING:
+    from .methods import Methods
 
 
 def mT(x: Any) -> Any:
@@ -42,7 +46,7 @@ class MatMul(Op):
     reads_across = True
     name = "matmul"
 
-    def compute(self, xp: Any, a: Any, b: Any) -> Any:
+    def compute(self, xp: Namespace, a: Array, b: Array) -> Array:
         """Return a @ b."""
         return matrix_product(a, b) if xp is np else a @ b
 
@@ -64,7 +68,7 @@ class MatMul(Op):
         lead = broadcast(left[:-2], right[:-2], op="matmul")
         return Spec((*lead, left[-2], right[-1]), promoted(specs, "common"))
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
         """dA = dY Bᵀ and dB = Aᵀ dY, summed over broadcast leading axes."""
         a, b = node.inputs
         left, right = node.wants
@@ -246,7 +250,7 @@ class Linear(Op):
     reads_output = False
     name = "linear"
 
-    def compute(self, xp: Any, x: Any, weight: Any, *bias: Any) -> Any:
+    def compute(self, xp: Namespace, x: Array, weight: Array, *bias: Array) -> Array:
         """Return (..., out) for x (..., in), weight (out, in), bias (out,)."""
         rows = x if len(x.shape) == 2 else x.reshape((-1, x.shape[-1]))
         y = matrix_product(rows, weight.T) if xp is np else rows @ weight.T
@@ -270,7 +274,7 @@ class Linear(Op):
             raise ShapeError(f"linear: got bias {specs[2].shape}, expected ({weight[0]},).")
         return Spec((*x[:-1], weight[0]), promoted(specs, "common"))
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
         """dx = g W; dW = gᵀ x and db = Σ g over all rows."""
         x, weight = node.inputs[:2]
         wants = node.wants

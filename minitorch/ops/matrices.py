@@ -2,18 +2,21 @@
 
 import builtins
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..arrays import as_dtype, native_device_of, windows
+from ..arrays import Array, Namespace, as_dtype, native_device_of, windows
 from ..errors import ArgumentError, ShapeError
-from ..op import Spec, apply
+from ..op import Gradients, Spec, Value, apply
 from ..shapes import axis
 from .casting import clone
 from .indexing import getitem, narrow
 from .joining import cat
 from .movement import Movement, movedim, reshape
+
+if TYPE_CHECKING:
+    from .methods import Methods
 
 
 class Triangle(Movement):
@@ -27,7 +30,7 @@ class Triangle(Movement):
         """Torch's name."""
         return "triu" if self.upper else "tril"
 
-    def compute(self, xp: Any, x: Any) -> Any:
+    def compute(self, xp: Namespace, x: Array) -> Array:
         """Return the triangle."""
         return (xp.triu if self.upper else xp.tril)(x, k=self.diagonal)
 
@@ -37,7 +40,7 @@ class Triangle(Movement):
             raise ShapeError(f"{self.name}: got shape {specs[0].shape}, expected at least 2 axes.")
         return specs[0]
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
         """Return the same triangle of the gradient."""
         return (apply(self, out_grad),)
 
@@ -64,7 +67,7 @@ class Diagonal(Movement):
     def __init__(self, offset: int) -> None:
         self.offset = offset
 
-    def compute(self, xp: Any, x: Any) -> Any:
+    def compute(self, xp: Namespace, x: Array) -> Array:
         """Return the diagonal; NumPy's is read-only unless told."""
         found = xp.linalg.diagonal(x, offset=self.offset)
         if isinstance(found, np.ndarray):
@@ -76,7 +79,7 @@ class Diagonal(Movement):
         *lead, n, m = specs[0].shape
         return Spec((*lead, _diagonal_length(n or 0, m or 0, self.offset)), specs[0].dtype)
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
         """Return zeros with the gradient on the diagonal."""
         return (apply(OnDiagonal(self.offset, tuple(node.inputs[0].shape[-2:])), out_grad),)
 
@@ -87,7 +90,7 @@ class OnDiagonal(Movement):
     def __init__(self, offset: int, shape: tuple[int, ...]) -> None:
         self.offset, self.shape = offset, shape
 
-    def compute(self, xp: Any, x: Any) -> Any:
+    def compute(self, xp: Namespace, x: Array) -> Array:
         """Return the matrices."""
         out = xp.zeros((*x.shape[:-1], *self.shape), dtype=x.dtype, **native_device_of(x))
         rows = xp.arange(x.shape[-1], **native_device_of(x))
@@ -98,7 +101,7 @@ class OnDiagonal(Movement):
         """Return the shape of the matrices."""
         return Spec((*specs[0].shape[:-1], *self.shape), specs[0].dtype)
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
         """Return the diagonal of the gradient."""
         return (apply(Diagonal(self.offset), out_grad),)
 
@@ -154,7 +157,7 @@ class Pad(Movement):
     def _shape(self, shape: Any) -> tuple[int, ...]:
         return tuple(n + a + b for n, (a, b) in zip(shape, self.widths, strict=True))
 
-    def compute(self, xp: Any, x: Any) -> Any:
+    def compute(self, xp: Namespace, x: Array) -> Array:
         """Return the padded copy."""
         out = xp.full(self._shape(x.shape), self.value, dtype=x.dtype, **native_device_of(x))
         into, of = [], []
@@ -170,7 +173,7 @@ class Pad(Movement):
         shape = tuple(None if n is None else n + a + b for n, (a, b) in sizes)
         return Spec(shape, specs[0].dtype)
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
         """Return the gradient without its border."""
         return (apply(Pad(tuple((-a, -b) for a, b in self.widths)), out_grad),)
 
@@ -235,7 +238,7 @@ class Unfold(Movement):
     def __init__(self, dim: int, size: int, step: int) -> None:
         self.dim, self.size, self.step = dim, size, step
 
-    def compute(self, xp: Any, x: Any) -> Any:
+    def compute(self, xp: Namespace, x: Array) -> Array:
         """Return the windows."""
         return windows(x, (self.dim,), (self.size,), (self.step,), (1,))
 
@@ -246,7 +249,7 @@ class Unfold(Movement):
         shape[self.dim] = None if length is None else (length - self.size) // self.step + 1
         return Spec((*shape, self.size), specs[0].dtype)
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
         """Each element gets the gradients of all windows that it is in."""
         return (apply(Fold(self.dim, self.step, node.inputs[0].shape[self.dim]), out_grad),)
 
@@ -257,7 +260,7 @@ class Fold(Movement):
     def __init__(self, dim: int, step: int, length: int) -> None:
         self.dim, self.step, self.length = dim, step, length
 
-    def compute(self, xp: Any, x: Any) -> Any:
+    def compute(self, xp: Namespace, x: Array) -> Array:
         """Return the sums."""
         count, size = x.shape[self.dim], x.shape[-1]
         shape = list(x.shape[:-1])
@@ -275,7 +278,7 @@ class Fold(Movement):
         shape[self.dim] = self.length
         return Spec(tuple(shape), specs[0].dtype)
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
         """Return the windows of the gradient."""
         return (apply(Unfold(self.dim, node.inputs[0].shape[-1], self.step), out_grad),)
 

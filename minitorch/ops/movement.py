@@ -2,15 +2,19 @@
 
 import builtins
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..arrays import Array, Namespace
 from ..errors import ShapeError
-from ..op import Op, Spec, apply
+from ..op import Gradients, Op, Spec, Value, apply
 from ..shapes import Shape, axes, axis, broadcast, fill_in, known, numel
 from .broadcasting import ExpandTo
 from .casting import clone
+
+if TYPE_CHECKING:
+    from .methods import Methods
 
 
 class Movement(Op):
@@ -29,7 +33,7 @@ class Reshape(Movement):
     def __init__(self, shape: tuple[int, ...] | None) -> None:
         self.shape = shape
 
-    def compute(self, xp: Any, *arrays: Any) -> Any:
+    def compute(self, xp: Namespace, *arrays: Array) -> Array:
         """Return the first array under the new shape."""
         return arrays[0].reshape(tuple(arrays[1].shape) if self.shape is None else self.shape)
 
@@ -39,7 +43,7 @@ class Reshape(Movement):
             return Spec(specs[1].shape, specs[0].dtype)
         return Spec(fill_in(self.shape, numel(specs[0].shape), "reshape"), specs[0].dtype)
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
         """Return the gradient under the old shape."""
         return (reshape_like(out_grad, node.inputs[0]), None)[: len(node.inputs)]
 
@@ -59,7 +63,7 @@ class Permute(Movement):
     def __init__(self, dims: tuple[int, ...]) -> None:
         self.dims = dims
 
-    def compute(self, xp: Any, x: Any) -> Any:
+    def compute(self, xp: Namespace, x: Array) -> Array:
         """Return the array with axis i taken from axis dims[i]."""
         return x.transpose(self.dims) if xp is np else xp.permute_dims(x, self.dims)
 
@@ -67,7 +71,7 @@ class Permute(Movement):
         """Return the permuted shape."""
         return Spec(tuple(specs[0].shape[d] for d in self.dims), specs[0].dtype)
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
         """Return the gradient with the axes back in place."""
         back = sorted(range(len(self.dims)), key=self.dims.__getitem__)
         return (apply(Permute(tuple(back)), out_grad),)
@@ -86,7 +90,7 @@ class InsertAxes(Movement):
         rank = len(shape) + len(self.dims)
         return tuple(1 if i in self.dims else next(sizes) for i in range(rank))
 
-    def compute(self, xp: Any, x: Any) -> Any:
+    def compute(self, xp: Namespace, x: Array) -> Array:
         """Return a view with the new axes."""
         return x.reshape(self._shape(x.shape))
 
@@ -94,7 +98,7 @@ class InsertAxes(Movement):
         """Return the shape with ones put in."""
         return Spec(self._shape(specs[0].shape), specs[0].dtype)
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
         """Return the gradient without the axes."""
         return (remove_axes(out_grad, self.dims),)
 
@@ -110,7 +114,7 @@ class RemoveAxes(Movement):
     def _shape(self, shape: Shape) -> Shape:
         return tuple(size for i, size in enumerate(shape) if i not in self.dims)
 
-    def compute(self, xp: Any, x: Any) -> Any:
+    def compute(self, xp: Namespace, x: Array) -> Array:
         """Return a view without the axes."""
         return x.reshape(self._shape(x.shape))
 
@@ -118,7 +122,7 @@ class RemoveAxes(Movement):
         """Return the shape without the axes."""
         return Spec(self._shape(specs[0].shape), specs[0].dtype)
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
         """Return the gradient with the axes put back."""
         return (insert_axes(out_grad, self.dims),)
 

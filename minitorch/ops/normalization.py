@@ -2,13 +2,13 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..arrays import DType, as_dtype, finfo, float32
+from ..arrays import Array, DType, DTypeLike, Namespace, as_dtype, finfo, float32
 from ..errors import ArgumentError, ShapeError
-from ..op import Op, Spec, apply
+from ..op import Gradients, KeepsSpec, Value, apply
 from ..shapes import axis
 from .casting import cast_to, floats_only
 from .elementwise import exp, rsqrt
@@ -18,8 +18,11 @@ from .pointwise import clamp_min, pow
 from .reduction import Reduction, mean, sum
 from .statistics import vector_norm
 
+if TYPE_CHECKING:
+    from .methods import Methods
 
-class Softmax(Op):
+
+class Softmax(KeepsSpec):
     """exp x / Σ exp x along an axis."""
 
     on_arrays = True
@@ -30,7 +33,7 @@ class Softmax(Op):
     def __init__(self, dim: int) -> None:
         self.dim = dim
 
-    def compute(self, xp: Any, x: Any) -> Any:
+    def compute(self, xp: Namespace, x: Array) -> Array:
         """Return the shares, computed relative to the largest element."""
         if xp is not np:
             return xp.softmax(x, self.dim) if hasattr(xp, "softmax") else _shares(xp, x, self.dim)
@@ -39,23 +42,19 @@ class Softmax(Op):
         y /= np.add.reduce(y, axis=self.dim, keepdims=True)
         return y
 
-    def infer(self, *specs: Spec) -> Spec:
-        """Return the spec unchanged."""
-        return specs[0]
-
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
         """Return y (g - Σ g y)."""
         y = node.output
         weighted = out_grad * y
         return (weighted - y * sum(weighted, self.dim, True),)
 
 
-def _shares(xp: Any, x: Any, dim: int) -> Any:
+def _shares(xp: Namespace, x: Any, dim: int) -> Any:
     y = xp.exp(x - xp.max(x, axis=dim, keepdims=True))
     return y / xp.sum(y, axis=dim, keepdims=True)
 
 
-class LogSoftmax(Op):
+class LogSoftmax(KeepsSpec):
     """x - ln Σ exp x along an axis."""
 
     on_arrays = True
@@ -66,17 +65,13 @@ class LogSoftmax(Op):
     def __init__(self, dim: int) -> None:
         self.dim = dim
 
-    def compute(self, xp: Any, x: Any) -> Any:
+    def compute(self, xp: Namespace, x: Array) -> Array:
         """Return the logarithms, computed relative to the largest element."""
         y = x - xp.max(x, axis=self.dim, keepdims=True)
         y -= xp.log(xp.sum(xp.exp(y), axis=self.dim, keepdims=True))
         return y
 
-    def infer(self, *specs: Spec) -> Spec:
-        """Return the spec unchanged."""
-        return specs[0]
-
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
         """Return g - softmax · Σ g."""
         return (out_grad - exp(node.output) * sum(out_grad, self.dim, True),)
 
@@ -88,7 +83,7 @@ def _ready(x: Any, dim: int | None, dtype: Any, name: str) -> tuple[Any, int]:
     return (x if x.shape else reshape(x, 1)), axis(dim, len(x.shape), name)
 
 
-def softmax(x: Any, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Any:
+def softmax(x: Any, dim: int | None = None, _stacklevel: int = 3, dtype: DTypeLike = None) -> Any:
     """Return exp x / Σ exp x along `dim`."""
     row, d = _ready(x, dim, dtype, "softmax")
     shares = _softmax(row, d)
@@ -99,37 +94,35 @@ def _softmax(row: Any, d: int) -> Any:
     return apply(Softmax(d), row) if row.shape[d] else row * 1.0
 
 
-def log_softmax(x: Any, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Any:
+def log_softmax(
+    x: Any, dim: int | None = None, _stacklevel: int = 3, dtype: DTypeLike = None
+) -> Any:
     """Return ln softmax along `dim`, exact where softmax would be 0."""
     row, d = _ready(x, dim, dtype, "log_softmax")
     logs = apply(LogSoftmax(d), row) if row.shape[d] else row * 1.0
     return logs if x.shape else reshape(logs, ())
 
 
-def softmin(x: Any, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Any:
+def softmin(x: Any, dim: int | None = None, _stacklevel: int = 3, dtype: DTypeLike = None) -> Any:
     """Return softmax(-x) along `dim`."""
     return softmax(-x, dim, dtype=dtype)
 
 
-class Standardize(Reduction):
+class Standardize(KeepsSpec, Reduction):
     """(x - mean) / √(variance + eps) along axes."""
 
     def __init__(self, dims: tuple[int, ...], eps: float) -> None:
         super().__init__(dims, True)
         self.eps = eps
 
-    def compute(self, xp: Any, x: Any) -> Any:
+    def compute(self, xp: Namespace, x: Array) -> Array:
         """Return the standardized array."""
         away = x - xp.mean(x, axis=self.dims, keepdims=True)
         spread = xp.mean(away * away, axis=self.dims, keepdims=True)
         away /= xp.sqrt(spread + self.eps)
         return away
 
-    def infer(self, *specs: Spec) -> Spec:
-        """Return the spec unchanged."""
-        return specs[0]
-
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
         """Return (g - mean g - y · mean(g y)) / √(variance + eps)."""
         x, y, over = node.inputs[0], node.output, self.dims
         away = x - mean(x, over, True)

@@ -4,13 +4,13 @@ Only positions are computed here; values are then taken from those positions, so
 order come from `take_along_dim`.
 """
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..arrays import as_dtype, cast, dtype_of, int64
+from ..arrays import Array, DTypeLike, Namespace, as_dtype, cast, dtype_of, int64
 from ..errors import ArgumentError, AxisError, ShapeError
-from ..op import Op, Spec, apply
+from ..op import Flat, Gradients, Op, Spec, Value, apply
 from ..shapes import axis, reduced
 from .binary import logaddexp, maximum, minimum
 from .casting import cast_to
@@ -21,6 +21,9 @@ from .reduction import amax, amin
 from .reordering import flip
 from .statistics import scan
 
+if TYPE_CHECKING:
+    from .methods import Methods
+
 
 class ValuesAndIndices(NamedTuple):
     """What torch returns where it returns both."""
@@ -29,7 +32,7 @@ class ValuesAndIndices(NamedTuple):
     indices: Any
 
 
-class Position(Op):
+class Position(Flat):
     """An operator whose result is positions: int64, no gradient."""
 
     on_arrays = True
@@ -41,10 +44,6 @@ class Position(Op):
     def infer(self, *specs: Spec) -> Spec:
         """Return the shape of the input, int64."""
         return Spec(specs[0].shape, int64)
-
-    def gradient(self, out_grad: Any, node: Any) -> Any:
-        """A position has no slope."""
-        return (None,)
 
 
 class ArgExtreme(Position):
@@ -59,7 +58,7 @@ class ArgExtreme(Position):
         """Torch's name."""
         return "argmax" if self.largest else "argmin"
 
-    def compute(self, xp: Any, x: Any) -> Any:
+    def compute(self, xp: Namespace, x: Array) -> Array:
         """Return the first such position."""
         find = xp.argmax if self.largest else xp.argmin
         return find(_numbers(x), axis=self.dim, keepdims=True)
@@ -82,7 +81,7 @@ class ArgSort(Position):
         super().__init__(dim)
         self.descending = descending
 
-    def compute(self, xp: Any, x: Any) -> Any:
+    def compute(self, xp: Namespace, x: Array) -> Array:
         """Return the order; NaN counts as larger than any number."""
         x = _numbers(x)
         if xp is not np:
@@ -105,7 +104,7 @@ class RunningArg(Position):
         """Torch's name."""
         return "cummax" if self.largest else "cummin"
 
-    def compute(self, xp: Any, x: Any) -> Any:
+    def compute(self, xp: Namespace, x: Array) -> Array:
         """Return the positions."""
         if xp is not np:
             return getattr(xp, self.name)(x, self.dim)[1]
@@ -126,7 +125,7 @@ class CumSum(Op):
     def __init__(self, dim: int) -> None:
         self.dim = dim
 
-    def compute(self, xp: Any, x: Any) -> Any:
+    def compute(self, xp: Namespace, x: Array) -> Array:
         """Return the sums."""
         x = x if dtype_of(x).kind == "f" else cast(x, int64)
         return np.cumsum(x, axis=self.dim) if xp is np else xp.cumulative_sum(x, axis=self.dim)
@@ -135,7 +134,7 @@ class CumSum(Op):
         """Return the spec; int64 for integers."""
         return Spec(specs[0].shape, specs[0].dtype if specs[0].dtype.kind == "f" else int64)
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
         """Each element is in its own sum and all later ones."""
         return (flip(apply(self, flip(out_grad, self.dim)), self.dim),)
 
@@ -261,14 +260,14 @@ def _count(x: Any) -> int:
     return int(np.prod(tuple(x.shape), dtype=np.int64))
 
 
-def cumsum(x: Any, dim: int, *, dtype: Any = None) -> Any:
+def cumsum(x: Any, dim: int, *, dtype: DTypeLike = None) -> Any:
     """Return the running sums along `dim`."""
     row, d = _along(x if dtype is None else cast_to(x, dtype), dim, "cumsum")
     sums = apply(CumSum(d), row)
     return sums if x.shape else reshape(sums, ())
 
 
-def cumprod(x: Any, dim: int, *, dtype: Any = None) -> Any:
+def cumprod(x: Any, dim: int, *, dtype: DTypeLike = None) -> Any:
     """Return the running products along `dim`; the gradient is right also where elements are 0."""
     if dtype is not None or as_dtype(x.dtype).kind != "f":
         x = cast_to(x, dtype or int64)

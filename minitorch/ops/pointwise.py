@@ -2,11 +2,11 @@
 
 import builtins
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..arrays import as_dtype, bool_, finfo, int64
+from ..arrays import Array, Namespace, as_dtype, bool_, finfo, int64
 from ..errors import ArgumentError
-from ..op import Op, Spec, Value, apply
+from ..op import Gradients, KeepsSpec, Op, Spec, Value, apply
 from .binary import add as add_row
 from .binary import floor_divide, mul, power, true_divide, trunc_divide, where
 from .binary import sub as sub_row
@@ -16,8 +16,11 @@ from .elementwise import square as squared
 from .logic import isfinite, isnan, isneginf, isposinf
 from .rows import promoted
 
+if TYPE_CHECKING:
+    from .methods import Methods
 
-class Power(Op):
+
+class Power(KeepsSpec):
     """x to a power that is a Python number."""
 
     on_arrays = True
@@ -27,15 +30,11 @@ class Power(Op):
     def __init__(self, exponent: int | float) -> None:
         self.exponent = exponent
 
-    def compute(self, xp: Any, x: Any) -> Any:
+    def compute(self, xp: Namespace, x: Array) -> Array:
         """Return x ** exponent."""
         return x**self.exponent
 
-    def infer(self, *specs: Spec) -> Spec:
-        """Return the spec of x."""
-        return specs[0]
-
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
         """Return n·x^(n-1), which is 0 for n = 0 even at x = 0."""
         x, n = node.inputs[0], self.exponent
         if n == 0:
@@ -190,7 +189,7 @@ class Sinc(Op):
     reads_output = False
     name = "sinc"
 
-    def compute(self, xp: Any, x: Any) -> Any:
+    def compute(self, xp: Namespace, x: Array) -> Array:
         """Return the quotient, its hole filled."""
         scaled = xp.where(x == 0, xp.ones_like(x), x * math.pi)
         return xp.where(x == 0, xp.ones_like(x), xp.sin(scaled) / scaled)
@@ -199,7 +198,7 @@ class Sinc(Op):
         """Return the spec of x, as a float."""
         return Spec(specs[0].shape, promoted(specs, "float"))
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
         """Return (cos πx - sinc x) / x; near 0, where that cancels, its Taylor series."""
         x = node.inputs[0]
         small = abs(x) < 1e-3

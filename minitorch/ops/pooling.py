@@ -3,15 +3,16 @@
 import builtins
 import itertools
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..arrays import as_dtype, host_dtype, native_device_of
+from ..arrays import Array, Namespace, as_dtype, host_dtype, native_device_of
 from ..errors import ArgumentError, ShapeError
-from ..op import Op, Spec, apply
+from ..op import Gradients, Op, Spec, Value, apply
 from .casting import cast_to
-from .conv import each
+from .conv import documented, each
 from .elementwise import abs, sign
 from .indexing import getitem
 from .matrices import pad as padded
@@ -19,6 +20,9 @@ from .matrices import unfold as windows_along
 from .ordering import ValuesAndIndices
 from .pointwise import pow
 from .reduction import sum
+
+if TYPE_CHECKING:
+    from .methods import Methods
 
 # ── the largest of each window ──────────────────────────────────────────────────────────────────
 
@@ -56,7 +60,7 @@ class MaxPool(Op):
     def __init__(self, how: MaxWindows) -> None:
         self.how = how
 
-    def compute(self, xp: Any, x: Any) -> Any:
+    def compute(self, xp: Namespace, x: Array) -> Array:
         """Return the largest elements."""
         first, *rest = self.how.slices()
         if xp is not np:
@@ -74,7 +78,7 @@ class MaxPool(Op):
         shape = specs[0].shape
         return Spec((*shape[: len(shape) - len(self.how.places)], *self.how.places), specs[0].dtype)
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
         """The largest element of a window gets its gradient."""
         return (apply(MaxPoolBack(self.how), out_grad, node.inputs[0], node.output),)
 
@@ -88,7 +92,7 @@ class MaxPoolBack(Op):
     def __init__(self, how: MaxWindows) -> None:
         self.how = how
 
-    def compute(self, xp: Any, g: Any, x: Any, y: Any) -> Any:
+    def compute(self, xp: Namespace, g: Array, x: Array, y: Array) -> Array:
         """Return the gradient of x."""
         out = xp.zeros_like(x)
         left = xp.ones(y.shape, dtype=xp.bool, **native_device_of(x))
@@ -103,7 +107,7 @@ class MaxPoolBack(Op):
         """Return the spec of x."""
         return specs[1]
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
         """Each window gets what is at its largest element."""
         _, x, y = node.inputs
         return apply(MaxPoolPick(self.how), out_grad, x, y), None, None
@@ -118,7 +122,7 @@ class MaxPoolPick(Op):
     def __init__(self, how: MaxWindows) -> None:
         self.how = how
 
-    def compute(self, xp: Any, v: Any, x: Any, y: Any) -> Any:
+    def compute(self, xp: Namespace, v: Array, x: Array, y: Array) -> Array:
         """Return the picked elements."""
         out = xp.zeros_like(y)
         left = xp.ones(y.shape, dtype=xp.bool, **native_device_of(x))
@@ -132,7 +136,7 @@ class MaxPoolPick(Op):
         """Return the spec of the pooled value."""
         return specs[2]
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
         """The picked elements get the gradient back."""
         _, x, y = node.inputs
         return apply(MaxPoolBack(self.how), out_grad, x, y), None, None
@@ -220,28 +224,25 @@ def _flat_positions(x: Any, y: Any, how: MaxWindows, border: Any) -> Any:
     return apply(MaxPoolPick(how), wide_numbers, wide, y.detach()).to("int64")
 
 
-def max_pool1d(
-    input: Any,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    dilation: Any = 1,
-    ceil_mode: bool = False,
-    return_indices: bool = False,
-) -> Any:
-    """Return the largest element of each window of (N, C, length)."""
-    return _max_pool(1, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
+def _max_pool_of(count: int, says: str) -> Callable[..., Any]:
+    def max_pool(
+        input: Any,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        dilation: Any = 1,
+        ceil_mode: bool = False,
+        return_indices: bool = False,
+    ) -> Any:
+        how = (kernel_size, stride, padding, dilation, ceil_mode, return_indices)
+        return _max_pool(count, input, *how)
+
+    return documented(max_pool, f"max_pool{count}d", says)
 
 
-def max_pool2d(
-    input: Any,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    dilation: Any = 1,
-    ceil_mode: bool = False,
-    return_indices: bool = False,
-) -> Any:
+max_pool1d = _max_pool_of(1, "Return the largest element of each window of (N, C, length).")
+max_pool2d = _max_pool_of(
+    2,
     """Return the largest element of each window of (N, C, height, width).
 
     Args:
@@ -252,21 +253,11 @@ def max_pool2d(
         dilation: distance between elements of a window.
         ceil_mode: also windows that reach over the end.
         return_indices: also return where in the image each element was.
-    """
-    return _max_pool(2, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
-
-
-def max_pool3d(
-    input: Any,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    dilation: Any = 1,
-    ceil_mode: bool = False,
-    return_indices: bool = False,
-) -> Any:
-    """Return the largest element of each window of (N, C, depth, height, width)."""
-    return _max_pool(3, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
+    """,
+)
+max_pool3d = _max_pool_of(
+    3, "Return the largest element of each window of (N, C, depth, height, width)."
+)
 
 
 # ── the mean of each window ─────────────────────────────────────────────────────────────────────
@@ -325,34 +316,24 @@ def avg_pool1d(
     return _avg_pool(1, input, kernel_size, stride, padding, ceil_mode, count_include_pad, None)
 
 
-def avg_pool2d(
-    input: Any,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: int | None = None,
-) -> Any:
-    """Return the mean of each window of (N, C, height, width)."""
-    return _avg_pool(
-        2, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
-    )
+def _avg_pool_of(count: int, says: str) -> Callable[..., Any]:
+    def avg_pool(
+        input: Any,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor_override: int | None = None,
+    ) -> Any:
+        how = (kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+        return _avg_pool(count, input, *how)
+
+    return documented(avg_pool, f"avg_pool{count}d", says)
 
 
-def avg_pool3d(
-    input: Any,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: int | None = None,
-) -> Any:
-    """Return the mean of each window of (N, C, depth, height, width)."""
-    return _avg_pool(
-        3, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
-    )
+avg_pool2d = _avg_pool_of(2, "Return the mean of each window of (N, C, height, width).")
+avg_pool3d = _avg_pool_of(3, "Return the mean of each window of (N, C, depth, height, width).")
 
 
 def lp_pool2d(

@@ -3,12 +3,16 @@
 Where the size is known `statistics.prod` builds a tree of products, which is exact of any order.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..op import Op, Spec, apply
+from ..arrays import Array, Namespace
+from ..op import Gradients, KeepsSpec, Op, Spec, Value, apply
 from .movement import insert_axes
+
+if TYPE_CHECKING:
+    from .methods import Methods
 
 
 class Product(Op):
@@ -21,7 +25,7 @@ class Product(Op):
     def __init__(self, dim: int) -> None:
         self.dim = dim
 
-    def compute(self, xp: Any, *arrays: Any) -> Any:
+    def compute(self, xp: Namespace, *arrays: Array) -> Array:
         """Return the product, in the input's dtype."""
         (x,) = arrays
         return xp.prod(x, axis=self.dim, dtype=x.dtype)
@@ -32,20 +36,20 @@ class Product(Op):
         at = self.dim % len(shape)
         return Spec((*shape[:at], *shape[at + 1 :]), specs[0].dtype)
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
         """Each element's share is the product of the others."""
         (x,) = node.inputs
         others = apply(Others(self.dim), x)
         return (insert_axes(out_grad, (self.dim % len(x.shape),)) * others,)
 
 
-class Others(Product):
+class Others(KeepsSpec, Product):
     """For each element the product of all others along the axis; right beside zeros too."""
 
     name = "prod_of_others"
     gradient = Op.gradient
 
-    def compute(self, xp: Any, *arrays: Any) -> Any:
+    def compute(self, xp: Namespace, *arrays: Array) -> Array:
         """Return the products before, times those after."""
         (x,) = arrays
         if xp is not np:
@@ -57,7 +61,3 @@ class Others(Product):
         np.cumprod(along[:-1], axis=0, out=before[1:])
         np.cumprod(along[:0:-1], axis=0, out=after[-2::-1])
         return np.moveaxis(before * after, 0, self.dim)
-
-    def infer(self, *specs: Spec) -> Spec:
-        """Return the spec of the input."""
-        return specs[0]

@@ -1,14 +1,29 @@
 """Random numbers as operators without inputs, draws by weight, dropout. They are not `pure`."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..arrays import CPU, Device, DType, as_dtype, asarray, cast, device_of, int64, to_numpy
+from ..arrays import (
+    CPU,
+    Array,
+    Device,
+    DType,
+    Namespace,
+    as_dtype,
+    asarray,
+    cast,
+    device_of,
+    int64,
+    to_numpy,
+)
 from ..errors import ArgumentError
 from ..generator import Generator, default_generator
-from ..op import Op, Spec, apply
+from ..op import Flat, Gradients, KeepsSpec, Op, Spec, Value, apply
 from .elementwise import zeros_like
+
+if TYPE_CHECKING:
+    from .methods import Methods
 
 
 class Drawn(Op):
@@ -31,7 +46,7 @@ class Drawn(Op):
         """Return the shape and dtype drawn."""
         return Spec(self.shape, self.dtype)
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
         """There are no inputs."""
         return ()
 
@@ -50,7 +65,7 @@ class Uniform(Drawn):
         super().__init__(shape, dtype, generator)
         self.low, self.high = low, high
 
-    def compute(self, xp: Any, *arrays: Any) -> Any:
+    def compute(self, xp: Namespace, *arrays: Array) -> Array:
         """Return the numbers."""
         drawn = self.source().uniform(self.shape, self.dtype)
         return cast(drawn * (self.high - self.low) + self.low, self.dtype)
@@ -70,12 +85,12 @@ class Normal(Drawn):
         super().__init__(shape, dtype, generator)
         self.mean, self.std = mean, std
 
-    def compute(self, xp: Any, *arrays: Any) -> Any:
+    def compute(self, xp: Namespace, *arrays: Array) -> Array:
         """Return the numbers."""
         return cast(self.source().normal(self.shape, self.dtype) * self.std + self.mean, self.dtype)
 
 
-class DropMask(Op):
+class DropMask(Flat, KeepsSpec):
     """1 / (1 - p) with probability 1 - p, else 0: of the shape, dtype and device of the input."""
 
     on_arrays = True
@@ -85,23 +100,15 @@ class DropMask(Op):
     def __init__(self, p: float, generator: Generator | None = None) -> None:
         self.p, self.generator = p, generator
 
-    def compute(self, xp: Any, x: Any) -> Any:
+    def compute(self, xp: Namespace, x: Array) -> Array:
         """Return the mask."""
         dtype = as_dtype(x.dtype)
         source = self.generator or default_generator(_place(x))
         kept = source.uniform(tuple(x.shape), dtype) >= self.p
         return cast(kept, dtype) * (1.0 / (1.0 - self.p))
 
-    def infer(self, *specs: Spec) -> Spec:
-        """Return the spec of the input."""
-        return specs[0]
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
-        """The mask does not depend on the numbers."""
-        return (None,)
-
-
-class Multinomial(Op):
+class Multinomial(Flat):
     """Positions drawn with the weights along the last axis."""
 
     on_arrays = True
@@ -113,7 +120,7 @@ class Multinomial(Op):
     ) -> None:
         self.num_samples, self.replacement, self.generator = num_samples, replacement, generator
 
-    def compute(self, xp: Any, x: Any) -> Any:
+    def compute(self, xp: Namespace, x: Array) -> Array:
         """Return the positions; drawn on the host, whatever the device."""
         weights = np.atleast_2d(to_numpy(x)).astype(np.float64)
         if (weights < 0).any() or not (weights.sum(-1) > 0).all():
@@ -144,10 +151,6 @@ class Multinomial(Op):
     def infer(self, *specs: Spec) -> Spec:
         """Return the positions of each row."""
         return Spec((*specs[0].shape[:-1], self.num_samples), int64)
-
-    def gradient(self, out_grad: Any, node: Any) -> Any:
-        """A position has no slope."""
-        return (None,)
 
 
 def multinomial(

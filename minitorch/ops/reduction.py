@@ -3,12 +3,15 @@
 import builtins
 import math
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from ..arrays import (
+    Array,
     DType,
+    DTypeLike,
+    Namespace,
     as_dtype,
     bool_,
     cast,
@@ -19,13 +22,16 @@ from ..arrays import (
     uint8,
 )
 from ..errors import AxisError
-from ..op import Op, Spec, apply
+from ..op import Flat, Gradients, Op, Spec, Value, apply
 from ..shapes import axes, reduced
 from .binary import where
 from .broadcasting import expand_to
 from .casting import cast_to, floats_only
 from .elementwise import exp
 from .movement import insert_axes
+
+if TYPE_CHECKING:
+    from .methods import Methods
 
 _add: Any = np.add.reduce
 Dims: TypeAlias = int | Sequence[int] | None
@@ -53,7 +59,7 @@ class Sum(Reduction):
 
     reads_inputs = reads_output = False
 
-    def compute(self, xp: Any, x: Any) -> Any:
+    def compute(self, xp: Namespace, x: Array) -> Array:
         """Return the sum."""
         if xp is np:
             return _add(x, axis=self.dims, keepdims=self.keepdim, dtype=_summed(x.dtype))
@@ -64,7 +70,7 @@ class Sum(Reduction):
         """Return the reduced shape; int64 for integers."""
         return Spec(super().infer(*specs).shape, _summed(specs[0].dtype))
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
         """Every element gets the gradient of its sum."""
         x = node.inputs[0]
         return (expand_to(self.spread(out_grad, x), x),)
@@ -86,12 +92,12 @@ class Extreme(Reduction):
         """Torch's name."""
         return "amax" if self.largest else "amin"
 
-    def compute(self, xp: Any, x: Any) -> Any:
+    def compute(self, xp: Namespace, x: Array) -> Array:
         """Return the extreme; NaN wins."""
         reduce = xp.max if self.largest else xp.min
         return reduce(x, axis=self.dims, keepdims=self.keepdim)
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
         """The elements equal to the extreme share its gradient."""
         x = node.inputs[0]
         won = where(x == self.spread(node.output, x), _one(x), 0.0)
@@ -105,14 +111,14 @@ def _one(x: Any) -> Any:
 class LogSumExp(Reduction):
     """ln Σ exp x along axes, without overflow."""
 
-    def compute(self, xp: Any, x: Any) -> Any:
+    def compute(self, xp: Namespace, x: Array) -> Array:
         """Return the logarithm, computed relative to the largest element."""
         top = xp.max(x, axis=self.dims, keepdims=True)
         top = xp.where(xp.isfinite(top), top, xp.zeros_like(top))
         total = xp.log(xp.sum(xp.exp(x - top), axis=self.dims, keepdims=True)) + top
         return total if self.keepdim else xp.squeeze(total, axis=self.dims)
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
         """Return the softmax of the elements, times the gradient."""
         x = node.inputs[0]
         return (self.spread(out_grad, x) * exp(x - self.spread(node.output, x)),)
@@ -126,7 +132,7 @@ def _nonempty(x: Any, dims: tuple[int, ...], op: str) -> None:
         )
 
 
-def sum(x: Any, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+def sum(x: Any, dim: Dims = None, keepdim: bool = False, *, dtype: DTypeLike = None) -> Any:
     """Return the sum along `dim` (all axes when None); integers and booleans add up as int64."""
     over = axes(dim if dim != () else None, len(x.shape), "sum")
     total = apply(Sum(over, keepdim), x)
@@ -159,14 +165,14 @@ class Mean(Reduction):
 
     reads_inputs = reads_output = False
 
-    def compute(self, xp: Any, x: Any) -> Any:
+    def compute(self, xp: Namespace, x: Array) -> Array:
         """Return the mean."""
         if xp is np:
             count = math.prod([x.shape[d] for d in self.dims])
             return _add(x, axis=self.dims, keepdims=self.keepdim) / x.dtype.type(count)
         return xp.mean(x, axis=self.dims, keepdims=self.keepdim)
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
         """Every element gets its part of the gradient of the mean."""
         x = node.inputs[0]
         sizes = [x.shape[d] for d in self.dims]
@@ -177,7 +183,7 @@ class Mean(Reduction):
         return (expand_to(share, x),)
 
 
-class Count(Op):
+class Count(Flat):
     """How many elements there are along `dims`, of the dtype of the input; known at run time."""
 
     on_arrays = True
@@ -186,7 +192,7 @@ class Count(Op):
     def __init__(self, dims: tuple[int, ...]) -> None:
         self.dims = dims
 
-    def compute(self, xp: Any, x: Any) -> Any:
+    def compute(self, xp: Namespace, x: Array) -> Array:
         """Return the count."""
         if xp is np:
             return np.array(math.prod([x.shape[d] for d in self.dims]), x.dtype)
@@ -196,12 +202,8 @@ class Count(Op):
         """Return a 0-d spec."""
         return Spec((), specs[0].dtype)
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
-        """A count does not depend on the numbers."""
-        return (None,)
 
-
-def mean(x: Any, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+def mean(x: Any, dim: Dims = None, keepdim: bool = False, *, dtype: DTypeLike = None) -> Any:
     """Return the mean along `dim` (all axes when None).
 
     Raises:
@@ -213,7 +215,7 @@ def mean(x: Any, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None) 
     return apply(Mean(over, keepdim), x)
 
 
-class Truth(Reduction):
+class Truth(Flat, Reduction):
     """Whether any, or all, of the elements along axes are not 0."""
 
     reads_inputs = reads_output = False
@@ -227,7 +229,7 @@ class Truth(Reduction):
         """Torch's name."""
         return "all" if self.every else "any"
 
-    def compute(self, xp: Any, x: Any) -> Any:
+    def compute(self, xp: Namespace, x: Array) -> Array:
         """Return truth values, of uint8 as uint8."""
         test = xp.all if self.every else xp.any
         found = test(x, axis=self.dims, keepdims=self.keepdim)
@@ -237,10 +239,6 @@ class Truth(Reduction):
         """Return the reduced shape; boolean, of uint8 uint8."""
         kept = uint8 if specs[0].dtype is uint8 else bool_
         return Spec(super().infer(*specs).shape, kept)
-
-    def gradient(self, out_grad: Any, node: Any) -> Any:
-        """A truth value has no slope."""
-        return (None,)
 
 
 def any(x: Any, dim: Dims = None, keepdim: bool = False) -> Any:

@@ -5,50 +5,45 @@ May import: errors, op, shapes, movement.
 
 import builtins
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..arrays import copied
+from ..arrays import Array, Namespace, copied
 from ..errors import ShapeError
-from ..op import Spec, apply
+from ..op import Gradients, KeepsSpec, Value, apply
 from ..shapes import axes, axis
 from .casting import clone
 from .movement import Movement, expand, listed, reshape, sizes, transpose
 
+if TYPE_CHECKING:
+    from .methods import Methods
 
-class Flip(Movement):
+
+class Flip(KeepsSpec, Movement):
     """The elements in reverse order along axes."""
 
     def __init__(self, dims: tuple[int, ...]) -> None:
         self.dims = dims
 
-    def compute(self, xp: Any, x: Any) -> Any:
+    def compute(self, xp: Namespace, x: Array) -> Array:
         """Return the reversed array, which NumPy would give as a view."""
         return copied(xp.flip(x, axis=self.dims))
 
-    def infer(self, *specs: Spec) -> Spec:
-        """Return the spec unchanged."""
-        return specs[0]
-
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
         """Return the gradient reversed."""
         return (apply(self, out_grad),)
 
 
-class Roll(Movement):
+class Roll(KeepsSpec, Movement):
     """The elements moved along axes; what leaves at one end enters at the other."""
 
     def __init__(self, shifts: tuple[int, ...], dims: tuple[int, ...]) -> None:
         self.shifts, self.dims = shifts, dims
 
-    def compute(self, xp: Any, x: Any) -> Any:
+    def compute(self, xp: Namespace, x: Array) -> Array:
         """Return the rolled array."""
         return xp.roll(x, self.shifts, axis=self.dims)
 
-    def infer(self, *specs: Spec) -> Spec:
-        """Return the spec unchanged."""
-        return specs[0]
-
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
         """Return the gradient rolled back."""
         return (apply(Roll(tuple(-shift for shift in self.shifts), self.dims), out_grad),)
 

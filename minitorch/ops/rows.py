@@ -6,13 +6,16 @@ calculus: `g` is the gradient of the result, `y` the result. Broadcasting is und
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..arrays import Array, DType, get_default_dtype, result_type
 from ..errors import DTypeError
-from ..op import Op, Spec, Value, apply
+from ..op import Gradients, Op, Spec, Value, apply
 from ..shapes import broadcast
 from .broadcasting import sum_to
+
+if TYPE_CHECKING:
+    from .methods import Methods
 
 Compute = Callable[..., Array]
 Partial = Callable[..., Any]
@@ -20,7 +23,9 @@ Partial = Callable[..., Any]
 
 def promoted(specs: tuple[Spec, ...], promotes: str) -> DType:
     """Return the dtype that an operator's inputs are brought to before it computes."""
-    common = result_type([(spec.dtype, len(spec.shape)) for spec in specs])
+    common = specs[0].dtype if specs else get_default_dtype()
+    if any(spec.dtype is not common for spec in specs):
+        common = result_type([(spec.dtype, len(spec.shape)) for spec in specs])
     return get_default_dtype() if promotes == "float" and common.kind != "f" else common
 
 
@@ -71,7 +76,7 @@ class Elementwise(Op):
     def __reduce__(self) -> tuple[Any, ...]:
         return _row, (self._name,)
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
         """Return the derivative by each input that is asked for, summed to its shape."""
         shares = []
         for partial, source, wanted in zip(self.partials, node.inputs, node.wants, strict=True):
@@ -83,7 +88,7 @@ class Elementwise(Op):
 class Unary(Elementwise):
     """A row of one input."""
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
         """Return the row's derivative."""
         if not self.partials:
             return (None,)
@@ -93,7 +98,7 @@ class Unary(Elementwise):
 class Binary(Elementwise):
     """A row of two inputs that broadcast against each other."""
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
         """Return the row's two derivatives, each summed to the shape of its input."""
         if not self.partials:
             return None, None

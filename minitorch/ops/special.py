@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import Array
+from ..arrays import Array, Namespace
 
 _SMALL = (
     (1.85777706184603153e-1, 3.16112374387056560e0, 1.13864154151050156e2, 3.77485237685302021e2),
@@ -119,7 +119,7 @@ def _horner(s: Array, coefficients: tuple[float, ...], out: Array) -> None:
     out += np.float32(coefficients[-1])
 
 
-def erf_array(xp: Any, x: Array) -> Array:
+def erf_array(xp: Namespace, x: Array) -> Array:
     """Return erf(x), of the dtype of `x`."""
     if xp is not np:
         return _own(xp, "erf")(x)
@@ -132,7 +132,7 @@ def erf_array(xp: Any, x: Array) -> Array:
     return np.where(size <= 0.46875, small, large).astype(x.dtype)
 
 
-def erfc_array(xp: Any, x: Array) -> Array:
+def erfc_array(xp: Namespace, x: Array) -> Array:
     """Return 1 - erf(x), of the dtype of `x`, accurate where erf(x) is near 1."""
     if xp is not np:
         return _own(xp, "erfc")(x)
@@ -144,7 +144,7 @@ def erfc_array(xp: Any, x: Array) -> Array:
     return np.where(size <= 0.46875, small, large).astype(x.dtype)
 
 
-def _own(xp: Any, name: str) -> Any:
+def _own(xp: Namespace, name: str) -> Any:
     found = getattr(xp, name, None)
     if found is None:
         found = getattr(importlib.import_module("cupyx.scipy.special"), name)

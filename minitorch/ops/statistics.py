@@ -2,11 +2,11 @@
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..arrays import as_dtype
+from ..arrays import Array, DTypeLike, Namespace, as_dtype
 from ..errors import ArgumentError, GraphError
-from ..op import apply
+from ..op import Gradients, Value, apply
 from ..shapes import axes, axis
 from .binary import where
 from .casting import cast_to, clone, floats_only
@@ -19,8 +19,11 @@ from .pointwise import pow
 from .reduction import Dims, Reduction, amax, amin, mean, sum
 from .rows import unary
 
+if TYPE_CHECKING:
+    from .methods import Methods
 
-def prod(x: Any, dim: int | None = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+
+def prod(x: Any, dim: int | None = None, keepdim: bool = False, *, dtype: DTypeLike = None) -> Any:
     """Return the product along `dim`, or of all elements; integers multiply as int64.
 
     A tree of products of halves, whose gradient is right also where elements are 0.
@@ -83,59 +86,40 @@ def _correction(unbiased: bool | None, correction: Any) -> float:
     return 1.0 if unbiased is None or unbiased else 0.0
 
 
-def _arguments(dim: Any, unbiased: Any) -> tuple[Any, Any]:
-    return (None, dim) if isinstance(dim, bool) else (dim, unbiased)
+def _spreading(name: str, says: str, result: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    """Return a function of the variance and the mean along `dim`, under torch's name."""
+
+    def call(
+        x: Any,
+        dim: Any = None,
+        unbiased: bool | None = None,
+        keepdim: bool = False,
+        *,
+        correction: Any = None,
+    ) -> Any:
+        if isinstance(dim, bool):
+            dim, unbiased = None, dim
+        return result(*_spread(x, dim, _correction(unbiased, correction), keepdim, name))
+
+    call.__name__ = call.__qualname__ = name
+    call.__doc__ = says
+    return call
 
 
-def var(
-    x: Any,
-    dim: Any = None,
-    unbiased: bool | None = None,
-    keepdim: bool = False,
-    *,
-    correction: Any = None,
-) -> Any:
-    """Return the variance along `dim`: the sum of squares over n - `correction`, which is 1."""
-    dim, unbiased = _arguments(dim, unbiased)
-    return _spread(x, dim, _correction(unbiased, correction), keepdim, "var")[0]
-
-
-def std(
-    x: Any,
-    dim: Any = None,
-    unbiased: bool | None = None,
-    keepdim: bool = False,
-    *,
-    correction: Any = None,
-) -> Any:
-    """Return the square root of `var`."""
-    return _root(var(x, dim, unbiased, keepdim, correction=correction))
-
-
-def var_mean(
-    x: Any,
-    dim: Any = None,
-    unbiased: bool | None = None,
-    keepdim: bool = False,
-    *,
-    correction: Any = None,
-) -> tuple[Any, Any]:
-    """Return variance and mean along `dim`."""
-    dim, unbiased = _arguments(dim, unbiased)
-    return _spread(x, dim, _correction(unbiased, correction), keepdim, "var_mean")
-
-
-def std_mean(
-    x: Any,
-    dim: Any = None,
-    unbiased: bool | None = None,
-    keepdim: bool = False,
-    *,
-    correction: Any = None,
-) -> tuple[Any, Any]:
-    """Return standard deviation and mean along `dim`."""
-    squared, centre = var_mean(x, dim, unbiased, keepdim, correction=correction)
-    return _root(squared), centre
+var = _spreading(
+    "var",
+    "Return the variance along `dim`: the sum of squares over n - `correction`, which is 1.",
+    lambda squared, centre: squared,
+)
+std = _spreading("std", "Return the square root of `var`.", lambda squared, centre: _root(squared))
+var_mean = _spreading(
+    "var_mean", "Return variance and mean along `dim`.", lambda squared, centre: (squared, centre)
+)
+std_mean = _spreading(
+    "std_mean",
+    "Return standard deviation and mean along `dim`.",
+    lambda squared, centre: (_root(squared), centre),
+)
 
 
 class Length(Reduction):
@@ -143,11 +127,11 @@ class Length(Reduction):
 
     name = "norm"
 
-    def compute(self, xp: Any, x: Any) -> Any:
+    def compute(self, xp: Namespace, x: Array) -> Array:
         """Return the length."""
         return xp.sqrt(xp.sum(x * x, axis=self.dims, keepdims=self.keepdim))
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
         """Return the unit vector, times the gradient."""
         x, y = node.inputs[0], self.spread(node.output, node.inputs[0])
         unit = x / where(y == 0, 1.0, y)
@@ -155,7 +139,7 @@ class Length(Reduction):
 
 
 def vector_norm(
-    x: Any, ord: float = 2, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None
+    x: Any, ord: float = 2, dim: Dims = None, keepdim: bool = False, *, dtype: DTypeLike = None
 ) -> Any:
     """Return (Σ|x|ᵖ)^(1/p) along `dim`, p being `ord`: also 0, inf and -inf."""
     x = x if dtype is None else cast_to(x, dtype)
@@ -180,7 +164,7 @@ def vector_norm(
 
 
 def norm(
-    x: Any, p: Any = "fro", dim: Dims = None, keepdim: bool = False, *, dtype: Any = None
+    x: Any, p: Any = "fro", dim: Dims = None, keepdim: bool = False, *, dtype: DTypeLike = None
 ) -> Any:
     """Return the norm of order `p` of the elements along `dim`; "fro" is 2.
 
@@ -194,12 +178,12 @@ def norm(
     return vector_norm(x, float(p), dim, keepdim, dtype=dtype)
 
 
-def nansum(x: Any, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+def nansum(x: Any, dim: Dims = None, keepdim: bool = False, *, dtype: DTypeLike = None) -> Any:
     """Return the sum along `dim`, NaN counting as 0."""
     return sum(where(isnan(x), zeros_like(x), x), dim, keepdim, dtype=dtype)
 
 
-def nanmean(x: Any, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+def nanmean(x: Any, dim: Dims = None, keepdim: bool = False, *, dtype: DTypeLike = None) -> Any:
     """Return the mean along `dim` of what is not NaN."""
     count = sum(cast_to(~isnan(x), x.dtype), dim, keepdim)
     return nansum(x, dim, keepdim, dtype=dtype) / count

@@ -1,22 +1,14 @@
 """Optimizers, which update parameters in place, and learning-rate schedules."""
 
-from minitorch.optim import lr_scheduler
-from minitorch.optim.adadelta import Adadelta
-from minitorch.optim.adagrad import Adagrad
-from minitorch.optim.adam import Adam, AdamW
-from minitorch.optim.lbfgs import LBFGS
-from minitorch.optim.optimizer import Optimizer
-from minitorch.optim.rmsprop import RMSprop
-from minitorch.optim.sgd import SGD
+from minitorch.exports import public_names
+from minitorch.optim import lr_scheduler as lr_scheduler
+from minitorch.optim.adadelta import Adadelta as Adadelta
+from minitorch.optim.adagrad import Adagrad as Adagrad
+from minitorch.optim.adam import Adam as Adam
+from minitorch.optim.adam import AdamW as AdamW
+from minitorch.optim.lbfgs import LBFGS as LBFGS
+from minitorch.optim.optimizer import Optimizer as Optimizer
+from minitorch.optim.rmsprop import RMSprop as RMSprop
+from minitorch.optim.sgd import SGD as SGD
 
-__all__ = [
-    "LBFGS",
-    "SGD",
-    "Adadelta",
-    "Adagrad",
-    "Adam",
-    "AdamW",
-    "Optimizer",
-    "RMSprop",
-    "lr_scheduler",
-]
+__all__ = public_names(globals(), ["lr_scheduler"])

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from minitorch.graph.control.frames import Enter
 from minitorch.graph.core.node import Constant, Node
 from minitorch.graph.executors.tokens.lower import lower
 from minitorch.graph.executors.tokens.program import TokenEvent
+from minitorch.graph.executors.tokens.ring import Enter
 from minitorch.show.numbers import brief
 
 Tokens = list[list[tuple[int, TokenEvent]]]

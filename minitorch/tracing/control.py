@@ -62,11 +62,9 @@ def while_loop(
         return lift(graph_loop.while_loop(building(cond), building(body), start, *args, **kwargs))
     if not has_tensors(values):
         return graph_loop.while_loop(cond, body, loop_vars, *args, **kwargs)
-    limit = kwargs.get("maximum_iterations")
-    while (limit is None or limit > 0) and cond(*values):
+    while cond(*values):
         found = body(*values)
         values = list(found) if isinstance(found, list | tuple) else [found]
-        limit = None if limit is None else limit - 1
     if len(values) == 1:
         return values[0]
     return tuple(values) if isinstance(loop_vars, tuple) else values

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from minitorch.arrays import DTypeLike
 from minitorch.errors import GraphError
 from minitorch.graph.control.scan import foldl as graph_foldl
 from minitorch.graph.control.scan import foldr as graph_foldr
@@ -41,7 +42,7 @@ def foldr(fn: Callable[..., Any], elems: Any, initializer: Any = None, **options
     return _fold(graph_foldr, fn, elems, initializer, options)
 
 
-def map_fn(fn: Callable[..., Any], elems: Any, dtype: Any = None, **options: Any) -> Any:
+def map_fn(fn: Callable[..., Any], elems: Any, dtype: DTypeLike = None, **options: Any) -> Any:
     """Return fn(elem) for every elem along the first axis of `elems`."""
     if not has_tensors(elems):
         return graph_map_fn(fn, elems, dtype, **options)

@@ -3,6 +3,7 @@
 import math
 import random
 import re
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,21 @@ import pytest
 from ddp_lab.costs.model import all_reduce_time
 from ddp_lab.data_parallel.step_times import StepTimes
 from ddp_lab.data_parallel.sweep import BackwardProfile
-from ddp_lab.show import DdpTimeline, TrainingCurves
+from ddp_lab.show import (
+    DdpTimeline,
+    PipelineSchedules,
+    ScalingCurves,
+    ServerTimeline,
+    TrainingCurves,
+)
 from ddp_lab.show.chart import module
-from ddp_lab.simulate import ddp
+from ddp_lab.show.matrix_split import WAYS, plan, ring_bytes
+from ddp_lab.simulate import ddp, published
 
 DEMOS = Path(__file__).parents[2] / "labs" / "demos"
-NAMES = ("collectives_explorer", "ddp_timeline", "training_curves")
-ROOTS = dict(zip(NAMES, (".dl-explorer", ".dl-timeline", ".dl-curves"), strict=True))
+NAMES = ("collectives_explorer", "ddp_timeline", "parameter_servers", "training_curves")
+CLASSES = (".dl-explorer", ".dl-timeline", ".dl-servers", ".dl-curves")
+ROOTS = dict(zip(NAMES, CLASSES, strict=True))
 
 pytestmark = pytest.mark.browser
 
@@ -196,6 +205,127 @@ def test_the_browser_computes_what_python_does(visit: Any) -> None:
     for case, ours in zip(given, got, strict=True):
         for name, want in in_python(case).items():
             assert flat(ours[name]) == pytest.approx(flat(want), rel=1e-9, abs=1e-9), (case, name)
+
+
+def runs() -> list[ServerTimeline]:
+    choices = product(("sync", "async", "ssp"), (1, 5, 12), (0, 1, 4), (0, 1, 4), (0.0, 0.1, 0.5))
+    return [
+        ServerTimeline(seed=w, consistency=c, workers=w, staleness=s, backups=b, share=share)
+        for c, w, s, b, share in choices
+        if (c == "ssp" or s == 0) and (c == "sync" or b == 0)
+    ]
+
+
+def test_the_browser_runs_parameter_servers_as_python_does(visit: Any) -> None:
+    page = visit().open("about:blank")
+    text = module("server_timeline.js").replace("export default { render };", "")
+    ours = "window.simulate = simulate; window.timesOf = timesOf;"
+    page.add_script_tag(content=text.replace("export { simulate, timesOf };", ours))
+    charts = runs()
+    names = ("draws", "workers", "backups", "share", "late", "consistency", "staleness")
+    given = [{name: getattr(chart, name) for name in names} for chart in charts]
+    got = page.evaluate(
+        "(cases) => cases.map((c) => { const r = simulate({ ...c, times: timesOf(c) }); return ["
+        "[r.makespan, r.max_staleness, r.dropped, r.waited], r.applied.map((a) => a.at), "
+        "r.spans.map((s) => [s.worker, s.step, s.began_at, s.ended_at])]; })",
+        given,
+    )
+    for chart, browsers in zip(charts, got, strict=True):
+        run = chart.run()
+        facts = [run.makespan, run.max_staleness, run.dropped, run.waited]
+        spans = [[s.worker, s.step, s.began_at, s.ended_at] for s in run.spans]
+        assert flat(browsers) == pytest.approx(flat([facts, run.applied_at, spans]), rel=1e-9)
+        chart.close()
+
+
+def test_the_servers_follow_their_controls_by_keyboard(open_demo: Any) -> None:
+    page = open_demo("parameter_servers")
+    expect(status(page)).to_contain_text("synchronous: 14 updates")
+    expect(page.get_by_role("slider", name="Staleness")).to_be_disabled()
+    page.get_by_role("slider", name="Backup workers").press("ArrowRight")
+    expect(page.locator("rect.dl-b").first).to_be_visible()
+    page.get_by_role("combobox", name="Consistency").select_option("async")
+    expect(status(page)).to_contain_text("asynchronous: 84 updates")
+    expect(page.locator("rect.dl-ghost")).to_have_count(0)
+    page.get_by_role("slider", name="Workers", exact=True).press("ArrowLeft")
+    expect(status(page)).to_contain_text("asynchronous: 70 updates")
+
+
+def test_the_browser_goes_through_pipelines_and_splits_as_python_does(visit: Any) -> None:
+    page = visit().open("about:blank")
+    for name, exported in (
+        ("pipeline_schedules", "{ simulate }"),
+        ("matrix_split", "{ plan, ringBytes }"),
+    ):
+        text = module(f"{name}.js").replace("export default { render };", "")
+        text = text.replace(f"export {exported};", f"Object.assign(window, {exported});")
+        page.add_script_tag(content="{" + text + "}")
+    steps = [
+        {"schedule": s, "ranks": r, "microbatches": m, "chunks": c, "ratio": q}
+        for s in ("naive", "gpipe", "1f1b", "interleaved_1f1b", "zero_bubble")
+        for r in (1, 2, 3, 8)
+        for m, c, q in ((1, 1, 2.0), (7, 2, 0.5), (13, 3, 2.0), (32, 2, 3.0))
+    ]
+    got = page.evaluate(
+        "(cases) => cases.map((c) => { const s = simulate(c); return [s.makespan, s.idle, "
+        "s.spans.map((row) => row.map((a) => `${a.stage}${a.kind}${a.m}`))]; })",
+        steps,
+    )
+    for case, (makespan, idle, actions) in zip(steps, got, strict=True):
+        chart = PipelineSchedules(**case)
+        step = chart.step()
+        chart.close()
+        assert actions == step.actions, case
+        assert [makespan, idle] == pytest.approx([step.makespan, step.bubble_fraction]), case
+    for way in WAYS:
+        ours = page.evaluate(
+            "(way) => { const p = plan({ way, rows: 6, width: 8, hidden: 24 }); "
+            "return [p.cuts, p.sent, ringBytes(p.sent, 3)]; }",
+            way,
+        )
+        cuts, sent = plan(way, 6, 8, 24)
+        assert ours[:2] == [cuts, [list(row) for row in sent]]
+        assert ours[2] == pytest.approx(ring_bytes(sent, 3))
+
+
+def test_the_browser_predicts_the_efficiency_that_python_does(visit: Any) -> None:
+    page = visit().open("about:blank")
+    text = module("scaling_curves.js").replace("export default { render };", "")
+    text = text.replace("export { efficiency };", "Object.assign(window, { inputs, efficiency });")
+    page.add_script_tag(content=text)
+    rng, asked, want = random.Random(5), [], []
+    for name in published.cited_runs():
+        for strategy in ("all_reduce", "parameter_server", "zero3"):
+            at = {
+                "gbit": rng.choice([5, 25, 400]),
+                "latency_us": rng.choice([0.5, 30]),
+                "bucket_mib": rng.choice([1 / 16, 4, 64]),
+                "servers": rng.choice([0, 1, 8]),
+            }
+            chart = ScalingCurves(model=name, strategy=strategy, **at)
+            ranks, overlap = rng.choice([1, 2, 8, 512]), rng.random() < 0.7
+            asked.append([{n: getattr(chart, n) for n in chart.state_names}, ranks, overlap])
+            want.append(chart.efficiency(ranks, overlap))
+            chart.close()
+    got = page.evaluate(
+        "(asked) => asked.map(([s, p, o]) => efficiency(inputs((name) => s[name]), p, o))", asked
+    )
+    assert got == pytest.approx(want, rel=1e-9)
+
+
+def test_the_scaling_curves_follow_model_and_sliders(open_demo: Any) -> None:
+    page = open_demo("scaling_curves")
+    expect(status(page)).to_contain_text("VGG-16, P100s on 512 devices: 79.5 % with overlap")
+    expect(page.locator("circle[data-point]")).to_have_count(1)
+    page.get_by_role("slider", name="Devices").press("ArrowRight")
+    expect(status(page)).to_contain_text("on 1024 devices")
+    page.get_by_role("combobox", name="Model").select_option("BERT-Large, K80s")
+    expect(page.locator("circle[data-point]")).to_have_count(3)
+    expect(status(page)).to_contain_text("BERT-Large, K80s on 8 devices")
+    servers = page.get_by_role("slider", name="Servers")
+    expect(servers).to_be_hidden()
+    page.get_by_role("combobox", name="Strategy").select_option("parameter_server")
+    expect(servers).to_be_visible()
 
 
 def test_the_comparison_finds_a_difference() -> None:

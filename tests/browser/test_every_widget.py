@@ -12,12 +12,18 @@ import pytest
 
 DEMOS = Path(__file__).parents[2] / "labs" / "demos"
 PAGES = {
+    "adaptive_batching": ".mt-player",
     "autodiff_stepper": ".mt-player",
     "collectives_explorer": ".dl-chart",
     "ddp_timeline": ".dl-chart",
     "graph_passes": ".mt-player",
+    "loop_nest": ".mt-player",
+    "matrix_split": ".dl-chart",
     "memory_plan": ".mt-player",
+    "pipeline_schedules": ".dl-chart",
     "ring_player": ".ring-player",
+    "search_race": ".mt-player",
+    "scaling_curves": ".dl-chart",
     "switch_merge_tokens": ".mt-player",
     "symbolic_and_imperative": ".mt-player",
     "training_curves": ".dl-chart",
@@ -116,10 +122,10 @@ import minitorch.graph as tf
 from ddp_lab import DistributedDataParallel, launch
 from ddp_lab.data_parallel import measure
 from ddp_lab.data_parallel.sweep import profile_backward
-from ddp_lab.show import CollectivesExplorer, DdpTimeline, RingPlayer, TrainingCurves
-from ddp_lab.show import explore, watch
+from ddp_lab.show import CollectivesExplorer, DdpTimeline, RingPlayer, ScalingCurves, ServerTimeline
+from ddp_lab.show import TrainingCurves, explore, watch
 from minitorch.show import both_ways, compare_passes, follow_tokens, map_memory
-from minitorch.show import see_timeline, step_through
+from minitorch.show import step_through
 
 def loss(model):
     return (model(mt.ones(8, 16)) ** 2).mean()
@@ -135,6 +141,8 @@ profile, step = launch(run, 2, transport="threads")[0]
 timeline = DdpTimeline.of(profile, ranks=2, recorded=step, bucket_mib=0.25)
 timeline""",
     'CollectivesExplorer(explore([2, 3], {"all_reduce": ("ring", "tree")}))',
+    'ServerTimeline(consistency="ssp")',
+    "ScalingCurves()",
     'TrainingCurves({"ring": [3, 2, 1], "tree": [3, 1, 0.5]}, log_y=True)',
     """ring = lambda comm, x: comm.all_reduce(x, algorithm="ring")
 RingPlayer(watch(ring, [np.arange(8.0) + 1] * 2).story("Two ranks"))""",
@@ -146,8 +154,6 @@ follow_tokens(tf.cond(a > 0.0, lambda: a * 2.0, lambda: -a), {a: 1.0})""",
 compare_passes(tf.exp(b) + tf.exp(b), passes=["cse"])""",
     "map_memory(tf.matmul(tf.exp(b), b))",
     'both_ways("x = mt.tensor([1.0])", "x = tf.constant([1.0])")',
-    """feeds = {b: np.ones((2, 2), "float32")}
-see_timeline(tf.profile(tf.Session(), tf.reduce_sum(tf.exp(b)), feeds)[1])""",
 ]  # fmt: skip
 
 

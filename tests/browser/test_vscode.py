@@ -60,7 +60,16 @@ def widgets() -> list[Any]:
     from autograder.learner.notebook_ui import Notebook
     from autograder.learner.panel import Panel
     from autograder.learner.practice import Practice
-    from ddp_lab.show import CollectivesExplorer, DdpTimeline, RingPlayer, TrainingCurves, watch
+    from ddp_lab.show import (
+        CollectivesExplorer,
+        DdpTimeline,
+        MatrixSplit,
+        PipelineSchedules,
+        RingPlayer,
+        ServerTimeline,
+        TrainingCurves,
+        watch,
+    )
     from ddp_lab.show.collectives_explorer import explore
     from minitorch.show import step_through
 
@@ -73,7 +82,10 @@ def widgets() -> list[Any]:
         RingPlayer(run.story("Two ranks")),
         DdpTimeline(layers=4),
         CollectivesExplorer(explore([2, 3], {"all_reduce": ("ring", "tree")})),
+        ServerTimeline(workers=3),
         TrainingCurves({"ring": [3, 2, 1], "tree": [3, 1, 0.5]}, log_y=True),
+        PipelineSchedules(),
+        MatrixSplit(),
         panel,
     ]
 

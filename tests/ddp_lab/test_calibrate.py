@@ -9,7 +9,12 @@ import ddp_lab
 from ddp_lab import cli, cost
 from ddp_lab.costs.calibrate import PLAN, Calibration
 from ddp_lab.costs.fit import Constants, Sample, fit
-from ddp_lab.costs.timing import available_cores, measure
+from ddp_lab.costs.timing import (
+    _blocks,
+    _sample,
+    available_cores,
+    measure,
+)
 
 TRUE = Constants(3e-5, 8e-10, 2e-10)
 
@@ -87,8 +92,30 @@ def test_measuring_gives_a_sample_for_each_collective_world_size_and_size() -> N
         if p == 2 or key[1] != "recursive_doubling"
         for n in (64, 1024)
     ]
-    assert all(s.seconds > 0 and s.spread >= 0 and s.cores >= 1 for s in found)
+    assert all(s.seconds > 0 and s.spread >= 0 and 0 <= s.interrupted <= 1 for s in found)
     assert available_cores() == before
+
+
+def blocks(*rounds: tuple[float, int]) -> np.ndarray:
+    """Return the blocks of a launch with one job: seconds and interruptions of each round."""
+    return np.array(rounds, np.float64)
+
+
+def test_a_sample_is_the_quickest_block_that_nothing_interrupted() -> None:
+    launches = [blocks((3.0, 0), (1.0, 2), (2.0, 0)), blocks((2.5, 0), (9.0, 1))]
+    sample = _sample(("all_reduce", "ring", 8), 2, launches)
+    assert (sample.seconds, sample.spread, sample.interrupted) == (2.0, 0.25, 0.4)
+
+
+def test_where_every_block_was_interrupted_the_quickest_counts() -> None:
+    sample = _sample(("all_reduce", "ring", 8), 2, [blocks((3.0, 1), (2.0, 4))])
+    assert (sample.seconds, sample.interrupted) == (2.0, 1.0)
+
+
+def test_blocks_of_one_rank_that_was_interrupted_count_as_such() -> None:
+    # one round, one job: begin, end, calls, interruptions of two ranks
+    ranks = [np.array([[[0.0, 4.0, 2, 0]]]), np.array([[[1.0, 5.0, 2, 3]]])]
+    assert _blocks(ranks).tolist() == [[[2.0, 3]]]
 
 
 def test_a_collective_in_which_a_rank_can_run_ahead_is_not_timed() -> None:
@@ -108,21 +135,7 @@ def test_the_table_holds_predictions_against_what_was_kept_from_the_fit() -> Non
     own_ratios = sorted(line.split()[-2] for line in table[2 : 2 + rows])
     assert own_ratios == ["1.00"] * 2 + ["2.00"] * (rows - 2)
     assert table[2 + rows] == "one set: half within a factor 2.00, nine in ten within 2.00"
-    assert table[4 + rows].startswith("launches differ by 0%, load ")
-
-
-def test_what_sharing_a_core_costs_is_found_again() -> None:
-    true = dataclasses.replace(TRUE, contention=0.7)
-    crowded = [dataclasses.replace(s, cores=2) for s in samples(true)]
-    crowded = [dataclasses.replace(s, seconds=true.predict(s)) for s in crowded]
-    assert [s.crowding for s in crowded[:2]] == [0.0, 1.0]
-    three = [dataclasses.replace(s, world_size=3) for s in crowded]
-    assert {(s.algorithm, s.crowding) for s in three} == {  # one core has two of them
-        (name, 0.5 if name == "tree" else 1.0) for _, name in PLAN
-    }
-    found = fit(crowded)
-    assert found.contention == pytest.approx(0.7, abs=0.01)
-    assert found.beta == pytest.approx(TRUE.beta, rel=0.01)
+    assert table[4 + rows].startswith("launches differ by 0%, 0% of blocks interrupted, load ")
 
 
 def test_one_disturbed_measurement_in_ten_moves_predictions_little() -> None:
@@ -141,7 +154,8 @@ def test_launches_that_disagree_are_no_ground_for_a_claim(spread: float, trusted
     calibration = Calibration("shm", TRUE, (), kept, load=7.5)
     assert calibration.trusted is trusted
     table = calibration.table()
-    assert ("no claim: launches differ by 300%, load 7.5 on" in table) is not trusted
+    assert "0% of blocks interrupted, load 7.5 on" in table
+    assert ("no claim: launches differ by 300%" in table) is not trusted
     assert ("half within a factor" in table) is trusted
 
 

@@ -145,3 +145,21 @@ def test_large_arrays_are_reduced_to_the_same_bits_everywhere(
 ) -> None:
     for result in ddp_lab.launch(large, world_size, 300_001, transport=transport):
         assert all(right and same for _, right, same in result), result
+
+
+def gather_in_place(comm: Any) -> list[bool]:
+    found = []
+    for n in (3, 50_000):
+        for algorithm in ddp_lab.algorithms("all_gather"):
+            rows = comm.empty((comm.size, n), np.float32)
+            rows[comm.rank] = comm.rank
+            got = comm.all_gather(rows[comm.rank], algorithm=algorithm, out=rows)
+            found.append(got is rows and all((rows[r] == r).all() for r in range(comm.size)))
+    with pytest.raises(ddp_lab.InvalidArgument, match="out= does not fit: got float32"):
+        comm.all_gather(rows[0], out=rows[:1])
+    return found
+
+
+@pytest.mark.parametrize("transport", ["shm", "threads"])
+def test_all_gather_fills_an_array_of_which_its_argument_is_a_row(transport: str) -> None:
+    assert all(map(all, ddp_lab.launch(gather_in_place, 3, transport=transport)))

@@ -25,6 +25,40 @@ def test_simulated_time_equals_the_closed_form(form: tuple[str, str], gamma: flo
             assert simulate.collective(*arguments) == pytest.approx(want, rel=1e-9, abs=0)
 
 
+def every_rank(comm: ddp_lab.Communicator, name: str, algorithm: str, count: int) -> None:
+    rows = np.zeros((comm.size, count), np.uint8)
+    x = {"all_gather": rows[0], "reduce_scatter": rows}.get(name, rows.reshape(-1))
+    getattr(comm, name)(*([] if name == "barrier" else [x]), algorithm=algorithm)
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        ("all_gather", "recursive_doubling"),
+        ("all_gather", "ring"),
+        ("all_reduce", "halving_doubling"),
+        ("all_reduce", "pipelined_ring"),
+        ("all_reduce", "recursive_doubling"),
+        ("all_reduce", "ring"),
+        ("barrier", "dissemination"),
+        ("reduce_scatter", "ring"),
+    ],
+    ids=" ".join,
+)
+def test_one_rank_that_stands_for_all_takes_as_long_as_each_of_them(form: tuple[str, str]) -> None:
+    for world_size in (1, 2, 4, 8) if form in cost.POWERS_OF_TWO else (1, 2, 3, 4, 6, 8):
+        world = SimWorld(world_size, Link(ALPHA, BETA, GAMMA), 1000.0)
+        ddp_lab.launch(every_rank, world_size, *form, 24, transport=world)
+        n_bytes = 24 * 1000 * world_size
+        got = simulate.collective(*form, n_bytes, world_size, ALPHA, BETA, GAMMA)
+        assert world.clocks == pytest.approx([got] * world_size, rel=1e-9, abs=0)
+
+
+def test_a_ring_of_1024_ranks_needs_the_messages_of_one() -> None:
+    want = cost.all_reduce_time("ring", 1e8, 1024, ALPHA, BETA)
+    assert simulate.collective("all_reduce", "ring", 1e8, 1024, ALPHA, BETA) == pytest.approx(want)
+
+
 def test_one_message_more_would_be_seen() -> None:
     want = cost.all_reduce_time("ring", 1 << 20, 8, ALPHA, BETA)
     assert simulate.collective("all_reduce", "ring", 1 << 20, 8, ALPHA, BETA) + ALPHA != (

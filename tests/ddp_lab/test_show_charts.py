@@ -1,5 +1,6 @@
 """The charts: what they compute, what their pages hold, and that their colours can be read."""
 
+import itertools
 import json
 import re
 from html.parser import HTMLParser
@@ -16,7 +17,18 @@ from ddp_lab import cost, register_algorithm
 from ddp_lab.data_parallel.step_times import Span, StepTimes
 from ddp_lab.data_parallel.sweep import BackwardProfile
 from ddp_lab.errors import InvalidArgument, UnknownAlgorithm
-from ddp_lab.show import CollectivesExplorer, DdpTimeline, TrainingCurves, explore
+from ddp_lab.show import (
+    CollectivesExplorer,
+    DdpTimeline,
+    MatrixSplit,
+    PipelineSchedules,
+    ScalingCurves,
+    ServerTimeline,
+    TrainingCurves,
+    explore,
+)
+from ddp_lab.show.matrix_split import WAYS, plan
+from ddp_lab.simulate import published
 
 FOLDER = Path(ddp_lab.show.__file__).parent
 DEMOS = Path(__file__).parents[2] / "labs" / "demos"
@@ -33,7 +45,11 @@ def charts(rows: list[dict[str, Any]]) -> Any:
     made = [
         CollectivesExplorer(rows, ranks=4),
         DdpTimeline(title=HOSTILE),
+        ServerTimeline(HOSTILE, backups=1),
+        ScalingCurves(title=HOSTILE),
         TrainingCurves({"a <run>": [3.0, 2.0], HOSTILE: [1.0, 4.0]}, title=HOSTILE),
+        PipelineSchedules(title=HOSTILE),
+        MatrixSplit(title=HOSTILE),
     ]
     yield made
     for chart in made:
@@ -76,6 +92,35 @@ def test_posters_are_well_formed_and_say_what_they_show(charts: Any) -> None:
 def test_a_chart_saves_its_page(charts: Any, tmp_path: Path) -> None:
     path = charts[1].save(tmp_path / "page.html")
     assert path.read_text(encoding="utf-8") == charts[1].page()
+
+
+# Scaling
+
+
+def test_the_scaling_curves_are_the_predictions_of_the_published_page() -> None:
+    for name, run in published.cited_runs().items():
+        chart = ScalingCurves(model=name)
+        for devices, _ in run.points:
+            how = {"bucket_bytes": run.bucket_bytes, "strategy": run.strategy}
+            want = published.step(run.workload, run.cluster, devices, run.each, **how)
+            assert chart.efficiency(devices) == pytest.approx(want.efficiency, rel=1e-9)
+        assert run.source in chart.summary()
+        chart.close()
+
+
+def test_more_bandwidth_and_fewer_bytes_scale_better() -> None:
+    chart = ScalingCurves(model="VGG-16, P100s")
+    slow = chart.efficiency(512)
+    chart.gbit = 100.0
+    assert chart.efficiency(512) > slow > chart.efficiency(512, overlap=False) - 0.3
+    chart.strategy, chart.servers = "parameter_server", 1
+    assert chart.efficiency(512) < slow
+    chart.close()
+
+
+def test_a_run_that_nobody_cited_is_refused() -> None:
+    with pytest.raises(InvalidArgument, match="no such run: got 'AlexNet'"):
+        ScalingCurves(model="AlexNet")
 
 
 # Steps, shares and bytes of the explorer
@@ -176,6 +221,29 @@ def test_a_step_that_cannot_be_is_refused(wrong: dict[str, Any]) -> None:
         DdpTimeline(**wrong)
 
 
+# The servers
+
+
+def test_late_workers_are_dropped_or_waited_for() -> None:
+    alone = ServerTimeline(share=0.2, backups=0, workers=5)
+    helped = ServerTimeline(share=0.2, backups=3, workers=5)
+    assert alone.run().makespan == pytest.approx(alone.times().max(axis=0).sum())
+    assert alone.run().dropped == 0 < helped.run().dropped
+    assert helped.run().makespan < alone.run().makespan
+    for chart in (alone, helped):
+        drawn = chart.poster().count('class="exposed"')
+        assert drawn == chart.run().dropped
+        chart.close()
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"workers": 0}, {"backups": 5}, {"consistency": "some"}, {"staleness": -1}]
+)
+def test_a_run_that_cannot_be_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(InvalidArgument, match="no such run"):
+        ServerTimeline(**wrong)
+
+
 # The curves
 
 
@@ -249,10 +317,81 @@ def test_every_colour_can_be_read_on_its_paper_in_light_and_dark() -> None:
         assert min(low.values()) >= 4.5, low
 
 
-@pytest.mark.parametrize("name", ["collectives_explorer", "ddp_timeline"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "collectives_explorer",
+        "ddp_timeline",
+        "matrix_split",
+        "parameter_servers",
+        "pipeline_schedules",
+        "scaling_curves",
+    ],
+)
 def test_the_demos_page_is_what_its_script_writes(name: str, tmp_path: Path) -> None:
     import runpy
 
     build = runpy.run_path(str(DEMOS / name / "build.py"))
     build["main"]([str(tmp_path / "page.html")])
     assert (tmp_path / "page.html").read_text() == (DEMOS / name / f"{name}.html").read_text()
+
+
+def test_a_pipelines_poster_shows_every_action_and_says_what_the_simulator_does() -> None:
+    for name, held in (("gpipe", "8"), ("1f1b", "4"), ("naive", "1"), ("zero_bubble", "8")):
+        chart = PipelineSchedules(schedule=name, ranks=4, microbatches=8, chunks=1)
+        step = chart.step()
+        assert f"idle {step.bubble_fraction:.1%}" in chart.summary()
+        for action in itertools.chain(*step.actions):
+            assert f"<title>{action}</title>" in chart.poster()
+        if name != "zero_bubble":
+            assert f"holds up to {held} micro-batches" in chart.summary()
+        chart.close()
+
+
+def numbers_in(shape: tuple[int, int], cut: str, ranks: int) -> list[np.ndarray]:
+    """Return the shares of a matrix of ones to come by a cut; whole ones where there is none."""
+    whole = np.random.default_rng(0).normal(size=shape)
+    return np.split(whole, ranks, int(cut == "column")) if cut else [whole] * ranks
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_plan_of_a_split_sends_what_lets_every_rank_have_the_products(way: str) -> None:
+    """The forward collectives of a plan, done by hand on its shares, give Z on every rank."""
+    ranks, rows, width, hidden = 2, 3, 4, 8
+    cuts, sent = plan(way, rows, width, hidden)
+    x, w1 = numbers_in((rows, width), cuts["X"], ranks), numbers_in((width, hidden), cuts["W1"], 2)
+    w2 = numbers_in((hidden, width), cuts["W2"], ranks)
+    forward = {where[-1]: (name, n) for name, n, where in sent if where.startswith("forward")}
+
+    def done(parts: list[np.ndarray], array: str) -> list[np.ndarray]:
+        name, n = forward.get(array, ("", parts[0].size))
+        if name == "all_gather":
+            parts = [np.concatenate(parts, 1)] * ranks
+        elif name == "all_reduce":
+            parts = [sum(parts)] * ranks
+        elif name == "reduce_scatter":
+            assert n == parts[0].size
+            return np.split(sum(parts), ranks, 1)
+        assert n == parts[0].size
+        return parts
+
+    h = [np.maximum(part, 0) for part in done([a @ b for a, b in zip(x, w1, strict=True)], "H")]
+    z = done([a @ b for a, b in zip(h, w2, strict=True)], "Z")
+    whole = [numbers_in(shape, "", 1)[0] for shape in ((rows, width), (width, hidden))]
+    expected = np.maximum(whole[0] @ whole[1], 0) @ numbers_in((hidden, width), "", 1)[0]
+    for part in z:
+        np.testing.assert_allclose(part, expected)
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda: PipelineSchedules(schedule="gpip"), "got 'gpip'"),
+        (lambda: PipelineSchedules(ratio=0.0), "ratio 0.0"),
+        (lambda: MatrixSplit(way="rows"), "got 'rows'"),
+        (lambda: MatrixSplit(ranks=5), "on 5 ranks"),
+    ],
+)
+def test_pictures_of_model_parallelism_that_make_no_sense_are_refused(make: Any, says: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(says)):
+        make()

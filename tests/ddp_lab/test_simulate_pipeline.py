@@ -4,8 +4,7 @@ import itertools
 
 import pytest
 
-from ddp_lab import simulate
-from ddp_lab.simulate.pipeline import _run
+from ddp_lab import parallel, simulate
 
 SHAPES = [(1, 1), (1, 5), (2, 1), (4, 2), (4, 4), (4, 8), (8, 32), (5, 3)]
 
@@ -111,22 +110,50 @@ def test_the_slowest_stage_sets_the_pace() -> None:
     assert step.bubble_fraction > 0.4
 
 
-def test_an_order_in_which_stages_wait_for_each_other_is_noticed() -> None:
-    orders = [[("B", 0), ("F", 0)], [("F", 0), ("B", 0)]]
-    with pytest.raises(AssertionError, match="wait for each other"):
-        _run(orders, {"F": [1.0, 1.0], "B": [1.0, 1.0]})
+def test_a_table_is_run_as_it_stands_and_a_name_is_its_table() -> None:
+    table = [["0F0", "0F1", "0B1", "0B0"], ["1F0", "1F1", "1B1", "1B0"]]
+    assert simulate.pipeline(table, 2, 2).actions == table
+    for name in ("gpipe", "1f1b", "interleaved_1f1b", "zero_bubble"):
+        assert simulate.pipeline(name, 3, 6).actions == parallel.schedule(name, 3, 6)
+
+
+@pytest.mark.parametrize("chunks", [1, 2, 4])
+@pytest.mark.parametrize(("stages", "microbatches"), [(2, 2), (2, 8), (4, 4), (4, 16), (8, 8)])
+def test_the_bubble_of_interleaved_chunks_is_that_of_the_paper(
+    stages: int, microbatches: int, chunks: int
+) -> None:
+    """Narayanan et al., SC 2021, section 2.2: (p - 1) / v of a micro-batch's time."""
+    step = simulate.pipeline(
+        "interleaved_1f1b", stages, microbatches, 1 / chunks, 2 / chunks, chunks=chunks
+    )
+    assert step.makespan == pytest.approx(3 * (microbatches + (stages - 1) / chunks))
+
+
+@pytest.mark.parametrize(("stages", "microbatches"), [(2, 4), (4, 8), (4, 16), (8, 32)])
+def test_zero_bubble_idles_for_a_third_of_what_1f1b_does(stages: int, microbatches: int) -> None:
+    """Qi et al., ICLR 2024, table 2: ZB-H1 idles (p - 1)(F + I - W), 1F1B (p - 1)(F + B)."""
+    step = simulate.pipeline("zero_bubble", stages, microbatches, 1.0, 2.0)
+    assert step.makespan == pytest.approx(3 * microbatches + (stages - 1))
+    assert max(step.peak_activations) == min(stages, microbatches)
+
+
+def test_a_weights_half_of_a_backward_keeps_the_activations() -> None:
+    table = [["0F0", "0I0", "0F1", "0W0", "0I1", "0W1"]]
+    assert simulate.pipeline(table, 1, 2).peak_activations == [2]
+    assert simulate.pipeline(table, 1, 2, 1.0, 3.0, 0.5).makespan == 2 * 1.5 + 4 * 2.0
 
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("gpip", 2, 2), "unknown schedule: got 'gpip', expected one of 1f1b, gpipe"),
+        (("gpip", 2, 2), "unknown schedule: got 'gpip', expected one of 1f1b, gpipe,"),
         (("gpipe", 0, 2), "no such number of stages: got 0"),
         (("1f1b", 2, 2.5), "no such number of microbatches: got 2.5"),
         (("1f1b", 2, 2, -1.0), "no such time: got forward=-1.0"),
         (("1f1b", 2, 2, float("nan")), "no such time: got forward=nan"),
         (("1f1b", 2, 2, [1.0]), "one forward time a stage: got 1, expected 2"),
         (("1f1b", 2, 2, 1.0, 2.0, -0.5), "no such time: got overhead=-0.5"),
+        (([["0F0", "0B0"]], 2, 1), "one list a rank: got 1 lists, expected 2"),
     ],
 )
 def test_what_makes_no_sense_is_refused(arguments, says: str) -> None:

@@ -16,7 +16,11 @@ BEGUN = {"correct": "✓", "incorrect": "✗", "not attempted": "○"}
 def said(cells: list[Any]) -> str:
     """Return the text of every output that is no error."""
     outputs = [output for cell in cells for output in cell.outputs]
-    return "".join(output.text for output in outputs if output.output_type == "stream")
+    texts = [
+        o.text if o.output_type == "stream" else o.get("data", {}).get("text/plain", "")
+        for o in outputs
+    ]
+    return "\n".join(texts)
 
 
 def signs(cells: list[Any]) -> dict[str, str]:

@@ -9,9 +9,12 @@ import pytest
 
 DEMOS = Path(__file__).parents[2] / "labs" / "demos"
 NAMES = [
+    "adaptive_batching",
     "autodiff_stepper",
     "graph_passes",
+    "loop_nest",
     "memory_plan",
+    "search_race",
     "switch_merge_tokens",
     "symbolic_and_imperative",
 ]
@@ -41,7 +44,7 @@ def test_the_notebooks_code_runs_and_every_choice_in_it_can_be_shown(name: str) 
     for cell in cells:
         if cell["cell_type"] == "code":
             exec("".join(cell["source"]), names)
-    for control in ("example", "graph"):
+    for control in ("batching", "example", "graph"):
         chooser = names.get(control)
         for option in getattr(chooser, "options", ()):
             chooser.value = option  # type: ignore[attr-defined]

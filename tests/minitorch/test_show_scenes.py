@@ -1,6 +1,5 @@
 """Scenes: what is stepped through is what happened, and every scene is fit to be played."""
 
-import itertools
 import json
 import re
 from html.parser import HTMLParser
@@ -15,8 +14,8 @@ import pytest
 import minitorch as mt
 import minitorch.graph as tf
 from minitorch import Op, nn
+from minitorch.compile import Schedule
 from minitorch.errors import ArgumentError, GraphError
-from minitorch.graph.costs.timeline import Span, Timeline
 from minitorch.ops.methods import Methods
 from minitorch.show import (
     Scene,
@@ -26,9 +25,11 @@ from minitorch.show import (
     map_memory,
     page,
     poster,
-    see_timeline,
+    race_searches,
+    schedule_scene,
     show,
     step_through,
+    walk_schedule,
 )
 from minitorch.show.numbers import brief, in_bytes, listing
 from minitorch.show.recorded import record
@@ -92,25 +93,23 @@ def both() -> Scene:
     return both_ways(IMPERATIVE, SYMBOLIC)
 
 
-def timeline() -> Scene:
-    target = chain()
-    feeds = [node for node in order_of(target) if node.op is None and not hasattr(node, "value")]
-    clock = itertools.count(0, 1000).__next__
-    feed = {node: np.ones(tuple(node.shape), np.float32) for node in feeds}
-    return see_timeline(tf.profile(tf.Session(), target, feed, clock=clock)[1])
+def schedule() -> Scene:
+    point = {"rows": 4, "lanes": 4, "tile_k": 3, "order": "knm", "pack_b": True}
+    return walk_schedule(Schedule(("matmul", 7, 9, 8), point))
 
 
-def order_of(target: Any) -> Any:
-    return tf.memory_plan(target).order
+def race() -> Scene:
+    return race_searches({"random": [9.0, 4.0, 1.5], "learned": [2.0, 1.05, 1.0]})
 
 
 SCENES = {
-    "timeline": timeline,
     "autodiff": autodiff,
     "tokens": tokens,
     "passes": passes,
     "memory": memory,
     "both": both,
+    "schedule": schedule,
+    "race": race,
 }
 
 
@@ -184,8 +183,6 @@ def test_a_page_takes_a_scene_or_a_picture_and_refuses_what_has_none() -> None:
     for wrong in ([], 3, "scene", [3], None):
         with pytest.raises(ArgumentError, match=r"page: got .* without scenes"):
             page(wrong)
-    with pytest.raises(ArgumentError, match="see_timeline: got int"):
-        see_timeline(3)
 
 
 def test_text_that_looks_like_markup_stays_text() -> None:
@@ -462,19 +459,6 @@ def test_a_plan_needs_sizes_and_something_to_compute() -> None:
         map_memory(tf.constant(1.0))
 
 
-def test_the_timeline_has_a_step_for_each_node_and_names_the_costliest() -> None:
-    spans = [Span("a", "exp", 0, 10), Span("b", "matmul", 10, 100, thread=1)]
-    scene = see_timeline(Timeline(tuple(spans)))
-    assert "matmul: 1 node, 90% of the time" in scene.summary
-    assert [step.text.split(" takes")[0] for step in scene.steps[1:]] == [
-        "Node 1 of 2: a by exp", "Node 2 of 2: b by matmul",
-    ]  # fmt: skip
-    lanes = {mark.text for mark in scene.marks if mark.text.startswith("worker")}
-    assert lanes == {"worker 0", "worker 1"}
-    with pytest.raises(ArgumentError, match="0 spans"):
-        see_timeline(Timeline(()))
-
-
 # ── both ways ───────────────────────────────────────────────────────────────────────────────────
 
 
@@ -533,3 +517,34 @@ def test_a_very_long_name_is_cut_in_its_box_and_whole_in_words() -> None:
     drawn = poster(scene)
     assert "a_name_that_does_not" in drawn and "…" in drawn
     assert any(long in step.text for step in scene.steps)
+
+
+# ── schedules and searches ──────────────────────────────────────────────────────────────────────
+
+
+def test_the_blocks_of_a_schedule_cover_every_product_of_two_elements_once() -> None:
+    point = {"rows": 4, "lanes": 4, "tile_m": 4, "tile_n": 8, "tile_k": 3, "order": "knm"}
+    seen = np.zeros((7, 9, 8), int)
+    for one in schedule_scene.rounds_of(Schedule(("matmul", 7, 9, 8), point)):
+        seen[tuple(slice(*one.block[axis]) for axis in "mnk")] += 1
+        for axis in "mnk":
+            assert one.tile[axis][0] <= one.block[axis][0] < one.block[axis][1] <= one.tile[axis][1]
+    assert (seen == 1).all()
+
+
+def test_a_race_says_who_is_in_front_and_when_a_search_arrives() -> None:
+    scene = race()
+    assert [step.text for step in scene.steps][2] == "After 2 trials learned is in front."
+    assert "random is within 1.10 of the best never" in scene.summary
+    assert "learned is within 1.10 of the best after 2 trials" in scene.summary
+
+
+def test_what_is_no_schedule_and_no_race_is_refused() -> None:
+    for bad in ({"x": [0.5]}, {}, {"x": [1.0], "y": []}):
+        with pytest.raises(ArgumentError, match="race_searches"):
+            race_searches(bad)
+    for given, limit in ((3, 1), (Schedule(("conv2d", 1, 1, 4, 4, 1, 3, 3)), 1)):
+        with pytest.raises(ArgumentError, match="walk_schedule"):
+            walk_schedule(given, limit=limit)  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match="limit 0"):
+        walk_schedule(Schedule(("matmul", 1, 1, 1)), limit=0)

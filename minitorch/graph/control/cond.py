@@ -13,24 +13,23 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...arrays import Array, as_dtype, int32
+from ...arrays import Array, Namespace, as_dtype, int32
 from ...errors import GraphError
-from ...op import Op, Spec
+from ...op import Flat, Gradients, KeepsSpec, Op, Spec
 from ...ops.elementwise import zeros_like
 from ...ops.logic import eq
-from ..core.error_location import lined
 from ..core.gradients import Identity
 from ..core.graph import control_dependencies, get_default_graph
-from ..core.naming import rename
+from ..core.naming import lined, rename
 from ..core.node import Node, build, convert
 from ..core.variables import NoOp
-from ..operators.late import as_scalar
+from ..operators.deferred_shapes import as_scalar
 from .dead_values import DEAD
 from .loop_stacks import Empty, Opaque, kind_of
 from .pytree import apart_from, outline
 
 
-class Switch(Op):
+class Switch(KeepsSpec):
     """The first input where the second, a boolean, is `branch`; dead otherwise."""
 
     pure = False  # no pass may compute it once, or anything that depends on it
@@ -41,16 +40,12 @@ class Switch(Op):
     def __init__(self, branch: bool) -> None:
         self.branch = branch
 
-    def compute(self, xp: Any, *arrays: Array) -> Array:
+    def compute(self, xp: Namespace, *arrays: Array) -> Array:
         """Return the value or DEAD."""
         data, pred = arrays
         return data if bool(pred) is self.branch else DEAD
 
-    def infer(self, *specs: Spec) -> Spec:
-        """Return the spec of the data."""
-        return specs[0]
-
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: Node, node: Node) -> Gradients:
         """The gradient from this branch, or zeros when the value went the other way."""
         data, pred = node.inputs
         zeros = build(Empty(), (), kind=Opaque) if isinstance(data, Opaque) else zeros_like(data)
@@ -66,7 +61,7 @@ class Merge(Op):
     merges = True
     reads_inputs = reads_output = False
 
-    def compute(self, xp: Any, *arrays: Array) -> Array:
+    def compute(self, xp: Namespace, *arrays: Array) -> Array:
         """Return the first that is alive."""
         return next((a for a in arrays if a is not DEAD), DEAD)
 
@@ -83,7 +78,7 @@ class Merge(Op):
             first = Spec(tuple(sizes), first.dtype)
         return first
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: Node, node: Node) -> Gradients:
         """Send the gradient to the input that was alive."""
         which = build(MergeIndex(), node.inputs)
         kind = kind_of(out_grad)
@@ -91,7 +86,7 @@ class Merge(Op):
         return tuple(build(Switch(True), (out_grad, eq(which, i)), kind=kind) for i in sides)
 
 
-class MergeIndex(Op):
+class MergeIndex(Flat):
     """The place of the input that Merge takes."""
 
     pure = False
@@ -99,7 +94,7 @@ class MergeIndex(Op):
     merges = True
     reads_inputs = reads_output = False
 
-    def compute(self, xp: Any, *arrays: Array) -> Array:
+    def compute(self, xp: Namespace, *arrays: Array) -> Array:
         """Return the place of the first that is alive."""
         found = next((i for i, a in enumerate(arrays) if a is not DEAD), None)
         return DEAD if found is None else xp.asarray(found, dtype=xp.int32)
@@ -107,10 +102,6 @@ class MergeIndex(Op):
     def infer(self, *specs: Spec) -> Spec:
         """Return the spec of an integer."""
         return Spec((), int32)
-
-    def gradient(self, out_grad: Any, node: Any) -> Any:
-        """Return nothing: a place has no gradient."""
-        return (None,) * len(node.inputs)
 
 
 def switch(data: Any, pred: Any, name: str | None = None) -> tuple[Node, Node]:

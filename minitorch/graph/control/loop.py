@@ -14,12 +14,10 @@ from typing import Any
 import numpy as np
 
 from ...errors import GraphError
-from ...ops.logic import logical_and
 from ..core.graph import outside
-from ..core.node import Constant, Node, Placeholder, StaticShape, UnknownShape, as_shape, convert
+from ..core.node import Node, Placeholder, StaticShape, UnknownShape, as_shape
 from .cond import as_predicate
-from .loop_stacks import placeholder_like
-from .outcome import loop_outputs
+from .loop_stacks import loop_outputs, placeholder_like
 from .pytree import Rebuild, apart_from, leaves_like, same_structure
 from .while_op import KEPT_APART, While
 
@@ -31,7 +29,6 @@ def while_loop(
     shape_invariants: Sequence[Any] | None = None,
     parallel_iterations: int = KEPT_APART,
     name: str | None = None,
-    maximum_iterations: Any = None,
 ) -> Any:
     """Return the loop's variables after `body` has been run as long as `cond` holds.
 
@@ -41,7 +38,6 @@ def while_loop(
         loop_vars: the first values; each a node, an array, or a structure of them.
         shape_invariants: a shape for each variable, None for each size that a round may change.
         parallel_iterations: rounds that a token executor may have under way at once.
-        maximum_iterations: stop after so many rounds, a number or a node.
     Returns: a list or tuple as `loop_vars` is; the node itself when there is one variable.
     Raises:
         GraphError: there is no variable; the body gives another number, dtype or shape of values.
@@ -55,11 +51,9 @@ def while_loop(
     shapes = _listed_shapes(loop_vars, shape_invariants, first)
     rebuild = _rebuilding(parts)
     test, after = _on_leaves(cond, body, loop_vars, rebuild)
-    if maximum_iterations is not None:
-        test, after, first, shapes = _limited(test, after, first, shapes, maximum_iterations)
     loop = _traced(test, after, first, shapes, parallel_iterations)
     outputs = loop_outputs(loop, first, name)
-    values = rebuild(outputs if maximum_iterations is None else outputs[1:])
+    values = rebuild(outputs)
     return values[0] if len(values) == 1 else type(loop_vars)(values)
 
 
@@ -136,31 +130,6 @@ def _next_values(loop_vars: Sequence[Any], found: Sequence[Any]) -> list[Node]:
         )
     pairs = zip(found, loop_vars, strict=True)
     return [leaf for new, old in pairs for leaf in same_structure("while_loop", new, old)]
-
-
-def _limited(
-    test: Callable[..., Node],
-    after: Callable[..., list[Node]],
-    first: list[Node],
-    shapes: list[Any],
-    limit: Any,
-) -> Any:
-    """Return the four with a counter in front that ends the loop at `limit`."""
-    most = convert(limit)
-    shape = most.shape if isinstance(most.shape, UnknownShape) else tuple(most.shape)
-    if most.dtype.kind not in "iu" or (not isinstance(shape, UnknownShape) and shape != ()):
-        raise GraphError(
-            f"while_loop: got maximum_iterations {most.name!r} of {most.dtype} {shape}, expected "
-            "one integer."
-        )
-
-    def still(count: Node, *now: Node) -> Any:
-        return logical_and(count < most, test(*now))
-
-    def counted(count: Node, *now: Node) -> list[Node]:
-        return [count + 1, *after(*now)]
-
-    return still, counted, [Constant(0, most.dtype), *first], [(), *shapes]
 
 
 def _traced(

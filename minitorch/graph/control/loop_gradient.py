@@ -25,15 +25,17 @@ from ..operators.creation import zeros_like
 from .loop_stacks import (
     Empty,
     Filled,
+    History,
     Opaque,
+    Output,
     Rest,
     Slot,
     kind_of,
+    loop_outputs,
     placeholder_like,
     top,
     top_or_zeros,
 )
-from .outcome import History, Output, loop_outputs
 
 if TYPE_CHECKING:
     from .while_op import While

@@ -3,7 +3,8 @@
 A round of a backward loop needs what the same round computed forwards. The forward loop keeps such
 values in a `Past`, a list whose newest item is on top and which is never changed: putting an item
 on it makes a new list. That makes the list a value like any other, so it has a gradient (which is
-again such a list), and a loop over lists has a gradient of any order.
+again such a list), and a loop over lists has a gradient of any order. What a loop hands on in the
+end is a bundle, `Outcome`, out of which `Output` takes one value and `History` a list.
 
 A gradient's list may be shorter than its list or have holes; what is missing counts as zeros.
 A value that was dead when it was kept is a hole too, and dead again when it is taken out.
@@ -13,10 +14,12 @@ Source: gradients of loops by lists that are values are TensorFlow's `while_v2`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ...arrays import Array, DType, as_dtype, float32, namespace
-from ...op import Spec
+from ...op import Flat, Gradients, KeepsSpec, Spec
+from ..core.naming import label
 from ..core.node import Node, Placeholder, build
 from ..core.variables import State, StateOp
 from .dead_values import DEAD
@@ -41,16 +44,6 @@ class Past:
         for top in reversed(tops):
             total = Past(top, total)
         return total
-
-    def __len__(self) -> int:
-        """Return the number of rounds, holes included."""
-        count, at = 0, self
-        while at is not EMPTY:
-            count, at = count + 1, rest(at)
-        return count
-
-    def __repr__(self) -> str:
-        return f"<past of {len(self)} rounds>"
 
 
 HOLE = None  # in the place of an item
@@ -124,7 +117,7 @@ class Empty(Opacity):
         """Return it."""
         return EMPTY
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: Node, node: Node) -> Gradients:
         """Return nothing: there is no input."""
         return ()
 
@@ -143,7 +136,7 @@ class Keep(Opacity):
         """Return the spec of a list through which gradients flow if they do through the value."""
         return Spec((), flowing(specs[1].dtype.kind == "f"))
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: Node, node: Node) -> Gradients:
         """What lies below belongs to the list, the top to the value."""
         value = node.inputs[1]
         by_value = top_or_zeros(out_grad, value) if value.dtype.kind == "f" else None
@@ -169,25 +162,21 @@ class Top(Opacity):
         """Return the spec of what was kept."""
         return Spec(self.shape, self.dtype)
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: Node, node: Node) -> Gradients:
         """A list with nothing but the gradient on top."""
         empty = build(Empty(), (), kind=Opaque)
         by_past = build(Keep(), (empty, out_grad), kind=Opaque)
         return (by_past, None)[: len(node.inputs)]
 
 
-class Rest(Opacity):
+class Rest(KeepsSpec, Opacity):
     """The list without its top."""
 
     def run(self, state: State, *arrays: Any) -> Any:
         """Return what lies below."""
         return rest(arrays[0])
 
-    def infer(self, *specs: Spec) -> Spec:
-        """Return the spec of the list."""
-        return specs[0]
-
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: Node, node: Node) -> Gradients:
         """The gradient's list with a hole on top."""
         return build(Under(), (out_grad,), kind=Opaque)
 
@@ -199,7 +188,7 @@ class Under(Opacity):
         """Return the longer list."""
         return Past(HOLE, arrays[0])
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: Node, node: Node) -> Gradients:
         """What lies below."""
         return build(Rest(), (out_grad,), kind=Opaque)
 
@@ -214,12 +203,12 @@ class Join(Opacity):
         """Return the sum."""
         return arrays[0] + arrays[1]
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: Node, node: Node) -> Gradients:
         """Each has the gradient of the sum."""
         return out_grad, out_grad
 
 
-class Filled(Opacity):
+class Filled(Flat, Opacity):
     """Whether a list has a round left."""
 
     dtype = as_dtype(bool)
@@ -227,10 +216,6 @@ class Filled(Opacity):
     def run(self, state: State, *arrays: Any) -> Array:
         """Return a boolean."""
         return namespace_of(state).asarray(arrays[0] is not EMPTY)
-
-    def gradient(self, out_grad: Any, node: Any) -> Any:
-        """Return nothing: a length has no gradient."""
-        return (None,)
 
 
 def namespace_of(state: State) -> Any:
@@ -261,3 +246,70 @@ def top(past: Node, like: Node) -> Node:
 def top_or_zeros(past: Node, like: Node) -> Node:
     """Return the newest value of the gradient list `past`; where it is missing, zeros."""
     return build(Top(like.shape, like.dtype), (past, like), kind=kind_of(like))
+
+
+class Outcome:
+    """What a loop hands on, or the gradients that arrive there: values by slot."""
+
+    def __init__(self, values: dict[Slot, Any]) -> None:
+        self.values = values
+
+    def __add__(self, other: Outcome) -> Outcome:
+        total = dict(self.values)
+        for slot, value in other.values.items():
+            total[slot] = total[slot] + value if slot in total else value
+        return Outcome(total)
+
+
+class Output(Opacity):
+    """One value of a loop's outcome, or of the gradients that arrive there."""
+
+    def __init__(self, slot: Slot, like: Node) -> None:
+        self.slot, self.shape, self.dtype = slot, like.shape, like.dtype
+
+    def run(self, state: State, *arrays: Any) -> Any:
+        """Return the value."""
+        return arrays[0].values[self.slot]
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the spec of the loop's variable."""
+        return Spec(self.shape, self.dtype)
+
+    def gradient(self, out_grad: Node, node: Node) -> Gradients:
+        """Hand the gradient in at this place."""
+        return build(Pack(self.slot), (out_grad,), kind=Opaque)
+
+
+class History(Output):
+    """The list of what a node of the body was in each round."""
+
+    def __init__(self, place: int, like: Node) -> None:
+        self.slot: Slot = ("past", place)
+        self.place, self.shape = place, ()
+        self.dtype = flowing(like.dtype.kind == "f")
+
+
+class Pack(Opacity):
+    """A gradient with the place where it belongs."""
+
+    def __init__(self, slot: Slot) -> None:
+        self.slot, self.places = slot, NOWHERE | {slot}
+
+    def run(self, state: State, *arrays: Any) -> Any:
+        """Return the value by its place."""
+        return Outcome({self.slot: arrays[0]})
+
+    def gradient(self, out_grad: Node, node: Node) -> Gradients:
+        """Take it out again."""
+        (value,) = node.inputs
+        return build(Output(self.slot, value), (out_grad,), kind=kind_of(value))
+
+
+def loop_outputs(loop: Any, first: Sequence[Node], name: str | None = None) -> list[Node]:
+    """Return the results of a loop that starts from `first`."""
+    node = build(loop, (*first, *loop.captured), kind=Opaque)
+    if name is not None:
+        label(node, name)
+    return [
+        build(Output(("out", i), v), (node,), kind=kind_of(v)) for i, v in enumerate(loop.variables)
+    ]

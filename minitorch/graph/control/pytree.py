@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -62,9 +63,6 @@ def _take(value: Any, leaves: list[Node], listed: bool = False) -> Callable[[Ite
             return lambda new: type(value)(*[item(new) for item in items])
         kind = list if isinstance(value, list) else tuple
         return lambda new: kind([item(new) for item in items])
-    if hasattr(value, "with_flow"):  # a TensorArray is its flow
-        leaves.append(value.flow)
-        return lambda new: value.with_flow(next(new))
     leaves.append(convert(value))
     return next
 
@@ -89,22 +87,29 @@ def outline(value: Any, listed: bool = False) -> str:
     return "*"
 
 
-def flatten(fetches: Any, leaves: list[Node]) -> Callable[[Callable[[], Any]], Any]:
+def flatten(
+    fetches: Any, leaves: list[Node], find: Callable[[Any], Node] | None = None
+) -> Callable[[Callable[[], Any]], Any]:
     """Add the nodes in `fetches` to `leaves`; return how to rebuild the structure from others.
 
+    Args:
+        find: gives the node that something else stands for, such as a name.
     Raises:
         GraphError: something in it is neither a node nor a list, tuple or dict.
     """
     if isinstance(fetches, Node):
         leaves.append(fetches)
         return lambda take: take()
-    if isinstance(fetches, dict):
-        named = {key: flatten(item, leaves) for key, item in fetches.items()}
-        return lambda take: {key: part(take) for key, part in named.items()}
+    if isinstance(fetches, Mapping):
+        named = {key: flatten(item, leaves, find) for key, item in fetches.items()}
+        into = OrderedDict if isinstance(fetches, OrderedDict) else dict
+        return lambda take: into((key, part(take)) for key, part in named.items())
     if isinstance(fetches, list | tuple):
-        parts = [flatten(item, leaves) for item in fetches]
+        parts = [flatten(item, leaves, find) for item in fetches]
         if hasattr(fetches, "_fields"):
             return lambda take: type(fetches)(*[part(take) for part in parts])
         kind = list if isinstance(fetches, list) else tuple
         return lambda take: kind([part(take) for part in parts])
+    if find is not None:
+        return flatten(find(fetches), leaves)
     raise GraphError(f"optimize: got {type(fetches).__name__}, expected nodes or lists of them.")

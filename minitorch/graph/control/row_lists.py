@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...arrays import Array, namespace, native_dtype
+from ...arrays import Array, Namespace, namespace, native_dtype
 from ...errors import ShapeError
-from ...op import Op, Spec
+from ...op import Gradients, Op, Spec
 from ..core.node import Node, build
 from ..core.variables import State
 from .loop_stacks import EMPTY, HOLE, Opacity, Opaque, Past, flowing, namespace_of, rest
@@ -42,7 +42,7 @@ class Spread(Opacity):
         """Return the spec of a list."""
         return Spec((), flowing(specs[0].dtype.kind == "f"))
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: Node, node: Node) -> Gradients:
         """The rows' gradients as an array, zeros where one is missing."""
         by_array = build(Collect(self.first_on_top), (out_grad, node.inputs[0]))
         return (by_array, None)[: len(node.inputs)]
@@ -69,7 +69,7 @@ class Stack(Opacity):
         """Return the rows' spec with an axis in front."""
         return Spec(self.shape, self.dtype)
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: Node, node: Node) -> Gradients:
         """The gradient's rows as a list."""
         return build(Spread(self.first_on_top), (out_grad,), kind=Opaque)
 
@@ -96,7 +96,7 @@ class Collect(Opacity):
         """Return the spec of the array that it is like."""
         return specs[1]
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: Node, node: Node) -> Gradients:
         """The gradient's rows as a list."""
         return build(Spread(self.first_on_top), (out_grad,), kind=Opaque), None
 
@@ -106,7 +106,7 @@ class Grow(Op):
 
     reads_inputs = reads_output = False
 
-    def compute(self, xp: Any, *arrays: Array) -> Array:
+    def compute(self, xp: Namespace, *arrays: Array) -> Array:
         """Return the taller array."""
         x, like = arrays
         out = xp.zeros((like.shape[0], *x.shape[1:]), dtype=x.dtype)
@@ -117,7 +117,7 @@ class Grow(Op):
         """Return the shape with the other number of rows."""
         return Spec((specs[1].shape[0], *specs[0].shape[1:]), specs[0].dtype)
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: Node, node: Node) -> Gradients:
         """The rows that were there before."""
         return build(Shrink(), (out_grad, node.inputs[0])), None
 
@@ -127,7 +127,7 @@ class Shrink(Op):
 
     reads_inputs = reads_output = False
 
-    def compute(self, xp: Any, *arrays: Array) -> Array:
+    def compute(self, xp: Namespace, *arrays: Array) -> Array:
         """Return the rows."""
         return arrays[0][: arrays[1].shape[0]]
 
@@ -135,7 +135,7 @@ class Shrink(Op):
         """Return the shape with the other number of rows."""
         return Spec((specs[1].shape[0], *specs[0].shape[1:]), specs[0].dtype)
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: Node, node: Node) -> Gradients:
         """The same with zeros below."""
         return build(Grow(), (out_grad, node.inputs[0])), None
 

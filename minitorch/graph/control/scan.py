@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...arrays import as_dtype
+from ...arrays import DTypeLike, as_dtype
 from ...errors import GraphError
 from ..core.node import Node, UnknownShape, build, convert
 from .loop import while_loop
@@ -50,32 +50,29 @@ def scan(
     return rebuild([stacked(d, a, reverse, rows.count) for d, a in zip(done, accs, strict=True)])
 
 
-def foldl(
-    fn: Callable[[Any, Any], Any],
-    elems: Any,
-    initializer: Any = None,
-    parallel_iterations: int = KEPT_APART,
-) -> Any:
-    """Return the last value of a = fn(a, elem), for elem from the first row to the last."""
-    rows = Rows("foldl", fn, elems, first_on_top=True)
-    return _fold(fn, rows, initializer, parallel_iterations)
+def _folding(called: str, from_first: bool) -> Callable[..., Any]:
+    def fold(
+        fn: Callable[[Any, Any], Any],
+        elems: Any,
+        initializer: Any = None,
+        parallel_iterations: int = KEPT_APART,
+    ) -> Any:
+        rows = Rows(called, fn, elems, first_on_top=from_first)
+        return _fold(fn, rows, initializer, parallel_iterations)
+
+    ends = "from the first row to the last" if from_first else "from the last row to the first"
+    fold.__name__ = fold.__qualname__ = called
+    fold.__doc__ = f"Return the last value of a = fn(a, elem), for elem {ends}."
+    return fold
 
 
-def foldr(
-    fn: Callable[[Any, Any], Any],
-    elems: Any,
-    initializer: Any = None,
-    parallel_iterations: int = KEPT_APART,
-) -> Any:
-    """Return the last value of a = fn(a, elem), for elem from the last row to the first."""
-    rows = Rows("foldr", fn, elems, first_on_top=False)
-    return _fold(fn, rows, initializer, parallel_iterations)
+foldl, foldr = _folding("foldl", True), _folding("foldr", False)
 
 
 def map_fn(
     fn: Callable[[Any], Any],
     elems: Any,
-    dtype: Any = None,
+    dtype: DTypeLike = None,
     parallel_iterations: int = KEPT_APART,
 ) -> Any:
     """Return fn(elem) for every elem along the first axis of `elems`.

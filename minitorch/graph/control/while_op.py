@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ...op import Gradients
 from ..core.copying import copied
 from ..core.graph import outside
 from ..core.node import Constant, Node, fresh_id
@@ -18,8 +19,7 @@ from ..core.variables import State, Variable
 from ..executors.compiled import Step
 from .dead_values import DEAD
 from .loop_gradient import backward
-from .loop_stacks import EMPTY, Empty, Opacity, Past, placeholder_like
-from .outcome import History, Outcome, Output
+from .loop_stacks import EMPTY, Empty, History, Opacity, Outcome, Output, Past, placeholder_like
 
 KEPT_APART = 10
 """Rounds of one loop that may be under way at once, TensorFlow's number."""
@@ -135,7 +135,7 @@ class While(Opacity):
             )
         return self._steps[places]
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: Node, node: Node) -> Gradients:
         """A loop backwards over the rounds."""
         return backward(self, out_grad, node)
 

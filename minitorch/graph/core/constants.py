@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from ...arrays import as_dtype, get_default_dtype
+from ...arrays import DTypeLike, as_dtype, get_default_dtype
 from ...errors import DTypeError, GraphError
 
 
-def constant_array(value: Any, dtype: Any = None) -> np.ndarray[Any, Any]:
+def constant_array(value: Any, dtype: DTypeLike = None) -> np.ndarray[Any, Any]:
     """Return `value` as an array that nobody else can change.
 
     Python floats become the default dtype (float32), integers int32 as in TensorFlow; arrays keep

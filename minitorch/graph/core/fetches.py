@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from ...errors import GraphError, GraphTypeError
 from ..control.loop_stacks import Opaque
+from ..control.pytree import flatten
 from ..control.while_op import While
 from .graph import Graph
 from .node import Node, Placeholder
@@ -102,20 +102,7 @@ def flatten_fetches(fetches: Any, graph: Graph, leaves: list[Node]) -> Rebuild:
     Raises:
         GraphError: something in it is no node of the graph.
     """
-    if isinstance(fetches, Node):
-        leaves.append(fetches)
-        return lambda take: take()
-    if isinstance(fetches, list | tuple):
-        parts = [flatten_fetches(item, graph, leaves) for item in fetches]
-        if isinstance(fetches, tuple) and hasattr(fetches, "_fields"):
-            return lambda take: type(fetches)(*[part(take) for part in parts])
-        kind = list if isinstance(fetches, list) else tuple
-        return lambda take: kind([part(take) for part in parts])
-    if isinstance(fetches, Mapping):
-        named = {key: flatten_fetches(item, graph, leaves) for key, item in fetches.items()}
-        into = OrderedDict if isinstance(fetches, OrderedDict) else dict
-        return lambda take: into((key, part(take)) for key, part in named.items())
-    return flatten_fetches(node_called(fetches, graph, "fetch"), graph, leaves)
+    return flatten(fetches, leaves, lambda name: node_called(name, graph, "fetch"))
 
 
 def node_called(name: Any, graph: Graph, verb: str) -> Node:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ...arrays import Array, Namespace
 from ...errors import GraphError, NoGradientRule
-from ...op import Op, Spec
+from ...op import Flat, Gradients, KeepsSpec
 from ...ops.broadcasting import expand_to
 from ...sweep import ancestors, count_uses, sweep
 from ...vjp import on_values
-from ..operators.late import late
+from ..operators.deferred_shapes import late
 from .graph import name_scope
 from .node import Constant, Node, UnknownShape, convert, located
 from .order import needed
@@ -129,27 +130,19 @@ def _listed(value: Any, what: str) -> list[Node]:
     return nodes
 
 
-class StopGradient(Op):
+class StopGradient(Flat, KeepsSpec):
     """The input itself; no gradient passes."""
 
     reads_inputs = reads_output = False
 
-    def compute(self, xp: Any, *arrays: Any) -> Any:
+    def compute(self, xp: Namespace, *arrays: Array) -> Array:
         """Return the input."""
         return arrays[0]
-
-    def infer(self, *specs: Spec) -> Spec:
-        """Return the spec of the input."""
-        return specs[0]
-
-    def gradient(self, out_grad: Any, node: Any) -> Any:
-        """Return nothing: the input counts as a constant."""
-        return (None,)
 
 
 class Identity(StopGradient):
     """The input itself, as a node of its own: a place to fetch, name or order."""
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: Node, node: Node) -> Gradients:
         """Return the gradient unchanged."""
         return out_grad

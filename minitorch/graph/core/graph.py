@@ -85,8 +85,19 @@ class Graph:
     def __repr__(self) -> str:
         return f"<Graph made at {self.location}>"
 
+    def receive(self, node: Node, name: str) -> None:
+        """Give a new node its place: its name, what it waits for, its device and its line."""
+        node.graph = self
+        node.name = self.unique_name(name)
+        node.control_inputs = self.control[-1]
+        node.device = self.devices[-1] if self.devices else None
+        node.built_at = self.site or call_site()
+        for branch in self.branches:
+            branch.inside.add(node)
+        self._nodes[node.name] = node
+
     def add(self, node: Node) -> None:
-        """Take note of a new node."""
+        """Take note of a node under its name."""
         self._nodes[node.name] = node
 
     def keep(self, node: Node) -> None:
@@ -142,6 +153,11 @@ def get_default_graph() -> Graph:
     """Return the graph in which nodes are being built."""
     stack = _local.stack
     return stack[-1] if stack else _root[0]
+
+
+def receive(node: Node, name: str) -> None:
+    """Give a new node its place in the graph in which nodes are being built."""
+    get_default_graph().receive(node, name)
 
 
 def open_sessions() -> list[Any]:

@@ -1,10 +1,18 @@
-"""Names for nodes that were just built: what the user asked for, made unique in the graph."""
+"""What functions under TensorFlow's names owe the user: names for nodes, lines in complaints.
+
+A function that must see shapes is `once_known`: it waits for them if they are not known yet.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
-from .node import Node
+from ...arrays import DType
+from ...errors import MinitorchError
+from ..operators.deferred_shapes import late
+from .node import Node, UnknownShape, located, place_of_new
 
 
 def rename(node: Node, name: str | None) -> Node:
@@ -29,3 +37,80 @@ def label(node: Node, name: str) -> Node:
     node.name = node.graph.unique_name(name)
     node.graph.add(node)
     return node
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Operator = Callable[..., Node]
+
+
+def lined(function: Callable[P, R]) -> Callable[P, R]:
+    """Return `function`, whose errors end in the line of the user's code that called it."""
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return function(*args, **kwargs)
+        except MinitorchError as error:
+            if hasattr(error, "built_at") or "built at" in str(error):
+                raise
+            raise located(error, place_of_new()) from None
+
+    return call
+
+
+def once_known(function: Operator, gives: DType | None = None) -> Operator:
+    """Return `function`, `lined`, and put off until the nodes that it is given have a shape.
+
+    Args:
+        gives: the dtype of what is put off; that of the first node unless told.
+    """
+
+    @lined
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Node:
+        if _unknown(args) or (kwargs and _unknown(kwargs.values())):
+            return _put_off(function, args, kwargs, gives)
+        return function(*args, **kwargs)
+
+    return call
+
+
+def _unknown(values: Iterable[Any]) -> bool:
+    """Tell whether of a node among these values not even the number of axes is known."""
+    for value in values:
+        if isinstance(value, Node):
+            if isinstance(value.shape, UnknownShape):
+                return True
+        elif type(value) in (list, tuple) and _unknown(value):
+            return True
+    return False
+
+
+def _put_off(
+    function: Operator, args: tuple[Any, ...], kwargs: dict[str, Any], gives: DType | None
+) -> Node:
+    name = kwargs.pop("name", None)
+    nodes: list[Node] = []
+    fill = _without_nodes([list(args), kwargs], nodes)
+
+    def build(*known: Node) -> Node:
+        values, named = fill(known)
+        return function(*values, **named)
+
+    return rename(late(build, nodes, gives or nodes[0].dtype), name)
+
+
+def _without_nodes(value: Any, nodes: list[Node]) -> Callable[[Sequence[Node]], Any]:
+    """Add the nodes in `value` to `nodes`; return what puts others in their places."""
+    if isinstance(value, Node):
+        at = len(nodes)
+        nodes.append(value)
+        return lambda known: known[at]
+    if type(value) in (list, tuple):
+        parts = [_without_nodes(item, nodes) for item in value]
+        return lambda known: type(value)([part(known) for part in parts])
+    if type(value) is dict:
+        named = {key: _without_nodes(item, nodes) for key, item in value.items()}
+        return lambda known: {key: part(known) for key, part in named.items()}
+    return lambda known: value

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from ...arrays import DType, as_dtype, cast, get_default_dtype, result_type
+from ...arrays import DType, DTypeLike, as_dtype, cast, get_default_dtype, result_type
 from ...errors import GraphError, GraphTypeError, MinitorchError, ShapeError
 from ...op import Op, Spec, Value
 from ...ops import linalg
@@ -22,10 +22,9 @@ from ...ops.joining import stack
 from ...ops.logic import eq, ne
 from ...ops.methods import Methods
 from ...shapes import Shape
-from ..operators.late import deferred
-from ..operators.slicing import cut, is_cut
+from ..operators.deferred_shapes import cut, deferred, is_cut
 from .constants import constant_array, filled_to
-from .graph import Graph, call_site, get_default_graph, innermost_session
+from .graph import Graph, call_site, get_default_graph, innermost_session, receive
 from .static_shape import UNKNOWN as UNKNOWN
 from .static_shape import StaticShape as StaticShape
 from .static_shape import UnknownShape as UnknownShape
@@ -52,6 +51,12 @@ class Node(Methods):
         built_at: (file, line) of the user's code.
     """
 
+    graph: Graph
+    name: str
+    control_inputs: tuple[Node, ...]
+    device: str | None
+    built_at: tuple[str, int]
+
     __slots__ = (
         "__weakref__",
         "built_at",
@@ -77,21 +82,13 @@ class Node(Methods):
         dtype: DType,
         name: str,
     ) -> None:
-        graph = get_default_graph()
         self.op = op
         self.inputs = inputs
         self.shape = shape if isinstance(shape, UnknownShape) else StaticShape(shape)
         self.dtype = dtype
-        self.graph = graph
-        self.name = graph.unique_name(name)
-        self.control_inputs: tuple[Node, ...] = graph.control[-1]
-        self.device: str | None = graph.devices[-1] if graph.devices else None
-        self.built_at = place_of_new()
         self.id = fresh_id()
         self.wants_of: tuple[bool, ...] | None = None
-        for branch in graph.branches:
-            branch.inside.add(self)
-        graph.add(self)
+        receive(self, name)
 
     __hash__ = object.__hash__  # `==` is elementwise, as the other comparisons are
 
@@ -249,7 +246,7 @@ class Constant(Node):
     __slots__ = ("follows", "value")
 
     def __init__(
-        self, value: Any, dtype: Any = None, shape: Any = None, name: str = "Const"
+        self, value: Any, dtype: DTypeLike = None, shape: Any = None, name: str = "Const"
     ) -> None:
         array = constant_array(value, dtype)
         if shape is not None:
@@ -321,8 +318,9 @@ def build(op: Op, inputs: Sequence[Any], kind: type[Node] = Node) -> Node:
     Raises:
         ShapeError, DTypeError, ...: what `op.infer` raises, with the line that built the node.
     """
-    graph = graph_of(op.name, inputs)
-    if graph is not get_default_graph():
+    here = get_default_graph()
+    graph = graph_of(op, inputs, here)
+    if graph is not here:
         with graph.as_default():
             return build(op, inputs, kind)
     try:
@@ -339,13 +337,12 @@ def build(op: Op, inputs: Sequence[Any], kind: type[Node] = Node) -> Node:
     return kind(op, nodes, spec.shape, spec.dtype, op.name)
 
 
-def graph_of(what: str, values: Sequence[Any]) -> Graph:
-    """Return the graph that a node over these values belongs to: theirs, else the default one.
+def graph_of(op: Op, values: Sequence[Any], here: Graph) -> Graph:
+    """Return the graph that `op` of these values belongs to: theirs, else the default one, `here`.
 
     Raises:
         GraphError: they are of different graphs; names two nodes, their graphs and lines.
     """
-    here = get_default_graph()
     first: Node | None = None
     for value in values:
         if not isinstance(value, Node) or getattr(value, "follows", False):
@@ -354,8 +351,8 @@ def graph_of(what: str, values: Sequence[Any]) -> Graph:
             first = value
         elif first.graph is not value.graph and here.site is None:
             raise GraphError(
-                f"{what}: nodes of two graphs: {first.name!r} (built at {first.location}, in the "
-                f"graph made at {first.graph.location}) and {value.name!r} (built at "
+                f"{op.name}: nodes of two graphs: {first.name!r} (built at {first.location}, in "
+                f"the graph made at {first.graph.location}) and {value.name!r} (built at "
                 f"{value.location}, in the graph made at {value.graph.location}). Build both in "
                 "one graph."
             )
@@ -380,23 +377,23 @@ def located(
 
 def _promoted(op: Op, inputs: Sequence[Any]) -> tuple[Node, ...]:
     """Return the inputs as nodes of one dtype: numbers and arrays follow the nodes beside them."""
-    known: list[Any] = []
     own, loose = inputs[: op.fixed], inputs[op.fixed :]
-    for value in loose:
-        if isinstance(value, Value) or value is None:
-            node = convert(value)
-            unknown = isinstance(node.shape, UnknownShape)
-            known.append((node.dtype, 1 if unknown else len(node.shape)))
-        else:
-            known.append(_like_a_number(value))
-    dtype = result_type(known)
+    dtype = getattr(loose[0], "dtype", None) if loose else None
+    if dtype is None or any(getattr(value, "dtype", None) is not dtype for value in loose):
+        dtype = result_type([_known(value) for value in loose])
     if op.promotes == "float" and dtype.kind != "f":
         dtype = get_default_dtype()
     return (*map(convert, own), *(_cast(value, dtype) for value in loose))
 
 
-def _like_a_number(value: Any) -> bool | int | float:
-    """Return a number of `value`'s kind: beside a node an array decides the kind, not the size."""
+def _known(value: Any) -> tuple[DType, int] | bool | int | float:
+    """Return what promotion asks of an input: of a node its dtype and how many axes it has.
+
+    Of what is no node a number of its kind: beside a node an array decides the kind, not the size.
+    """
+    if isinstance(value, Value) or value is None:
+        node = convert(value)
+        return node.dtype, 1 if isinstance(node.shape, UnknownShape) else len(node.shape)
     kind = np.asarray(value).dtype.kind
     return {"b": False, "i": 0, "u": 0}.get(kind, 0.0)
 

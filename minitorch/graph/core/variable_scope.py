@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ...arrays import DType, as_dtype, float32
+from ...arrays import DType, DTypeLike, as_dtype, float32
 from ...errors import GraphError
 from ..operators.initializers import Zeros, glorot_uniform_initializer
 from .graph import get_default_graph
@@ -80,7 +80,7 @@ def variable_scope(
     name_or_scope: str | VariableScope,
     reuse: Any = None,
     initializer: Any = None,
-    dtype: Any = None,
+    dtype: DTypeLike = None,
 ) -> Iterator[VariableScope]:
     """Put variables asked for inside the `with` block under a name.
 
@@ -114,7 +114,7 @@ def variable_scope(
 def get_variable(
     name: str,
     shape: Any = None,
-    dtype: Any = None,
+    dtype: DTypeLike = None,
     initializer: Any = None,
     trainable: bool = True,
 ) -> Variable:

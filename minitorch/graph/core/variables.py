@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...arrays import CPU, Array, Device, DType, as_dtype
+from ...arrays import CPU, Array, Device, DType, DTypeLike, Namespace, as_dtype
 from ...errors import GraphError
-from ...op import Op, Spec
+from ...op import Gradients, KeepsSpec, Op, Spec
 from .graph import call_site, control_dependencies, get_default_graph, outside
 from .naming import label, rename
 from .node import UNKNOWN, Node, UnknownShape, as_shape, build, convert
@@ -88,7 +88,7 @@ class StateOp(Op):
         """Return the result for these arrays; may change `state`."""
         raise NotImplementedError(f"{self.name}: `run` is not defined. Define it.")
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: Node, node: Node) -> Gradients:
         """Nothing through what writes, as in TensorFlow: it gives the variable's value."""
         if self.writes:
             return (None,) * len(node.inputs)
@@ -102,12 +102,12 @@ class StateOp(Op):
         """Return `run` for a plan in which the nodes `asked` use the result."""
         return self.run
 
-    def compute(self, xp: Any, *arrays: Array) -> Array:
+    def compute(self, xp: Namespace, *arrays: Array) -> Array:
         """Raise: the operator means something only inside a session."""
         raise GraphError(f"{self.name}: needs a session. Build it from nodes and run it.")
 
 
-class Read(StateOp):
+class Read(KeepsSpec, StateOp):
     """The value of a variable at this point of the run."""
 
     def __init__(self, variable: Variable) -> None:
@@ -117,11 +117,7 @@ class Read(StateOp):
         """Return the array that the variable holds now."""
         return self.variable.value_in(state)
 
-    def infer(self, *specs: Spec) -> Spec:
-        """Return the spec of the variable."""
-        return specs[0]
-
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: Node, node: Node) -> Gradients:
         """What is read is the variable: its gradient is that of the reading."""
         return out_grad
 
@@ -147,7 +143,7 @@ class Variable(Node):
         initial_value: Any = None,
         trainable: bool = True,
         name: str | None = None,
-        dtype: Any = None,
+        dtype: DTypeLike = None,
         *,
         shape: Any = None,
         validate_shape: bool = True,

@@ -17,12 +17,13 @@ from ..core.order import needed, orders_kept, schedule
 from ..core.session import Session
 from ..core.variables import Variable
 from ..memory.plan import memory_plan, sizes_of
+from ..operators.deferred_shapes import unknown
 from ..passes.fuse import fuse
 from ..passes.loops import ends_of, inside
 from ..passes.matmul_chain import size_of
 from ..passes.merge_matmuls import merge_matmuls
 from ..passes.optimize import named, run_pass, same_nodes
-from .prediction import predicted_s, unknown
+from .prediction import predicted_s
 
 RUNS = 9  # of which the shortest is the measured time: other work only adds to it
 
@@ -41,8 +42,8 @@ def explain(
         passes: names of passes, as `optimize` takes them; all of `PASSES` unless given.
     Returns: the table, then what was not merged and not fused and why. Nodes inside loops count,
         each once; the predicted time has as many rounds as are known, or ten, and of what no
-        formula describes the time of a trial. Bytes are the planned peak; "-" where a size is not
-        known before the run. What a pass leaves alone is not measured again.
+        formula describes the time of moving its bytes. Bytes are the planned peak; "-" where a size
+        is not known before the run. What a pass leaves alone is not measured again.
     Raises:
         GraphError: no such pass.
     """
@@ -77,7 +78,7 @@ def _reasons(name: str, leaves: Sequence[Node], fed: Collection[Node]) -> list[s
 
 def _columns(leaves: list[Node], feeds: dict[Node, Any]) -> str:
     sizes = _sizes(leaves, feeds)
-    times = [predicted_s(leaves, set(feeds), sizes, trials=True), _measured_s(leaves, feeds)]
+    times = [predicted_s(leaves, set(feeds), sizes), _measured_s(leaves, feeds)]
     shown = "".join(f"{'-' if t is None else f'{t * 1e6:.1f} us':>13}" for t in times)
     size = _peak_bytes(leaves, set(feeds), sizes)
     nodes = _count_all(leaves, set(feeds))

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from time import perf_counter
 from typing import Any
 
@@ -44,40 +45,35 @@ class Machine:
     def __init__(self) -> None:
         self._known: dict[tuple[Any, ...], Any] = {}
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave out the trials, which only pictures ask for: operators may be of any kind."""
-        told = {key: time for key, time in self._known.items() if key[0] != "trial"}
-        return {**vars(self), "_known": told}
-
     @property
     def call_s(self) -> float:
         """One operator of NumPy on next to nothing."""
         one = np.ones(1, np.float32)
-        return self._time("call", lambda: np.add(one, one), inner=200)
+        return self._time("call", partial(np.add, one, one), inner=200)
 
     @property
     def view_s(self) -> float:
         """A view: a slice, a transpose."""
         x = np.ones((4, 4), np.float32)
-        return self._time("view", lambda: x[:, 1:3], inner=200)
+        return self._time("view", partial(x.__getitem__, np.s_[:, 1:3]), inner=200)
 
     @property
     def join_s(self) -> float:
         """Putting two arrays of next to nothing side by side."""
         x = np.ones((4, 4), np.float32)
-        return self._time("join", lambda: np.concatenate((x, x), axis=1), inner=200)
+        return self._time("join", partial(np.concatenate, (x, x), axis=1), inner=200)
 
     @property
     def byte_s(self) -> float:
         """Copying one byte."""
         x = np.ones(ELEMENTS, np.float32)
-        return self._time("copy", lambda: x.copy(), inner=10) / x.nbytes
+        return self._time("copy", x.copy, inner=10) / x.nbytes
 
     @property
     def fresh_byte_s(self) -> float:
         """Writing one byte of a large new array, whose pages the system has to find first."""
         x = np.ones(2**20, np.float32)
-        return float(self._once(("fresh",), lambda: _timed(lambda: x + x) / x.nbytes))
+        return float(self._once(("fresh",), lambda: _timed(partial(np.add, x, x)) / x.nbytes))
 
     def element_s(self, row: str) -> float:
         """One element of one row of `ops.rows`, in NumPy, float32, in blocks."""
@@ -129,10 +125,6 @@ class Machine:
         """The part of a kernel's compilation that one run has to bear."""
         return self.kernel_compile_s / RUNS
 
-    def trial_s(self, key: Any, work: Callable[[], Any]) -> float | None:
-        """Return the seconds of `work`, which equal keys share; None: a formula has to do."""
-        return float(self._once(("trial", key), lambda: _timed(work)))
-
     # Measurements
 
     def _once(self, key: tuple[Any, ...], measure: Callable[[], Any]) -> Any:
@@ -154,7 +146,7 @@ class Machine:
     def _product(self, m: int, k: int, n: int, dtype: str) -> float:
         def measure() -> float:
             a, b = np.ones((m, k), dtype), np.ones((k, n), dtype)
-            return _timed(lambda: np.matmul(a, b), inner=1 + int(1e5 / max(m * k * n, 1)))
+            return _timed(partial(np.matmul, a, b), inner=1 + int(1e5 / max(m * k * n, 1)))
 
         return float(self._once(("product", m, k, n, dtype), measure))
 
@@ -169,7 +161,7 @@ def _row_s(row: str) -> float:
     x = np.linspace(0.5, 1.5, ELEMENTS, dtype=np.float32)
     inputs = [x > 1, x, x] if count == 3 else [x] * count
     with np.errstate(all="ignore"):
-        return _timed(lambda: op.compute(np, *inputs), inner=2) / ELEMENTS
+        return _timed(partial(op.compute, np, *inputs), inner=2) / ELEMENTS
 
 
 def _kernel_s(row: str) -> tuple[float, float, float]:
@@ -185,8 +177,8 @@ def _kernel_s(row: str) -> tuple[float, float, float]:
     begin = perf_counter()
     task(one)
     compiled = perf_counter() - begin
-    call = _timed(lambda: task(one), inner=20)
-    element = max(_timed(lambda: task(x)) - call, 0.0) / ELEMENTS / len(steps)
+    call = _timed(partial(task, one), inner=20)
+    element = max(_timed(partial(task, x)) - call, 0.0) / ELEMENTS / len(steps)
     return compiled, call, element
 
 
@@ -202,7 +194,7 @@ def _kernel_run_s(width: int) -> float:
 
 def _run_s(task: Callable[..., Any], x: Any, row: Any) -> float:
     """Return what a row costs beyond its elements."""
-    return max(_timed(lambda: task(x, row)) - _timed(lambda: task(x, x)), 0.0) / len(x)
+    return max(_timed(partial(task, x, row)) - _timed(partial(task, x, x)), 0.0) / len(x)
 
 
 class Fixed(Machine):
@@ -227,10 +219,6 @@ class Fixed(Machine):
     def kernel_run_s(self, ragged: bool) -> float:
         """A row that ends within a vector takes longest."""
         return 3e-8 if ragged else 5e-9
-
-    def trial_s(self, key: Any, work: Callable[[], Any]) -> float | None:
-        """Nothing is timed."""
-        return None
 
     def _elements(self, row: str) -> float:
         return 4e-9 if row in self.SLOW else 3e-10

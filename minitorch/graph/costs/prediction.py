@@ -1,26 +1,31 @@
-"""What a run should take: the machine's cost model, asked for every node."""
+"""What a run should take: the machine's cost model, asked for every node.
+
+What no formula describes (a convolution, a pooling, an optimizer's step) counts as its bytes.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
+from ...arrays import DType
+from ...errors import MinitorchError
 from ...ops.linalg import Linear, MatMul
 from ...ops.pointwise import Power
 from ...ops.rows import Elementwise
-from ..control.trip_count import known_rounds
 from ..control.while_op import While
-from ..core.node import Node, UnknownShape
-from ..core.order import needed
+from ..core.node import Constant, Node
+from ..core.order import needed, schedule
 from ..memory.plan import VIEWS
+from ..operators.deferred_shapes import unknown
 from ..passes.fused import Fused, FusedReduction
-from ..passes.lowering import names_of
+from ..passes.lowering import names_of, runs_of
 from ..passes.matmul_chain import UNKNOWN_SIZE, size_of
-from ..passes.runs import runs_of
+from ..passes.rewrite import simple
 from .machine import machine
-from .op_timing import trial
 
 FRESH = 2**21  # bytes from which on a new array is new memory, and not what was freed last
 ROUNDS = 10  # of a loop whose number of rounds depends on what is fed
@@ -28,29 +33,23 @@ ROUNDS = 10  # of a loop whose number of rounds depends on what is fed
 Sizes = Mapping[Node, tuple[int, ...]]
 
 
-def predicted_s(
-    fetches: Sequence[Node], fed: set[Node], sizes: Sizes | None = None, trials: bool = False
-) -> float:
+def predicted_s(fetches: Sequence[Node], fed: set[Node], sizes: Sizes | None = None) -> float:
     """Return the seconds that the machine's cost model gives a run of `fetches`.
 
     A loop counts as often as it goes round, or `ROUNDS` times where that is not known.
 
     Args:
         sizes: of the nodes, where they are known; 64 stands for those that are not.
-        trials: time what no formula describes, once each; else it counts as its bytes.
     """
     nodes = [node for node in needed(fetches, fed) if node not in fed and node.op is not None]
-    return sum(node_s(node, sizes or {}, trials) for node in nodes)
+    return sum(node_s(node, sizes or {}) for node in nodes)
 
 
-def node_s(node: Node, sizes: Sizes, trials: bool = False) -> float:
+def node_s(node: Node, sizes: Sizes) -> float:
     """Return the predicted seconds of one node."""
     here, op = machine(), node.op
     if isinstance(op, While):
-        return _loop_s(node, trials)
-    tried = _tried_s(node, sizes) if trials else None
-    if tried is not None:
-        return tried
+        return _loop_s(node)
     if isinstance(op, VIEWS):
         return here.view_s
     count = _count(node, sizes)
@@ -74,17 +73,6 @@ def _fresh_s(n_bytes: int) -> float:
     return n_bytes * machine().fresh_byte_s if n_bytes >= FRESH else 0.0
 
 
-def _tried_s(node: Node, sizes: Sizes) -> float | None:
-    """Return the seconds of an operator that was tried; None where a formula describes it."""
-    op = node.op
-    if op is None or isinstance(op, Elementwise | Fused | Linear | MatMul | Power):
-        return None
-    if any(n not in sizes and unknown(n) for n in node.inputs):
-        return None
-    found = trial(op, [(_shape(source, sizes), source.dtype) for source in node.inputs])
-    return None if found is None else machine().trial_s(*found)
-
-
 def _beginning_s(node: Node, op: Fused, by_kernel: bool, sizes: Sizes) -> float:
     """Return the predicted seconds, for an element, of beginning rows."""
     if any(n not in sizes and unknown(n) for n in (node, *node.inputs)):
@@ -96,21 +84,16 @@ def _beginning_s(node: Node, op: Fused, by_kernel: bool, sizes: Sizes) -> float:
     return runs.kernel_s(op.parts) if by_kernel else runs.numpy_s()
 
 
-def _loop_s(node: Node, trials: bool) -> float:
+def _loop_s(node: Node) -> float:
     """Return the predicted seconds of a loop; sizes inside are those that are known anyway."""
     loop: While = node.op
     placeholders = {*loop.variables, *loop.entrances}
-    test = predicted_s([loop.test], placeholders, None, trials)
-    body = predicted_s([*loop.body, *loop.saved], placeholders, None, trials)
+    test = predicted_s([loop.test], placeholders)
+    body = predicted_s([*loop.body, *loop.saved], placeholders)
     rounds = known_rounds(node)
     rounds = ROUNDS if rounds is None else rounds
     handed_on = (len(loop.variables) + len(loop.saved)) * machine().call_s
     return (rounds + 1) * test + rounds * (body + handed_on)
-
-
-def unknown(node: Node) -> bool:
-    """Tell whether the number of axes is not known."""
-    return isinstance(node.shape, UnknownShape)
 
 
 def _shape(node: Node, sizes: Sizes) -> tuple[int, ...]:
@@ -120,3 +103,84 @@ def _shape(node: Node, sizes: Sizes) -> tuple[int, ...]:
 def _count(node: Node, sizes: Sizes) -> int:
     known = node in sizes or not unknown(node)
     return math.prod(_shape(node, sizes)) if known else UNKNOWN_SIZE
+
+
+Spec = tuple[tuple[int, ...], DType]
+
+
+SMALL = 64  # bytes of a constant that may be a counter, or its bound
+MOST = 256  # rounds that are counted
+
+
+def known_rounds(node: Node, most: int = MOST) -> int | None:
+    """Return how many rounds the loop `node` runs, or `most` if more; None if that is not known.
+
+    The variables that decide are followed from their first values, by their own operators.
+    """
+    loop: While = node.op
+    count = len(loop.variables)
+    placeholders = {*loop.variables, *loop.entrances}
+    deciding = _deciding(loop, placeholders)
+    ends = [loop.test, *(loop.body[i] for i in deciding)]
+    order = [n for n in schedule(ends, placeholders) if n not in placeholders]
+    if not all(_computable(n) for n in order):
+        return None
+    used = placeholders & set(needed(ends, placeholders))
+    sources = dict(zip((*loop.variables, *loop.entrances), node.inputs, strict=True))
+    if not all(_is_small(sources[p]) for p in used):
+        return None
+    fixed = {loop.entrances[j]: node.inputs[count + j] for j in range(len(loop.entrances))}
+    known = {p: source.value for p, source in fixed.items() if p in used}
+    now = {loop.variables[i]: node.inputs[i].value for i in deciding}
+    try:
+        return _counted(loop, order, deciding, known, now, most)
+    except (MinitorchError, ArithmeticError, ValueError, TypeError):
+        return None
+
+
+def _counted(
+    loop: While,
+    order: Sequence[Node],
+    deciding: Sequence[int],
+    known: dict[Node, Any],
+    now: dict[Node, Any],
+    most: int,
+) -> int:
+    for done in range(most):
+        values = {**known, **now}
+        with np.errstate(all="ignore"):
+            for node in order:
+                values[node] = _value(node, values)
+        if not values[loop.test]:
+            return done
+        now = {loop.variables[i]: values[loop.body[i]] for i in deciding}
+    return most
+
+
+def _value(node: Node, values: dict[Node, Any]) -> Any:
+    if isinstance(node, Constant):
+        return node.value
+    assert node.op is not None  # `_computable`
+    return node.op.compute(np, *[values[source] for source in node.inputs])
+
+
+def _deciding(loop: While, placeholders: set[Node]) -> list[int]:
+    """Return the variables, by number, on which it depends whether there is another round."""
+    place = {v: i for i, v in enumerate(loop.variables)}
+    found: dict[int, None] = {}
+    waiting = [loop.test]
+    while waiting:
+        for node in needed([waiting.pop()], placeholders):
+            i = place.get(node)
+            if i is not None and i not in found:
+                found[i] = None
+                waiting.append(loop.body[i])
+    return list(found)
+
+
+def _computable(node: Node) -> bool:
+    return isinstance(node, Constant) or (simple(node) and bool(node.inputs))
+
+
+def _is_small(node: Node) -> bool:
+    return isinstance(node, Constant) and node.value.nbytes <= SMALL

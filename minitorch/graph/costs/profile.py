@@ -1,14 +1,18 @@
-"""`profile`: a run of a session in which every node is timed.
+"""`profile`: a run of a session in which every node is timed, and its timeline.
 
 The step is the compiled one, with one more call after each line. What that call costs (a tenth of a
-microsecond) is in the spans, so the smallest ones are mostly it. With `threads` it is the parallel
-executor's: every operator of every iteration of a loop, on the thread that ran it.
+microsecond) is in the spans, so the smallest ones are mostly it. The timeline is a span for each
+node, as a table or as a trace that opens in Perfetto (ui.perfetto.dev) and chrome://tracing.
+
+Source of the trace's format: Trace Event Format, Google 2016.
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+import json
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from time import perf_counter_ns
 from typing import Any
 
@@ -23,12 +27,120 @@ from ..core.order import last_uses
 from ..core.session import Session
 from ..core.variables import State, StateOp
 from ..executors.compiled import Step
-from ..executors.parallel import ParallelStep
-from ..executors.tokens.tagged import Firing
 from ..operators.by_shape import ByShape, needs_shapes
-from ..passes.fed_constants import fed_constants
+from ..passes.fold import fed_constants
 from ..passes.optimize import optimize
-from .timeline import Span, Timeline, median_of
+
+
+@dataclass(frozen=True)
+class Span:
+    """One node at work.
+
+    Attributes:
+        name, op: the node, and its operator ("" where there is none).
+        start_ns, end_ns: since the run began.
+        n_bytes, shape: of the result; 0 and () when it is no array.
+        live_bytes: all results that are still needed, once this node is done.
+        where: `file:line` that built it.
+    """
+
+    name: str
+    op: str
+    start_ns: int
+    end_ns: int
+    n_bytes: int = 0
+    shape: tuple[int, ...] = ()
+    live_bytes: int = 0
+    where: str = ""
+
+    @property
+    def duration_ns(self) -> int:
+        """How long it took."""
+        return self.end_ns - self.start_ns
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """The spans of one run, in the order in which they began."""
+
+    spans: tuple[Span, ...]
+
+    @property
+    def total_ns(self) -> int:
+        """From the beginning of the run to the end of its last span."""
+        return max((span.end_ns for span in self.spans), default=0)
+
+    @property
+    def peak_bytes(self) -> int:
+        """The most that results needed at one time."""
+        return max((span.live_bytes for span in self.spans), default=0)
+
+    def by_op(self) -> list[tuple[str, int, int]]:
+        """Return (operator, how many, nanoseconds), the costliest first."""
+        sums: dict[str, tuple[int, int]] = {}
+        for span in self.spans:
+            count, spent = sums.get(span.op or span.name, (0, 0))
+            sums[span.op or span.name] = (count + 1, spent + span.duration_ns)
+        rows = [(op, count, spent) for op, (count, spent) in sums.items()]
+        return sorted(rows, key=lambda row: (-row[2], row[0]))
+
+    def table(self, limit: int = 20) -> str:
+        """Return the costliest operators as lines of text: share of the run, time and number."""
+        total = sum(span.duration_ns for span in self.spans) or 1
+        rows = self.by_op()
+        lines = [f"{'operator':<24}{'nodes':>6}{'us':>12}{'share':>8}"]
+        for op, count, spent in rows[:limit]:
+            lines.append(f"{op:<24}{count:>6}{spent / 1e3:>12.1f}{spent / total:>8.1%}")
+        if len(rows) > limit:
+            rest = sum(spent for _, _, spent in rows[limit:])
+            count = sum(count for _, count, _ in rows[limit:])
+            lines.append(f"{'the rest':<24}{count:>6}{rest / 1e3:>12.1f}{rest / total:>8.1%}")
+        return "\n".join(lines)
+
+    def chrome_trace(self) -> dict[str, Any]:
+        """Return the run in Chrome's trace format: times in microseconds, live bytes as a curve."""
+        return {"traceEvents": [*self._labels(), *self._events()], "displayTimeUnit": "ns"}
+
+    def save(self, path: str | Path) -> Path:
+        """Write the Chrome trace to a JSON file; drop that on ui.perfetto.dev."""
+        path = Path(path)
+        path.write_text(json.dumps(self.chrome_trace()), encoding="utf-8")
+        return path
+
+    def _labels(self) -> Iterator[dict[str, Any]]:
+        yield _label("process_name", 0, "graph")
+
+    def _events(self) -> Iterator[dict[str, Any]]:
+        for span in self.spans:
+            yield {
+                "name": span.name,
+                "cat": span.op or "source",
+                "ph": "X",
+                "ts": span.start_ns / 1e3,
+                "dur": span.duration_ns / 1e3,
+                "pid": 0,
+                "tid": 0,
+                "args": {"shape": list(span.shape), "bytes": span.n_bytes, "where": span.where},
+            }
+            yield {
+                "name": "live bytes",
+                "ph": "C",
+                "ts": span.end_ns / 1e3,
+                "pid": 0,
+                "args": {"bytes": span.live_bytes},
+            }
+
+    def __repr__(self) -> str:
+        return self.table()
+
+
+def _label(name: str, thread: int, text: str) -> dict[str, Any]:
+    return {"name": name, "ph": "M", "pid": 0, "tid": thread, "args": {"name": text}}
+
+
+def median_of(runs: Sequence[Timeline]) -> Timeline:
+    """Return the run whose total time is the median: a run that happened, not a mixture."""
+    return sorted(runs, key=lambda timeline: timeline.total_ns)[(len(runs) - 1) // 2]
 
 
 class TimedStep(Step):
@@ -75,52 +187,6 @@ class TimedStep(Step):
         return found, Timeline(tuple(spans))
 
 
-class TimedParallelStep(ParallelStep):
-    """A parallel step that notes when each operator was at work, and on which thread."""
-
-    def __init__(
-        self,
-        fetches: Sequence[Node],
-        feeds: Sequence[Node],
-        device: Device,
-        clock: Callable[[], int],
-        threads: int,
-    ) -> None:
-        super().__init__(fetches, feeds, device, threads=threads)
-        self.clock = clock
-        self.seen: list[tuple[int, int, int, Firing, Any]] = []
-
-    def value(self, firing: Firing, state: State, arrays: Sequence[Array]) -> Any:
-        """Return what an operator gives, or DEAD."""
-        if firing.dead:
-            return super().value(firing, state, arrays)
-        start = self.clock()
-        found = super().value(firing, state, arrays)
-        self.seen.append((start, self.clock(), threading.get_ident(), firing, found))
-        return found
-
-    def timed(self, state: State, arrays: Sequence[Array]) -> tuple[tuple[Array, ...], Timeline]:
-        """Return the fetched arrays, and when each operator was at work."""
-        self.seen = []
-        begin = self.clock()
-        found = self(state, arrays)
-        workers: dict[int, int] = {threading.get_ident(): 0}
-        spans = []
-        for start, end, thread, firing, value in sorted(self.seen, key=lambda seen: seen[0]):
-            number = workers.setdefault(thread, len(workers))
-            spans.append(self._span(firing, start - begin, end - begin, value, number))
-        return found, Timeline(tuple(spans))
-
-    def _span(self, firing: Firing, start: int, end: int, value: Any, thread: int) -> Span:
-        node, iteration = self.program.spots[firing.spot].node, firing.iteration
-        label = iteration.frame.label
-        name = f"{node.name} ({label} {iteration.number})" if label else node.name
-        op = node.op.name if node.op is not None else ""
-        is_array = hasattr(value, "shape") and hasattr(value, "nbytes")
-        shape, size = (tuple(value.shape), int(value.nbytes)) if is_array else ((), 0)
-        return Span(name, op, start, end, size, shape, None, node.location, thread)
-
-
 def _owns(node: Node, fed: Collection[Node]) -> bool:
     """Tell whether a node's result is memory of the run, rather than somebody else's."""
     sourced = node in fed or node.op is None or isinstance(node, Constant)
@@ -140,7 +206,6 @@ def profile(
     feed_dict: Mapping[Any, Any] | None = None,
     *,
     runs: int = 1,
-    threads: int | None = None,
     clock: Callable[[], int] = perf_counter_ns,
 ) -> tuple[Any, Timeline]:
     """Return what `session.run(fetches, feed_dict)` returns, and the timeline of that run.
@@ -149,7 +214,6 @@ def profile(
 
     Args:
         runs: run so many times and keep the timeline of the median run; variables change as often.
-        threads: run by the parallel executor with so many; loops are then seen from inside.
         clock: nanoseconds.
     Raises:
         GraphError: what `run` raises; or fewer than 1 run.
@@ -161,12 +225,9 @@ def profile(
     leaves: list[Node] = []
     rebuild = flatten_fetches(fetches, session.graph, leaves)
     feeds, arrays = read_feeds(feed_dict or {}, session.graph, session.device)
-    step = _plan(session, leaves, feeds, arrays, clock, threads)
+    step = _plan(session, leaves, feeds, arrays, clock)
     done = [step.timed(session.state, arrays) for _ in range(runs)]
     return rebuild(iter(done[-1][0]).__next__), median_of([timeline for _, timeline in done])
-
-
-Timed = TimedStep | TimedParallelStep
 
 
 def _plan(
@@ -175,18 +236,15 @@ def _plan(
     feeds: tuple[Node, ...],
     arrays: Sequence[Array],
     clock: Callable[[], int],
-    threads: int | None,
-) -> Timed:
-    def plan(fetches: list[Node], fed: tuple[Node, ...]) -> Timed:
+) -> TimedStep:
+    def plan(fetches: list[Node], fed: tuple[Node, ...]) -> TimedStep:
         if session.optimize:
             fetches = optimize(fetches, fed)
-        if threads is None:
-            return TimedStep(fetches, fed, session.device, clock)
-        return TimedParallelStep(fetches, fed, session.device, clock, threads)
+        return TimedStep(fetches, fed, session.device, clock)
 
     leaves = fed_constants(leaves, feeds)
     if not needs_shapes(leaves, feeds):
         return plan(leaves, feeds)
     made = ByShape(leaves, feeds, plan)._build([tuple(np.shape(array)) for array in arrays])
-    assert isinstance(made, Timed)
+    assert isinstance(made, TimedStep)
     return made

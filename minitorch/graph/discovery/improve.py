@@ -26,8 +26,7 @@ from ..passes.algebra import Simplify
 from ..passes.loops import each_loop
 from ..passes.optimize import verified
 from ..passes.rewrite import rebuilt, rewrite, simple
-from .search import Rule, holds
-from .terms import Term, size, variables
+from .search import Rule, Term, holds, size, variables
 
 GAIN = 0.98  # a use of a rule must make the whole graph so much cheaper
 Site = tuple[dict[Node, Term], dict[str, Node]]

@@ -6,8 +6,8 @@ Every operator writes its result to its place: generated kernels and NumPy's fun
 value which is read too late cannot go unnoticed.
 
 A loop has an arena for one round within its own buffer, and every round uses it again. What a side
-of a branch would have computed stays unwritten where the run goes the other way. Lists, those that
-a loop keeps for its gradient and those of a `TensorArray`, hold copies outside the arena.
+of a branch would have computed stays unwritten where the run goes the other way. The lists that a
+loop keeps for its gradient hold copies outside the arena.
 """
 
 from __future__ import annotations
@@ -27,17 +27,15 @@ from ...ops.linalg import MatMul
 from ...ops.reduction import Extreme, Mean, Sum
 from ...ops.rows import ROWS, Elementwise
 from ..control.dead_values import DEAD, alive, deadly, endangered, merges
-from ..control.loop_stacks import EMPTY, HOLE, Opaque, Past
-from ..control.outcome import Outcome
+from ..control.loop_stacks import EMPTY, HOLE, Opaque, Outcome, Past
 from ..control.while_op import While
 from ..core.node import Constant, Node, Placeholder
 from ..core.order import schedule
 from ..core.variables import NoOp, Read, State, StateOp, Variable
-from ..memory.early_updates import running_order
+from ..memory.aliasing import running_order
 from ..memory.plan import ALIGNMENT, LoopPlan, MemoryPlan, memory_plan, sizes_of
-from ..operators.deferred_shapes import Counting, OfShape
-from ..operators.late import Late
-from ..operators.slicing import Places
+from ..operators.computed_shapes import Counting, OfShape
+from ..operators.deferred_shapes import Late, Places
 from ..passes.fused import Fused
 from ..passes.lowering import program_of
 from .compiled import check_source, copied

@@ -22,8 +22,7 @@ from ..control.loop_stacks import Opaque
 from ..core.node import Constant, Node, Placeholder
 from ..core.order import last_uses
 from ..core.variables import NoOp, Read, State, StateOp, Variable
-from ..memory.aliasing import is_fresh, overwriting, views
-from ..memory.early_updates import running_order
+from ..memory.aliasing import is_fresh, overwriting, running_order, views
 from ..passes.fused import Fused
 from .node_errors import explain
 

@@ -9,8 +9,7 @@ import numpy as np
 
 from ...arrays import CPU, Array, Device, asarray, namespace_on
 from ..control.dead_values import DEAD, alive, deadly, merges
-from ..control.loop_stacks import EMPTY, Past
-from ..control.outcome import Outcome
+from ..control.loop_stacks import EMPTY, Outcome, Past
 from ..control.while_op import While
 from ..core.node import Constant, Node, Placeholder
 from ..core.order import schedule

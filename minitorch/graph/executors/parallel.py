@@ -25,11 +25,11 @@ import numpy as np
 from ...arrays import CPU, Array, Device
 from ...errors import GraphError
 from ..control.cond import Merge, MergeIndex, Switch
-from ..control.frames import NextIteration, Passing
 from ..core.gradients import Identity
 from ..core.node import Node
 from ..core.variables import NoOp, Read, State
 from .tokens.program import OnEvent, Program
+from .tokens.ring import NextIteration, Passing
 from .tokens.sequential import TokenStep
 from .tokens.tagged import Firing, Tokens
 
@@ -203,38 +203,3 @@ def critical_path(program: Program, costs: Sequence[float]) -> list[float]:
             if not missing[source]:
                 ready.append(source)
     return ranks
-
-
-def makespan(
-    program: Program, costs: Sequence[float], ranks: Sequence[float], threads: int
-) -> tuple[float, list[int]]:
-    """Return when the last operator is done, and the operators in the order in which they begin.
-
-    Args:
-        costs: of each spot, in any unit.
-        ranks: of each spot, the highest first; equal ones run in the order of getting ready.
-    Raises:
-        GraphError: there is a loop, whose operators have no time of their own.
-    """
-    if any(isinstance(spot.node.op, NextIteration) for spot in program.spots):
-        raise GraphError("makespan: got a graph with a loop, expected one without.")
-    missing = [spot.waits for spot in program.spots]
-    ready: list[tuple[float, int, int]] = []
-    running: list[tuple[float, int]] = []
-    begun: list[int] = []
-    now, count = 0.0, 0
-    for i in program.starts:
-        heapq.heappush(ready, (-ranks[i], count, i))
-        count += 1
-    while ready or running:
-        while ready and len(running) < threads:
-            i = heapq.heappop(ready)[2]
-            begun.append(i)
-            heapq.heappush(running, (now + costs[i], i))
-        now, done = heapq.heappop(running)
-        for user, _ in program.spots[done].users:
-            missing[user] -= 1
-            if not missing[user]:
-                heapq.heappush(ready, (-ranks[user], count, user))
-                count += 1
-    return now, begun

@@ -67,14 +67,14 @@ def _by_time(buffers: Sequence[Buffer], grain: int) -> list[Buffer]:
         while ending and ending[0][0] < buffer.first:
             gaps.give_back(*heapq.heappop(ending)[1:])
         n_bytes = -(-buffer.n_bytes // grain) * grain
-        offset = gaps.take(n_bytes)
+        offset = gaps.take(n_bytes) if n_bytes else 0
         heapq.heappush(ending, (buffer.last, offset, n_bytes))
         found.append(replace(buffer, offset=offset))
     return found
 
 
 class Gaps:
-    """The free pieces of an arena that grows as it must.
+    """The free pieces of an arena that grows as it must: (offset, end), in order, none touching.
 
     Attributes:
         top: how far it reaches.
@@ -82,23 +82,18 @@ class Gaps:
 
     def __init__(self) -> None:
         self.top = 0
-        self._sizes: list[tuple[int, int]] = []  # (bytes, offset), sorted
-        self._starts: dict[int, int] = {}  # offset: bytes
-        self._ends: dict[int, int] = {}  # end: offset
+        self._free: list[tuple[int, int]] = []
 
     def take(self, n_bytes: int) -> int:
         """Return the offset of a piece: the smallest gap that is wide enough, or a new end."""
-        if not n_bytes:
-            return 0
-        at = bisect.bisect_left(self._sizes, (n_bytes, 0))
-        if at < len(self._sizes):
-            size, offset = self._sizes[at]
-            self._drop(offset)
-            self._add(offset + n_bytes, size - n_bytes)
-            return offset
-        start = self._ends.get(self.top, self.top)  # the last gap becomes wider
-        if start < self.top:
-            self._drop(start)
+        wide = [(end - start, start) for start, end in self._free if end - start >= n_bytes]
+        if wide:
+            size, start = min(wide)
+            at = bisect.bisect_left(self._free, (start, 0))
+            self._free[at : at + 1] = [(start + n_bytes, start + size)] if size > n_bytes else []
+            return start
+        touches = self._free and self._free[-1][1] == self.top  # the last gap becomes wider
+        start = self._free.pop()[0] if touches else self.top
         self.top = start + n_bytes
         return start
 
@@ -106,20 +101,10 @@ class Gaps:
         """Make a piece free; gaps that touch become one."""
         if not n_bytes:
             return
-        after = self._starts.get(offset + n_bytes, 0)
-        if after:
-            self._drop(offset + n_bytes)
-        before = self._ends.get(offset, offset)
-        if before < offset:
-            self._drop(before)
-        self._add(before, offset - before + n_bytes + after)
-
-    def _add(self, offset: int, size: int) -> None:
-        if size:
-            bisect.insort(self._sizes, (size, offset))
-            self._starts[offset], self._ends[offset + size] = size, offset
-
-    def _drop(self, offset: int) -> None:
-        size = self._starts.pop(offset)
-        del self._ends[offset + size]
-        del self._sizes[bisect.bisect_left(self._sizes, (size, offset))]
+        start, end = offset, offset + n_bytes
+        at = bisect.bisect_left(self._free, (start, 0))
+        if at < len(self._free) and self._free[at][0] == end:
+            end = self._free.pop(at)[1]
+        if at and self._free[at - 1][1] == start:
+            at, start = at - 1, self._free.pop(at - 1)[0]
+        self._free.insert(at, (start, end))

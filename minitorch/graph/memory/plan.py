@@ -27,8 +27,7 @@ from ...ops.movement import InsertAxes, Permute, RemoveAxes, Reshape
 from ...ops.rows import Elementwise
 from ...shapes import numel
 from ..control.cond import Switch
-from ..control.loop_stacks import Opaque
-from ..control.outcome import History, Output
+from ..control.loop_stacks import History, Opaque, Output
 from ..control.pytree import flatten
 from ..control.while_op import While
 from ..core.gradients import Identity, StopGradient
@@ -38,7 +37,7 @@ from ..core.variables import StateOp
 from ..executors.node_errors import complaint
 from ..operators.random import Random
 from ..passes.fused import Fused, FusedReduction
-from .early_updates import running_order
+from .aliasing import running_order
 from .offsets import ALIGNMENT as ALIGNMENT
 from .offsets import Buffer as Buffer
 from .offsets import placed

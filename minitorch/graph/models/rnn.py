@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...arrays import as_dtype, int32
+from ...arrays import DTypeLike, as_dtype, int32
 from ...errors import GraphError
 from ..control.loop import while_loop
 from ..control.loop_stacks import Empty, Filled, Keep, Opaque, Rest, Top
@@ -26,7 +26,7 @@ def dynamic_rnn(
     inputs: Any,
     sequence_length: Any = None,
     initial_state: Any = None,
-    dtype: Any = None,
+    dtype: DTypeLike = None,
     parallel_iterations: int | None = None,
     time_major: bool = False,
     scope: Any = None,
@@ -62,7 +62,7 @@ def static_rnn(
     cell: RNNCell,
     inputs: Sequence[Any],
     initial_state: Any = None,
-    dtype: Any = None,
+    dtype: DTypeLike = None,
     sequence_length: Any = None,
     scope: Any = None,
 ) -> tuple[list[Node], Any]:

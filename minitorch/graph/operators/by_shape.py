@@ -6,15 +6,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...arrays import Array
-from ..control.loop_stacks import Opaque, placeholder_like
-from ..control.outcome import Output
+from ..control.loop_stacks import Opaque, Output, placeholder_like
 from ..control.while_op import While
 from ..core.node import Node, Placeholder, build
 from ..core.order import needed, schedule
 from ..core.variables import State
 from ..executors.registry import Run
 from ..passes.rewrite import PLANNING, like
-from .late import Late, unknown
+from .deferred_shapes import Late, unknown
 
 MOST_SHAPES = 256  # sets of shapes that a run keeps its steps for
 

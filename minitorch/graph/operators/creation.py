@@ -6,16 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from ...arrays import DType, as_dtype, get_default_dtype, int32
+from ...arrays import DType, DTypeLike, as_dtype, get_default_dtype, int32
 from ...errors import GraphError
 from ...ops import elementwise
 from ...ops.broadcasting import expand_to
 from ...shapes import known
-from ..core.error_location import lined
-from ..core.naming import rename
+from ..core.naming import lined, rename
 from ..core.node import Constant, Node, UnknownShape, convert
 from ..core.static_shape import as_static
-from .deferred_shapes import computed, counted, filled
+from .computed_shapes import computed, counted, filled
 
 __all__ = [
     "constant",
@@ -33,7 +32,7 @@ __all__ = [
 @lined
 def constant(
     value: Any,
-    dtype: Any = None,
+    dtype: DTypeLike = None,
     shape: Any = None,
     name: str | None = None,
 ) -> Constant:
@@ -54,7 +53,7 @@ def fill(dims: Any, value: Any, name: str | None = None) -> Node:
 
 
 @lined
-def zeros(shape: Any, dtype: Any = None, name: str | None = None) -> Node:
+def zeros(shape: Any, dtype: DTypeLike = None, name: str | None = None) -> Node:
     """A value of zeros; the shape may be computed in the run."""
     if computed(shape):
         return rename(filled(shape, 0, _or_default(dtype)), name)
@@ -62,7 +61,7 @@ def zeros(shape: Any, dtype: Any = None, name: str | None = None) -> Node:
 
 
 @lined
-def ones(shape: Any, dtype: Any = None, name: str | None = None) -> Node:
+def ones(shape: Any, dtype: DTypeLike = None, name: str | None = None) -> Node:
     """A value of ones; the shape may be computed in the run."""
     if computed(shape):
         return rename(filled(shape, 1, _or_default(dtype)), name)
@@ -70,18 +69,18 @@ def ones(shape: Any, dtype: Any = None, name: str | None = None) -> Node:
 
 
 def eye(
-    num_rows: int, num_columns: int | None = None, dtype: Any = None, name: str = "eye"
+    num_rows: int, num_columns: int | None = None, dtype: DTypeLike = None, name: str = "eye"
 ) -> Node:
     """The identity matrix, with rows or columns of zeros where it is not square."""
     return Constant(np.eye(num_rows, num_columns, dtype=_or_default(dtype)), name=name)
 
 
-def zeros_like(tensor: Any, dtype: Any = None, name: str | None = None) -> Node:
+def zeros_like(tensor: Any, dtype: DTypeLike = None, name: str | None = None) -> Node:
     """Zeros of the shape that the node has at run time."""
     return _like(tensor, 0, dtype, name)
 
 
-def ones_like(tensor: Any, dtype: Any = None, name: str | None = None) -> Node:
+def ones_like(tensor: Any, dtype: DTypeLike = None, name: str | None = None) -> Node:
     """Ones of the shape that the node has at run time."""
     return _like(tensor, 1, dtype, name)
 
@@ -98,7 +97,7 @@ def _like(tensor: Any, value: int, dtype: Any, name: str | None) -> Node:
 
 
 def range(
-    start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, name: str = "range"
+    start: Any, limit: Any = None, delta: Any = 1, dtype: DTypeLike = None, name: str = "range"
 ) -> Node:
     """A vector that counts from start (0) up to but not limit, either of them a node or not."""
     low, high = (0, start) if limit is None else (start, limit)

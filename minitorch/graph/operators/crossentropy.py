@@ -1,6 +1,7 @@
-"""Softmax and cross-entropy as single operators: what a classifier runs at every step.
+"""Softmax and the cross-entropies: single operators, and TensorFlow's names for them.
 
-Fusing them saves a dozen nodes, and the maximum is subtracted once for all of it.
+They are what a classifier runs at every step. Fusing them saves a dozen nodes, and the maximum is
+subtracted once for all of it.
 """
 
 from __future__ import annotations
@@ -9,56 +10,54 @@ from typing import Any
 
 import numpy as np
 
-from ...arrays import Array, dtype_of
+from ...arrays import Array, Namespace, dtype_of
 from ...compile.classes import class_gradient, class_loss
-from ...errors import ArgumentError
-from ...op import Op, Spec, apply
-from ...ops import elementwise, reduction
+from ...errors import ArgumentError, GraphError
+from ...op import Flat, Gradients, KeepsSpec, Op, Spec, apply
+from ...ops import elementwise as rows
+from ...ops import movement, reduction
 from ...ops.broadcasting import sum_to
+from ...ops.casting import cast_to
 from ...ops.movement import insert_axes
 from ...shapes import broadcast
+from ..core.gradients import StopGradient
+from ..core.naming import lined, once_known, rename
+from ..core.node import Node, build, convert, convert_all
+from . import elementwise
 
 
-class LogSoftmax(Op):
+class LogSoftmax(KeepsSpec):
     """x - log sum exp x over the last axis."""
 
     on_arrays = True
     reads_inputs = False
     promotes = "float"
 
-    def compute(self, xp: Any, *arrays: Array) -> Array:
+    def compute(self, xp: Namespace, *arrays: Array) -> Array:
         """Return the logarithm of the softmax."""
         (x,) = arrays
         shifted, _, total = exponentials(xp, x)
         shifted -= xp.log(total)[..., None]
         return shifted
 
-    def infer(self, *specs: Spec) -> Spec:
-        """Return the spec of the input."""
-        return specs[0]
-
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: Node, node: Node) -> Gradients:
         """g - softmax(x) sum(g)."""
         total = reduction.sum(out_grad, -1, True)
-        return (out_grad - elementwise.exp(node.output) * total,)
+        return (out_grad - rows.exp(node.output) * total,)
 
 
-class Softmax(Op):
+class Softmax(KeepsSpec):
     """e^x over its sum along the last axis."""
 
     on_arrays = True
     reads_inputs = False
     promotes = "float"
 
-    def compute(self, xp: Any, *arrays: Array) -> Array:
+    def compute(self, xp: Namespace, *arrays: Array) -> Array:
         """Return the softmax."""
         return _softmax(xp, arrays[0])
 
-    def infer(self, *specs: Spec) -> Spec:
-        """Return the spec of the input."""
-        return specs[0]
-
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: Node, node: Node) -> Gradients:
         """y (g - sum(g y))."""
         y = node.output
         return (y * (out_grad - reduction.sum(out_grad * y, -1, True)),)
@@ -70,7 +69,7 @@ class CrossEntropy(Op):
     promotes = "float"
     reads_output = False
 
-    def compute(self, xp: Any, *arrays: Array) -> Array:
+    def compute(self, xp: Namespace, *arrays: Array) -> Array:
         """Return one loss for each row."""
         labels, x = arrays
         shifted, _, total = exponentials(xp, x)
@@ -81,7 +80,7 @@ class CrossEntropy(Op):
         shape = broadcast(specs[0].shape, specs[1].shape, op="softmax_cross_entropy_with_logits")
         return Spec(shape[:-1], specs[1].dtype)
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: Node, node: Node) -> Gradients:
         """By logits: g (softmax sum(labels) - labels); by labels: -g log softmax."""
         labels, logits = node.inputs
         by_labels = by_logits = None
@@ -98,7 +97,7 @@ class CrossEntropyGrad(Op):
 
     reads_output = False
 
-    def compute(self, xp: Any, *arrays: Array) -> Array:
+    def compute(self, xp: Namespace, *arrays: Array) -> Array:
         """Return the gradient by the logits."""
         g, labels, x = arrays
         _, p, total = exponentials(xp, x)
@@ -110,7 +109,7 @@ class CrossEntropyGrad(Op):
         """Return the spec of labels and logits together."""
         return Spec(broadcast(specs[1].shape, specs[2].shape), specs[2].dtype)
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: Node, node: Node) -> Gradients:
         """The same written out in operators, differentiated term by term."""
         return by_inputs(out_grad, *node.inputs)
 
@@ -132,7 +131,7 @@ class SparseCrossEntropy(Op):
 
     reads_output = False
 
-    def compute(self, xp: Any, *arrays: Array) -> Array:
+    def compute(self, xp: Namespace, *arrays: Array) -> Array:
         """Return one loss for each row."""
         found = class_loss(*arrays) if xp is np else None
         if found is not None:
@@ -150,7 +149,7 @@ class SparseCrossEntropy(Op):
             specs[1].dtype,
         )
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: Node, node: Node) -> Gradients:
         """g (softmax - one_hot(labels))."""
         labels, logits = node.inputs
         return None, apply(SparseCrossEntropyGrad(), out_grad, labels, logits)
@@ -161,7 +160,7 @@ class SparseCrossEntropyGrad(Op):
 
     reads_output = False
 
-    def compute(self, xp: Any, *arrays: Array) -> Array:
+    def compute(self, xp: Namespace, *arrays: Array) -> Array:
         """Return the gradient by the logits."""
         _check_labels(arrays[1], arrays[2].shape[-1])
         found = class_gradient(*arrays) if xp is np else None
@@ -175,7 +174,7 @@ class SparseCrossEntropyGrad(Op):
         """Return the spec of the logits."""
         return specs[2]
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: Node, node: Node) -> Gradients:
         """That of the other operator, with the labels written out."""
         g, labels, logits = node.inputs
         hot = apply(OneHot(logits.shape[-1], logits.dtype), labels)
@@ -200,7 +199,7 @@ def _check_labels(labels: Array, count: int) -> None:
         )
 
 
-class OneHot(Op):
+class OneHot(Flat):
     """A new last axis with 1 at the index and 0 elsewhere; an index out of range gives zeros."""
 
     reads_inputs = reads_output = False
@@ -208,7 +207,7 @@ class OneHot(Op):
     def __init__(self, depth: int, dtype: Any) -> None:
         self.depth, self.dtype = depth, dtype
 
-    def compute(self, xp: Any, *arrays: Array) -> Array:
+    def compute(self, xp: Namespace, *arrays: Array) -> Array:
         """Return the zeros and ones."""
         if xp is np:
             out = np.empty((*arrays[0].shape, self.depth), self.dtype)
@@ -220,12 +219,8 @@ class OneHot(Op):
         """Return the shape with an axis more."""
         return Spec((*specs[0].shape, self.depth), self.dtype)
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
-        """Return nothing: the input is an index."""
-        return (None,)
 
-
-def exponentials(xp: Any, x: Array) -> tuple[Array, Array, Array]:
+def exponentials(xp: Namespace, x: Array) -> tuple[Array, Array, Array]:
     """Return x - m, e^(x - m) and its sum over the last axis, for an m that fits every row.
 
     The largest element of all is found five times faster than that of each short row, and serves
@@ -245,7 +240,7 @@ def exponentials(xp: Any, x: Array) -> tuple[Array, Array, Array]:
 TINY = 1e-25  # far above the smallest float32, 1e-38: what underflowed cannot have counted
 
 
-def _row_sum(xp: Any, x: Array) -> Array:
+def _row_sum(xp: Namespace, x: Array) -> Array:
     """Return the sum over the last axis; for short rows a product with ones is the fastest."""
     if xp is np and x.shape[-1] < LONG:
         return x @ np.ones(x.shape[-1], x.dtype)
@@ -255,11 +250,11 @@ def _row_sum(xp: Any, x: Array) -> Array:
 LONG = 1024  # elements of a row from which NumPy's pairwise sum is both fast and more exact
 
 
-def _row_dot(xp: Any, a: Array, b: Array) -> Array:
+def _row_dot(xp: Namespace, a: Array, b: Array) -> Array:
     return np.vecdot(a, b) if xp is np else xp.sum(a * b, axis=-1)
 
 
-def _softmax(xp: Any, x: Array) -> Array:
+def _softmax(xp: Namespace, x: Array) -> Array:
     _, powers, total = exponentials(xp, x)
     powers /= total[..., None]
     return powers
@@ -267,3 +262,80 @@ def _softmax(xp: Any, x: Array) -> Array:
 
 def _column(g: Any) -> Any:
     return insert_axes(g, (len(g.shape),))
+
+
+def softmax(logits: Any, axis: int = -1, name: str | None = None, dim: int | None = None) -> Node:
+    """e^x over its sum along an axis."""
+    return _along(Softmax(), logits, axis if dim is None else dim, name)
+
+
+def log_softmax(
+    logits: Any, axis: int = -1, name: str | None = None, dim: int | None = None
+) -> Node:
+    """The logarithm of the softmax, without overflow."""
+    return _along(LogSoftmax(), logits, axis if dim is None else dim, name)
+
+
+@once_known
+def _along(op: Op, logits: Any, axis: int, name: str | None) -> Node:
+    """Return `op`, which works on the last axis, along any axis."""
+    x = convert(logits)
+    last = len(x.shape) - 1
+    if axis in (-1, last):
+        return rename(build(op, (x,)), name)
+    return rename(
+        movement.transpose(build(op, (movement.transpose(x, axis, last),)), axis, last), name
+    )
+
+
+@lined
+def softmax_cross_entropy_with_logits(
+    logits: Any, labels: Any, dim: int = -1, name: str | None = None
+) -> Node:
+    """-sum(labels * log softmax(logits)) over an axis: one loss a row.
+
+    No gradient flows into the labels. The order is that of the TensorFlow paper's listing.
+    """
+    x = convert(logits)
+    y = build(StopGradient(), (cast_to(convert(labels, x.dtype), x.dtype),))
+    return rename(_cross_entropy(y, x, dim), name)
+
+
+@once_known
+def _cross_entropy(y: Node, x: Node, axis: int) -> Node:
+    last = len(x.shape) - 1
+    if axis not in (-1, last):
+        x, y = movement.movedim(x, axis, last), movement.movedim(y, axis, last)
+    return build(CrossEntropy(), (y, x))
+
+
+@lined
+def sparse_softmax_cross_entropy_with_logits(
+    logits: Any, labels: Any, name: str | None = None
+) -> Node:
+    """-log softmax(logits) at the class of each row, an integer: one loss a row."""
+    y = convert(labels)
+    if y.dtype.kind not in "iu":
+        raise GraphError(
+            f"sparse_softmax_cross_entropy_with_logits: got labels of {y.dtype}, expected integers "
+            f"(node {y.name!r} built at {y.location})."
+        )
+    return rename(build(SparseCrossEntropy(), (y, convert(logits))), name)
+
+
+@lined
+def sigmoid_cross_entropy_with_logits(logits: Any, labels: Any, name: str | None = None) -> Node:
+    """Binary cross-entropy of sigmoid(logits), element by element, without overflow."""
+    x, z = convert_all(logits, labels)
+    return rename(x - x * z + _softplus_of_minus(x), name)
+
+
+def _softplus_of_minus(x: Node) -> Any:
+    """Return log(1 + e^-x) without overflow, with its derivatives at 0 too.
+
+    max(-x, 0) + log(1 + e^-|x|) is the same number, but of its parts neither has a slope at 0,
+    which is where weights of zeros begin.
+    """
+    positive = x >= 0.0
+    least = elementwise.where(positive, -x, x)
+    return elementwise.where(positive, x * 0.0, -x) + elementwise.log1p(elementwise.exp(least))

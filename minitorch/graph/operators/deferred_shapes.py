@@ -1,232 +1,165 @@
-"""Shapes that are computed in the run: `zeros([shape(x)[0], 5])`, `random_normal(shape(mean))`.
+"""What can only be built once shapes are known, and slices that only the run knows.
 
-`of_shape(dims)` is a value of which only the shape counts; whatever can follow another value's
-shape (a broadcast, a reshape, random numbers) follows its.
+`late(build, inputs)` stands for `build(*inputs)`, for variables and placeholders without any shape.
+When a run feeds arrays, `by_shape` builds the graph again over placeholders of the arrays' shapes,
+where everything is known.
+
+A slice that NumPy's basic indexing cannot take before the run, `x[:n]` of a node n or `x[::-1]`,
+becomes the places it names, which a gather then takes along its axis. May import nothing of the
+graph but static shapes: nodes use it.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
-from functools import wraps
-from inspect import signature
-from itertools import chain
 from typing import Any
 
-from ...arrays import Array, DType, int32, native_dtype
-from ...errors import GraphError, ShapeError
-from ...op import Op, Spec
-from ...ops import movement
-from ...ops.broadcasting import ExpandTo, expand_to
-from ...ops.casting import cast_to
-from ...ops.joining import stack
+from ...arrays import Array, DType, Namespace, int32, native_dtype
+from ...errors import GraphError
+from ...op import Flat, Op, Spec, Value
 from ...shapes import Shape
-from ..core.naming import rename
-from ..core.node import Constant, Node, UnknownShape, as_shape, build, convert
-from .late import as_scalar, late, unknown
+from ..core.static_shape import UNKNOWN, StaticShape, UnknownShape
 
 
-class ShapeOf(Op):
-    """The sizes of the input as a vector of int32."""
+class Late(Op):
+    """A part of the graph that is built when the shapes of its inputs are known."""
 
-    reads_inputs = reads_output = False
+    pure = False
+    name = "late"
 
-    def compute(self, xp: Any, *arrays: Array) -> Array:
-        """Return the sizes."""
-        return xp.asarray(tuple(arrays[0].shape), dtype=native_dtype(xp, int32))
+    def __init__(self, build: Callable[..., Any], dtype: DType) -> None:
+        self.build, self.dtype = build, dtype
 
-    def infer(self, *specs: Spec) -> Spec:
-        """Return a vector as long as the input has axes."""
-        return Spec((len(specs[0].shape),), int32)
-
-    def gradient(self, out_grad: Any, node: Any) -> Any:
-        """Return nothing: sizes do not depend on elements."""
-        return (None,)
-
-
-class RankOf(ShapeOf):
-    """The number of axes of the input."""
-
-    def compute(self, xp: Any, *arrays: Array) -> Array:
-        """Return the number."""
-        return xp.asarray(len(arrays[0].shape), dtype=native_dtype(xp, int32))
+    def compute(self, xp: Namespace, *arrays: Array) -> Array:
+        """Raise: a run builds it first, from the shapes of what is fed."""
+        raise GraphError("shape: still not known in this run. Feed what has no shape.")
 
     def infer(self, *specs: Spec) -> Spec:
-        """Return the spec of one integer."""
-        return Spec((), int32)
+        """Return what is known: the dtype."""
+        return Spec(UNKNOWN, self.dtype)
 
 
-class OfShape(Op):
-    """Zeros of the sizes in a vector; in memory they are one.
+def late(build: Callable[..., Any], inputs: Sequence[Any], dtype: DType) -> Any:
+    """Return a node that stands for `build(*inputs)`, of a shape not known yet."""
+    return Late(build, dtype)(*inputs)
+
+
+def unknown(*nodes: Any) -> bool:
+    """Tell whether the number of axes of one of these is not known."""
+    return any(isinstance(node.shape, UnknownShape) for node in nodes)
+
+
+def deferred(function: Callable[..., Any], *nodes: Any) -> Any:
+    """Return `function(*nodes)`, put off until they have a shape if one has none yet."""
+    return late(function, nodes, nodes[0].dtype) if unknown(*nodes) else function(*nodes)
+
+
+class AsScalar(Op):
+    """The input, which at run time has to be one number.
 
     Attributes:
-        sizes: what is known of them before the run.
+        source: the name of the input, for the message.
     """
 
     reads_inputs = reads_output = False
 
-    def __init__(self, sizes: Shape) -> None:
-        self.sizes = sizes
+    def __init__(self, source: str) -> None:
+        self.source = source
 
-    def compute(self, xp: Any, *arrays: Array) -> Array:
-        """Return one 0, stretched; a size of -1 takes what a second input leaves for it.
+    def compute(self, xp: Namespace, *arrays: Array) -> Array:
+        """Return the array.
 
         Raises:
-            ShapeError: a size is negative, or does not divide.
+            GraphError: it has axes.
         """
-        sizes = tuple(int(n) for n in arrays[0])
-        if len(arrays) > 1 and sizes.count(-1) == 1:
-            rest = -math.prod(sizes)
-            count = math.prod(arrays[1].shape)
-            sizes = tuple(count // rest if n == -1 and rest else n for n in sizes)
-        if any(n < 0 for n in sizes):
-            raise ShapeError(f"shape: got {sizes}, expected sizes of 0 or more.")
-        return xp.broadcast_to(xp.zeros((), dtype=native_dtype(xp, int32)), sizes)
+        self._check(tuple(arrays[0].shape))
+        return arrays[0]
 
     def infer(self, *specs: Spec) -> Spec:
-        """Return what is known of the shape."""
-        return Spec(self.sizes, int32)
+        """Return the spec of one number."""
+        self._check(specs[0].shape)
+        return Spec((), specs[0].dtype)
 
     def gradient(self, out_grad: Any, node: Any) -> Any:
-        """Return nothing: the elements are always 0."""
-        return (None,) * len(node.inputs)
+        """Return the gradient unchanged."""
+        return out_grad
+
+    def _check(self, shape: Shape) -> None:
+        if shape != ():
+            raise GraphError(
+                f"scalar: {self.source!r} has axes: got shape {shape}, expected (), one value. "
+                "Feed one, or reduce it."
+            )
 
 
-class Counting(Op):
-    """The integers from the first input up to but not the second, a third apart."""
+def as_scalar(node: Any) -> Any:
+    """Return `node`; where nothing is known of its shape, as one number, checked at run time."""
+    if not isinstance(node.shape, UnknownShape):
+        return node
+    found = AsScalar(node.name)(node)
+    found.shape = StaticShape(())
+    return found
+
+
+class Places(Flat):
+    """The places along an axis of the first input that a slice names.
+
+    Attributes:
+        axis: the axis.
+        bounds: start, stop and step of the slice; ... for one that is a further input.
+    """
 
     reads_inputs = reads_output = False
 
-    def compute(self, xp: Any, *arrays: Array) -> Array:
-        """Return the integers."""
-        start, stop, step = (int(a) for a in arrays)
-        return xp.arange(start, stop, step, dtype=native_dtype(xp, int32))
+    def __init__(self, axis: int, bounds: tuple[Any, Any, Any]) -> None:
+        self.axis, self.bounds = axis, bounds
+
+    def compute(self, xp: Namespace, *arrays: Array) -> Array:
+        """Return the places."""
+        given = iter(arrays[1:])
+        cut = slice(*(int(next(given)) if n is ... else n for n in self.bounds))
+        return xp.arange(*cut.indices(arrays[0].shape[self.axis]), dtype=native_dtype(xp, int32))
 
     def infer(self, *specs: Spec) -> Spec:
-        """Return the spec of a vector of a length not known yet."""
-        return Spec((None,), int32)
-
-    def gradient(self, out_grad: Any, node: Any) -> Any:
-        """Return nothing: a count is no function to follow."""
-        return (None,) * len(node.inputs)
-
-
-def computed(shape: Any) -> bool:
-    """Tell whether `shape` is a node, or has nodes among its sizes."""
-    if isinstance(shape, list | tuple) and not isinstance(shape, UnknownShape):
-        return any(isinstance(n, Node) for n in shape)
-    return isinstance(shape, Node)
+        """Return the spec of a vector, of a known length where no bound is an input."""
+        size = specs[0].shape[self.axis]
+        if size is None or ... in self.bounds:
+            return Spec((None,), int32)
+        return Spec((len(range(*slice(*self.bounds).indices(size))),), int32)
 
 
-def of_shape(dims: Any, like: Node | None = None) -> Node:
-    """Return a value of the sizes in `dims`, a node or a list with nodes in it.
+def is_cut(item: Any) -> bool:
+    """Tell whether an index is a slice with a node in it, or one that goes back."""
+    if not isinstance(item, slice):
+        return False
+    if any(isinstance(n, Value) for n in (item.start, item.stop, item.step)):
+        return True
+    return item.step is not None and item.step < 0
 
-    Args:
-        like: has as many elements, so that one size may be -1.
+
+def cut(x: Any, index: tuple[Any, ...]) -> Any:
+    """Return x[index], where some of the slices are cuts.
+
     Raises:
-        GraphError: how many sizes there are is not known, or they are no integers.
+        GraphError: there are arrays of places as well.
     """
-    sizes, vector = _of_node(dims) if isinstance(dims, Node) else _of_list(dims)
-    return build(OfShape(sizes), (vector,) if like is None else (vector, like))
-
-
-def reshaped(x: Node, dims: Any) -> Node:
-    """Return the elements of `x` under the sizes in `dims`, of which one may be -1."""
-    like = of_shape(dims, x)
-    return build(movement.Reshape(None), (x, like))
-
-
-def filled(dims: Any, value: Any, dtype: DType | None = None) -> Node:
-    """Return `value` repeated to the sizes in `dims`."""
-    return build(ExpandTo(), (convert(value, dtype), of_shape(dims)))
-
-
-def counted(start: Any, stop: Any, step: Any) -> Node:
-    """Return the integers from `start` up to but not `stop`, `step` apart."""
-    ends = [as_scalar(convert(end)) for end in (start, stop, step)]
-    for end in ends:
-        if end.dtype.kind not in "iu" or end.shape != ():
-            raise GraphError(
-                f"range: got {end.name!r}, {end.dtype} of shape {end.shape}, expected one integer "
-                f"(built at {end.location}). Cast it."
-            )
-    return build(Counting(), ends)
-
-
-def tiled(x: Node, times: Any) -> Node:
-    """Return copies of `x` side by side, as many along each axis as `times` has there."""
-    axes = len(x.shape)
-    counts = [times[i] for i in range(axes)]
-    sizes = [build(ShapeOf(), (x,))[i] if n is None else n for i, n in enumerate(x.shape)]
-    apart = movement.insert_axes(x, tuple(range(0, 2 * axes, 2)))
-    stretched = expand_to(apart, of_shape([*chain(*zip(counts, sizes, strict=True))]))
-    return reshaped(stretched, [c * n for c, n in zip(counts, sizes, strict=True)])
-
-
-def _of_node(dims: Node) -> tuple[Shape, Node]:
-    if isinstance(dims.op, ShapeOf):
-        return dims.inputs[0].shape, dims
-    if isinstance(dims.shape, UnknownShape) or len(dims.shape) != 1 or dims.shape[0] is None:
+    if any(not isinstance(n, int | slice) and n is not None and n is not ... for n in index):
         raise GraphError(
-            f"shape: got node {dims.name!r} of shape {dims.shape}, expected a vector of known "
-            f"length (built at {dims.location}). Give it as a list of sizes."
+            f"index: got {x.name!r} indexed by places and by a computed slice at once (built at "
+            f"{x.location}). Index twice."
         )
-    if isinstance(dims, Constant):
-        return as_shape(dims.value.tolist()), dims
-    return (None,) * dims.shape[0], dims
+    found = x[tuple(slice(None) if is_cut(n) else n for n in index)]
+    kept = [n for n in index if not isinstance(n, int)]
+    for i, item in enumerate(kept):
+        if is_cut(item):
+            axis = i - len(kept) if ... in kept[:i] else i
+            found = _taken(found, axis % len(found.shape), item)
+    return found
 
 
-def _of_list(dims: Sequence[Any]) -> tuple[Shape, Node]:
-    sizes: list[int | None] = []
-    parts: list[Node] = []
-    for size in dims:
-        node = size if isinstance(size, Node) else Constant(int(size), int32)
-        if node.dtype.kind not in "iu":
-            raise GraphError(
-                f"shape: got size {node.name!r} of {node.dtype}, expected an integer (built at "
-                f"{node.location}). Use cast."
-            )
-        sizes.append(int(node.value) if isinstance(node, Constant) else None)
-        parts.append(node if node.dtype == int32 else cast_to(node, int32))
-    return as_shape(sizes), stack(parts)
-
-
-def once_known(function: Callable[..., Node]) -> Callable[..., Node]:
-    """Return `function`, put off until its first argument has a shape, if it has none yet."""
-    first = next(iter(signature(function).parameters))
-
-    @wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Node:
-        if not args and first in kwargs:
-            args = (kwargs.pop(first),)
-        if not args:
-            return function(**kwargs)  # Python says what is missing
-        node = convert(args[0])
-        if not unknown(node):
-            return function(node, *args[1:], **kwargs)
-        name = kwargs.pop("name", None)
-        nodes: list[Node] = []
-        fill = _without_nodes([node, *args[1:], kwargs], nodes)
-
-        def build(*known: Node) -> Node:
-            *values, named = fill(known)
-            return function(*values, **named)
-
-        return rename(late(build, nodes, node.dtype), name)
-
-    return call
-
-
-def _without_nodes(value: Any, nodes: list[Node]) -> Callable[[Sequence[Node]], Any]:
-    """Add the nodes in `value` to `nodes`; return what puts others in their places."""
-    if isinstance(value, Node):
-        at = len(nodes)
-        nodes.append(value)
-        return lambda known: known[at]
-    if type(value) in (list, tuple):
-        parts = [_without_nodes(item, nodes) for item in value]
-        return lambda known: type(value)([part(known) for part in parts])
-    if type(value) is dict:
-        named = {key: _without_nodes(item, nodes) for key, item in value.items()}
-        return lambda known: {key: part(known) for key, part in named.items()}
-    return lambda known: value
+def _taken(x: Any, axis: int, item: slice) -> Any:
+    bounds = (item.start, item.stop, item.step)
+    nodes = [as_scalar(n) for n in bounds if isinstance(n, Value)]
+    fixed = tuple(... if isinstance(n, Value) else n for n in bounds)
+    places = Places(axis, fixed)(x, *nodes)  # type: ignore[arg-type]
+    return x[(*(slice(None),) * axis, places)]

@@ -8,21 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from ...arrays import CPU, Array, DType, add_at, as_dtype, asarray, cast, int64, to_numpy
+from ...arrays import CPU, Array, DType, as_dtype, asarray, to_numpy
 from ...errors import GraphError
-from ...op import Spec
+from ...op import Flat, Gradients, KeepsSpec, Spec
 from ..control.loop_stacks import Opaque
-from ..core.error_location import lined
-from ..core.naming import rename
+from ..core.naming import lined, rename
 from ..core.node import UNKNOWN, Node, build, convert
-from ..core.variables import NoOp, State, StateOp, Variable, fresh
+from ..core.variables import NoOp, State, StateOp
 
 __all__ = [
     "Print",
     "py_func",
-    "scatter_add",
-    "scatter_sub",
-    "scatter_update",
 ]
 
 
@@ -77,7 +73,7 @@ class Call(StateOp):
         return Spec((), as_dtype(bool))
 
 
-class Picked(StateOp):
+class Picked(Flat, StateOp):
     """One of the values of a call."""
 
     ordered = False
@@ -93,10 +89,6 @@ class Picked(StateOp):
     def infer(self, *specs: Spec) -> Spec:
         """Return what is known: the dtype."""
         return Spec(UNKNOWN, self.dtype)
-
-    def gradient(self, out_grad: Any, node: Any) -> Any:
-        """Return nothing: nobody knows the derivative of a Python function."""
-        return (None,)
 
 
 @lined
@@ -123,7 +115,7 @@ def py_func(
 # ── printing ────────────────────────────────────────────────────────────────────────────────────
 
 
-class Printed(StateOp):
+class Printed(KeepsSpec, StateOp):
     """The first input, after the others have been printed."""
 
     hands_on = True
@@ -140,11 +132,7 @@ class Printed(StateOp):
             print(f"{self.message}{shown}", file=sys.stderr, flush=True)
         return arrays[0]
 
-    def infer(self, *specs: Spec) -> Spec:
-        """Return the spec of the first input."""
-        return specs[0]
-
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: Node, node: Node) -> Gradients:
         """The first input's is the gradient itself."""
         return (out_grad, *(None for _ in node.inputs[1:]))
 
@@ -173,76 +161,3 @@ def Print(
     """
     op = Printed(message or "", first_n, 3 if summarize is None else summarize)
     return rename(build(op, [convert(input_), *map(convert, data)]), name)
-
-
-class ScatterWrite(StateOp):
-    """Rows of a variable set, or changed by their updates; inputs indices, updates."""
-
-    def __init__(self, variable: Variable, combine: str) -> None:
-        self.variable, self.combine = variable, combine
-        self.writes = (variable,)
-
-    @property
-    def name(self) -> str:
-        """scatter_update, scatter_add, ..."""
-        return f"scatter_{self.combine}"
-
-    def run(self, state: State, *arrays: Array) -> Array:
-        """Write into a copy; whoever holds the old array keeps it."""
-        with state.lock:  # what a run of another thread writes meanwhile is not lost
-            state.values[self.variable] = fresh(self.variable.value_in(state))
-            return self.run_in_place(state, *arrays)
-
-    def run_in_place(self, state: State, *arrays: Array) -> Array:
-        """Write into the variable's own array.
-
-        Raises:
-            GraphError: an index is outside the variable.
-        """
-        indices, updates = arrays
-        value = self.variable.value_in(state)
-        places = cast(indices, int64)
-        outside = (places < 0) | (places >= value.shape[0])
-        if bool(outside.any()):
-            raise GraphError(
-                f"{self.name}: got index {int(places[outside][0])}, expected 0 to "
-                f"{value.shape[0] - 1}, rows of variable {self.variable.name!r}."
-            )
-        if self.combine == "update":
-            value[places] = updates
-        else:
-            add_at(value, (places,), updates if self.combine == "add" else -updates)
-        return value
-
-    def infer(self, *specs: Spec) -> Spec:
-        """Return the variable's spec."""
-        return Spec(self.variable.shape, self.variable.dtype)
-
-
-@lined
-def _scatter(ref: Any, indices: Any, updates: Any, combine: str, name: str | None) -> Node:
-    if not isinstance(ref, Variable):
-        raise GraphError(f"scatter_{combine}: got {type(ref).__name__}, expected a Variable.")
-    places, values = convert(indices), convert(updates, ref.dtype)
-    if places.dtype.kind not in "iu" or values.dtype != ref.dtype:
-        raise GraphError(
-            f"scatter_{combine}: got indices of {places.dtype} and updates of {values.dtype}, "
-            f"expected integers and {ref.dtype}, that of variable {ref.name!r} (built at "
-            f"{ref.location})."
-        )
-    return rename(build(ScatterWrite(ref, combine), (places, values)), name)
-
-
-def scatter_update(ref: Variable, indices: Any, updates: Any, name: str | None = None) -> Node:
-    """A node that sets rows of a variable, and gives the whole variable."""
-    return _scatter(ref, indices, updates, "update", name)
-
-
-def scatter_add(ref: Variable, indices: Any, updates: Any, name: str | None = None) -> Node:
-    """A node that adds to rows of a variable; equal indices add up."""
-    return _scatter(ref, indices, updates, "add", name)
-
-
-def scatter_sub(ref: Variable, indices: Any, updates: Any, name: str | None = None) -> Node:
-    """A node that subtracts from rows of a variable."""
-    return _scatter(ref, indices, updates, "sub", name)

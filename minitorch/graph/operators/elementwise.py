@@ -12,8 +12,7 @@ from ...ops import elementwise as unary
 from ...ops.joining import stack
 from ...ops.movement import insert_axes
 from ...ops.rows import ROWS, Binary, named
-from ..core.error_location import lined
-from ..core.naming import rename
+from ..core.naming import lined, rename
 from ..core.node import Node, UnknownShape, convert, convert_all
 
 __all__ = [

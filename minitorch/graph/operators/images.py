@@ -11,11 +11,10 @@ from typing import Any
 
 from ...errors import GraphError
 from ...ops import conv, matrices, movement, pooling
-from ..core.error_location import lined
-from ..core.naming import rename
+from ..core.naming import lined, rename
 from ..core.node import Node, convert, convert_all
 from ..core.static_shape import StaticShape
-from .late import late, unknown
+from .deferred_shapes import late, unknown
 
 TO_FRONT, TO_BACK = (0, 3, 1, 2), (0, 2, 3, 1)
 

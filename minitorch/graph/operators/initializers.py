@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ...arrays import as_dtype, float32
+from ...arrays import DTypeLike, as_dtype, float32
 from ...errors import GraphError
 from ..core.node import Constant, Node
 from . import random as draws
@@ -41,7 +41,7 @@ class Initializer:
 
     dtype: Any = float32
 
-    def __call__(self, shape: Sequence[int], dtype: Any = None) -> Node:
+    def __call__(self, shape: Sequence[int], dtype: DTypeLike = None) -> Node:
         """Return a node of that shape and dtype."""
         kind = as_dtype(self.dtype if dtype is None else dtype)
         return self.node(tuple(int(n) for n in shape), kind)

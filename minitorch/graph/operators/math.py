@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,13 +14,10 @@ from ...ops import elementwise as rows
 from ...ops import linalg, movement, ordering, reduction, statistics
 from ...ops.casting import cast_to
 from ...ops.products import Product
-from ..core.error_location import lined
 from ..core.gradients import Identity
-from ..core.naming import rename, rename_all
+from ..core.naming import once_known, rename, rename_all
 from ..core.node import Constant, Node, build, convert, convert_all
-from .deferred_shapes import once_known
 from .elementwise import add_n, maximum, sqrt
-from .late import late, unknown
 
 __all__ = [
     "argmax",
@@ -30,7 +28,6 @@ __all__ = [
     "cumsum",
     "global_norm",
     "matmul",
-    "norm",
     "reduce_all",
     "reduce_any",
     "reduce_logsumexp",
@@ -45,7 +42,7 @@ __all__ = [
 Axis = int | Sequence[int] | None
 
 
-@lined
+@once_known
 def matmul(
     a: Any,
     b: Any,
@@ -55,8 +52,6 @@ def matmul(
 ) -> Node:
     """The matrix product over the last two axes, either side transposed first if asked."""
     left, right = convert_all(a, b)
-    if unknown(left, right):
-        return late(lambda x, y: matmul(x, y, transpose_a, transpose_b), (left, right), left.dtype)  # type: ignore[no-any-return]
     left = linalg.mT(left) if transpose_a else left
     right = linalg.mT(right) if transpose_b else right
     return rename(linalg.matmul(left, right), name)
@@ -67,7 +62,7 @@ def _reduction(
 ) -> Callable[..., Node]:
     """Return the reduction under TensorFlow's name; `kinds` are those of the dtypes it takes."""
 
-    @lined
+    @once_known
     def call(
         input_tensor: Any,
         axis: Any = None,
@@ -81,12 +76,6 @@ def _reduction(
             raise GraphError(
                 f"{called}: got {x.name!r} of {x.dtype} (built at {x.location}), expected "
                 f"{'booleans. Compare first' if kinds == 'b' else 'numbers. Use cast'}."
-            )
-        if unknown(x):
-            return late(  # type: ignore[no-any-return]
-                lambda known: call(known, axis, keepdims, None, reduction_indices, keep_dims),
-                (x,),
-                x.dtype,
             )
         dims = axis if axis is not None else reduction_indices
         keep = bool(keepdims or keep_dims)
@@ -161,15 +150,12 @@ def argmin(
     return _argument(ordering.argmin, input, dimension or 0 if axis is None else axis, name)
 
 
-@lined
+@partial(once_known, gives=int64)
 def _argument(function: Callable[..., Any], x: Any, axis: int, name: str | None) -> Node:
     node = convert(x)
-    if unknown(node):
-        return late(lambda known: _argument(function, known, axis, name), (node,), int64)  # type: ignore[no-any-return]
     return rename(cast_to(function(node, axis), int64), name)
 
 
-@lined
 @once_known
 def cumsum(x: Any, axis: int = 0, name: str | None = None) -> Node:
     """Running sums along an axis."""
@@ -181,29 +167,6 @@ def cast(x: Any, dtype: Any, name: str | None = None) -> Node:
     node = convert(x)
     wanted = as_dtype(dtype)
     return node if node.dtype == wanted else rename(cast_to(node, wanted), name)
-
-
-def norm(
-    tensor: Any,
-    ord: Any = "euclidean",
-    axis: Any = None,
-    keepdims: bool | None = None,
-    name: str | None = None,
-    keep_dims: bool | None = None,
-) -> Node:
-    """The length over axes, all unless told: Euclidean, or of order 1, 2 or infinity.
-
-    Raises:
-        GraphError: another order.
-    """
-    node, keep = convert(tensor), bool(keepdims or keep_dims)
-    if ord in ("euclidean", "fro", 2):
-        return sqrt(reduce_sum(rows.square(node), axis, keep), name=name)
-    if ord == 1:
-        return reduce_sum(rows.abs(node), axis, keep, name=name)
-    if ord in (np.inf, "inf"):
-        return reduce_max(rows.abs(node), axis, keep, name=name)
-    raise GraphError(f"norm: got order {ord!r}, expected 'euclidean', 1, 2 or infinity.")
 
 
 def global_norm(t_list: Sequence[Any], name: str | None = None) -> Node:
@@ -226,5 +189,5 @@ def clip_by_global_norm(
 def clip_by_norm(t: Any, clip_norm: Any, axes: Axis = None, name: str | None = None) -> Node:
     """`t` scaled so that its Euclidean length is at most `clip_norm`."""
     node = convert(t)
-    length = norm(node, axis=axes, keepdims=axes is not None)
-    return rename(node * (clip_norm / maximum(length, clip_norm)), name)
+    squares = reduce_sum(rows.square(node), axes, keepdims=axes is not None)
+    return rename(node * (clip_norm / sqrt(maximum(squares, clip_norm * clip_norm))), name)

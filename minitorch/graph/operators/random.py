@@ -6,19 +6,19 @@ sequence; two nodes of one graph differ.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from ...arrays import CPU, Array, DType, as_dtype, asarray, float32, get_default_dtype
+from ...arrays import CPU, Array, DType, DTypeLike, as_dtype, asarray, float32, get_default_dtype
 from ...errors import GraphError
-from ...op import Spec
+from ...op import Flat, Spec
 from ..core.graph import get_default_graph
 from ..core.naming import rename
 from ..core.node import Node, UnknownShape, as_shape, build
 from ..core.variables import State, StateOp
-from .deferred_shapes import computed, of_shape
+from .computed_shapes import computed, of_shape
 
 __all__ = [
     "random_normal",
@@ -28,18 +28,12 @@ __all__ = [
 ]
 
 
-class Random(StateOp):
+class Random(Flat, StateOp):
     """Numbers drawn anew at each run, of a fixed shape or that of the input."""
 
     def __init__(self, kind: str, a: float, b: float, shape: Any, dtype: DType, seed: Any) -> None:
-        self.kind, self.a, self.b, self.shape, self.dtype, self.seed = (
-            kind,
-            a,
-            b,
-            shape,
-            dtype,
-            seed,
-        )
+        self.kind, self.a, self.b = kind, a, b
+        self.shape, self.dtype, self.seed = shape, dtype, seed
 
     @property
     def name(self) -> str:
@@ -56,10 +50,6 @@ class Random(StateOp):
     def infer(self, *specs: Spec) -> Spec:
         """Return the fixed shape, or that of the input."""
         return Spec(specs[0].shape if specs else self.shape, self.dtype)
-
-    def gradient(self, out_grad: Any, node: Any) -> Any:
-        """Return nothing: only the shape of the input was used."""
-        return (None,) * len(node.inputs)
 
     def _random_uniform(self, draw: np.random.Generator, shape: Any) -> Any:
         if self.dtype.kind in "iu":
@@ -88,7 +78,7 @@ def random_uniform(
     shape: Any,
     minval: float = 0.0,
     maxval: float | None = None,
-    dtype: Any = None,
+    dtype: DTypeLike = None,
     seed: int | None = None,
     name: str | None = None,
 ) -> Node:
@@ -101,30 +91,28 @@ def random_uniform(
     )
 
 
-def random_normal(
-    shape: Any,
-    mean: float = 0.0,
-    stddev: float = 1.0,
-    dtype: Any = None,
-    seed: int | None = None,
-    name: str | None = None,
-) -> Node:
-    """Return numbers of a normal distribution."""
-    kind = get_default_dtype() if dtype is None else as_dtype(dtype)
-    return _random("random_normal", mean, stddev, shape, kind, seed, name)
+def _normal(called: str, says: str) -> Callable[..., Node]:
+    def draw(
+        shape: Any,
+        mean: float = 0.0,
+        stddev: float = 1.0,
+        dtype: DTypeLike = None,
+        seed: int | None = None,
+        name: str | None = None,
+    ) -> Node:
+        kind = get_default_dtype() if dtype is None else as_dtype(dtype)
+        return _random(called, mean, stddev, shape, kind, seed, name)
+
+    draw.__name__ = draw.__qualname__ = called
+    draw.__doc__ = says
+    return draw
 
 
-def truncated_normal(
-    shape: Any,
-    mean: float = 0.0,
-    stddev: float = 1.0,
-    dtype: Any = None,
-    seed: int | None = None,
-    name: str | None = None,
-) -> Node:
-    """Return numbers of a normal distribution, those beyond two deviations drawn again."""
-    kind = get_default_dtype() if dtype is None else as_dtype(dtype)
-    return _random("truncated_normal", mean, stddev, shape, kind, seed, name)
+random_normal = _normal("random_normal", "Return numbers of a normal distribution.")
+truncated_normal = _normal(
+    "truncated_normal",
+    "Return numbers of a normal distribution, those beyond two deviations drawn again.",
+)
 
 
 def set_random_seed(seed: int | None) -> None:

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ...arrays import as_dtype, int32
 from ...errors import GraphError
-from ...ops import joining, matrices, movement, reordering
+from ...ops import indexing, joining, matrices, movement, reordering
 from ...ops.casting import cast_to
 from ...shapes import axes
-from ..core.error_location import lined
 from ..core.gradients import Identity, StopGradient
-from ..core.naming import rename, rename_all
+from ..core.naming import lined, once_known, rename, rename_all
 from ..core.node import Constant, Node, UnknownShape, as_shape, build, convert, convert_all
 from ..core.static_shape import StaticShape
-from .deferred_shapes import RankOf, ShapeOf, computed, once_known, reshaped, tiled
-from .dynamic_concat import Joined
-from .late import late, unknown
+from .computed_shapes import Joined, ShapeOf, computed, reshaped, tiled
+from .deferred_shapes import late, unknown
 from .math import reduce_prod
 
 __all__ = [
@@ -73,7 +72,6 @@ def reshape(tensor: Any, shape: Any, name: str | None = None) -> Node:
     return rename(movement.reshape(node, tuple(shape)), name)
 
 
-@lined
 @once_known
 def transpose(a: Any, perm: Sequence[int] | None = None, name: str | None = None) -> Node:
     """The axes in the order `perm`, reversed unless told."""
@@ -82,7 +80,6 @@ def transpose(a: Any, perm: Sequence[int] | None = None, name: str | None = None
     return rename(movement.permute(node, *order), name)
 
 
-@lined
 @once_known
 def expand_dims(
     input: Any, axis: int | None = None, name: str | None = None, dim: int | None = None
@@ -94,7 +91,6 @@ def expand_dims(
     return rename(movement.unsqueeze(convert(input), where), name)
 
 
-@lined
 @once_known
 def squeeze(
     input: Any, axis: Axis = None, name: str | None = None, squeeze_dims: Axis = None
@@ -114,14 +110,12 @@ def squeeze(
     return rename(movement.remove_axes(node, gone), name)
 
 
-@lined
+@once_known
 def concat(values: Any, axis: Any = 0, name: str | None = None) -> Node:
     """The values one after another along an axis. TensorFlow 0.x's order (axis first) works too."""
     if isinstance(values, int):
         values, axis = axis, values
     nodes = convert_all(*values)
-    if unknown(*nodes):
-        return rename(late(lambda *known: concat(known, axis), nodes, nodes[0].dtype), name)
     joined = joining.cat(nodes, axis)
     if isinstance(joined.op, joining.Cat) and not _known_along(joined.inputs, joined.op.dim):
         joined = build(Joined(joined.op.dim), joined.inputs)
@@ -132,13 +126,10 @@ def _known_along(nodes: Sequence[Node], axis: int) -> bool:
     return all(not isinstance(n.shape, UnknownShape) and n.shape[axis] is not None for n in nodes)
 
 
-@lined
+@once_known
 def stack(values: Sequence[Any], axis: int = 0, name: str | None = None) -> Node:
     """The values along a new axis."""
-    nodes = convert_all(*values)
-    if unknown(*nodes):
-        return rename(late(lambda *known: stack(known, axis), nodes, nodes[0].dtype), name)
-    return rename(joining.stack(nodes, axis), name)
+    return rename(joining.stack(convert_all(*values), axis), name)
 
 
 pack = stack
@@ -150,7 +141,8 @@ def unstack(
 ) -> list[Node]:
     """The slices along an axis, without it; `num` says how many where the shape does not."""
     node = convert(value)
-    count = num if unknown(node) else node.shape[axis]
+    size = node.shape[axis]
+    count = num if size is None else size
     if count is None:
         raise GraphError(
             f"unstack: the size of axis {axis} is not known (node {node.name!r} built at "
@@ -161,17 +153,9 @@ def unstack(
             f"unstack: got num {num} for axis {axis} of size {count} (node {node.name!r} built at "
             f"{node.location})."
         )
-    if unknown(node):
-        late_pieces = [_late_piece(unstack, node, i, (num, axis)) for i in builtins.range(count)]
-        rename_all(late_pieces, name)
-        return late_pieces
-    pieces = list(joining.unbind(node, axis))
+    pieces = [indexing.select(node, axis, i) for i in builtins.range(count)]
     rename_all(pieces, name)
     return pieces
-
-
-def _late_piece(function: Any, node: Node, i: int, args: tuple[Any, ...]) -> Node:
-    return late(lambda known: function(known, *args)[i], (node,), node.dtype)  # type: ignore[no-any-return]
 
 
 unpack = unstack
@@ -193,9 +177,6 @@ def split(
 
 
 def _split(node: Node, sizes: int | Sequence[int], axis: int) -> list[Node]:
-    if unknown(node):
-        count = sizes if isinstance(sizes, int) else len(sizes)
-        return [_late_piece(_split, node, i, (sizes, axis)) for i in builtins.range(count)]
     length = node.shape[axis]
     if isinstance(sizes, int):
         if length is None:
@@ -222,7 +203,6 @@ def _equal_pieces(node: Node, count: int, axis: int) -> list[Node]:
     return [node[(*before, cut)] for cut in cuts]
 
 
-@lined
 @once_known
 def slice(input_: Any, begin: Any, size: Any, name: str | None = None) -> Node:
     """The block that starts at `begin`; a size of -1 reaches to the end. Both may be nodes.
@@ -231,8 +211,7 @@ def slice(input_: Any, begin: Any, size: Any, name: str | None = None) -> Node:
         GraphError: the block is not inside, as far as sizes are known; or has other axes.
     """
     node = convert(input_)
-    if not unknown(node):
-        _check_block(node, begin, size)
+    _check_block(node, begin, size)
     pairs = zip(begin, size, strict=True)
     cuts = [np.s_[b : None if isinstance(n, int) and n == -1 else b + n] for b, n in pairs]
     return rename(node[tuple(cuts)], name)
@@ -269,7 +248,6 @@ def _one_for_each_axis(op: str, what: str, given: Any, node: Node) -> None:
         )
 
 
-@lined
 @once_known
 def tile(input: Any, multiples: Any, name: str | None = None) -> Node:
     """The input repeated that many times along each axis."""
@@ -279,7 +257,6 @@ def tile(input: Any, multiples: Any, name: str | None = None) -> Node:
     return rename(reordering.tile(convert(input), tuple(multiples)), name)
 
 
-@lined
 @once_known
 def pad(
     tensor: Any,
@@ -298,7 +275,6 @@ def pad(
     return rename(matrices.pad(convert(tensor), flat, mode=kind, **fill), name)
 
 
-@lined
 @once_known
 def gather(params: Any, indices: Any, name: str | None = None, axis: int = 0) -> Node:
     """The slices along an axis that the indices name, of the indices' shape there."""
@@ -307,7 +283,6 @@ def gather(params: Any, indices: Any, name: str | None = None, axis: int = 0) ->
     return rename(node[(*[builtins.slice(None)] * before, places)], name)
 
 
-@lined
 @once_known
 def reverse(tensor: Any, axis: Axis, name: str | None = None) -> Node:
     """The elements in the opposite order along the axes."""
@@ -331,9 +306,7 @@ def size(input: Any, name: str | None = None) -> Node:
     return reduce_prod(shape(input), name=name)
 
 
+@partial(once_known, gives=int32)
 def rank(input: Any, name: str | None = None) -> Node:
     """The number of axes."""
-    node = convert(input)
-    if unknown(node):
-        return rename(build(RankOf(), (node,)), name)
-    return Constant(len(node.shape), int32, name=name or "rank")
+    return Constant(len(convert(input).shape), int32, name=name or "rank")

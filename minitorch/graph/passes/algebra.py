@@ -41,7 +41,7 @@ def algebra(
     known: dict[Node, Fate] = {}
 
     def rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
-        if node.op is None or not simple(node) or any(source in fed for source in inputs):
+        if node.op is None or any(source in fed for source in inputs):
             return None
         if isinstance(node.op, SHAPED) and not all(
             die_first(node.inputs[:1], source, known) for source in node.inputs[1:]

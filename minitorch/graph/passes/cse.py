@@ -7,7 +7,7 @@ from typing import Any
 
 from ...op import Op
 from ..core.node import Constant, Node
-from .rewrite import rewrite, simple
+from .rewrite import rewrite
 
 SMALL = 4096  # bytes of a constant that is compared by value
 
@@ -29,8 +29,6 @@ def cse(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[Node]:
 
     def rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
         sources = tuple(one(source) for source in inputs)
-        if not simple(node):
-            return None
         op: Any = node.op
         if id(op) not in signatures:
             signatures[id(op)] = signature(op)

@@ -78,7 +78,7 @@ def _branches(fetches: Sequence[Node], fed: Collection[Node]) -> list[Node]:
                 return _chosen(node, inputs, left[0])
         return None
 
-    return rewrite(fetches, rule, fed)
+    return rewrite(fetches, rule, fed, every=True)
 
 
 def _chosen(node: Node, inputs: Sequence[Node], place: int) -> Node | None:

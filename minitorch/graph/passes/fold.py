@@ -1,4 +1,8 @@
-"""Constant folding: what depends on constants alone is computed once, now."""
+"""Constants: what depends on them alone is computed now; one that a run feeds is none.
+
+A loop captures what it uses from outside, but for constants, which stay as they are within. One
+that is fed is brought into the loops that have it inside, like anything else.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +14,12 @@ import numpy as np
 
 from ...arrays import Array
 from ...ops.broadcasting import ExpandTo
+from ..control.loop_stacks import Slot
+from ..control.while_op import While
 from ..core.node import Constant, Node, UnknownShape
-from .rewrite import rewrite, simple
+from ..core.order import needed
+from .loops import Remade, capturing, each_loop, kept_places, with_loops
+from .rewrite import rewrite
 
 LARGEST = 2**20  # bytes: a larger result would only move work into memory
 
@@ -20,7 +28,7 @@ def fold(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[Node]:
     """Return the fetches with constant operators replaced by constants."""
 
     def rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
-        if not inputs or not simple(node) or isinstance(node.op, ExpandTo):
+        if not inputs or isinstance(node.op, ExpandTo):
             return None
         if not all(isinstance(source, Constant) and source not in fed for source in inputs):
             return None
@@ -49,3 +57,27 @@ def _computed(op: Any, values: Sequence[Array]) -> Array | None:
             return np.asarray(op.compute(np, *values))
     except Exception:
         return None
+
+
+def fed_constants(fetches: Sequence[Node], fed: Collection[Node]) -> list[Node]:
+    """Return nodes of the same values whose loops take the constants among `fed` from outside."""
+    constants = [node for node in fed if isinstance(node, Constant)]
+
+    def run(nodes: Sequence[Node], given: Collection[Node]) -> list[Node]:
+        return with_loops(each_loop(nodes, given, run), given, remade)
+
+    def remade(node: Node, inputs: tuple[Node, ...], asked: Collection[Slot]) -> Remade | None:
+        return _capturing(node, inputs, asked, constants)
+
+    return run(fetches, set(fed)) if constants else list(fetches)
+
+
+def _capturing(
+    node: Node, inputs: tuple[Node, ...], asked: Collection[Slot], constants: Sequence[Node]
+) -> Remade | None:
+    """Return the loop with those of `constants` captured that are inside; None if none is."""
+    loop: While = node.op
+    ends = [loop.test, *loop.body, *kept_places(loop, asked)[1]]
+    there = set(needed(ends, {*loop.variables, *loop.entrances}))
+    found = [constant for constant in constants if constant in there]
+    return capturing(node, inputs, found, found, asked) if found else None

@@ -23,9 +23,8 @@ from ..core.node import Node, UnknownShape
 from ..core.order import schedule
 from ..costs.machine import COMMON, machine
 from .fused import LARGE, Fused, FusedReduction, Origin
-from .lowering import Parts, names_of, program_of
+from .lowering import Parts, Runs, names_of, program_of, runs_of
 from .rewrite import rebuilt, rewrite, simple
-from .runs import Runs, runs_of
 
 LONGEST = 48  # operators in a group: beyond, registers run out and compiling takes long
 NEVER = 2**62

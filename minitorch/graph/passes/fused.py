@@ -16,12 +16,13 @@ from typing import Any
 import numpy as np
 
 from ... import compile as code
-from ...arrays import Array, DType
+from ...arrays import Array, DType, Namespace
 from ...compile import cuda_driver
 from ...errors import MinitorchError
-from ...op import Op, Spec
+from ...op import Gradients, Op, Spec
 from ...ops.reduction import Extreme, Mean, Reduction
 from ..core.gradients import gradients
+from ..core.node import Node
 from .lowering import Parts, program_of
 
 BLOCK = 65_536  # elements: 256 KiB of float32, so a few temporaries fit a level-2 cache
@@ -80,7 +81,7 @@ class Fused(Op):
         """The operators' names, last first."""
         return "fused_" + "_".join(op.name for op, _ in reversed(self.parts))
 
-    def compute(self, xp: Any, *arrays: Array) -> Array:
+    def compute(self, xp: Namespace, *arrays: Array) -> Array:
         """Return the last part's result."""
         if xp is np:
             size = self._size(arrays)
@@ -90,7 +91,7 @@ class Fused(Op):
                 return self.by_numpy(*arrays)
         return self._function(xp, *arrays)
 
-    def on_device(self, xp: Any, *arrays: Array) -> Array:
+    def on_device(self, xp: Namespace, *arrays: Array) -> Array:
         """Return the result of arrays that are not NumPy's: by a kernel where a GPU has them."""
         found = None
         if isinstance(self.program, code.Program):
@@ -148,7 +149,7 @@ class Fused(Op):
             values.append(op(*[values[-1 - i] if i < 0 else inputs[i] for i in operands]))
         return values[-1]
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: Node, node: Node) -> Gradients:
         """Differentiate the parts as they were, rebuilt over the same inputs."""
         inputs = list(node.inputs)  # one may be computed from another, which is not ours to follow
         return tuple(gradients(self.unfused(*inputs), inputs, out_grad, stop_gradients=inputs))
@@ -188,7 +189,7 @@ class FusedReduction(Fused):
         """The reduction's name, then those of the parts, last first."""
         return f"{self.reduction.name}_{super().name}"
 
-    def compute(self, xp: Any, *arrays: Array) -> Array:
+    def compute(self, xp: Namespace, *arrays: Array) -> Array:
         """Return the reduction of the last part's result."""
         if xp is np:
             size = self._size(arrays)

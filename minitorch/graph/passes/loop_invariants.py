@@ -21,18 +21,16 @@ from ...ops.movement import InsertAxes, Permute, RemoveAxes, Reshape
 from ...ops.pointwise import Power
 from ...ops.reduction import Mean, Sum
 from ...ops.rows import Elementwise
-from ..control.loop_stacks import Slot, placeholder_like
-from ..control.trip_count import known_rounds
+from ..control.loop_stacks import Slot
 from ..control.while_op import While
 from ..core.copying import copied
-from ..core.graph import outside
 from ..core.node import Constant, Node, UnknownShape
 from ..core.order import needed, schedule
 from ..costs.machine import machine
-from ..costs.prediction import node_s
+from ..costs.prediction import known_rounds, node_s
 from .fused import Fused
-from .loops import Remade, each_loop, kept_places, with_loops
-from .rewrite import like, simple
+from .loops import Remade, capturing, each_loop, kept_places, with_loops
+from .rewrite import simple
 
 TOTAL = (Cast, Elementwise, Mean, Permute, Power, Sum)
 """Operators that never fail on one input, whatever its size."""
@@ -45,9 +43,11 @@ def loop_invariants(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list
     """Return the fetches with nothing in a loop that could as well be done before it."""
 
     def remade(node: Node, inputs: tuple[Node, ...], asked: Collection[Slot]) -> Remade | None:
-        places, saved = kept_places(node.op, asked)
-        leaving = _leaving(node, saved)
-        return _without(node, inputs, leaving, saved, places) if leaving else None
+        leaving = _leaving(node, kept_places(node.op, asked)[1])
+        if not leaving:
+            return None
+        outer = zip(node.op.entrances, inputs[len(node.op.variables) :], strict=True)
+        return capturing(node, inputs, leaving, copied(leaving, dict(outer)), asked)
 
     return with_loops(each_loop(fetches, fed, loop_invariants), fed, remade)
 
@@ -80,28 +80,6 @@ def _outermost(ends: Sequence[Node], placeholders: set[Node], pays: set[Node]) -
         if inner not in pays:
             used.update((s, None) for s in (*inner.inputs, *inner.control_inputs) if s in pays)
     return list(used)
-
-
-def _without(
-    node: Node,
-    inputs: tuple[Node, ...],
-    leaving: Sequence[Node],
-    saved: Sequence[Node],
-    places: dict[Slot, Slot],
-) -> Remade:
-    """Return the loop with `leaving` captured; `inputs` are those of its node."""
-    loop: While = node.op
-    outer = dict(zip(loop.entrances, inputs[len(loop.variables) :], strict=True))
-    before = copied(leaving, outer)
-    with like(node), outside():
-        entrances = [placeholder_like(inner, "captured") for inner in leaving]
-    new: dict[Node, Node] = {p: p for p in (*loop.variables, *loop.entrances)}
-    new.update(zip(leaving, entrances, strict=True))
-    test, *after = copied([loop.test, *loop.body, *saved], new)
-    body, kept = after[: len(loop.body)], after[len(loop.body) :]
-    every = [*loop.entrances, *entrances]
-    made = While.over(test, body, loop.variables, every, kept, loop.parallel_iterations)
-    return Remade(made, (*inputs, *before), places)
 
 
 def _constant(node: Node) -> bool:

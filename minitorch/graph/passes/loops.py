@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
-from ..control.loop_stacks import Slot
-from ..control.outcome import History, Output
+from ..control.loop_stacks import History, Output, Slot, placeholder_like
 from ..control.while_op import While
+from ..core.copying import copied
+from ..core.graph import outside
 from ..core.node import Node
 from ..core.order import needed, schedule
-from .rewrite import may_change, over, renewed
+from .rewrite import like, may_change, over, renewed
 
 Pass = Callable[[Sequence[Node], Collection[Node]], list[Node]]
 
@@ -73,6 +74,27 @@ def kept_places(loop: While, asked: Collection[Slot]) -> tuple[dict[Slot, Slot],
     """Return the new places of the lists that are asked for, and the nodes that they are of."""
     old = sorted(k for kind, k in asked if kind == "past")
     return {("past", k): ("past", i) for i, k in enumerate(old)}, [loop.saved[k] for k in old]
+
+
+def capturing(
+    node: Node,
+    inputs: tuple[Node, ...],
+    inner: Sequence[Node],
+    outer: Sequence[Node],
+    asked: Collection[Slot],
+) -> Remade:
+    """Return the loop `node` with the nodes `inner` captured: from outside comes `outer`."""
+    loop: While = node.op
+    places, saved = kept_places(loop, asked)
+    with like(node), outside():
+        entrances = [placeholder_like(n, "captured") for n in inner]
+    new: dict[Node, Node] = {p: p for p in (*loop.variables, *loop.entrances)}
+    new.update(zip(inner, entrances, strict=True))
+    test, *after = copied([loop.test, *loop.body, *saved], new)
+    body, kept = after[: len(loop.body)], after[len(loop.body) :]
+    every = [*loop.entrances, *entrances]
+    made = While.over(test, body, loop.variables, every, kept, loop.parallel_iterations)
+    return Remade(made, (*inputs, *outer), places)
 
 
 def with_loops(fetches: Sequence[Node], fed: Collection[Node], remake: Remake) -> list[Node]:

@@ -1,8 +1,15 @@
-"""From fused operators to a kernel's program, or the reason why there is none."""
+"""From fused operators to a kernel's program, or the reason why there is none; and its runs.
+
+A run is how far arithmetic goes before it begins anew: a matrix plus a vector begins anew at each
+row. A kernel computes the end of a row as one more vector, so a short row that is no whole number
+of vectors costs it as much as dozens of elements; NumPy pays less for a row, but once for every
+operator that meets the vector.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from ... import compile as code
 from ...arrays import DType
@@ -10,6 +17,7 @@ from ...op import Op
 from ...ops.casting import Cast
 from ...ops.pointwise import Power
 from ...ops.rows import ROWS
+from ..costs.machine import machine
 
 Parts = Sequence[tuple[Op, tuple[int, ...]]]
 """Operators, inputs first; an operand is an input, or, negative, the result of -1 - operand."""
@@ -60,3 +68,72 @@ def _costs_as(op: Op) -> str:
 
 def _kind(place: int, inputs: Sequence[str], steps: Sequence[code.Step]) -> str:
     return inputs[place] if place >= 0 else code.gives(steps[-1 - place].row)
+
+
+Shape = tuple[int | None, ...]
+LANES = 16  # of a vector of float32; of float64 it has half of them
+FOLDING = 2  # operators of NumPy that take as long to begin a row as a reduction does
+
+
+@dataclass(frozen=True)
+class Runs:
+    """The runs of one group of operators.
+
+    Attributes:
+        length: elements in a run; None where it is the whole, or not known before the run.
+        broken: how many of the operators begin anew at each run when NumPy computes them.
+    """
+
+    length: int | None
+    broken: int
+
+    def kernel_s(self, parts: Parts) -> float:
+        """Return the seconds, for an element, that a kernel takes for beginning runs."""
+        if self.length is None:
+            return 0.0
+        beyond = -self.length % LANES
+        extra = beyond * sum(map(machine().kernel_element_s, names_of(parts)))
+        return (machine().kernel_run_s(ragged=beyond > 0) + extra) / self.length
+
+    def numpy_s(self) -> float:
+        """Return the seconds, for an element, that NumPy takes for beginning runs."""
+        return 0.0 if self.length is None else self.broken * machine().numpy_run_s / self.length
+
+
+def runs_of(parts: Parts, shapes: Sequence[Shape], whole: Shape, folded: int = 0) -> Runs:
+    """Return the runs of operators over inputs of these shapes, whose result has the shape `whole`.
+
+    Args:
+        folded: of a reduction on top, how many of the last axes it folds.
+    """
+    broken = {i for i, shape in enumerate(shapes) if _axes_in_run(shape, whole) < len(whole)}
+    axes = min([_axes_in_run(shapes[i], whole) for i in broken], default=len(whole))
+    if folded:
+        axes = min(axes, folded)
+    if axes == len(whole):
+        return Runs(None, 0)
+    count = sum(any(place in broken for place in operands) for _, operands in parts)
+    return Runs(_length(whole[len(whole) - axes :]), count + (FOLDING if folded else 0))
+
+
+def _axes_in_run(shape: Shape, whole: Shape) -> int:
+    """Return how many of the last axes are gone through as one: all kept, or all repeated."""
+    own = (*([1] * (len(whole) - len(shape))), *shape)
+    repeats: bool | None = None
+    for axes, (size, full) in enumerate(zip(reversed(own), reversed(whole), strict=True)):
+        if full == 1:
+            continue
+        repeated = size == 1
+        if repeats is not None and repeated != repeats:
+            return axes
+        repeats = repeated
+    return len(whole)
+
+
+def _length(sizes: Shape) -> int | None:
+    length = 1
+    for size in sizes:
+        if size is None:
+            return None
+        length *= size
+    return length or None

@@ -2,8 +2,8 @@
 
 (A B) C and A (B C) are the same matrix at different cost: with A and B of 512 x 512 and C of
 512 x 1 the second needs 170 times fewer multiplications. The order with the fewest is taken unless
-the machine's cost model says that it takes longer. A very long chain is taken in stretches. Where
-more than one size, the batch, is not known, the run chooses the order.
+the machine's cost model says that it takes longer. A very long chain is taken in stretches, and a
+size that is not known, the batch, counts as 64.
 
 Source: Cormen et al., Introduction to Algorithms, section 14.2.
 """
@@ -14,40 +14,13 @@ import functools
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from ...arrays import Array
-from ...op import Op, Spec
 from ...ops.linalg import MatMul
-from ..core.gradients import gradients
 from ..core.node import Node
 from ..core.order import schedule
 from ..costs.machine import machine
 from .rewrite import rebuilt, rewrite, simple, users_of
 
 Split = dict[tuple[int, int], int]
-MATMUL = MatMul()
-
-
-class Chain(Op):
-    """The product of several matrices, in the order of the fewest multiplications."""
-
-    def compute(self, xp: Any, *factors: Array) -> Array:
-        """Return the product."""
-        sizes = (*(int(f.shape[0]) for f in factors), int(factors[-1].shape[1]))
-        multiply = functools.partial(MATMUL.compute, xp)
-        return _product(multiply, factors, split_of(sizes), 0, len(factors) - 1)
-
-    def infer(self, *specs: Spec) -> Spec:
-        """Return what the products infer, from left to right."""
-        return functools.reduce(MATMUL.infer, specs)
-
-    def unfused(self, *inputs: Any) -> Any:
-        """Return the products as they were, over these nodes."""
-        return functools.reduce(MATMUL, inputs)
-
-    def gradient(self, out_grad: Any, node: Any) -> Any:
-        """Differentiate the products as they were, over the same inputs."""
-        inputs = list(node.inputs)
-        return tuple(gradients(self.unfused(*inputs), inputs, out_grad, stop_gradients=inputs))
 
 
 def cheapest(sizes: Sequence[int]) -> tuple[int, Split]:
@@ -68,12 +41,6 @@ def cheapest(sizes: Sequence[int]) -> tuple[int, Split]:
             ]
             cost[i, j], split[i, j] = min(choices)
     return cost[0, count - 1], split
-
-
-@functools.lru_cache(maxsize=1024)
-def split_of(sizes: tuple[int, ...]) -> Split:
-    """Return where the cheapest order cuts; kept, because most runs have sizes of one kind."""
-    return cheapest(sizes)[1]
 
 
 def _product(
@@ -106,10 +73,7 @@ def matmul_chain(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[No
         factors = _factors(node, inputs, inner)
         if len(factors) < 3:
             return None
-        known = [f.shape[0] for f in factors] + [factors[-1].shape[1]]
-        if known.count(None) > 1:
-            return rebuilt(Chain(), *factors)
-        sizes = [size_of(size) for size in known]
+        sizes = [size_of(size) for size in (*(f.shape[0] for f in factors), factors[-1].shape[1])]
         flops, split = cheapest(sizes)
         if flops >= GAIN * _flops(node, inner):
             return None

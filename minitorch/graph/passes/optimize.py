@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from ...arrays import float16
 from ...errors import GraphError
 from ..control.pytree import flatten
 from ..core.node import Node
@@ -21,7 +20,6 @@ from .loop_values import loop_values
 from .loops import Pass, inside
 from .matmul_chain import matmul_chain
 from .merge_matmuls import merge_matmuls
-from .mixed_precision import mixed_precision as in_half
 from .recompute import recompute as computed_again
 from .shape_only import shape_only
 from .transposes import transposes
@@ -47,10 +45,9 @@ what is fused no other pass looks into, unless it was fused twice. Each also rew
 loops."""
 
 ON_REQUEST: dict[str, Pass] = {
-    "mixed_precision": inside(in_half),
     "recompute": computed_again,
 }
-"""Passes that trade something for something else, numbers or time, and so run only when named."""
+"""Passes that trade something for something else, time for memory, and so run only when named."""
 
 
 def optimize(fetches: Any, fed: Collection[Node] = (), passes: Sequence[str] | None = None) -> Any:
@@ -138,15 +135,6 @@ def recompute(fetches: Any, budget_bytes: int | None = None, fed: Collection[Nod
     if budget_bytes is not None and not isinstance(budget_bytes, int):
         raise GraphError(f"recompute: got a budget of {budget_bytes!r}, expected whole bytes.")
     return _alone("recompute", lambda n, f: computed_again(n, f, budget_bytes), fetches, fed)
-
-
-def mixed_precision(fetches: Any, dtype: Any = float16, fed: Collection[Node] = ()) -> Any:
-    """Return nodes of the same dtypes whose matrix products are computed in half precision.
-
-    Raises:
-        GraphError: NumPy cannot compute in `dtype`.
-    """
-    return _alone("mixed_precision", inside(lambda n, f: in_half(n, f, dtype)), fetches, fed)
 
 
 def _alone(name: str, rewrite: Pass, fetches: Any, fed: Collection[Node]) -> Any:

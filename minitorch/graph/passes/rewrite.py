@@ -24,10 +24,14 @@ Rule = Callable[[Node, tuple[Node, ...]], Node | None]
 """(a node, its inputs after the rewrite) -> what stands for it, or None to leave it."""
 
 
-def rewrite(fetches: Sequence[Node], rule: Rule, fed: Collection[Node] = ()) -> list[Node]:
-    """Return what stands for `fetches` after `rule` has been asked at every node below them.
+def rewrite(
+    fetches: Sequence[Node], rule: Rule, fed: Collection[Node] = (), every: bool = False
+) -> list[Node]:
+    """Return what stands for `fetches` after `rule` has been asked at the simple nodes below them.
 
-    What stands for a node that waits for others waits for them too.
+    Args:
+        every: ask at every node with an operator. What stands for a node that waits for others
+            waits for them too.
     """
     new: dict[Node, Node] = {}  # only what differs
     with likenesses() as build_like:
@@ -36,7 +40,7 @@ def rewrite(fetches: Sequence[Node], rule: Rule, fed: Collection[Node] = ()) -> 
                 continue
             inputs, control = renewed(node.inputs, new), renewed(node.control_inputs, new)
             found = None
-            if node.op is not None:
+            if simple(node) or (every and node.op is not None):
                 build_like(node)
                 found = rule(node, inputs)
                 if found is not None and control:

@@ -11,7 +11,7 @@ import math
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from ...arrays import Array, DType, dtype_of, native_dtype
+from ...arrays import Array, DType, Namespace, dtype_of, native_dtype
 from ...op import Op, Spec
 from ...ops.broadcasting import ExpandTo, SumTo
 from ...ops.movement import Reshape
@@ -45,7 +45,7 @@ class ShapeOnly(Op):
         """The other operator's name, as a shape."""
         return f"shape_of_{self.of.name}"
 
-    def compute(self, xp: Any, *arrays: Array) -> Array:
+    def compute(self, xp: Namespace, *arrays: Array) -> Array:
         """Return one 0, stretched; the one of the last call, where the shapes are those."""
         looks = (xp, [(a.shape, a.dtype) for a in arrays])
         known, zeros = self._last

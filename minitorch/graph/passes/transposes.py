@@ -46,7 +46,7 @@ def _sunk(fetches: Sequence[Node], fed: Collection[Node]) -> list[Node]:
     uses = users_of(schedule(fetches, fed), fetches)
 
     def rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
-        if not simple(node) or any(isinstance(s.shape, UnknownShape) for s in inputs):
+        if any(isinstance(s.shape, UnknownShape) for s in inputs):
             return None
         if any(source in fed for source in inputs):
             return None

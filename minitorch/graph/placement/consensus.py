@@ -33,7 +33,7 @@ from .send_recv import Ranks, another_run
 
 MAGIC = 0x67726170685F6964  # "graph_id": no message of values begins like this
 WANTED = "what it is about to run"
-SAME = -1
+SAME = "the same"
 Prints = npt.NDArray[np.int64]
 
 
@@ -77,45 +77,23 @@ def check_same_graph(
         return 0
     prints = _Prints(order, leaves, feeds, placed)
     number = _hashed(prints.numbers.tobytes())
-    others = range(1, ranks.size)
     if ranks.rank != 0:
         first = _received(ranks, 0, np.int64)
         if first[:1] != MAGIC:
             raise another_run(0, WANTED, first)
-        ranks.send(np.array([_differs_at(first, prints.numbers)]), 0)
-        who, where = _received(ranks, 0, np.int64)
-        if who == ranks.rank:
-            ranks.send(_letters(prints.about(int(where))), 0)
-        if who != SAME:
-            raise GraphError(_text(_received(ranks, 0, np.uint8)))
-        return number
-    for rank in others:
-        ranks.send(prints.numbers, rank)
-    answers = {rank: int(_received(ranks, rank, np.int64)[0]) for rank in others}
-    who, where = next(((r, at) for r, at in answers.items() if at != SAME), (SAME, SAME))
-    for rank in others:
-        ranks.send(np.array([who, where]), rank)
-    if who != SAME:
-        theirs = _text(_received(ranks, who, np.uint8))
-        message = (
-            f"run: rank {who} has another graph than rank 0: it has {theirs} where rank 0 has "
-            f"{prints.about(where)}. Build the same graph on every rank, with the same devices, "
-            "and call run with the same fetches and feeds; ranks that are threads of one process "
-            "need a graph each, `with Graph().as_default():`."
-        )
+        ranks.send(_letters(prints.compared(first)), 0)
+        message = _text(_received(ranks, 0, np.uint8))
+    else:
+        others = range(1, ranks.size)
+        for rank in others:
+            ranks.send(prints.numbers, rank)
+        answers = {rank: _text(_received(ranks, rank, np.uint8)) for rank in others}
+        message = prints.judged(answers)
         for rank in others:
             ranks.send(_letters(message), rank)
+    if message != SAME:
         raise GraphError(message)
     return number
-
-
-def _differs_at(first: Prints, mine: Prints) -> int:
-    """Return the number of the first node that differs, or `SAME`."""
-    if np.array_equal(first, mine):
-        return SAME
-    n = min(len(first), len(mine))
-    unequal = np.flatnonzero(first[:n] != mine[:n])
-    return int(unequal[0] if len(unequal) else n) - 1
 
 
 def _received(ranks: Ranks, src: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
@@ -157,6 +135,28 @@ class _Prints:
         asked = tuple(self._of(node) for node in (*leaves, *feeds))
         found = [MAGIC, *(self._number[node] for node in order), _hashed((asked, len(leaves)))]
         self.numbers = np.array(found, np.int64)
+
+    def compared(self, first: Prints) -> str:
+        """Return `SAME`, or the number of the first node that rank 0 has otherwise, and words."""
+        if np.array_equal(first, self.numbers):
+            return SAME
+        n = min(len(first), len(self.numbers))
+        unequal = np.flatnonzero(first[:n] != self.numbers[:n])
+        at = int(unequal[0] if len(unequal) else n) - 1
+        return f"{at} {self.about(at)}"
+
+    def judged(self, answers: Mapping[int, str]) -> str:
+        """Return `SAME`, or what rank 0 has to say of the first rank that has another graph."""
+        rank = next((rank for rank, answer in answers.items() if answer != SAME), None)
+        if rank is None:
+            return SAME
+        at, _, theirs = answers[rank].partition(" ")
+        return (
+            f"run: rank {rank} has another graph than rank 0: it has {theirs} where rank 0 has "
+            f"{self.about(int(at))}. Build the same graph on every rank, with the same devices, "
+            "and call run with the same fetches and feeds; ranks that are threads of one process "
+            "need a graph each, `with Graph().as_default():`."
+        )
 
     def about(self, i: int) -> str:
         """Return words for node `i`."""

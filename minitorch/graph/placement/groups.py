@@ -1,8 +1,8 @@
 """What must be on one device, and on which: groups of nodes, the inside of loops included.
 
-Together are a variable, its reads and all that writes it; a queue and all that is done to it; a
-list and all that is put on it or taken off it, through loops; and a loop's variable with what the
-body makes of it. A group goes where one of its members was put by `device("...")`.
+Together are a variable, its reads and all that writes it; a list and all that is put on it or taken
+off it, through loops; and a loop's variable with what the body makes of it. A group goes where one
+of its members was put by `device("...")`.
 
 A loop that has at most one device inside runs whole on one, as an operator does; one that has more
 is cut, and then only its parts are placed.
@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any
 
 from ...errors import GraphError
 from ..control.loop_stacks import Empty, Opaque
@@ -20,7 +19,7 @@ from ..control.while_op import While
 from ..core.node import Node
 from ..core.order import needed
 from ..core.variables import Read, Variable
-from .inside import Loop, everywhere, loops_in
+from .levels import Loop, everywhere, loops_in
 
 Member = tuple[Node, Collection[Node], Mapping[Node, Loop]]
 """A node, what its graph is given (a run's feeds or a loop's placeholders), the loops there."""
@@ -36,7 +35,7 @@ class Groups:
         n: how many devices there are.
         ranks: the rank of each device name, or of what it begins with; by default the number of
             the task in it, else that at its end.
-        homes: where variables and queues are already.
+        homes: where variables are already.
 
     Attributes:
         rank_of: the rank of each group that has one.
@@ -53,13 +52,12 @@ class Groups:
         fed: Collection[Node],
         n: int,
         ranks: Mapping[str, int],
-        homes: Mapping[Any, int],
+        homes: Mapping[Node, int],
     ) -> None:
         self.n_devices, self.ranks = n, ranks
         self.rank_of: dict[Node, int] = {}
         self.cuts: dict[Node, Loop] = {}
         self._parent: dict[Node, Node] = {}
-        self._first: dict[Any, Node] = {}  # of those that touch a queue
         mine = set(order)
         others = [node for node in writers if node not in mine]
         members = [*self._walk(order, fed), *self._walk(others, fed)]
@@ -67,10 +65,8 @@ class Groups:
             for a, b in self._ties(*member):
                 self._join(a, b)
         self._obey([node for node, *_ in members])
-        for kept, rank in homes.items():
-            keeper = kept if isinstance(kept, Node) else self._first.get(kept)
-            if keeper is not None:
-                self.put(keeper, rank)
+        for variable, rank in homes.items():
+            self.put(variable, rank)
         self._settle(order, fed)
         self._settle(others, fed, running=False)
 
@@ -131,9 +127,6 @@ class Groups:
             yield from _ties_of_loop(loops[node])
             return
         yield from ((node, variable) for variable in variables_of(node) if variable not in given)
-        queue = getattr(node.op, "queue", None)
-        if queue is not None:
-            yield node, self._first.setdefault(queue, node)
         for source in node.inputs:
             listed = isinstance(source, Opaque) and not isinstance(source.op, Empty)
             if listed and not (source in loops and not loops[source].users):
@@ -204,15 +197,14 @@ def variables_of(node: Node) -> list[Node]:
     return list(getattr(node.op, "writes", ()))
 
 
-def kept_by(node: Node) -> list[Any]:
-    """Return the variables and queues that `node` touches, or what is inside it if it is a loop."""
-    found: list[Any] = list(variables_of(node))
+def kept_by(node: Node) -> list[Node]:
+    """Return the variables that `node` touches, or what is inside it if it is a loop."""
+    found = variables_of(node)
     if isinstance(node.op, While):
         given = {*node.op.variables, *node.op.entrances}
         for inner in needed([node.op.test, *node.op.body], given):
             found += kept_by(inner)
-    queue = getattr(node.op, "queue", None)
-    return found if queue is None else [*found, queue]
+    return found
 
 
 def _ties_of_loop(loop: Loop) -> Iterator[tuple[Node, Node]]:

@@ -29,8 +29,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..control.dead_values import DEAD
-from ..control.loop_stacks import EMPTY, Opacity, Past
-from ..control.outcome import Outcome
+from ..control.loop_stacks import EMPTY, Opacity, Outcome, Past
 from ..core.node import Node
 from ..core.variables import State
 from ..executors.compiled import Step

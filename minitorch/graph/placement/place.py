@@ -16,14 +16,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from ...ops.linalg import MatMul
 from ...shapes import numel
 from ..core.node import Node, UnknownShape
 from ..core.order import sources
 from .groups import Groups
-from .inside import Loop, everywhere
+from .levels import Loop, everywhere
 
 Cost = Callable[[Node], float]
 
@@ -49,7 +48,7 @@ def place(
     cost: Cost | None = None,
     link: Link | None = None,
     writers: Sequence[Node] = (),
-    homes: Mapping[Any, int] | None = None,
+    homes: Mapping[Node, int] | None = None,
 ) -> dict[Node, int]:
     """Return the rank of every node of `order` that is not on all of them.
 
@@ -62,7 +61,7 @@ def place(
         cost: seconds of an operator; by default estimated from its flops and bytes.
         link: what a transfer costs.
         writers: nodes of other runs that write variables: what they write is together, too.
-        homes: where variables and queues are already.
+        homes: where variables are already.
     Raises:
         GraphError: a device that is not there, or two devices for what belongs together.
     """

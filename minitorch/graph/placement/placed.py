@@ -69,7 +69,7 @@ class PlacedSession(Session):
         super().__init__(graph, optimize=optimize)
         self.ranks, self.devices = ranks, devices
         self.greedy, self.cost, self.link = greedy, cost, link
-        self.homes: dict[Any, int] = {}  # the rank of each variable and queue, once it has one
+        self.homes: dict[Node, int] = {}  # the rank of each variable, once it has one
 
     def _step(self, leaves: list[Node], feeds: tuple[Node, ...]) -> PlacedRun:
         return PlacedRun(self, leaves, feeds)

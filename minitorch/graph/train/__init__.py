@@ -4,10 +4,10 @@ Slots (momenta, accumulators) are variables that are not trained; `initialize_al
 them like any other, so it belongs after `minimize`.
 """
 
-from .descent import AdagradOptimizer as AdagradOptimizer
-from .descent import AdamOptimizer as AdamOptimizer
-from .descent import GradientDescentOptimizer as GradientDescentOptimizer
-from .descent import MomentumOptimizer as MomentumOptimizer
+from .optimizer import AdagradOptimizer as AdagradOptimizer
+from .optimizer import AdamOptimizer as AdamOptimizer
+from .optimizer import GradientDescentOptimizer as GradientDescentOptimizer
+from .optimizer import MomentumOptimizer as MomentumOptimizer
 from .optimizer import Optimizer as Optimizer
 from .saver import Saver as Saver
 from .saver import latest_checkpoint as latest_checkpoint

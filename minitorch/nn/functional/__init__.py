@@ -1,172 +1,85 @@
 """Torch's `nn.functional`: the operators of a network, by name; each is defined in `ops`."""
 
-from ...ops.activation import (
-    gelu,
-    glu,
-    hardshrink,
-    logsigmoid,
-    prelu,
-    sigmoid,
-    softplus,
-    softshrink,
-    softsign,
-    tanh,
-    tanhshrink,
-)
-from ...ops.adaptive import (
-    adaptive_avg_pool1d,
-    adaptive_avg_pool2d,
-    adaptive_max_pool1d,
-    adaptive_max_pool2d,
-)
-from ...ops.attention import embedding, fold, scaled_dot_product_attention, unfold
-from ...ops.conv import (
-    conv1d,
-    conv2d,
-    conv3d,
-    conv_transpose1d,
-    conv_transpose2d,
-    conv_transpose3d,
-)
-from ...ops.cross_entropy import cross_entropy, nll_loss
-from ...ops.gathering import one_hot
-from ...ops.linalg import bilinear, linear
-from ...ops.loss import (
-    binary_cross_entropy,
-    binary_cross_entropy_with_logits,
-    cosine_embedding_loss,
-    cosine_similarity,
-    gaussian_nll_loss,
-    hinge_embedding_loss,
-    huber_loss,
-    kl_div,
-    l1_loss,
-    margin_ranking_loss,
-    mse_loss,
-    pairwise_distance,
-    poisson_nll_loss,
-    smooth_l1_loss,
-    soft_margin_loss,
-    triplet_margin_loss,
-)
-from ...ops.matrices import pad
-from ...ops.normalization import (
-    batch_norm,
-    group_norm,
-    instance_norm,
-    layer_norm,
-    local_response_norm,
-    log_softmax,
-    normalize,
-    rms_norm,
-    softmax,
-    softmin,
-)
-from ...ops.pooling import (
-    avg_pool1d,
-    avg_pool2d,
-    avg_pool3d,
-    lp_pool2d,
-    max_pool1d,
-    max_pool2d,
-    max_pool3d,
-)
-from ...ops.random import dropout
-from ...ops.resizing import interpolate, pixel_shuffle, pixel_unshuffle
-from .overwriting import (
-    celu,
-    elu,
-    hardsigmoid,
-    hardswish,
-    hardtanh,
-    leaky_relu,
-    mish,
-    relu,
-    relu6,
-    selu,
-    silu,
-    threshold,
-)
+from ...exports import public_names
+from ...ops.activation import gelu as gelu
+from ...ops.activation import glu as glu
+from ...ops.activation import hardshrink as hardshrink
+from ...ops.activation import logsigmoid as logsigmoid
+from ...ops.activation import prelu as prelu
+from ...ops.activation import sigmoid as sigmoid
+from ...ops.activation import softplus as softplus
+from ...ops.activation import softshrink as softshrink
+from ...ops.activation import softsign as softsign
+from ...ops.activation import tanh as tanh
+from ...ops.activation import tanhshrink as tanhshrink
+from ...ops.adaptive import adaptive_avg_pool1d as adaptive_avg_pool1d
+from ...ops.adaptive import adaptive_avg_pool2d as adaptive_avg_pool2d
+from ...ops.adaptive import adaptive_max_pool1d as adaptive_max_pool1d
+from ...ops.adaptive import adaptive_max_pool2d as adaptive_max_pool2d
+from ...ops.attention import embedding as embedding
+from ...ops.attention import fold as fold
+from ...ops.attention import scaled_dot_product_attention as scaled_dot_product_attention
+from ...ops.attention import unfold as unfold
+from ...ops.conv import conv1d as conv1d
+from ...ops.conv import conv2d as conv2d
+from ...ops.conv import conv3d as conv3d
+from ...ops.conv import conv_transpose1d as conv_transpose1d
+from ...ops.conv import conv_transpose2d as conv_transpose2d
+from ...ops.conv import conv_transpose3d as conv_transpose3d
+from ...ops.cross_entropy import cross_entropy as cross_entropy
+from ...ops.cross_entropy import nll_loss as nll_loss
+from ...ops.gathering import one_hot as one_hot
+from ...ops.linalg import bilinear as bilinear
+from ...ops.linalg import linear as linear
+from ...ops.loss import binary_cross_entropy as binary_cross_entropy
+from ...ops.loss import binary_cross_entropy_with_logits as binary_cross_entropy_with_logits
+from ...ops.loss import cosine_embedding_loss as cosine_embedding_loss
+from ...ops.loss import cosine_similarity as cosine_similarity
+from ...ops.loss import gaussian_nll_loss as gaussian_nll_loss
+from ...ops.loss import hinge_embedding_loss as hinge_embedding_loss
+from ...ops.loss import huber_loss as huber_loss
+from ...ops.loss import kl_div as kl_div
+from ...ops.loss import l1_loss as l1_loss
+from ...ops.loss import margin_ranking_loss as margin_ranking_loss
+from ...ops.loss import mse_loss as mse_loss
+from ...ops.loss import pairwise_distance as pairwise_distance
+from ...ops.loss import poisson_nll_loss as poisson_nll_loss
+from ...ops.loss import smooth_l1_loss as smooth_l1_loss
+from ...ops.loss import soft_margin_loss as soft_margin_loss
+from ...ops.loss import triplet_margin_loss as triplet_margin_loss
+from ...ops.matrices import pad as pad
+from ...ops.normalization import batch_norm as batch_norm
+from ...ops.normalization import group_norm as group_norm
+from ...ops.normalization import instance_norm as instance_norm
+from ...ops.normalization import layer_norm as layer_norm
+from ...ops.normalization import local_response_norm as local_response_norm
+from ...ops.normalization import log_softmax as log_softmax
+from ...ops.normalization import normalize as normalize
+from ...ops.normalization import rms_norm as rms_norm
+from ...ops.normalization import softmax as softmax
+from ...ops.normalization import softmin as softmin
+from ...ops.pooling import avg_pool1d as avg_pool1d
+from ...ops.pooling import avg_pool2d as avg_pool2d
+from ...ops.pooling import avg_pool3d as avg_pool3d
+from ...ops.pooling import lp_pool2d as lp_pool2d
+from ...ops.pooling import max_pool1d as max_pool1d
+from ...ops.pooling import max_pool2d as max_pool2d
+from ...ops.pooling import max_pool3d as max_pool3d
+from ...ops.random import dropout as dropout
+from ...ops.resizing import interpolate as interpolate
+from ...ops.resizing import pixel_shuffle as pixel_shuffle
+from ...ops.resizing import pixel_unshuffle as pixel_unshuffle
+from .overwriting import celu as celu
+from .overwriting import elu as elu
+from .overwriting import hardsigmoid as hardsigmoid
+from .overwriting import hardswish as hardswish
+from .overwriting import hardtanh as hardtanh
+from .overwriting import leaky_relu as leaky_relu
+from .overwriting import mish as mish
+from .overwriting import relu as relu
+from .overwriting import relu6 as relu6
+from .overwriting import selu as selu
+from .overwriting import silu as silu
+from .overwriting import threshold as threshold
 
-__all__ = [
-    "adaptive_avg_pool1d",
-    "adaptive_avg_pool2d",
-    "adaptive_max_pool1d",
-    "adaptive_max_pool2d",
-    "avg_pool1d",
-    "avg_pool2d",
-    "avg_pool3d",
-    "batch_norm",
-    "bilinear",
-    "binary_cross_entropy",
-    "binary_cross_entropy_with_logits",
-    "celu",
-    "conv1d",
-    "conv2d",
-    "conv3d",
-    "conv_transpose1d",
-    "conv_transpose2d",
-    "conv_transpose3d",
-    "cosine_embedding_loss",
-    "cosine_similarity",
-    "cross_entropy",
-    "dropout",
-    "elu",
-    "embedding",
-    "fold",
-    "gaussian_nll_loss",
-    "gelu",
-    "glu",
-    "group_norm",
-    "hardshrink",
-    "hardsigmoid",
-    "hardswish",
-    "hardtanh",
-    "hinge_embedding_loss",
-    "huber_loss",
-    "instance_norm",
-    "interpolate",
-    "kl_div",
-    "l1_loss",
-    "layer_norm",
-    "leaky_relu",
-    "linear",
-    "local_response_norm",
-    "log_softmax",
-    "logsigmoid",
-    "lp_pool2d",
-    "margin_ranking_loss",
-    "max_pool1d",
-    "max_pool2d",
-    "max_pool3d",
-    "mish",
-    "mse_loss",
-    "nll_loss",
-    "normalize",
-    "one_hot",
-    "pad",
-    "pairwise_distance",
-    "pixel_shuffle",
-    "pixel_unshuffle",
-    "poisson_nll_loss",
-    "prelu",
-    "relu",
-    "relu6",
-    "rms_norm",
-    "scaled_dot_product_attention",
-    "selu",
-    "sigmoid",
-    "silu",
-    "smooth_l1_loss",
-    "soft_margin_loss",
-    "softmax",
-    "softmin",
-    "softplus",
-    "softshrink",
-    "softsign",
-    "tanh",
-    "tanhshrink",
-    "threshold",
-    "triplet_margin_loss",
-    "unfold",
-]
+__all__ = public_names(globals())

@@ -152,7 +152,7 @@ def child(process: "subprocess.Popen[str]", name: str) -> int:
     return next(int(p) for p in children if name in Path(f"/proc/{p}/cmdline").read_text())
 
 
-def test_a_signal_stops_both(tmp_path: Path) -> None:
+def test_a_second_start_says_where_the_first_is_and_a_signal_stops_both(tmp_path: Path) -> None:
     with started(tmp_path) as (process, addresses, work):
         jupyter, server = addresses
         with urllib.request.urlopen(jupyter) as answer:
@@ -160,8 +160,12 @@ def test_a_signal_stops_both(tmp_path: Path) -> None:
         token = (work / ".course" / "learner.token").read_text().strip()
         notebook = (work / "scale_and_sum" / "lab.ipynb").read_bytes()
         assert Connection(server, token).submit("scale_and_sum", notebook)["id"] == 1
+        again = subprocess.run(list(map(str, process.args)), capture_output=True, text=True)  # type: ignore[arg-type]
+        assert again.returncode == 0, again.stderr
+        assert jupyter in again.stdout and server in again.stdout
         process.send_signal(signal.SIGTERM)
         assert process.wait(120) == 0
+        assert process.stdout and process.stdout.read().endswith(f"Your work is in {work}.\n")
         assert not is_open(jupyter) and not is_open(server)
 
 

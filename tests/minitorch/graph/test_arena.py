@@ -192,13 +192,13 @@ def test_more_rounds_need_no_more_memory() -> None:
 def test_nested_loops_and_lists_run_in_an_arena() -> None:
     x = tf.placeholder(tf.float64, (3,))
 
-    def outer(i: Any, v: Any, seen: Any) -> Any:
+    def outer(v: Any, i: Any) -> Any:
         inner = tf.while_loop(lambda j, u: j < i, lambda j, u: (j + 1, tf.sin(u) + v), [0, v])[1]
-        return i + 1, inner * 0.5, seen.write(i, inner)
+        return inner * 0.5
 
-    seen = tf.TensorArray(tf.float64, 4, element_shape=(3,))
-    _, last, seen = tf.while_loop(lambda i, v, s: i < 4, outer, [0, x, seen])
-    fetches = [last, seen.stack(), *tf.gradients(tf.reduce_sum(last), [x])]
+    seen = tf.scan(outer, tf.range(4), x)
+    last = seen[3]
+    fetches = [last, seen, *tf.gradients(tf.reduce_sum(last), [x])]
     at = {x: np.array([0.1, 0.2, -0.4])}
     with tf.Session() as session:
         want = session.run(fetches[::2], at)

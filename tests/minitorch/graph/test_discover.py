@@ -11,8 +11,7 @@ from minitorch.errors import GraphError
 from minitorch.graph.core.order import schedule
 from minitorch.graph.costs.machine import Fixed, use
 from minitorch.graph.discovery.improve import improve, simplifications
-from minitorch.graph.discovery.search import Rule, discover, follows, holds
-from minitorch.graph.discovery.terms import match, show
+from minitorch.graph.discovery.search import Rule, discover, follows, holds, match, show
 from minitorch.graph.passes.algebra import algebra
 
 

@@ -133,11 +133,11 @@ def test_minimize_of_a_vector_takes_its_sum() -> None:
         close(session.run(w), np.array([0.8, 1.6, 2.4]))
 
 
-@pytest.mark.parametrize("write", [tf.assign, tf.assign_add, tf.scatter_update])
+@pytest.mark.parametrize("write", [tf.assign, tf.assign_add])
 def test_no_gradient_goes_through_a_write(write: Any) -> None:
     """TensorFlow registers its writes as not differentiable; what goes round them still counts."""
     x, v = tf.placeholder(tf.float64, (2,)), tf.Variable(np.ones(2))
-    written = write(v, [0, 1], x) if write is tf.scatter_update else write(v, x)
+    written = write(v, x)
     assert tf.gradients(tf.reduce_sum(written), [x]) == [None]
     (grad,) = tf.gradients(tf.reduce_sum(written * x), [x])
     with tf.Session() as session:
@@ -318,7 +318,6 @@ CASES: list[tuple[str, Any, Any]] = [
     ("matmul transposed", lambda x: tf.matmul(x, x, transpose_b=True), lambda t: t @ t.T),
     ("concat", lambda x: tf.concat([x, x * 2.0], 1), lambda t: torch.cat([t, t * 2], 1)),
     ("stack", lambda x: tf.stack([x, x * x]), lambda t: torch.stack([t, t * t])),
-    ("norm", lambda x: tf.norm(x, axis=1), lambda t: torch.linalg.norm(t, dim=1)),
     ("clip_by_value", lambda x: tf.clip_by_value(x, -0.5, 0.5), lambda t: t.clamp(-0.5, 0.5)),
     (
         "clip_by_norm",

@@ -226,19 +226,6 @@ def test_an_operator_that_computes_something_else_in_a_graph_is_found_out(agreem
     assert len(_compared(parts, values, [], "")) == 5
 
 
-def test_the_largest_of_rows_whose_number_is_not_known() -> None:
-    x = np.random.default_rng(0).normal(size=(5, 4)).astype("f")
-    rows = tf.placeholder(tf.float32, [None, 4])
-    values, places = tf.nn.top_k(rows, 2)
-    (slope,) = tf.gradients(values, rows)
-    assert values.shape == places.shape == (None, 2)
-    got, where, by_x = tf.Session().run([values, places, slope], {rows: x})
-    want = torch.topk(torch.tensor(x), 2)
-    np.testing.assert_array_equal(got, want.values.numpy())
-    np.testing.assert_array_equal(where, want.indices.numpy())
-    np.testing.assert_array_equal(by_x, (x >= got[:, 1:]).astype("f"))
-
-
 @pytest.mark.parametrize("executor", ["compiled", "interpreter", "tokens", "parallel", "arena"])
 @pytest.mark.parametrize("label", [-1, 3, 2**40])
 def test_a_label_that_is_no_class_is_an_error_in_the_loss_and_in_a_step(

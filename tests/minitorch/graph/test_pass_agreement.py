@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 import minitorch.graph as tf
@@ -25,8 +24,6 @@ assert _spec is not None
 assert _spec.loader is not None
 graphs = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(graphs)
-
-TOLERANCE = {"mixed_precision": 0.02}  # half precision has 11 bits, and errors grow with the depth
 
 
 @pytest.fixture(autouse=True)
@@ -53,20 +50,6 @@ def _unsized(leaves: list[Node]) -> bool:
     except GraphError:
         return True
     return False
-
-
-MORE = [pytest.param(seed, marks=pytest.mark.wide) for seed in range(250, 400)]
-
-
-@pytest.mark.parametrize("seed", [*range(200, 250), *MORE])
-def test_a_random_graph_agrees_roughly_in_mixed_precision(seed: int) -> None:
-    graph = graphs.RandomGraph(seed, np.float32)
-    want = graph.run(graph.fetches)
-    leaves = run_pass("mixed_precision", list(graph.fetches), set(graph.feeds))
-    got = graph.run(leaves)
-    assert [a.dtype for a in got] == [b.dtype for b in want]
-    near = np.array([graphs.largest_difference([a], [b]) for a, b in zip(got, want, strict=True)])
-    assert np.median(near) <= TOLERANCE["mixed_precision"]
 
 
 @pytest.mark.parametrize("seed", range(400, 415))
@@ -125,4 +108,4 @@ def _all(fetches: list[Node]) -> list[Node]:
 
 
 def test_every_pass_is_tried() -> None:
-    assert set(ON_REQUEST) == {"recompute", "mixed_precision"}
+    assert set(ON_REQUEST) == {"recompute"}

@@ -10,15 +10,14 @@ import numpy as np
 import pytest
 
 import minitorch.graph as tf
-from minitorch.errors import GraphError, ShapeError
+from minitorch.errors import GraphError
 from minitorch.graph.core.order import schedule
 from minitorch.graph.core.verify import verify
 from minitorch.graph.costs.machine import Fixed, Machine, machine, use
 from minitorch.graph.passes.fuse import LONGEST, fuse
 from minitorch.graph.passes.fused import Fused, FusedReduction
-from minitorch.graph.passes.matmul_chain import Chain, cheapest
+from minitorch.graph.passes.matmul_chain import cheapest
 from minitorch.graph.passes.merge_matmuls import costs
-from minitorch.graph.passes.mixed_precision import mixed_precision
 from minitorch.graph.passes.recompute import recompute
 from minitorch.op import Op
 
@@ -194,41 +193,6 @@ def test_a_chain_of_products_takes_the_cheapest_order() -> None:
 
 def test_the_dynamic_program_finds_the_textbooks_order() -> None:
     assert cheapest([30, 35, 15, 5, 10, 20, 25])[0] == 15125  # Cormen et al., section 14.2
-
-
-@pytest.mark.parametrize("executor", ["compiled", "interpreter", "tokens", "parallel", "arena"])
-def test_a_chain_of_unknown_sizes_takes_its_order_in_the_run(executor: str) -> None:
-    factors = [tf.placeholder(tf.float64, (None, None)) for _ in range(4)]
-    product = functools.reduce(tf.matmul, factors)
-    after = tf.optimize(product)
-    assert operators(after) == ["Chain"]
-    assert tf.optimize(after) is after
-    before, asked = [product, *tf.gradients(product, factors)], tf.gradients(after, factors)
-    rng = np.random.default_rng(0)
-    session = tf.Session(executor=executor)
-    for sizes in ((3, 4, 5, 6, 1), (1, 6, 5, 4, 3), (2, 9, 2, 9, 2)):
-        pairs = zip(factors, itertools.pairwise(sizes), strict=True)
-        at = {factor: rng.normal(size=pair) for factor, pair in pairs}
-        for got, want in zip(session.run([after, *asked], at), run(before, at), strict=True):
-            np.testing.assert_allclose(got, want, rtol=1e-10)
-    with pytest.raises(ShapeError, match=r"\(5, 6\).*\(3, 4\)"):
-        session.run(after, {f: np.ones((3, 4) if i % 2 else (5, 6)) for i, f in enumerate(factors)})
-
-
-def test_a_chain_in_the_run_multiplies_as_little_as_it_can() -> None:
-    counted: list[int] = []
-
-    class Matrix:
-        def __init__(self, rows: int, columns: int) -> None:
-            self.shape = (rows, columns)
-
-        def __matmul__(self, other: Any) -> Any:
-            counted.append(self.shape[0] * self.shape[1] * other.shape[1])
-            return Matrix(self.shape[0], other.shape[1])
-
-    sizes = (30, 35, 15, 5, 10, 20, 25)
-    Chain().compute(None, *[Matrix(*pair) for pair in itertools.pairwise(sizes)])
-    assert sum(counted) == 15_125  # Cormen et al., section 14.2
 
 
 def test_a_chain_of_the_textbooks_sizes_takes_its_order() -> None:
@@ -512,19 +476,6 @@ def test_transposes_sink_until_they_cancel(build: Any, left: int) -> None:
     np.testing.assert_allclose(*run([node, after], feeds), rtol=1e-12)
 
 
-def test_mixed_precision_computes_products_in_half_and_folds_casts_that_meet() -> None:
-    x = tf.placeholder(tf.float32, (8, 16))
-    w = [tf.Variable(np.full((16, 16), 0.1, np.float32)) for _ in range(2)]
-    y = tf.matmul(tf.nn.relu(tf.matmul(x, w[0])), w[1])
-    after = mixed_precision([tf.reduce_sum(y)])[0]
-    halves = [n.op.name for n in schedule([after], ()) if n.dtype == np.float16]
-    assert halves == ["Cast", "Cast", "matmul", "relu", "Cast", "matmul"]  # none around the relu
-    sums = [n for n in schedule([after], ()) if n.op is not None and n.op.name == "Sum"]
-    assert [n.dtype for n in sums] == [np.float32]
-    with pytest.raises(GraphError, match="got bfloat16, expected float16"):
-        mixed_precision([y], (), "bfloat16")
-
-
 def test_recomputation_fits_a_budget_and_changes_no_bit() -> None:
     loss, weights = chain(8, batch=512)
     fetches = [loss, *tf.gradients(loss, weights)]
@@ -692,12 +643,9 @@ def test_without_llvmlite_everything_is_numpys(monkeypatch: pytest.MonkeyPatch) 
 
 def test_passes_on_request_take_any_structure_and_refuse_what_is_no_node() -> None:
     x = tf.placeholder(tf.float32, (4, 4))
-    found = tf.mixed_precision({"y": tf.matmul(x, x)})
-    assert found["y"].dtype == np.float32
     assert tf.recompute((x, [x]))[1][0] is x
-    for function in (tf.recompute, tf.mixed_precision):
-        with pytest.raises(GraphError, match="expected nodes"):
-            function(3)
+    with pytest.raises(GraphError, match="expected nodes"):
+        tf.recompute(3)
 
 
 def test_nodes_of_different_devices_stay_apart() -> None:
@@ -807,3 +755,16 @@ def test_what_takes_the_place_of_a_fetch_has_its_name() -> None:
     found = tf.optimize([total, same, again, x])
     assert [node.name for node in found] == ["total", "inner", "total", "x"]
     assert [node.name for node in (total, inner, same)] == ["total", "inner", "same"]
+
+
+def test_the_table_can_be_of_some_passes_and_of_those_on_request() -> None:
+    tf.reset_default_graph()
+    x = tf.placeholder(tf.float32, (16, 16))
+    table = tf.explain(tf.matmul(x, x) * 1.0, passes=["cse", "algebra"]).splitlines()
+    assert [line.split()[0] for line in table] == ["pass", "as", "cse", "algebra"]
+    nodes = [int(line[16:23]) for line in table[1:]]
+    assert nodes[0] == nodes[1] > nodes[2]
+    with pytest.raises(GraphError, match="got pass 'nothing', expected one of dead_code"):
+        tf.explain(x, passes=["nothing"])
+    with pytest.raises(GraphError, match="expected a list"):
+        tf.explain(x, passes="fuse")

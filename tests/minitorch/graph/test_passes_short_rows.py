@@ -11,7 +11,7 @@ import minitorch.graph as tf
 from minitorch.graph.costs.machine import Fixed, use
 from minitorch.graph.passes.fuse import fuse
 from minitorch.graph.passes.fused import Fused, FusedReduction
-from minitorch.graph.passes.runs import Runs, runs_of
+from minitorch.graph.passes.lowering import Runs, runs_of
 from minitorch.ops import binary, elementwise
 from minitorch.ops.reduction import Mean
 

@@ -11,13 +11,11 @@ import pytest
 
 import minitorch.graph as tf
 from ddp_lab import launch
-from minitorch.arrays import as_dtype
 from minitorch.errors import GraphError
 from minitorch.graph.core.node import build
 from minitorch.graph.core.order import schedule
-from minitorch.graph.core.variables import NoOp, StateOp
+from minitorch.graph.core.variables import NoOp
 from minitorch.graph.placement.place import Link, place
-from minitorch.op import Spec
 
 pytestmark = pytest.mark.as_built
 
@@ -233,38 +231,6 @@ def test_a_value_is_sent_once_to_a_rank_and_what_is_only_awaited_is_a_flag() -> 
     assert found[0] == found[1]
     assert ranks[0].sent == [(1, (6, 8)), (1, (1,))]
     assert ranks[1].sent == [(0, ())]
-
-
-class Next(StateOp):
-    """How often something that lives between runs was asked; two have one of these together."""
-
-    def __init__(self, queue: Any) -> None:
-        self.queue = queue
-
-    def run(self, state: Any, *arrays: Any) -> Any:
-        state.values[self.queue] = state.values.get(self.queue, 0) + 1
-        return np.asarray(state.values[self.queue])
-
-    def infer(self, *specs: Spec) -> Spec:
-        return Spec((), as_dtype("int64"))
-
-
-def test_what_outlives_a_run_besides_variables_stays_on_the_rank_where_it_began() -> None:
-    def work(comm: Any) -> Any:
-        with tf.Graph().as_default(), tf.PlacedSession(comm) as session:
-            queue = object()
-            with tf.device("cpu:1"):
-                first = build(Next(queue), ())
-            with tf.device("cpu:0"):
-                second = build(Next(queue), ())
-                looped = tf.while_loop(
-                    lambda i, _: i < 3,
-                    lambda i, v: (i + 1, v + build(Next(queue), ())),
-                    [0, tf.constant(0, "int64")],
-                )[1]
-            return [int(session.run(node)) for node in (first, second, looped, second, first)]
-
-    assert on_rendezvous(work)[0] == [[1, 2, 3 + 4 + 5, 6, 7]] * 2
 
 
 # ── who runs what ───────────────────────────────────────────────────────────────────────────────

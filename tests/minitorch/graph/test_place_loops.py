@@ -201,23 +201,6 @@ def scanned() -> Any:
     return [scanned, mapped, *values], [{rows: ROWS}, {rows: ROWS[:1]}]
 
 
-def slots_of_an_array() -> Any:
-    """A TensorArray that both devices write and one of them holds."""
-    x = tf.placeholder(tf.float64, (3,))
-    w, u = matrix(0, "w", 1, (3,)), matrix(1, "u", 2, (3,))
-
-    def body(i: Any, v: Any, values: Any) -> Any:
-        with on(0):
-            v = tf.tanh(v * w)
-        with on(1):
-            v = v + u
-        return i + 1, v, values.write(i, v)
-
-    start = [0, x, tf.TensorArray(tf.float64, 4, element_shape=(3,))]
-    stacked = tf.while_loop(lambda i, *_: i < 4, body, start)[2].stack()
-    return with_gradients(tf.reduce_sum(stacked * stacked), x, w, u), [{x: X[0, :3]}]
-
-
 def writes_in_rounds() -> Any:
     """Variables on both devices that the rounds read and write, each after the one before."""
     n = tf.placeholder(tf.int32, ())
@@ -316,7 +299,7 @@ def gradients_elsewhere() -> Any:
 
 PROGRAMS = [
     halves, as_long_as_the_data_says, nested, a_branch_in_a_loop, a_loop_in_a_branch,
-    a_loop_in_a_branch_in_a_loop, scanned, slots_of_an_array, writes_in_rounds, handed_on,
+    a_loop_in_a_branch_in_a_loop, scanned, writes_in_rounds, handed_on,
     gradients_elsewhere, gradients_in_rounds, three_devices,
 ]  # fmt: skip
 
@@ -410,7 +393,7 @@ class OnDevices(RandomProgram):  # type: ignore[misc, valid-type]  # loaded from
         if kind < 0.08:
             return tf.scan(self._step, made), last
         if kind < 0.16:
-            return self._listed(made), last
+            return tf.map_fn(self._row, made), last
         if kind < 0.2:
             with self._somewhere():
                 found = tf.gradients(tf.reduce_sum(tf.tanh(made)), values[0])[0]
@@ -423,19 +406,11 @@ class OnDevices(RandomProgram):  # type: ignore[misc, valid-type]  # loaded from
         with self._somewhere():
             return state + row
 
-    def _listed(self, value: Any) -> Any:
-        """Values that a loop writes to slots, added up."""
-
-        def body(i: Any, v: Any, slots: Any) -> Any:
-            with self._somewhere():
-                v = tf.tanh(v + value)
-            with self._somewhere():
-                return i + 1, v, slots.write(i, v)
-
+    def _row(self, row: Any) -> Any:
         with self._somewhere():
-            slots = tf.TensorArray(tf.float64, 3, element_shape=(4, 4))
-            written = tf.while_loop(lambda i, *_: i < 3, body, [0, value, slots])[2]
-        return tf.reduce_mean(written.stack(), 0)
+            row = tf.tanh(row * 0.5)
+        with self._somewhere():
+            return row + tf.reduce_mean(row)
 
     def _counted(self, value: Any, last: list[Any]) -> Any:
         """A loop that goes on while a variable is small, which its rounds write."""

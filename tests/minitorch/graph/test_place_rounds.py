@@ -12,8 +12,7 @@ from ddp_lab import launch
 from ddp_lab.errors import RankFailed
 from minitorch.errors import GraphError
 from minitorch.graph.control.cond import Switch
-from minitorch.graph.control.loop_stacks import Opaque
-from minitorch.graph.control.outcome import Output
+from minitorch.graph.control.loop_stacks import Empty, Keep, Opaque, Output, Top
 from minitorch.graph.core.node import build
 from minitorch.graph.core.order import schedule
 from minitorch.graph.placement.partition import cut
@@ -263,8 +262,8 @@ def test_a_loop_that_is_used_as_a_whole_is_refused_with_names_lines_and_ranks() 
 
 
 def test_a_list_that_would_have_to_be_sent_is_refused_on_all_ranks() -> None:
-    values = tf.TensorArray(tf.float64, 2).write(0, 1.0)
-    first = values.read(0)
+    values = build(Keep(), (build(Empty(), (), kind=Opaque), tf.constant(1.0)), kind=Opaque)
+    first = build(Top((), values.dtype), (values,))
     order = schedule([first], ())
     placed = dict.fromkeys(order, 1)
     placed[first] = 0
@@ -272,7 +271,7 @@ def test_a_list_that_would_have_to_be_sent_is_refused_on_all_ranks() -> None:
     class Alone:
         rank, size = 2, 3
 
-    with pytest.raises(GraphError, match=r"'Write' is a loop or a list.*test_place_rounds\.py:\d+"):
+    with pytest.raises(GraphError, match=r"'Keep' is a loop or a list.*test_place_rounds\.py:\d+"):
         cut(order, [first], (), placed, Alone())  # type: ignore[arg-type]
 
 

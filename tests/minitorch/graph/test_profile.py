@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +9,9 @@ import numpy as np
 import pytest
 
 import minitorch.graph as tf
-from minitorch import Op
 from minitorch.errors import GraphError
 from minitorch.graph import profile
-from minitorch.graph.costs.timeline import Span, Timeline
+from minitorch.graph.costs.profile import Span, Timeline
 
 pytestmark = pytest.mark.as_built
 
@@ -108,40 +106,3 @@ def test_shapes_known_only_at_the_run_and_mistakes() -> None:
             profile(session, tf.placeholder("float32", (2,)) * 2.0)
     with pytest.raises(GraphError, match="closed"):
         profile(session, a, {a: 1.0})
-
-
-def test_on_threads_every_iteration_of_a_loop_is_seen_on_the_thread_that_ran_it() -> None:
-    x = tf.placeholder("float32", (), name="x")
-    start = [tf.constant(0), tf.constant(1.0)]
-    _, y = tf.while_loop(lambda i, y: i < 3, lambda i, y: [i + 1, y * x], start)
-    with tf.Session() as session:
-        value, timeline = profile(session, y, {x: 2.0}, threads=2)
-        _, closed = profile(session, y, {x: 2.0})
-    assert value == 8.0
-    products = [span.name.split(" ", 1)[1] for span in timeline.spans if span.op == "mul"]
-    assert products == ["(while 0)", "(while 1)", "(while 2)"]
-    assert {span.thread for span in timeline.spans} <= {0, 1}
-    assert all(span.start_ns <= span.end_ns for span in timeline.spans)
-    assert all(event["ph"] != "C" for event in timeline.chrome_trace()["traceEvents"])
-    assert [span.op for span in closed.spans].count("while") == 1
-
-
-def test_threads_work_at_the_same_time() -> None:
-    """Two products that need nothing of each other wait for one another, and neither for ever."""
-    met = threading.Barrier(2, timeout=120)
-
-    class Meeting(Op):
-        def compute(self, xp: Any, x: Any) -> Any:
-            met.wait()
-            return x
-
-        def infer(self, *specs: Any) -> Any:
-            return specs[0]
-
-    x = tf.placeholder("float32", (2,), name="x")
-    with tf.Session() as session:
-        feed = {x: np.ones(2, np.float32)}
-        _, timeline = profile(session, Meeting()(x) + Meeting()(x), feed, threads=2)
-    a, b = (span for span in timeline.spans if span.op == "Meeting")
-    assert a.thread != b.thread
-    assert max(a.start_ns, b.start_ns) <= min(a.end_ns, b.end_ns)

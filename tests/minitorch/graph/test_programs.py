@@ -213,33 +213,6 @@ def test_the_regression_tutorial_has_no_shape_anywhere() -> None:
         assert session.run(cost, feed_dict={x: xs, y: ys}) < first / 5
 
 
-def test_a_greedy_decoder_writes_its_steps_into_an_array() -> None:
-    cell = tf.nn.rnn_cell.GRUCell(5)
-    start = cell.zero_state(2, tf.float32)
-    weights = tf.get_variable("out", [5, 3])
-    cell(tf.zeros([2, 3]), start)
-
-    def body(t: Any, x: Any, state: Any, out: Any) -> Any:
-        h, new = cell(x, state)
-        logits = tf.matmul(h, weights)
-        return t + 1, tf.one_hot(tf.argmax(logits, 1), 3), new, out.write(t, logits)
-
-    array = tf.TensorArray(tf.float32, size=0, dynamic_size=True, element_shape=[2, 3])
-    _, _, last, out = tf.while_loop(
-        lambda t, *_: t < 4, body, (tf.constant(0), tf.zeros([2, 3]), start, array)
-    )
-    outputs = tf.transpose(out.stack(), [1, 0, 2])
-    step = tf.train.AdamOptimizer(0.05).minimize(tf.reduce_mean(tf.square(outputs - 1.0)))
-    with tf.Session() as session:
-        session.run(tf.global_variables_initializer())
-        assert session.run(outputs).shape == (2, 4, 3)
-        before = session.run(tf.reduce_mean(tf.square(outputs - 1.0)))
-        for _ in range(30):
-            session.run(step)
-        assert session.run(tf.reduce_mean(tf.square(outputs - 1.0))) < before / 2
-        assert session.run(last).shape == (2, 5)
-
-
 def test_the_mandelbrot_set_counts_as_numpy_does() -> None:
     y, x = np.mgrid[-1.3:1.3:0.1, -2:1:0.1]
     parts = [tf.constant(part.astype(np.float64)) for part in (x, y)]

@@ -10,7 +10,7 @@ import pytest
 import minitorch.graph as tf
 from minitorch.errors import GraphError
 from minitorch.graph.core.order import schedule
-from minitorch.graph.memory.early_updates import running_order
+from minitorch.graph.memory.aliasing import running_order
 
 pytestmark = pytest.mark.as_built
 

@@ -20,15 +20,13 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ...control.dead_values import endangered
-from ...control.frames import Enter, NextIteration
-from ...control.loop_stacks import Empty
-from ...control.outcome import Output
+from ...control.loop_stacks import Empty, Output
 from ...control.while_op import While
 from ...core.copying import made
 from ...core.node import Node
 from ...core.order import needed, schedule, sources
 from ...core.variables import NoOp, Read, Variable
-from .ring import Ring
+from .ring import Enter, NextIteration, Ring
 
 UNKNOWN_EFFECT = "unknown effect"  # what says nothing of itself keeps order with its like
 

@@ -9,12 +9,12 @@ from typing import Any
 from minitorch.arrays import CPU, Array, Device, asarray, namespace_on
 
 from ...control.dead_values import merges
-from ...control.frames import Enter, Exit, Frame, NextIteration
 from ...core.node import Constant, Node, Placeholder
 from ...core.order import sources
 from ...core.variables import NoOp, Read, State, StateOp, Variable
 from ..compiled import check_source
 from .lower import Lowered
+from .ring import Enter, Exit, Frame, NextIteration
 
 
 @dataclass(frozen=True)

@@ -1,19 +1,73 @@
-"""The ring of operators around which a loop's tokens run, built one variable at a time."""
+"""What a loop is taken apart into: Enter, Exit, NextIteration and LoopCond, and their ring.
+
+Each of the four hands its input on. What they change is the token's tag, the frame (one run of a
+loop) and the iteration it belongs to, and that is the executor's doing (`tagged`). The ring is
+built one variable at a time.
+
+Source: Yu et al., Dynamic Control Flow in Large-Scale Machine Learning, EuroSys 2018, section 4.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from minitorch.op import Op
+from minitorch.arrays import Array, Namespace
+from minitorch.op import KeepsSpec, Op
 
 from ...control.cond import Merge, Switch
-from ...control.frames import Enter, Exit, Frame, LoopCond, NextIteration
 from ...control.loop_stacks import Keep
 from ...control.while_op import While
 from ...core.copying import made
 from ...core.gradients import Identity
 from ...core.node import Node
 from ...core.variables import NoOp
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """A loop as an executor sees it: it runs in a frame of its own each time it is entered."""
+
+    name: str
+    parallel_iterations: int
+
+
+class Passing(KeepsSpec):
+    """Base: the input itself, in another place."""
+
+    pure = False
+    ordered = False
+    reads_inputs = reads_output = False
+
+    def compute(self, xp: Namespace, *arrays: Array) -> Array:
+        """Return the input."""
+        return arrays[0]
+
+
+class Enter(Passing):
+    """From outside into iteration 0 of the loop; a constant into every iteration."""
+
+    def __init__(self, frame: Frame, constant: bool = False) -> None:
+        self.frame, self.constant = frame, constant
+
+
+class Exit(Passing):
+    """From the loop's last iteration to the outside."""
+
+    def __init__(self, frame: Frame) -> None:
+        self.frame = frame
+
+
+class NextIteration(Passing):
+    """From one iteration to the next."""
+
+    def __init__(self, frame: Frame) -> None:
+        self.frame = frame
+
+
+class LoopCond(Passing):
+    """Whether there is another iteration; what decides for every Switch of the loop."""
+
 
 MANY = 32
 """Waits from which on one node waits for all of them, and each Enter for that: as many edges as

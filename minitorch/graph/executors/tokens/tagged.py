@@ -22,8 +22,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ...control.dead_values import DEAD
-from ...control.frames import Enter, Exit, Frame, NextIteration
 from .program import CONTROL, Program, Spot
+from .ring import Enter, Exit, Frame, NextIteration
 
 MISSING = object()
 

@@ -1,0 +1,68 @@
+"""What a lab's notebook asks of its kernel: one thread a library, one line for the unwritten.
+
+A product that two threads share waits for the second one, which on a busy machine is not running;
+so a lab's times mean something only with one. Both hold for the session that calls `lab`.
+"""
+
+import contextlib
+import os
+from collections.abc import Collection, Iterator
+from typing import Any
+
+_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+
+
+def one_thread() -> None:
+    """Have each numerical library use one thread: those loaded, and those that will be."""
+    for name in _THREADS:
+        os.environ.setdefault(name, "1")
+    with contextlib.suppress(ImportError):  # the extra `lab` has it
+        from threadpoolctl import threadpool_limits
+
+        threadpool_limits(limits=1)
+
+
+def greet_the_unwritten(shell: Any, names: Collection[str]) -> None:
+    """Let IPython say in one line that a cell needs what is not written yet.
+
+    Args:
+        shell: IPython's; its tracebacks are as before for all other errors.
+        names: what the questions of the lab ask for.
+    """
+
+    def say(
+        shell: Any, kind: type[BaseException], error: BaseException, trace: Any, **_: Any
+    ) -> list[str] | None:
+        missing = unwritten(error, names)
+        if missing is None:
+            shell.showtraceback((kind, error, trace), running_compiled_code=True)
+            return None
+        line = f"○ {missing} is not written yet. Write it, run its cell, and run this one again."
+        shell._showtraceback(kind, error, [line])
+        return [line]
+
+    shell.set_custom_exc((Exception,), say)
+
+
+def unwritten(error: BaseException, names: Collection[str]) -> str | None:
+    """Return which of `names` was called and is not written yet, if that is what went wrong.
+
+    A starter raises NotImplementedError with its name; a rank's comes as text in its launcher's.
+    """
+    for cause in _chain(error):
+        said = str(cause)
+        if isinstance(cause, NotImplementedError) and said in names:
+            return said
+        last = said.strip().rpartition("NotImplementedError: ")[2].split(maxsplit=1)
+        if "NotImplementedError: " in said and last and last[0] in names:
+            return last[0]
+    return None
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    seen: list[BaseException] = []
+    following: BaseException | None = error
+    while following is not None and following not in seen:
+        seen.append(following)
+        yield following
+        following = following.__cause__ or following.__context__

@@ -1,0 +1,710 @@
+# %% [markdown]
+# # Lab 12: Parameter servers
+#
+# - **You build** a parameter server that averages gradients, the rule that lets fast workers run ahead of slow ones, and the arithmetic of backup workers.
+# - **You need** NumPy, `send` and `recv` between ranks (lab 08), and what a ring costs (lab 09).
+# - **It takes** about 70 minutes: 2 to set out, 14, 7, 13, 5, 7 and 11 for the six sections, 11 for the discussion. The reading note, with its papers, is for another day.
+#
+# A **parameter server** keeps the parameters; **workers** pull them, compute gradients and push these back. An all-reduce needs everybody in every step. A server can decide for whom it waits, and this lab is about that decision: what it saves when a worker is slow, and what it does to the training.
+#
+# Each section asks for a prediction before it measures. Write the number down first.
+
+# %% tags="setup"
+import os
+import platform
+from importlib.metadata import version
+from pathlib import Path
+from time import perf_counter
+
+import matplotlib.pyplot as plt
+import numpy as np
+from sklearn.datasets import load_digits
+
+from autograder import lab
+from ddp_lab import launch
+from ddp_lab.cost import all_reduce_time
+from ddp_lab.parallel import SGD, ParameterServer, Stragglers
+from ddp_lab.parallel.consistency import Progress
+from ddp_lab.parallel.stragglers import late
+from ddp_lab.simulate.parameter_server import run_on_clock
+from ddp_lab.simulate.stragglers import osdi16
+from ddp_lab.transport.sim import Link, SimWorld
+
+# %% tags="setup"
+q = lab("parameter_servers")
+style = Path("../style.mplstyle")
+plt.style.use([style] if style.exists() else [])
+CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+for name in ("numpy", "matplotlib", "mlsys-labs"):
+    print(name, version(name))
+print("Python", platform.python_version(), "on", platform.machine(), "with", CORES, "cores")
+
+
+# %%
+def compare(what, predicted, measured):
+    """Print a prediction beside what came out; a count is exact or it is not."""
+    if predicted is ...:
+        print(f"{what:<44} measured {measured:>11,.5g}   (no prediction yet)")
+    else:
+        said = f"ratio {measured / predicted:.3f}" if predicted else "no ratio to 0"
+        if isinstance(measured, int | np.integer):
+            said = "exact" if measured == predicted else f"{said}, not exact: count again"
+        print(f"{what:<44} predicted {predicted:>11,.5g}  measured {measured:>11,.5g}  {said}")
+
+
+# %% [markdown]
+# The running example: softmax regression on scikit-learn's images of digits. The parameters are one matrix `w` of 64 pixels by 10 classes.
+
+# %%
+IMAGES, LABELS = load_digits(return_X_y=True)
+IMAGES, TARGETS = IMAGES / 16, np.eye(10)[LABELS]
+START = np.zeros((64, 10))
+
+
+def probabilities(w, x):
+    """Return softmax(x w), shape (images, 10)."""
+    scores = np.exp(x @ w - (x @ w).max(axis=1, keepdims=True))
+    return scores / scores.sum(axis=1, keepdims=True)
+
+
+def gradient(w, worker, step, size=32):
+    """Return the gradient of the mean loss of a worker's batch in a step."""
+    at = np.random.default_rng([worker, step]).integers(len(LABELS), size=size)
+    return IMAGES[at].T @ (probabilities(w, IMAGES[at]) - TARGETS[at]) / size
+
+
+def loss(w):
+    """Return the mean cross-entropy, in nats, over every fourth image."""
+    likely = (probabilities(w, IMAGES[::4]) * TARGETS[::4]).sum(axis=1)
+    return -np.log(likely + 1e-12).mean()
+
+
+print(f"loss before training: {loss(START):.4f}, which is log 10 = {np.log(10):.4f}")
+
+# %% [markdown]
+# ## 1. Pull and push
+#
+# Here is a worker. In each step it pulls the parameters from rank 0, computes, and pushes its gradient.
+
+
+# %%
+def work(comm, steps, gradient=gradient):
+    """Be a worker of the server at rank 0."""
+    for step in range(steps):
+        w = comm.recv(0)  # pull
+        comm.send(gradient(w, comm.rank, step), 0)  # push
+
+
+try:
+    launch(lambda comm: work(comm, 1) if comm.rank else None, 3, transport="threads")
+except Exception as error:
+    print(str(error).splitlines()[0])
+
+# %% [markdown]
+# Nobody serves yet. **Idea.** In step $t$ a synchronous server gives the same $w_t$ to all $n$ workers, waits for all their gradients, and takes one step of their **mean**:
+#
+# $$w_{t+1} = w_t - \eta\,\frac{1}{n}\sum_{i=1}^{n} g_i(w_t)$$
+#
+# So $n$ workers with batches of 32 do exactly what one process does with a batch of $32n$. (Li et al., *Scaling Distributed Machine Learning with the Parameter Server*, OSDI 2014.)
+
+
+# %% question="serve" points="6" hint1="Which ranks are workers, and how many are there? The server is none of them." hint2="In each step there are two loops over the workers: one sends w, the other receives gradients." hint3="All gradients of a step are of the same w. So w changes once a step, after the last gradient."
+def serve(comm, w, lr, steps):
+    """Serve ranks 1 to comm.size - 1 for some steps; return the trained parameters.
+
+    In each step send the parameters to every worker, receive a gradient from each, and go
+    against the mean of the gradients by `lr`. `w` is the caller's: it stays as it is.
+    """
+    workers = range(1, comm.size)
+    ### BEGIN SOLUTION
+    w = w.copy()
+    for _ in range(steps):
+        for worker in workers:
+            comm.send(w, worker)
+        total = sum(comm.recv(worker) for worker in workers)
+        w -= lr * total / len(workers)
+    return w
+    ### END SOLUTION
+
+
+# %%
+def train(comm, steps, lr=0.5):
+    """Train over ranks: rank 0 serves."""
+    return serve(comm, START, lr, steps) if comm.rank == 0 else work(comm, steps)
+
+
+run = launch(train, 4, 20, record=True)
+print(f"loss after 20 steps: {loss(run[0]):.4f}")
+
+# %% tags="check"
+q.check("serve")
+
+# %%
+w = START.copy()
+for step in range(20):
+    w -= 0.5 * np.mean([gradient(w, worker, step) for worker in (1, 2, 3)], axis=0)
+print(f"one process on the mean gradient differs by {np.abs(w - run[0]).max():.1e}")
+
+# %% [markdown]
+# **Predict.** The server sends its parameters to everybody in every step. Real ones share the parameters out: each of $s$ servers keeps $1/s$ of the bytes, and every worker talks to every server. How many bytes does *one server* send in a step?
+
+
+# %% question="server_bytes" points="2" hint1="How much does one server keep?" hint2="To how many workers does it send what it keeps?"
+def server_bytes(workers, servers, n_bytes):
+    """Return the bytes that one of the servers sends in a step; n_bytes are all parameters'."""
+    ### BEGIN SOLUTION
+    return workers * n_bytes / servers
+    ### END SOLUTION
+
+
+# %% tags="check"
+q.check("server_bytes")
+
+# %% [markdown]
+# **Measure.** Yours first; then `ddp_lab.parallel.ParameterServer`, which cuts arrays into pieces and shares them out.
+
+
+# %%
+def train_shared(comm, servers, steps=10, **options):
+    """Train over ranks by the package's server; return the parameters and the report."""
+    ps = ParameterServer(comm, {"w": START}, optimizer=SGD(0.5), servers=servers, **options)
+    if ps.is_server:
+        ps.serve()
+    else:
+        for step in range(steps):
+            w = ps.pull()["w"]
+            ps.push({"w": gradient(w, comm.rank - servers + 1, step)})
+        ps.done()
+    return ps.final()["w"], ps.report
+
+
+compare("yours: bytes of a step", server_bytes(3, 1, START.nbytes), run.traffic[0].bytes_sent / 20)
+for servers in (1, 2):
+    _, report = launch(train_shared, servers + 3, servers)[0]
+    steps = 10 + 1  # the final parameters go out once more, to the other servers too
+    compare(
+        f"{servers} servers: bytes of a step",
+        server_bytes(3, servers, START.nbytes),
+        report.bytes_sent / steps,
+    )
+
+# %% [markdown]
+# **Reflect.** Why is the measured number a little above yours? What is in a message besides the array?
+#
+# *The real system.* Li's servers keep ranges of *keys*, and a worker pushes and pulls only the keys that its batch touches: of a table of words that may be one row in ten thousand.
+
+# %% [markdown]
+# ## 2. One slow worker
+#
+# On a shared machine a step takes a few milliseconds, and now and then ten times as long: another job, a disk, a page fault. Such a worker is a **straggler**. `times[i, t]` are the seconds that worker $i$ needs for step $t$:
+
+# %%
+WORKERS, STEPS = 4, 25
+stragglers = Stragglers(late(0.005, share=0.1, late_s=0.035), WORKERS, STEPS, seed=1)
+times = stragglers.times
+print(times[:, :8])
+print(f"a worker alone needs {times.mean() * 1e3:.1f} ms a step on average")
+
+# %% [markdown]
+# **Synchronous**: step $t+1$ begins when the slowest has ended step $t$. **Asynchronous**: the server applies each gradient when it comes, and no worker ever waits for another.
+#
+# **Predict.** How long do all the steps take, each way? Messages cost nothing here.
+
+
+# %% question="run_times" points="4" defines="sync_time async_time" hint1="times has a row a worker and a column a step. What is the time of one synchronous step?" hint2="Without waiting, when is worker i done? And when are all?"
+def sync_time(times):
+    """Return the seconds of a synchronous run; times has shape (workers, steps)."""
+    ### BEGIN SOLUTION
+    return times.max(axis=0).sum()
+    ### END SOLUTION
+
+
+def async_time(times):
+    """Return the seconds until the last worker of an asynchronous run is done."""
+    ### BEGIN SOLUTION
+    return times.sum(axis=1).max()
+    ### END SOLUTION
+
+
+# %% tags="check"
+q.check("run_times")
+
+# %% [markdown]
+# **Measure.** Real ranks, which sleep for as long as `times` says before they push.
+
+
+# %%
+def train_late(comm, consistency, staleness=0):
+    """Train with stragglers; return the seconds from the first pull to the last push."""
+    options = {"consistency": consistency, "staleness": staleness}
+    ps = ParameterServer(comm, {"w": START}, optimizer=SGD(0.5), **options)
+    began = perf_counter()
+    if ps.is_server:
+        ps.serve()
+    else:
+        for step in range(STEPS):
+            w = ps.pull()["w"]
+            stragglers.sleep(comm.rank - 1, step)
+            ps.push({"w": gradient(w, comm.rank, step)})
+        ps.done()
+    return perf_counter() - began
+
+
+for consistency, predicted in (("sync", sync_time(times)), ("async", async_time(times))):
+    seconds = launch(train_late, WORKERS + 1, consistency)
+    compare(f"{consistency}: seconds", predicted, max(seconds))
+
+# %% [markdown]
+# **Reflect.** Each worker is late in one step of ten on average. In what share of the steps is *somebody* late? What becomes of that share with 50 workers?
+#
+# *The real system.* Dean and Barroso call this the tail at scale (*Commun. ACM* 56(2), 2013): the more machines must all answer, the more the slowest answer is the normal one.
+
+# %% [markdown]
+# ## 3. Run ahead, but not too far
+#
+# Asynchronous workers never wait, and one of them may compute on parameters that are long out of date. **Stale synchronous parallel** (SSP) is a bargain between the two: a worker may be at most $s$ steps ahead of the slowest. (Ho et al., NIPS 2013.)
+#
+# A worker's **step** is the number of gradients that it has pushed. It may pull if, after that, it is no more than $s$ ahead:
+#
+# $$\text{step of this worker} - \text{least step of all} \le s$$
+
+
+# %% question="may_pull" points="3" hint1="Who is the slowest? Is this worker itself among those that you look at?" hint2="Exactly s ahead is allowed."
+def may_pull(steps, worker, staleness):
+    """Return whether the worker may pull; steps[i] is how many gradients worker i has pushed."""
+    ### BEGIN SOLUTION
+    return steps[worker] - min(steps) <= staleness
+    ### END SOLUTION
+
+
+# %% tags="check"
+q.check("may_pull")
+
+# %% [markdown]
+# **Idea.** This one rule has all three: with $s = 0$ nobody begins a step before all have ended the last one, and with $s = \infty$ nobody waits. So the time of an SSP run lies between your two. Worker $i$ ends step $t$ at
+#
+# $$e_{i,t} = \text{times}_{i,t} + \max\bigl(e_{i,t-1},\ \max_j e_{j,\,t-1-s}\bigr),$$
+#
+# its own time after the later of two moments: it has ended its last step, and everybody has ended step $t-1-s$. (What would be before the first step ended at 0.)
+#
+# **Predict.** What part of the time between your two results does a staleness of 1 save: a tenth, a half, nearly all?
+
+
+# %% question="ssp_time" points="5" hint1="Keep an array of when each worker ended each step, and fill it column by column." hint2="In column t, which column decides for the slowest? There is none as long as t - 1 - staleness is below 0." hint3="np.maximum(own, slowest) takes one number for all, too."
+def ssp_time(times, staleness):
+    """Return the seconds until all workers have ended their last step."""
+    workers, steps = times.shape
+    ### BEGIN SOLUTION
+    ends = np.zeros((workers, steps))
+    for t in range(steps):
+        own = ends[:, t - 1] if t > 0 else 0.0
+        last = t - 1 - staleness
+        slowest = ends[:, last].max() if last >= 0 else 0.0
+        ends[:, t] = times[:, t] + np.maximum(own, slowest)
+    return ends.max()
+    ### END SOLUTION
+
+
+# %% tags="check"
+q.check("ssp_time")
+
+# %% [markdown]
+# **Measure.** Twice: on a virtual clock, where *your* rule decides who may pull; and by the package's server with real ranks. On the virtual clock nothing but waiting is left.
+
+
+# %%
+class YourRule(Progress):
+    """The package's asynchronous server, with your `may_pull` in the place of its own."""
+
+    def __init__(self, staleness):
+        super().__init__("async", range(WORKERS))
+        self.limit = staleness
+
+    def may_pull(self, step):
+        others = list(self.steps.values())
+        return may_pull([step, *others], 0, self.limit)
+
+
+for staleness in (0, 1, 3, STEPS):
+    run = run_on_clock(times, YourRule(staleness))
+    compare(
+        f"staleness {staleness}, virtual clock: seconds", ssp_time(times, staleness), run.makespan
+    )
+for staleness in (0, 1, 3):
+    seconds = launch(train_late, WORKERS + 1, "ssp", staleness)
+    compare(f"staleness {staleness}, real ranks: seconds", ssp_time(times, staleness), max(seconds))
+
+# %%
+fig, axes = plt.subplots(3, 1, sharex=True, figsize=(8, 5))
+for ax, staleness in zip(axes, (0, 2, STEPS)):
+    for span in run_on_clock(times, YourRule(staleness)).spans:
+        if span.step < 16:
+            bar = [(span.began_at * 1e3, (span.ended_at - span.began_at) * 1e3)]
+            ax.broken_barh(bar, (span.worker - 0.4, 0.8), color=f"C{span.step % 4}")
+    ax.set(ylabel="worker", yticks=range(WORKERS))
+    ax.set_title(f"staleness {staleness if staleness < STEPS else 'without bound'}: 16 steps")
+axes[-1].set_xlabel("time (ms)")
+plt.show()
+
+# %% [markdown]
+# **Reflect.** White is waiting. Where does it go as the staleness grows? Could any bound help against a worker that is *always* slower than the others?
+#
+# *The real system.* Ho's servers let a worker read from a cache of its own that is at most $s$ steps old, so most pulls need no message at all.
+
+# %% [markdown]
+# ## 4. Faster steps, worse steps
+#
+# A run with fewer waits takes more steps a second. But a gradient that was computed on old parameters points where the slope *was*.
+#
+# **Predict.** Eight workers, small steps ($\eta = 0.2$ for each gradient). Which run has the lowest loss after the same *time*: `"sync"`, `"ssp"` or `"async"`? And how many updates old may gradients be until the loss after 320 of them is twice what fresh ones reach: 5, 15, 50?
+
+# %%
+### BEGIN STARTER
+# lowest_after_as_much_time = ...
+# harmful_delay = ...
+### END STARTER
+### BEGIN SOLUTION
+lowest_after_as_much_time = "async"
+harmful_delay = 15
+### END SOLUTION
+
+
+# %%
+def train_on_clock(times, progress, lr):
+    """Train on a virtual clock; return after each update: gradients, seconds and loss."""
+    w, pulled, seen, history = START.copy(), {}, [0], []
+    counts = dict.fromkeys(range(len(times)), 0)
+
+    def on_pull(worker):
+        pulled[worker] = gradient(w, worker, counts[worker])
+        counts[worker] += 1
+
+    def on_apply(workers, now):
+        w[...] -= lr * np.mean([pulled[worker] for worker in workers], axis=0)
+        seen[0] += len(workers)
+        history.append((seen[0], now, loss(w)))
+
+    run_on_clock(times, progress, on_pull, on_apply)
+    return np.array(history)
+
+
+# %%
+MANY, LR = 8, 0.2
+slow = Stragglers(late(0.1, share=0.06, late_s=1.5), MANY, 40, seed=2).times
+slow[0] *= 1.5  # and one worker is always slower
+curves = {"sync": train_on_clock(slow, Progress("sync", range(MANY)), LR * MANY)}
+curves["ssp"] = train_on_clock(slow, Progress("ssp", range(MANY), staleness=3), LR)
+curves["async"] = train_on_clock(slow, Progress("async", range(MANY)), LR)
+end = min(curve[-1, 1] for curve in curves.values())
+at_end = {name: curve[curve[:, 1] <= end][-1, 2] for name, curve in curves.items()}
+print(f"you said {lowest_after_as_much_time}; after {end:.1f} s the losses are", at_end)
+
+# %% [markdown]
+# A synchronous step goes against the mean of 8 gradients, so it is made 8 times as long: after as many gradients all three have moved about as far.
+
+# %%
+fig, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), sharey=True)
+for name, curve in curves.items():
+    gradients, seconds, losses = curve.T
+    left.plot(gradients, losses, label=name)
+    right.plot(seconds, losses, label=name)
+left.set(xlabel="gradients applied", ylabel="loss (nats)", title="Against gradients")
+right.set(xlabel="virtual time (s)", title="Against time")
+left.legend()
+plt.show()
+
+# %% [markdown]
+# Against gradients the three are one: here staleness costs nothing, and the bounds only cost time. Now let every gradient be `delay` updates old.
+
+
+# %%
+def after_delays(lr, delay, updates=320):
+    """Return the loss after so many updates, each by a gradient that is `delay` updates old."""
+    history = [START]
+    for step in range(updates):
+        old = history[max(0, step - delay)]
+        history.append(history[-1] - lr * gradient(old, 0, step))
+    return loss(history[-1])
+
+
+DELAYS = [0, 4, 8, 12, 16, 24, 32, 64]
+damage = {lr: [after_delays(lr, d) for d in DELAYS] for lr in (0.1, 0.2, 1.6)}
+doubled = next(d for d, x in zip(DELAYS, damage[0.2]) if x > 2 * damage[0.2][0])
+compare("the delay that doubles the loss", harmful_delay, float(doubled))
+
+# %%
+fig, ax = plt.subplots()
+for lr, losses in damage.items():
+    ax.plot(DELAYS, losses, "o-", label=f"steps of {lr}")
+ax.axhline(np.log(10), color="k", linewidth=1, linestyle=":", label="before training")
+ax.set(
+    xlabel="age of each gradient (updates)", ylabel="loss after 320 updates (nats)", yscale="log"
+)
+ax.set_title("What staleness does to the training")
+ax.legend()
+plt.show()
+
+# %% [markdown]
+# **Reflect.** Eight asynchronous workers make gradients that are about 7 updates old. From how many workers on would you want a bound, or shorter steps? Why does a longer step suffer from a smaller delay?
+#
+# *The real system.* Ho et al. prove that SSP converges for convex losses with a bound that grows with $s$; for asynchronous training there is none without one on the delay. TensorFlow's authors found that for large images models synchronous training with *backup workers* beat asynchronous training in accuracy and in time.
+
+# %% [markdown]
+# ## 5. Backup workers
+#
+# **Idea.** Wait for $n$ gradients and start $n + b$ workers. Whoever is last is not waited for, and its gradient is dropped. The step lasts until the $n$-th of $n+b$ has come: an **order statistic**. (Abadi et al., *TensorFlow*, OSDI 2016, section 6.3.)
+#
+# The backups cost machines. So divide the speed-up by what was paid for it. With $t_b$ the mean step with $b$ backups, the **normalised speed-up** is
+#
+# $$\frac{t_0}{t_b} \cdot \frac{n}{n+b}.$$
+#
+# **Predict.** 50 workers, each late in 4 % of its steps. How many backups make the shortest step?
+
+# %%
+### BEGIN STARTER
+# predicted_backups = ...
+### END STARTER
+### BEGIN SOLUTION
+predicted_backups = 4  # two are late on average, and it varies
+### END SOLUTION
+
+
+# %% question="backups" points="5" defines="backup_time normalised_speedup" hint1="Sort each step's times. Which of them ends the step?" hint2="Sorted ascending, the first to come has index 0. Which index has the n-th?" hint3="Twice as fast with twice the workers is no gain: what has the formula for that?"
+def backup_time(times, workers):
+    """Return the mean step that ends with the first `workers` gradients.
+
+    times has shape (all workers, steps): the backups are among its rows.
+    """
+    ### BEGIN SOLUTION
+    return np.sort(times, axis=0)[workers - 1].mean()
+    ### END SOLUTION
+
+
+def normalised_speedup(t_0, t_b, workers, backups):
+    """Return how much faster steps of t_b are than steps of t_0, for each worker that is paid."""
+    ### BEGIN SOLUTION
+    return t_0 / t_b * workers / (workers + backups)
+    ### END SOLUTION
+
+
+# %% tags="check"
+q.check("backups")
+
+# %% [markdown]
+# **Measure.** `osdi16` draws step times as in that paper's Figure 8: Inception on 50 workers, whose servers get slower the more workers load them.
+
+# %%
+BACKUPS = range(9)
+step_times = [backup_time(osdi16(np.random.default_rng(0), (50 + b, 4000)), 50) for b in BACKUPS]
+speedups = [normalised_speedup(step_times[0], t, 50, b) for b, t in enumerate(step_times)]
+best = int(np.argmin(step_times))
+compare("backups with the shortest step", predicted_backups, best)
+compare("paper: shortest step, s, at 4 backups", 1.93, step_times[4])
+compare("paper: best normalised speed-up, at 3", 1.095, speedups[3])
+
+# %%
+fig, ax = plt.subplots()
+ax.plot(BACKUPS, step_times, "o-", label="mean step")
+ax.plot(4, 1.93, "k*", markersize=12, label="the paper's: 1.93 s at 4 backups")
+ax.set(
+    xlabel="backup workers", ylabel="mean step (s)", ylim=(1.8, 2.4), title="50 workers and some"
+)
+other = ax.twinx()
+other.plot(BACKUPS, speedups, "C1s--", label="normalised speed-up")
+other.set(ylabel="normalised speed-up", ylim=(0.9, 1.2))
+fig.legend(loc="upper right", bbox_to_anchor=(0.88, 0.88))
+plt.show()
+
+# %% [markdown]
+# And with real ranks: three workers, one of them a backup, each as fast as it can. Every gradient is applied or dropped.
+
+# %%
+_, report = launch(lambda comm: train_shared(comm, 1, 30, backups=1), 4)[0]
+print(f"pushed {report.pushed}, applied {report.applied}, dropped {report.dropped}")
+
+# %% [markdown]
+# **Reflect.** The step is shortest with 4 backups, the normalised speed-up greatest with 3. Which of the two would you choose if the machines were idle anyway? And why does the step get *longer* again with more backups?
+#
+# *The real system.* MapReduce starts **backup tasks** near the end of a job for the same reason, and takes whichever copy ends first (Dean and Ghemawat, OSDI 2004): 44 % less time for its sort.
+
+# %% [markdown]
+# ## 6. Servers or a ring?
+#
+# When nobody is late, which is faster: $s$ servers, or a ring among the $n$ workers?
+#
+# **Idea.** Pull: each server sends its $1/s$ of the $N$ bytes to $n$ workers, one after the other; a worker receives from $s$ servers, one after the other. Whoever has more messages decides, so a pull lasts $\max(n, s)$ messages of $N/s$ bytes. The push is the same the other way. A message of $m$ bytes takes $\alpha + m\beta$.
+
+
+# %% question="server_time" points="4" hint1="How large is one message, and what does it cost?" hint2="How many messages does the busiest rank have in one direction? There are two directions, one after the other."
+def server_time(n_bytes, workers, servers, alpha, beta):
+    """Return the seconds of one synchronous step, a pull and a push, on equal links."""
+    ### BEGIN SOLUTION
+    return 2 * max(workers, servers) * (alpha + n_bytes / servers * beta)
+    ### END SOLUTION
+
+
+# %% tags="check"
+q.check("server_time")
+
+# %% [markdown]
+# **Measure** on a virtual clock under real messages: links of 10 Gbit/s with 20 µs latency.
+
+# %%
+ALPHA, BETA = 20e-6, 0.8e-9
+
+
+def one_step(comm, servers, workers, piece):
+    """Pull and push `piece` bytes between each server and each worker; begin each elsewhere."""
+    if comm.rank < servers:
+        order = [servers + (comm.rank + i) % workers for i in range(workers)]
+        sends = [comm.isend(piece, worker) for worker in order]
+        for work in sends:
+            work.wait()
+        arriving = [comm.irecv(worker) for worker in order]
+    else:
+        me = comm.rank - servers
+        order = [(me - i) % servers for i in range(servers)]
+        for server in order:
+            comm.recv(server)
+        arriving = [comm.isend(piece, server) for server in order]
+    for work in arriving:
+        work.wait()
+
+
+# %%
+def clocked(n_bytes, workers, servers):
+    """Return the virtual seconds of a step of servers, or of a ring where there are none."""
+    world = SimWorld(workers + servers, Link(ALPHA, BETA))
+    if servers:
+        piece = np.zeros(int(n_bytes / servers), np.uint8)
+        launch(lambda comm: one_step(comm, servers, workers, piece), world.size, transport=world)
+    else:
+        x = np.zeros(int(n_bytes), np.uint8)
+        launch(lambda comm: comm.all_reduce(x, algorithm="ring"), workers, transport=world)
+    return max(world.clocks)
+
+
+N = 8
+for servers in (1, 2, 4, 8):
+    predicted = server_time(4e6, N, servers, ALPHA, BETA)
+    compare(f"{servers} servers, 8 workers, 4 MB: seconds", predicted, clocked(4e6, N, servers))
+ring = all_reduce_time("ring", 4e6, N, ALPHA, BETA)
+compare("a ring of 8, 4 MB: seconds", ring, clocked(4e6, N, 0))
+
+# %% [markdown]
+# Dense gradients over equal links: the ring wins, even against as many servers as workers. But a ring has to carry *all* rows of a table of words, and a worker pushes to a server only the rows that its batch had.
+#
+# **Predict.** At which fraction $f$ of the rows do $s \le n$ servers and the ring take the same time? Count bytes alone ($\alpha = 0$): the ring takes $2\frac{n-1}{n} N\beta$.
+
+
+# %% question="crossover" points="3" hint1="With a fraction f of the bytes the servers' time is f times what server_time says without latency." hint2="Set the two times equal and solve for f. With s <= n the busiest rank is a server."
+def crossover(workers, servers):
+    """Return the fraction of the rows below which the servers are faster; servers <= workers."""
+    ### BEGIN SOLUTION
+    return servers * (workers - 1) / workers**2
+    ### END SOLUTION
+
+
+# %% tags="check"
+q.check("crossover")
+
+# %%
+fractions = np.array([0.02, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0])
+fig, ax = plt.subplots()
+ring_seconds = clocked(4e6, N, 0)
+ax.axhline(ring_seconds * 1e3, color="k", label="a ring: all rows")
+for color, servers in zip(("C0", "C1", "C2"), (1, 2, 4)):
+    seconds = np.array([clocked(f * 4e6, N, servers) for f in fractions])
+    ax.plot(fractions, seconds * 1e3, f"{color}o-", label=f"{servers} servers")
+    ax.axvline(crossover(N, servers), color=color, linestyle=":")
+    met = np.interp(ring_seconds, seconds, fractions)
+    compare(f"{servers} servers meet the ring at a fraction of", crossover(N, servers), met)
+ax.set(
+    xlabel="fraction of the rows pushed and pulled",
+    ylabel="a step (ms)",
+    xscale="log",
+    yscale="log",
+)
+ax.set_title("8 workers; dotted: your crossover")
+ax.legend()
+plt.show()
+
+# %% [markdown]
+# **Measure** on this machine, too: two workers with one server, and a ring of two. All ranks share its memory and its cores, so this says what copying costs, not what a network would.
+
+
+# %%
+def contest(comm, n_bytes, repeats=12):
+    """Return the median seconds of a pull and push, on each worker; rank 0 serves."""
+    x = np.zeros(n_bytes // 8)
+    ps = ParameterServer(comm, {"w": x}, optimizer=SGD(0.1))
+    if ps.is_server:
+        ps.serve()
+        return 0.0
+    seconds = []
+    for _ in range(repeats):
+        began = perf_counter()
+        ps.push({"w": ps.pull()["w"]})
+        seconds.append(perf_counter() - began)
+    ps.done()
+    return float(np.median(seconds))
+
+
+def ring_contest(comm, n_bytes, repeats=12):
+    x, seconds = np.zeros(n_bytes // 8), []
+    for _ in range(repeats):
+        began = perf_counter()
+        comm.all_reduce(x, algorithm="ring")
+        seconds.append(perf_counter() - began)
+    return float(np.median(seconds))
+
+
+for n_bytes in (8 * 2**10, 2**20):
+    servers, ring = max(launch(contest, 3, n_bytes)), max(launch(ring_contest, 2, n_bytes))
+    print(f"{n_bytes:>9,} bytes: server {servers * 1e3:7.3f} ms, ring {ring * 1e3:7.3f} ms")
+
+# %% [markdown]
+# **Reflect.** On which of your numbers would a second network card in each *server* have an effect, and up to which number of servers?
+#
+# *The real system.* BytePS (Jiang et al., OSDI 2020) puts servers on the spare CPU machines of a GPU cluster. It pushes one piece while it pulls another, so that both directions of a link work at once: then $s \ge n$ servers need $N\beta$, and the ring twice that.
+
+# %% [markdown] question="relaxed" points="6" manual="true" rubric="2: says for each of the three what a worker may see (sync: the mean of all gradients of the step before; ssp: all gradients older than s steps; async: anything) and what it waits for; 2: names the case for each with a number measured in this lab (occasional stragglers: ssp or backups; one machine that is always slower: no bound helps, only async or giving it less work; none late: sync, or the ring); 1: backups pay with machines and drop data, unevenly if the same worker is always late; 1: says what happens when a worker or a server dies in each"
+# ## Discuss
+#
+# Your cluster has 32 machines. Of these 2 are older and always half as fast, and any machine is now and then late by ten steps. You train one model with dense gradients, and one with a table of a million words.
+#
+# For each model: servers or a ring; synchronous, stale-synchronous, asynchronous, or backup workers? Half a page, with numbers of this lab. What happens in each case when a worker dies?
+#
+# ### BEGIN SOLUTION
+# Dense model: the ring is faster than any number of servers up to the workers' (section 6), but every step waits for the slowest: with 32 machines somebody is late in most steps, and the two old ones double each step anyway. So synchronous with servers and backups: 30 of 32 gradients a step leave out the two old machines, and with them what they know of the data; better to give them smaller batches and have two or three backups against the occasional delay (section 5: the gain was largest at 3 of 50). Staleness hides a delay of up to s steps (section 3), so s of about 10 for delays of ten steps, if the loss allows it (section 4); against a machine that is always slower no bound helps, since the others reach it sooner or later and then go at its pace.
+#
+# Table of words: a batch touches far less than the crossover's fraction of the rows, so servers, and SSP or asynchronous pushes: two workers seldom touch the same row, and stale rows are rare.
+#
+# A worker that dies ends a synchronous or SSP run, for its gradient never comes; asynchronous runs and those with a backup left go on without it. A server that dies takes its parameters along: all end, and start again from a checkpoint.
+# ### END SOLUTION
+
+# %% [markdown] question="reading_note" points="6" manual="true" rubric="1 point for each heading answered in the writer's own words and correctly: overview; problem and challenges; methods and contributions (range push and pull, consistency as the user's choice, vector clocks, replication by consistent hashing; or SSP's bound and its proof); evaluation (names a figure with its conditions); trade-offs; an open question that the paper does not answer"
+# ## Reading note
+#
+# Choose one: Mu Li et al., [*Scaling Distributed Machine Learning with the Parameter Server*](https://www.usenix.org/conference/osdi14/technical-sessions/presentation/li_mu), OSDI 2014; or Qirong Ho et al., [*More Effective Distributed ML via a Stale Synchronous Parallel Parameter Server*](https://papers.nips.cc/paper/2013/hash/b7bb35b9c6ca2aee2df08cf09d7016c2-Abstract.html), NIPS 2013. One page:
+# overview · problem and challenges · methods and contributions · evaluation and discussion · trade-offs · open questions.
+#
+# ### BEGIN STARTER
+# **Overview** (two sentences of your own):
+#
+# **Problem and challenges:**
+#
+# **Methods and contributions:**
+#
+# **Evaluation and discussion** (a figure with its conditions; what was not measured?):
+#
+# **Trade-offs:**
+#
+# **Open questions** (one at least that the paper does not answer):
+# ### END STARTER
+# ### BEGIN SOLUTION
+# **Overview.** (Li 2014) A framework in which servers share the parameters of a model by ranges of keys, and many workers pull and push them asynchronously; it is fast, goes on when machines fail, and lets the user choose how consistent the parameters are. **Problem and challenges.** Models and data of industry size fit no machine; sequential consistency costs waiting; at a thousand machines some fail in every job. **Methods and contributions.** Push and pull of ranges with user-defined filters that leave out what hardly changes; tasks with dependencies, from which sequential, bounded-delay and eventual consistency all follow; one vector clock a range instead of a key; replicas along a ring of consistent hashing. **Evaluation.** Sparse logistic regression on 636 TB of advertising data with 1,000 machines: it reaches the same objective sooner than two earlier systems, and its workers spend less of their time waiting. No deep network was measured. **Trade-offs.** Replication multiplies traffic; a larger delay hides waiting and slows each step's progress, with an optimum between that has to be found by trying. **Open questions.** How to choose the delay automatically; what bounded delay does to losses that are not convex; whether servers pay for dense models on fast networks.
+# ### END SOLUTION
+
+# %%
+q.status()

@@ -1,0 +1,225 @@
+# Wrong answers that the checks of lab 14 must catch, each with a message of its own.
+
+# %% wrong="counts_each_reader" question="cut_bytes" check="a_value_goes_once_to_each_device" says="share one message"
+def cut_bytes(graph, where):
+    return sum(
+        graph[value][1]
+        for node, (_, _, inputs) in graph.items()
+        for value in inputs
+        if where[value] != where[node]
+    )
+
+
+# %% wrong="counts_each_value_once" question="cut_bytes" check="a_value_goes_once_to_each_device" says="a message of its own"
+def cut_bytes(graph, where):
+    sent = {
+        value
+        for node, (_, _, inputs) in graph.items()
+        for value in inputs
+        if where[value] != where[node]
+    }
+    return sum(graph[value][1] for value in sent)
+
+
+# %% wrong="bytes_of_the_reader" question="cut_bytes" check="one_edge_that_crosses_costs_the_bytes_of_its_value" says="makes the value"
+def cut_bytes(graph, where):
+    return sum(
+        n_bytes
+        for node, (_, n_bytes, inputs) in graph.items()
+        if any(where[value] != where[node] for value in inputs)
+    )
+
+
+# %% wrong="devices_do_everything_at_once" question="makespan" check="one_device_does_one_node_after_another" says="one node at a time"
+def makespan(graph, where, alpha, beta):
+    done = {}
+    for node, (seconds, _, inputs) in graph.items():
+        start = 0.0
+        for value in inputs:
+            travel = 0.0 if where[value] == where[node] else alpha + beta * graph[value][1]
+            start = max(start, done[value] + travel)
+        done[node] = start + seconds
+    return max(done.values(), default=0.0)
+
+
+# %% wrong="messages_are_free" question="makespan" check="what_is_apart_runs_at_the_same_time_and_messages_take_theirs" says="takes time to arrive"
+def makespan(graph, where, alpha, beta):
+    done, free = {}, dict.fromkeys(where.values(), 0.0)
+    for node, (seconds, _, inputs) in graph.items():
+        start = max([free[where[node]], *(done[value] for value in inputs)])
+        done[node] = free[where[node]] = start + seconds
+    return max(done.values(), default=0.0)
+
+
+# %% wrong="no_latency" question="makespan" check="what_is_apart_runs_at_the_same_time_and_messages_take_theirs" says="also pays alpha"
+def makespan(graph, where, alpha, beta):
+    done, free = {}, dict.fromkeys(where.values(), 0.0)
+    for node, (seconds, _, inputs) in graph.items():
+        start = free[where[node]]
+        for value in inputs:
+            travel = 0.0 if where[value] == where[node] else beta * graph[value][1]
+            start = max(start, done[value] + travel)
+        done[node] = free[where[node]] = start + seconds
+    return max(done.values(), default=0.0)
+
+
+# %% wrong="no_bytes" question="makespan" check="what_is_apart_runs_at_the_same_time_and_messages_take_theirs" says="the more bytes"
+def makespan(graph, where, alpha, beta):
+    done, free = {}, dict.fromkeys(where.values(), 0.0)
+    for node, (seconds, _, inputs) in graph.items():
+        start = free[where[node]]
+        for value in inputs:
+            travel = 0.0 if where[value] == where[node] else alpha
+            start = max(start, done[value] + travel)
+        done[node] = free[where[node]] = start + seconds
+    return max(done.values(), default=0.0)
+
+
+# %% wrong="last_in_order" question="makespan" check="the_last_node_of_all_ends_it" says="When is its device free"
+def makespan(graph, where, alpha, beta):
+    done, free = {}, dict.fromkeys(where.values(), 0.0)
+    for node, (seconds, _, inputs) in graph.items():
+        start = free[where[node]]
+        for value in inputs:
+            travel = 0.0 if where[value] == where[node] else alpha + beta * graph[value][1]
+            start = max(start, done[value] + travel)
+        done[node] = free[where[node]] = start + seconds
+    return done[node]
+
+
+# %% wrong="all_on_one" question="best_placement" check="nothing_is_better_on_drawn_graphs" says="is one of the placements"
+def best_placement(graph, devices, alpha, beta):
+    return dict.fromkeys(graph, 0)
+
+
+# %% wrong="takes_turns" question="best_placement" check="nothing_is_better_on_drawn_graphs" says="placements looked at"
+def best_placement(graph, devices, alpha, beta):
+    return {node: i % devices for i, node in enumerate(graph)}
+
+
+# %% wrong="fewest_bytes" question="best_placement" check="nothing_is_better_on_drawn_graphs" says="is one of the placements"
+def best_placement(graph, devices, alpha, beta):
+    choices = product(range(devices), repeat=len(graph))
+    placements = (dict(zip(graph, choice)) for choice in choices)
+    return min(placements, key=lambda where: cut_bytes(graph, where))
+
+
+# %% wrong="returns_the_devices" question="best_placement" check="nothing_is_better_on_drawn_graphs" says="a device for each node"
+def best_placement(graph, devices, alpha, beta):
+    choices = product(range(devices), repeat=len(graph))
+    return min(choices, key=lambda c: makespan(graph, dict(zip(graph, c)), alpha, beta))
+
+
+# %% wrong="forward_only" question="stage_seconds" check="compute_is_three_times_forward_over_all_devices" says="Backward takes twice"
+def stage_seconds(layers, dp, tp, microbatches, speed, alpha, beta):
+    compute = sum(flops for flops, _, _ in layers) / (dp * tp * speed)
+    outputs = sum(2 * ring_seconds(out / dp, tp, alpha, beta) for _, _, out in layers)
+    params = sum(params for _, params, _ in layers)
+    return compute + outputs + ring_seconds(params / tp, dp, alpha, beta) / microbatches
+
+
+# %% wrong="one_way" question="stage_seconds" check="outputs_are_all_reduced_both_ways" says="What does backward need"
+def stage_seconds(layers, dp, tp, microbatches, speed, alpha, beta):
+    compute = sum(3 * flops for flops, _, _ in layers) / (dp * tp * speed)
+    outputs = sum(ring_seconds(out / dp, tp, alpha, beta) for _, _, out in layers)
+    params = sum(params for _, params, _ in layers)
+    return compute + outputs + ring_seconds(params / tp, dp, alpha, beta) / microbatches
+
+
+# %% wrong="whole_samples" question="stage_seconds" check="outputs_are_all_reduced_both_ways" says="only a share 1/dp"
+def stage_seconds(layers, dp, tp, microbatches, speed, alpha, beta):
+    compute = sum(3 * flops for flops, _, _ in layers) / (dp * tp * speed)
+    outputs = sum(2 * ring_seconds(out, tp, alpha, beta) for _, _, out in layers)
+    params = sum(params for _, params, _ in layers)
+    return compute + outputs + ring_seconds(params / tp, dp, alpha, beta) / microbatches
+
+
+# %% wrong="one_ring_for_all_outputs" question="stage_seconds" check="outputs_are_all_reduced_both_ways" says="Each layer has all-reduces of its own"
+def stage_seconds(layers, dp, tp, microbatches, speed, alpha, beta):
+    compute = sum(3 * flops for flops, _, _ in layers) / (dp * tp * speed)
+    outputs = 2 * ring_seconds(sum(out for _, _, out in layers) / dp, tp, alpha, beta)
+    params = sum(params for _, params, _ in layers)
+    return compute + outputs + ring_seconds(params / tp, dp, alpha, beta) / microbatches
+
+
+# %% wrong="averages_every_micro_batch" question="stage_seconds" check="gradients_are_averaged_once_a_step" says="once a step"
+def stage_seconds(layers, dp, tp, microbatches, speed, alpha, beta):
+    compute = sum(3 * flops for flops, _, _ in layers) / (dp * tp * speed)
+    outputs = sum(2 * ring_seconds(out / dp, tp, alpha, beta) for _, _, out in layers)
+    params = sum(params for _, params, _ in layers)
+    return compute + outputs + ring_seconds(params / tp, dp, alpha, beta)
+
+
+# %% wrong="all_parameters_everywhere" question="stage_seconds" check="gradients_are_averaged_once_a_step" says="only 1/tp"
+def stage_seconds(layers, dp, tp, microbatches, speed, alpha, beta):
+    compute = sum(3 * flops for flops, _, _ in layers) / (dp * tp * speed)
+    outputs = sum(2 * ring_seconds(out / dp, tp, alpha, beta) for _, _, out in layers)
+    params = sum(params for _, params, _ in layers)
+    return compute + outputs + ring_seconds(params, dp, alpha, beta) / microbatches
+
+
+# %% wrong="always_replicas" question="best_split" check="the_quickest_pair_is_found" says="each divisor tried"
+def best_split(layers, devices, microbatches, speed, alpha, beta):
+    return devices, 1
+
+
+# %% wrong="pairs_the_other_way_round" question="best_split" check="the_quickest_pair_is_found" says="dp, then tp"
+def best_split(layers, devices, microbatches, speed, alpha, beta):
+    pairs = [(devices // tp, tp) for tp in range(1, devices + 1) if devices % tp == 0]
+    dp, tp = min(
+        pairs, key=lambda pair: stage_seconds(layers, *pair, microbatches, speed, alpha, beta)
+    )
+    return tp, dp
+
+
+# %% wrong="only_halves" question="best_split" check="the_quickest_pair_is_found" says="each divisor tried"
+def best_split(layers, devices, microbatches, speed, alpha, beta):
+    pairs = [(devices, 1), (devices // 2, 2)]
+    return min(
+        pairs, key=lambda pair: stage_seconds(layers, *pair, microbatches, speed, alpha, beta)
+    )
+
+
+# %% wrong="least_sum" question="best_stages" check="sum_and_slowest_together_are_least" says="the slowest stage counts"
+def best_stages(seconds, n_layers, microbatches):
+    sums, ends = [np.inf] * n_layers + [0.0], [None] * n_layers
+    for first in reversed(range(n_layers)):
+        for last in range(first + 1, n_layers + 1):
+            took = seconds.get((first, last), np.inf) + sums[last]
+            if took < sums[first]:
+                sums[first], ends[first] = took, last
+    stages, first = [], 0
+    while first < n_layers:
+        stages.append((first, ends[first]))
+        first = ends[first]
+    return stages
+
+
+# %% wrong="a_stage_a_layer" question="best_stages" check="one_micro_batch_wants_the_least_sum" says="look at the sum"
+def best_stages(seconds, n_layers, microbatches):
+    return [(i, i + 1) for i in range(n_layers)]
+
+
+# %% wrong="ends_inclusive" question="best_stages" check="one_micro_batch_wants_the_least_sum" says="have to follow each other"
+def best_stages(seconds, n_layers, microbatches):
+    return [(0, n_layers - 1)]
+
+
+# %% wrong="one_stage" question="best_stages" check="sum_and_slowest_together_are_least" says="the slowest stage counts"
+def best_stages(seconds, n_layers, microbatches):
+    return [(0, n_layers)]
+
+
+# %% wrong="least_maximum" question="best_stages" check="one_micro_batch_wants_the_least_sum" says="look at the sum"
+def best_stages(seconds, n_layers, microbatches):
+    sums, ends = [np.inf] * n_layers + [0.0], [None] * n_layers
+    for first in reversed(range(n_layers)):
+        for last in range(first + 1, n_layers + 1):
+            took = max(seconds.get((first, last), np.inf), sums[last])
+            if took < sums[first]:
+                sums[first], ends[first] = took, last
+    stages, first = [], 0
+    while first < n_layers:
+        stages.append((first, ends[first]))
+        first = ends[first]
+    return stages

@@ -1,0 +1,222 @@
+"""Cost models: from schedules that were timed to a guess at those that were not.
+
+Both parts learn logarithms of seconds, so that a factor counts the same everywhere. Ridge
+regression on derived features has the trend from a dozen trials; boosted trees on the raw knobs
+learn what it leaves over.
+
+May import: errors, features, tasks. Source: Friedman, Ann. Statist. 29(5), 2001.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..errors import ArgumentError
+from .features import Points, derived, raw
+from .tasks import Task, task_of
+
+_Array = np.ndarray[Any, Any]
+KINDS = ("both", "ridge", "trees")
+
+
+class Ridge:
+    """Least squares with a penalty on the weights; columns are brought to one scale first."""
+
+    def __init__(self, penalty: float = 1.0) -> None:
+        self.penalty = penalty
+
+    def fit(self, x_NF: _Array, y_N: _Array) -> Ridge:
+        """Solve (XᵀX + penalty · I) w = Xᵀy about the means."""
+        self.mean, self.scale = x_NF.mean(0), x_NF.std(0)
+        self.scale[self.scale == 0] = 1.0
+        self.start = float(y_N.mean())
+        x = (x_NF - self.mean) / self.scale
+        square = x.T @ x + self.penalty * np.eye(x.shape[1])
+        self.weights = np.linalg.solve(square, x.T @ (y_N - self.start))
+        return self
+
+    def predict(self, x_NF: _Array) -> _Array:
+        """Return the guesses."""
+        found: _Array = (x_NF - self.mean) / self.scale @ self.weights + self.start
+        return found
+
+
+class _Split(NamedTuple):
+    """A node of a tree: the question asked, and the nodes for no and yes; or a leaf's value."""
+
+    question: int
+    no: int
+    yes: int
+    value: float
+
+
+class Trees:
+    """Boosted regression trees: each tree is fitted to what the sum of those before leaves over.
+
+    Every threshold of every column is a question with a column of answers of its own, so that the
+    best split of a node is one product with the residuals.
+    """
+
+    def __init__(
+        self, rounds: int = 60, depth: int = 3, rate: float = 0.15, least: int = 2
+    ) -> None:
+        self.rounds, self.depth, self.rate, self.least = rounds, depth, rate, least
+
+    def fit(self, x_NF: _Array, y_N: _Array) -> Trees:
+        """Grow the trees, one after another."""
+        cuts = [(f, c) for f in range(x_NF.shape[1]) for c in _middles(x_NF[:, f])]
+        self.columns = np.array([f for f, _ in cuts], int)
+        self.cuts = np.array([c for _, c in cuts], float)
+        self.start = float(y_N.mean())
+        self.trees: list[list[_Split]] = []
+        answers, left = self._answers(x_NF), y_N - self.start
+        for _ in range(self.rounds if cuts else 0):
+            tree: list[_Split] = []
+            self._grow(tree, answers, left, np.arange(len(left)), self.depth)
+            self.trees.append(tree)
+            left = left - self.rate * _values(tree, answers)
+        return self
+
+    def predict(self, x_NF: _Array) -> _Array:
+        """Return the guesses: the sum of what all trees say."""
+        answers, total = self._answers(x_NF), np.full(len(x_NF), self.start)
+        for tree in self.trees:
+            total += self.rate * _values(tree, answers)
+        return total
+
+    def _answers(self, x_NF: _Array) -> _Array:
+        return np.asarray(x_NF[:, self.columns] > self.cuts)
+
+    def _grow(
+        self, tree: list[_Split], answers: _Array, left: _Array, rows: _Array, depth: int
+    ) -> int:
+        """Add the node for these rows, and those below it; return its number."""
+        here = len(tree)
+        tree.append(_Split(-1, -1, -1, float(left[rows].mean())))
+        if depth == 0 or len(rows) < 2 * self.least:
+            return here
+        said = answers[rows]
+        yes, total = said.sum(0), left[rows].sum()
+        sums, no = left[rows] @ said, len(rows) - yes
+        with np.errstate(divide="ignore", invalid="ignore"):
+            gain = sums**2 / yes + (total - sums) ** 2 / no
+        gain[(yes < self.least) | (no < self.least)] = -np.inf
+        best = int(gain.argmax())
+        if not gain[best] > total**2 / len(rows) + 1e-12:
+            return here
+        below = [
+            self._grow(tree, answers, left, rows[said[:, best] == way], depth - 1)
+            for way in (False, True)
+        ]
+        tree[here] = _Split(best, below[0], below[1], 0.0)
+        return here
+
+
+def _middles(column: _Array) -> _Array:
+    values = np.unique(column)
+    return np.asarray((values[:-1] + values[1:]) / 2)
+
+
+def _values(tree: list[_Split], answers: _Array) -> _Array:
+    """Return what a tree says to each row."""
+    found = np.zeros(len(answers))
+    waiting = [(0, np.arange(len(answers)))]
+    while waiting:
+        at, rows = waiting.pop()
+        node = tree[at]
+        if node.question < 0:
+            found[rows] = node.value
+            continue
+        said = answers[rows, node.question]
+        waiting += [(node.no, rows[~said]), (node.yes, rows[said])]
+    return found
+
+
+class CostModel:
+    """Guesses the seconds of schedules from those of others.
+
+    Args:
+        task: what the schedules are of; without it only the knobs themselves are looked at.
+        kind: "ridge", "trees", or "both": trees on what ridge leaves over.
+    Raises:
+        ArgumentError: no such kind, no such task.
+    """
+
+    def __init__(self, task: Task | Sequence[Any] | None = None, kind: str = "both") -> None:
+        if kind not in KINDS:
+            raise ArgumentError(f"CostModel: got kind {kind!r}, expected one of {KINDS}.")
+        self.task, self.kind = None if task is None else task_of(task), kind
+        self._knobs: list[str] = []
+
+    def fit(self, points: Points, seconds: Sequence[float], prepared: Any = None) -> CostModel:
+        """Learn from points that took so many seconds; return self.
+
+        Raises:
+            ArgumentError: no points, not as many seconds, or seconds that are not above zero.
+        """
+        y = np.asarray(seconds, float)
+        if y.shape != (len(points),) or not len(points):
+            raise ArgumentError(f"fit: got {len(points)} points and {y.size} seconds.")
+        if not (np.isfinite(y).all() and (y > 0).all()):
+            raise ArgumentError("fit: seconds have to be finite and above zero.")
+        self._points = [dict(point) for point in points]
+        self._knobs = sorted({knob for point in points for knob in point})
+        self._fit(prepared or self.prepare(points), np.log(y))
+        return self
+
+    def prepare(self, points: Points) -> tuple[_Array, _Array]:
+        """Return the features of points, which `fit` and `predict` take in place of making them."""
+        knobs = self._knobs or sorted({knob for point in points for knob in point})
+        plain = raw(points, knobs)[0]
+        return plain, plain if self.task is None else derived(points, knobs, self.task)
+
+    def _fit(self, features: tuple[_Array, _Array], y: _Array) -> None:
+        plain, made = features
+        self._ridge = Ridge().fit(made, y) if self.kind != "trees" else None
+        left = y - self._ridge.predict(made) if self._ridge else y
+        self._trees = Trees().fit(plain, left) if self.kind != "ridge" else None
+        self._logs = y
+
+    def predict(self, points: Points, prepared: Any = None) -> _Array:
+        """Return the seconds that it expects of each point.
+
+        Raises:
+            ArgumentError: nothing has been fitted.
+        """
+        if not self._knobs:
+            raise ArgumentError("predict: the model has not been fitted. Call fit first.")
+        plain, made = prepared or self.prepare(points)
+        total = np.zeros(len(plain))
+        if self._ridge:
+            total += self._ridge.predict(made)
+        if self._trees:
+            total += self._trees.predict(plain)
+        return np.asarray(np.exp(total))
+
+    def explain(self) -> dict[str, float]:
+        """Return each knob's weight: how much worse the model gets when its values are shuffled.
+
+        Weights are shares of one, the largest first.
+        Source: Breiman, Machine Learning 45, 2001 (permutation importance).
+        """
+        found = {}
+        for knob in self._knobs:
+            worse = 0.0
+            for seed in range(3):
+                order = np.random.default_rng(seed).permutation(len(self._points))
+                mixed = [
+                    point | {knob: self._points[j][knob]} if knob in self._points[j] else point
+                    for point, j in zip(self._points, order, strict=True)
+                ]
+                worse += self._error(mixed)
+            found[knob] = max(0.0, worse / 3 - self._error(self._points))
+        total = sum(found.values()) or 1.0
+        ranked = sorted(found.items(), key=lambda item: -item[1])
+        return {knob: weight / total for knob, weight in ranked}
+
+    def _error(self, points: Sequence[Mapping[str, Any]]) -> float:
+        away = np.log(self.predict(points)) - self._logs
+        return float((away**2).mean())

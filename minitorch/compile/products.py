@@ -1,0 +1,265 @@
+"""Kernels of products and convolutions: compiled by a schedule, called with NumPy arrays.
+
+Without llvmlite NumPy computes the same, whatever the schedule says.
+
+May import: errors, tasks, schedule, register_block, tiled_loops, engine, kernels.
+"""
+
+from __future__ import annotations
+
+import functools
+import struct
+import threading
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..errors import ArgumentError, DTypeError, ShapeError
+from . import engine
+from .images import Image, windows_of
+from .kernels import places_of
+from .register_block import Plan
+from .schedule import Schedule
+from .tasks import EPILOGUES, Task, task_of
+from .tiled_loops import TiledLoops
+
+_Array = np.ndarray[Any, Any]
+LINE = 64  # bytes: buffers begin where a vector register's worth does
+
+
+class _Code(NamedTuple):
+    """What is compiled for one way in which B can lie."""
+
+    call: Any
+    tiles: int
+    buffer_bytes: tuple[int, int]
+    owner: engine.Function  # alive as long as `call`
+
+
+@functools.lru_cache(512)
+def code_for(plan: Plan) -> _Code:
+    """Return the compiled code of a plan; the last hundreds are kept."""
+    loops = TiledLoops(plan)
+    function = engine.Function(loops.text())
+    return _Code(function.call, loops.outer_tiles, loops.buffer_bytes, function)
+
+
+class ProductKernel:
+    """A product or a convolution of one shape, by one schedule. Call it with arrays.
+
+    Attributes:
+        task: what it computes.
+        schedule: how.
+        epilogue: what is done to each element at the end, or None.
+    """
+
+    def __init__(self, task: Task, schedule: Any = None, epilogue: str | None = None) -> None:
+        if epilogue not in EPILOGUES:
+            raise ArgumentError(
+                f"{task.operator}: epilogue is {epilogue!r}, expected one of {EPILOGUES}."
+            )
+        self.task, self.epilogue = task, epilogue
+        self.schedule = Schedule(task, schedule)
+        self.dtype = np.dtype(task.dtype)
+        self._image = Image(task, self.schedule["lanes"]) if task.operator == "conv2d" else None
+        self._local = threading.local()
+        if engine.available():
+            self._code_for(True)
+
+    def __repr__(self) -> str:
+        return f"ProductKernel({self.task}, {dict(self.schedule)}, {self.epilogue!r})"
+
+    def __call__(self, a: Any, b: Any, bias: Any = None, out: _Array | None = None) -> _Array:
+        """Return the result in a new array, or in `out`.
+
+        Args:
+            a, b: of a product (..., m, k) and (..., k, n); of a convolution the image (n, c, h, w)
+                and the kernels (o, c, kh, kw). Any strides.
+            bias: where the epilogue has one: (n,) of a product, (o,) of a convolution.
+            out: contiguous, of the result's shape and dtype.
+        Raises:
+            ShapeError, DTypeError: an array does not fit.
+        """
+        a, b, bias = self._checked(a, b, bias)
+        shape = self._shape(a, b)
+        result = np.empty(shape, self.dtype) if out is None else _fitting(out, shape, self.dtype)
+        apart = result
+        if out is not None and any(np.may_share_memory(out, x) for x in (a, b, bias)):
+            apart = np.empty(shape, self.dtype)
+        if len(shape) > 2 and self.task.operator == "matmul":
+            a, b = (np.broadcast_to(x, (*shape[:-2], *x.shape[-2:])) for x in (a, b))
+            for at in np.ndindex(*shape[:-2]):
+                self._compute(a[at], b[at], bias, apart[at])
+        else:
+            self._compute(a, b, bias, apart)
+        if apart is not result:
+            result[...] = apart
+        return result
+
+    def _checked(self, a: Any, b: Any, bias: Any) -> tuple[_Array, _Array, _Array]:
+        """Return the arrays; where there is no bias, A stands for it."""
+        name, wants = self.task.operator, "bias" in (self.epilogue or "")
+        if wants != (bias is not None):
+            expected = "a third array, the bias" if wants else "two arrays: it has no bias"
+            raise ArgumentError(f"{name}: the epilogue is {self.epilogue!r}: expected {expected}.")
+        a, b = np.asarray(a), np.asarray(b)
+        shapes = self._operand_shapes()
+        for title, array, shape in zip(("first", "second"), (a, b), shapes, strict=True):
+            kept = array.shape[-2:] if name == "matmul" else array.shape
+            if kept != shape:
+                raise ShapeError(
+                    f"{name}: the {title} array has another shape: got {array.shape}, "
+                    f"expected {shape}."
+                )
+        columns = self.task.axes[1] if name == "matmul" else self.task.axes[0]
+        bias = np.asarray(bias) if wants else a
+        if wants and bias.shape != (columns,):
+            raise ShapeError(f"{name}: got a bias of {bias.shape}, expected ({columns},).")
+        for array in (a, b, bias):
+            if array.dtype != self.dtype:
+                raise DTypeError(
+                    f"{name}: got {array.dtype}, expected {self.dtype}. Cast it first."
+                )
+        return a, b, np.ascontiguousarray(bias) if wants else bias
+
+    def _operand_shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        if self.task.operator == "matmul":
+            m, n, k = self.task.sizes
+            return (m, k), (k, n)
+        count, c, h, w, o, kh, kw, _, _ = self.task.sizes
+        return (count, c, h, w), (o, c, kh, kw)
+
+    def _shape(self, a: _Array, b: _Array) -> tuple[int, ...]:
+        if self.task.operator == "conv2d":
+            return (self.task.sizes[0], self.task.sizes[4], *self.task.places)
+        try:
+            batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+        except ValueError as error:
+            raise ShapeError(f"matmul: batches do not fit: got {a.shape} and {b.shape}.") from error
+        return (*batch, *self.task.axes[:2])
+
+    def _compute(self, a: _Array, b: _Array, bias: _Array, out: _Array) -> None:
+        if not engine.available():
+            self._with_numpy(a, b, bias, out)
+            return
+        if self._image is not None:
+            image = self._image.laid_out(a)
+            weights = b.reshape(b.shape[0], -1)
+            self._run(weights, image, (0, 0), bias, out, self._code_for(True))
+            return
+        unit = b.strides[1] == b.itemsize or b.shape[1] == 1
+        if not unit and not self.schedule["pack_b"]:
+            b, unit = np.ascontiguousarray(b), True
+        self._run(a, b, (b.strides[0], b.strides[1]), bias, out, self._code_for(unit))
+
+    def _code_for(self, unit: bool) -> _Code:
+        return code_for(Plan(self.schedule, self.epilogue, unit))
+
+    def _run(
+        self, a: _Array, b: _Array, b_strides: Any, bias: _Array, out: _Array, code: _Code
+    ) -> None:
+        """Do the work, in the caller's thread or shared among the schedule's."""
+        held, places = places_of((a, b, out, bias))
+        tables = self._image.addresses if self._image is not None else (0, 0)
+        threads = min(self.schedule["parallel"], code.tiles)
+
+        def work(lo: int, hi: int) -> None:
+            buffers = self._buffers(code)
+            table = struct.pack("12q", *places, *a.strides, *b_strides, *buffers, *tables)
+            code.call(lo, hi, table)
+
+        if threads == 1:
+            work(0, code.tiles)
+        else:
+            step = -(-code.tiles // threads)
+            bounds = [(lo, min(lo + step, code.tiles)) for lo in range(0, code.tiles, step)]
+            for waiting in [_pool(threads).submit(work, lo, hi) for lo, hi in bounds]:
+                waiting.result()
+        del held  # until here
+
+    def _buffers(self, code: _Code) -> tuple[int, int]:
+        """Return where this thread packs its tiles of A and B."""
+        found: tuple[Any, tuple[int, int]] | None = getattr(self._local, "buffers", None)
+        if found is None:
+            arrays = [np.empty(n + LINE, np.uint8) for n in code.buffer_bytes]
+            a, b = (-(-x.ctypes.data // LINE) * LINE for x in arrays)
+            found = self._local.buffers = (arrays, (a, b))
+        return found[1]
+
+    def _with_numpy(self, a: _Array, b: _Array, bias: _Array, out: _Array) -> None:
+        conv = self.task.operator == "conv2d"
+        if conv:
+            stride, padding = self.task.sizes[7:]
+            windows = windows_of(a, b.shape[2:], stride, padding)
+            y = np.tensordot(windows, b, axes=((1, 4, 5), (1, 2, 3)))
+            out[...] = np.moveaxis(y, 3, 1)
+        else:
+            np.matmul(a, b, out=out)
+        if "bias" in (self.epilogue or ""):
+            out += bias[:, None, None] if conv else bias
+        if "relu" in (self.epilogue or ""):
+            np.maximum(out, 0, out=out)
+
+
+def _fitting(out: Any, shape: tuple[int, ...], dtype: Any) -> _Array:
+    fits = isinstance(out, np.ndarray) and out.shape == shape and out.dtype == dtype
+    if not fits or not (out.flags.c_contiguous and out.flags.writeable):
+        got = f"{out.dtype} {out.shape}" if isinstance(out, np.ndarray) else type(out).__name__
+        raise ShapeError(
+            f"kernel: out does not fit: got {got}, expected contiguous {dtype} {shape}."
+        )
+    return out  # type: ignore[no-any-return]
+
+
+@functools.cache
+def _pool(threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(threads, "product")
+
+
+def kernel_of(task: Any, schedule: Any = None, epilogue: str | None = None) -> ProductKernel:
+    """Return the kernel of a task; see `matmul` and `conv2d`."""
+    return ProductKernel(task_of(task), schedule, epilogue)
+
+
+def matmul(
+    m: int,
+    n: int,
+    k: int,
+    dtype: Any = "float32",
+    schedule: Mapping[str, Any] | None = None,
+    epilogue: str | None = None,
+) -> ProductKernel:
+    """Return a kernel that multiplies (m, k) by (k, n), or batches of them.
+
+    Args:
+        dtype: float32 or float64.
+        schedule: a point or a Schedule; None is the naive loop nest.
+        epilogue: None, "bias", "relu" or "bias_relu"; the bias is the kernel's third array.
+    Raises:
+        ArgumentError: a ValueError: sizes, dtype, epilogue or schedule that cannot be; says why.
+    """
+    return kernel_of(("matmul", m, n, k, np.dtype(dtype).name), schedule, epilogue)
+
+
+def conv2d(
+    n: int,
+    c: int,
+    h: int,
+    w: int,
+    o: int,
+    kh: int,
+    kw: int,
+    stride: int = 1,
+    padding: int = 0,
+    dtype: Any = "float32",
+    schedule: Mapping[str, Any] | None = None,
+    epilogue: str | None = None,
+) -> ProductKernel:
+    """Return a kernel that convolves images (n, c, h, w) with kernels (o, c, kh, kw).
+
+    Args and Raises: as `matmul`.
+    """
+    sizes = (n, c, h, w, o, kh, kw, stride, padding)
+    return kernel_of(("conv2d", *sizes, np.dtype(dtype).name), schedule, epilogue)

@@ -1,0 +1,206 @@
+"""Schedules: how a product is computed, apart from what it is. A schedule prints as its loop nest.
+
+The knobs, of which a point gives some; what it leaves out is as in the naive loop nest:
+
+    rows, vectors   the register block: so many rows of C by so many vectors of its columns
+    lanes           numbers in a vector; 1 is no vector
+    unroll          steps of k that stand one after another in the innermost loop
+    tile_m, tile_n, tile_k   the cache tile: so many rows, columns and terms; None is the whole axis
+    order           the loops over tiles, the outermost first: "nkm" walks columns, terms, rows
+    pack_a, pack_b  whether a tile is copied into the order in which it is read
+    parallel        threads that share the outermost loop
+
+Of a convolution rows are output channels and columns places of the result; with `pack_b` its
+windows are copied (im2col, a tile at a time), without they are read where they lie (direct).
+
+May import: errors, tasks; llvmlite's name of the processor through `engine`.
+Source: Goto & van de Geijn, ACM Trans. Math. Softw. 34(3), 2008; Chen et al., OSDI 2018 (TVM).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ..errors import ArgumentError
+from . import engine
+from .tasks import Task, task_of
+
+NAIVE: dict[str, Any] = {
+    "rows": 1,
+    "vectors": 1,
+    "lanes": 1,
+    "unroll": 1,
+    "tile_m": None,
+    "tile_n": None,
+    "tile_k": None,
+    "order": "mnk",
+    "pack_a": False,
+    "pack_b": False,
+    "parallel": 1,
+}
+ORDERS = tuple(map("".join, itertools.permutations("mnk")))
+LONGEST = 2048  # multiply-adds of an unrolled loop: more takes LLVM seconds, and leaves the cache
+LANES = (1, 2, 4, 8, 16)
+
+
+class Schedule(Mapping[str, Any]):
+    """A legal choice of every knob for one task; equal to the dict of its knobs.
+
+    Raises:
+        ArgumentError: an unknown knob, or one that this task does not allow; says which and why.
+    """
+
+    def __init__(self, task: Task | Sequence[Any], point: Mapping[str, Any] | None = None) -> None:
+        self.task = task_of(task)
+        if point is not None and not isinstance(point, Mapping):
+            raise ArgumentError(f"schedule: got {point!r}, expected a dict of knob to value.")
+        self._knobs = NAIVE | dict(point or {})
+        why = fault(self.task, self._knobs)
+        if why:
+            raise ArgumentError(f"schedule: {why}")
+
+    def __getitem__(self, knob: str) -> Any:
+        return self._knobs[knob]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._knobs)
+
+    def __len__(self) -> int:
+        return len(self._knobs)
+
+    def __hash__(self) -> int:
+        return hash((self.task, tuple(self._knobs.items())))
+
+    def __repr__(self) -> str:
+        return f"Schedule({self.task.key}, {self._knobs})"
+
+    def __str__(self) -> str:
+        return "\n".join(loop_nest(self))
+
+    @property
+    def columns(self) -> int:
+        """Columns of the register block."""
+        return int(self["vectors"] * self["lanes"])
+
+    @property
+    def tiles(self) -> tuple[int, int, int]:
+        """Sizes of the cache tile along (m, n, k), whole register blocks of each."""
+        return tiles_of(self.task, self._knobs)
+
+    @property
+    def tile_bytes(self) -> dict[str, int]:
+        """Bytes of the parts of A, B and C that one tile touches."""
+        m, n, k = (min(t, size) for t, size in zip(self.tiles, self.task.axes, strict=True))
+        item = self.task.item_bytes
+        return {"A": m * k * item, "B": k * n * item, "C": m * n * item}
+
+    @property
+    def live_vectors(self) -> int:
+        """Vectors that the innermost loop needs at once: the block of C, a row of B, one of A."""
+        return int(self["rows"] * self["vectors"] + self["vectors"] + 1)
+
+    def notes(self) -> list[str]:
+        """Return what is legal here and yet likely to be slow."""
+        found, bits = [], self["lanes"] * self.task.item_bytes * 8
+        registers, width = engine.vector_registers()
+        if bits > width:
+            found.append(f"a vector of {bits} bits is computed as {bits // width} of {width}")
+        live = self.live_vectors * max(1, bits // width)
+        if live > registers:
+            found.append(f"{live} live vectors, {registers} registers: the others wait in memory")
+        return found
+
+
+def tiles_of(task: Task, knobs: Mapping[str, Any]) -> tuple[int, int, int]:
+    """Return the sizes of a cache tile along (m, n, k), legal or not."""
+    m, n, k = task.axes
+    columns = knobs["vectors"] * knobs["lanes"]
+    sizes = ((knobs["tile_m"], m, knobs["rows"]), (knobs["tile_n"], n, columns))
+    high, wide = (min(-(-(t or size) // b), -(-size // b)) * b for t, size, b in sizes)
+    return high, wide, min(knobs["tile_k"] or k, k)
+
+
+def fault(task: Task, knobs: Mapping[str, Any]) -> str | None:
+    """Return which knob a schedule of this task has wrong, and why; None if it is legal."""
+    for knob in knobs:
+        if knob not in NAIVE:
+            return f"there is no knob {knob!r}: the knobs are {', '.join(NAIVE)}."
+    for knob in ("rows", "vectors", "unroll", "parallel", "tile_m", "tile_n", "tile_k"):
+        value = knobs[knob]
+        whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
+        if not whole and not (value is None and knob.startswith("tile")):
+            return f"{knob} is {value!r}, expected a whole number of 1 or more."
+    if knobs["lanes"] not in LANES or isinstance(knobs["lanes"], bool):
+        return f"lanes is {knobs['lanes']!r}, expected one of {LANES}: a vector is halved evenly."
+    if knobs["order"] not in ORDERS:
+        return f"order is {knobs['order']!r}, expected each of m, n and k once, such as 'nkm'."
+    for knob in ("pack_a", "pack_b"):
+        if not isinstance(knobs[knob], bool):
+            return f"{knob} is {knobs[knob]!r}, expected True or False."
+    return _misfit(task, knobs)
+
+
+def _misfit(task: Task, knobs: Mapping[str, Any]) -> str | None:
+    """Return why legal values do not go together, or not with this task."""
+    m, n, k = task.axes
+    rows, columns = knobs["rows"], knobs["vectors"] * knobs["lanes"]
+    if rows > m:
+        return f"rows is {rows}, but the result has only {m} rows."
+    if (knobs["vectors"] - 1) * knobs["lanes"] >= n:
+        return f"vectors is {knobs['vectors']}: the last has nothing to do in {n} columns."
+    for knob, block, size in (("tile_m", rows, m), ("tile_n", columns, n)):
+        if knobs[knob] is not None and knobs[knob] < min(block, size):
+            return f"{knob} is {knobs[knob]}, less than the register block, which is {block}."
+    depth = min(knobs["tile_k"] or k, k)
+    if knobs["unroll"] > depth:
+        return f"unroll is {knobs['unroll']}, but the innermost loop has only {depth} rounds."
+    length = rows * knobs["vectors"] * knobs["unroll"]
+    if length > LONGEST:
+        return f"unroll is {knobs['unroll']}: {length} multiply-adds a round, above {LONGEST}."
+    if knobs["parallel"] > 1 and knobs["order"][0] == "k":
+        return "order has k outermost: threads would add to the same result. Put m or n first."
+    return None
+
+
+def loop_nest(schedule: Schedule) -> list[str]:
+    """Return the loops that a schedule makes, one a line, with what each tile touches."""
+    s, axes = schedule, dict(zip("mnk", schedule.task.axes, strict=True))
+    tiles = dict(zip("mnk", schedule.tiles, strict=True))
+    lines, depth, open_loops = [f"# {s.task}"], 0, set()
+
+    def put(text: str) -> None:
+        lines.append("    " * depth + text)
+
+    for axis in s["order"]:
+        outermost = s["parallel"] > 1 and depth == 0
+        shared = f"   # shared by {s['parallel']} threads" if outermost else ""
+        if tiles[axis] < axes[axis]:
+            put(f"for {axis}0 in range(0, {axes[axis]}, {tiles[axis]}):{shared}")
+            depth += 1
+        open_loops.add(axis)
+        for name, knob, over in (("A", "pack_a", "mk"), ("B", "pack_b", "kn")):
+            if s[knob] and axis in over and set(over) <= open_loops:
+                put(f"pack {name}: {s.tile_bytes[name]:,} bytes   # {reach(s.tile_bytes[name])}")
+    put(f"for j in range(0, {min(tiles['n'], axes['n'])}, {s.columns}):")
+    depth += 1
+    put(f"for i in range(0, {min(tiles['m'], axes['m'])}, {s['rows']}):")
+    depth += 1
+    block = f"C[{s['rows']} x {s['vectors']} vectors of {s['lanes']}]"
+    put(f"{block} in registers")
+    put(f"for k in range(0, {tiles['k']}, {s['unroll']}):" + "   # unrolled" * (s["unroll"] > 1))
+    put(f"    {block} += A[{s['rows']}] * B[{s['vectors']} vectors of {s['lanes']}]")
+    lines += [f"# {note}" for note in s.notes()]
+    return lines
+
+
+CACHES = (("L1", 32 * 2**10), ("L2", 2**20), ("L3", 2**25))
+
+
+def reach(n_bytes: int) -> str:
+    """Return the smallest usual cache that holds so many bytes."""
+    for name, size in CACHES:
+        if n_bytes <= size:
+            return f"fits in {name}"
+    return "in memory"

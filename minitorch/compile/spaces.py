@@ -1,0 +1,87 @@
+"""Spaces: the schedules that a search chooses from, as a table of values a knob.
+
+May import: errors, tasks, schedule.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+from .kernels import get_num_threads
+from .schedule import NAIVE, fault
+from .tasks import Task, task_of
+
+Point = dict[str, Any]
+
+MATMUL: dict[str, tuple[Any, ...]] = {
+    "rows": (1, 2, 4, 8, 12, 16, 24, 32),
+    "vectors": (1, 2, 4),
+    "lanes": (1, 2, 4, 8, 16),
+    "unroll": (1, 4),
+    "tile_k": (2, 8, 32, 256),
+    "pack_a": (False, True),
+    "pack_b": (False, True),
+}
+CONV2D = MATMUL | {"tile_k": (1, 9, 72, None)}
+WIDE_BYTES = 2**20  # of a tile of B as wide as the matrix: more than the second cache keeps
+
+
+class Space:
+    """The points of a task: a value for each knob, those that are legal together.
+
+    Attributes:
+        task: the task.
+        knobs: the values of each knob, by name.
+    """
+
+    def __init__(
+        self, task: Task | Sequence[Any], knobs: Mapping[str, Sequence[Any]] | None = None
+    ) -> None:
+        self.task = task_of(task)
+        given = _default(self.task) if knobs is None else knobs
+        self.knobs = {name: tuple(values) for name, values in given.items()}
+
+    def __len__(self) -> int:
+        return len(self._points)
+
+    def __repr__(self) -> str:
+        of = math.prod(map(len, self.knobs.values()))
+        return f"Space({self.task}: {len(self):,} legal points of {of:,})"
+
+    @cached_property
+    def _points(self) -> list[Point]:
+        every = itertools.product(*self.knobs.values())
+        points = (dict(zip(self.knobs, values, strict=True)) for values in every)
+        return [point for point in points if fault(self.task, NAIVE | point) is None]
+
+    def points(self) -> list[Point]:
+        """Return the legal points, each a dict of knob to value, always in the same order."""
+        return [dict(point) for point in self._points]
+
+    def legal(self, point: Mapping[str, Any]) -> bool:
+        """Tell whether a point is a schedule of this task; it need not be in the space."""
+        return fault(self.task, NAIVE | dict(point)) is None
+
+
+def _default(task: Task) -> dict[str, tuple[Any, ...]]:
+    """Return the usual knobs; tiles of columns for wide matrices, threads where there are any."""
+    _, n, k = task.axes
+    knobs = dict(MATMUL if task.operator == "matmul" else CONV2D)
+    if n * min(k, 256) * task.item_bytes > WIDE_BYTES:
+        knobs |= {"tile_n": (256, None), "order": ("nkm", "mnk")}
+    if get_num_threads() > 1:
+        knobs["parallel"] = (1, get_num_threads())
+    return knobs
+
+
+def space(task: Task | Sequence[Any]) -> Space:
+    """Return the schedules among which `tune` searches.
+
+    Raises:
+        ArgumentError: no such task.
+    """
+    return Space(task)

@@ -1,0 +1,128 @@
+"""Tasks: what a kernel computes, without a word on how; products of matrices and convolutions.
+
+Both are C[i, j] = Σₖ A[i, k] · B[k, j]. Of a convolution A are the kernels (a row an output
+channel), B the windows of the image (a column a place of the result), and k counts the elements of
+a window.
+
+May import: errors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import ArgumentError
+
+EPILOGUES = (None, "bias", "relu", "bias_relu")
+ITEM_BYTES = {"float32": 4, "float64": 8}
+_SIZES = {"matmul": ("m", "n", "k"), "conv2d": ("n", "c", "h", "w", "o", "kh", "kw")}
+
+
+@dataclass(frozen=True)
+class Task:
+    """A product or a convolution of one shape and dtype.
+
+    Attributes:
+        operator: "matmul" or "conv2d".
+        sizes: (m, n, k), or (n, c, h, w, o, kh, kw, stride, padding).
+        dtype: "float32" or "float64".
+    """
+
+    operator: str
+    sizes: tuple[int, ...]
+    dtype: str = "float32"
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """The task as callers write it; the dtype is left out where it is float32."""
+        dtype = () if self.dtype == "float32" else (self.dtype,)
+        return (self.operator, *self.sizes, *dtype)
+
+    @property
+    def item_bytes(self) -> int:
+        """Bytes of a number."""
+        return ITEM_BYTES[self.dtype]
+
+    @property
+    def places(self) -> tuple[int, int]:
+        """The height and width of a convolution's result."""
+        _, _, h, w, _, kh, kw, stride, padding = self.sizes
+        return (h + 2 * padding - kh) // stride + 1, (w + 2 * padding - kw) // stride + 1
+
+    @property
+    def axes(self) -> tuple[int, int, int]:
+        """Return (m, n, k): rows and columns of the product, and the terms of a sum."""
+        if self.operator == "matmul":
+            m, n, k = self.sizes
+            return m, n, k
+        count, c, _, _, o, kh, kw, _, _ = self.sizes
+        height, width = self.places
+        return o, count * height * width, c * kh * kw
+
+    @property
+    def flops(self) -> int:
+        """Multiplications and additions."""
+        m, n, k = self.axes
+        return 2 * m * n * k
+
+    def __str__(self) -> str:
+        return " ".join(map(str, self.key))
+
+
+def task_of(given: Task | Sequence[Any]) -> Task:
+    """Return the task that a tuple names: ("matmul", m, n, k) or ("conv2d", n, c, h, w, ...).
+
+    A convolution's stride and padding may be left out; a dtype may stand at the end.
+
+    Raises:
+        ArgumentError: no such operator or dtype, or sizes that cannot be.
+    """
+    if isinstance(given, Task):
+        return given
+    parts = list(given) if isinstance(given, Sequence) and not isinstance(given, str) else []
+    if not parts or parts[0] not in _SIZES:
+        raise ArgumentError(
+            f"task: got {given!r}, expected ('matmul', m, n, k) or "
+            "('conv2d', n, c, h, w, o, kh, kw, stride, padding)."
+        )
+    operator, *sizes = parts
+    dtype = sizes.pop() if isinstance(sizes[-1:], list) and _is_dtype(sizes[-1:]) else "float32"
+    if operator == "conv2d":
+        sizes += [1, 0][len(sizes) - 7 :] if len(sizes) in (7, 8) else []
+    return _checked(Task(operator, tuple(sizes), _dtype(dtype)))
+
+
+def _is_dtype(last: Sequence[Any]) -> bool:
+    return bool(last) and (isinstance(last[0], str | type) or hasattr(last[0], "itemsize"))
+
+
+def _dtype(given: Any) -> str:
+    name = str(getattr(given, "__name__", given))
+    if name not in ITEM_BYTES:
+        raise ArgumentError(f"task: got dtype {given!r}, expected float32 or float64.")
+    return name
+
+
+def _checked(task: Task) -> Task:
+    names = _SIZES[task.operator]
+    if task.operator == "conv2d":
+        names += ("stride", "padding")
+    if len(task.sizes) != len(names):
+        raise ArgumentError(
+            f"task: {task.operator} has the sizes {', '.join(names)}: got {task.sizes}."
+        )
+    for name, size in zip(names, task.sizes, strict=True):
+        least = 0 if name == "padding" else 1
+        whole = isinstance(size, int) or hasattr(size, "__index__")
+        if isinstance(size, bool) or not whole or size < least:
+            raise ArgumentError(
+                f"{task.operator}: {name} is {size!r}, expected a whole number of {least} or more."
+            )
+    if task.operator == "conv2d" and min(task.places) < 1:
+        raise ArgumentError(
+            f"conv2d: the kernel {task.sizes[5:7]} is larger than the padded image "
+            f"{task.sizes[2:4]} + 2 * {task.sizes[8]}."
+        )
+    return Task(task.operator, tuple(int(size) for size in task.sizes), task.dtype)

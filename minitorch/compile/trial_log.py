@@ -1,0 +1,100 @@
+"""Logs of trials: a line of JSON each, which a later search goes on from and another shape uses.
+
+    {"task": ["matmul", 512, 512, 512], "point": {"rows": 8, ...}, "seconds": 0.0024,
+     "processor": "znver4"}
+
+Lines are only added, each in one write. What cannot be used is left where it is and said: a line of
+another task or processor, a damaged one, the last one of a search that was cut off.
+
+May import: errors, tasks, schedule, engine.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from .engine import processor
+from .schedule import NAIVE, fault
+from .tasks import Task, task_of
+
+_say = logging.getLogger("minitorch.compile")
+
+
+class Trial(NamedTuple):
+    """A point that was measured."""
+
+    task: Task
+    point: dict[str, Any]
+    seconds: float
+
+
+class Contents(NamedTuple):
+    """What a log holds: the trials that can be used, and why other lines cannot."""
+
+    trials: list[Trial]
+    skipped: list[str]
+
+
+def read(path: str | os.PathLike[str], operator: str, task: Task | None = None) -> Contents:
+    """Return the trials of one operator in a log, of one task or of all; say what was skipped.
+
+    Raises:
+        OSError: there is no such file, or it cannot be read.
+    """
+    found = Contents([], [])
+    text = Path(path).read_bytes().decode("utf-8", errors="replace")
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip():
+            continue
+        trial = _parsed(line, operator, task)
+        if isinstance(trial, Trial):
+            found.trials.append(trial)
+        else:
+            found.skipped.append(f"line {number} is skipped: {trial}")
+    for reason in found.skipped:
+        _say.warning("tune: %s: %s", path, reason)
+    return found
+
+
+def _parsed(line: str, operator: str, wanted: Task | None) -> Trial | str:
+    """Return the trial of a line, or why it is of no use here."""
+    try:
+        entry = json.loads(line)
+        task, point = task_of(entry["task"]), dict(entry["point"])
+        seconds, measured_on = float(entry["seconds"]), entry["processor"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return "it is damaged"
+    if task.operator != operator or (wanted is not None and task != wanted):
+        return f"it is of another task, {task}"
+    why = fault(task, NAIVE | point)
+    if why:
+        return f"its schedule is illegal: {why}"
+    if not seconds > 0 or math.isnan(seconds):
+        return f"it says {seconds} seconds"
+    if measured_on != processor():
+        return f"it was measured on {measured_on}, and this is {processor()}"
+    return Trial(task, point, seconds)
+
+
+def append(
+    path: str | os.PathLike[str], task: Task, point: Mapping[str, Any], seconds: float
+) -> None:
+    """Add a line, on a new one even after a line that was cut off."""
+    entry = {"task": task.key, "point": dict(point), "seconds": seconds, "processor": processor()}
+    with Path(path).open("ab+") as file:
+        torn = False
+        if file.tell():
+            file.seek(-1, os.SEEK_END)
+            torn = file.read(1) != b"\n"
+        file.write((b"\n" if torn else b"") + json.dumps(entry).encode() + b"\n")
+
+
+def points_of(trials: Sequence[Trial]) -> list[tuple[dict[str, Any], float]]:
+    """Return points and seconds."""
+    return [(trial.point, trial.seconds) for trial in trials]

@@ -1,0 +1,120 @@
+"""Trials: what a schedule takes on this machine, once its result is known to be right.
+
+The least of several runs counts: whatever interrupts a run makes it longer. A candidate that is
+three times as slow as the best is run once. Between candidates the same reference is timed; where
+it takes longer than it did at its best, the machine is busy and the candidate is run again.
+
+May import: errors, tasks, schedule, products, images.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from ..errors import CompileError
+from .images import windows_of
+from .products import ProductKernel
+from .tasks import Task
+
+STOP = 3.0  # times the best: the search learns nothing from how slow a slow one is
+BUSY = 1.25  # times its best, of the reference
+TOLERANCE = {"float32": 1e-4, "float64": 1e-11}
+
+
+class Clock:
+    """Measures points of one task: seconds of the fastest of several runs.
+
+    Attributes:
+        best: the least seconds so far.
+    """
+
+    def __init__(self, task: Task, repeats: int = 5, seed: int = 0) -> None:
+        rng = np.random.default_rng(seed)
+        self.task, self.repeats, self.best = task, repeats, math.inf
+        self.arrays = _operands(task, rng)
+        self.right = answer(task, *self.arrays)
+        self.out = np.empty_like(self.right)
+        side = np.asarray(rng.normal(size=(192, 192)), np.float32)
+        into = np.empty_like(side)
+        self._reference: Callable[[], Any] = lambda: np.multiply(side, side, out=into)
+        self._quiet = min(_seconds(self._reference) for _ in range(20))
+
+    def __call__(self, point: Mapping[str, Any]) -> float:
+        """Return the seconds of one point.
+
+        Raises:
+            CompileError: the kernel's result is wrong, which is a mistake here.
+        """
+        kernel = ProductKernel(self.task, point)
+        a, b = self.arrays
+        return self.of(lambda: kernel(a, b, out=self.out), point)
+
+    def compute_with_numpy(self) -> None:
+        """Compute the task with NumPy's BLAS."""
+        a, b = self.arrays
+        if self.task.operator == "matmul":
+            np.matmul(a, b, out=self.out)
+        else:
+            self.out[...] = answer(self.task, a, b)
+
+    def of(self, run: Callable[[], Any], what: object = "the reference") -> float:
+        """Return the seconds of a function that computes this task into `out`."""
+        self.out.fill(np.nan)
+        found = _seconds(run)
+        self._check(what)
+        found = min(found, _seconds(run)) if found < STOP * self.best else found
+        if found < STOP * self.best:
+            found = min(found, *self._runs(run))
+        self.best = min(self.best, found)
+        return found
+
+    def _runs(self, run: Callable[[], Any]) -> list[float]:
+        """Run some times more, and again where the machine was busy meanwhile."""
+        times = []
+        for _ in range(3):
+            for _ in range(self.repeats):
+                times.append(_seconds(run))
+            now = min(_seconds(self._reference) for _ in range(3))
+            self._quiet = min(self._quiet, now)
+            if now < BUSY * self._quiet:
+                break
+        return times
+
+    def _check(self, what: object) -> None:
+        scale = float(np.abs(self.right).max()) or 1.0
+        wrong = float(np.abs(self.out - self.right).max()) / scale
+        if not wrong < TOLERANCE[self.task.dtype]:
+            raise CompileError(
+                f"tune: the kernel of {self.task} is off by {wrong:.2g} of the largest element, "
+                f"with {what}. This is a mistake here."
+            )
+
+
+def _operands(task: Task, rng: np.random.Generator) -> tuple[np.ndarray[Any, Any], ...]:
+    if task.operator == "matmul":
+        m, n, k = task.sizes
+        shapes: tuple[tuple[int, ...], ...] = ((m, k), (k, n))
+    else:
+        count, c, h, w, o, kh, kw, _, _ = task.sizes
+        shapes = ((count, c, h, w), (o, c, kh, kw))
+    return tuple(rng.normal(size=shape).astype(task.dtype) for shape in shapes)
+
+
+def answer(task: Task, a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> Any:
+    """Return what NumPy computes, which no kernel has a part in."""
+    if task.operator == "matmul":
+        return a @ b
+    windows = windows_of(a, b.shape[2:], *task.sizes[7:])
+    y = np.tensordot(windows, b, axes=((1, 4, 5), (1, 2, 3)))
+    return np.ascontiguousarray(np.moveaxis(y, 3, 1))
+
+
+def _seconds(run: Callable[[], Any]) -> float:
+    began = time.perf_counter()
+    run()
+    return time.perf_counter() - began

@@ -1,0 +1,17 @@
+"""The names that a package hands on, without a second list of them. Imports nothing."""
+
+from collections.abc import Iterable, Mapping
+from types import ModuleType
+
+OURS = {"TYPE_CHECKING", "Any", "import_module", "public_names"}
+"""What an `__init__` imports for itself."""
+
+
+def public_names(namespace: Mapping[str, object], more: Iterable[str] = ()) -> list[str]:
+    """Return the public names of a package's namespace: all but modules, and `more`."""
+    found = {
+        name
+        for name, value in namespace.items()
+        if not name.startswith("_") and name not in OURS and not isinstance(value, ModuleType)
+    }
+    return sorted({*found, *more})

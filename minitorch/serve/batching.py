@@ -1,0 +1,199 @@
+"""How large may the next batch be? Controllers learn it from how long batches took.
+
+All have `limit` and `observe(size, took_ms)`, and know neither queue nor clock: the same object
+runs before real containers and under `simulate`. They seek the largest batch whose own evaluation
+meets the goal; waiting before it is no business of theirs.
+
+May import: minitorch.errors. Source: Crankshaw et al., "Clipper", NSDI 2017, section 4.3.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+
+from minitorch.errors import ArgumentError
+
+
+class Controller(Protocol):
+    """Decides the largest batch of one container."""
+
+    @property
+    def limit(self) -> int:
+        """The most queries that the next batch may have, at least 1."""
+
+    def observe(self, size: int, took_ms: float) -> None:
+        """Learn that a batch of `size` took `took_ms`."""
+
+
+class NoBatching:
+    """One query at a time."""
+
+    limit = 1
+
+    def __init__(self, goal_ms: float) -> None:
+        self.goal_ms = goal_ms
+
+    def observe(self, size: int, took_ms: float) -> None:
+        """Learn nothing."""
+
+
+class AIMD:
+    """Additive increase while a full batch meets the goal, multiplicative decrease when one fails.
+
+    A batch that was not full says nothing about larger ones. The step down is gentle, since the
+    best size hardly moves; after Chiu & Jain, Computer Networks 17, 1989.
+    """
+
+    def __init__(self, goal_ms: float, step: float = 1.0, factor: float = 0.9) -> None:
+        self.goal_ms = goal_ms
+        self._step = step
+        self._factor = factor
+        self._limit = 1.0
+
+    @property
+    def limit(self) -> int:
+        """The whole part of what has been reached."""
+        return int(self._limit)
+
+    def observe(self, size: int, took_ms: float) -> None:
+        """Go up by the step, or down by the factor."""
+        if took_ms > self.goal_ms:
+            self._limit = max(1.0, min(self._limit, size) * self._factor)
+        elif size >= self.limit:
+            self._limit += self._step
+
+
+class Quantile:
+    """The size at which a high quantile of the latency, linear in the size, meets the goal.
+
+    Fits fixed + per_item * size to a window of batches by quantile regression (Koenker & Bassett,
+    Econometrica 46, 1978). Never more than twice the largest batch seen: beyond, a line is a guess.
+    """
+
+    EVERY = 8  # batches between two fits, once there are twice as many
+
+    def __init__(self, goal_ms: float, quantile: float = 0.99, window: int = 256) -> None:
+        self.goal_ms = goal_ms
+        self._quantile = quantile
+        self._seen: deque[tuple[int, float]] = deque(maxlen=window)
+        self._since = 0
+        self._limit = 1
+
+    @property
+    def limit(self) -> int:
+        """What the last fit has given."""
+        return self._limit
+
+    def observe(self, size: int, took_ms: float) -> None:
+        """Add a batch to the window and fit anew now and then, at once where it was too slow."""
+        self._seen.append((size, took_ms))
+        self._since += 1
+        early = len(self._seen) < 2 * self.EVERY
+        if early or self._since >= self.EVERY or took_ms > self.goal_ms:
+            self._since = 0
+            self._limit = self._fitted()
+
+    def _fitted(self) -> int:
+        sizes, took_ms = np.array(self._seen).T
+        most = 2 * int(sizes.max())
+        fixed_ms, per_item_ms = quantile_line(sizes, took_ms, self._quantile)
+        if fixed_ms > self.goal_ms:  # slow at every size: the size is not what makes it slow
+            fixed_ms, per_item_ms = quantile_line(sizes, took_ms, 0.5)
+        if fixed_ms + most * per_item_ms > self.goal_ms:
+            most = int((self.goal_ms - fixed_ms) / per_item_ms) if per_item_ms > 0 else 1
+        return max(1, most)
+
+
+def quantile_line(x: np.ndarray, y: np.ndarray, quantile: float) -> tuple[float, float]:
+    """Return the intercept and the slope, not negative, below which `quantile` of the points lie.
+
+    For a slope the best intercept is the quantile of what is left. The loss that remains, the sum
+    of r * (quantile - (r < 0)), is convex in the slope: halve by the sign of its derivative.
+    """
+    rank = min(int(quantile * len(x)), len(x) - 1)
+    if not np.ptp(x):  # of one size nothing is known but itself: through the origin
+        return 0.0, float(np.partition(y, rank)[rank] / x[0])
+    centred = x - x.mean()
+    low, high = 0.0, float(np.ptp(y))  # sizes differ by at least 1
+    for _ in range(24):
+        slope = (low + high) / 2
+        left = y - slope * x
+        intercept = np.partition(left, rank)[rank]
+        if ((quantile - (left < intercept)) * centred).sum() > 0:
+            low = slope
+        else:
+            high = slope
+    return float(intercept), slope
+
+
+Batching = str | Callable[[float], Controller]
+CONTROLLERS: dict[str, Callable[[float], Controller]] = {
+    "none": NoBatching,
+    "aimd": AIMD,
+    "quantile": Quantile,
+}
+
+
+def controllers(operation: str, batching: Batching) -> Callable[[float], Controller]:
+    """Return what makes a controller of its goal in ms: by name, or any callable.
+
+    Raises:
+        ArgumentError: there is no controller of that name.
+    """
+    if callable(batching):
+        return batching
+    if batching not in CONTROLLERS:
+        names = ", ".join(map(repr, CONTROLLERS))
+        raise ArgumentError(
+            f"{operation}: unknown batching: got {batching!r}, expected one of {names}, or what "
+            "makes a controller of its goal in ms."
+        )
+    return CONTROLLERS[batching]
+
+
+class LatencyLine:
+    """What a batch of some size will take: a line through the batches of late, by decayed sums."""
+
+    DECAY = 0.95
+
+    def __init__(self) -> None:
+        self._n = self._x = self._y = self._xx = self._xy = 0.0
+        self._deviation_ms = 0.0
+        self._recent_ms: deque[float] = deque(maxlen=5)
+
+    def observe(self, size: int, took_ms: float) -> None:
+        """Learn that a batch of `size` took `took_ms`."""
+        self._recent_ms.append(took_ms)
+        fixed_ms, per_item_ms = self._line()
+        off_ms = abs(took_ms - fixed_ms - per_item_ms * size) if self._n else 0.0
+        keep = self.DECAY
+        self._deviation_ms = keep * self._deviation_ms + (1 - keep) * off_ms
+        self._n = keep * self._n + 1
+        self._x = keep * self._x + size
+        self._y = keep * self._y + took_ms
+        self._xx = keep * self._xx + size * size
+        self._xy = keep * self._xy + size * took_ms
+
+    def _line(self) -> tuple[float, float]:
+        if not self._n:
+            return 0.0, 0.0
+        mean_x, mean_y = self._x / self._n, self._y / self._n
+        spread = self._xx / self._n - mean_x**2
+        along = self._xy / self._n - mean_x * mean_y
+        slope = max(0.0, along / spread) if spread > 1e-6 * mean_x**2 else 0.0
+        slope = min(slope, mean_y / mean_x)  # the fixed part is not negative
+        return mean_y - slope * mean_x, slope
+
+    def fits(self, within_ms: float) -> float:
+        """Return the largest batch that should end in time, at least 1; infinity where unknown."""
+        fixed_ms, per_item_ms = self._line()
+        left_ms = within_ms - fixed_ms - 2 * self._deviation_ms
+        if left_ms < 0:
+            return 1.0
+        return max(1.0, left_ms // per_item_ms) if per_item_ms > 0 else float("inf")
+
+    def hopeless(self, within_ms: float) -> bool:
+        """Tell whether none of the last batches, three at least, was as fast as that."""
+        return len(self._recent_ms) > 2 and min(self._recent_ms) > within_ms

@@ -1,0 +1,172 @@
+"""Which model answers, and how several answers become one: selection policies.
+
+A policy is three functions of the weights that it keeps for each context, which sum to 1: whom to
+ask, what to make of the answers, and what to learn from a label.
+
+May import: minitorch.errors.
+Source: Auer, Cesa-Bianchi, Freund, Schapire, SIAM J. Comput. 32(1), 2002 (Exp3 and Exp4), with
+losses as in Crankshaw et al., "Clipper", NSDI 2017, section 5.
+"""
+
+import math
+from collections.abc import Mapping
+from random import Random
+from typing import Any
+
+import numpy as np
+
+Weights = dict[str, float]
+
+
+class Policy:
+    """How an application chooses among its models; this one asks the first, always."""
+
+    learns = False
+
+    def ask(self, weights: Weights, rng: Random) -> tuple[str, ...]:
+        """Return the models to ask."""
+        return (next(iter(weights)),)
+
+    def combine(
+        self, weights: Weights, asked: tuple[str, ...], values: Mapping[str, Any]
+    ) -> tuple[Any, float]:
+        """Return one answer of those that have arrived, and the share of the asked that agree."""
+        return next(iter(values.values())), 1.0
+
+    def learn(
+        self, weights: Weights, asked: tuple[str, ...], values: Mapping[str, Any], label: Any
+    ) -> None:
+        """Change the weights; a model that was asked and has not answered was wrong."""
+
+
+class Exp3(Policy):
+    """One model at a time, drawn by its weight; only its loss is seen.
+
+    The loss is divided by the chance that the model had, so that on average each model is charged
+    what it would have lost. A share of all draws explores, and no weight falls below a floor: a
+    model that recovers is found again.
+    """
+
+    learns = True
+    eta, explore, floor = 0.05, 0.05, 1e-3
+
+    def chance(self, weights: Weights, name: str) -> float:
+        """Return how probable it is that this model is asked."""
+        return (1 - self.explore) * weights[name] + self.explore / len(weights)
+
+    def ask(self, weights: Weights, rng: Random) -> tuple[str, ...]:
+        """Draw one."""
+        names = list(weights)
+        return tuple(rng.choices(names, [self.chance(weights, name) for name in names]))
+
+    def learn(
+        self, weights: Weights, asked: tuple[str, ...], values: Mapping[str, Any], label: Any
+    ) -> None:
+        """Charge the one that was asked."""
+        (name,) = asked
+        charged = loss(values.get(name), label) / self.chance(weights, name)
+        weights[name] *= math.exp(-self.eta * charged)
+        normalize(weights, self.floor)
+
+
+class Ensemble(Policy):
+    """All models; each has one vote."""
+
+    def ask(self, weights: Weights, rng: Random) -> tuple[str, ...]:
+        """Return all."""
+        return tuple(weights)
+
+    def combine(
+        self, weights: Weights, asked: tuple[str, ...], values: Mapping[str, Any]
+    ) -> tuple[Any, float]:
+        """Vote on labels, average what is real, by weight."""
+        total = sum(weights[name] for name in values)
+        shares = {name: weights[name] / total for name in values}
+        value = average(values, shares) if _are_real(values) else vote(values, shares)
+        return value, sum(agree(value, own) for own in values.values()) / len(asked)
+
+
+class Exp4(Ensemble):
+    """All models, by a vote with weights; a wrong model's weight shrinks by a factor."""
+
+    learns = True
+    eta, floor = 0.3, 1e-3
+
+    def learn(
+        self, weights: Weights, asked: tuple[str, ...], values: Mapping[str, Any], label: Any
+    ) -> None:
+        """Charge every model its own loss."""
+        for name in weights:
+            weights[name] *= math.exp(-self.eta * loss(values.get(name), label))
+        normalize(weights, self.floor)
+
+
+POLICIES = {"first": Policy, "exp3": Exp3, "exp4": Exp4, "ensemble": Ensemble}
+
+
+def normalize(weights: Weights, floor: float) -> None:
+    """Let weights sum to 1 again, none of them below the floor by more than that costs."""
+    for _ in range(2):
+        total = sum(weights.values())
+        for name, weight in weights.items():
+            weights[name] = max(weight / total, floor)
+    total = sum(weights.values())
+    for name in weights:
+        weights[name] /= total
+
+
+def loss(value: Any, label: Any) -> float:
+    """Return how wrong an answer is, from 0 to 1; none at all is wrong.
+
+    Scores of classes are held against a label by their largest; real numbers by their distance.
+    """
+    if value is None:
+        return 1.0
+    if isinstance(value, np.ndarray) and np.ndim(label) == 0 and value.size > 1:
+        value = int(value.argmax())
+    try:
+        off = np.abs(np.asarray(value, float) - np.asarray(label, float)).mean()
+    except (TypeError, ValueError):
+        return float(not agree(value, label))
+    is_label = np.ndim(label) == 0 and float(np.asarray(label, float)).is_integer()
+    return float(off > 1e-6) if is_label and off >= 0.5 else min(1.0, float(off))
+
+
+def agree(left: Any, right: Any) -> bool:
+    """Tell whether two answers say the same: equal labels, the same largest score, near numbers."""
+    if isinstance(left, np.ndarray) and isinstance(right, np.ndarray):
+        if left.shape != right.shape:
+            return False
+        if left.ndim and left.size > 1 and left.dtype.kind == "f":
+            return bool(left.argmax() == right.argmax())
+        return bool(np.array_equal(left, right))
+    if _is_real(left) and _is_real(right):
+        return math.isclose(left, right, rel_tol=0.05, abs_tol=1e-9)
+    return bool(np.all(left == right))
+
+
+def vote(values: Mapping[str, Any], shares: Mapping[str, float]) -> Any:
+    """Return the answer with most weight behind it; of equals the one that came first."""
+    backing = {
+        name: sum(shares[other] for other, own in values.items() if agree(value, own))
+        for name, value in values.items()
+    }
+    return values[max(backing, key=lambda name: round(backing[name], 12))]
+
+
+def average(values: Mapping[str, Any], shares: Mapping[str, float]) -> Any:
+    """Return the mean by weight."""
+    total = sum(share * np.asarray(values[name]) for name, share in shares.items())
+    return total if np.ndim(total) else float(total)
+
+
+def _are_real(values: Mapping[str, Any]) -> bool:
+    """Tell whether answers are real numbers, or arrays of them in one shape, not labels."""
+    found = list(values.values())
+    if all(isinstance(value, np.ndarray) and value.dtype.kind == "f" for value in found):
+        return len({value.shape for value in found}) == 1
+    return all(map(_is_real, found)) and not all(float(value).is_integer() for value in found)
+
+
+def _is_real(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

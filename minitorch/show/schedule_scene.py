@@ -1,0 +1,143 @@
+"""A schedule at work: its loop nest, and the blocks of A, B and C that each round touches."""
+
+from __future__ import annotations
+
+from itertools import islice, product
+from typing import Any, NamedTuple
+
+from minitorch.compile.schedule import Schedule, reach
+from minitorch.errors import ArgumentError
+from minitorch.show.numbers import in_bytes
+from minitorch.show.scene import Canvas, Scene, Step
+
+LEFT, TOP, ROOM, GAP = 24.0, 40.0, 210.0, 54.0
+LINE = 18.0  # a line of the loop nest
+HINT = (
+    "Light: the tile that the caches hold. Dark: what one round of the two inner loops touches; "
+    "the block of C (orange) stays in registers while k runs. Bytes are those of the tile."
+)
+
+
+class Round(NamedTuple):
+    """Where one register block is computed: the tile's start and end, the block's, by axis."""
+
+    tile: dict[str, tuple[int, int]]
+    block: dict[str, tuple[int, int]]
+
+
+def walk_schedule(
+    schedule: Schedule, *, title: str = "A schedule at work", limit: int = 64
+) -> Scene:
+    """Return the loops of a schedule of a product, to be gone through block by block.
+
+    Args:
+        limit: the most rounds to go through, from the first on.
+    Raises:
+        ArgumentError: no schedule of a product, or `limit` is below 1.
+    """
+    if not isinstance(schedule, Schedule) or schedule.task.operator != "matmul":
+        raise ArgumentError("walk_schedule: expected a Schedule of a matmul.")
+    if limit < 1:
+        raise ArgumentError(f"walk_schedule: got limit {limit}, expected 1 or more.")
+    rounds = list(islice(rounds_of(schedule), limit))
+    view = _View(schedule)
+    canvas = Canvas()
+    view.matrices(canvas)
+    for at, one in enumerate(rounds, 1):
+        view.parts(canvas, at, one)
+    bottom = view.listing(canvas)
+    total = sum(1 for _ in rounds_of(schedule))
+    steps = [Step(f"{schedule.task}: {total:,} rounds of the inner loops. Nothing is touched yet.")]
+    steps += [_step(schedule, at, total, one) for at, one in enumerate(rounds, 1)]
+    return Scene(
+        title, HINT, "Loops", _summary(schedule, total), view.width, bottom,
+        tuple(canvas.marks), tuple(steps), min(2, len(steps) - 1),
+    )  # fmt: skip
+
+
+def rounds_of(s: Schedule) -> Any:
+    """Give the rounds in the order in which the loops run."""
+    sizes = dict(zip("mnk", s.task.axes, strict=True))
+    tiles = dict(zip("mnk", s.tiles, strict=True))
+    blocks = {"m": s["rows"], "n": s.columns}
+    for starts in product(*(range(0, sizes[a], tiles[a]) for a in s["order"])):
+        tile = {
+            a: (at, min(at + tiles[a], sizes[a])) for a, at in zip(s["order"], starts, strict=True)
+        }
+        for j, i in product(*(range(*tile[a], blocks[a]) for a in "nm")):
+            rows = (i, min(i + blocks["m"], tile["m"][1]))
+            columns = (j, min(j + blocks["n"], tile["n"][1]))
+            yield Round(tile, {"m": rows, "n": columns, "k": tile["k"]})
+
+
+class _View:
+    """Where the matrices are on the canvas: A left, B and C right of it, to one scale."""
+
+    def __init__(self, schedule: Schedule) -> None:
+        self.s = schedule
+        m, n, k = schedule.task.axes
+        self.scale = ROOM / max(m, n, k)
+        right = LEFT + max(k * self.scale, 90.0) + GAP
+        far = right + max(n * self.scale, 90.0) + GAP
+        self.at = {
+            "A": (LEFT, "mk", "value"), "B": (right, "kn", "value"), "C": (far, "mn", "grad"),
+        }  # fmt: skip
+        self.width = max(far + max(n * self.scale, 90.0) + LEFT, 640.0)
+        self.sizes = {"m": m, "n": n, "k": k}
+
+    def place(
+        self, name: str, spans: dict[str, tuple[int, int]]
+    ) -> tuple[float, float, float, float]:
+        """Return x, y, width and height of a part of a matrix."""
+        x, axes, _ = self.at[name]
+        top, bottom = spans[axes[0]]
+        left, right = spans[axes[1]]
+        s = self.scale
+        return x + left * s, TOP + top * s, (right - left) * s, (bottom - top) * s
+
+    def matrices(self, canvas: Canvas) -> None:
+        whole = {axis: (0, size) for axis, size in self.sizes.items()}
+        for name, (x, axes, _) in self.at.items():
+            canvas.rect(*self.place(name, whole), "box", rx=0)
+            shape = " x ".join(str(self.sizes[axis]) for axis in axes)
+            canvas.text(x, TOP - 12, name, "bold")
+            canvas.text(x + 16, TOP - 12, shape, "small muted")
+
+    def parts(self, canvas: Canvas, at: int, one: Round) -> None:
+        """Add what one round touches, seen at one position."""
+        for name, (_, _, kind) in self.at.items():
+            now = (at, at + 1)
+            shade = f"bar {kind}".replace(" value", "")
+            canvas.rect(*self.place(name, one.tile), ((*now, f"{shade} faded"),), rx=0)
+            canvas.rect(*self.place(name, one.block), ((*now, shade),), rx=0)
+
+    def listing(self, canvas: Canvas) -> float:
+        """Write the loop nest and the bytes of a tile below; return where the picture ends."""
+        y = TOP + max(self.sizes["m"], self.sizes["k"]) * self.scale + 34
+        for line in str(self.s).splitlines():
+            canvas.text(LEFT, y, line, "code")
+            y += LINE
+        for name, n_bytes in self.s.tile_bytes.items():
+            said = f"tile of {name}: {in_bytes(n_bytes)}, {reach(n_bytes)}"
+            canvas.text(LEFT, y + 8, said, "small muted")
+            y += LINE
+        return y + 10
+
+
+def _step(s: Schedule, at: int, total: int, one: Round) -> Step:
+    rows, columns, terms = (f"{a} to {b - 1}" for a, b in (one.block[x] for x in "mnk"))
+    (m0, m1), (n0, n1), (k0, k1) = (one.block[x] for x in "mnk")
+    loads = (m1 - m0 + n1 - n0) * (k1 - k0)
+    work = (m1 - m0) * (n1 - n0) * (k1 - k0)
+    text = f"Round {at:,} of {total:,}: rows {rows}, columns {columns}, k {terms}."
+    details = f"{work:,} multiply-adds, {loads:,} numbers loaded: {work / loads:.1f} for each"
+    return Step(text, (details,))
+
+
+def _summary(s: Schedule, total: int) -> str:
+    return (
+        f"The product {s.task} in {total:,} rounds of a block of {s['rows']} rows by "
+        f"{s['vectors']} vectors of {s['lanes']}. A tile touches "
+        + ", ".join(f"{in_bytes(n)} of {name}" for name, n in s.tile_bytes.items())
+        + "."
+    )

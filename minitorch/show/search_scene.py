@@ -1,0 +1,108 @@
+"""A race of searches: the best schedule found so far against the trials made, trial by trial."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from minitorch.errors import ArgumentError
+from minitorch.show.scene import ALWAYS, Canvas, Scene, Step
+
+LEFT, TOP, WIDTH, HEIGHT = 64.0, 30.0, 620.0, 280.0
+HIGHEST = 8.0  # times the best: a curve above is drawn at the upper edge
+GOAL = 1.1
+KINDS = ("value", "grad", "dead", "dashed")  # classes of wires, one a search
+HINT = (
+    "Across: schedules tried. Up: the best so far over the best of all, on a logarithmic scale. "
+    "The dashed line is 1.10."
+)
+
+
+def race_searches(
+    curves: Mapping[str, Sequence[float]], *, title: str = "The race", tab: str = "Race"
+) -> Scene:
+    """Return a race, to be gone through trial by trial.
+
+    Args:
+        curves: for each search the best after each trial, over the best of all.
+    Raises:
+        ArgumentError: no curves or more than four, curves of different lengths, or below 1.
+    """
+    lengths = {len(curve) for curve in curves.values()}
+    if not 1 <= len(curves) <= len(KINDS) or len(lengths) != 1 or 0 in lengths:
+        raise ArgumentError(
+            f"race_searches: got {len(curves)} curves of lengths {sorted(lengths)}, expected one "
+            f"to {len(KINDS)} of one length."
+        )
+    if any(not value >= 1 for curve in curves.values() for value in curve):
+        raise ArgumentError("race_searches: a curve is below 1, the best of all.")
+    (count,) = lengths
+    canvas = Canvas()
+    _axes(canvas, count)
+    for curve, kind in zip(curves.values(), KINDS, strict=False):
+        _curve(canvas, curve, kind)
+    _legend(canvas, curves)
+    steps = [Step("Nobody has tried anything.")]
+    steps += [_step(curves, at) for at in range(1, count + 1)]
+    return Scene(
+        title, HINT, tab, _summary(curves), LEFT + WIDTH + 150, TOP + HEIGHT + 44,
+        tuple(canvas.marks), tuple(steps), count,
+    )  # fmt: skip
+
+
+def _y(value: float) -> float:
+    return TOP + HEIGHT * (1 - math.log(min(value, HIGHEST)) / math.log(HIGHEST))
+
+
+def _x(at: float, count: int) -> float:
+    return LEFT + WIDTH * at / count
+
+
+def _axes(canvas: Canvas, count: int) -> None:
+    canvas.rect(LEFT, TOP, WIDTH, HEIGHT, "panel", rx=0)
+    for value in (1.0, 1.5, 2.0, 4.0, 8.0):
+        canvas.line(LEFT - 5, _y(value), LEFT, _y(value), "rule")
+        canvas.text(LEFT - 9, _y(value) + 4, f"{value:g}", "small muted end")
+    canvas.line(LEFT, _y(GOAL), LEFT + WIDTH, _y(GOAL), "rule bad")
+    canvas.text(LEFT, TOP - 12, "best so far over the best of all", "small muted")
+    for share in range(5):
+        at = round(count * share / 4)
+        canvas.text(_x(at, count), TOP + HEIGHT + 16, str(at), "small muted middle")
+    canvas.text(LEFT + WIDTH / 2, TOP + HEIGHT + 36, "schedules tried", "small muted middle")
+
+
+def _curve(canvas: Canvas, curve: Sequence[float], kind: str) -> None:
+    """Add a curve as a step down or along for each trial, seen from that trial on."""
+    before = HIGHEST
+    for at, value in enumerate(curve, 1):
+        x0, x1 = _x(at - 1, len(curve)), _x(at, len(curve))
+        d = f"M {x0:.1f} {_y(before):.1f} V {_y(value):.1f} H {x1:.1f}"
+        canvas.path(d, ((at, ALWAYS, f"wire {kind}"),))
+        before = value
+
+
+def _legend(canvas: Canvas, curves: Mapping[str, Sequence[float]]) -> None:
+    for row, ((name, curve), kind) in enumerate(zip(curves.items(), KINDS, strict=False)):
+        y = TOP + 14 + 42 * row
+        canvas.path(f"M {LEFT + WIDTH + 14:.1f} {y - 4:.1f} h 24", f"wire {kind}")
+        canvas.text(LEFT + WIDTH + 44, y, name, "bold")
+        reached = next((at for at, value in enumerate(curve, 1) if value <= GOAL), None)
+        said = f"1.10 after {reached}" if reached else f"{curve[-1]:.2f} at the end"
+        end = reached or len(curve)
+        canvas.text(LEFT + WIDTH + 44, y + 16, said, ((end, ALWAYS, "small muted"),))
+
+
+def _step(curves: Mapping[str, Sequence[float]], at: int) -> Step:
+    leader = min(curves, key=lambda name: curves[name][at - 1])
+    rows = [f"{name}: {curve[at - 1]:.2f} times the best of all" for name, curve in curves.items()]
+    many = "trial" if at == 1 else "trials"
+    return Step(f"After {at} {many} {leader} is in front.", tuple(rows))
+
+
+def _summary(curves: Mapping[str, Sequence[float]]) -> str:
+    parts = []
+    for name, curve in curves.items():
+        reached = next((at for at, value in enumerate(curve, 1) if value <= GOAL), None)
+        after = f"after {reached} trials" if reached else "never"
+        parts.append(f"{name} is within 1.10 of the best {after}")
+    return f"A race of {len(curves)} searches over {len(curve)} trials: " + "; ".join(parts) + "."

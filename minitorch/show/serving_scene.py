@@ -1,0 +1,126 @@
+"""Queries as they wait, are computed in batches, and meet their deadlines or miss them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from minitorch.errors import ArgumentError
+from minitorch.serve.simulation import Batch, Simulation
+from minitorch.show.scene import ALWAYS, Canvas, Scene, Step, When
+
+LEFT, TOP, WIDTH, ROW, LANE = 92.0, 22.0, 780.0, 8.0, 26.0
+HINT = (
+    "Across: time. Above, a line for each query: orange while it waits, blue while it is "
+    "computed; the red mark is its deadline. Below, containers: a batch is a bar, with its size."
+)
+
+
+def see_serving(
+    arrivals_ms: Sequence[float], found: Simulation, slo_ms: float, *,
+    title: str = "Queue, batches and deadlines", tab: str = "Serving", limit: int = 60,
+) -> Scene:  # fmt: skip
+    """Return a run of a prediction server, to be gone through batch by batch.
+
+    Args:
+        arrivals_ms: when each query came, in order.
+        found: what `serve.simulate` gave for them, or the same of a real run.
+        limit: the most queries to show, the first ones.
+
+    Raises:
+        ArgumentError: there is no query, or `limit` is below 1.
+    """
+    shown = min(len(arrivals_ms), limit)
+    if shown < 1 or len(found.latency_ms) != len(arrivals_ms):
+        raise ArgumentError(
+            f"see_serving: got {len(arrivals_ms)} arrivals, {len(found.latency_ms)} latencies and "
+            f"limit {limit}, expected as many, 1 or more."
+        )
+    runs = [run for run in found.runs if min(run.queries) < shown]
+    start = arrivals_ms[0]
+    last = max([run.ended_ms for run in runs] + [arrivals_ms[shown - 1] + slo_ms])
+    scale = WIDTH / (last - start)
+    canvas = Canvas()
+    bottom = TOP + ROW * shown + 12
+    at = {query: (k, run) for k, run in enumerate(runs) for query in run.queries}
+    for query in range(shown):
+        place = at.get(query)
+        _query(canvas, TOP + ROW * query, arrivals_ms[query] - start, slo_ms, scale, place, start)
+    lanes = sorted({run.container for run in runs})
+    for lane in lanes:
+        y = bottom + LANE * lane
+        canvas.rect(LEFT, y, WIDTH, LANE - 4, "panel")
+        canvas.text(LEFT - 8, y + LANE / 2 + 2, f"container {lane}", "small muted end")
+    for k, run in enumerate(runs):
+        _batch(canvas, k, run, bottom + LANE * run.container, start, scale)
+    foot = bottom + LANE * len(lanes)
+    _axis(canvas, foot, last - start)
+    canvas.text(LEFT - 8, TOP + 8, f"{shown} queries", "small muted end")
+    steps = [Step(f"Before the first query. Each is to be answered within {slo_ms:g} ms.")]
+    steps += [_step(k, run, arrivals_ms, found, slo_ms) for k, run in enumerate(runs)]
+    summary = _summary(arrivals_ms, found, slo_ms)
+    return Scene(
+        title, HINT, tab, summary, LEFT + WIDTH + 20, foot + 24,
+        tuple(canvas.marks), tuple(steps), max(1, len(steps) * 2 // 3),
+    )  # fmt: skip
+
+
+def _query(
+    canvas: Canvas, y: float, came: float, slo_ms: float, scale: float,
+    place: tuple[int, Batch] | None, start: float,
+) -> None:  # fmt: skip
+    x, due = LEFT + came * scale, LEFT + (came + slo_ms) * scale
+    if place is None:
+        canvas.rect(x, y + 2, slo_ms * scale, ROW - 4, "box bad", rx=1, tip="dropped")
+    else:
+        k, run = place
+        began, ended = (LEFT + (t - start) * scale for t in (run.began_ms, run.ended_ms))
+        seen: When = ((0, k + 1, "bar grad faded"), (k + 1, ALWAYS, "bar grad"))
+        canvas.rect(x, y + 2, max(began - x, 0.6), ROW - 4, seen, rx=1)
+        done: When = ((0, k + 1, "bar faded"), (k + 1, ALWAYS, "bar"))
+        canvas.rect(began, y + 1, ended - began, ROW - 2, done, rx=1)
+    canvas.line(due, y, due, y + ROW, "rule bad")
+
+
+def _batch(canvas: Canvas, k: int, run: Batch, y: float, start: float, scale: float) -> None:
+    x, w = LEFT + (run.began_ms - start) * scale, (run.ended_ms - run.began_ms) * scale
+    tip = f"{len(run.queries)} in {run.ended_ms - run.began_ms:.1f} ms"
+    canvas.rect(x, y, max(w - 1, 1), LANE - 4, ((0, k + 1, "bar faded"), (k + 1, ALWAYS, "bar")),
+                rx=2, tip=tip)  # fmt: skip
+    canvas.rect(x - 2, y - 2, w + 3, LANE, ((k + 1, k + 2, "ring"),), rx=3)
+    label = str(len(run.queries))
+    if w > 8 * len(label) + 2:
+        when: When = ((0, k + 1, "small middle value"), (k + 1, ALWAYS, "small middle over"))
+        canvas.text(x + w / 2, y + LANE / 2 + 2, label, when, tip)
+
+
+def _axis(canvas: Canvas, y: float, span_ms: float) -> None:
+    for share in (0.0, 0.25, 0.5, 0.75, 1.0):
+        x = LEFT + WIDTH * share
+        canvas.line(x, TOP - 4, x, y, "rule")
+        canvas.text(x, y + 14, f"{span_ms * share:.0f} ms", "small muted middle")
+
+
+def _step(
+    k: int, run: Batch, arrivals_ms: Sequence[float], found: Simulation, slo_ms: float
+) -> Step:
+    waiting = sum(
+        came <= run.began_ms < came + latency and query not in run.queries
+        for query, (came, latency) in enumerate(zip(arrivals_ms, found.latency_ms, strict=True))
+    )
+    late = sum(found.latency_ms[query] > slo_ms for query in run.queries)
+    first = run.began_ms - min(arrivals_ms[query] for query in run.queries)
+    text = (
+        f"Batch {k + 1}, on container {run.container}: {len(run.queries)} computed in "
+        f"{run.ended_ms - run.began_ms:.1f} ms."
+    )
+    rows = [f"the first of them had waited {first:.1f} ms", f"{waiting} others are under way"]
+    return Step(text, (*rows, f"{late} are answered too late") if late else tuple(rows))
+
+
+def _summary(arrivals_ms: Sequence[float], found: Simulation, slo_ms: float) -> str:
+    count, sizes = len(arrivals_ms), found.batches
+    late = sum(latency > slo_ms for latency in found.latency_ms)
+    return (
+        f"{count} queries in batches of {sum(sizes) / max(len(sizes), 1):.1f} on average, the "
+        f"largest of {max(sizes, default=0)}. {late} of {count} not within {slo_ms:g} ms."
+    )

@@ -1,0 +1,74 @@
+"""What `lab` asks of the kernel of its notebook, in real sessions of IPython."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from autograder.learner.kernel import unwritten
+
+SESSION = """
+import json, sys
+from IPython.core.interactiveshell import InteractiveShell
+shell = InteractiveShell.instance(colors="nocolor")
+for cell in json.loads(sys.argv[1]):
+    shell.run_cell(cell, store_history=True)
+"""
+
+
+def said(folder: Path, *cells: str) -> str:
+    """Return what a learner reads who runs these cells."""
+    command = [sys.executable, "-c", SESSION, json.dumps(cells)]
+    run = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+    return run.stdout
+
+
+LAB = 'from autograder import lab; q = lab("scale_and_sum")'
+STARTER = 'def scale(x, factor):\n    raise NotImplementedError("scale")'
+
+
+def test_a_cell_that_calls_the_unwritten_is_answered_in_one_line(released: Path) -> None:
+    assert said(released, LAB, STARTER, "scale(1.0, 2.0)").splitlines() == [
+        "○ scale is not written yet. Write it, run its cell, and run this one again."
+    ]
+
+
+def test_other_errors_have_their_traceback(released: Path) -> None:
+    out = said(released, LAB, "def other():\n    raise NotImplementedError('other')", "other()")
+    assert "Traceback" in out and "other()" in out
+    assert "ZeroDivisionError" in said(released, LAB, "1 / 0")
+
+
+@pytest.mark.parametrize(
+    ("error", "name"),
+    [
+        (NotImplementedError("scale"), "scale"),
+        (RuntimeError("rank 0 failed: NotImplementedError: scale\n  File ..."), "scale"),
+        (NotImplementedError("another"), None),
+        (RuntimeError("NotImplementedError: "), None),
+        (ValueError("scale"), None),
+    ],
+)
+def test_what_is_unwritten_is_found_in_a_ranks_error_too(
+    error: Exception, name: str | None
+) -> None:
+    assert unwritten(error, {"scale"}) == name
+
+
+def test_the_cause_counts(released: Path) -> None:
+    error = RuntimeError("a step failed")
+    error.__cause__ = NotImplementedError("scale")
+    assert unwritten(error, {"scale"}) == "scale"
+
+
+def test_libraries_that_were_loaded_before_and_after_have_one_thread(released: Path) -> None:
+    seen = (
+        "import os, threadpoolctl, torch\n"
+        "print([pool['num_threads'] for pool in threadpoolctl.threadpool_info()])\n"
+        "print(torch.get_num_threads(), os.environ['OMP_NUM_THREADS'])"
+    )
+    pools, rest = said(released, "import numpy", LAB, seen).splitlines()
+    assert set(json.loads(pools)) == {1}
+    assert rest == "1 1"

@@ -1,0 +1,180 @@
+"""The search for schedules: on a landscape whose best point is known, and its logs."""
+
+import json
+import logging
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from minitorch.compile import CostModel, Schedule, space, trial_log, tune
+from minitorch.compile.cost_model import Ridge, Trees
+from minitorch.compile.trials import Clock
+
+TASK = ("matmul", 64, 64, 64)
+Point = dict[str, Any]
+
+
+def landscape(point: Point) -> float:
+    """Return seconds that depend on two knobs together and on two more alone; 1e-3 is the best."""
+    away = abs(math.log2(point["rows"] * point["vectors"]) - 4) + abs(math.log2(point["lanes"]) - 3)
+    return float(1e-3 * 1.5**away * (1 if point["pack_b"] else 1.3))
+
+
+@pytest.mark.parametrize("search", ["learned", "genetic", "annealing", "random"])
+def test_a_search_tries_new_legal_points_and_is_the_same_again_with_its_seed(search: str) -> None:
+    found, again = (tune(TASK, 40, search, landscape, seed=3) for _ in range(2))
+    assert found.history == again.history and len(found.history) == 40
+    assert len({str(point) for point, _ in found.history}) == 40
+    legal = space(TASK).legal
+    assert all(legal(point) and landscape(point) == s for point, s in found.history)
+    assert isinstance(found.best, Schedule)
+    assert found.seconds == min(s for _, s in found.history) == landscape(dict(found.best))
+    assert found.curve()[-1] == found.seconds
+
+
+def test_what_learns_finds_better_points_than_chance() -> None:
+    ends = {
+        search: np.median([tune(TASK, 40, search, landscape, seed=s).seconds for s in range(5)])
+        for search in ("learned", "annealing", "random")
+    }
+    assert ends["learned"] == pytest.approx(1e-3)
+    assert ends["annealing"] < ends["random"]
+
+
+def test_a_search_ends_with_the_space() -> None:
+    tiny = ("matmul", 1, 1, 1)
+    assert len(tune(tiny, 1000, "random", lambda _: 1.0).history) == len(space(tiny))
+
+
+def test_a_log_is_gone_on_from_and_other_lines_are_skipped(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    log, asked = tmp_path / "trials.jsonl", []
+
+    def measure(point: Point) -> float:
+        asked.append(point)
+        return landscape(point)
+
+    first = tune(TASK, 20, "learned", measure, log=log)
+    tune(("matmul", 32, 32, 32), 4, "random", landscape, log=log)
+    with log.open("a") as file:
+        file.write('{"task": ["matmul", 64, 64, 64], "point": {"rows"')  # cut off
+    with caplog.at_level(logging.WARNING):
+        second = tune(TASK, 30, "learned", measure, log=log)
+    assert len(asked) == 30 and second.history[:20] == first.history
+    assert len(second.skipped) == 5 and "damaged" in second.skipped[-1]
+    assert "another task, matmul 32 32 32" in caplog.text and "damaged" in caplog.text
+    assert len(tune(TASK, 30, measure=measure, log=log).history) == len(asked) == 30
+    assert all(json.loads(line) for line in log.read_text().splitlines() if "seconds" in line)
+
+
+@pytest.mark.parametrize(
+    "change, words",
+    [
+        ({"seconds": -1}, "-1.0 seconds"),
+        ({"processor": "z80"}, "measured on z80"),
+        ({"point": {"rows": 0}}, "rows is 0"),
+        ({"point": [1]}, "damaged"),
+        ({"task": ["conv2d", 1, 1, 4, 4, 1, 3, 3]}, "another task"),
+        ({"task": 5}, "damaged"),
+    ],
+)
+def test_a_line_that_cannot_be_used_is_said(
+    tmp_path: Path, change: dict[str, Any], words: str
+) -> None:
+    log = tmp_path / "log"
+    good = {"task": TASK, "point": {"rows": 2}, "seconds": 1, "processor": trial_log.processor()}
+    log.write_text(json.dumps(good) + "\n[]\n\xff\n" + json.dumps(good | change) + "\n")
+    found = trial_log.read(log, "matmul", Schedule(TASK).task)
+    assert len(found.trials) == 1 and len(found.skipped) == 3
+    assert words in found.skipped[2]
+
+
+def test_another_shapes_log_gives_a_search_its_start(tmp_path: Path) -> None:
+    log = tmp_path / "small.jsonl"
+    tune(("matmul", 32, 32, 64), 60, "learned", landscape, log=log)
+    firsts = {True: [], False: []}  # type: dict[bool, list[float]]
+    for seed in range(5):
+        for known in firsts:
+            start = log if known else None
+            found = tune(TASK, 8, "learned", landscape, seed=seed, start_from=start)
+            firsts[known].append(found.seconds)
+    assert np.median(firsts[True]) < np.median(firsts[False])
+    with pytest.raises(FileNotFoundError):
+        tune(TASK, 8, measure=landscape, start_from=tmp_path / "none")
+
+
+def test_a_clock_refuses_a_kernel_that_computes_something_else() -> None:
+    clock = Clock(Schedule(TASK).task)
+    assert 0 < clock({"rows": 4, "lanes": 8}) < 1
+    with pytest.raises(RuntimeError, match="off by"):
+        clock.of(lambda: clock.out.fill(0.0))
+    with pytest.raises(RuntimeError, match="off by nan"):
+        clock.of(lambda: None)
+
+
+def test_tuning_by_the_clock_gives_a_schedule_that_computes() -> None:
+    found = tune(("conv2d", 1, 2, 8, 8, 4, 3, 3, 1, 1), 3, "random")
+    assert len(found.history) == 3 and "for " in str(found.best)
+
+
+def test_arguments_that_cannot_be_are_refused() -> None:
+    for bad in ({"trials": 0}, {"trials": 1.5}, {"search": "magic"}, {"measure": lambda p: None}):
+        with pytest.raises(ValueError, match=r"tune: got|gave no number"):
+            tune(TASK, **bad)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="expected seconds above zero"):
+        tune(TASK, measure=lambda p: math.nan)
+
+
+# ---- cost models
+
+
+def test_ridge_is_scikit_learns() -> None:
+    linear_model = pytest.importorskip("sklearn.linear_model")
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(30, 6)), rng.normal(size=30)
+    scaled = (x - x.mean(0)) / x.std(0)
+    right = linear_model.Ridge(alpha=2.0).fit(scaled, y).predict(scaled)
+    np.testing.assert_allclose(Ridge(2.0).fit(x, y).predict(x), right, 1e-9)
+
+
+def test_trees_are_scikit_learns() -> None:
+    ensemble = pytest.importorskip("sklearn.ensemble")
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(40, 5)), rng.normal(size=40)
+    right = ensemble.GradientBoostingRegressor(
+        n_estimators=20, learning_rate=0.15, max_depth=3,
+        min_samples_leaf=2, random_state=0,
+    ).fit(x, y).predict(x)  # fmt: skip
+    np.testing.assert_allclose(Trees(20, 3, 0.15, 2).fit(x, y).predict(x), right, 1e-6, 1e-9)
+
+
+@pytest.mark.parametrize("kind", ["both", "ridge", "trees"])
+@pytest.mark.parametrize("task", [None, TASK])
+def test_a_model_ranks_points_it_has_not_seen_and_says_what_matters(kind: str, task: Any) -> None:
+    points = np.random.default_rng(1).permutation(space(TASK).points())
+    seconds = [landscape(point) for point in points]
+    model = CostModel(task, kind)
+    with pytest.raises(ValueError, match="Call fit first"):
+        model.predict(points)
+    assert model.fit(points[:150], seconds[:150]) is model
+    guesses, right = model.predict(points[150:]), np.array(seconds[150:])
+    assert guesses.shape == right.shape and (guesses > 0).all()
+    ranks = [np.argsort(np.argsort(v)) for v in (guesses, right)]
+    assert np.corrcoef(*ranks)[0, 1] > (0.55 if kind == "ridge" else 0.8)
+    weights = model.explain()
+    assert set(weights) == set(points[0]) and sum(weights.values()) == pytest.approx(1)
+    assert weights["lanes"] > 0.2 and weights["unroll"] + weights["tile_k"] < 0.1
+
+
+def test_a_model_takes_any_knobs_and_one_point() -> None:
+    model = CostModel().fit([{"a": 1, "b": "x"}], [0.5])
+    np.testing.assert_allclose(model.predict([{"a": 2, "b": "y"}]), [0.5])
+    for points, seconds in (([], []), ([{"a": 1}], [0.0]), ([{"a": 1}], [1.0, 2.0])):
+        with pytest.raises(ValueError, match="fit"):
+            CostModel().fit(points, seconds)
+    with pytest.raises(ValueError, match="kind"):
+        CostModel(kind="oracle")

@@ -1,0 +1,431 @@
+"""Serving without a process: controllers, queue, cache, policies and wire, on a virtual clock."""
+
+import itertools
+import math
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+
+from minitorch.errors import ArgumentError, DTypeError, MinitorchError, ServeError, ShapeError
+from minitorch.serve import AIMD, Cache, NoBatching, Quantile, VirtualClock, simulate
+from minitorch.serve.batching import LatencyLine, quantile_line
+from minitorch.serve.cache import ENTRY_BYTES, MISS
+from minitorch.serve.container import answer, as_model
+from minitorch.serve.dispatch import Dispatcher, Lane, Query
+from minitorch.serve.selection import Ensemble, Exp3, Exp4, Policy
+from minitorch.serve.wire import as_input, pack_array, pack_results, unpack_results
+
+GOAL_MS, FIXED_MS, PER_ITEM_MS = 20.0, 1.0, 0.1
+LARGEST = int((GOAL_MS - FIXED_MS) / PER_ITEM_MS)  # 190
+SATURATING = np.arange(0, 3000, 0.09)
+
+
+# ---- controllers
+
+
+def test_no_batching_computes_one_query_at_a_time() -> None:
+    found = simulate([(1.0, 0.1)], range(0, 100, 3), "none", GOAL_MS)
+    assert found.batches == [1] * 34
+    np.testing.assert_allclose(found.latency_ms, 1.1)
+
+
+def test_aimd_goes_up_by_one_and_down_by_a_tenth_about_the_largest_batch() -> None:
+    sizes = simulate([(FIXED_MS, PER_ITEM_MS)], SATURATING, "aimd", GOAL_MS).batches[:-1]
+    assert sizes[: LARGEST + 1] == list(range(1, LARGEST + 2))
+    for before, after in itertools.pairwise(sizes):
+        assert after == (before + 1 if before <= LARGEST else int(before * 0.9))
+
+
+def test_quantile_regression_finds_the_largest_batch_and_never_more_than_doubles() -> None:
+    sizes = simulate([(FIXED_MS, PER_ITEM_MS)], SATURATING, "quantile", GOAL_MS).batches[:-1]
+    assert all(after <= 2 * before for before, after in itertools.pairwise(sizes))
+    assert set(sizes[20:]) <= {LARGEST - 1, LARGEST}
+
+
+def test_the_quantiles_line_leaves_the_quantile_below_it() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.integers(1, 100, 4000).astype(float)
+    y = 2 + 0.1 * x + rng.exponential(1.0, 4000)
+    for quantile in (0.5, 0.9, 0.99):
+        fixed, per_item = quantile_line(x, y, quantile)
+        assert abs(np.mean(y < fixed + per_item * x) - quantile) < 0.005
+        assert abs(fixed - (2 - math.log(1 - quantile))) < 0.25  # the exponential's own quantile
+        assert abs(per_item - 0.1) < 0.005
+
+
+def test_a_slow_tail_keeps_the_quantiles_batch_below_the_means() -> None:
+    rng = np.random.default_rng(1)
+    noisy = [lambda size: FIXED_MS + PER_ITEM_MS * size * rng.choice([1.0, 2.0], p=[0.9, 0.1])]
+    sizes = simulate(noisy, SATURATING, "quantile", GOAL_MS).batches
+    assert np.median(sizes[50:]) < 0.6 * LARGEST
+
+
+def test_pauses_that_have_nothing_to_do_with_size_do_not_end_batching() -> None:
+    rng = np.random.default_rng(2)
+    paused = [lambda n: FIXED_MS + PER_ITEM_MS * n + rng.choice([0.0, 50.0], p=[0.97, 0.03])]
+    sizes = simulate(paused, SATURATING, "quantile", GOAL_MS).batches
+    assert np.median(sizes[50:]) > 0.8 * LARGEST
+
+
+@pytest.mark.parametrize("make", [NoBatching, AIMD, Quantile])
+def test_a_limit_never_falls_below_one(make: Callable[[float], Any]) -> None:
+    controller = make(1.0)
+    for _ in range(50):
+        controller.observe(controller.limit, 100.0)
+    assert controller.limit == 1
+
+
+def test_a_batch_that_is_not_full_says_nothing_of_larger_ones() -> None:
+    controller = AIMD(GOAL_MS)
+    for _ in range(10):
+        controller.observe(controller.limit, 1.0)
+    for _ in range(10):
+        controller.observe(3, 1.0)
+    assert controller.limit == 11
+
+
+# ---- the queue
+
+
+def test_no_query_waits_where_one_is_computed_before_the_next_arrives() -> None:
+    """M/D/1 with no overlap: each latency is the evaluation alone."""
+    found = simulate([(2.0, 0.5)], range(0, 300, 3), "aimd", GOAL_MS)
+    np.testing.assert_allclose(found.latency_ms, 2.5)
+
+
+def test_replicas_share_the_queries() -> None:
+    one, two = (
+        simulate([(FIXED_MS, PER_ITEM_MS)] * n, [0.0] * 30_000, "aimd", GOAL_MS) for n in (1, 2)
+    )
+    assert max(run.ended_ms for run in two.runs) < 0.6 * max(run.ended_ms for run in one.runs)
+    assert sorted(q for run in two.runs for q in run.queries) == list(range(30_000))
+
+
+def test_a_delay_waits_for_more_queries_and_no_longer() -> None:
+    arrivals = [0.0, 1.0, 10.0]
+    plain = simulate([(0.1, 0.0)], arrivals, lambda goal: Fixed(4), GOAL_MS)
+    assert plain.batches == [1, 1, 1]
+    delayed = simulate([(0.1, 0.0)], arrivals, lambda goal: Fixed(4), GOAL_MS, delay_ms=2.0)
+    assert delayed.batches == [2, 1]
+    np.testing.assert_allclose(delayed.latency_ms, [2.1, 1.1, 2.1])
+
+
+class Fixed:
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+
+    def observe(self, size: int, took_ms: float) -> None:
+        pass
+
+
+def test_under_overload_a_server_answers_in_time_nearly_as_many_as_it_can_compute() -> None:
+    found = simulate([(FIXED_MS, PER_ITEM_MS)], SATURATING, "aimd", GOAL_MS, deadlines=True)
+    latency = np.array(found.latency_ms)
+    in_time = latency[np.isfinite(latency)]
+    assert np.quantile(in_time, 0.99) <= GOAL_MS
+    capacity = 1 / PER_ITEM_MS  # a ms, were the fixed part nothing
+    assert np.sum(in_time <= GOAL_MS) > 0.8 * capacity * SATURATING[-1]
+
+
+class Rig:
+    """A dispatcher on a virtual clock with one lane, which notes its batches."""
+
+    def __init__(self, limit: int = 4, drops: bool = True) -> None:
+        self.clock = VirtualClock()
+        soon = lambda call: self.clock.call_at(self.clock.now_ms(), call)  # noqa: E731
+        self.dispatcher = Dispatcher(self.clock, soon, drops=drops)
+        self.batches: list[list[Any]] = []
+        self.told: dict[Any, list[Any]] = {}
+        self.lane = Lane(Fixed(limit), self.run)
+        self.dispatcher.add(self.lane)
+
+    def run(self, batch: list[Query]) -> None:
+        self.batches.append([query.x for query in batch])
+
+    def submit(self, x: Any, due_ms: float, shape: tuple[int, ...] = ()) -> None:
+        def told(value: Any, error: ServeError | None) -> None:
+            self.told.setdefault(x, []).append(value if error is None else type(error).__name__)
+
+        query = Query(x, ("<f8", shape), self.clock.now_ms(), due_ms, told)
+        self.dispatcher.submit(query)
+
+    def done(self, after_ms: float) -> None:
+        self.clock.advance(after_ms)
+        for query in self.dispatcher.finished(self.lane, after_ms):
+            query.answer(query.x, None)
+        self.clock.advance(0)
+
+
+def test_the_earliest_deadline_is_computed_first() -> None:
+    rig = Rig(limit=2)
+    for x, due_ms in (("late", 90), ("soon", 30), ("middle", 60)):
+        rig.submit(x, due_ms)
+    rig.clock.advance(0)
+    rig.done(1)
+    assert rig.batches == [["soon", "middle"], ["late"]]
+
+
+def test_queries_of_different_shapes_are_never_in_one_batch() -> None:
+    rig = Rig()
+    for i in range(6):
+        rig.submit(i, 50 + i, shape=(i % 2,))
+    rig.clock.advance(0)
+    rig.done(1)
+    assert rig.batches == [[0, 2, 4], [1, 3, 5]]
+
+
+def test_what_cannot_be_answered_in_time_is_told_and_not_computed() -> None:
+    rig = Rig(limit=1)
+    rig.submit("first", 100)
+    rig.clock.advance(0)
+    rig.submit("second", 5)
+    rig.done(10)
+    assert rig.batches == [["first"]]
+    assert rig.told == {"first": ["first"], "second": ["DeadlineMissed"]}
+
+
+def test_a_lane_that_is_always_too_slow_is_tried_only_now_and_then() -> None:
+    rig = Rig(limit=1)
+    for i in range(200):
+        rig.submit(i, rig.clock.now_ms() + 20)
+        rig.clock.advance(0)
+        if rig.lane.batch:
+            rig.done(30)
+        else:
+            rig.clock.advance(10)
+    assert all(len(told) == 1 for told in rig.told.values()) and len(rig.told) == 200
+    assert 3 < len(rig.batches) < 12
+
+
+def test_a_dead_lanes_queries_get_one_more_try_each_by_itself() -> None:
+    rig = Rig()
+    for i in range(3):
+        rig.submit(i, 1000)
+    rig.clock.advance(0)
+    error = ServeError("died")
+    rig.dispatcher.failed(rig.lane, error)
+    other = Lane(Fixed(4), rig.run)
+    rig.dispatcher.add(other)
+    rig.clock.advance(0)
+    assert rig.batches == [[0, 1, 2], [0]]
+    rig.dispatcher.failed(other, error)
+    assert rig.told == {0: ["ServeError"]}
+    assert len(rig.dispatcher) == 2
+
+
+def test_random_queries_are_each_told_exactly_once() -> None:
+    rng = np.random.default_rng(3)
+    rig = Rig(limit=5)
+    for i in range(500):
+        rig.submit(i, rig.clock.now_ms() + rng.exponential(8), shape=(int(rng.integers(3)),))
+        rig.clock.advance(rng.exponential(1.0))
+        if rig.lane.batch and rng.random() < 0.05:
+            dead = rig.lane
+            rig.lane = Lane(Fixed(5), rig.run)
+            rig.dispatcher.add(rig.lane)
+            rig.dispatcher.failed(dead, ServeError("died"))
+        elif rig.lane.batch and rng.random() < 0.5:
+            rig.done(0)
+    rig.clock.advance(0)
+    while rig.lane.batch:
+        rig.done(1)
+    assert sorted(rig.told) == list(range(500))
+    assert {len(told) for told in rig.told.values()} == {1}
+
+
+def test_the_latency_line_predicts_what_fits() -> None:
+    line = LatencyLine()
+    assert line.fits(1.0) == math.inf
+    for size in itertools.islice(itertools.cycle((5, 20, 40)), 300):
+        line.observe(size, 2 + 0.5 * size)
+    assert line.fits(12.6) in (20, 21)
+    assert line.fits(0.5) == 1
+
+
+# ---- the cache
+
+
+def test_clock_evicts_what_was_not_used_since_the_hand_came_by() -> None:
+    cache = Cache(3 * (ENTRY_BYTES + 8))
+    for key in "abc":
+        cache.put(key, 1.0)
+    cache.get("a"), cache.get("c")
+    cache.put("d", 1.0)
+    assert cache.get("b") is MISS
+    assert [cache.get(key) for key in "acd"] == [1.0, 1.0, 1.0]
+
+
+def test_a_cache_never_holds_more_bytes_than_told_and_keeps_the_popular() -> None:
+    rng = np.random.default_rng(0)
+    cache = Cache(100 * (ENTRY_BYTES + 80))
+    hits = 0
+    for key in np.minimum(rng.zipf(1.5, 5000), 10**6).tolist():
+        hits += (found := cache.get(key)) is not MISS
+        if found is MISS:
+            cache.put(key, np.zeros(rng.integers(1, 20)))
+        assert cache.n_bytes <= cache.limit_bytes
+    assert hits > 0.75 * 5000
+    cache.put("large", np.zeros(10**6))
+    assert cache.get("large") is MISS
+
+
+# ---- policies
+
+
+def play(policy: Policy, wrong: Callable[[int], list[float]], steps: int) -> tuple[float, Any]:
+    """Return the share of errors of a policy, and its last weights."""
+    rng, coins = Random(0), np.random.default_rng(0)
+    rates = wrong(0)
+    weights = {f"m{i}": 1 / len(rates) for i in range(len(rates))}
+    errors = 0
+    for step in range(steps):
+        said = {n: int(coins.random() < r) for n, r in zip(weights, wrong(step), strict=True)}
+        asked = policy.ask(weights, rng)
+        values = {name: said[name] for name in asked}
+        errors += policy.combine(weights, asked, values)[0] != 0
+        policy.learn(weights, asked, values, 0)
+        assert math.isclose(sum(weights.values()), 1.0)
+    return errors / steps, weights
+
+
+def degrading(step: int) -> list[float]:
+    return [0.5, 0.4, 0.35, 0.3, 0.85 if 5000 <= step < 10_000 else 0.2]
+
+
+@pytest.mark.parametrize(("policy", "most"), [(Exp3(), 0.3), (Exp4(), 0.25)])
+def test_a_policy_follows_the_best_model_through_its_failure(policy: Policy, most: float) -> None:
+    """Always the formerly best errs 0.417 of the time, the best at each moment 0.233."""
+    errors, weights = play(policy, degrading, 15_000)
+    assert errors < most
+    assert max(weights, key=lambda name: weights[name]) == "m4"
+
+
+def test_an_ensemble_votes_on_labels_and_averages_what_is_real() -> None:
+    weights = dict.fromkeys("abc", 1 / 3)
+    combine = Ensemble().combine
+    assert combine(weights, ("a", "b", "c"), {"a": 3, "b": 5, "c": 5}) == (5, 2 / 3)
+    assert combine(weights, ("a", "b", "c"), {"a": "cat", "b": "cat"}) == ("cat", 2 / 3)
+    value, share = combine(weights, ("a", "b"), {"a": 0.5, "b": 1.0})
+    assert (value, share) == (0.75, 0.0)
+    scores = {"a": np.array([0.9, 0.1]), "b": np.array([0.6, 0.4]), "c": np.array([0.3, 0.7])}
+    value, share = combine(weights, ("a", "b", "c"), scores)
+    np.testing.assert_allclose(value, [0.6, 0.4])
+    assert share == 2 / 3
+
+
+def test_a_model_that_has_not_answered_was_wrong() -> None:
+    weights = {"a": 0.5, "b": 0.5}
+    Exp4().learn(weights, ("a", "b"), {"a": 1}, 1)
+    assert weights["a"] > weights["b"]
+
+
+# ---- the wire, and a container's answers
+
+
+@pytest.mark.parametrize(
+    "x", [1, 2.5, True, "text", [1, 2], [[1.0], [2.0]], ["a", "bc"], np.float32(3), 1j]
+)
+def test_an_input_arrives_as_it_was_sent(x: Any) -> None:
+    array = as_input(x)
+    header, data = pack_array(array.dtype.str, (1, *array.shape), array.tobytes())
+    results, errors, _ = unpack_results(*answer(lambda batch: batch, header, data))
+    assert errors == {}
+    np.testing.assert_array_equal(np.asarray(results[0]), np.asarray(x))
+
+
+@pytest.mark.parametrize("x", [None, {}, b"bytes", [1, "a"], [[1], [2, 3]], object(), [2**70]])
+def test_what_is_no_plain_array_is_refused(x: Any) -> None:
+    with pytest.raises((ShapeError, DTypeError)):
+        as_input(x)
+
+
+@pytest.mark.parametrize(
+    "results",
+    [
+        np.arange(6.0).reshape(2, 3),
+        [1, 2],
+        ["a", "b"],
+        [b"\0\1", b""],
+        [{"k": [1]}, None],
+        [np.zeros(2), np.zeros(3)],
+    ],
+)
+def test_results_arrive_as_they_were_sent(results: Any) -> None:
+    got, errors, took_ms = unpack_results(*pack_results(results, {}, 1.5))
+    assert (len(got), errors, took_ms) == (2, {}, 1.5)
+    for mine, theirs in zip(got, results, strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+
+
+def batch_of(values: list[float]) -> list[bytes]:
+    return pack_array("<f8", (len(values),), np.array(values).tobytes())
+
+
+def test_an_error_reaches_only_the_queries_that_caused_it() -> None:
+    def model(batch: np.ndarray) -> np.ndarray:
+        if (batch < 0).any():
+            raise ValueError(f"no root of {batch.min()}")
+        batch **= 0.5  # the next try must not see this
+        return batch
+
+    values = [4.0, -1.0, 9.0, 16.0, -4.0]
+    results, errors, _ = unpack_results(*answer(model, *batch_of(values)))
+    assert results == [2.0, 3.0, 4.0]
+    assert errors == {
+        1: ("ValueError", "ValueError: no root of -1.0"),
+        4: ("ValueError", "ValueError: no root of -4.0"),
+    }
+
+
+@pytest.mark.parametrize("wrong", [lambda b: b[:-1], lambda b: 3, lambda b: [object()] * len(b)])
+def test_results_that_are_none_are_every_querys_error(wrong: Callable[[Any], Any]) -> None:
+    results, errors, _ = unpack_results(*answer(wrong, *batch_of([1.0, 2.0])))
+    assert results == [] and sorted(errors) == [0, 1]
+
+
+def test_a_model_is_a_function_a_factory_a_module_or_an_estimator() -> None:
+    import torch
+    from sklearn.linear_model import LinearRegression
+
+    import minitorch as mt
+
+    x = np.arange(6.0).reshape(2, 3)
+    linear = torch.nn.Linear(3, 2)
+    ours = mt.nn.Linear(3, 2)
+    ours.load_state_dict({k: mt.tensor(v.numpy()) for k, v in linear.state_dict().items()})
+    expected = x @ linear.weight.detach().numpy().T + linear.bias.detach().numpy()
+    for model in (linear, ours, lambda: linear):
+        _, errors, _ = found = unpack_results(
+            *answer(as_model(model), *pack_array("<f8", x.shape, x.tobytes()))
+        )
+        assert errors == {}
+        np.testing.assert_allclose(found[0], expected, rtol=1e-5)
+    estimator = LinearRegression().fit(x, [1.0, 2.0])
+    np.testing.assert_allclose(as_model(estimator)(x), [1.0, 2.0])
+    np.testing.assert_array_equal(as_model(Doubler)(x), 2 * x)
+
+
+class Doubler:
+    """A factory, as any class that takes nothing and can be called is."""
+
+    def __call__(self, batch: np.ndarray) -> np.ndarray:
+        return 2 * batch
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: simulate([], [0.0], "aimd", 20),
+        lambda: simulate([(1, 1)], [0.0], "fast", 20),
+        lambda: simulate([(1, 1)], [-1.0], "aimd", 20),
+        lambda: simulate([(1, -1)], [0.0], "aimd", 20),
+        lambda: simulate([(1, 1)], [0.0], "aimd", 0),
+    ],
+)
+def test_bad_arguments_are_told(call: Callable[[], Any]) -> None:
+    with pytest.raises(ArgumentError) as told:
+        call()
+    assert isinstance(told.value, MinitorchError) and "expected" in str(told.value)

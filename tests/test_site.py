@@ -1,0 +1,67 @@
+"""The site: it builds without a warning, asks for nothing from outside, and no link is dead."""
+
+import importlib.util
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def site_script() -> ModuleType:
+    sys.path.insert(0, str(ROOT / "scripts"))
+    spec = importlib.util.spec_from_file_location("site_script", ROOT / "scripts" / "site.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    sys.path.pop(0)
+    return module
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_the_site_builds_without_a_warning_and_fetches_nothing(tmp_path: Path) -> None:
+    command = [sys.executable, "scripts/site.py", "--without-outputs", "-o", str(tmp_path)]
+    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert built.returncode == 0, built.stdout + built.stderr
+    for page in tmp_path.rglob("*.html"):
+        fetched = re.findall(
+            r'<(?:script|img|iframe|link)\b[^>]*(?:src|href)="(https?://[^"]*)', page.read_text()
+        )
+        assert not fetched, page
+    assert "<math" in (tmp_path / "labs" / "01_gradients_by_hand.html").read_text()
+    assert "Raises" in (tmp_path / "reference" / "tensors_and_operators.html").read_text()
+
+
+def test_dead_links_are_found(site_script: ModuleType, tmp_path: Path) -> None:
+    (tmp_path / "b.html").write_text('<h1 id="here">B</h1>')
+    (tmp_path / "a.html").write_text(
+        '<a href="b.html#here">right</a><a href="https://elsewhere.org/x">outside</a>'
+        '<a href="b.html#there">no place</a><img src="c.png"><a href="#nowhere">in itself</a>'
+    )
+    assert sorted(site_script.broken_links(tmp_path)) == [
+        "a.html: #nowhere: no such place in it",
+        "a.html: b.html#there: no such place in it",
+        "a.html: c.png is not there",
+    ]
+
+
+def test_a_labs_page_has_the_stub_and_what_the_solution_printed(
+    site_script: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab = site_script.load_lab(ROOT / "tests" / "autograder" / "sample_labs" / "scale_and_sum")
+    printed = {"output_type": "stream", "name": "stdout", "text": "42"}
+    widget = {"application/vnd.jupyter.widget-view+json": {}}
+    drawn: dict[str, Any] = {"output_type": "display_data", "metadata": {}, "data": widget}
+    ran = [{"outputs": [printed, drawn]} for _ in lab.cells]
+    monkeypatch.setattr(site_script, "executed", lambda lab: ran)
+    cells = site_script.lab_page(lab, run=True)["cells"]
+    code = [cell for cell in cells if cell["cell_type"] == "code"]
+    assert all(cell["outputs"] == [printed] for cell in code)
+    assert any("raise NotImplementedError" in "".join(cell["source"]) for cell in code)
