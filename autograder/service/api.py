@@ -15,7 +15,7 @@ from autograder.errors import SubmissionError
 from autograder.grading.report import to_gradescope
 from autograder.grading.submission import read
 from autograder.records import Report
-from autograder.service import auth, exports, openapi, views
+from autograder.service import auth, exports, openapi, platforms, views
 from autograder.service.course import Course
 from autograder.service.errors import OutOfRoom, Refused
 from autograder.service.forms import once
@@ -103,6 +103,20 @@ def _people_routes(api: APIRouter, course: Course) -> None:
         full = course.shelf.resolve(lab) if lab else ""
         pieces = exports.export(format, course.roster, course.ledger, lab=full)
         return StreamingResponse(exports.chunks(pieces), media_type=exports.media_type(format))
+
+    @api.post(
+        "/export",
+        response_class=Response,
+        responses=openapi.EXPORT,
+        openapi_extra=openapi.CSV,
+    )
+    async def fill(request: Request, format: str = "canvas", lab: str = "") -> Response:
+        await run_in_threadpool(auth.staff_bearer, request, course)
+        full = course.shelf.resolve(lab) if lab else ""
+        template = await request.body()
+        book = await run_in_threadpool(exports.book_of, course.roster, course.ledger, full)
+        pieces = platforms.filled(format, template, book)
+        return StreamingResponse(exports.chunks(pieces), media_type="text/csv")
 
 
 def _retry_key(request: Request) -> str | None:

@@ -69,6 +69,7 @@ def create_app(course: Course) -> "ASGIApp":
         "/api/submissions": settings.upload_bytes + _FORM_BYTES,
         "/submissions": settings.upload_bytes + _FORM_BYTES,
         "/api/roster": _ROSTER_BYTES,
+        "/api/export": _ROSTER_BYTES,
     }
     limited = BodyLimit(app, limit_bytes=_OTHER_BYTES, limit_s=settings.upload_s, larger=larger)
     secure = settings.public_url.startswith("https://")

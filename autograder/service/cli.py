@@ -36,6 +36,10 @@ def add_commands(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser
     export.add_argument("--format", choices=FORMATS, default="csv", help="default: csv")
     export.add_argument("-o", "--output", type=Path, metavar="FILE", help="instead of printing it")
     export.add_argument("--data", type=Path, metavar="DIR", help="read this directory, no server")
+    export.add_argument("--lab", metavar="LAB", default="", help="this lab alone")
+    export.add_argument(
+        "--template", type=Path, metavar="FILE", help="what the platform exported, to be filled in"
+    )
     for parser in (enroll, submit, status, export, _add_roster(subparsers), _add_staff(subparsers)):
         parser.add_argument("--server", metavar="URL", help="default: $AUTOGRADER_SERVER")
         parser.add_argument("--token", metavar="T", help="default: $AUTOGRADER_TOKEN")
@@ -105,6 +109,15 @@ def _add_serve(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         type=_connections,
         default=160,
         help="connections that one address may have, 0: any; default: 160",
+    )
+    parser.add_argument("--openid-issuer", metavar="URL", default="", help="sign in there, or ...")
+    parser.add_argument("--jupyterhub", metavar="URL", default="", help="... at this JupyterHub")
+    parser.add_argument("--client-id", metavar="ID", default="", help="of this server, there")
+    parser.add_argument(
+        "--client-secret-file", metavar="FILE", type=Path, help="with what was agreed on there"
+    )
+    parser.add_argument(
+        "--openid-claim", metavar="NAME", default="preferred_username", help="that is the login"
     )
     migrate = _command(subparsers, "migrate", _migrate, "bring a course's database up to date")
     backup = _command(subparsers, "backup", _backup, "write a course to a file, while it runs")
@@ -190,8 +203,17 @@ def _serve(arguments: argparse.Namespace) -> int:
             unsandboxed=arguments.unsandboxed,
             allowed_hosts=tuple(arguments.allowed_host),
             of_one_address=arguments.of_one_address,
+            openid_issuer=arguments.openid_issuer,
+            jupyterhub=arguments.jupyterhub,
+            client_id=arguments.client_id,
+            client_secret=_secret(arguments.client_secret_file),
+            openid_claim=arguments.openid_claim,
         )
     )
+
+
+def _secret(path: Path | None) -> str:
+    return "" if path is None else path.read_text().strip()
 
 
 def _enroll(arguments: argparse.Namespace) -> int:
@@ -254,13 +276,21 @@ def _export(arguments: argparse.Namespace) -> int:
 
 def _write_export(arguments: argparse.Namespace, file: BinaryIO) -> None:
     if arguments.data is None:
-        _connection(arguments).export_to(arguments.format, file)
+        template = None if arguments.template is None else arguments.template.read_bytes()
+        asked = {"lab": arguments.lab, "template": template}
+        _connection(arguments).export_to(arguments.format, file, **asked)
         return
-    from autograder.service.exports import chunks, export
+    from autograder.service.exports import book_of, chunks, export
+    from autograder.service.platforms import filled
     from autograder.service.store import existing
 
     with existing(arguments.data) as store:
-        for piece in chunks(export(arguments.format, store.roster, store.ledger)):
+        if arguments.template is None:
+            pieces = export(arguments.format, store.roster, store.ledger, lab=arguments.lab)
+        else:
+            book = book_of(store.roster, store.ledger, arguments.lab)
+            pieces = filled(arguments.format, arguments.template.read_bytes(), book)
+        for piece in chunks(pieces):
             file.write(piece.encode())
 
 

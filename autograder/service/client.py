@@ -97,13 +97,16 @@ class Connection:
         self.export_to(format, whole)
         return whole.getvalue().decode()
 
-    def export_to(self, format: str, file: BinaryIO) -> None:
-        """Write the gradebook to `file`, as it comes.
+    def export_to(
+        self, format: str, file: BinaryIO, *, lab: str = "", template: bytes | None = None
+    ) -> None:
+        """Write the gradebook to `file`, as it comes; into a platform's own file, its `template`.
 
         Raises:
             ServerError: also where it ends too early; part of it has been written.
         """
-        with self._asked("export", f"/api/export?{urlencode({'format': format})}") as answer:
+        asked = {"format": format, **({"lab": lab} if lab else {})}
+        with self._asked("export", f"/api/export?{urlencode(asked)}", template) as answer:
             while piece := answer.read(_PIECE_BYTES):
                 try:
                     file.write(piece)

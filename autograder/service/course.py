@@ -1,6 +1,7 @@
 """What the routes work with: one object that holds the parts of a running course server."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from autograder.service.claims import Claims
 from autograder.service.database import Database
@@ -13,6 +14,9 @@ from autograder.service.roster import Person, Roster
 from autograder.service.roster_import import Result, take
 from autograder.service.settings import Settings
 from autograder.service.submissions import Ledger
+
+if TYPE_CHECKING:
+    from autograder.service.sign_in import SignIn
 
 
 @dataclass(frozen=True)
@@ -31,6 +35,7 @@ class Course:
     wrong_logins: RateLimit
     queue: Queue
     url: str
+    sign_in: "SignIn | None" = None
 
     def take_roster(self, data: bytes, by: Person, *, dry_run: bool) -> Result:
         """Bring people up to date with a roster; see `roster_import.take`."""

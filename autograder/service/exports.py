@@ -42,11 +42,16 @@ def export(format: str, roster: Roster, ledger: Ledger, *, lab: str = "") -> Ite
         Refused: 422, the format is none of FORMATS.
     """
     _check(format)
+    return FORMATS[format][1](book_of(roster, ledger, lab), ledger)
+
+
+def book_of(roster: Roster, ledger: Ledger, lab: str = "") -> Book:
+    """Return what counts of everybody, of every lab or of one."""
     learners = roster.learners()
     found = gradebook((person.login for person in learners), ledger.of_lab(lab))
     rows = [Row(person, dict(sorted(found[person.login].items()))) for person in learners]
     labs = [lab] if lab else sorted({name for row in rows for name in row.labs})
-    return FORMATS[format][1](Book(rows, labs), ledger)
+    return Book(rows, labs)
 
 
 def chunks(pieces: Iterable[str]) -> Iterator[str]:
@@ -71,7 +76,8 @@ def _check(format: str) -> None:
         raise Refused(422, f"export: got format {format!r}, expected one of {', '.join(FORMATS)}.")
 
 
-def _score(entry: Entry | None) -> str:
+def score_of(entry: Entry | None) -> str:
+    """Return what counts, as a cell; nothing where there is no grade."""
     return "" if entry is None or entry.score is None else f"{entry.score:g}"
 
 
@@ -80,7 +86,8 @@ def harmless(text: str) -> str:
     return f"'{text}" if text.lstrip(" ").startswith(_FORMULA) else text
 
 
-def _csv(rows: Iterable[Sequence[object]]) -> Iterator[str]:
+def csv_lines(rows: Iterable[Sequence[object]]) -> Iterator[str]:
+    """Yield the rows as lines of CSV without formulas."""
     for row in rows:
         line = io.StringIO()
         safe = [harmless(cell) if isinstance(cell, str) else cell for cell in row]
@@ -96,9 +103,17 @@ def _plain(book: Book, _ledger: Ledger) -> Iterator[str]:
         who = row.person
         for lab, e in row.labs.items():
             full = "" if e.max_score is None else f"{e.max_score:g}"
-            counted = (_score(e), full, e.state, e.id, iso(e.submitted_at), e.late_days, e.pending)
+            counted = (
+                score_of(e),
+                full,
+                e.state,
+                e.id,
+                iso(e.submitted_at),
+                e.late_days,
+                e.pending,
+            )
             rows.append((who.login, lab, *counted, who.name, who.email, who.section))
-    return _csv(rows)
+    return csv_lines(rows)
 
 
 def _canvas(book: Book, _ledger: Ledger) -> Iterator[str]:
@@ -107,17 +122,17 @@ def _canvas(book: Book, _ledger: Ledger) -> Iterator[str]:
     head = ["Student", "ID", "SIS User ID", "SIS Login ID", "Section"]
     rows = [[*head, *book.labs], ["    Points Possible", "", "", "", "", *full]]
     for row in book.rows:
-        who, scores = row.person, (_score(row.labs.get(lab)) for lab in book.labs)
+        who, scores = row.person, (score_of(row.labs.get(lab)) for lab in book.labs)
         rows.append([who.name, "", "", who.login, who.section, *scores])
-    return _csv(rows)
+    return csv_lines(rows)
 
 
 def _moodle(book: Book, _ledger: Ledger) -> Iterator[str]:
     """Moodle's grade import: a column that identifies the learner, a column a grade item."""
     rows = [["username", *book.labs]]
     for row in book.rows:
-        rows.append([row.person.login, *(_score(row.labs.get(lab)) for lab in book.labs)])
-    return _csv(rows)
+        rows.append([row.person.login, *(score_of(row.labs.get(lab)) for lab in book.labs)])
+    return csv_lines(rows)
 
 
 def _gradescope(book: Book, ledger: Ledger) -> Iterator[str]:

@@ -28,6 +28,7 @@ from autograder.service.gradebook import PAGE_ROWS
 from autograder.service.live import Live
 from autograder.service.page import HERE, LoginNeeded, Paging, page, visitor
 from autograder.service.roster import LEARNER, Person
+from autograder.service.sign_in import Asked
 from autograder.service.staff_api import PageNumber
 from autograder.service.submissions import Entry
 
@@ -38,6 +39,7 @@ def router(course: Course) -> APIRouter:
     """Return the routes of the pages."""
     pages = APIRouter(include_in_schema=False)
     _login_routes(pages, course)
+    _sign_in_routes(pages, course)
     _session_routes(pages, course)
     _submission_routes(pages, course)
     _lab_routes(pages, course)
@@ -51,9 +53,11 @@ def _login_routes(pages: APIRouter, course: Course) -> None:
         person = visitor(request, course)
         return RedirectResponse("/gradebook" if person.is_staff else "/submissions", 303)
 
+    elsewhere = course.sign_in.title if course.sign_in else ""
+
     @pages.get("/login")
     def login_form(next: str = "/") -> Response:
-        return page("login", next=auth.own_path(next), problem="")
+        return page("login", next=auth.own_path(next), problem="", elsewhere=elsewhere)
 
     @pages.post("/login")
     def login(request: Request, form: Fields) -> Response:
@@ -63,7 +67,8 @@ def _login_routes(pages: APIRouter, course: Course) -> None:
         if person is None:
             auth.wrong(request, course)
             problem = "This token is not known here. Copy the whole of it."
-            return page("login", 401, next=auth.own_path(next), problem=problem)
+            target = auth.own_path(next)
+            return page("login", 401, next=target, problem=problem, elsewhere=elsewhere)
         answer = RedirectResponse(auth.own_path(next), 303)
         auth.log_in(request, answer, person, course)
         return answer
@@ -157,6 +162,45 @@ def _submission_routes(pages: APIRouter, course: Course) -> None:
         return Response(
             data, media_type="application/x-ipynb+json", headers={"Content-Disposition": name}
         )
+
+
+def _sign_in_routes(pages: APIRouter, course: Course) -> None:
+    if course.sign_in is None:
+        return
+    sign_in, secure = course.sign_in, course.url.startswith("https://")
+
+    @pages.get("/signin")
+    def away(next: str = "/") -> Response:
+        url, asked = sign_in.away(auth.own_path(next))
+        answer = RedirectResponse(url, 303)
+        lives_s = int(course.settings.code_s)
+        answer.set_cookie(
+            _ASKED,
+            asked.to_cookie(),
+            max_age=lives_s,
+            path="/signin",
+            secure=secure,
+            httponly=True,
+            samesite="lax",  # it has to come along when the other site leads back
+        )
+        return answer
+
+    @pages.get("/signin/return")
+    def back(request: Request, code: str = "", state: str = "") -> Response:
+        asked = Asked.from_cookie(request.cookies.get(_ASKED, ""), state)
+        login = sign_in.back(code, asked)
+        person = course.roster.find(login)
+        if person is None or person.login != login:
+            raise Refused(
+                403, f"log in: {login[:100]!r} is not on the roster. Ask your instructor."
+            )
+        answer = page("onward", next=auth.own_path(asked.next), message="You are logged in.")
+        auth.log_in(request, answer, person, course)
+        answer.delete_cookie(_ASKED, path="/signin")
+        return answer
+
+
+_ASKED = "course_signin"
 
 
 def _session_routes(pages: APIRouter, course: Course) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
 import uvicorn
 
@@ -28,6 +29,9 @@ from autograder.service.roster import INSTRUCTOR, Roster
 from autograder.service.settings import Settings
 from autograder.service.store import Store, sqlite_url
 from autograder.service.tokens import is_token, new_token
+
+if TYPE_CHECKING:
+    from autograder.service.sign_in import SignIn
 
 TOKEN_FILE = "instructor.token"
 
@@ -152,8 +156,22 @@ def opened(settings: Settings, make_grader: Callable[[], Grader] | None = None) 
             ),
             queue,
             url,
+            _sign_in(settings, url),
         )
         yield Server(course, listener)
+
+
+def _sign_in(settings: Settings, url: str) -> "SignIn | None":
+    """Return the way to sign in elsewhere, if there is one."""
+    if not (settings.openid_issuer or settings.jupyterhub):
+        return None
+    from autograder.service.sign_in import Client, Hub, OpenId, SignIn
+
+    client = Client(settings.client_id, settings.client_secret, f"{url}/signin/return")
+    if settings.jupyterhub:
+        return SignIn(Hub(settings.jupyterhub), client, "identify")
+    found = OpenId(settings.openid_issuer, client.id, settings.openid_claim)
+    return SignIn(found, client, "openid profile email")
 
 
 def _grader(settings: Settings, labs: Path) -> Grader:

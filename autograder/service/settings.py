@@ -20,6 +20,11 @@ class Settings:
     database_url: str = ""  # empty: SQLite in `data`
     public_url: str = ""  # as learners reach it; empty: the address that it listens on
     allowed_hosts: tuple[str, ...] = ()  # names that clients may call it by; none: any
+    openid_issuer: str = ""  # sign-in by OpenID Connect, with ...
+    jupyterhub: str = ""  # ... or by the JupyterHub at this address, with ...
+    client_id: str = ""  # ... what it calls us, and ...
+    client_secret: str = ""
+    openid_claim: str = "preferred_username"  # ... what of the ID token is the login
     workers: int = 1
     unsandboxed: bool = False  # grade even where there is no sandbox
     judge_s: float = 900.0  # a lab's own limit ends a submission long before; this, a stuck judge

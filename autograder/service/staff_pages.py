@@ -69,7 +69,8 @@ def _gradebook_routes(pages: APIRouter, course: Course) -> None:
         asked = gradebook.Asked(lab, section, search, sort, number)
         found = gradebook.page(course.roster, course.ledger, asked)
         labs = course.ledger.labs()
-        query = {"lab": lab, "section": section, "search": search, "sort": sort}
+        order = sort if sort != "login" else ""  # as it is when nothing is said
+        query = {"lab": lab, "section": section, "search": search, "sort": order}
         return page(
             "gradebook",
             person=person,

@@ -250,14 +250,8 @@ class Ledger:
 
     def answers(self, lab: str) -> Iterator[tuple[int, tuple[ManualAnswer, ...]]]:
         """Yield the answers for people of each learner's latest graded submission, with its id."""
-        graded = (submissions.c.lab == lab) & submissions.c.grading_id.is_not(None)
-        latest = sa.select(sa.func.max(submissions.c.id)).where(graded)
-        latest = latest.group_by(submissions.c.person_id)
         with self._database.read() as connection:
-            for number in sorted(connection.scalars(latest)):
-                report = grades.published(connection, number)
-                if report is not None and report.manual:
-                    yield number, report.manual
+            yield from grades.manual_answers(connection, lab)
 
     def labs(self) -> list[str]:
         """Return the labs of which anybody has submitted, in order."""

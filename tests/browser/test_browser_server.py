@@ -183,7 +183,7 @@ def test_what_a_batch_changes_is_seen_before_it_is_published(marked: Server, vis
     page.goto(f"{marked.url}/regrades/1")
     assert page.locator("tbody tr").count() == 3
     page.get_by_role("button", name="Publish").click()
-    page.wait_for_selector("text=published")
+    page.locator(".badge", has_text="published").wait_for()
     entry = marked.course.ledger.get(1)
     assert entry and entry.raw_score and entry.raw_score >= 4
 

@@ -97,3 +97,70 @@ def test_the_best_counts_the_latest_of_equals_and_graded_before_failed() -> None
     assert gradebook(["Ada"], entries)["Ada"]["lab"].id == 2
     entries = [entry(1, "graded", 0.0), entry(2, "parked", None), entry(3, "stored", None)]
     assert gradebook(["Ada"], entries)["Ada"]["lab"].id == 1
+
+
+# As each platform exports it: its own names, ids, quotes and signs for nothing.
+CANVAS = """\ufeffStudent,ID,SIS User ID,SIS Login ID,Section,01_first (90210),Quiz (7)
+,,,,,Manual Posting,
+    Points Possible,,,,,4.0,10.0
+"Lovelace, Ada",501,u1,"Ada, Countess",S-1,,9
+"Zoë",502,u2,zoë,S-1,1.0,
+Else,503,u3,else,S-2,,3
+"""
+MOODLE = """"First name",Surname,"ID number","Email address",\
+"Assignment: first (Real)","Course total (Real)"
+Ada,Lovelace,1,ADA@example.org,-,-
+Zoë,=Z,2,nobody@example.org,-,-7.5
+"""
+GRADESCOPE = """First Name,Last Name,SID,Email,Sections
+Ada,Lovelace,Zoë,ada@example.org,A
+No,Body,,,
+"""
+
+
+@pytest.fixture
+def with_emails(graded: Any) -> Any:
+    graded.staff.roster(b'login,email\n"Ada, Countess",ada@example.org\n')
+    return graded
+
+
+def filled(running: Any, format: str, template: str, lab: str = "") -> list[list[str]]:
+    file = io.BytesIO()
+    running.staff.export_to(format, file, template=template.encode(), lab=lab)
+    return rows(file.getvalue().decode())
+
+
+def test_canvas_gets_its_own_file_back_with_its_ids(with_emails: Any) -> None:
+    found = filled(with_emails, "canvas", CANVAS)
+    own = rows(CANVAS.lstrip("\ufeff"))
+    assert found[0] == [*own[0], "02_second"]
+    assert found[1] == [*own[1], ""]
+    assert found[2] == [*own[2], "4"]
+    assert found[3] == ["Lovelace, Ada", "501", "u1", "Ada, Countess", "S-1", "4", "9", "0"]
+    assert found[4] == ["Zoë", "502", "u2", "zoë", "S-1", "0", "", ""]
+    assert found[5] == [*own[5], ""]
+
+
+def test_moodle_is_matched_by_email_and_its_sign_for_nothing_stays(with_emails: Any) -> None:
+    found = filled(with_emails, "moodle", MOODLE, lab="first")
+    assert found[0] == rows(MOODLE)[0]
+    assert found[1] == ["Ada", "Lovelace", "1", "ADA@example.org", "4", "-"]
+    assert found[2] == ["Zoë", "'=Z", "2", "nobody@example.org", "-", "-7.5"]
+
+
+def test_gradescope_is_matched_by_email_before_its_numbers(with_emails: Any) -> None:
+    found = filled(with_emails, "gradescope", GRADESCOPE, lab="first")
+    assert found == [
+        ["First Name", "Last Name", "SID", "Email", "Sections", "01_first"],
+        ["Ada", "Lovelace", "Zoë", "ada@example.org", "A", "4"],
+        ["No", "Body", "", "", "", ""],
+    ]
+
+
+@pytest.mark.parametrize("template", ["", "a,b\n1,2\n", 'Email\n"x'])
+def test_what_no_platform_exports_is_refused(running: Any, template: str) -> None:
+    with pytest.raises(ServerError) as error:
+        filled(running, "gradescope", template)
+    assert error.value.status == 422
+    with pytest.raises(ServerError, match="takes no template"):
+        filled(running, "csv", CANVAS)

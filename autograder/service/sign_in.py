@@ -1,0 +1,213 @@
+"""Signing in through somebody else: an OpenID Connect provider, or the JupyterHub of the course.
+
+Both are OAuth 2.0 with an authorization code, PKCE and a `state` that the browser keeps in a cookie
+(Authlib does the protocol). Whoever comes back must be on the roster: nobody is enrolled by it.
+
+Source: OpenID Connect Core 1.0; RFC 6749, RFC 7636; JupyterHub, "Services", OAuth.
+"""
+
+import base64
+import json
+import secrets
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol
+
+from autograder.service.errors import Refused
+
+if TYPE_CHECKING:
+    from authlib.integrations.requests_client import OAuth2Session
+
+_TIMEOUT_S = 20.0
+_ALGORITHMS = ["RS256", "PS256", "ES256", "EdDSA"]
+_LEEWAY_S = 60
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a browser that was sent away has to bring back; it keeps it in a cookie."""
+
+    state: str
+    nonce: str
+    verifier: str
+    next: str
+
+    def to_cookie(self) -> str:
+        """Return it as the value of a cookie; `from_cookie` is the inverse."""
+        return base64.urlsafe_b64encode(json.dumps(vars(self)).encode()).decode()
+
+    @classmethod
+    def from_cookie(cls, text: str, state: str) -> "Asked":
+        """Return what was asked, if the answer belongs to it.
+
+        Raises:
+            Refused: 403, this browser did not ask.
+        """
+        try:
+            found = cls(**json.loads(base64.urlsafe_b64decode(text)))
+            if secrets.compare_digest(found.state.encode(), state.encode()):
+                return found
+        except (ValueError, TypeError, AttributeError):
+            pass
+        raise Refused(403, "log in: this browser did not ask for that. Start again.")
+
+
+class Provider(Protocol):
+    """Who can say whose browser this is."""
+
+    title: str
+
+    def endpoints(self) -> tuple[str, str]:
+        """Return the addresses where a browser is sent, and where a code becomes a token."""
+        ...
+
+    def who(self, token: dict[str, Any], nonce: str) -> str:
+        """Return the login of whom a token is for."""
+        ...
+
+
+@dataclass(frozen=True)
+class Client:
+    """What the provider knows of us."""
+
+    id: str
+    secret: str
+    return_url: str
+
+
+class SignIn:
+    """The way there and back again."""
+
+    def __init__(self, provider: Provider, client: Client, scope: str) -> None:
+        self.title = provider.title
+        self._provider = provider
+        self._client = client
+        self._scope = scope
+
+    def away(self, next: str) -> tuple[str, Asked]:
+        """Return the address to send a browser to, and what it has to keep meanwhile."""
+        state, nonce, verifier = (secrets.token_urlsafe(32) for _ in range(3))
+        asked = Asked(state, nonce, verifier, next)
+        with _answering(), self._session() as session:
+            url, _ = session.create_authorization_url(
+                self._provider.endpoints()[0],
+                state=asked.state,
+                nonce=asked.nonce,
+                code_verifier=asked.verifier,
+            )
+        return url, asked
+
+    def back(self, code: str, asked: Asked) -> str:
+        """Return the login of whoever comes back with a code.
+
+        Raises:
+            Refused: 403, the provider does not stand by it; 502, it does not answer.
+        """
+        with _answering(), self._session() as session:
+            url = self._provider.endpoints()[1]
+            token = session.fetch_token(url, code=code, code_verifier=asked.verifier)
+            return self._provider.who(dict(token), asked.nonce)
+
+    def _session(self) -> "OAuth2Session":
+        from authlib.integrations.requests_client import OAuth2Session
+
+        return OAuth2Session(
+            self._client.id,
+            self._client.secret,
+            scope=self._scope,
+            redirect_uri=self._client.return_url,
+            code_challenge_method="S256",
+            default_timeout=_TIMEOUT_S,
+        )
+
+
+class _answering:
+    """What goes wrong between the provider and us, as a refusal that tells no secret."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, _kind: Any, error: BaseException | None, _trace: Any) -> None:
+        from authlib.common.errors import AuthlibBaseError
+        from joserfc.errors import JoseError
+        from requests import RequestException
+
+        if isinstance(error, RequestException | KeyError):
+            raise Refused(
+                502, "log in: the sign-in service does not answer as it should."
+            ) from error
+        if isinstance(error, AuthlibBaseError | JoseError | ValueError):
+            problem = f"the sign-in service does not stand by this: {type(error).__name__}"
+            raise Refused(403, f"log in: {problem}. Start again.") from error
+
+
+class OpenId:
+    """An OpenID Connect provider, found by its issuer; `claim` of its ID token is the login."""
+
+    title = "your institution"
+
+    def __init__(self, issuer: str, client_id: str, claim: str) -> None:
+        self._issuer = issuer.rstrip("/")
+        self._client_id = client_id
+        self._claim = claim
+
+    @cached_property
+    def _metadata(self) -> dict[str, Any]:
+        return _json(f"{self._issuer}/.well-known/openid-configuration")
+
+    def endpoints(self) -> tuple[str, str]:
+        """Return where a browser is sent, and where a code becomes a token."""
+        return self._metadata["authorization_endpoint"], self._metadata["token_endpoint"]
+
+    def who(self, token: dict[str, Any], nonce: str) -> str:
+        """Return the login that a proven ID token names."""
+        from joserfc import jwt
+        from joserfc.jwk import KeySet
+
+        keys = KeySet.import_key_set({"keys": _json(self._metadata["jwks_uri"])["keys"]})
+        claims = jwt.decode(token["id_token"], keys, algorithms=_ALGORITHMS).claims
+        registry = jwt.JWTClaimsRegistry(
+            leeway=_LEEWAY_S,
+            iss={"essential": True, "value": self._metadata["issuer"]},
+            aud={"essential": True, "value": self._client_id},
+            exp={"essential": True},
+            nonce={"essential": True, "value": nonce},
+        )
+        registry.validate(claims)
+        if self._metadata["issuer"].rstrip("/") != self._issuer:
+            raise ValueError("issuer")
+        if claims.get("azp", self._client_id) != self._client_id:
+            raise ValueError("azp")
+        if self._claim == "email" and claims.get("email_verified") is not True:
+            raise ValueError("email_verified")
+        return str(claims[self._claim])
+
+
+class Hub:
+    """The JupyterHub whose service this server is."""
+
+    title = "JupyterHub"
+
+    def __init__(self, url: str) -> None:
+        self._url = url.rstrip("/")
+
+    def endpoints(self) -> tuple[str, str]:
+        """Return where a browser is sent, and where a code becomes a token."""
+        api = f"{self._url}/hub/api/oauth2"
+        return f"{api}/authorize", f"{api}/token"
+
+    def who(self, token: dict[str, Any], _nonce: str) -> str:
+        """Return the name of the hub's user."""
+        headers = {"Authorization": f"Bearer {token['access_token']}"}
+        return str(_json(f"{self._url}/hub/api/user", headers)["name"])
+
+
+def _json(url: str, headers: dict[str, str] | None = None) -> dict[str, Any]:
+    import requests
+
+    answer = requests.get(url, headers=headers, timeout=_TIMEOUT_S)
+    answer.raise_for_status()
+    found = answer.json()
+    if not isinstance(found, dict):
+        raise KeyError(url)
+    return found

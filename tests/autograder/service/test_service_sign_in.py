@@ -1,0 +1,197 @@
+"""Signing in through somebody else: a provider that speaks the protocol, and its lies."""
+
+import base64
+import hashlib
+import json
+import secrets
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+import pytest
+from joserfc import jwt
+from joserfc.jwk import RSAKey
+
+KEY, OTHER_KEY = (RSAKey.generate_key(2048, {"kid": "one"}) for _ in range(2))
+CLIENT = {"client_id": "course", "client_secret": "sesame"}
+
+
+class Provider(ThreadingHTTPServer):
+    """OpenID Connect and the hub's OAuth, as their documents say; `lies` changes the ID token."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server_port}"
+        self.asked: dict[str, dict[str, str]] = {}
+        self.login, self.key, self.lies = "ada", KEY, dict[str, Any]()
+
+    def authorize(self, query: dict[str, str]) -> str:
+        """Return where a browser is led back to; the user says yes."""
+        assert query["client_id"] == "course" and query["response_type"] == "code"
+        code = secrets.token_hex(8)
+        self.asked[code] = query
+        return f"{query['redirect_uri']}?{urlencode({'code': code, 'state': query['state']})}"
+
+    def token(self, form: dict[str, str], authorization: str) -> dict[str, Any] | None:
+        asked = self.asked.pop(form["code"], None)
+        expected = base64.b64encode(b"course:sesame").decode()
+        challenge = hashlib.sha256(form.get("code_verifier", "").encode()).digest()
+        proof = base64.urlsafe_b64encode(challenge).rstrip(b"=").decode()
+        if asked is None or authorization != f"Basic {expected}":
+            return None
+        if asked["code_challenge"] != proof or form["redirect_uri"] != asked["redirect_uri"]:
+            return None
+        claims = {
+            "iss": self.url,
+            "aud": "course",
+            "sub": "1",
+            "exp": int(time.time()) + 300,
+            "nonce": asked.get("nonce"),
+            "preferred_username": self.login,
+            **self.lies,
+        }
+        signed = jwt.encode({"alg": "RS256", "kid": "one"}, claims, self.key)
+        return {"access_token": "of-the-user", "token_type": "Bearer", "id_token": signed}
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Provider
+
+    def do_GET(self) -> None:
+        provider, path = self.server, urlsplit(self.path).path
+        if path == "/.well-known/openid-configuration":
+            names = ("authorization", "token")
+            found = {f"{name}_endpoint": f"{provider.url}/{name}" for name in names}
+            self.say({**found, "issuer": provider.url, "jwks_uri": f"{provider.url}/keys"})
+        elif path == "/keys":
+            self.say({"keys": [KEY.as_dict(private=False)]})
+        elif path == "/hub/api/user":
+            assert self.headers["Authorization"] == "Bearer of-the-user"
+            self.say({"name": provider.login, "kind": "user"})
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+        form = {name: values[0] for name, values in parse_qs(body).items()}
+        found = self.server.token(form, self.headers.get("Authorization", ""))
+        self.say(found or {"error": "invalid_grant"}, 200 if found else 400)
+
+    def say(self, found: dict[str, Any], status: int = 200) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.end_headers()
+        self.wfile.write(json.dumps(found).encode())
+
+    def log_message(self, *_: Any) -> None:
+        return
+
+
+@pytest.fixture
+def provider() -> Iterator[Provider]:
+    with Provider() as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture(params=["openid_issuer", "jupyterhub"])
+def course(request: pytest.FixtureRequest, provider: Provider, start: Any) -> Any:
+    with start(**{request.param: provider.url}, **CLIENT) as running:
+        running.server.course.roster.add("ada", "learner")
+        yield running
+
+
+@pytest.fixture
+def of_openid(provider: Provider, start: Any) -> Any:
+    with start(openid_issuer=provider.url, **CLIENT) as running:
+        running.server.course.roster.add("ada", "learner")
+        yield running
+
+
+def there_and_back(browser: Any, provider: Provider, next: str = "/labs") -> Any:
+    """Go to the provider and return what the server answers when the browser is back."""
+    away = browser.ask("GET", f"/signin?{urlencode({'next': next})}")
+    assert away.status == 303
+    url = urlsplit(away.getheader("Location"))
+    query = {name: values[0] for name, values in parse_qs(url.query).items()}
+    back = urlsplit(provider.authorize(query))
+    assert back.path == "/signin/return"
+    return browser.ask("GET", f"{back.path}?{back.query}")
+
+
+def test_whoever_the_provider_names_is_logged_in(
+    course: Any, provider: Provider, browse: Any
+) -> None:
+    browser = browse(course.staff.server)
+    assert "/signin?next=/labs" in browser.get("/login?next=/labs").text
+    answer = there_and_back(browser, provider)
+    assert answer.status == 200 and 'url=/labs"' in answer.text
+    session = next(
+        value for name, value in answer.getheaders() if value.startswith("course_session=")
+    )
+    browser.cookie = session.partition(";")[0]
+    assert "ada" in browser.get("/labs").text
+
+
+def test_whoever_is_not_on_the_roster_is_refused(
+    course: Any, provider: Provider, browse: Any
+) -> None:
+    for login in ("eve", "ADA", "ａｄａ", ""):
+        provider.login = login
+        answer = there_and_back(browse(course.staff.server), provider)
+        assert answer.status == 403 and "roster" in answer.text
+
+
+def test_an_answer_that_this_browser_did_not_ask_for_is_refused(
+    course: Any, provider: Provider, browse: Any
+) -> None:
+    """Else somebody could log a visitor in as themselves by a link."""
+    mine, other = browse(course.staff.server), browse(course.staff.server)
+    away = mine.ask("GET", "/signin")
+    query = parse_qs(urlsplit(away.getheader("Location")).query)
+    back = urlsplit(provider.authorize({name: values[0] for name, values in query.items()}))
+    assert other.ask("GET", f"{back.path}?{back.query}").status == 403
+    other.ask("GET", "/signin")
+    assert other.ask("GET", f"{back.path}?{back.query}").status == 403
+    assert mine.ask("GET", f"{back.path}?{back.query}").status == 200
+    assert mine.ask("GET", f"{back.path}?{back.query}").status == 403  # a code works once
+
+
+@pytest.mark.parametrize(
+    "lies",
+    [
+        {"aud": "another"},
+        {"iss": "https://evil.example"},
+        {"exp": 1},
+        {"nonce": "another"},
+        {"azp": "another"},
+        {"preferred_username": None},
+    ],
+)
+def test_an_id_token_for_something_else_is_refused(
+    of_openid: Any, provider: Provider, browse: Any, lies: dict[str, Any]
+) -> None:
+    provider.lies = lies
+    assert there_and_back(browse(of_openid.staff.server), provider).status == 403
+
+
+def test_an_id_token_that_another_signed_is_refused(
+    of_openid: Any, provider: Provider, browse: Any
+) -> None:
+    provider.key = OTHER_KEY
+    assert there_and_back(browse(of_openid.staff.server), provider).status == 403
+
+
+def test_no_sign_in_leads_to_another_site(of_openid: Any, provider: Provider, browse: Any) -> None:
+    answer = there_and_back(browse(of_openid.staff.server), provider, "https://evil.example/")
+    assert answer.status == 200 and "evil" not in answer.text
+
+
+def test_a_provider_that_is_away_is_said_so(start: Any, browse: Any, provider: Provider) -> None:
+    with start(openid_issuer=f"{provider.url}/nowhere", **CLIENT) as running:
+        answer = browse(running.staff.server).get("/signin")
+        assert answer.status == 502 and "does not answer" in answer.text
