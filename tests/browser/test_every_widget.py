@@ -21,6 +21,7 @@ PAGES = {
     "matrix_split": ".dl-chart",
     "memory_plan": ".mt-player",
     "pipeline_schedules": ".dl-chart",
+    "plan_on_mesh": ".dl-chart",
     "ring_player": ".ring-player",
     "search_race": ".mt-player",
     "scaling_curves": ".dl-chart",
