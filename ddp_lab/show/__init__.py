@@ -5,6 +5,7 @@ from ddp_lab.show.ddp_timeline import DdpTimeline
 from ddp_lab.show.matrix_split import MatrixSplit
 from ddp_lab.show.page import page
 from ddp_lab.show.pipeline_schedules import PipelineSchedules
+from ddp_lab.show.plan_on_mesh import PlanOnMesh
 from ddp_lab.show.poster import poster, summary
 from ddp_lab.show.ring_player import RingPlayer
 from ddp_lab.show.scaling_curves import ScalingCurves
@@ -19,6 +20,7 @@ __all__ = [
     "Hop",
     "MatrixSplit",
     "PipelineSchedules",
+    "PlanOnMesh",
     "Recording",
     "RingPlayer",
     "ScalingCurves",

@@ -112,9 +112,16 @@ def plan_cost(
         DoesNotFit: a stage needs more memory than a device has; says which, and how much.
         InvalidArgument: the plan leaves a layer out or overlaps, or there are not such devices.
     """
+    return plan_of(plan, layers, cluster, microbatches).cost
+
+
+def plan_of(
+    plan: Sequence[Stage], layers: Sequence[LayerCost], cluster: Cluster, microbatches: int
+) -> Plan:
+    """Return a plan of one's own with its cost and what it goes to; as `plan_cost`."""
     problem = _Problem(layers, cluster, microbatches, "plan_cost")
     problem.check(plan)
-    return problem.cost(plan)[0]
+    return Plan(plan, problem)
 
 
 def best_plan(layers: Sequence[LayerCost], cluster: Cluster, microbatches: int) -> Plan:
@@ -310,6 +317,8 @@ class _Search:
                     continue
             table = self._least(times, limits[high], most)
             allowed = [s for s in range(len(table)) if not by_stages or s not in (0, without)]
+            if not allowed:
+                break  # only the number that is left out could be better
             stages = min(allowed, key=lambda s: table[s, 0, 0])
             least = float(table[stages, 0, 0])
             if not math.isfinite(least):
@@ -318,7 +327,7 @@ class _Search:
             if found is None or plan.cost < found.cost:
                 found = plan
                 most = self._stages_below(found.cost) if by_stages else None
-            middle = (low + high) // 2
+            middle = (low + high - 1) // 2
             for part in ((low, middle), (middle + 1, high - 1)):
                 if part[0] <= part[1]:
                     heapq.heappush(ranges, (least + repeat * limits[part[0]], *part))

@@ -22,6 +22,7 @@ PAGES = {
     "memory_plan": ".mt-player",
     "parameter_servers": ".dl-chart",
     "pipeline_schedules": ".dl-chart",
+    "plan_on_mesh": ".dl-chart",
     "ring_player": ".ring-player",
     "search_race": ".mt-player",
     "scaling_curves": ".dl-chart",

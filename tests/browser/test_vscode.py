@@ -65,6 +65,7 @@ def widgets() -> list[Any]:
         DdpTimeline,
         MatrixSplit,
         PipelineSchedules,
+        PlanOnMesh,
         RingPlayer,
         ServerTimeline,
         TrainingCurves,
@@ -86,6 +87,7 @@ def widgets() -> list[Any]:
         TrainingCurves({"ring": [3, 2, 1], "tree": [3, 1, 0.5]}, log_y=True),
         PipelineSchedules(),
         MatrixSplit(),
+        PlanOnMesh(),
         panel,
     ]
 

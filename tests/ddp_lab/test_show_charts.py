@@ -22,6 +22,7 @@ from ddp_lab.show import (
     DdpTimeline,
     MatrixSplit,
     PipelineSchedules,
+    PlanOnMesh,
     ScalingCurves,
     ServerTimeline,
     TrainingCurves,
@@ -50,6 +51,7 @@ def charts(rows: list[dict[str, Any]]) -> Any:
         TrainingCurves({"a <run>": [3.0, 2.0], HOSTILE: [1.0, 4.0]}, title=HOSTILE),
         PipelineSchedules(title=HOSTILE),
         MatrixSplit(title=HOSTILE),
+        PlanOnMesh(title=HOSTILE),
     ]
     yield made
     for chart in made:
@@ -325,6 +327,7 @@ def test_every_colour_can_be_read_on_its_paper_in_light_and_dark() -> None:
         "matrix_split",
         "parameter_servers",
         "pipeline_schedules",
+        "plan_on_mesh",
         "scaling_curves",
     ],
 )

@@ -1,0 +1,95 @@
+// The best plan on a mesh, for the links that the sliders say. The plans come from Python.
+
+const MESH = { side: 104, gap: 10, top: 34, left: 20, hosts: 2, devices: 4, bars: 520, wide: 300 };
+const MODEL_NAMES = [["wide", "many parameters, small outputs"], ["long", "few parameters, large outputs"]];
+const TERM_NAMES = { compute: "compute", tensor_parallel: "shared layers", transfers: "between stages", data_parallel: "gradients" };
+
+// What each device does: its stage, its layers, and its place among replicas and shares.
+function devicesOf(stages) {
+  const found = [];
+  stages.forEach(([first, last, hosts, devices, dp, tp], stage) => {
+    for (let k = 0; k < hosts * devices; k += 1) {
+      const layers = last - first > 1 ? `layers ${first}–${last - 1}` : `layer ${first}`;
+      const parts = [dp > 1 ? `replica ${Math.floor(k / tp) + 1} of ${dp}` : "", tp > 1 ? `share ${(k % tp) + 1} of ${tp}` : ""];
+      found.push({ stage, layers, parts: parts.filter(Boolean) });
+    }
+  });
+  while (found.length < MESH.hosts * MESH.devices) found.push({ stage: -1, layers: "idle", parts: [] });
+  return found;
+}
+
+function mesh(svg, stages) {
+  devicesOf(stages).forEach(({ stage, layers, parts }, device) => {
+    const host = Math.floor(device / MESH.devices);
+    const x = MESH.left + (device % MESH.devices) * (MESH.side + MESH.gap);
+    const y = MESH.top + host * (MESH.side + 4 * MESH.gap);
+    if (device % MESH.devices === 0) {
+      make(svg, "text", { class: "dl-small", x, y: y - 8 }, `host ${host}`);
+    }
+    const box = make(svg, "rect", {
+      class: stage < 0 ? "dl-ghost" : HUES[stage % HUES.length], x, y, width: MESH.side, height: MESH.side, rx: 4,
+      "data-stage": stage,
+    });
+    make(box, "title", {}, stage < 0 ? `device ${device}: idle` : `device ${device}: stage ${stage}, ${layers}`);
+    const lines = stage < 0 ? ["idle"] : [`stage ${stage}`, layers, ...parts];
+    lines.forEach((line, k) => {
+      const kind = stage < 0 ? "dl-small" : "dl-inside";
+      make(svg, "text", { class: kind, x: x + MESH.side / 2, y: y + 30 + 19 * k, "text-anchor": "middle" }, line);
+    });
+  });
+}
+
+// What a step's time goes to, a bar a plan; a bar that is too long for the picture ends in dots.
+function bars(svg, costs) {
+  const most = 3 * costs.best[0];
+  Object.entries(costs).forEach(([name, [cost, terms]], k) => {
+    const y = MESH.top + 44 * k;
+    make(svg, "text", { class: "dl-small", x: MESH.bars, y: y - 5 }, `${name}: ${seconds(cost)} a step`);
+    let x = 0;
+    Object.keys(TERM_NAMES).forEach((term, hue) => {
+      const width = Math.min((MESH.wide * terms[term]) / most, MESH.wide - x);
+      const bar = make(svg, "rect", { class: HUES[hue], x: MESH.bars + x, y, width, height: 18 });
+      make(bar, "title", {}, `${TERM_NAMES[term]}: ${seconds(terms[term])}`);
+      x += width;
+    });
+    if (cost > most) make(svg, "text", { x: MESH.bars + MESH.wide + 4, y: y + 13 }, "…");
+  });
+  Object.values(TERM_NAMES).forEach((name, hue) => {
+    const [x, y] = [MESH.bars + 150 * (hue % 2), MESH.top + 200 + 24 * Math.floor(hue / 2)];
+    make(svg, "rect", { class: HUES[hue], x, y: y - 12, width: 14, height: 14 });
+    make(svg, "text", { class: "dl-small", x: x + 22, y }, name);
+  });
+}
+
+function render({ model, el }) {
+  const get = (name) => model.get(name);
+  const [title, table, speeds, counts] = ["title", "table", "speeds", "counts"].map(get);
+  const note = "Each square is a device, its colour its stage. The bars say what a step's time goes to, in the best plan and in three simple ones.";
+  const parts = frame(el, "dl-plan", title, note, 310);
+  const show = () => {
+    const plan = table[`${get("model_name")} ${get("gbytes")} ${get("microbatches")}`];
+    parts.svg.replaceChildren();
+    mesh(parts.svg, plan.stages);
+    bars(parts.svg, plan.costs);
+    parts.status.textContent = plan.why;
+    parts.svg.setAttribute("aria-label", `${title}. ${plan.why}`);
+  };
+  const select = choice(parts.controls, "Layers with", MODEL_NAMES, get("model_name"), (name) => {
+    tell(model, "model_name", name);
+    show();
+  });
+  const over = (name, label, values, words) => {
+    const options = { min: 0, max: values.length - 1, step: 1, value: values.indexOf(get(name)), words: (p) => words(values[p]) };
+    const one = slider(parts.controls, label, options, (p) => { tell(model, name, values[p]); show(); });
+    return follow(model, name, (value) => { one.set(values.indexOf(value)); show(); });
+  };
+  const lets = [
+    over("gbytes", "Link between hosts", speeds, (v) => `${v} GB/s`),
+    over("microbatches", "Micro-batches", counts, (v) => String(v)),
+    follow(model, "model_name", (name) => { select.value = name; show(); }),
+  ];
+  show();
+  return () => lets.forEach((let_go) => let_go());
+}
+
+export default { render };
