@@ -1,13 +1,13 @@
 # %% [markdown]
 # # Lab 07: Compiling operators
 #
-# - **You build** what makes a product of matrices fast: a register block, tiles, packing; then what finds it by itself: features of a schedule, a cost model fitted to trials, and a search that asks the model what to try next.
+# - **You build** what makes a product of matrices fast: a register block, tiles, packing. Then you build what finds it by itself: features of a schedule, a cost model fitted to trials, and a search that asks the model what to try next.
 # - **You need** NumPy, and lab 06 for why operators are fused.
-# - **It takes** about 80 minutes: 2 to set out, 9, 7, 14, 16, 11, 6 and 5 for the seven sections, 10 for the discussion.
+# - **It takes** about 80 minutes: 2 for the introduction, 9, 7, 14, 16, 11, 6 and 5 for the seven sections, 10 for the discussion.
 # - The reading note, with its paper, is for another day. Cells that are said to need no reading are to be run, and their output is to be looked at.
 #
 # Three nested loops multiply two matrices. A library does the same multiplications in a fiftieth of the time, and people spent years on each processor for it.
-# A compiler for tensors keeps apart **what** is computed and **how**: the loops' order, their tiles, vectors, what is copied where. The how is called a **schedule**. In this lab you write schedules by thought, and see each of them as loops, as bytes, and as time. Then you build what finds good ones without thought.
+# A compiler for tensors keeps apart **what** is computed and **how**: the loops' order, their tiles, vectors, what is copied where. The how is called a **schedule**. In this lab you write schedules by hand, and see each of them as loops, as bytes, and as time. Then you build what finds good ones by itself.
 
 # %% tags="setup"
 import platform
@@ -288,7 +288,7 @@ q.check("pack")
 print(pack(np.arange(10).reshape(2, 5), 3))
 
 # %% [markdown]
-# **Predict.** Each row of this ladder adds one knob to the last. How many times as fast as the three loops will the last one be?
+# **Predict.** Each row of the ladder below adds one or two knobs to the row before: vectors, a register block, unrolling, tiles of k, packing. How many times as fast as the three loops will the last one be?
 
 # %%
 ### BEGIN STARTER
@@ -323,7 +323,7 @@ for name, ms in found.items():
 compare("three loops over packed", predicted_speedup, naive_ms / found["packed"])
 
 # %% [markdown]
-# **Reflect.** Packing costs a copy of both matrices. Compare its bytes with those of `traffic`: when does it not pay? (Think of a matrix times three columns.)
+# **Reflect.** Which steps of the ladder gain, and which do not at this size? Packing costs a copy of both matrices. Compare its bytes with those of `traffic`: when does it not pay? (Think of a matrix times three columns.)
 #
 # *The real system.* [BLIS](https://github.com/flame/blis) is these loops, with a block for each processor written by hand. TVM writes the same as `split`, `reorder`, `vectorize`, `unroll` and `cache_read`.
 
@@ -340,7 +340,7 @@ for share in (1.1, 1.5, 3, 10):
     print(f"within {share:4} of the best: {(BIG.seconds < share * BIG.seconds.min()).mean():7.2%}")
 
 # %% [markdown]
-# A **cost model** guesses what a schedule takes before anyone has run it. It sees a schedule as a row of numbers, its **features**. A linear model can only add them up, so each feature should be something of which more is better, or worse, by a factor: a logarithm, work a load, registers too many.
+# A **cost model** guesses what a schedule takes before anyone has run it. It sees a schedule as a row of numbers, its **features**. A linear model can only add features up. So each should be something of which more is always better, or always worse: a logarithm, the work a load, the registers that are missing.
 #
 # Write features, in this order: $\log_2$ of rows, vectors, lanes, unroll and tile_k; pack_a and pack_b as 0 or 1; $\frac{rv}{r+v}$; and by how much $rv + v + 1$ is above 32 registers, 0 if it is not.
 
@@ -564,7 +564,7 @@ compare("random, best of the first 8", predicted_first["random"], by_luck)
 #
 # After a product come a bias and a ReLU. Each is a walk through C: read it, write it. In a compiled kernel they happen while the block is still in registers: an **epilogue**.
 #
-# **Predict.** Write the bytes that an epilogue saves: each step that is not fused reads and writes all of C.
+# **Predict.** How many bytes does an epilogue save? Each step that is not fused reads and writes all of C.
 
 
 # %% question="saved_bytes" points="2" hint1="One step reads m * n numbers and writes as many."
@@ -597,6 +597,8 @@ for k in (16, 64, 256, 1024):
     print(f"k = {k:4}: the two steps take {share:5.1%} of the product")
 
 # %% [markdown]
+# The time saved is a small difference of two times, so it varies from run to run; the bytes do not.
+#
 # **Reflect.** For which products is an epilogue worth a compiler, and for which is it not?
 
 # %% [markdown] question="why_learned" points="6" manual="true" rubric="2: says why the learned search beats chance with numbers of this lab: good schedules are rare (share within 1.1), chance needs about 0.7 / share trials, while a model learns from bad trials too because features add up; 1: says why it beats the genetic one or where it did not, such as a model ranks all points at no cost while children stay near their parents; 2: says when transfer helps and when not: same processor, so registers, lanes and latency carry over; caches, edges and other operators do not; 1: names a way in which it fails or a limit, such as a wrong feature never explored, noise, early stops, the cost of trials"

@@ -3,7 +3,7 @@
 #
 # - **You build** a parameter server that averages gradients, the rule that lets fast workers run ahead of slow ones, and the arithmetic of backup workers.
 # - **You need** NumPy, `send` and `recv` between ranks (lab 08), and what a ring costs (lab 09).
-# - **It takes** about 70 minutes: 2 to set out, 14, 7, 13, 5, 7 and 11 for the six sections, 11 for the discussion. The reading note, with its papers, is for another day.
+# - **It takes** about 75 minutes: 2 for the introduction, 14, 7, 14, 5, 7, 11 and 5 for the seven sections, 10 for the discussion. The reading note, with its papers, is for another day.
 #
 # A **parameter server** keeps the parameters; **workers** pull them, compute gradients and push these back. An all-reduce needs everybody in every step. A server can decide for whom it waits, and this lab is about that decision: what it saves when a worker is slow, and what it does to the training.
 #
@@ -23,7 +23,13 @@ from sklearn.datasets import load_digits
 from autograder import lab
 from ddp_lab import launch
 from ddp_lab.cost import all_reduce_time
-from ddp_lab.parallel import SGD, ParameterServer, Stragglers
+from ddp_lab.parallel import (
+    SGD,
+    ParameterServer,
+    Stragglers,
+    spark_all_reduce,
+    tree_aggregate,
+)
 from ddp_lab.parallel.consistency import Progress
 from ddp_lab.parallel.stragglers import late
 from ddp_lab.simulate.parameter_server import run_on_clock
@@ -183,7 +189,7 @@ for servers in (1, 2):
     _, report = launch(train_shared, servers + 3, servers)[0]
     steps = 10 + 1  # the final parameters go out once more, to the other servers too
     compare(
-        f"{servers} servers: bytes of a step",
+        f"{servers} server(s): bytes of a step",
         server_bytes(3, servers, START.nbytes),
         report.bytes_sent / steps,
     )
@@ -230,7 +236,7 @@ def async_time(times):
 q.check("run_times")
 
 # %% [markdown]
-# **Measure.** Real ranks, which sleep for as long as `times` says before they push.
+# **Measure.** Real ranks, which sleep for as long as `times` says before they push. They also compute and send messages, so expect some more.
 
 
 # %%
@@ -397,7 +403,8 @@ curves["ssp"] = train_on_clock(slow, Progress("ssp", range(MANY), staleness=3), 
 curves["async"] = train_on_clock(slow, Progress("async", range(MANY)), LR)
 end = min(curve[-1, 1] for curve in curves.values())
 at_end = {name: curve[curve[:, 1] <= end][-1, 2] for name, curve in curves.items()}
-print(f"you said {lowest_after_as_much_time}; after {end:.1f} s the losses are", at_end)
+losses = ", ".join(f"{name} {at:.3f}" for name, at in at_end.items())
+print(f"you said {lowest_after_as_much_time}; after {end:.1f} s the losses are: {losses}")
 
 # %% [markdown]
 # A synchronous step goes against the mean of 8 gradients, so it is made 8 times as long: after as many gradients all three have moved about as far.
@@ -587,7 +594,7 @@ def clocked(n_bytes, workers, servers):
 N = 8
 for servers in (1, 2, 4, 8):
     predicted = server_time(4e6, N, servers, ALPHA, BETA)
-    compare(f"{servers} servers, 8 workers, 4 MB: seconds", predicted, clocked(4e6, N, servers))
+    compare(f"{servers} server(s), 8 workers, 4 MB: seconds", predicted, clocked(4e6, N, servers))
 ring = all_reduce_time("ring", 4e6, N, ALPHA, BETA)
 compare("a ring of 8, 4 MB: seconds", ring, clocked(4e6, N, 0))
 
@@ -618,7 +625,7 @@ for color, servers in zip(("C0", "C1", "C2"), (1, 2, 4)):
     ax.plot(fractions, seconds * 1e3, f"{color}o-", label=f"{servers} servers")
     ax.axvline(crossover(N, servers), color=color, linestyle=":")
     met = np.interp(ring_seconds, seconds, fractions)
-    compare(f"{servers} servers meet the ring at a fraction of", crossover(N, servers), met)
+    compare(f"{servers} server(s) meet the ring at a fraction of", crossover(N, servers), met)
 ax.set(
     xlabel="fraction of the rows pushed and pulled",
     ylabel="a step (ms)",
@@ -667,6 +674,59 @@ for n_bytes in (8 * 2**10, 2**20):
 # **Reflect.** On which of your numbers would a second network card in each *server* have an effect, and up to which number of servers?
 #
 # *The real system.* BytePS (Jiang et al., OSDI 2020) puts servers on the spare CPU machines of a GPU cluster. It pushes one piece while it pulls another, so that both directions of a link work at once: then $s \ge n$ servers need $N\beta$, and the ring twice that.
+
+# %% [markdown]
+# ## 7. Where a ring cannot run
+#
+# In every step of a ring each rank waits for its neighbour, so all ranks must run at the same time. Spark gives no such promise: a **task** starts when a machine has a free slot. With 8 tasks and 6 slots, six tasks wait for the other two, and keep the slots which these two need. The ring never ends.
+#
+# **Idea.** Tasks do not talk to each other. A task leaves its result and ends. When all tasks of a **stage** have ended (a **barrier**), those of the next stage fetch the results. MapReduce is the older form of this: each map task writes its output to a disk, cut into one part for each reduce task. Then the **shuffle** carries all the parts to their reduce tasks. Spark sums arrays in such stages: 8 partitions become 2, and the **driver** adds these and broadcasts the sum. (Dean and Ghemawat, OSDI 2004; Zaharia et al., NSDI 2012.)
+#
+# Here ranks play the tasks, and rank 0 is the driver too. With 2 partitions, ranks 2, 4 and 6 send their arrays to rank 0, and ranks 3, 5 and 7 to rank 1. Then rank 1 sends its sum to rank 0. The broadcast is a binary tree (lab 08).
+#
+# **Predict.** How many arrays does rank 0 receive and send, both together? In a ring each rank receives $2\frac{n-1}{n}$ arrays and sends as many.
+
+# %%
+### BEGIN STARTER
+# driver_arrays = ...
+### END STARTER
+### BEGIN SOLUTION
+driver_arrays = (3 + 1) + 3  # received in two stages, and sent to ranks 1, 2 and 4
+### END SOLUTION
+
+# %% [markdown]
+# **Measure** on the same 8 ranks, each with an array of 1 MiB. `tree_aggregate` leaves the sum at the driver. A message without any bytes belongs to a barrier, in which each rank sends one to each other.
+
+# %%
+X = np.ones(2**17)
+WAYS = {
+    "ring": lambda comm: comm.all_reduce(X, algorithm="ring"),
+    "tree_aggregate": lambda comm: tree_aggregate(comm, X),
+    "spark_all_reduce, 2": lambda comm: spark_all_reduce(comm, X, 2),
+    "spark_all_reduce, 8": lambda comm: spark_all_reduce(comm, X, 8),
+}
+busiest = {}  # way -> bytes that the busiest rank receives and sends
+print(f"{'':<20}{'busiest rank':>16}{'messages':>10}{'barriers':>10}{'time':>12}")
+for name, way in WAYS.items():
+    trace = launch(way, N, record=True).trace
+    messages = [m for m in trace.messages if "reduce" in m.op]  # without checks of arguments
+    data = [m for m in messages if m.n_bytes]
+    both = [sum(m.n_bytes for m in data if rank in (m.src, m.dst)) for rank in range(N)]
+    busiest[name] = max(both)
+    barriers = (len(messages) - len(data)) // (N * (N - 1))
+    ms = max(span.ended_at - span.began_at for span in trace.spans if "reduce" in span.op) * 1e3
+    print(f"{name:<20}{max(both):>10,} bytes{len(data):>10}{barriers:>10}{ms:>9.1f} ms")
+
+# %%
+compare("ring: arrays through a rank", 4 * (N - 1) / N, busiest["ring"] / X.nbytes)
+compare("2 partitions: through rank 0", driver_arrays, busiest["spark_all_reduce, 2"] // X.nbytes)
+
+# %% [markdown]
+# Here memory carries the messages, so the times say nothing about a network; the bytes and the barriers do.
+#
+# **Reflect.** With 64 ranks and 8 partitions, how many arrays does the driver receive? And a rank of a ring? Then one rank dies in the middle: what has to be done again, here and there?
+#
+# *The real system.* Spark runs a lost task again, alone, from what earlier stages left. Since version 2.4 it also has a **barrier mode**, which starts all tasks of a stage together or none, so that they can run a ring; when one fails, all start again. With the extra `spark` and a Java, `ddp_lab.parallel.on_spark` sums arrays on the real Spark.
 
 # %% [markdown] question="relaxed" points="6" manual="true" rubric="2: says for each of the three what a worker may see (sync: the mean of all gradients of the step before; ssp: all gradients older than s steps; async: anything) and what it waits for; 2: names the case for each with a number measured in this lab (occasional stragglers: ssp or backups; one machine that is always slower: no bound helps, only async or giving it less work; none late: sync, or the ring); 1: backups pay with machines and drop data, unevenly if the same worker is always late; 1: says what happens when a worker or a server dies in each"
 # ## Discuss

@@ -30,7 +30,8 @@ def stepped(comm, weights, x, labels, name):
     target = torch.from_numpy(labels) if comm.rank == comm.size - 1 else None
     loss = globals()[name](comm, stage, given, target)
     grad = None if stage.w.grad is None else stage.w.grad.numpy()
-    return None if loss is None else float(loss), grad, stage.w.detach().numpy(), stage.forwards
+    loss = None if loss is None else torch.as_tensor(loss, dtype=torch.float64).item()
+    return loss, grad, stage.w.detach().numpy(), stage.forwards
 
 
 def network(rng, ranks, rows=5, width=4):

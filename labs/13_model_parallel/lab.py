@@ -3,9 +3,9 @@
 #
 # - **You build** a step of training over devices that have a part of the model each, the schedules GPipe and 1F1B, and matrix products that are shared out by columns and by rows.
 # - **You need** torch modules and `backward()`, and what collectives cost (lab 09).
-# - **It takes** about 80 minutes: 2 to set out, 16, 9, 12, 10, 8, 8 and 5 for the seven sections, 10 for the discussion. The reading note, with its papers, is for another day.
+# - **It takes** about 80 minutes: 2 for the introduction, 16, 9, 12, 10, 8, 8 and 5 for the seven sections, 10 for the discussion. The reading note, with its papers, is for another day.
 #
-# A model that does not fit on one device has to be cut. Between the layers: each device has some of them, and activations pass from one to the next. That is **inter-operator parallelism**; its price is devices that wait. Or inside them: each device has a part of every matrix. That is **intra-operator parallelism**; its price is communication. You build both, predict both prices, and then use both at once.
+# A model that does not fit on one device has to be cut. It can be cut between its layers: each device has some layers, and activations pass from one device to the next. That is **inter-operator parallelism**; its price is devices that wait. Or it is cut inside its layers: each device has a part of every matrix. That is **intra-operator parallelism**; its price is communication. You build both, predict both prices, and then use both at once.
 #
 # Each section asks for a prediction before it measures. Write the number down first.
 
@@ -200,7 +200,7 @@ draw({"naive": one_at_a_time})
 # %% [markdown]
 # ## 2. GPipe: cut the batch
 #
-# **Idea.** Cut the batch into $M$ **micro-batches**. While stage 1 works on the first, stage 0 can work on the second. All forwards go through, then all backwards; the gradients add up, and the weights stay as they were until the step's end. So the result is that of one process, to the last digit but rounding.
+# **Idea.** Cut the batch into $M$ **micro-batches**. While stage 1 works on the first, stage 0 can work on the second. All forwards go through, then all backwards; the gradients add up, and the weights stay as they were until the step's end. So the result is that of one process, apart from rounding.
 #
 # What is left of the waiting is the **bubble**: the last stage waits until the first micro-batch has come through $K-1$ stages, and the first until the gradients have come back.
 #
@@ -256,7 +256,7 @@ compare("idle share, my guess", predicted_idle, step.bubble_fraction)
 counts = (1, 2, 4, 8, 16, 32)
 measured = [on_the_clock(table_of(gpipe, m))[0].bubble_fraction for m in counts]
 for m, seen in zip(counts, measured):
-    compare(f"idle share, {m} micro-batches", bubble(K, m), seen)
+    compare(f"idle share, M = {m}", bubble(K, m), seen)
 
 # %% [markdown]
 # Then why not a thousand micro-batches? Because every action costs something besides: kernels to start, an activation to copy. `simulate.pipeline` takes such an `overhead`. The batch stays the same, so a forward takes $8/M$ ms.
@@ -283,7 +283,7 @@ plt.show()
 #
 # A forward leaves activations behind, which wait for the backward of their micro-batch.
 #
-# **Predict.** With GPipe, 4 stages and 8 micro-batches: how many micro-batches' activations does rank 0 hold at most? And how many would it have to, if backwards began as early as they can?
+# **Predict.** With GPipe, 4 stages and 8 micro-batches: how many micro-batches' activations does rank 0 hold at most? And how many would it have to hold if backwards began as early as they can?
 
 # %%
 ### BEGIN STARTER
@@ -296,7 +296,7 @@ predicted_least_peak = 4
 ### END SOLUTION
 
 # %% [markdown]
-# **Idea.** Let a stage do a backward as soon as one can be done. The last stage can at once: F0 B0 F1 B1 and so on. The one before it has to be one micro-batch ahead, the one before that two. So stage $r$ of $K$ begins with $K-r$ forwards (or $M$, if that is less), and then goes on in turns: **one backward, one forward**. When there is nothing more to go forward, the backwards that are left follow.
+# **Idea.** Let a stage do a backward as soon as one can be done. The last stage can at once: F0 B0 F1 B1 and so on. The one before it has to be one micro-batch ahead, the one before that two. So stage $r$ of $K$ begins with $K-r$ forwards (or $M$, if that is less), and then goes on in turns: **one backward, one forward**. When no forward is left, the remaining backwards follow.
 
 
 # %% question="one_f_one_b" points="6" hint1="Begin with ahead = min(ranks - rank, microbatches) forwards." hint2="Then for each micro-batch m: its backward, and the forward of micro-batch m + ahead, if there is one."
@@ -328,7 +328,7 @@ for title, (step, peaks, _) in both.items():
     print(f"{title:<6} held by each rank {peaks}, idle {step.bubble_fraction:.1%}")
 
 # %% [markdown]
-# The same idle time, less memory. Two later schedules buy idle time with something else: **interleaved 1F1B** gives each rank several smaller stages, and pays with messages; **zero bubble** computes the gradient of the input first, for which others wait, and those of the weights later, when nobody does.
+# The same idle time, less memory. Two later schedules buy idle time with something else: **interleaved 1F1B** gives each rank several smaller stages, and pays with messages; **zero bubble** computes the gradient of the input first, for which others wait, and those of the weights later, when nobody waits. (A forward takes 1 here, and a backward 2.)
 
 # %%
 for name, chunks in (("1f1b", 1), ("interleaved_1f1b", 2), ("zero_bubble", 1)):
@@ -377,13 +377,13 @@ plt.show()
 #
 # Now $n$ ranks share each product. Take $Z = \mathrm{relu}(X W_1)\, W_2$; all ranks have $X$, and all are to have $Z$.
 #
-# **Idea.** A matrix can be cut two ways, and each way does another half of the work:
+# **Idea.** A matrix can be cut in two ways:
 #
 # $$X\,[A_0\; A_1] = [X A_0\;\; X A_1], \qquad [X_0\; X_1] \begin{bmatrix} A_0 \\ A_1 \end{bmatrix} = X_0 A_0 + X_1 A_1.$$
 #
 # By **columns** every rank needs all of $X$ and gets some columns of the result; by **rows** it needs some columns of $X$ and gets an addend of the result. The relu needs the sum, not the addends.
 #
-# **Predict.** How many collectives does $Z$ need with $W_1$ by columns and $W_2$ by rows? And the other way about?
+# **Predict.** How many collectives does $Z$ need with $W_1$ by columns and $W_2$ by rows? And with $W_1$ by rows and $W_2$ by columns?
 
 # %%
 ### BEGIN STARTER
@@ -448,7 +448,7 @@ for way, predicted in ((column_row, predicted_column_row), (row_column, predicte
 #
 # `comm.all_reduce` knows nothing of gradients: torch does not see through it. So the two places where ranks meet become functions with a backward of their own.
 #
-# **Idea.** In front of the column product every rank uses *all* of $x$: forward nothing need be sent, but the gradient of $x$ is the sum of what all ranks have. Behind the row product it is the other way round: forward the addends are summed, and the gradient of the sum is that of each addend. The two are **conjugate**: the forward of one is the backward of the other.
+# **Idea.** In front of the column product every rank uses *all* of $x$: forward nothing has to be sent, but the gradient of $x$ is the sum of what all ranks have. Behind the row product it is the other way round: forward the addends are summed, and the gradient of the sum is that of each addend. The two are **conjugate**: the forward of one is the backward of the other.
 #
 # **Predict.** How many all-reduces does a block need, forward and backward together?
 
@@ -564,7 +564,7 @@ predicted_times = 8
 ### END SOLUTION
 
 # %% [markdown]
-# Both train the same four blocks on four ranks, on the virtual clock and a wire that can be seen: 20 µs a message and 1 GB/s. A block takes 8 ms forward and 16 back for the whole batch, and a quarter of that where four ranks share it.
+# Both train the same four blocks on four ranks, on the virtual clock. Now messages cost time too: 20 µs each, at 1 GB/s. A block takes 8 ms forward and 16 back for the whole batch, and a quarter of that where four ranks share it.
 
 # %%
 WIRE = Link(20e-6, 1e-9)
@@ -627,7 +627,7 @@ plt.show()
 # %% [markdown]
 # (The pipeline sends a few bytes more than the formula: at the end of a step the ranks tell each other the loss.)
 #
-# **Reflect.** With a tenth of the bandwidth, which of the two bars grows, and with four times the micro-batches? Which way would you take within a machine, and which between machines?
+# **Reflect.** Which of the two bars grows with a tenth of the bandwidth? Which one shrinks with four times the micro-batches? Which way would you take within a machine, and which between machines?
 #
 # *The real system.* Megatron-LM's answer (Narayanan et al., SC 2021): tensor parallel up to the number of GPUs in a machine, pipeline between machines.
 
@@ -695,7 +695,7 @@ print(f"largest difference to one process: {np.abs(np.subtract(run[0][0], refere
 # %% [markdown]
 # **Reflect.** A third axis, of replicas that average their gradients (lab 10), would make this the 3D parallelism that large models are trained with. Which of the three would you give the slowest wires, and why?
 #
-# *The real system.* GPT-3's size and beyond: [Megatron-LM](https://arxiv.org/abs/2104.04473) trains with tensor, pipeline and data parallelism at once, and `torch.distributed.device_mesh` names the axes as `comm.grid` does.
+# *The real system.* Models of GPT-3's size and larger: [Megatron-LM](https://arxiv.org/abs/2104.04473) trains them with tensor, pipeline and data parallelism at once, and `torch.distributed.device_mesh` names the axes as `comm.grid` does.
 
 # %% [markdown] question="which_cut" points="6" manual="true" rubric="2: says what each pays with (inter-operator: idle devices, the bubble, unequal stages; intra-operator: two all-reduces a block that nothing hides), with numbers measured in this notebook; 2: places tensor parallelism within machines and the pipeline between them by the bytes of section 6; 1: says what the batch does (more micro-batches shrink the bubble, and small batches make it large); 1: names something that the model leaves out (unequal layers, overlap of communication and computation, recomputation, memory for optimizer state, memory held by early stages)"
 # ## Discuss

@@ -3,7 +3,7 @@
 #
 # - **You build** a planner: what crosses between devices, when a placed graph is done, the best placement of a small graph, and the best pipeline of a long one.
 # - **You need** dataflow graphs (lab 04), what a ring costs (lab 09), pipelines and shared products (lab 13).
-# - **It takes** about 75 minutes: 2 to set out, 8, 12, 10, 10, 14 and 9 for the six sections, 10 for the discussion. The reading note, with its paper, is for another day.
+# - **It takes** about 75 minutes: 2 for the introduction, 8, 12, 10, 10, 14 and 9 for the six sections, 10 for the discussion. The reading note, with its paper, is for another day.
 #
 # Data parallelism, pipelines, shared products: which one is best? It depends on the model and on the links. A person can compare five plans; a large cluster has more plans than atoms. So let the machine choose. That takes two things: a **cost model** that is right enough, and a **search** that need not look at everything.
 #
@@ -119,7 +119,7 @@ compare("bytes that cross, mixed", predicted_mixed, cut_bytes(TOWERS, MIXED))
 #
 # **Idea.** Play the run through, node by node, in the graph's order. A node starts when its device is free **and** all that it reads has arrived. What comes from another device arrives $\alpha + \beta n$ seconds after it was made; the sender does not wait. The last node to finish gives the **makespan**.
 #
-# **Predict.** $\alpha$ = 1 ms and $\beta$ = 1 ns a byte. When is `TOWERS` done on one device, and when with the towers apart? In ms.
+# **Predict.** $\alpha$ = 1 ms and $\beta$ = 1 ns a byte. When is `TOWERS` done on one device, and when with the towers apart? Answer in ms.
 
 # %%
 ### BEGIN STARTER
@@ -299,14 +299,14 @@ print("on device 1:", *(name for name, device in found.items() if device))
 predict_and_run("the best placement found", found)
 
 # %% [markdown]
-# **Reflect.** On the slow link the best placement uses one device less. Which term decided?
+# **Reflect.** On the slow link the best placement uses only one of the two devices. Which term of the cost decided that?
 #
 # *The real system.* Early systems searched with reinforcement learning (Mirhoseini 2017) or with random changes (FlexFlow, 2019). What follows here is exact, because it searches a smaller space: a model is a chain of layers.
 
 # %% [markdown]
 # ## 4. A stage, and how it is split
 #
-# A layer is three numbers of one sample: flops of forward, bytes of parameters, bytes of output. A **stage** is a run of layers on some devices, of which `dp` replicas share each micro-batch and `tp` share each layer. What does a micro-batch take in it?
+# A layer is three numbers, for one sample: flops of forward, bytes of parameters, bytes of output. A **stage** is a run of layers on some devices: `dp` replicas share each micro-batch, and in each replica `tp` devices share each layer. How long does a micro-batch take in it?
 #
 # - Compute: forward, and twice as much backward, over `dp * tp` devices.
 # - `tp`: for each layer an all-reduce of its output in forward and one in backward, over `tp` devices. A replica has a share `1/dp` of the sample.
@@ -446,19 +446,20 @@ four = total_seconds(best_stages(even, 4, 9), even, 9)
 compare("four stages, s", predicted_four_stages, four)
 
 # %%
+# 24 layers that differ; each stage costs half a second besides
 sizes = np.random.default_rng(1).uniform(0.2, 2.0, 24)
 until = np.concatenate([[0], np.cumsum(sizes)])
-table = {(i, j): until[j] - until[i] + 0.1 for i in range(24) for j in range(i + 1, 25)}
-for m in (1, 4, 64):
+table = {(i, j): until[j] - until[i] + 0.5 for i in range(24) for j in range(i + 1, 25)}
+for m in (1, 2, 4, 64):
     stages = best_stages(table, 24, m)
     slowest = max(table[stage] for stage in stages)
     print(
-        f"M = {m:>2}: {len(stages):>2} stages, the slowest {slowest:.2f} s, the first {stages[0]}"
+        f"M = {m:>2}: {len(stages):>2} stage(s), the slowest {slowest:.2f} s, the first {stages[0]}"
     )
 print(f"cuts of 24 layers: {2**23:,}; entries of the table: {len(table)}")
 
 # %% [markdown]
-# **Reflect.** Few micro-batches: few stages. Many: many stages. Where in $T$ do you see it?
+# **Reflect.** Few micro-batches want few stages, many want many. Where in $T$ do you see it?
 #
 # *The real system.* This is Alpa's outer search; the inner one, per stage, is section 4. Its stages have meshes of different sizes, so its table also knows how many devices are left.
 

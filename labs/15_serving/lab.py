@@ -3,11 +3,11 @@
 #
 # - **You build** the parts of a prediction server that decide: how large a batch may be, what is kept, which model is believed, what is said at the deadline.
 # - **You need** NumPy, and a trained model: the network of lab 03, which is trained again here.
-# - **It takes** about 85 minutes: 2 to set out, 8, 10, 7, 9, 20, 9 and 10 for the seven sections, 10 for the discussion. The reading note, with its paper, is for another day.
+# - **It takes** about 85 minutes: 2 for the introduction, 8, 10, 7, 9, 20, 9 and 10 for the seven sections, 10 for the discussion. The reading note, with its paper, is for another day.
 #
 # A trained model is no use until it answers. People who ask do not wait for a batch to fill, and do not care about the average: they notice the slowest of their hundred queries. You write what Clipper (Crankshaw et al. 2017) puts between the two.
 #
-# Nearly everything here runs on a **virtual clock**: `minitorch.serve.simulate` has the queue and the rules of the real server, and a container that costs what you say. So a minute of traffic takes a second. In between, and at the end, the real server runs.
+# Nearly everything here runs on a **virtual clock**: `minitorch.serve.simulate` has the queue and the rules of the real server, and a container that costs what you say. So a minute of traffic takes a second. At the end the real server runs.
 #
 # Each section asks for a prediction before it measures. Write the number down first.
 
@@ -139,6 +139,7 @@ def largest_batch(sizes, times_ms, goal_ms):
 
 # %%
 sizes = np.array([1, 4, 16, 64])
+# times of `container` with a little noise
 print(largest_batch(sizes, FIXED_MS + PER_ITEM_MS * sizes + [0.1, -0.1, -0.1, 0.1], GOAL_MS))
 
 # %% tags="check"
@@ -170,8 +171,10 @@ print(f"the network: {fixed_ms:.2f} ms a batch and {per_item_ms:.3f} ms a pictur
 print("largest batch within 20 ms:", largest_batch(sizes, times_ms, GOAL_MS))
 
 # %%
-full, single = FIXED_MS + PER_ITEM_MS * predicted_largest, FIXED_MS + PER_ITEM_MS
-compare("gain of the largest batch", predicted_gain, (predicted_largest / full) / (1 / single))
+largest = round((GOAL_MS - FIXED_MS) / PER_ITEM_MS)  # of `container`
+full, single = FIXED_MS + PER_ITEM_MS * largest, FIXED_MS + PER_ITEM_MS
+compare("container: largest batch", predicted_largest, largest)
+compare("gain of the largest batch", predicted_gain, (largest / full) / (1 / single))
 fig, ax = plt.subplots()
 ax.loglog(sizes, times_ms, "o", ls="", label="measured")
 ax.loglog(sizes, fixed_ms + per_item_ms * sizes, ":", label="the line")
@@ -188,13 +191,12 @@ plt.show()
 # %% [markdown]
 # ## 2. Find the size while serving
 #
-# The profile was taken on a quiet machine. Tomorrow a neighbour needs the other half of the memory's bandwidth, and the batch that you configured takes 27 ms:
+# The profile was taken on a quiet machine. Tomorrow a neighbour needs the other half of the memory's bandwidth, and the batch that you configured takes 30 ms:
 
 # %%
-configured = (predicted_largest, 0)
 for slowdown in (1.0, 1.5):
-    took_ms = slowdown * (FIXED_MS + PER_ITEM_MS * 190)
-    print(f"190 queries, {slowdown} times as slow: {took_ms:.1f} ms, goal {GOAL_MS:.0f} ms")
+    took_ms = slowdown * (FIXED_MS + PER_ITEM_MS * largest)
+    print(f"{largest} queries, {slowdown} times as slow: {took_ms:.1f} ms, goal {GOAL_MS:.0f} ms")
 
 # %% [markdown]
 # **Idea.** Do not configure it: **AIMD**, additive increase, multiplicative decrease, as TCP finds its share of a wire. After each batch: if it met the goal *and was full*, allow one more; if it missed the goal, allow a tenth less. A batch that was not full says nothing about larger ones.
@@ -255,8 +257,8 @@ q.check("AIMD")
 # %%
 flood = poisson(11, 3500)
 runs = serve.simulate([container], flood, AIMD, GOAL_MS).batches
-missed = np.flatnonzero(np.array(runs) > predicted_largest)
-compare("largest batch", predicted_largest + 1, max(runs))
+missed = np.flatnonzero(np.array(runs) > largest)
+compare("largest batch", largest + 1, max(runs))
 compare("batches between two misses", predicted_period, int(np.diff(missed)[0]))
 
 # %%
@@ -265,7 +267,7 @@ ax.plot(runs, label="yours")
 ax.plot(
     serve.simulate([container], flood, "quantile", GOAL_MS).batches, label="quantile regression"
 )
-ax.axhline(predicted_largest, color="C4", lw=1, label="the largest within the goal")
+ax.axhline(largest, color="C4", lw=1, label="the largest within the goal")
 ax.set(xlabel="batch", ylabel="queries in it", title="Finding the batch size while serving")
 ax.legend()
 plt.show()
@@ -366,7 +368,7 @@ print(f"closed loop: p99 {np.quantile(service_ms, 0.99):.1f} ms, largest {servic
 #
 # *(Lindley 1952; Schroeder, Wierman & Harchol-Balter 2006. Gil Tene calls the mistake coordinated omission.)*
 #
-# **Predict.** Queries come every 2 ms to the same server. After the pause of 500 ms, how many queries have a latency above 100 ms? (One that comes $t$ after the pause began, waits for the rest of it, and for those before it: a queue that shrinks by half a query each ms.)
+# **Predict.** Queries come every 2 ms to the same server. After the pause of 500 ms, how many queries have a latency above 100 ms? (A query that comes $t$ ms after the pause began waits for the rest of the pause, and for the queries that came before it. That queue shrinks by half a query each ms.)
 
 # %%
 ### BEGIN STARTER
@@ -417,7 +419,7 @@ plt.show()
 # %% [markdown]
 # **Reflect.** The server was busy for half of the time only. Let the queries come every 1.05 ms: what happens to your count, and why by so much? Of ten web pages with fifty predictions each, how many meet a query of the slowest one per cent?
 #
-# *The real system.* `serve.load` draws all times beforehand, as wrk2 and Locust's open model do, and counts latency from when a query was *due*, so that a client which is itself late says so.
+# *The real system.* `serve.load` draws all times beforehand, as wrk2 does, and counts latency from when a query was *due*, so that a client which is itself late says so.
 
 # %% [markdown]
 # ## 5. Do not compute it twice
@@ -527,7 +529,7 @@ ax.legend()
 plt.show()
 
 # %% [markdown]
-# **Reflect.** Yours is below the dotted line. Which entries are in the cache that should not be, and how did they get in? A camera sends 30 pictures a second, each a little different: what is its share of hits, and what would you take as the key?
+# **Reflect.** Your points lie below the dotted line. Which entries are in the cache that should not be, and how did they get in? A camera sends 30 pictures a second, each a little different: what is its share of hits, and what would you take as the key?
 #
 # *The real system.* Clipper's cache also holds *promises*: a query that is being computed is there already, and equal ones wait for it. And it is what joins feedback to the prediction it is about, minutes later.
 
@@ -552,7 +554,7 @@ print(f"always B: {always_b:.3f} wrong; the better one at each moment: {best:.3f
 #
 # $$p_i = (1 - \gamma)\, w_i + \gamma / K, \qquad w_\text{asked} \leftarrow w_\text{asked} \cdot e^{-\eta\, \ell / p_\text{asked}}, \quad \text{then } w \leftarrow w / \textstyle\sum w .$$
 #
-# The loss $\ell$ is divided by the chance that the model had: who is rarely asked counts the more, so that on average each is charged what it would have lost. $\gamma$ explores; and no weight may fall below a floor, or a model that recovers would need hours to come back.
+# The loss $\ell$ is divided by the chance that the model had: a model that is rarely asked pays more for each loss, so that on average each pays what it would have lost. With the share $\gamma$ any model is asked, to explore; and no weight may fall below a floor, or a model that recovers would need hours to come back.
 # *(Auer, Cesa-Bianchi, Freund & Schapire 2002; Crankshaw et al. 2017, section 5.1.)*
 #
 # **Predict.** Weights 0.5 and 0.5, $\gamma = 0$, $\eta = 0.1$; B is asked and wrong, $\ell = 1$. What is B's weight afterwards?

@@ -3,7 +3,7 @@
 #
 # - **You build** a predictor: the constants of a link from timings on a busy machine, a training step from these constants, the memory of GPT-3, and how often a long run should save itself.
 # - **You need** the ring all-reduce (lab 09) and what overlap hides (lab 10).
-# - **It takes** about 65 minutes: 1 to set out, 10, 7, 6, 10, 6 and 15 for the six sections, 10 for the discussion. The reading note, with its paper, is for another day.
+# - **It takes** about 65 minutes: 1 for the introduction, 10, 7, 6, 10, 6 and 15 for the six sections, 10 for the discussion. The reading note, with its paper, is for another day.
 #
 # Nobody here has 1,024 GPUs. What cannot be run can be predicted, if the prediction first passes where it can be checked: against this machine, and against what others have published.
 #
@@ -53,7 +53,7 @@ def compare(what, predicted, measured):
 # %% [markdown]
 # ## 1. Calibrate
 #
-# Two ranks time a ring all-reduce of a few sizes, some thirty times each. Each rank stays on one core.
+# Two ranks time a ring all-reduce of a few sizes, 40 times each. Each rank stays on one core.
 
 
 # %%
@@ -340,7 +340,7 @@ for stage in range(4):
     print(f"stage {stage}, 1,024 replicas: {zero_bytes(GPT3, 1024, stage) / 1e9:7,.1f} GB each")
 
 # %% [markdown]
-# The simulator counts activations too, and says which stage of a pipeline does not fit:
+# The simulator counts activations too, and says which stage of a pipeline does not fit. (`states=9.0`: Megatron-LM keeps gradients in 32 bits, so a parameter of 2 bytes needs 18 in all, 9 times as many.)
 
 # %%
 for how in ({"tp": 8}, {"tp": 8, "pp": 4}, {"tp": 8, "pp": 8}):
@@ -360,7 +360,7 @@ for how in ({"tp": 8}, {"tp": 8, "pp": 4}, {"tp": 8, "pp": 8}):
 # %% [markdown]
 # ## 5. Days
 #
-# **Idea.** A token costs 2 flops a parameter in forward, 4 in backward. Who keeps only each layer's output does forward again before backward: 8 in all (Narayanan et al., SC 2021).
+# **Idea.** A token costs 2 flops a parameter in forward, 4 in backward. A run that keeps only each layer's output computes forward again before backward: 8 in all (Narayanan et al., SC 2021).
 #
 # **Predict.** GPT-3, 300 billion tokens, 1,024 A100s that each get 140 Tflop/s done. How many days?
 
@@ -474,7 +474,7 @@ def train(comm, path, saved, steps, every, dies_at=-1):
 
 
 def killed_and_resumed(saved, steps=40, every=8, deaths=(13, 30)):
-    """Return the parameters in the end, and the steps that were done twice."""
+    """Return the parameters in the end of a run that is killed at each of `deaths`."""
     with tempfile.TemporaryDirectory() as folder:
         for dies_at in deaths:
             try:
@@ -551,7 +551,7 @@ plt.show()
 print(f"at Young's interval {run.goodput:.1%}, at Daly's {run.simulated_goodput(run.daly_s):.1%}")
 
 # %% [markdown]
-# **And backup workers?** Lab 12's answer to slow workers helps against dead ones too: with $b$ of $n + b$ workers to spare a step never waits for the $b$ slowest, dead ones among them. It costs $b/(n+b)$ of the machines all the time; checkpoints cost what the curve above lacks to 1.
+# **And backup workers?** Lab 12's answer to slow workers helps against dead ones too: with $b$ of $n + b$ workers to spare a step never waits for the $b$ slowest, dead ones among them. It costs $b/(n+b)$ of the machines all the time; checkpoints cost the distance from the curve above to 1.
 
 # %%
 for backups in (0, 2, 4):

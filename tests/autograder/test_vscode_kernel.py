@@ -79,7 +79,9 @@ def kernel(lab_copy: Callable[..., Path], tmp_path: Path) -> Iterator[Callable[[
 
         def hear(message: Any) -> None:
             content = message["content"]
-            said.append(content.get("text", "") or "\n".join(content.get("traceback", [])))
+            shown = content.get("data", {}).get("text/plain", "")
+            trace = "\n".join(content.get("traceback", []))
+            said.append(content.get("text", "") or shown or trace)
 
         client.execute_interactive(code, output_hook=hear, timeout=120, allow_stdin=False)
         return "".join(said)
