@@ -44,7 +44,8 @@ def router(course: Course) -> APIRouter:
         person = await run_in_threadpool(auth.bearer, request, course)
         receipt = await take(request, person)
         response.status_code = 201 if receipt.is_new else 200
-        return views.receipt(receipt, course.url)
+        checks = await run_in_threadpool(course.shelf.checks, receipt.lab)
+        return views.receipt(receipt, course.url, checks)
 
     @api.get("/submissions")
     def submissions(request: Request) -> list[dict[str, Any]]:

@@ -233,6 +233,10 @@ def _submit(arguments: argparse.Namespace) -> int:
     lab = Path(arguments.lab).resolve().name if os.sep in arguments.lab else arguments.lab
     found = connection.submit(lab, notebook, arguments.notebook.name)
     print(f"{found['lab']}: stored. {found['url']}")
+    checks = found.get("checks")  # null where the server cannot read the lab's
+    if checks:
+        count, noun = checks["here"], "check runs" if checks["here"] == 1 else "checks run"
+        print(f"{count} {noun} in the notebook, {checks['at_submission']} more at submission.")
     print(f"submission {found['id']}")
     return 0
 

@@ -74,6 +74,7 @@ def test_enroll_submit_status_export(course: Any, solution: Path) -> None:
     token = autograder("enroll", "Ada", "--server", url, "--token", staff).stdout.split()[-1]
     submit = autograder("submit", "scale_and_sum", solution, "--server", url, "--token", token)
     assert submit.returncode == 0
+    assert "3 checks run in the notebook, 1 more at submission." in submit.stdout
     number = submit.stdout.split()[-1]
     while (
         "graded"
