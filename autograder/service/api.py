@@ -116,7 +116,7 @@ def _people_routes(api: APIRouter, course: Course) -> None:
         full = course.shelf.resolve(lab) if lab else ""
         template = await request.body()
         book = await run_in_threadpool(exports.book_of, course.roster, course.ledger, full)
-        pieces = platforms.filled(format, template, book)
+        pieces = await run_in_threadpool(platforms.filled, format, template, book)
         return StreamingResponse(exports.chunks(pieces), media_type="text/csv")
 
 
