@@ -40,6 +40,25 @@ def public_checks(text: str, hidden: Iterable[str]) -> str:
     return found
 
 
+def counts(text: str) -> tuple[int, int]:
+    """Return how many checks of a checks.py run in the notebook, and how many more at submission.
+
+    The file is read, and not run.
+
+    Raises:
+        SyntaxError, ValueError: it is no Python.
+    """
+    checks = [node for node in ast.parse(text).body if _is_check(node)]
+    hidden = sum(any(_hides(d) for d in getattr(n, "decorator_list", [])) for n in checks)
+    return len(checks) - hidden, hidden
+
+
+def _hides(decorator: ast.expr) -> bool:
+    keywords = decorator.keywords if isinstance(decorator, ast.Call) else []
+    said = {k.arg: k.value.value for k in keywords if isinstance(k.value, ast.Constant)}
+    return bool(said.get("hidden"))
+
+
 def _with_open_requirements(text: str, hidden: set[str]) -> str:
     """Return `text` with no `requires=` of a check that is not hidden naming a hidden one."""
     nodes = [node for node in ast.parse(text).body if _is_check(node)]

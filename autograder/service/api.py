@@ -44,7 +44,8 @@ def router(course: Course) -> APIRouter:
         person = await run_in_threadpool(auth.bearer, request, course)
         receipt = await take(request, person)
         response.status_code = 201 if receipt.is_new else 200
-        return views.receipt(receipt, course.url)
+        checks = await run_in_threadpool(course.shelf.checks, receipt.lab)
+        return views.receipt(receipt, course.url, checks)
 
     @api.get("/submissions")
     def submissions(request: Request) -> list[dict[str, Any]]:
@@ -115,7 +116,7 @@ def _people_routes(api: APIRouter, course: Course) -> None:
         full = course.shelf.resolve(lab) if lab else ""
         template = await request.body()
         book = await run_in_threadpool(exports.book_of, course.roster, course.ledger, full)
-        pieces = platforms.filled(format, template, book)
+        pieces = await run_in_threadpool(platforms.filled, format, template, book)
         return StreamingResponse(exports.chunks(pieces), media_type="text/csv")
 
 

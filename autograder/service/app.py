@@ -19,6 +19,7 @@ from autograder.service import api, operations, pages, staff_api
 from autograder.service.course import Course
 from autograder.service.errors import Refused
 from autograder.service.limits import BodyLimit
+from autograder.service.logs import RequestLog
 from autograder.service.settings import Settings
 
 if TYPE_CHECKING:
@@ -73,7 +74,8 @@ def create_app(course: Course) -> "ASGIApp":
     }
     limited = BodyLimit(app, limit_bytes=_OTHER_BYTES, limit_s=settings.upload_s, larger=larger)
     secure = settings.public_url.startswith("https://")
-    return _Headers(_Hosts(limited, _names(settings)), HEADERS | (HSTS if secure else {}))
+    whole = _Headers(_Hosts(limited, _names(settings)), HEADERS | (HSTS if secure else {}))
+    return RequestLog(whole) if settings.log_format == "json" else whole
 
 
 def _names(settings: Settings) -> frozenset[str]:

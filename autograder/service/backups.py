@@ -31,7 +31,6 @@ def backup(data: Path, target: Path) -> int:
     """
     if not (data / DATABASE).is_file():
         raise StartError(f"backup: no course in {data}: expected a file {DATABASE}. Check --data.")
-    partial = target.with_name(f".{target.name}.part")
     try:
         with tempfile.TemporaryDirectory(dir=target.parent, prefix=".backup-") as folder:
             files = _copies(data, Path(folder))
@@ -39,20 +38,21 @@ def backup(data: Path, target: Path) -> int:
             with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
                 for path in files:
                     archive.write(path, path.name)
-            descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            partial = Path(folder) / "whole"  # where nobody else can have put a file or a link
+            descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with os.fdopen(descriptor, "wb") as file, packed.open("rb") as zipped:
                 file.write(_head(zipped))
                 zipped.seek(0)
                 shutil.copyfileobj(zipped, file, _PIECE_BYTES)
                 file.flush()
                 os.fsync(file.fileno())
-        with unpacked(partial):
-            pass
-        partial.replace(target)
+            for path in (*files, packed):
+                path.unlink()  # the proof needs the room
+            with unpacked(partial):
+                pass
+            partial.replace(target)
     except sqlite3.Error as error:
         raise StartError(f"backup: {data / DATABASE}: {error}.") from error
-    finally:
-        partial.unlink(missing_ok=True)
     return target.stat().st_size
 
 
@@ -76,8 +76,10 @@ def restore(source: Path, data: Path) -> None:
     Raises:
         StartError: there is a course already, or the backup is damaged; nothing has changed.
     """
-    if (data / DATABASE).exists():
-        raise StartError(f"restore: {data} holds a course already. Give another --data directory.")
+    there = sorted(path.name for path in data.glob(f"{DATABASE}*"))
+    if there:  # a log of another database would be written into this one
+        problem = f"{data} holds a course already, or what is left of one: {', '.join(there)}"
+        raise StartError(f"restore: {problem}. Give another --data directory.")
     with unpacked(source, data) as files:
         for path in sorted(files, key=lambda path: path.name == DATABASE):
             path.chmod(0o600)

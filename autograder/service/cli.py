@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 Command = Callable[[argparse.Namespace], int]
 
 FORMATS = ("csv", "canvas", "moodle", "gradescope")
+LOG_FORMATS = ("text", "json")
 DEFAULT_PORT = 8000
 
 
@@ -119,6 +120,9 @@ def _add_serve(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser.add_argument(
         "--openid-claim", metavar="NAME", default="preferred_username", help="that is the login"
     )
+    parser.add_argument(
+        "--log-format", choices=LOG_FORMATS, default="text", help="json: one object a line"
+    )
     migrate = _command(subparsers, "migrate", _migrate, "bring a course's database up to date")
     backup = _command(subparsers, "backup", _backup, "write a course to a file, while it runs")
     backup.add_argument("file", metavar="FILE", type=Path)
@@ -208,6 +212,7 @@ def _serve(arguments: argparse.Namespace) -> int:
             client_id=arguments.client_id,
             client_secret=_secret(arguments.client_secret_file),
             openid_claim=arguments.openid_claim,
+            log_format=arguments.log_format,
         )
     )
 
@@ -228,6 +233,10 @@ def _submit(arguments: argparse.Namespace) -> int:
     lab = Path(arguments.lab).resolve().name if os.sep in arguments.lab else arguments.lab
     found = connection.submit(lab, notebook, arguments.notebook.name)
     print(f"{found['lab']}: stored. {found['url']}")
+    checks = found.get("checks")  # null where the server cannot read the lab's
+    if checks:
+        count, noun = checks["here"], "check runs" if checks["here"] == 1 else "checks run"
+        print(f"{count} {noun} in the notebook, {checks['at_submission']} more at submission.")
     print(f"submission {found['id']}")
     return 0
 

@@ -55,8 +55,9 @@ class Connection:
         return cls(server.rstrip("/"), token)
 
     def submit(self, lab: str, notebook: bytes, filename: str = "lab.ipynb") -> dict[str, Any]:
-        """Return the server's receipt: `id`, `lab`, `state`, `sha256`, `submitted_at`, `url`.
+        """Return the server's receipt: `id`, `lab`, `state`, `sha256`, `submitted_at`, `url`, ...
 
+        `checks` says how many run in the notebook (`here`), and how many more `at_submission`.
         Where the answer is lost on its way, it is asked for once more, under the same key.
         """
         boundary = secrets.token_hex(16)

@@ -36,8 +36,11 @@ class Database:
         sqlite = url.get_backend_name() == "sqlite"
         if url.drivername == "postgresql":
             url = url.set(drivername="postgresql+psycopg")
-        options: dict[str, Any] = {} if sqlite else {"pool_pre_ping": True}
-        self.engine = sa.create_engine(url, pool_size=_POOL, max_overflow=_POOL_MORE, **options)
+        options: dict[str, Any] = {"pool_size": _POOL, "max_overflow": _POOL_MORE}
+        options["hide_parameters"] = True  # an error that is logged says nothing of a person
+        if not sqlite:
+            options["pool_pre_ping"] = True
+        self.engine = sa.create_engine(url, **options)
         self._writer = self.engine.execution_options(writes=True)
         self._turn: AbstractContextManager[Any] = threading.Lock() if sqlite else nullcontext()
         if sqlite:

@@ -1,6 +1,7 @@
 """What counts of every learner: the best submission of each lab, after what lateness cost."""
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -81,25 +82,18 @@ def page(roster: Roster, ledger: Ledger, asked: Asked) -> Page:
     learners = roster.learners(asked.section, asked.search)
     if order in ORDERS:
         learners.sort(key=lambda p: (str(getattr(p, order)).casefold(), p.login), reverse=turned)
-        shown = _cut(learners, asked.page)
-        rows = _rows(shown, ledger, asked.lab)
     elif order == "total" or order in ledger.labs():
-        rows = _rows(learners, ledger, asked.lab if order == "total" else asked.lab or order)
-        rows.sort(key=lambda row: (_key(row, order), row.person.login), reverse=turned)
-        rows = _cut(rows, asked.page)
-        if not asked.lab and order != "total":  # the other labs of these few
-            rows = _rows([row.person for row in rows], ledger, "")
+        best = ledger.best_scores(asked.lab if order == "total" else order)
+        learners.sort(key=lambda p: (_key(best.get(p.id, {}), order), p.login), reverse=turned)
     else:
         expected = f"one of {', '.join(ORDERS)}, total or a lab that was handed in"
         raise Refused(422, f"gradebook: sort: got {asked.sort[:60]!r}, expected {expected}.")
+    rows = _rows(_cut(learners, asked.page), ledger, asked.lab)
     return Page(rows, pages_of(len(learners), PAGE_ROWS), len(learners))
 
 
-def _key(row: Row, order: str) -> float:
-    if order == "total":
-        return row.total
-    entry = row.labs.get(order)
-    return -1.0 if entry is None or entry.score is None else entry.score
+def _key(scores: Mapping[str, float], order: str) -> float:
+    return math.fsum(scores.values()) if order == "total" else scores.get(order, -1.0)
 
 
 def _rows(learners: list[Person], ledger: Ledger, lab: str) -> list[Row]:

@@ -5,7 +5,6 @@ that lists show are written beside the submission whenever a grading or a mark i
 """
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -134,32 +133,6 @@ def _with_marks(
         for row in connection.execute(given.order_by(marks.c.id))
     }
     return marked(Report.from_dict(json.loads(text)), found)
-
-
-def manual_answers(
-    connection: sa.Connection, lab: str
-) -> Iterator[tuple[int, tuple[ManualAnswer, ...]]]:
-    """Yield the answers for people of each learner's latest graded submission, with its id.
-
-    Of six hundred reports only these are read, with two queries.
-    """
-    graded = (submissions.c.lab == lab) & submissions.c.grading_id.is_not(None)
-    latest = sa.select(sa.func.max(submissions.c.id)).where(graded)
-    chosen = submissions.c.id.in_(latest.group_by(submissions.c.person_id))
-    columns = (marks.c.submission_id, marks.c.question, marks.c.answer_sha256, marks.c.points)
-    given = sa.select(*columns, marks.c.comment, marks.c["items"]).order_by(marks.c.id)
-    found: dict[int, dict[tuple[str, str], Mark]] = {}
-    for row in connection.execute(given.join_from(marks, submissions).where(chosen)):
-        mark = Mark(row[3], row[4], tuple(json.loads(row[5])))
-        found.setdefault(row[0], {})[row[1], row[2]] = mark
-    texts = sa.select(submissions.c.id, reports.c.report).join_from(
-        submissions, reports, submissions.c.grading_id == reports.c.grading_id
-    )
-    for number, text in connection.execute(texts.where(chosen).order_by(submissions.c.id)):
-        bare = Report.from_dict({"lab": lab, "manual": json.loads(text).get("manual", ())})
-        answers = marked(bare, found.get(number, {})).manual
-        if answers:
-            yield number, answers
 
 
 def add_mark(

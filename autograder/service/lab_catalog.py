@@ -1,6 +1,6 @@
 """The shelf: the labs that this server grades, by name. A lab has `lab.py` and `checks.py`."""
 
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 from autograder.service.errors import Refused, StartError
@@ -60,6 +60,14 @@ class Shelf:
 
         return tuple(question.name for question in load_lab(self.path(name)).questions)
 
+    def checks(self, name: str) -> tuple[int, int] | None:
+        """Return how many checks run in the notebook and how many more here; None: unreadable."""
+        path = self.path(name) / "checks.py"
+        try:
+            return _checks(path, path.stat().st_mtime_ns)
+        except (OSError, SyntaxError, ValueError):
+            return None
+
     def solution(self, name: str) -> bytes:
         """Return the solution notebook of a lab.
 
@@ -70,6 +78,13 @@ class Shelf:
         from autograder.authoring.source import load_lab
 
         return solution_notebook(load_lab(self.path(name))).encode()
+
+
+@lru_cache(maxsize=256)
+def _checks(path: Path, _changed: int) -> tuple[int, int]:
+    from autograder.authoring.public_checks import counts
+
+    return counts(path.read_text("utf-8"))
 
 
 def short_name(full: str) -> str:

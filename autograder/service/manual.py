@@ -79,19 +79,16 @@ def unmarked(report: Report) -> Report:
     return replace(bare, manual=manual)
 
 
+def with_mark(answer: ManualAnswer, marks: Marks) -> ManualAnswer:
+    """Return `answer` with the mark that it has, or without one."""
+    given = marks.get((answer.question, answer_digest(answer)), Mark(None, ""))
+    score = None if given.points is None else min(given.points, answer.points)
+    return replace(answer, score=score, comment=given.comment, items=given.items)
+
+
 def marked(report: Report, marks: Marks) -> Report:
     """Return `report` with the marks, and its totals: questions for a person count throughout."""
-    nothing = Mark(None, "")
-    found = [(m, marks.get((m.question, answer_digest(m)), nothing)) for m in report.manual]
-    manual = tuple(
-        replace(
-            m,
-            score=None if g.points is None else min(g.points, m.points),
-            comment=g.comment,
-            items=g.items,
-        )
-        for m, g in found
-    )
+    manual = tuple(with_mark(answer, marks) for answer in report.manual)
     checks = unmarked(report)
     score = checks.score + sum(m.score or 0.0 for m in manual)
     full = checks.max_score + sum(m.points for m in manual)

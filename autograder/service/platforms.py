@@ -24,6 +24,8 @@ PEOPLE = {
 # What platforms write around the name of an assignment: an id, a kind of value.
 _AROUND = re.compile(r"^(?:Assignment: *)?(.*?)(?: \((?:\d+|Real|Percentage|Letter)\))?$")
 _MOST_ROWS = 20_000
+_MOST_COLUMNS = 2_000
+_MOST_NAME_CHARS = 500
 
 
 def filled(format: str, template: bytes, book: Book) -> Iterator[str]:
@@ -71,13 +73,16 @@ def _read(format: str, template: bytes) -> list[list[str]]:
         raise Refused(422, f"export: the template is no CSV in UTF-8: {error}.") from error
     if not 1 <= len(rows) <= _MOST_ROWS:
         raise Refused(422, f"export: got {len(rows)} lines, expected 1 to {_MOST_ROWS}.")
+    columns = max(len(row) for row in rows)
+    if columns > _MOST_COLUMNS:  # every row would be made as long as the longest
+        raise Refused(422, f"export: got {columns} columns, expected at most {_MOST_COLUMNS}.")
     return rows
 
 
 def _place(head: list[str], lab: str) -> int | None:
     """Return the column of a lab, by its name with or without its number, or None."""
     for place, column in enumerate(head):
-        found = _AROUND.match(column.strip())
+        found = _AROUND.match(column.strip()) if len(column) <= _MOST_NAME_CHARS else None
         if found and found[1] in (lab, short_name(lab)):
             return place
     return None

@@ -178,13 +178,13 @@ class Roster:
         row = {"key": key_of(token), "person_id": person.id, "kind": kind, "digest": digest(token)}
         mine = tokens.c.person_id == person.id
         with self._database.write() as connection:
+            connection.execute(tokens.delete().where(tokens.c.expires_at < now))
             if kind == "bearer":
                 connection.execute(tokens.delete().where(mine))
             else:
                 bearers = sa.select(tokens.c.expires_at).where(mine, tokens.c.kind == "bearer")
                 ends = [e for e in (expires_at, connection.scalar(bearers)) if e is not None]
                 expires_at = min(ends, default=None)
-            connection.execute(tokens.delete().where(tokens.c.expires_at < now))
             made = {"expires_at": expires_at, "created_at": now, "agent": agent[:200]}
             connection.execute(tokens.insert().values(**row, **made))
             if by:

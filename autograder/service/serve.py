@@ -1,10 +1,9 @@
 """The command `serve`: a course server in the foreground, with its log on standard error."""
 
-import logging
 import shutil
-import sys
 
 from autograder.service.errors import StartError
+from autograder.service.logs import log_to_stderr
 from autograder.service.server import TOKEN_FILE, Server, opened
 from autograder.service.settings import Settings
 
@@ -18,18 +17,10 @@ def serve(settings: Settings) -> int:
             "serve: no sandbox: bubblewrap is not installed. `sudo apt-get install bubblewrap`, "
             "or --unsandboxed where you trust every learner with this machine."
         )
-    log_to_stderr()
+    log_to_stderr(settings.log_format)
     with opened(settings) as server:
         server.run(lambda: _say_ready(server, settings))
     return 0
-
-
-def log_to_stderr() -> None:
-    """Send the log of the service, and warnings of the rest, to standard error."""
-    logging.basicConfig(
-        stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING
-    )
-    logging.getLogger("autograder").setLevel(logging.INFO)
 
 
 def _say_ready(server: Server, settings: Settings) -> None:

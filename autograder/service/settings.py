@@ -27,6 +27,7 @@ class Settings:
     openid_claim: str = "preferred_username"  # ... what of the ID token is the login
     workers: int = 1
     unsandboxed: bool = False  # grade even where there is no sandbox
+    log_format: str = "text"  # or "json", with a line for each request
     judge_s: float = 900.0  # a lab's own limit ends a submission long before; this, a stuck judge
     upload_bytes: int = 16 * MIB  # a notebook full of plots is 2 to 5 MiB
     kept_bytes: int = 1024 * MIB  # of one learner's notebooks: hundreds, full of plots

@@ -45,9 +45,11 @@ class Asked:
         """
         try:
             found = cls(**json.loads(base64.urlsafe_b64decode(text)))
+            if not all(isinstance(value, str) for value in vars(found).values()):
+                raise TypeError
             if secrets.compare_digest(found.state.encode(), state.encode()):
                 return found
-        except (ValueError, TypeError, AttributeError):
+        except (ValueError, TypeError, RecursionError):
             pass
         raise Refused(403, "log in: this browser did not ask for that. Start again.")
 
@@ -180,7 +182,10 @@ class OpenId:
             raise ValueError("azp")
         if self._claim == "email" and claims.get("email_verified") is not True:
             raise ValueError("email_verified")
-        return str(claims[self._claim])
+        login = claims[self._claim]
+        if not isinstance(login, str):  # null, and somebody here may be called "None"
+            raise ValueError(self._claim)
+        return login
 
 
 class Hub:

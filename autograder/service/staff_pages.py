@@ -1,5 +1,6 @@
 """The pages of staff: gradebook, marks by hand, re-gradings, dates, the queue, the audit log."""
 
+import re
 from dataclasses import fields
 from typing import Annotated, Any
 from urllib.parse import quote
@@ -252,7 +253,7 @@ def _marking_routes(pages: APIRouter, course: Course) -> None:
     @pages.post("/grading/{lab}/{question}")
     def mark(request: Request, lab: str, question: str, form: Fields) -> Response:
         person, full = _staff_form(request, course), course.shelf.resolve(lab)
-        at = int(form["at"]) if form.get("at", "").isdecimal() else 0
+        at = int(form["at"]) if re.fullmatch("[0-9]{1,19}", form.get("at", "")) else 0
         items = [text for name, text in form.items() if name.startswith("item")]
         given = {
             "points": form.get("points", ""),

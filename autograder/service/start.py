@@ -24,7 +24,7 @@ from autograder.service.errors import DataInUse, Refused, StartError
 from autograder.service.handout import PAGE, hand_out
 from autograder.service.jupyter import Jupyter, start_jupyter
 from autograder.service.lab_catalog import Shelf
-from autograder.service.serve import log_to_stderr
+from autograder.service.logs import log_to_stderr
 from autograder.service.server import Server, data_directory, listen, opened, write_secret
 from autograder.service.settings import DEFAULT_PORT, LOOPBACK, Settings
 

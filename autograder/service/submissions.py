@@ -7,13 +7,14 @@ publishes a grading or adds a mark.
 
 import hashlib
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import sqlalchemy as sa
 
 from autograder.records import ManualAnswer, Report
 from autograder.service import audit_log, grades
+from autograder.service.answers import Answers
 from autograder.service.database import Database
 from autograder.service.dates import Calendar, calendar
 from autograder.service.errors import OutOfRoom, Refused
@@ -93,7 +94,7 @@ _STATE = sa.case(
     (submissions.c.state == HELD, STORED),
     else_=submissions.c.state,
 )
-_ENTRY = (
+_ENTRY = (  # in the order of an `Entry`
     submissions.c.id,
     submissions.c.person_id,
     people.c.login.label("learner"),
@@ -122,6 +123,7 @@ class Ledger:
     def __init__(self, database: Database, clock: Callable[[], float]) -> None:
         self._database = database
         self._clock = clock
+        self._answers = Answers()
 
     def add(
         self,
@@ -213,6 +215,24 @@ class Ledger:
         conditions = [submissions.c.lab == lab] if lab else []
         return list(self.entries(submissions.c.person_id.in_(person_ids), *conditions))
 
+    def best_scores(self, lab: str = "") -> dict[int, dict[str, float]]:
+        """Return the best score that counts, by person and lab; what is not graded is left out.
+
+        For an order of all learners: four columns of every submission, and no `Entry`.
+        """
+        columns = (submissions.c.person_id, submissions.c.lab)
+        query = sa.select(*columns, submissions.c.submitted_at, submissions.c.score)
+        query = query.where(submissions.c.score.is_not(None))
+        best: dict[int, dict[str, float]] = {}
+        with self._database.read() as connection:
+            found = calendar(connection)
+            rows = connection.execute(query.where(submissions.c.lab == lab) if lab else query)
+            for person, name, submitted_at, score in rows:
+                rules, labs = found.of(name, person), best.setdefault(person, {})
+                counted = rules.counted(score, rules.late_days(submitted_at)) or 0.0
+                labs[name] = max(counted, labs.get(name, 0.0))
+        return best
+
     def parked(self) -> list[Entry]:
         """Return what waits for staff, the newest first."""
         return list(self.entries(submissions.c.state == PARKED))
@@ -251,7 +271,7 @@ class Ledger:
     def answers(self, lab: str) -> Iterator[tuple[int, tuple[ManualAnswer, ...]]]:
         """Yield the answers for people of each learner's latest graded submission, with its id."""
         with self._database.read() as connection:
-            yield from grades.manual_answers(connection, lab)
+            yield from self._answers.of_lab(connection, lab)
 
     def labs(self) -> list[str]:
         """Return the labs of which anybody has submitted, in order."""
@@ -305,11 +325,10 @@ class Ledger:
 
 
 def _entry(found: Calendar, row: Any) -> Entry:
-    values = dict(row._mapping)
     rules = found.of(row.lab, row.person_id)
     days = rules.late_days(row.submitted_at)
-    values["score"] = rules.counted(row.score, days)
-    return Entry(**values, late_days=days, raw_score=row.score)
+    counted = rules.counted(row.score, days)
+    return replace(Entry(*row), score=counted, late_days=days, raw_score=row.score)
 
 
 def _known(

@@ -11,7 +11,9 @@ import hmac
 import re
 import secrets
 
-_TOKEN = re.compile(r"[0-9a-f]{8}\.[0-9a-f]{48}")
+LOOKS_LIKE = r"[0-9a-f]{8}\.[0-9a-f]{48}"
+
+_TOKEN = re.compile(LOOKS_LIKE)
 
 
 def new_token() -> str:

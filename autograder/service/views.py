@@ -78,8 +78,12 @@ def summary(entry: Entry) -> dict[str, Any]:
     }
 
 
-def receipt(receipt: Receipt, url: str) -> dict[str, Any]:
-    """Return what a learner is given for a submission that is stored; `url` is the server's."""
+def receipt(receipt: Receipt, url: str, checks: tuple[int, int] | None) -> dict[str, Any]:
+    """Return what a learner is given for a submission that is stored; `url` is the server's.
+
+    `checks` is how many run in the notebook and how many more at submission, if that is known.
+    """
+    counted = None if checks is None else {"here": checks[0], "at_submission": checks[1]}
     return {
         "id": receipt.id,
         "lab": receipt.lab,
@@ -87,6 +91,7 @@ def receipt(receipt: Receipt, url: str) -> dict[str, Any]:
         "sha256": receipt.sha256,
         "submitted_at": iso(receipt.submitted_at),
         "late_days": receipt.late_days,
+        "checks": counted,
         "url": f"{url}/submissions/{receipt.id}",
     }
 

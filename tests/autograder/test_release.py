@@ -9,7 +9,7 @@ import pytest
 
 from autograder.authoring.manifest import load_released
 from autograder.authoring.notebook import learner_notebook, solution_notebook
-from autograder.authoring.public_checks import public_checks
+from autograder.authoring.public_checks import counts, public_checks
 from autograder.authoring.release import is_stale, release, write_in_place
 from autograder.authoring.source import load_lab
 from autograder.checks import load_checks
@@ -176,3 +176,17 @@ def test_the_manifest_counts_the_checks_that_run_at_submission_only(
         "predicted_size": 0,
         "sum_rows": 0,
     }
+
+
+def test_checks_are_counted_as_they_load(sample_directory: Path, tmp_path: Path) -> None:
+    own = tmp_path / "checks.py"
+    own.write_text(
+        "import functools\nfrom autograder.checks import check\n"
+        "@check('f', weight=2.0)\ndef one(student, rng): ...\n"
+        "@check('f', hidden=True, weight=1.0)\ndef two(student, rng): ...\n"
+        "@check('f', hidden=False)\ndef three(student, rng): ...\n"
+        "@functools.lru_cache(maxsize=1)\ndef helper(hidden=True): ...\n"
+    )
+    for path in (own, sample_directory / "checks.py"):
+        hidden = [check.hidden for check in load_checks(path).checks]
+        assert counts(path.read_text()) == (hidden.count(False), hidden.count(True))

@@ -3,6 +3,7 @@
 import hashlib
 import http.client
 import json
+import os
 import socket
 import threading
 import time
@@ -270,6 +271,22 @@ def test_a_receipt_proves_what_was_stored(running: Any) -> None:
         receipt["sha256"],
         receipt["submitted_at"],
     )
+
+
+def test_a_receipt_counts_the_checks_as_they_are_now(running: Any) -> None:
+    ada = running.enroll("Ada")
+    path = running.server.course.shelf.path("01_first") / "checks.py"
+    text = "@check('scale')\ndef one(student, rng): ...\n"
+    for number, (now, expected) in enumerate(
+        (
+            (text, {"here": 1, "at_submission": 0}),
+            (text + text.replace("')", "', hidden=True)"), {"here": 1, "at_submission": 1}),
+            ("def broken(", None),
+        )
+    ):
+        path.write_text(now)
+        os.utime(path, ns=(number, number))  # a file system's clock may be coarse
+        assert ada.submit("first", RIGHT)["checks"] == expected
 
 
 def test_a_client_that_asks_again_stores_once(running: Any) -> None:

@@ -109,6 +109,27 @@ def test_restore_refuses_a_directory_with_a_course_or_in_use(
     assert main(["restore", str(tmp_path / "none"), "--data", str(tmp_path / "y")]) == 2
 
 
+def test_a_log_that_another_database_left_is_not_written_into_the_restored_one(
+    made: Path, tmp_path: Path
+) -> None:
+    left = tmp_path / "left"
+    left.mkdir()
+    (left / "course.sqlite3-wal").write_bytes(b"of another")
+    with pytest.raises(StartError, match="left of one: course"):
+        restore(made, left)
+    assert [path.name for path in left.iterdir()] == ["course.sqlite3-wal"]
+
+
+def test_nobody_prepares_the_file_that_a_backup_is_written_to(running: Any, tmp_path: Path) -> None:
+    """In a folder that others write to, a file of theirs would let them read the tokens."""
+    trap = tmp_path / ".course.part"
+    trap.write_text("mine")
+    trap.chmod(0o666)
+    backup(tmp_path / "data", tmp_path / "course")
+    assert trap.read_text() == "mine"
+    assert (tmp_path / "course").stat().st_mode & 0o077 == 0
+
+
 def test_staff_are_added_here_and_over_http(
     running: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -8,7 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -36,9 +36,10 @@ def autograder(*arguments: object, **environment: str) -> "subprocess.CompletedP
 
 @contextmanager
 def serving(
-    data: Path, port: int = 0, before: Callable[[], None] | None = None
+    data: Path, port: int = 0, before: Callable[[], None] | None = None, more: Sequence[str] = ()
 ) -> Iterator[tuple[str, "subprocess.Popen[str]"]]:
     command = [*PROGRAM, "serve", "--port", str(port), "--data", str(data), "--labs", str(SAMPLES)]
+    command += more
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=before
     )
@@ -73,6 +74,7 @@ def test_enroll_submit_status_export(course: Any, solution: Path) -> None:
     token = autograder("enroll", "Ada", "--server", url, "--token", staff).stdout.split()[-1]
     submit = autograder("submit", "scale_and_sum", solution, "--server", url, "--token", token)
     assert submit.returncode == 0
+    assert "3 checks run in the notebook, 1 more at submission." in submit.stdout
     number = submit.stdout.split()[-1]
     while (
         "graded"
@@ -206,3 +208,15 @@ def test_no_room_for_temporary_files_is_said_and_the_next_is_stored(tmp_path: Pa
         assert error.value.status == 507
         small = json.dumps({"cells": [{**cell, "source": "x"}]}).encode()
         assert learner.submit("scale_and_sum", small)["id"] == 1
+
+
+def test_the_log_as_json_is_one_object_a_line(tmp_path: Path) -> None:
+    with serving(tmp_path / "data", more=["--log-format", "json"]) as (url, process):
+        autograder("export", "--server", url, "--token", "wrong")
+        process.send_signal(signal.SIGTERM)
+        _, said = process.communicate()
+    found = [json.loads(line) for line in said.splitlines()]
+    assert [(one["path"], one["status"]) for one in found if "path" in one] == [
+        ("/api/export", 401)
+    ]
+    assert all({"time", "level", "message"} <= set(one) for one in found)

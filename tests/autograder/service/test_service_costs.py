@@ -6,15 +6,22 @@ Counted in the database's own steps and plans, never in seconds.
 import re
 import sqlite3
 from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
-from autograder.records import Report
-from autograder.service.pages import PAGE_ROWS
+from autograder.records import ManualAnswer, Report
+from autograder.service import gradebook, marking
+from autograder.service.answers import Answers
+from autograder.service.gradebook import PAGE_ROWS
+from autograder.service.policy import Rules
 from autograder.service.roster import LEARNER
+from autograder.service.schema import submissions
 from autograder.service.store import Store, sqlite_url
 
 REPORT = Report("lab", (), score=1.0, max_score=4.0)
@@ -152,12 +159,84 @@ def test_a_page_of_the_gradebook_reads_its_own_learners_and_nothing_large(course
     assert not [p for p in plans if re.search(r"SCAN submissions", p)]
 
 
+def test_an_order_by_points_counts_what_the_rows_show(course: Any) -> None:
+    """Late ones and the best of several too; entries are made of one page only."""
+    one, random = course(PAGE_ROWS + 10, 3), Random(0)
+    store, staff = one.store, one.store.roster.add("staff", "instructor")
+    for learner in one.learners[::2]:
+        store.ledger.add(learner, "lab1", b"again")
+    due = datetime.now(UTC) - timedelta(days=2)
+    store.dates.set_rules("lab1", Rules(due=due.isoformat(), penalty_per_day=0.25), staff)
+    store.dates.extend("lab1", one.learners[0], "2099-01-01T00:00:00Z", staff)
+    with store.database.write() as connection:
+        for number in connection.scalars(sa.select(submissions.c.id)).all():
+            score = random.choice((None, 0.0, 1.5, 4.0))
+            this = submissions.update().where(submissions.c.id == number)
+            connection.execute(this.values(score=score, max_score=4.0))
+
+    def rows(sort: str, lab: str = "") -> list[gradebook.Row]:
+        asked = [gradebook.Asked(sort=sort, lab=lab, page=n) for n in (1, 2)]
+        return [r for a in asked for r in gradebook.page(store.roster, store.ledger, a).rows]
+
+    def lab1(row: gradebook.Row) -> float:
+        score = row.labs["lab1"].score
+        return -1.0 if score is None else score
+
+    for sort, key in (("total", lambda row: row.total), ("lab1", lab1)):
+        up, down = rows(sort), rows(f"-{sort}")
+        assert len({row.person.id for row in up}) == PAGE_ROWS + 10
+        assert [key(row) for row in up] == sorted(key(row) for row in up)
+        assert up == down[::-1]
+    assert [r.person for r in rows("total", "lab1")][-1] == rows("-total", "lab1")[0].person
+    _, plans = one.traced(lambda: rows("-total"))
+    assert not reads_of_large(plans)
+
+
 def test_a_page_of_submissions_reads_its_own_rows_and_nothing_large(course: Any) -> None:
     one = course(100, 6)
     steps, plans = one.traced(lambda: one.store.ledger.page(2, PAGE_ROWS))
     everything, _ = one.traced(lambda: one.store.ledger.all())
     assert not reads_of_large(plans)
     assert steps < everything / 2
+
+
+def test_answers_are_read_of_a_grading_once_and_marks_always(course: Any) -> None:
+    one = course(3)
+    store, staff = one.store, one.store.roster.add("staff", "instructor")
+
+    def grade(text: str) -> int:
+        claim = store.claims.claim("a", 100)
+        answer = ManualAnswer("why", 2.0, "Names the unit.", f"{text} {claim.id}")
+        store.claims.finish(claim.id, "a", replace(REPORT, manual=(answer,)))
+        return int(claim.id)
+
+    first, second, _ = (grade("Because") for _ in range(3))
+    _, plans = one.traced(lambda: marking.desk(store.ledger, "lab0", "why", 0))
+    assert len(reads_of_large(plans)) == 1
+    store.ledger.mark(first, {"why": {"points": 1.0, "comment": "So so."}}, staff)
+    desks: list[Any] = []
+    look = lambda: desks.append(marking.desk(store.ledger, "lab0", "why", first))  # noqa: E731
+    _, plans = one.traced(look)
+    assert not reads_of_large(plans)
+    assert (desks[0].answer.score, desks[0].comments, desks[0].left) == (1.0, ["So so."], 2)
+    store.claims.regrade(second)
+    grade("Therefore")
+    _, plans = one.traced(look)
+    assert len(reads_of_large(plans)) == 1
+    after = marking.desk(store.ledger, "lab0", "why", second)
+    assert after is not None and after.answer.answer == f"Therefore {second}"
+
+
+def test_answers_beyond_what_is_kept_are_read_again(course: Any) -> None:
+    one = course(3)
+    for _ in range(3):
+        claim = one.store.claims.claim("a", 100)
+        answer = ManualAnswer("why", 2.0, "", "x" * 100)
+        one.store.claims.finish(claim.id, "a", replace(REPORT, manual=(answer,)))
+    answers = Answers(most_chars=250)
+    for _ in range(2):
+        with one.store.database.read() as connection:
+            assert len(list(answers.of_lab(connection, "lab0"))) == 3
 
 
 def test_the_numbers_of_the_queue_read_nothing_large(course: Any) -> None:

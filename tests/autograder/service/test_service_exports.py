@@ -164,3 +164,14 @@ def test_what_no_platform_exports_is_refused(running: Any, template: str) -> Non
     assert error.value.status == 422
     with pytest.raises(ServerError, match="takes no template"):
         filled(running, "csv", CANVAS)
+
+
+def test_a_template_as_wide_as_its_file_is_refused(running: Any) -> None:
+    with pytest.raises(ServerError, match="got 2001 columns"):
+        filled(running, "gradescope", "Email" + "," * 2_000 + "\n")
+
+
+def test_a_column_whose_name_goes_on_and_on_is_passed_over(running: Any) -> None:
+    """Looking for a lab in it would take a time that grows with the square of its length."""
+    name = "Assignment:" + " " * 100_000 + "\nx"
+    assert filled(running, "canvas", f'SIS Login ID,"{name}"\n')[0][:2] == ["SIS Login ID", name]

@@ -1,12 +1,15 @@
 """The pages: logging in and out, who sees what, and that nothing of a learner's becomes markup."""
 
 import json
+import re
 import threading
 from html import unescape
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
+
+from autograder.service import pages, staff_pages
 
 HOSTILE = "<script>alert(1)</script>&\"'"
 
@@ -229,3 +232,24 @@ def test_what_is_not_there_is_a_page_that_says_so(running: Any, browser: Any, pa
     answer = browser.get(path)
     assert answer.status in (404, 422)
     assert "Back to the start" in answer.text and "Traceback" not in answer.text
+
+
+def test_no_page_takes_a_form_of_another_site(running: Any, browser: Any) -> None:
+    browser.log_in(running.staff.token)
+    course = running.server.course
+    every = [*pages.router(course).routes, *staff_pages.router(course).routes]
+    routes: list[Any] = [r for r in every if "POST" in getattr(r, "methods", ())]
+    assert len(routes) >= 12
+    for route in routes:
+        path = re.sub(r"{\w+}", "1", route.path)
+        for headers in ({"Origin": "http://evil.example"}, {"Sec_Fetch_Site": "same-site"}):
+            answer = browser.ask("POST", path, {"at": "1"}, **headers)
+            assert answer.status == 403 and "another site" in answer.text, path
+    assert browser.get("/queue").status == 200  # still logged in
+
+
+def test_the_number_of_an_answer_may_be_any_text(running: Any, browser: Any) -> None:
+    browser.log_in(running.staff.token)
+    for at in ("9" * 5000, "9" * 19, "٣", "-1", ""):
+        answer = browser.ask("POST", "/grading/first/why", {"at": at})
+        assert answer.status == 409

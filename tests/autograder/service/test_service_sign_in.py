@@ -137,6 +137,16 @@ def test_whoever_the_provider_names_is_logged_in(
     assert "ada" in browser.get("/labs").text
 
 
+def test_a_token_that_has_ended_does_not_end_the_session_of_a_sign_in(
+    of_openid: Any, provider: Provider, browse: Any
+) -> None:
+    roster = of_openid.server.course.roster
+    roster.give_token(roster.find("ada"), "bearer", expires_at=1.0)
+    answer = there_and_back(browse(of_openid.staff.server), provider)
+    sessions = roster.sessions(roster.find("ada"))
+    assert answer.status == 200 and len(sessions) == 1
+
+
 def test_whoever_is_not_on_the_roster_is_refused(
     course: Any, provider: Provider, browse: Any
 ) -> None:
@@ -144,6 +154,32 @@ def test_whoever_is_not_on_the_roster_is_refused(
         provider.login = login
         answer = there_and_back(browse(course.staff.server), provider)
         assert answer.status == 403 and "roster" in answer.text
+
+
+def test_whoever_is_called_instructor_elsewhere_is_not_the_first_instructor_here(
+    course: Any, provider: Provider, browse: Any
+) -> None:
+    """That account belongs to whoever holds the token; anybody may call themselves so there."""
+    provider.login = course.server.course.roster.owner(course.staff.token, "bearer").login
+    answer = there_and_back(browse(course.staff.server), provider)
+    assert answer.status == 403 and "course_session" not in str(answer.getheaders())
+
+
+def test_no_login_is_not_a_login_called_none(
+    of_openid: Any, provider: Provider, browse: Any
+) -> None:
+    of_openid.server.course.roster.add("None", "learner")
+    provider.lies = {"preferred_username": None}
+    assert there_and_back(browse(of_openid.staff.server), provider).status == 403
+
+
+def test_a_cookie_that_is_none_of_ours_is_refused(course: Any, browse: Any) -> None:
+    browser = browse(course.staff.server)
+    asked = {"state": "s", "nonce": "n", "verifier": "v", "next": 5}
+    for text in (json.dumps(asked), json.dumps({**asked, "state": 5}), "{}", "[]", "[" * 5_000):
+        cookie = base64.urlsafe_b64encode(text.encode()).decode()
+        browser.cookie = f"course_signin={cookie}"
+        assert browser.get("/signin/return?code=c&state=s").status == 403
 
 
 def test_an_answer_that_this_browser_did_not_ask_for_is_refused(
