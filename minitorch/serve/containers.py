@@ -136,6 +136,11 @@ class Container:
         """The process that runs now."""
         return self._process.pid if self._process is not None else None
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether it has no process and will have none."""
+        return self._is_over and self._process is None
+
     def join(self) -> None:
         """Take batches, from now on and after each restart."""
         self._has_joined = True
@@ -258,3 +263,6 @@ class Container:
         self._is_over = True
         self._dispatcher.remove(self.lane)
         self._end_process()
+        if not self.ready.done():
+            self.ready.set_exception(ServeError(f"deploy: {self.name} was stopped as it started."))
+        self.ready.exception()  # for nobody else may ask

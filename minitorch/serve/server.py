@@ -10,7 +10,6 @@ import asyncio
 import math
 from collections import OrderedDict, deque
 from collections.abc import Hashable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import blake2b
@@ -24,7 +23,7 @@ from minitorch.serve.clock import Clock, LoopClock, Timer
 from minitorch.serve.containers import Container, Hub
 from minitorch.serve.dispatch import Dispatcher, Group, Query
 from minitorch.serve.metering import Counts
-from minitorch.serve.selection import POLICIES, Policy, Weights
+from minitorch.serve.selection import POLICIES, Asked, Policy, Weights
 from minitorch.serve.shipping import shipped
 from minitorch.serve.wire import Errors, as_input
 
@@ -96,7 +95,7 @@ class Ask:
 
     app: App
     weights: Weights
-    asked: tuple[str, ...]
+    asked: Asked
     future: "asyncio.Future[Prediction]"
     asked_ms: float
     due_ms: float
@@ -108,14 +107,16 @@ class Ask:
         """Answer with what has arrived, else with the default, else with the error."""
         if self.future.done():
             return
-        app = self.app
+        app, took_ms = self.app, now_ms - self.asked_ms
         if self.values:
-            value, confidence = app.policy.combine(self.weights, self.asked, self.values)
-            models = tuple(self.values)
-            took_ms = now_ms - self.asked_ms
-            self.future.set_result(Prediction(value, models, confidence, False, took_ms))
-        elif app.default is not None:
-            took_ms = now_ms - self.asked_ms
+            try:
+                value, share = app.policy.combine(self.weights, self.asked, self.values)
+                models = tuple(self.values)
+                self.future.set_result(Prediction(value, models, share, False, took_ms))
+                return
+            except Exception as error:  # models may answer anything
+                self.error = ModelFailed(f"predict: {app.name}: answers do not combine: {error}.")
+        if app.default is not None:
             self.future.set_result(Prediction(app.default, (), 0.0, True, took_ms))
         else:
             had_ms = round(self.due_ms - self.asked_ms, 3)
@@ -185,8 +186,7 @@ class Server:
 
     async def __aexit__(self, *_: object) -> None:
         hub, self._hub = self._hub, None
-        for container in self._containers:
-            container.stop()
+        self._stop([*self._containers])
         if self._timer is not None:
             self._timer.cancel()
         for ask in self._asks:
@@ -219,13 +219,16 @@ class Server:
             self._known[name] = Model(name, queue)
         into = self._known[name]
         async with into.deploying:
-            fresh = [self._container(into, data, hub) for _ in range(replicas)]
+            self._open("deploy")  # still, after others of that name
+            fresh: list[Container] = []
             try:
+                for _ in range(replicas):
+                    fresh.append(self._container(into, data, hub))
                 await asyncio.gather(*(container.ready for container in fresh))
+                self._open("deploy")
             except BaseException:
                 self._stop(fresh)
                 raise
-            self._open("deploy")
             self._models[name] = into
             self._swap(into, fresh)
 
@@ -246,8 +249,6 @@ class Server:
         for container in containers:
             container.stop()
             self._containers.discard(container)
-            with suppress(BaseException):
-                container.ready.exception()
 
     def _swap(self, model: Model, fresh: list[Container]) -> None:
         old, model.containers = model.containers, fresh
@@ -258,6 +259,7 @@ class Server:
         for container in old:
             model.restarts += container.restarts
             container.retire()
+        self._containers -= {container for container in self._containers if container.has_ended}
 
     def _open(self, operation: str) -> Hub:
         if self._hub is None:
@@ -462,9 +464,11 @@ class Server:
         ask = asks.popleft()
         if not asks:
             del to.records[key]
-        with suppress(ServeError):
-            await asyncio.shield(ask.future)
-        to.policy.learn(ask.weights, ask.asked, ask.values, label)
+        await asyncio.wait([ask.future])
+        if ask.future.cancelled():  # nobody has waited for it: the next one, or a fresh one
+            await self.feedback(app, x, label, context)
+        elif ask.values or ask.future.exception() is not None:
+            to.policy.learn(ask.weights, ask.asked, ask.values, label)
 
     @staticmethod
     def _remember(app: App, key: Hashable, ask: Ask) -> None:
