@@ -163,7 +163,7 @@ def evaluate(model: Model, batch: np.ndarray) -> tuple[Any, Errors]:
     left, left_errors = evaluate(model, batch[:half])
     right, right_errors = evaluate(model, batch[half:])
     moved = {half + at: words for at, words in right_errors.items()}
-    return joined(left, right), {**left_errors, **moved}
+    return stacked([*left, *right]), {**left_errors, **moved}
 
 
 def as_results(results: Any, count: int) -> Any:
@@ -184,16 +184,10 @@ def as_results(results: Any, count: int) -> Any:
     return results if isinstance(results, np.ndarray) else stacked(results)
 
 
-def joined(left: Any, right: Any) -> Any:
-    """Return the results of two halves as those of one batch."""
-    if len(left) == 0 or len(right) == 0:
-        return right if len(left) == 0 else left
-    return stacked([*left, *right])
-
-
 def stacked(results: Any) -> Any:
-    """Return one array where all results are arrays alike, else what was given."""
-    alike = {(r.dtype, r.shape) if isinstance(r, np.ndarray) else None for r in results}
+    """Return one array where all results are arrays or numbers of NumPy alike, else as given."""
+    known = np.ndarray | np.generic
+    alike = {(r.dtype, r.shape) if isinstance(r, known) else None for r in results}
     return np.stack(results) if len(alike) == 1 and None not in alike else results
 
 
