@@ -26,16 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from minitorch.serve.wire import (
-    BATCH,
-    BROKEN,
-    HELLO,
-    READY,
-    RESULTS,
-    Errors,
-    pack_results,
-    unpack_array,
-)
+from minitorch.serve.wire import Errors, Kind, pack_results, unpack_array
 
 PR_SET_PDEATHSIG = 1
 Model = Callable[[np.ndarray], Any]
@@ -50,19 +41,18 @@ def main() -> None:
     dealer = zmq.Context().socket(zmq.DEALER)
     dealer.setsockopt(zmq.IDENTITY, bytes.fromhex(identity))
     dealer.connect(address)
-    dealer.send(HELLO)
+    dealer.send(Kind.HELLO)
     data = dealer.recv()
     try:
         model = as_model(pickle.loads(data))
     except BaseException:
-        dealer.send_multipart([BROKEN, traceback.format_exc().encode()])
+        dealer.send_multipart([Kind.BROKEN, traceback.format_exc().encode()])
         dealer.close(linger=1000)
         sys.exit(1)
-    dealer.send(READY)
+    dealer.send(Kind.READY)
     while True:
-        kind, number, header, batch = dealer.recv_multipart()
-        assert kind == BATCH
-        dealer.send_multipart([RESULTS, number, *answer(model, header, batch)])
+        header, batch = dealer.recv_multipart()
+        dealer.send_multipart([Kind.RESULTS, *answer(model, header, batch)])
 
 
 def end_with_the_front(fd: int, parent: int) -> None:
