@@ -138,20 +138,31 @@ class Container:
 
     def _start(self) -> None:
         self._identity = secrets.token_bytes(16)
-        self._lifeline, theirs = socket.socketpair()
+        try:
+            self._lifeline, theirs = socket.socketpair()
+            with theirs:
+                self._spawn(theirs.fileno())
+        except OSError:  # no process, no descriptor free
+            self._ended()
+            return
         self._lifeline.setblocking(False)
-        arguments = [self.hub.address, self._identity.hex(), theirs.fileno(), os.getpid()]
-        with theirs:
+        self.hub.hears[self._identity] = self._hear
+        self.hub.loop.add_reader(self._lifeline, self._ended)
+        self._set_timer(START_MS, self._ended)
+
+    def _spawn(self, lifeline: int) -> None:
+        arguments = [self.hub.address, self._identity.hex(), lifeline, os.getpid()]
+        try:
             self._process = subprocess.Popen(
                 [sys.executable, "-c", PROGRAM.format(sys.path), *map(str, arguments)],
-                pass_fds=[theirs.fileno()],
+                pass_fds=[lifeline],
                 stdin=subprocess.DEVNULL,
                 env={"OMP_NUM_THREADS": "1", **os.environ},  # one core a container
                 start_new_session=True,
             )
-        self.hub.hears[self._identity] = self._hear
-        self.hub.loop.add_reader(self._lifeline, self._ended)
-        self._set_timer(START_MS, self._ended)
+        except OSError:
+            self._lifeline.close()
+            raise
 
     def _set_timer(self, in_ms: float, callback: Callable[[], object]) -> None:
         self._cancel_timer()

@@ -51,19 +51,19 @@ class Prediction:
     latency_ms: float
 
 
+@dataclass(eq=False)
 class Model:
     """A deployed model: a queue, its containers, what was counted."""
 
-    def __init__(self, name: str, dispatcher: Dispatcher) -> None:
-        self.name = name
-        self.dispatcher = dispatcher
-        self.containers: list[Container] = []
-        self.version = 0
-        self.counts = Counts()
-        self.restarts = 0  # of versions before this one
-        self.pending: dict[Hashable, _Pending] = {}
-        self.shapes: set[tuple[int, ...]] = set()  # inputs that it has answered
-        self.deploying = asyncio.Lock()
+    name: str
+    dispatcher: Dispatcher
+    containers: list[Container] = field(default_factory=list)
+    version: int = 0
+    counts: Counts = field(default_factory=Counts)
+    restarts: int = 0  # of versions before this one
+    pending: dict[Hashable, "_Pending"] = field(default_factory=dict)
+    shapes: set[tuple[int, ...]] = field(default_factory=set)  # inputs that it has answered
+    deploying: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 class App:
@@ -233,12 +233,8 @@ class Server:
             self._swap(into, fresh)
 
     def _container(self, model: Model, data: bytes, hub: Hub) -> Container:
-        def make() -> Any:
-            return self._controllers(self.slo_ms)
-
-        def done(batch: list[Query], results: list[Any], errors: Errors) -> None:
-            self._answer(model, batch, results, errors)
-
+        make = partial(self._controllers, self.slo_ms)
+        done = partial(self._answer, model)
         container = Container(
             model.name, data, hub, self._now, model.dispatcher, make, self._hang_ms, done
         )
@@ -329,7 +325,9 @@ class Server:
         due_ms = now_ms + self.slo_ms - min(MARGIN_MS, 0.1 * self.slo_ms)
         ask = Ask(to, weights, asked, hub.loop.create_future(), now_ms, due_ms, set(asked))
         if to.policy.learns:
-            self._remember(to, (digest, group, context), ask)
+            to.records.setdefault((digest, group, context), deque(maxlen=64)).append(ask)
+            if len(to.records) > MOST_RECORDS:
+                to.records.popitem(last=False)
         for name in ask.asked:
             self._query(self._models[name], (name, digest, group), group, data, ask)
         if not ask.future.done():
@@ -367,9 +365,7 @@ class Server:
             self._submit(model, pending, ask.asked_ms, ask.due_ms)
 
     def _submit(self, model: Model, pending: _Pending, asked_ms: float, due_ms: float) -> None:
-        def answer(value: Any, error: ServeError | None) -> None:
-            self._resolve(model, pending, value, error)
-
+        answer = partial(self._resolve, model, pending)
         model.dispatcher.submit(Query(pending.data, pending.group, asked_ms, due_ms, answer))
 
     def _answer(self, model: Model, batch: list[Query], results: list[Any], errors: Errors) -> None:
@@ -470,23 +466,14 @@ class Server:
         elif ask.values or ask.future.exception() is not None:
             to.policy.learn(ask.weights, ask.asked, ask.values, label)
 
-    @staticmethod
-    def _remember(app: App, key: Hashable, ask: Ask) -> None:
-        asks = app.records.setdefault(key, deque(maxlen=64))
-        asks.append(ask)
-        if len(app.records) > MOST_RECORDS:
-            app.records.popitem(last=False)
-
     # ---- what can be seen
 
     def metrics(self) -> dict[str, Any]:
         """Return what was counted: for each model, and for each app its weights by context."""
-        models = {
-            model.name: model.counts.as_dict(
-                model.restarts + sum(container.restarts for container in model.containers)
-            )
-            for model in self._models.values()
-        }
+        models = {}
+        for model in self._models.values():
+            restarts = model.restarts + sum(container.restarts for container in model.containers)
+            models[model.name] = model.counts.as_dict(restarts)
         apps = {
             app.name: {"weights": {context: dict(w) for context, w in app.weights.items()}}
             for app in self._apps.values()

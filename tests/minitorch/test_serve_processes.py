@@ -166,6 +166,33 @@ def test_a_hung_container_is_replaced_and_its_query_told(tmp_path: Path) -> None
     run(program)
 
 
+def test_a_container_is_started_again_also_after_a_start_that_failed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    refused = []
+
+    class Refusing(subprocess.Popen):  # type: ignore[type-arg]
+        def __init__(self, *args: Any, **options: Any) -> None:
+            if len(refused) < 2:
+                refused.append(args)
+                raise BlockingIOError("no process is free")
+            super().__init__(*args, **options)
+
+    async def program() -> None:
+        async with Server(slo_ms=LONG_MS) as server:
+            await server.deploy("double", double)
+            await server.link("app", ["double"])
+            monkeypatch.setattr(subprocess, "Popen", Refusing)
+            os.kill(pids(server, "double")[0], signal.SIGKILL)
+            assert (await server.predict("app", 1.0)).value == 2.0
+            assert len(refused) == 2
+            refused.clear()
+            with pytest.raises(ModelFailed):
+                await server.deploy("other", double)
+
+    run(program)
+
+
 def test_at_the_deadline_what_has_arrived_is_combined(tmp_path: Path) -> None:
     """The goal passes on a virtual clock, while one of three models hangs."""
     clock = VirtualClock()
