@@ -66,27 +66,26 @@ class Model:
     deploying: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
+@dataclass(eq=False)
 class App:
     """An application: models, a policy, and the weights of each context."""
 
-    def __init__(self, name: str, models: tuple[str, ...], policy: Policy, default: Any) -> None:
-        self.name = name
-        self.models = models
-        self.policy = policy
-        self.default = default
-        self.rng = Random(0)
-        self.weights: OrderedDict[Hashable, Weights] = OrderedDict()
-        self.records: OrderedDict[Hashable, deque[Ask]] = OrderedDict()
-        self.weights_of(None)
+    name: str
+    models: tuple[str, ...]
+    policy: Policy
+    default: Any
+    rng: Random = field(default_factory=partial(Random, 0))
+    weights: OrderedDict[Hashable, Weights] = field(default_factory=OrderedDict)
+    records: "OrderedDict[Hashable, deque[Ask]]" = field(default_factory=OrderedDict)
 
     def weights_of(self, context: Hashable) -> Weights:
-        """Return the weights of a context, equal at first; the oldest contexts are forgotten."""
-        if context in self.weights:
-            return self.weights[context]
-        if len(self.weights) >= MOST_CONTEXTS:
-            self.weights.popitem(last=False)
-        fresh = dict.fromkeys(self.models, 1 / len(self.models))
-        return self.weights.setdefault(context, fresh)
+        """Return the weights of a context, equal at first; the longest unused are forgotten."""
+        if context not in self.weights:
+            self.weights[context] = dict.fromkeys(self.models, 1 / len(self.models))
+            if len(self.weights) > MOST_CONTEXTS:
+                self.weights.popitem(last=False)
+        self.weights.move_to_end(context)
+        return self.weights[context]
 
 
 @dataclass(slots=True, eq=False)
@@ -255,7 +254,7 @@ class Server:
         for container in old:
             model.restarts += container.restarts
             container.retire()
-        self._containers -= {container for container in self._containers if container.has_ended}
+        self._containers -= {kept for kept in self._containers if kept.has_ended}
 
     def _open(self, operation: str) -> Hub:
         if self._hub is None:
@@ -292,6 +291,7 @@ class Server:
             known = ", ".join(map(repr, POLICIES))
             raise ArgumentError(f"link: policy: got {policy!r}, expected one of {known}.")
         self._apps[app] = App(app, names, POLICIES[policy](), default)
+        self._apps[app].weights_of(None)
 
     async def predict(self, app: str, x: Any, context: Hashable = None) -> Prediction:
         """Return the answer by the deadline: of what has arrived, else the default.

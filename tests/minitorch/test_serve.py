@@ -16,6 +16,7 @@ from minitorch.serve.cache import ENTRY_BYTES, MISS
 from minitorch.serve.container import answer, as_model
 from minitorch.serve.dispatch import Dispatcher, Lane, Query
 from minitorch.serve.selection import Ensemble, Exp3, Exp4, Policy, loss
+from minitorch.serve.server import App
 from minitorch.serve.wire import as_input, pack_array, pack_results, unpack_results
 
 GOAL_MS, FIXED_MS, PER_ITEM_MS = 20.0, 1.0, 0.1
@@ -322,6 +323,17 @@ def test_a_model_that_has_not_answered_was_wrong() -> None:
     weights = {"a": 0.5, "b": 0.5}
     Exp4().learn(weights, {"a": 1.0, "b": 1.0}, {"a": 1}, 1)
     assert weights["a"] > weights["b"]
+
+
+def test_the_context_that_was_not_used_for_longest_is_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("minitorch.serve.server.MOST_CONTEXTS", 2)
+    app = App("app", ("a", "b"), Exp4(), None)
+    learned = app.weights_of("me")
+    for context in ("you", "me", "they"):
+        app.weights_of(context)
+    assert list(app.weights) == ["me", "they"] and app.weights_of("me") is learned
 
 
 def test_exp3_charges_by_the_chance_at_the_draw_however_late_feedback_comes() -> None:
