@@ -441,6 +441,7 @@ def test_over_http_errors_say_whose_they_are(front: Any, client: httpx.Client) -
     assert status("slow", {"x": 1}) == 503
     assert status("mute", {"x": 1}) == 500
     assert status("learn", {"x": [1, 2, 3, 4], "label": 0, "context": "me"}, "feedback") == 200
+    assert status("learn", {"x": [1, 2, 3, 4], "label": [1, 2, 3]}, "feedback") == 200
     assert status("learn", {"x": [1, 2, 3, 4], "label": 0, "context": []}, "feedback") == 422
     text = client.get("/metrics").text
     assert 'serve_served_total{model="linear"}' in text and "serve_latency_ms{" in text
