@@ -134,7 +134,7 @@ class _Pending:
 
 
 class Server:
-    """A prediction server: `async with Server() as server`.
+    """A prediction server: `async with Server() as server`, once.
 
     Args:
         slo_ms: the goal: every query is answered within it.
@@ -175,11 +175,13 @@ class Server:
         self._asks: deque[Ask] = deque()
         self._timer: Timer | None = None
         self._hub: Hub | None = None
+        self._was_opened = False
 
     async def __aenter__(self) -> "Server":
-        if self._hub is not None:
-            raise ServeError("Server: it is open already.")
+        if self._was_opened:
+            raise ServeError("Server: it has been opened before: make another.")
         self._hub = Hub()
+        self._was_opened = True
         self._now = self._clock or LoopClock()
         return self
 

@@ -380,6 +380,8 @@ def test_bad_calls_are_told_and_leave_the_server_as_it_was() -> None:
             hung = server.ask("app", 1.0)
         with pytest.raises(Exception, match="closed"):
             await hung
+        with pytest.raises(ServeError, match="another"):
+            await server.__aenter__()
 
     run(program)
 
