@@ -17,13 +17,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 
-from minitorch.errors import MinitorchError
+from minitorch.errors import MinitorchError, ServeError
 from minitorch.extras import missing
 from minitorch.serve.server import Server
-
-
-class Unusable(Exception):
-    """APP.py cannot be used, and why."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -35,7 +31,7 @@ def main(arguments: list[str] | None = None) -> int:
     told = parser.parse_args(arguments)
     try:
         asyncio.run(serve(loaded(told.app), told.host, told.port))
-    except (Unusable, MinitorchError, ModuleNotFoundError, OSError) as error:
+    except (MinitorchError, ModuleNotFoundError, OSError) as error:
         print(f"serve: {error}", file=sys.stderr)
         return 1
     return 0
@@ -45,20 +41,20 @@ def loaded(path: Path) -> ModuleType:
     """Return the module of a file, under a name that no container can import.
 
     Raises:
-        Unusable: no such file, it raises, or it has no `setup`.
+        ServeError: no such file, it raises, or it has no `setup`.
     """
     sys.path.insert(0, str(path.resolve().parent))
     spec = importlib.util.spec_from_file_location("served_app", path)
     if spec is None or spec.loader is None or not path.is_file():
-        raise Unusable(f"{path}: no such file, or no Python file")
+        raise ServeError(f"{path}: no such file, or no Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules["served_app"] = module
     try:
         spec.loader.exec_module(module)
     except Exception as error:
-        raise Unusable(f"{path}: {type(error).__name__}: {error}") from error
+        raise ServeError(f"{path}: {type(error).__name__}: {error}") from error
     if not asyncio.iscoroutinefunction(getattr(module, "setup", None)):
-        raise Unusable(f"{path}: defines no `async def setup(server)`")
+        raise ServeError(f"{path}: defines no `async def setup(server)`")
     return module
 
 
@@ -88,7 +84,7 @@ async def serve(module: ModuleType, host: str, port: int) -> None:
         try:
             server = Server(**getattr(module, "options", {}))
         except TypeError as error:
-            raise Unusable(f"{module.__file__}: options: {error}") from error
+            raise ServeError(f"{module.__file__}: options: {error}") from error
         on_signal(asyncio.current_task().cancel)  # type: ignore[union-attr]
         with contextlib.suppress(asyncio.CancelledError):
             async with server:

@@ -46,10 +46,10 @@ class AIMD:
     best size hardly moves; after Chiu & Jain, Computer Networks 17, 1989.
     """
 
-    def __init__(self, goal_ms: float, step: float = 1.0, factor: float = 0.9) -> None:
+    STEP, FACTOR = 1.0, 0.9
+
+    def __init__(self, goal_ms: float) -> None:
         self.goal_ms = goal_ms
-        self._step = step
-        self._factor = factor
         self._limit = 1.0
 
     @property
@@ -60,9 +60,9 @@ class AIMD:
     def observe(self, size: int, took_ms: float) -> None:
         """Go up by the step, or down by the factor."""
         if took_ms > self.goal_ms:
-            self._limit = max(1.0, min(self._limit, size) * self._factor)
+            self._limit = max(1.0, min(self._limit, size) * self.FACTOR)
         elif size >= self.limit:
-            self._limit += self._step
+            self._limit += self.STEP
 
 
 class Quantile:
@@ -72,12 +72,12 @@ class Quantile:
     Econometrica 46, 1978). Never more than twice the largest batch seen: beyond, a line is a guess.
     """
 
+    QUANTILE, WINDOW = 0.99, 256
     EVERY = 8  # batches between two fits, once there are twice as many
 
-    def __init__(self, goal_ms: float, quantile: float = 0.99, window: int = 256) -> None:
+    def __init__(self, goal_ms: float) -> None:
         self.goal_ms = goal_ms
-        self._quantile = quantile
-        self._seen: deque[tuple[int, float]] = deque(maxlen=window)
+        self._seen: deque[tuple[int, float]] = deque(maxlen=self.WINDOW)
         self._since = 0
         self._limit = 1
 
@@ -98,7 +98,7 @@ class Quantile:
     def _fitted(self) -> int:
         sizes, took_ms = np.array(self._seen).T
         most = 2 * int(sizes.max())
-        fixed_ms, per_item_ms = quantile_line(sizes, took_ms, self._quantile)
+        fixed_ms, per_item_ms = quantile_line(sizes, took_ms, self.QUANTILE)
         if fixed_ms > self.goal_ms:  # slow at every size: the size is not what makes it slow
             fixed_ms, per_item_ms = quantile_line(sizes, took_ms, 0.5)
         if fixed_ms + most * per_item_ms > self.goal_ms:

@@ -7,7 +7,9 @@ entry whose bit is clear.
 May import: NumPy.
 """
 
+from collections import OrderedDict
 from collections.abc import Hashable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,70 +18,43 @@ ENTRY_BYTES = 256  # what an entry costs beside its value: key, place, dictionar
 MISS = object()
 
 
+@dataclass(slots=True)
+class _Entry:
+    value: Any
+    size: int
+    used: bool = False
+
+
 class Cache:
     """Values by key, at most `limit_bytes` of them together."""
 
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes = limit_bytes
         self.n_bytes = 0
-        self._at: dict[Hashable, int] = {}
-        self._ring: list[_Entry | None] = []
-        self._free: list[int] = []
-        self._hand = 0
-
-    def __len__(self) -> int:
-        return len(self._at)
+        self._circle: OrderedDict[Hashable, _Entry] = OrderedDict()  # from the hand on
 
     def get(self, key: Hashable) -> Any:
         """Return the value, or `MISS`."""
-        at = self._at.get(key)
-        if at is None:
+        entry = self._circle.get(key)
+        if entry is None:
             return MISS
-        entry = self._ring[at]
-        assert entry is not None
         entry.used = True
         return entry.value
 
     def put(self, key: Hashable, value: Any) -> None:
         """Keep a value, unless it is larger than the cache; others make room."""
         size = ENTRY_BYTES + value_bytes(value)
-        if key in self._at or size > self.limit_bytes:
+        if key in self._circle or size > self.limit_bytes:
             return
         while self.n_bytes + size > self.limit_bytes:
-            self._evict()
-        entry = _Entry(key, value, size)
-        if self._free:
-            at = self._free.pop()
-            self._ring[at] = entry
-        else:
-            at = len(self._ring)
-            self._ring.append(entry)
-        self._at[key] = at
+            key_at_hand, entry = self._circle.popitem(last=False)
+            if entry.used:
+                entry.used = False
+                self._circle[key_at_hand] = entry  # the hand has passed it
+            else:
+                self.n_bytes -= entry.size
+        self._circle[key] = _Entry(value, size)
         self.n_bytes += size
-
-    def _evict(self) -> None:
-        while True:
-            self._hand = (self._hand + 1) % len(self._ring)
-            entry = self._ring[self._hand]
-            if entry is None:
-                continue
-            if not entry.used:
-                break
-            entry.used = False
-        self._ring[self._hand] = None
-        self._free.append(self._hand)
-        del self._at[entry.key]
-        self.n_bytes -= entry.size
-
-
-class _Entry:
-    __slots__ = ("key", "size", "used", "value")
-
-    def __init__(self, key: Hashable, value: Any, size: int) -> None:
-        self.key = key
-        self.value = value
-        self.size = size
-        self.used = False
 
 
 def value_bytes(value: Any) -> int:

@@ -6,6 +6,7 @@ May import: nothing of ours.
 import asyncio
 import heapq
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 
@@ -78,10 +79,10 @@ class VirtualClock:
             call.callback()
 
 
+@dataclass(slots=True)
 class _Call:
-    def __init__(self, callback: Callable[[], object]) -> None:
-        self.callback = callback
-        self.cancelled = False
+    callback: Callable[[], object]
+    cancelled: bool = False
 
     def cancel(self) -> None:
         self.cancelled = True

@@ -26,16 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from minitorch.serve.wire import (
-    BATCH,
-    BROKEN,
-    HELLO,
-    READY,
-    RESULTS,
-    Errors,
-    pack_results,
-    unpack_array,
-)
+from minitorch.serve.wire import Errors, Kind, pack_results, unpack_array
 
 PR_SET_PDEATHSIG = 1
 Model = Callable[[np.ndarray], Any]
@@ -50,19 +41,18 @@ def main() -> None:
     dealer = zmq.Context().socket(zmq.DEALER)
     dealer.setsockopt(zmq.IDENTITY, bytes.fromhex(identity))
     dealer.connect(address)
-    dealer.send(HELLO)
+    dealer.send(Kind.HELLO)
     data = dealer.recv()
     try:
         model = as_model(pickle.loads(data))
     except BaseException:
-        dealer.send_multipart([BROKEN, traceback.format_exc().encode()])
+        dealer.send_multipart([Kind.BROKEN, traceback.format_exc().encode()])
         dealer.close(linger=1000)
         sys.exit(1)
-    dealer.send(READY)
+    dealer.send(Kind.READY)
     while True:
-        kind, number, header, batch = dealer.recv_multipart()
-        assert kind == BATCH
-        dealer.send_multipart([RESULTS, number, *answer(model, header, batch)])
+        header, batch = dealer.recv_multipart()
+        dealer.send_multipart([Kind.RESULTS, *answer(model, header, batch)])
 
 
 def end_with_the_front(fd: int, parent: int) -> None:
@@ -163,7 +153,7 @@ def evaluate(model: Model, batch: np.ndarray) -> tuple[Any, Errors]:
     left, left_errors = evaluate(model, batch[:half])
     right, right_errors = evaluate(model, batch[half:])
     moved = {half + at: words for at, words in right_errors.items()}
-    return joined(left, right), {**left_errors, **moved}
+    return stacked([*left, *right]), {**left_errors, **moved}
 
 
 def as_results(results: Any, count: int) -> Any:
@@ -184,16 +174,10 @@ def as_results(results: Any, count: int) -> Any:
     return results if isinstance(results, np.ndarray) else stacked(results)
 
 
-def joined(left: Any, right: Any) -> Any:
-    """Return the results of two halves as those of one batch."""
-    if len(left) == 0 or len(right) == 0:
-        return right if len(left) == 0 else left
-    return stacked([*left, *right])
-
-
 def stacked(results: Any) -> Any:
-    """Return one array where all results are arrays alike, else what was given."""
-    alike = {(r.dtype, r.shape) if isinstance(r, np.ndarray) else None for r in results}
+    """Return one array where all results are arrays or numbers of NumPy alike, else as given."""
+    known = np.ndarray | np.generic
+    alike = {(r.dtype, r.shape) if isinstance(r, known) else None for r in results}
     return np.stack(results) if len(alike) == 1 and None not in alike else results
 
 

@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,21 +26,11 @@ from minitorch.extras import missing
 from minitorch.serve.batching import Controller
 from minitorch.serve.clock import Clock, Timer
 from minitorch.serve.dispatch import Dispatcher, Lane, Query
-from minitorch.serve.wire import (
-    BATCH,
-    BROKEN,
-    HELLO,
-    READY,
-    RESULTS,
-    Errors,
-    pack_array,
-    unpack_results,
-)
+from minitorch.serve.wire import Errors, Kind, pack_array, unpack_results
 
 FIRST_WAIT_MS, LONGEST_WAIT_MS = 50.0, 5_000.0
 START_MS = 120_000.0  # to start and to load the model
 END_S = 5.0
-Done = Callable[[list[Query], list[Any], Errors], None]
 PROGRAM = "import sys; sys.path[:] = {!r}; from minitorch.serve.container import main; main()"
 
 
@@ -55,8 +46,7 @@ class Hub:
             import zmq
         except ImportError as error:
             raise ModuleNotFoundError(missing("Server", "serve", error)) from error
-        self._again = zmq.Again
-        self._dont_wait = zmq.DONTWAIT
+        self._zmq = zmq
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         if sys.platform == "linux":
             self.address = f"ipc://@minitorch-serve-{secrets.token_hex(16)}"
@@ -68,7 +58,6 @@ class Hub:
         self._socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
         self._socket.setsockopt(zmq.SNDHWM, 0)
         self._socket.bind(self.address)
-        self._unreachable = zmq.ZMQError
         self._fd = int(self._socket.getsockopt(zmq.FD))
         self.hears: dict[bytes, Callable[[list[bytes]], None]] = {}
         self.loop = asyncio.get_running_loop()
@@ -76,15 +65,15 @@ class Hub:
 
     def send(self, identity: bytes, frames: list[bytes]) -> None:
         """Send to a container; one that is gone is found out by its socket."""
-        with contextlib.suppress(self._unreachable):
-            self._socket.send_multipart([identity, *frames], self._dont_wait, copy=False)
+        with contextlib.suppress(self._zmq.ZMQError):
+            self._socket.send_multipart([identity, *frames], self._zmq.DONTWAIT, copy=False)
         self.loop.call_soon(self._read)  # sending may have used up the signal that there is more
 
     def _read(self) -> None:
         while not self._socket.closed:
             try:
-                identity, *frames = self._socket.recv_multipart(self._dont_wait)
-            except self._again:
+                identity, *frames = self._socket.recv_multipart(self._zmq.DONTWAIT)
+            except self._zmq.Again:
                 return
             hear = self.hears.get(identity)
             if hear is not None and frames:
@@ -98,37 +87,37 @@ class Hub:
             self._folder.cleanup()
 
 
+@dataclass(eq=False)
 class Container:
     """One replica of a model: a process, or the wait for the next.
 
     Attributes:
+        model: as it is sent to each process.
+        done: called with each batch, its results and its errors.
         ready: done when the first process is ready; its exception says why it will never be.
         is_serving: whether its process takes batches.
         restarts: how many processes have followed the first.
     """
 
-    def __init__(
-        self, name: str, model: bytes, hub: Hub, clock: Clock, dispatcher: Dispatcher,
-        make_controller: Callable[[], Controller], hang_ms: float, done: Done,
-    ) -> None:  # fmt: skip
-        self.name = name
-        self.ready: asyncio.Future[None] = hub.loop.create_future()
-        self.restarts = 0
-        self.is_serving = False
-        self._model = model
-        self._hub = hub
-        self._clock = clock
-        self._dispatcher = dispatcher
-        self._make_controller = make_controller
-        self._hang_ms = hang_ms
-        self._done = done
-        self._wait_ms = FIRST_WAIT_MS
-        self._timer: Timer | None = None
-        self._process: subprocess.Popen[bytes] | None = None
-        self._is_over = False
-        self._has_joined = False
-        self._number = 0
-        self.lane = Lane(make_controller(), self._run)
+    name: str
+    model: bytes
+    hub: Hub
+    clock: Clock
+    dispatcher: Dispatcher
+    make_controller: Callable[[], Controller]
+    hang_ms: float
+    done: Callable[[list[Query], list[Any], Errors], None]
+    is_serving: bool = False
+    restarts: int = 0
+    _is_over: bool = False
+    _has_joined: bool = False
+    _wait_ms: float = FIRST_WAIT_MS
+    _timer: Timer | None = None
+    _process: "subprocess.Popen[bytes] | None" = None
+
+    def __post_init__(self) -> None:
+        self.ready: asyncio.Future[None] = self.hub.loop.create_future()
+        self.lane = Lane(self.make_controller(), self._run)
         self._start()
 
     @property
@@ -136,69 +125,78 @@ class Container:
         """The process that runs now."""
         return self._process.pid if self._process is not None else None
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether it has no process and will have none."""
+        return self._is_over and self._process is None
+
     def join(self) -> None:
         """Take batches, from now on and after each restart."""
         self._has_joined = True
         if self.is_serving:
-            self._dispatcher.add(self.lane)
+            self.dispatcher.add(self.lane)
 
     def _start(self) -> None:
         self._identity = secrets.token_bytes(16)
-        self._lifeline, theirs = socket.socketpair()
+        try:
+            self._lifeline, theirs = socket.socketpair()
+            with theirs:
+                self._spawn(theirs.fileno())
+        except OSError:  # no process, no descriptor free
+            self._ended()
+            return
         self._lifeline.setblocking(False)
-        arguments = [self._hub.address, self._identity.hex(), theirs.fileno(), os.getpid()]
-        with theirs:
+        self.hub.hears[self._identity] = self._hear
+        self.hub.loop.add_reader(self._lifeline, self._ended)
+        self._set_timer(START_MS, self._ended)
+
+    def _spawn(self, lifeline: int) -> None:
+        arguments = [self.hub.address, self._identity.hex(), lifeline, os.getpid()]
+        try:
             self._process = subprocess.Popen(
                 [sys.executable, "-c", PROGRAM.format(sys.path), *map(str, arguments)],
-                pass_fds=[theirs.fileno()],
+                pass_fds=[lifeline],
                 stdin=subprocess.DEVNULL,
                 env={"OMP_NUM_THREADS": "1", **os.environ},  # one core a container
                 start_new_session=True,
             )
-        self._hub.hears[self._identity] = self._hear
-        self._hub.loop.add_reader(self._lifeline, self._ended)
-        self._set_timer(START_MS, self._ended)
+        except OSError:
+            self._lifeline.close()
+            raise
 
     def _set_timer(self, in_ms: float, callback: Callable[[], object]) -> None:
+        self._cancel_timer()
+        self._timer = self.clock.call_at(self.clock.now_ms() + in_ms, callback)
+
+    def _cancel_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self._clock.call_at(self._clock.now_ms() + in_ms, callback)
 
     def _hear(self, frames: list[bytes]) -> None:
         kind = frames[0]
-        if kind == HELLO:
-            self._hub.send(self._identity, [self._model])
-        elif kind == READY:
+        if kind == Kind.HELLO:
+            self.hub.send(self._identity, [self.model])
+        elif kind == Kind.READY:
             self._serve()
-        elif kind == BROKEN:
+        elif kind == Kind.BROKEN and not self.ready.done():
             words = frames[1].decode(errors="replace").strip()
-            self._tell(ModelFailed(f"deploy: {self.name} cannot be made: {words}"))
-        elif kind == RESULTS and self.lane.batch and frames[1] == b"%d" % self._number:
-            self._results(frames[2:])
+            self.ready.set_exception(ModelFailed(f"deploy: {self.name} cannot be made: {words}"))
+        elif kind == Kind.RESULTS and self.lane.batch:
+            self._results(frames[1:])
 
     def _serve(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
+        self._cancel_timer()
         self.is_serving = True
-        self._tell(None)
-
-    def _tell(self, error: ServeError | None) -> None:
-        """Say how the first start went; after a later one, go on serving."""
         if not self.ready.done():
-            if error is None:
-                self.ready.set_result(None)
-            else:
-                self.ready.set_exception(error)
-        elif error is None and self._has_joined:
-            self._dispatcher.add(self.lane)
+            self.ready.set_result(None)
+        elif self._has_joined:
+            self.dispatcher.add(self.lane)
 
     def _run(self, batch: list[Query]) -> None:
-        self._number += 1
         dtype, shape = batch[0].group
         data = b"".join([query.x for query in batch])
-        frames = [BATCH, b"%d" % self._number, *pack_array(dtype, (len(batch), *shape), data)]
-        self._hub.send(self._identity, frames)
-        self._set_timer(self._hang_ms, self._ended)
+        self.hub.send(self._identity, pack_array(dtype, (len(batch), *shape), data))
+        self._set_timer(self.hang_ms, self._ended)
 
     def _results(self, frames: list[bytes]) -> None:
         try:
@@ -208,24 +206,23 @@ class Container:
         except (ValueError, KeyError, TypeError):  # it does not speak as ours do
             self._ended()
             return
-        assert self._timer is not None
-        self._timer.cancel()
+        self._cancel_timer()
         self._wait_ms = FIRST_WAIT_MS
-        batch = self._dispatcher.finished(self.lane, took_ms)
-        self._done(batch, results, errors)
+        batch = self.dispatcher.finished(self.lane, took_ms)
+        self.done(batch, results, errors)
         if self._is_over:
             self.stop()
 
     def _ended(self) -> None:
         """Clear up after a process that is gone, or that is to go; start the next one later."""
         self._end_process()
-        error = ContainerDied(f"predict: the container of {self.name} ended with the query.")
         if not self.ready.done():
-            self._tell(ModelFailed(f"deploy: the container of {self.name} ended as it started."))
+            words = f"deploy: the container of {self.name} ended as it started."
+            self.ready.set_exception(ModelFailed(words))
             return
-        lane = self.lane
-        self.lane = Lane(self._make_controller(), self._run)
-        self._dispatcher.failed(lane, error)
+        lane, self.lane = self.lane, Lane(self.make_controller(), self._run)
+        words = f"predict: the container of {self.name} ended with the query."
+        self.dispatcher.failed(lane, ContainerDied(words))
         if not self._is_over:
             self.restarts += 1
             self._set_timer(self._wait_ms, self._start)
@@ -233,12 +230,11 @@ class Container:
 
     def _end_process(self) -> None:
         self.is_serving = False
-        if self._timer is not None:
-            self._timer.cancel()
+        self._cancel_timer()
         if self._process is None:
             return
-        self._hub.hears.pop(self._identity, None)
-        self._hub.loop.remove_reader(self._lifeline)
+        self.hub.hears.pop(self._identity, None)
+        self.hub.loop.remove_reader(self._lifeline)
         self._lifeline.close()
         process, self._process = self._process, None
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -249,12 +245,15 @@ class Container:
     def retire(self) -> None:
         """Take no more batches, and end when the last is done."""
         self._is_over = True
-        self._dispatcher.remove(self.lane)
+        self.dispatcher.remove(self.lane)
         if not self.lane.batch:
             self.stop()
 
     def stop(self) -> None:
         """End now."""
         self._is_over = True
-        self._dispatcher.remove(self.lane)
+        self.dispatcher.remove(self.lane)
         self._end_process()
+        if not self.ready.done():
+            self.ready.set_exception(ServeError(f"deploy: {self.name} was stopped as it started."))
+        self.ready.exception()  # for nobody else may ask

@@ -11,6 +11,7 @@ import heapq
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
+from operator import attrgetter
 from typing import Any
 
 from minitorch.errors import DeadlineMissed, Overloaded, ServeError
@@ -83,14 +84,13 @@ class Dispatcher:
 
     def submit(self, query: Query) -> None:
         """Put a query in its place; it is answered, or told that it cannot be, exactly once."""
-        heap = self._heaps.setdefault(query.group, [])
         now_ms = self._clock.now_ms()
-        while self._drops and heap and heap[0][0] <= now_ms:
+        while self._drops and (heap := self._heaps.get(query.group)) and heap[0][0] <= now_ms:
             self._drop(query.group)
-            heap = self._heaps.setdefault(query.group, [])
         if self._drops and self._waiting >= MOST_WAITING:
             query.answer(None, Overloaded(f"predict: {self._waiting} queries are waiting."))
             return
+        heap = self._heaps.setdefault(query.group, [])
         heapq.heappush(heap, (query.due_ms, next(self._numbers), query))
         self._waiting += 1
         self._wake()
@@ -136,7 +136,8 @@ class Dispatcher:
     def _pump(self) -> None:
         """Give a batch to each lane that rests, the one that has rested longest first."""
         self._is_awaited = False
-        for lane in sorted((lane for lane in self._lanes if not lane.batch), key=_began):
+        resting = [lane for lane in self._lanes if not lane.batch]
+        for lane in sorted(resting, key=attrgetter("began_ms")):
             if not self._heaps:
                 return
             if batch := self._form(lane):
@@ -195,7 +196,3 @@ class Dispatcher:
     def _drop(self, group: Group) -> None:
         (query,) = self._take(group, 1)
         query.answer(None, DeadlineMissed("predict: the query cannot be answered in time."))
-
-
-def _began(lane: Lane) -> float:
-    return lane.began_ms

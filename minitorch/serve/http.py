@@ -12,12 +12,13 @@ May import: server, metering; FastAPI.
 
 import json
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from fastapi import FastAPI, Request, Response
+from fastapi import FastAPI, HTTPException, Request, Response
 
 from minitorch.errors import (
     ContainerDied,
@@ -37,12 +38,7 @@ POLICY = (
 )
 
 
-class Refused(Exception):
-    """A request that is answered with an error."""
-
-    def __init__(self, status: int, detail: str) -> None:
-        super().__init__(detail)
-        self.status = status
+RETRY = {"Retry-After": "1"}
 
 
 def application(server: Server) -> FastAPI:
@@ -51,40 +47,37 @@ def application(server: Server) -> FastAPI:
     scrape = prometheus(server.metrics)
     under_way = 0
 
-    async def answered(request: Request, answer: Callable[[dict[str, Any]], Awaitable[Any]]) -> Any:
+    @contextmanager
+    def admitted() -> Iterator[None]:
         nonlocal under_way
         if under_way >= MOST_REQUESTS:
-            return _error(503, "more requests are under way than this server takes")
+            raise HTTPException(503, "more requests are under way than this server takes", RETRY)
         under_way += 1
         try:
-            return _json(200, await answer(await _body(request)))
-        except Refused as error:
-            return _error(error.status, str(error))
-        except MinitorchError as error:
-            return _error(_status(error), str(error))
+            yield
         finally:
             under_way -= 1
 
+    @app.exception_handler(MinitorchError)
+    async def told(_: Request, error: MinitorchError) -> Response:
+        return _json(_status(error), {"detail": str(error)})
+
     @app.post("/apps/{name}/predict")
-    async def predict(name: str, request: Request) -> Any:
-        async def answer(body: dict[str, Any]) -> Any:
-            x, context = _fields(body, ("x",))
+    async def predict(name: str, request: Request) -> Response:
+        with admitted():
+            x, context = await _fields(request, "x")
             asked = server.send(name, x, context)
             found = await asked.future
             if found.is_default and isinstance(asked.error, ModelFailed) and asked.error.by_input:
                 raise asked.error
-            return {field: getattr(found, field) for field in found.__slots__}
-
-        return await answered(request, answer)
+            return _json(200, {field: getattr(found, field) for field in found.__slots__})
 
     @app.post("/apps/{name}/feedback")
-    async def feedback(name: str, request: Request) -> Any:
-        async def answer(body: dict[str, Any]) -> Any:
-            x, label, context = _fields(body, ("x", "label"))
+    async def feedback(name: str, request: Request) -> Response:
+        with admitted():
+            x, label, context = await _fields(request, "x", "label")
             await server.feedback(name, x, label, context)
-            return {"ok": True}
-
-        return await answered(request, answer)
+            return _json(200, {"ok": True})
 
     @app.get("/metrics")
     def metrics() -> Response:
@@ -109,34 +102,29 @@ def application(server: Server) -> FastAPI:
     return app
 
 
-async def _body(request: Request) -> dict[str, Any]:
-    """Return the request's body as an object, or refuse it."""
+async def _fields(request: Request, *required: str) -> list[Any]:
+    """Return a body's required fields and its context, or refuse what is none."""
     parts, size = [], 0
     async for part in request.stream():
         size += len(part)
         if size > MOST_BYTES:
-            raise Refused(413, f"the body is larger than {MOST_BYTES} bytes")
+            raise HTTPException(413, f"the body is larger than {MOST_BYTES} bytes")
         parts.append(part)
     try:
         body = json.loads(b"".join(parts), parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
-        raise Refused(400, f"the body is no JSON: {error}") from error
+        raise HTTPException(400, f"the body is no JSON: {error}") from error
     if not isinstance(body, dict):
-        raise Refused(422, f'the body is {type(body).__name__}, expected an object with "x"')
-    return body
+        raise HTTPException(422, f'the body is {type(body).__name__}, expected an object with "x"')
+    if lacking := [name for name in required if name not in body]:
+        raise HTTPException(422, f'"{lacking[0]}" is missing')
+    if strange := sorted(set(body) - {*required, "context"}):
+        raise HTTPException(422, f'"{strange[0]}" is not known here')
+    return [body[name] for name in required] + [body.get("context")]
 
 
 def _no_number(word: str) -> Any:
     raise ValueError(f"{word} is no JSON number")
-
-
-def _fields(body: dict[str, Any], required: tuple[str, ...]) -> list[Any]:
-    """Return the required fields and the context, or refuse what lacks one or has another."""
-    if lacking := [name for name in required if name not in body]:
-        raise Refused(422, f'"{lacking[0]}" is missing')
-    if strange := sorted(set(body) - {*required, "context"}):
-        raise Refused(422, f'"{strange[0]}" is not known here')
-    return [body[name] for name in required] + [body.get("context")]
 
 
 def _status(error: MinitorchError) -> int:
@@ -149,16 +137,10 @@ def _status(error: MinitorchError) -> int:
     return 422 if isinstance(error, ValueError | TypeError) else 500
 
 
-def _error(status: int, detail: str) -> Response:
-    response = _json(status, {"detail": detail})
-    if status == 503:
-        response.headers["Retry-After"] = "1"
-    return response
-
-
 def _json(status: int, content: Any) -> Response:
     text = json.dumps(_plain(content), allow_nan=False)
-    return Response(text, status, media_type="application/json")
+    headers = RETRY if status == 503 else None
+    return Response(text, status, headers, media_type="application/json")
 
 
 def _plain(value: Any) -> Any:

@@ -9,11 +9,12 @@ May import: server.
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from minitorch.errors import ArgumentError, ServeError
+from minitorch.errors import ArgumentError
 from minitorch.serve.server import Prediction, Server
 
 
@@ -57,6 +58,7 @@ async def load(
 
     Raises:
         ArgumentError: no inputs, or a rate or a time that is not positive.
+        UnknownApp, ShapeError, DTypeError: as `Server.predict`.
     """
     if not len(inputs) or not 0 < rate < np.inf or not 0 < seconds < np.inf:
         raise ArgumentError(
@@ -69,33 +71,21 @@ async def load(
     loop = asyncio.get_running_loop()
     start_s = loop.time()
     waiting = []
-    for number, due in enumerate(due_s):
-        while (wait_s := start_s + due - loop.time()) > 0:
-            await asyncio.sleep(wait_s)
-        future = _sent(server, app, inputs[number % len(inputs)])
-        future.add_done_callback(_noting(found, loop, start_s + due))
-        waiting.append(future)
-        if number % 64 == 63:  # when behind, the answers must come through all the same
-            await asyncio.sleep(0)
-    await asyncio.gather(*waiting, return_exceptions=True)
-    return found
 
-
-def _sent(server: Server, app: str, x: Any) -> "asyncio.Future[Prediction]":
-    try:
-        return server.ask(app, x)
-    except ServeError as error:
-        refused: asyncio.Future[Prediction] = asyncio.get_running_loop().create_future()
-        refused.set_exception(error)
-        return refused
-
-
-def _noting(found: Load, loop: asyncio.AbstractEventLoop, due_s: float) -> Any:
-    def note(future: "asyncio.Future[Prediction]") -> None:
+    def note(due_s: float, future: "asyncio.Future[Prediction]") -> None:
         found.latency_ms.append((loop.time() - due_s) * 1e3)
         if future.cancelled() or future.exception() is not None:
             found.errors += 1
         else:
             found.defaults += future.result().is_default
 
-    return note
+    for number, due in enumerate(due_s):
+        while (wait_s := start_s + due - loop.time()) > 0:
+            await asyncio.sleep(wait_s)
+        future = server.ask(app, inputs[number % len(inputs)])
+        future.add_done_callback(partial(note, start_s + due))
+        waiting.append(future)
+        if number % 64 == 63:  # when behind, the answers must come through all the same
+            await asyncio.sleep(0)
+    await asyncio.gather(*waiting, return_exceptions=True)
+    return found

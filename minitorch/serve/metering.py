@@ -86,18 +86,14 @@ def prometheus(metrics: Callable[[], dict[str, Any]]) -> Callable[[], bytes]:
                 size.add_metric([model], counts["mean_batch"])
                 times.add_metric([model, "0.5"], counts["latency_ms"]["p50"])
                 times.add_metric([model, "0.99"], counts["latency_ms"]["p99"])
-            yield from (size, times)
-            yield _weights(GaugeMetricFamily, found["apps"])
+            weights = GaugeMetricFamily(
+                "serve_weight", "weight of a model in an app", labels=["app", "model"]
+            )
+            for app, kept in found["apps"].items():
+                for model, weight in kept["weights"].get(None, {}).items():
+                    weights.add_metric([app, model], weight)  # of users there may be too many
+            yield from (size, times, weights)
 
     registry = CollectorRegistry()
     registry.register(Now())
     return lambda: generate_latest(registry)
-
-
-def _weights(family: Any, apps: dict[str, Any]) -> Any:
-    """Return the weights without context: there are as many contexts as users."""
-    found = family("serve_weight", "weight of a model in an app", labels=["app", "model"])
-    for app, kept in apps.items():
-        for model, weight in kept["weights"].get(None, {}).items():
-            found.add_metric([app, model], weight)
-    return found

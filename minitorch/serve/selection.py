@@ -1,7 +1,7 @@
 """Which model answers, and how several answers become one: selection policies.
 
 A policy is three functions of the weights that it keeps for each context, which sum to 1: whom to
-ask, what to make of the answers, and what to learn from a label.
+ask and with what chance, what to make of the answers, and what to learn from a label.
 
 May import: minitorch.errors.
 Source: Auer, Cesa-Bianchi, Freund, Schapire, SIAM J. Comput. 32(1), 2002 (Exp3 and Exp4), with
@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 
 Weights = dict[str, float]
+Asked = Mapping[str, float]  # name: the chance that it was asked
+Answers = Mapping[str, Any]
 
 
 class Policy:
@@ -23,62 +25,51 @@ class Policy:
 
     learns = False
 
-    def ask(self, weights: Weights, rng: Random) -> tuple[str, ...]:
-        """Return the models to ask."""
-        return (next(iter(weights)),)
+    def ask(self, weights: Weights, rng: Random) -> Asked:
+        """Return the models to ask, each with the chance that it had."""
+        return {next(iter(weights)): 1.0}
 
-    def combine(
-        self, weights: Weights, asked: tuple[str, ...], values: Mapping[str, Any]
-    ) -> tuple[Any, float]:
+    def combine(self, weights: Weights, asked: Asked, values: Answers) -> tuple[Any, float]:
         """Return one answer of those that have arrived, and the share of the asked that agree."""
         return next(iter(values.values())), 1.0
 
-    def learn(
-        self, weights: Weights, asked: tuple[str, ...], values: Mapping[str, Any], label: Any
-    ) -> None:
+    def learn(self, weights: Weights, asked: Asked, values: Answers, label: Any) -> None:
         """Change the weights; a model that was asked and has not answered was wrong."""
 
 
 class Exp3(Policy):
     """One model at a time, drawn by its weight; only its loss is seen.
 
-    The loss is divided by the chance that the model had, so that on average each model is charged
-    what it would have lost. A share of all draws explores, and no weight falls below a floor: a
-    model that recovers is found again.
+    The loss is divided by the chance that the model had when it was asked, so that on average each
+    is charged what it would have lost, however late feedback comes. A share of all draws explores,
+    and no weight falls below a floor: a model that recovers is found again.
     """
 
     learns = True
     eta, explore, floor = 0.05, 0.05, 1e-3
 
-    def chance(self, weights: Weights, name: str) -> float:
-        """Return how probable it is that this model is asked."""
-        return (1 - self.explore) * weights[name] + self.explore / len(weights)
-
-    def ask(self, weights: Weights, rng: Random) -> tuple[str, ...]:
+    def ask(self, weights: Weights, rng: Random) -> Asked:
         """Draw one."""
-        names = list(weights)
-        return tuple(rng.choices(names, [self.chance(weights, name) for name in names]))
+        even = self.explore / len(weights)
+        chances = {name: (1 - self.explore) * weight + even for name, weight in weights.items()}
+        (name,) = rng.choices(list(chances), list(chances.values()))
+        return {name: chances[name]}
 
-    def learn(
-        self, weights: Weights, asked: tuple[str, ...], values: Mapping[str, Any], label: Any
-    ) -> None:
+    def learn(self, weights: Weights, asked: Asked, values: Answers, label: Any) -> None:
         """Charge the one that was asked."""
-        (name,) = asked
-        charged = loss(values.get(name), label) / self.chance(weights, name)
-        weights[name] *= math.exp(-self.eta * charged)
+        ((name, chance),) = asked.items()
+        weights[name] *= math.exp(-self.eta * loss(values.get(name), label) / chance)
         normalize(weights, self.floor)
 
 
 class Ensemble(Policy):
     """All models; each has one vote."""
 
-    def ask(self, weights: Weights, rng: Random) -> tuple[str, ...]:
+    def ask(self, weights: Weights, rng: Random) -> Asked:
         """Return all."""
-        return tuple(weights)
+        return dict.fromkeys(weights, 1.0)
 
-    def combine(
-        self, weights: Weights, asked: tuple[str, ...], values: Mapping[str, Any]
-    ) -> tuple[Any, float]:
+    def combine(self, weights: Weights, asked: Asked, values: Answers) -> tuple[Any, float]:
         """Vote on labels, average what is real, by weight."""
         total = sum(weights[name] for name in values)
         shares = {name: weights[name] / total for name in values}
@@ -92,9 +83,7 @@ class Exp4(Ensemble):
     learns = True
     eta, floor = 0.3, 1e-3
 
-    def learn(
-        self, weights: Weights, asked: tuple[str, ...], values: Mapping[str, Any], label: Any
-    ) -> None:
+    def learn(self, weights: Weights, asked: Asked, values: Answers, label: Any) -> None:
         """Charge every model its own loss."""
         for name in weights:
             weights[name] *= math.exp(-self.eta * loss(values.get(name), label))
@@ -122,14 +111,15 @@ def loss(value: Any, label: Any) -> float:
     """
     if value is None:
         return 1.0
-    if isinstance(value, np.ndarray) and np.ndim(label) == 0 and value.size > 1:
-        value = int(value.argmax())
     try:
-        off = np.abs(np.asarray(value, float) - np.asarray(label, float)).mean()
-    except (TypeError, ValueError):
+        right = np.asarray(label, float)
+        if isinstance(value, np.ndarray) and value.size > 1 and not right.ndim:
+            value = int(value.argmax())
+        off = float(np.abs(np.asarray(value, float) - right).mean())
+    except (TypeError, ValueError, OverflowError):
         return float(not agree(value, label))
-    is_label = np.ndim(label) == 0 and float(np.asarray(label, float)).is_integer()
-    return float(off > 1e-6) if is_label and off >= 0.5 else min(1.0, float(off))
+    is_label = not right.ndim and float(right).is_integer()
+    return 1.0 if is_label and off >= 0.5 else min(1.0, off)
 
 
 def agree(left: Any, right: Any) -> bool:
@@ -140,12 +130,15 @@ def agree(left: Any, right: Any) -> bool:
         if left.ndim and left.size > 1 and left.dtype.kind == "f":
             return bool(left.argmax() == right.argmax())
         return bool(np.array_equal(left, right))
-    if _is_real(left) and _is_real(right):
-        return math.isclose(left, right, rel_tol=0.05, abs_tol=1e-9)
-    return bool(np.all(left == right))
+    try:
+        if _is_real(left) and _is_real(right):
+            return math.isclose(left, right, rel_tol=0.05, abs_tol=1e-9)
+        return bool(np.all(left == right))
+    except (ValueError, OverflowError):  # arrays of other shapes, integers beyond all floats
+        return False
 
 
-def vote(values: Mapping[str, Any], shares: Mapping[str, float]) -> Any:
+def vote(values: Answers, shares: Weights) -> Any:
     """Return the answer with most weight behind it; of equals the one that came first."""
     backing = {
         name: sum(shares[other] for other, own in values.items() if agree(value, own))
@@ -154,13 +147,13 @@ def vote(values: Mapping[str, Any], shares: Mapping[str, float]) -> Any:
     return values[max(backing, key=lambda name: round(backing[name], 12))]
 
 
-def average(values: Mapping[str, Any], shares: Mapping[str, float]) -> Any:
+def average(values: Answers, shares: Weights) -> Any:
     """Return the mean by weight."""
     total = sum(share * np.asarray(values[name]) for name, share in shares.items())
     return total if np.ndim(total) else float(total)
 
 
-def _are_real(values: Mapping[str, Any]) -> bool:
+def _are_real(values: Answers) -> bool:
     """Tell whether answers are real numbers, or arrays of them in one shape, not labels."""
     found = list(values.values())
     if all(isinstance(value, np.ndarray) and value.dtype.kind == "f" for value in found):

@@ -10,7 +10,6 @@ import asyncio
 import math
 from collections import OrderedDict, deque
 from collections.abc import Hashable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import blake2b
@@ -24,7 +23,7 @@ from minitorch.serve.clock import Clock, LoopClock, Timer
 from minitorch.serve.containers import Container, Hub
 from minitorch.serve.dispatch import Dispatcher, Group, Query
 from minitorch.serve.metering import Counts
-from minitorch.serve.selection import POLICIES, Policy, Weights
+from minitorch.serve.selection import POLICIES, Asked, Policy, Weights
 from minitorch.serve.shipping import shipped
 from minitorch.serve.wire import Errors, as_input
 
@@ -52,42 +51,41 @@ class Prediction:
     latency_ms: float
 
 
+@dataclass(eq=False)
 class Model:
     """A deployed model: a queue, its containers, what was counted."""
 
-    def __init__(self, name: str, dispatcher: Dispatcher) -> None:
-        self.name = name
-        self.dispatcher = dispatcher
-        self.containers: list[Container] = []
-        self.version = 0
-        self.counts = Counts()
-        self.restarts = 0  # of versions before this one
-        self.pending: dict[Hashable, _Pending] = {}
-        self.shapes: set[tuple[int, ...]] = set()  # inputs that it has answered
-        self.deploying = asyncio.Lock()
+    name: str
+    dispatcher: Dispatcher
+    containers: list[Container] = field(default_factory=list)
+    version: int = 0
+    counts: Counts = field(default_factory=Counts)
+    restarts: int = 0  # of versions before this one
+    pending: dict[Hashable, "_Pending"] = field(default_factory=dict)
+    shapes: set[tuple[int, ...]] = field(default_factory=set)  # inputs that it has answered
+    deploying: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
+@dataclass(eq=False)
 class App:
     """An application: models, a policy, and the weights of each context."""
 
-    def __init__(self, name: str, models: tuple[str, ...], policy: Policy, default: Any) -> None:
-        self.name = name
-        self.models = models
-        self.policy = policy
-        self.default = default
-        self.rng = Random(0)
-        self.weights: OrderedDict[Hashable, Weights] = OrderedDict()
-        self.records: OrderedDict[Hashable, deque[Ask]] = OrderedDict()
-        self.weights_of(None)
+    name: str
+    models: tuple[str, ...]
+    policy: Policy
+    default: Any
+    rng: Random = field(default_factory=partial(Random, 0))
+    weights: OrderedDict[Hashable, Weights] = field(default_factory=OrderedDict)
+    records: "OrderedDict[Hashable, deque[Ask]]" = field(default_factory=OrderedDict)
 
     def weights_of(self, context: Hashable) -> Weights:
-        """Return the weights of a context, equal at first; the oldest contexts are forgotten."""
-        if context in self.weights:
-            return self.weights[context]
-        if len(self.weights) >= MOST_CONTEXTS:
-            self.weights.popitem(last=False)
-        fresh = dict.fromkeys(self.models, 1 / len(self.models))
-        return self.weights.setdefault(context, fresh)
+        """Return the weights of a context, equal at first; the longest unused are forgotten."""
+        if context not in self.weights:
+            self.weights[context] = dict.fromkeys(self.models, 1 / len(self.models))
+            if len(self.weights) > MOST_CONTEXTS:
+                self.weights.popitem(last=False)
+        self.weights.move_to_end(context)
+        return self.weights[context]
 
 
 @dataclass(slots=True, eq=False)
@@ -96,7 +94,7 @@ class Ask:
 
     app: App
     weights: Weights
-    asked: tuple[str, ...]
+    asked: Asked
     future: "asyncio.Future[Prediction]"
     asked_ms: float
     due_ms: float
@@ -108,14 +106,16 @@ class Ask:
         """Answer with what has arrived, else with the default, else with the error."""
         if self.future.done():
             return
-        app = self.app
+        app, took_ms = self.app, now_ms - self.asked_ms
         if self.values:
-            value, confidence = app.policy.combine(self.weights, self.asked, self.values)
-            models = tuple(self.values)
-            took_ms = now_ms - self.asked_ms
-            self.future.set_result(Prediction(value, models, confidence, False, took_ms))
-        elif app.default is not None:
-            took_ms = now_ms - self.asked_ms
+            try:
+                value, share = app.policy.combine(self.weights, self.asked, self.values)
+                models = tuple(self.values)
+                self.future.set_result(Prediction(value, models, share, False, took_ms))
+                return
+            except Exception as error:  # models may answer anything
+                self.error = ModelFailed(f"predict: {app.name}: answers do not combine: {error}.")
+        if app.default is not None:
             self.future.set_result(Prediction(app.default, (), 0.0, True, took_ms))
         else:
             had_ms = round(self.due_ms - self.asked_ms, 3)
@@ -134,7 +134,7 @@ class _Pending:
 
 
 class Server:
-    """A prediction server: `async with Server() as server`.
+    """A prediction server: `async with Server() as server`, once.
 
     Args:
         slo_ms: the goal: every query is answered within it.
@@ -175,18 +175,19 @@ class Server:
         self._asks: deque[Ask] = deque()
         self._timer: Timer | None = None
         self._hub: Hub | None = None
+        self._was_opened = False
 
     async def __aenter__(self) -> "Server":
-        if self._hub is not None:
-            raise ServeError("Server: it is open already.")
+        if self._was_opened:
+            raise ServeError("Server: it has been opened before: make another.")
         self._hub = Hub()
+        self._was_opened = True
         self._now = self._clock or LoopClock()
         return self
 
     async def __aexit__(self, *_: object) -> None:
         hub, self._hub = self._hub, None
-        for container in self._containers:
-            container.stop()
+        self._stop([*self._containers])
         if self._timer is not None:
             self._timer.cancel()
         for ask in self._asks:
@@ -219,23 +220,22 @@ class Server:
             self._known[name] = Model(name, queue)
         into = self._known[name]
         async with into.deploying:
-            fresh = [self._container(into, data, hub) for _ in range(replicas)]
+            self._open("deploy")  # still, after others of that name
+            fresh: list[Container] = []
             try:
+                for _ in range(replicas):
+                    fresh.append(self._container(into, data, hub))
                 await asyncio.gather(*(container.ready for container in fresh))
+                self._open("deploy")
             except BaseException:
                 self._stop(fresh)
                 raise
-            self._open("deploy")
             self._models[name] = into
             self._swap(into, fresh)
 
     def _container(self, model: Model, data: bytes, hub: Hub) -> Container:
-        def make() -> Any:
-            return self._controllers(self.slo_ms)
-
-        def done(batch: list[Query], results: list[Any], errors: Errors) -> None:
-            self._answer(model, batch, results, errors)
-
+        make = partial(self._controllers, self.slo_ms)
+        done = partial(self._answer, model)
         container = Container(
             model.name, data, hub, self._now, model.dispatcher, make, self._hang_ms, done
         )
@@ -246,8 +246,6 @@ class Server:
         for container in containers:
             container.stop()
             self._containers.discard(container)
-            with suppress(BaseException):
-                container.ready.exception()
 
     def _swap(self, model: Model, fresh: list[Container]) -> None:
         old, model.containers = model.containers, fresh
@@ -258,6 +256,7 @@ class Server:
         for container in old:
             model.restarts += container.restarts
             container.retire()
+        self._containers -= {kept for kept in self._containers if kept.has_ended}
 
     def _open(self, operation: str) -> Hub:
         if self._hub is None:
@@ -294,6 +293,7 @@ class Server:
             known = ", ".join(map(repr, POLICIES))
             raise ArgumentError(f"link: policy: got {policy!r}, expected one of {known}.")
         self._apps[app] = App(app, names, POLICIES[policy](), default)
+        self._apps[app].weights_of(None)
 
     async def predict(self, app: str, x: Any, context: Hashable = None) -> Prediction:
         """Return the answer by the deadline: of what has arrived, else the default.
@@ -327,7 +327,9 @@ class Server:
         due_ms = now_ms + self.slo_ms - min(MARGIN_MS, 0.1 * self.slo_ms)
         ask = Ask(to, weights, asked, hub.loop.create_future(), now_ms, due_ms, set(asked))
         if to.policy.learns:
-            self._remember(to, (digest, group, context), ask)
+            to.records.setdefault((digest, group, context), deque(maxlen=64)).append(ask)
+            if len(to.records) > MOST_RECORDS:
+                to.records.popitem(last=False)
         for name in ask.asked:
             self._query(self._models[name], (name, digest, group), group, data, ask)
         if not ask.future.done():
@@ -365,9 +367,7 @@ class Server:
             self._submit(model, pending, ask.asked_ms, ask.due_ms)
 
     def _submit(self, model: Model, pending: _Pending, asked_ms: float, due_ms: float) -> None:
-        def answer(value: Any, error: ServeError | None) -> None:
-            self._resolve(model, pending, value, error)
-
+        answer = partial(self._resolve, model, pending)
         model.dispatcher.submit(Query(pending.data, pending.group, asked_ms, due_ms, answer))
 
     def _answer(self, model: Model, batch: list[Query], results: list[Any], errors: Errors) -> None:
@@ -462,27 +462,20 @@ class Server:
         ask = asks.popleft()
         if not asks:
             del to.records[key]
-        with suppress(ServeError):
-            await asyncio.shield(ask.future)
-        to.policy.learn(ask.weights, ask.asked, ask.values, label)
-
-    @staticmethod
-    def _remember(app: App, key: Hashable, ask: Ask) -> None:
-        asks = app.records.setdefault(key, deque(maxlen=64))
-        asks.append(ask)
-        if len(app.records) > MOST_RECORDS:
-            app.records.popitem(last=False)
+        await asyncio.wait([ask.future])
+        if ask.future.cancelled():  # nobody has waited for it: the next one, or a fresh one
+            await self.feedback(app, x, label, context)
+        elif ask.values or ask.future.exception() is not None:
+            to.policy.learn(ask.weights, ask.asked, ask.values, label)
 
     # ---- what can be seen
 
     def metrics(self) -> dict[str, Any]:
         """Return what was counted: for each model, and for each app its weights by context."""
-        models = {
-            model.name: model.counts.as_dict(
-                model.restarts + sum(container.restarts for container in model.containers)
-            )
-            for model in self._models.values()
-        }
+        models = {}
+        for model in self._models.values():
+            restarts = model.restarts + sum(container.restarts for container in model.containers)
+            models[model.name] = model.counts.as_dict(restarts)
         apps = {
             app.name: {"weights": {context: dict(w) for context, w in app.weights.items()}}
             for app in self._apps.values()

@@ -86,26 +86,21 @@ def simulate(
         dispatcher.add(_lane(number, cost, make(slo_ms), clock, dispatcher, found))
     order = sorted(range(len(times)), key=lambda number: (times[number], number), reverse=True)
 
+    def told(number: int, _: Any, error: ServeError | None) -> None:
+        if error is None:
+            found.latency_ms[number] = clock.now_ms() - times[number]
+
     def arrive() -> None:
         now_ms = clock.now_ms()
         while order and times[order[-1]] <= now_ms:
             number = order.pop()
-            answer = partial(_note, found, number, now_ms, clock)
-            dispatcher.submit(Query(number, ANY, now_ms, now_ms + slo_ms, answer))
+            dispatcher.submit(Query(number, ANY, now_ms, now_ms + slo_ms, partial(told, number)))
         if order:
             clock.call_at(times[order[-1]], arrive)
 
     arrive()
     clock.run()
     return found
-
-
-def _note(
-    found: Simulation, number: int, asked_ms: float, clock: VirtualClock, _: Any,
-    error: ServeError | None,
-) -> None:  # fmt: skip
-    if error is None:
-        found.latency_ms[number] = clock.now_ms() - asked_ms
 
 
 def _cost(container: Cost) -> Callable[[int], float]:

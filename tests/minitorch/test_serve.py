@@ -15,7 +15,8 @@ from minitorch.serve.batching import LatencyLine, quantile_line
 from minitorch.serve.cache import ENTRY_BYTES, MISS
 from minitorch.serve.container import answer, as_model
 from minitorch.serve.dispatch import Dispatcher, Lane, Query
-from minitorch.serve.selection import Ensemble, Exp3, Exp4, Policy
+from minitorch.serve.selection import Ensemble, Exp3, Exp4, Policy, loss
+from minitorch.serve.server import App
 from minitorch.serve.wire import as_input, pack_array, pack_results, unpack_results
 
 GOAL_MS, FIXED_MS, PER_ITEM_MS = 20.0, 1.0, 0.1
@@ -307,20 +308,50 @@ def test_a_policy_follows_the_best_model_through_its_failure(policy: Policy, mos
 def test_an_ensemble_votes_on_labels_and_averages_what_is_real() -> None:
     weights = dict.fromkeys("abc", 1 / 3)
     combine = Ensemble().combine
-    assert combine(weights, ("a", "b", "c"), {"a": 3, "b": 5, "c": 5}) == (5, 2 / 3)
-    assert combine(weights, ("a", "b", "c"), {"a": "cat", "b": "cat"}) == ("cat", 2 / 3)
-    value, share = combine(weights, ("a", "b"), {"a": 0.5, "b": 1.0})
+    all_three = Ensemble().ask(weights, Random(0))
+    assert combine(weights, all_three, {"a": 3, "b": 5, "c": 5}) == (5, 2 / 3)
+    assert combine(weights, all_three, {"a": "cat", "b": "cat"}) == ("cat", 2 / 3)
+    value, share = combine(weights, {"a": 1.0, "b": 1.0}, {"a": 0.5, "b": 1.0})
     assert (value, share) == (0.75, 0.0)
     scores = {"a": np.array([0.9, 0.1]), "b": np.array([0.6, 0.4]), "c": np.array([0.3, 0.7])}
-    value, share = combine(weights, ("a", "b", "c"), scores)
+    value, share = combine(weights, all_three, scores)
     np.testing.assert_allclose(value, [0.6, 0.4])
     assert share == 2 / 3
 
 
 def test_a_model_that_has_not_answered_was_wrong() -> None:
     weights = {"a": 0.5, "b": 0.5}
-    Exp4().learn(weights, ("a", "b"), {"a": 1}, 1)
+    Exp4().learn(weights, {"a": 1.0, "b": 1.0}, {"a": 1}, 1)
     assert weights["a"] > weights["b"]
+
+
+def test_the_context_that_was_not_used_for_longest_is_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("minitorch.serve.server.MOST_CONTEXTS", 2)
+    app = App("app", ("a", "b"), Exp4(), None)
+    learned = app.weights_of("me")
+    for context in ("you", "me", "they"):
+        app.weights_of(context)
+    assert list(app.weights) == ["me", "they"] and app.weights_of("me") is learned
+
+
+def test_exp3_charges_by_the_chance_at_the_draw_however_late_feedback_comes() -> None:
+    """Drawn at 0.5 from two equal models; by the time of feedback the weights are 0.9 and 0.1."""
+    policy, weights = Exp3(), {"a": 0.5, "b": 0.5}
+    asked = policy.ask(weights, Random(0))
+    assert list(asked.values()) == [0.5]
+    (name,) = asked
+    weights.update(dict.fromkeys("ab", 0.9), **{name: 0.1})
+    policy.learn(weights, asked, {name: 1}, 0)
+    charged = 0.1 * math.exp(-policy.eta / 0.5)
+    assert math.isclose(weights[name], charged / (charged + 0.9))
+
+
+@pytest.mark.parametrize("label", [[1, 2, 3], [[1], [2, 3]], "cat", None, {}, 10**400], ids=type)
+def test_a_label_that_no_answer_can_equal_is_a_loss_of_one(label: Any) -> None:
+    for value in (np.array([7.0, 9.0]), 0.5, "dog", [1.0]):
+        assert loss(value, label) == 1.0
 
 
 # ---- the wire, and a container's answers

@@ -19,7 +19,14 @@ import numpy as np
 import psutil
 import pytest
 
-from minitorch.errors import ArgumentError, ContainerDied, DeadlineMissed, ModelFailed, UnknownApp
+from minitorch.errors import (
+    ArgumentError,
+    ContainerDied,
+    DeadlineMissed,
+    ModelFailed,
+    ServeError,
+    UnknownApp,
+)
 from minitorch.serve import Load, Server, VirtualClock, load
 
 ROOT = Path(__file__).parents[2]
@@ -159,6 +166,33 @@ def test_a_hung_container_is_replaced_and_its_query_told(tmp_path: Path) -> None
     run(program)
 
 
+def test_a_container_is_started_again_also_after_a_start_that_failed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    refused = []
+
+    class Refusing(subprocess.Popen):  # type: ignore[type-arg]
+        def __init__(self, *args: Any, **options: Any) -> None:
+            if len(refused) < 2:
+                refused.append(args)
+                raise BlockingIOError("no process is free")
+            super().__init__(*args, **options)
+
+    async def program() -> None:
+        async with Server(slo_ms=LONG_MS) as server:
+            await server.deploy("double", double)
+            await server.link("app", ["double"])
+            monkeypatch.setattr(subprocess, "Popen", Refusing)
+            os.kill(pids(server, "double")[0], signal.SIGKILL)
+            assert (await server.predict("app", 1.0)).value == 2.0
+            assert len(refused) == 2
+            refused.clear()
+            with pytest.raises(ModelFailed):
+                await server.deploy("other", double)
+
+    run(program)
+
+
 def test_at_the_deadline_what_has_arrived_is_combined(tmp_path: Path) -> None:
     """The goal passes on a virtual clock, while one of three models hangs."""
     clock = VirtualClock()
@@ -235,6 +269,8 @@ def test_a_version_is_replaced_under_load_and_a_broken_one_is_not() -> None:
             assert set(answers[done + 8 :]) <= {10.0} and set(answers) <= {2.0, 10.0}
             assert (await server.predict("app", 1.0)).value == 10.0  # not the old version's
             assert not any(map(psutil.pid_exists, old))
+            await server.deploy("model", double)
+            assert len(server._containers) == 1  # old versions are forgotten
 
     run(program)
 
@@ -254,6 +290,57 @@ def test_feedback_moves_the_weights_of_its_context_alone() -> None:
                 assert weights["me"]["right"] > 0.9
                 assert weights[None] == {"wrong": 0.5, "right": 0.5}
                 assert weights["other"]["right"] >= 0.5
+
+    run(program)
+
+
+def huge(batch: np.ndarray) -> list[int]:
+    return [10**400] * len(batch)
+
+
+def test_answers_that_do_not_combine_are_told_and_harm_no_other_query() -> None:
+    async def program() -> None:
+        async with Server(slo_ms=LONG_MS) as server:
+            await server.deploy("double", double)
+            await server.deploy("huge", huge)
+            await server.link("both", ["double", "huge"], "ensemble")
+            await server.link("calm", ["double", "huge"], "ensemble", default=7)
+            with pytest.raises(ModelFailed, match="combine"):
+                await server.predict("both", 0.5)
+            assert (await server.predict("calm", 0.5)).value == 7
+
+    run(program)
+
+
+def test_feedback_on_a_prediction_that_nobody_waits_for_is_learned_from() -> None:
+    async def program() -> None:
+        async with Server(slo_ms=LONG_MS) as server:
+            await server.deploy("right", double)
+            await server.deploy("wrong", tenfold)
+            await server.link("app", ["right", "wrong"], "exp4")
+            server.ask("app", 1).cancel()
+            await server.feedback("app", 1, 2)
+            weights = server.metrics()["apps"]["app"]["weights"][None]
+            assert weights["right"] > weights["wrong"]
+
+    run(program)
+
+
+def never_made() -> Callable[[np.ndarray], np.ndarray]:
+    signal.pause()
+    return double
+
+
+def test_a_server_that_closes_tells_who_deploys_and_leaves_nothing() -> None:
+    """One deploy waits for its container, the second of that name for the first."""
+
+    async def program() -> None:
+        async with Server() as server:
+            deploys = [asyncio.create_task(server.deploy("m", never_made)) for _ in range(2)]
+            while not server._containers:
+                await asyncio.sleep(0)
+        told = await asyncio.wait_for(asyncio.gather(*deploys, return_exceptions=True), 30)
+        assert [type(error) for error in told] == [ServeError, ServeError]
 
     run(program)
 
@@ -293,6 +380,8 @@ def test_bad_calls_are_told_and_leave_the_server_as_it_was() -> None:
             hung = server.ask("app", 1.0)
         with pytest.raises(Exception, match="closed"):
             await hung
+        with pytest.raises(ServeError, match="another"):
+            await server.__aenter__()
 
     run(program)
 
@@ -354,6 +443,7 @@ def test_over_http_errors_say_whose_they_are(front: Any, client: httpx.Client) -
     assert status("slow", {"x": 1}) == 503
     assert status("mute", {"x": 1}) == 500
     assert status("learn", {"x": [1, 2, 3, 4], "label": 0, "context": "me"}, "feedback") == 200
+    assert status("learn", {"x": [1, 2, 3, 4], "label": [1, 2, 3]}, "feedback") == 200
     assert status("learn", {"x": [1, 2, 3, 4], "label": 0, "context": []}, "feedback") == 422
     text = client.get("/metrics").text
     assert 'serve_served_total{model="linear"}' in text and "serve_latency_ms{" in text
