@@ -159,7 +159,8 @@ def server() -> Iterator[tuple[str, list[bytes]]]:
 
 
 def printed(cell: Any) -> str:
-    return "".join(output.get("text", "") for output in cell.outputs)
+    shown = (o.get("text", "") or o.get("data", {}).get("text/plain", "") for o in cell.outputs)
+    return "\n".join(shown)
 
 
 def released(lab: Path, out: Path) -> tuple[Path, dict[str, Any]]:
