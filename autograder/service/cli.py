@@ -121,6 +121,9 @@ def _add_serve(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         "--openid-claim", metavar="NAME", default="preferred_username", help="that is the login"
     )
     parser.add_argument(
+        "--lti", metavar="FILE", type=Path, help="the learning platforms that launch this course"
+    )
+    parser.add_argument(
         "--log-format", choices=LOG_FORMATS, default="text", help="json: one object a line"
     )
     migrate = _command(subparsers, "migrate", _migrate, "bring a course's database up to date")
@@ -212,6 +215,7 @@ def _serve(arguments: argparse.Namespace) -> int:
             client_id=arguments.client_id,
             client_secret=_secret(arguments.client_secret_file),
             openid_claim=arguments.openid_claim,
+            lti=arguments.lti,
             log_format=arguments.log_format,
         )
     )
