@@ -139,7 +139,7 @@ def _return(value: ast.expr) -> Iterator[Change]:
     if isinstance(value, ast.Tuple | ast.List):
         for index, element in enumerate(value.elts):
             yield from _scalings(element, "value", index)
-    elif not isinstance(value, ast.Constant | ast.Dict | ast.Compare):
+    elif not isinstance(value, ast.Constant | ast.Dict | ast.Compare | ast.BoolOp):
         for factor in FACTORS:
             yield f"returns {factor} times as much", partial(_scale, factor, "value", None)
 
