@@ -101,7 +101,7 @@ async def main() -> None:
         for name, server in sides.items():
             found = await load(server, "app", INPUTS, share * plain, SECONDS)
             late = (found.defaults + found.errors) / found.sent
-            print(f"  {name:9} p50 {found.p50_ms:7.2f} ms   p99 {found.p99_ms:7.2f} ms   "
+            print(f"  {name:9} p50 {np.median(found.latency_ms):7.2f} ms   p99 {found.p99_ms:7.2f} ms   "
                   f"{late:6.1%} by default")  # fmt: skip
     cpu, wall = (median(times) for times in zip(*overheads, strict=True))
     print(f"front and transport, 64 a batch: {cpu:.1f} us of the front's processor a query, "
