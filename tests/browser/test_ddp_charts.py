@@ -76,17 +76,17 @@ def test_the_timeline_follows_its_sliders_by_keyboard(open_demo: Any) -> None:
     expect(status(page)).to_have_text(re.compile("with 1 bucket;"))
     expect(bucket).to_have_attribute("aria-valuetext", "1 GiB")
     page.get_by_role("slider", name="Layers").focus()
-    expect(page.locator("rect.dl-a")).to_have_count(
+    expect(page.locator("[role=img] rect.dl-a")).to_have_count(
         21
     )  # as profiled, and the recorded one, cut by waits
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowRight")
-    expect(page.locator("rect.dl-a")).to_have_count(2 + 5)
+    expect(page.locator("[role=img] rect.dl-a")).to_have_count(2 + 5)
     page.get_by_role("slider", name="Compute lost beside the link").focus()
     page.keyboard.press("End")
     page.get_by_role("button", name="Best bucket size").press("Enter")
     # nothing is hidden, one bucket at the end; what is left is what the recorded step hid
-    expect(page.locator("rect.dl-c")).to_have_count(10)
+    expect(page.locator("[role=img] rect.dl-c")).to_have_count(10)
 
 
 def test_the_explorer_names_the_fastest_as_sizes_change(open_demo: Any) -> None:
@@ -243,10 +243,10 @@ def test_the_servers_follow_their_controls_by_keyboard(open_demo: Any) -> None:
     expect(status(page)).to_contain_text("synchronous: 14 updates")
     expect(page.get_by_role("slider", name="Staleness")).to_be_disabled()
     page.get_by_role("slider", name="Backup workers").press("ArrowRight")
-    expect(page.locator("rect.dl-b").first).to_be_visible()
+    expect(page.locator("[role=img] rect.dl-b").first).to_be_visible()
     page.get_by_role("combobox", name="Consistency").select_option("async")
     expect(status(page)).to_contain_text("asynchronous: 84 updates")
-    expect(page.locator("rect.dl-ghost")).to_have_count(0)
+    expect(page.locator("[role=img] rect.dl-ghost")).to_have_count(0)
     page.get_by_role("slider", name="Workers", exact=True).press("ArrowLeft")
     expect(status(page)).to_contain_text("asynchronous: 70 updates")
 
