@@ -102,7 +102,7 @@ class Convolve(Op):
     def compute(self, xp: Namespace, x: Array, w: Array) -> Array:
         """Return (N, O, places): one product of kernels by windows."""
         places = self.places or self.how.result_size(x.shape[2:], w.shape[2:])
-        tuned = self._tuned(x, w) if xp is np else None
+        tuned = self.tuned(x, w) if xp is np else None
         if tuned is not None:
             return tuned(x, w)
         kernels = w.reshape((self.how.groups, w.shape[0] // self.how.groups, -1))
@@ -110,14 +110,14 @@ class Convolve(Op):
         y = y.reshape((w.shape[0], x.shape[0], *places))
         return xp.permute_dims(y, (1, 0, *range(2, len(x.shape))))
 
-    def _tuned(self, x: Any, w: Any) -> Any:
-        """Return the kernel that somebody has tuned for such arrays, if there is any."""
+    def tuned(self, x: Any, w: Any, epilogue: str | None = None) -> Any:
+        """Return the kernel that somebody has tuned for such inputs, if there is any."""
         from ..compile import tuned
 
         how = self.how
         if how.groups != 1 or set(how.dilation) != {1} or self.places is not None:
             return None
-        return tuned.convolution(x, w, how.stride, how.padding)
+        return tuned.convolution(x, w, how.stride, how.padding, epilogue)
 
     def infer(self, *specs: Spec) -> Spec:
         """Return (N, O, places)."""
