@@ -22,7 +22,7 @@ import numpy as np
 from sklearn.datasets import load_diabetes
 
 import minitorch.lessons.gradient_pictures as pictures
-from autograder import lab
+from autograder import compare, lab
 from minitorch.data import digits
 from minitorch.lessons.clock import in_turns, seconds
 from minitorch.lessons.curves import GrowingCurve
@@ -49,15 +49,6 @@ print("CUDA", torch.cuda.get_device_name() if CUDA else "none: everything runs o
 # %%
 x = np.array([[1.0, 1.0], [1.0, 2.0], [1.0, 4.0]])
 y = np.array([1.0, 2.0, 2.0])
-
-
-def compare(what, predicted, measured):
-    """Print a prediction beside what came out."""
-    if predicted is ...:
-        print(f"{what}: measured {measured:.4g}. Write your prediction down above, then run again.")
-    else:
-        ratio = measured / predicted
-        print(f"{what}: predicted {predicted:.4g}, measured {measured:.4g}, ratio {ratio:.3g}")
 
 
 # %% [markdown]
@@ -290,7 +281,7 @@ compare("largest learning rate", largest_lr(patients), low)
 safe_lr = largest_lr(patients) / 2
 way = distances(safe_lr, 4000)
 measured_steps = np.argmax(way < way[2000] / 10) - 2000
-compare("steps for a tenth of the distance", predicted_steps, measured_steps)
+compare("steps for a tenth of the distance", predicted_steps, float(measured_steps))
 shares = (0.25, 0.5, 0.95, 1.01)
 ways = {f"{s:g} of the largest": distances(s * largest_lr(patients), 600) for s in shares}
 pictures.plot_distances(ways, way[300] * (1 - 1 / kappa) ** (np.arange(600) - 300))

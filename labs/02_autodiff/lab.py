@@ -21,7 +21,7 @@ import numpy as np
 from IPython.display import display
 
 import minitorch as mt
-from autograder import lab
+from autograder import compare, lab
 from minitorch import Op
 from minitorch.data import digits
 from minitorch.lessons.clock import milliseconds
@@ -45,17 +45,6 @@ print("CUDA: timed in section 4" if DEVICE == "cuda" else "CUDA: none; all is ti
 x = mt.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
 w = mt.tensor([[0.1, 0.2], [0.3, 0.4]], requires_grad=True)
 b = mt.tensor([0.5, -0.5], requires_grad=True)
-
-
-def compare(what, predicted, measured):
-    """Print a prediction beside what came out; a count is exact or it is not."""
-    if predicted is ...:
-        print(f"{what}: measured {measured:g}. Write your prediction down above, then run again.")
-    else:
-        said = f"ratio {measured / predicted:.3g}" if predicted else "no ratio to 0"
-        if isinstance(measured, int | np.integer):
-            said = "exact" if measured == predicted else f"{said}, not exact: count again"
-        print(f"{what}: predicted {predicted:g}, measured {measured:g}, {said}")
 
 
 # %%

@@ -19,7 +19,7 @@ import numpy as np
 
 import minitorch as mt
 import minitorch.graph as tf
-from autograder import lab
+from autograder import compare, lab
 from minitorch.data import digits
 from minitorch.lessons import curves
 from minitorch.lessons.clock import in_turns, milliseconds
@@ -39,17 +39,6 @@ for name in ("numpy", "mlsys-labs"):
 print("Python", platform.python_version(), "on", platform.machine())
 DEVICE = "cuda" if mt.cuda.is_available() else "cpu"
 print("CUDA: used in section 7" if DEVICE == "cuda" else "CUDA: none; all runs on the CPU")
-
-
-def compare(what, predicted, measured):
-    """Print a prediction beside what came out; a count is exact or it is not."""
-    if predicted is ...:
-        print(f"{what}: measured {measured:g}. Write your prediction down above, then run again.")
-    else:
-        said = f"ratio {measured / predicted:.3g}" if predicted else "no ratio to 0"
-        if isinstance(measured, int | np.integer):
-            said = "exact" if measured == predicted else f"{said}, not exact: count again"
-        print(f"{what}: predicted {predicted:g}, measured {measured:g}, {said}")
 
 
 # %% [markdown]
