@@ -5,7 +5,7 @@
 # - **You need** lab 02 or a working idea of `backward()`, and NumPy; a little PyTorch helps.
 # - **It takes** about 90 minutes: introduction 1, sections 14, 8, 12, 17, 19 and 9, discussion 10. The reading note is for another day.
 #
-# `minitorch` gives you tensors and gradients, nothing more. From section 5 on, everything runs on *your* `Module`, `Linear` and `Adam`: the network, its training, and a comparison with PyTorch and with NumPy by hand. The last section asks what writing into memory would cost if the program were a static graph.
+# `minitorch` gives you tensors and gradients, nothing more. From section 5 on, everything runs on *your* `Module`, `Linear` and `Adam`: the network, its training, and a comparison with PyTorch and with NumPy by hand. The last section asks what writing into memory costs in a static graph.
 #
 # Each section asks for a prediction before it measures. Write the number down first.
 
@@ -203,7 +203,7 @@ tied.layers = [Shapes(64, 32), middle, middle, Shapes(32, 10)]
 compare("numbers trained", predicted_numbers, sum(p.numel() for p in tied.parameters()))
 
 # %% [markdown]
-# **Reflect.** Your walk reads the attributes each time. What does that allow a user to do after the network was made, and what does it cost a network of a thousand layers at every step? Where would you keep the result, and when would it be wrong?
+# **Reflect.** Your walk reads the attributes each time. What does that allow a user to do after the network was made, and what does it cost a network of a thousand layers at every step?
 #
 # *What the real system does.* PyTorch's `Module` notes parameters when they are *set*: [`__setattr__`](https://github.com/pytorch/pytorch/blob/main/torch/nn/modules/module.py) sorts every attribute into one of three dictionaries. So it does not see a list of modules: one has to write `ModuleList`.
 
@@ -301,7 +301,7 @@ compare("growth with weights of size 1", predicted_growth, found["1"][-1])
 # %% [markdown]
 # **Reflect.** Start all weights at zero instead. Why does the network never learn? Which gradients are zero, and which are equal?
 #
-# *What the real system does.* [`torch.nn.Linear`](https://github.com/pytorch/pytorch/blob/main/torch/nn/modules/linear.py) starts with `kaiming_uniform_(a=sqrt(5))`, a standard deviation of $\sqrt{1/(3n)}$: smaller than yours, and kept so that old results can be repeated.
+# *What the real system does.* [`torch.nn.Linear`](https://github.com/pytorch/pytorch/blob/main/torch/nn/modules/linear.py) starts with `kaiming_uniform_(a=sqrt(5))`, a standard deviation of $\sqrt{1/(3n)}$: smaller than yours.
 
 # %% [markdown]
 # ## 3. Change the weights in place
@@ -431,7 +431,7 @@ pictures.plot_valley({"plain": plain, "momentum": heavy}, shrink)
 # %% [markdown]
 # **Reflect.** Momentum's curve falls as steeply as its model, but later. What happens in the first steps, and why not in plain descent?
 #
-# It is dangerous to write into memory that others hold: a value that `backward` still needs may be overwritten. Try it: `y = w * w`, then `w -= 1` under `no_grad`, then `y.sum().backward()`. What does minitorch say, and how could it know?
+# A value that `backward` still needs may be overwritten. Try it: `y = w * w`, then `w -= 1` under `no_grad`, then `y.sum().backward()`. What does minitorch say, and how could it know?
 #
 # *What the real system does.* [`torch.optim.SGD`](https://github.com/pytorch/pytorch/blob/main/torch/optim/sgd.py) changes all parameters in one call. Every tensor has a [version counter](https://github.com/pytorch/pytorch/blob/main/c10/core/TensorImpl.h): each write in place raises it, and backward compares.
 
@@ -557,7 +557,7 @@ pictures.plot_directions({"SGD, lr 1": sgd_path, "Adam, lr 0.05": adam_path})
 # %% [markdown]
 # **Reflect.** All five of Adam's curves lie on top of each other. Why? With the bytes that you measured: what does Adam hold for GPT-2's 1.5 billion weights, and which part of that is needed to *use* the model?
 #
-# *What the real system does.* [`torch.optim.Adam`](https://github.com/pytorch/pytorch/blob/main/torch/optim/adam.py) is your loop in three versions: tensor by tensor, all tensors in a few calls (`foreach`), and one CUDA kernel (`fused=True`). ZeRO divides the means among the machines: lab 13.
+# *What the real system does.* [`torch.optim.Adam`](https://github.com/pytorch/pytorch/blob/main/torch/optim/adam.py) is your loop in three versions: tensor by tensor, all tensors in a few calls (`foreach`), and one CUDA kernel (`fused=True`).
 
 # %% [markdown]
 # ## 5. A convolutional network, three times
@@ -793,9 +793,9 @@ for name, guess in predicted.items():
 pictures.plot_race(counts, raced, predicted)
 
 # %% [markdown]
-# **Reflect.** Each way has a fixed time for a step and a time for each picture. What is done in the fixed time, in each of the three? Which of the two matters more if the network is ten times as wide, and which way would then be fastest? Also: after a move by one pixel the convolutions are better than the linear layers, but still bad. Which layer of `CNN` still knows the place?
+# **Reflect.** Each way has a fixed time for a step and a time for each picture. What is done in the fixed time, in each of the three? Also: after a move by one pixel the convolutions are still bad. Which layer of `CNN` knows the place?
 #
-# *What the real system does.* PyTorch does not cut windows: on the CPU it gives convolutions to [oneDNN](https://github.com/pytorch/pytorch/blob/main/aten/src/ATen/native/mkldnn/Conv.cpp), on NVIDIA cards to cuDNN. Python runs ahead of the GPU: while a kernel runs, the next ones already wait in its queue (figure 1 of the paper of the reading note).
+# *What the real system does.* PyTorch does not cut windows: on the CPU it gives convolutions to [oneDNN](https://github.com/pytorch/pytorch/blob/main/aten/src/ATen/native/mkldnn/Conv.cpp), on NVIDIA cards to cuDNN.
 
 # %% [markdown]
 # ## 6. What an `assign` costs a graph
@@ -832,7 +832,7 @@ print("the weight after each step:", run_three(as_the_formulas_stand))
 #
 # **Idea.** In an imperative program the order of lines is the order of effects. A graph knows only edges. So in a graph the order of writes must be given by edges: use the *result of* `assign`, which is the new value, or put a read under `control_dependencies`.
 #
-# The graph pays for that. With pure values it may merge two equal nodes, drop one that nobody needs, reuse a buffer, or run two branches at once. Around each write it must forbid this, or prove that it is harmless. A write may go into the old memory only if nobody can still look at it, neither later in the run nor after it. Otherwise it needs **a copy**.
+# The graph pays for that. With pure values it may merge two equal nodes, drop one that nobody needs, reuse a buffer, or run two branches at once. Around each write it must forbid this, or prove that it is harmless. A write may go into the old memory only if nobody reads it later. Otherwise it needs **a copy**.
 # *(Abadi et al. 2016, section 3.1: variables are stateful operations.)*
 #
 # **Predict.** In one run, `w` is decreased by `lr * g`, **and** its old value is fetched. How many arrays of `w`'s size have to be made in that run? (Without the fetch `w` is overwritten in place, and nothing of its size is made.)
@@ -932,7 +932,7 @@ for size in (10, 1_000_000):
 # %% [markdown]
 # **Reflect.** TensorFlow 1 gave its optimizers hand-written kernels (`ApplyAdam`), although each of them can be made of nodes. From your numbers: for which sizes was that useful, and what did it save besides time?
 #
-# *What the real system does.* TensorFlow's [`resource variables`](https://github.com/tensorflow/tensorflow/blob/master/tensorflow/core/kernels/training_ops.cc) copy on write when somebody still reads. [JAX](https://github.com/jax-ml/jax) has no writes: a step is a function from old weights to new ones, and the compiler is *told* that it may reuse the old memory (`donate_argnums`). `torch.compile` turns writes into new values, optimises the program, and puts the writes back at the end.
+# *What the real system does.* TensorFlow's [`resource variables`](https://github.com/tensorflow/tensorflow/blob/master/tensorflow/core/kernels/training_ops.cc) copy on write when somebody still reads. [JAX](https://github.com/jax-ml/jax) has no writes: a step is a function from old weights to new ones, and the compiler is *told* that it may reuse the old memory (`donate_argnums`).
 
 # %% [markdown]
 # ## Discussion
