@@ -185,11 +185,48 @@ function numbers(list, run, apart) {
   }
 }
 
+// Why a recorded step lasts as long as it does: the difference to the prediction, part by part.
+function why(run, recorded) {
+  const total = Math.max(...recorded.map((s) => s.end));
+  const sum = (name) => recorded.filter((s) => s.name === name).reduce((all, s) => all + s.end - s.start, 0);
+  const calls = recorded.filter((s) => s.lane === "communication");
+  const [forward, backward, optimizer] = ["forward", "backward", "optimizer"].map(sum);
+  const parts = [
+    ["forward", forward - run.forward],
+    ["backward", backward - (run.compute_ended_at - run.forward)],
+    ["waiting for buckets", total - forward - backward - optimizer - (run.step_time - run.compute_ended_at)],
+    ["the optimizer, which is not predicted", optimizer],
+  ];
+  const signed = (s) => (s < 0 ? "−" : "+") + seconds(Math.abs(s));
+  const busy = calls.reduce((all, s) => all + s.end - s.start, 0);
+  return `Recorded: ${seconds(total)}, predicted: ${seconds(run.step_time)}. The difference: `
+    + parts.map(([name, s]) => `${name} ${signed(s)}`).join(", ")
+    + `. All buckets together travelled ${seconds(busy)}, predicted ${seconds(run.communication_time)}: `
+    + "a prediction gives each bucket the link to itself, in the recording they overlap and share the cores with backward.";
+}
+
+// A bucket that is dragged wider or narrower takes the link's bandwidth along.
+function drag(svg, get, moved) {
+  let held = null;
+  svg.addEventListener("pointerdown", (event) => {
+    if (event.target.getAttribute("data-lane") !== "link") return;
+    held = { x: event.clientX, wide: event.target.getBoundingClientRect().width, rate: get("bandwidth_gb_s") };
+    svg.setPointerCapture(event.pointerId);
+    event.preventDefault();
+  });
+  svg.addEventListener("pointermove", (event) => {
+    if (held) moved((held.rate * held.wide) / Math.max(held.wide + event.clientX - held.x, 1));
+  });
+  for (const end of ["pointerup", "pointercancel"]) svg.addEventListener(end, () => { held = null; });
+}
+
 function render({ model, el }) {
   const get = (name) => model.get(name);
   const parts = frame(el, "dl-timeline", get("case").title,
-    "", LEGEND);
+    "Drag a bucket on the link wider or narrower: the bandwidth follows.", LEGEND);
   const list = make(parts.root, "dl", { class: "dl-numbers" });
+  const reasons = make(parts.root, "p", { class: "dl-why" });
+  reasons.hidden = !get("recorded").length;
   const sliders = {};
   const show = () => {
     const given = inputs(get);
@@ -199,6 +236,7 @@ function render({ model, el }) {
     const text = `A step takes ${seconds(run.step_time)} with ${run.buckets.length} bucket${run.buckets.length === 1 ? "" : "s"}; `
       + `communication adds ${seconds(run.exposed)}.`;
     parts.status.textContent = text;
+    if (get("recorded").length) reasons.textContent = why(run, get("recorded"));
     parts.svg.setAttribute("aria-label", `${get("case").title}. ${text}`);
   };
   const lets = SLIDERS.map(([name, label, { min, max, step, to, from, words }]) => {
@@ -211,6 +249,12 @@ function render({ model, el }) {
     const size = bestBucket(inputs(get), SIZES);
     sliders.bucket_mib.set(Math.log2(size));
     tell(model, "bucket_mib", size);
+    show();
+  });
+  drag(parts.svg, get, (rate) => {
+    const within = Math.min(512, Math.max(1 / 16, rate));
+    sliders.bandwidth_gb_s.set(Math.log2(within));
+    tell(model, "bandwidth_gb_s", within);
     show();
   });
   lets.push(live(parts, show));

@@ -142,7 +142,7 @@ function drawBars(parent, plan, story, at) {
 function drawing(svg, story, marker) {
   const plan = layout(story);
   svg.setAttribute("viewBox", `0 0 ${Math.round(plan.view.width)} ${Math.round(plan.view.height)}`);
-  svg.style.minWidth = `${Math.round(0.9 * plan.view.width)}px`; // below that it scrolls
+  svg.style.minWidth = `${Math.round(Math.min(0.9 * plan.view.width, 850))}px`; // below that it scrolls
   let flying = null; // the messages on their way, and the round that they are of
 
   function stand(at, hops, fresh) {

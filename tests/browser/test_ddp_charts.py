@@ -354,6 +354,30 @@ def foreign(requests: list[str], address: str) -> list[str]:
     return [url for url in requests if not url.startswith((address, "blob:", "data:"))]
 
 
+def test_a_bucket_dragged_wider_has_a_slower_link(open_demo: Any) -> None:
+    page = open_demo("ddp_timeline")
+    bandwidth = page.get_by_role("slider", name="Bandwidth")
+    before = float(bandwidth.input_value())
+    bucket = page.locator("[data-lane=link]").first
+    box = bucket.bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 1.5 * box["width"], box["y"] + box["height"] / 2)
+    page.mouse.up()
+    expect(bandwidth).not_to_have_value(str(before))
+    assert float(bandwidth.input_value()) == pytest.approx(before - 1, abs=0.26)  # half as fast
+
+
+def test_the_timeline_says_why_the_recording_differs_part_by_part(open_demo: Any) -> None:
+    page = open_demo("ddp_timeline")
+    text = page.locator(".dl-why").inner_text()
+    unit = {"µs": 1e-3, "ms": 1.0, "s": 1e3}
+    found = re.findall(r"(−|\+|: )([\d.]+) (µs|ms|s)\b", text)
+    times = [float(n) * unit[u] * (-1 if sign == "−" else 1) for sign, n, u in found]
+    recorded, predicted, *parts = times[:6]
+    assert sum(parts) == pytest.approx(recorded - predicted, abs=0.03)
+
+
 def test_in_voila_the_timeline_lies_over_a_recorded_step(
     voila: str, visit: Any, audit: Any
 ) -> None:

@@ -149,6 +149,7 @@ def test_the_picture_of_64_ranks_needs_no_scrolling(visit: Any, crowd: str) -> N
 
 
 def test_pressing_forward_twice_does_not_lose_a_round(page: Any) -> None:
+    page.keyboard.press("Home")
     forward = page.get_by_role("button", name="One round forward")
     for _ in range(3):
         forward.click()
