@@ -678,7 +678,7 @@ print(f"firings: {there} forward, {both - there} back: {(both - there) / there:.
 # %% [markdown]
 # **Reflect.** Your backward loop keeps only the loop's variables, and computes the inside of the body again. What would one have to push to save this second computation? When is it worth the memory? For which bodies does it make no difference?
 #
-# *What the real system does.* TensorFlow pushes every intermediate value that the gradient needs, each on its own stack, and computes nothing twice. ([`stack.cc`](https://github.com/tensorflow/tensorflow/blob/master/tensorflow/core/kernels/stack.cc)). JAX's `lax.while_loop` cannot be differentiated backwards, since the memory is not known when it compiles; `lax.scan`, whose length is fixed, can. `minitorch.graph` does as you did:
+# *What the real system does.* TensorFlow pushes every intermediate value that the gradient needs, each on its own stack, and computes nothing twice ([`stack.cc`](https://github.com/tensorflow/tensorflow/blob/master/tensorflow/core/kernels/stack.cc)). JAX's `lax.while_loop` cannot be differentiated backwards, since the memory is not known when it compiles; `lax.scan`, whose length is fixed, can. `minitorch.graph` does as you did:
 
 # %%
 t = tf.placeholder(tf.float32, ())
