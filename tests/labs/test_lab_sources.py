@@ -3,6 +3,7 @@
 import ast
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from autograder import compare
 from autograder.audit.audit import paid_for_nothing
 from autograder.audit.trivial import THEFT_SAMPLE, VALUES
+from autograder.audit.variants import Trials
 from autograder.authoring.notebook import solution_notebook
 from autograder.authoring.regions import learner_text, parts_of, solution_text
 from autograder.authoring.release import CHECKS, contradictions, copy_shared, is_stale
@@ -29,8 +31,15 @@ def text_of(lab: Lab) -> str:
     return "\n".join(cell.text for cell in lab.cells if cell.kind == "markdown")
 
 
-def paid(lab: Lab, kinds: set[str] | None) -> list[str]:
-    found = paid_for_nothing(lab, kinds=kinds)
+@pytest.fixture(scope="session")
+def trials(lab: Lab) -> Iterator[Trials]:
+    """One worker, which has imported what the lab needs, for all tests of a lab."""
+    with Trials(lab, jobs=1) as found:
+        yield found
+
+
+def paid(lab: Lab, trials: Trials, kinds: set[str] | None) -> list[str]:
+    found = paid_for_nothing(lab, trials, kinds=kinds)
     return [f"{p['check']} of {p['question']} pays for {p['answer']}" for p in found]
 
 
@@ -38,20 +47,20 @@ def test_the_notebook_beside_the_source_is_fresh(lab: Lab) -> None:
     assert not is_stale(lab), "run: autograder release --in-place labs"
 
 
-def test_starter_solution_and_wrong_answers_are_told_apart(lab: Lab) -> None:
+def test_starter_solution_and_wrong_answers_are_told_apart(lab: Lab, trials: Trials) -> None:
     """The starter scores nothing, the solution all, and each mistake is caught with its words."""
-    assert list(contradictions(lab, load_checks(lab.directory / CHECKS))) == []
+    assert list(contradictions(lab, load_checks(lab.directory / CHECKS), trials)) == []
 
 
-def test_an_answer_that_does_nothing_earns_nothing(lab: Lab) -> None:
+def test_an_answer_that_does_nothing_earns_nothing(lab: Lab, trials: Trials) -> None:
     """None, NaN, the input as it came, an empty list, chance, loot: each question answered so."""
     values = {f"the value {value}" for value in VALUES}
-    assert paid(lab, {*SAMPLE, *values, *THEFT_SAMPLE}) == [], PAYS
+    assert paid(lab, trials, {*SAMPLE, *values, *THEFT_SAMPLE}) == [], PAYS
 
 
 @pytest.mark.wide
-def test_no_answer_of_any_kind_that_does_nothing_earns_anything(lab: Lab) -> None:
-    assert paid(lab, None) == [], PAYS
+def test_no_answer_of_any_kind_that_does_nothing_earns_anything(lab: Lab, trials: Trials) -> None:
+    assert paid(lab, trials, None) == [], PAYS
 
 
 def test_every_checked_question_has_three_wrong_answers_and_hints(lab: Lab) -> None:
