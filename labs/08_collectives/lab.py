@@ -7,7 +7,7 @@
 #
 # A training job is many programs, called **ranks**, that send bytes to each other.
 # They train a network together by eight operations, the **collectives**: broadcast, scatter, gather, reduce, all-gather, reduce-scatter, all-reduce, barrier.
-# You build them from bytes, count what they send, and predict what they cost. At the end a network learns over them, and the state of its optimizer is divided among the ranks.
+# You build them from bytes, count what they send, and predict what they cost. At the end a network learns over them.
 #
 # Each section asks for a prediction before it measures. Write the number down first: you learn most from a prediction that was wrong.
 
@@ -152,7 +152,7 @@ def read_exactly(read, n):
 q.check("read_exactly")
 
 # %% [markdown]
-# Now the message. You choose the form of the header; `json.dumps([x.dtype.str, x.shape]).encode()` makes bytes of dtype and shape, but `recv_array` has to know how many bytes. (`pickle` is shorter, but it runs any code that a stranger puts into the bytes.)
+# Now the message. You choose the form of the header; `json.dumps([x.dtype.str, x.shape]).encode()` makes bytes of dtype and shape, but `recv_array` has to know how many bytes. (`pickle` would run any code that a stranger puts into the bytes.)
 
 
 # %% question="message" points="5" defines="send_array recv_array" hint1="The receiver first has to learn how long the header is. How many bytes do you give to that number, so that they are always as many?" hint2="(5).to_bytes(4, \"big\") makes four bytes of a number, int.from_bytes(b, \"big\") the number of bytes." hint3="x.tobytes() gives the elements in C order, whatever x's strides are. np.frombuffer(data, dtype).reshape(shape) is their inverse, but read-only: a copy is not."
@@ -247,7 +247,7 @@ beta = (seconds[-1] - alpha) / sizes[-1]
 print(f"a message costs as much as {alpha / beta:,.0f} bytes")
 
 # %% [markdown]
-# **Measure.** Two numbers describe a link: $\alpha$, the **latency** of a message, and $\beta$, the seconds a byte. A message of $b$ bytes takes about $\alpha + b\beta$. The line goes through the first and the last point. (Points below it are messages that fit into a cache or a buffer.)
+# **Measure.** Two numbers describe a link: $\alpha$, the **latency** of a message, and $\beta$, the seconds a byte. A message of $b$ bytes takes about $\alpha + b\beta$. The line goes through the first and the last point.
 
 # %%
 line = alpha + np.array(sizes) * beta
@@ -266,7 +266,7 @@ for i in (0, 2, 4, 5, 6):
 # %% [markdown]
 # **Reflect.** Left of the grey line all messages cost about the same. If a rank has a thousand gradients of 100 bytes to send, what should it do? What would that gain, by your $\alpha$ and $\beta$?
 #
-# *The real system.* [gloo's TCP pair](https://github.com/pytorch/gloo/blob/main/gloo/transport/tcp/pair.cc) sends a fixed header before each buffer, and counts what is missing, as yours does. NCCL sends no header: both sides compute from the call what comes next. A rank that calls something else hangs, or adds wrong numbers.
+# *The real system.* [gloo's TCP pair](https://github.com/pytorch/gloo/blob/main/gloo/transport/tcp/pair.cc) sends a fixed header before each buffer, and counts what is missing, as yours does. NCCL sends no header: a rank that makes another call hangs, or adds wrong numbers.
 
 # %% [markdown]
 # ## 2. Who sends first?
@@ -321,9 +321,9 @@ compare("sizes that arrived, of 7", predicted_through, len(through))
 print("the largest:", f"{max(through):,} bytes")
 
 # %% [markdown]
-# **Idea.** `send` returns when the bytes are *somewhere*: a small array fits into the kernel's buffers, a large one has to wait until the other side reads. So this program works with small arrays and hangs when the model grows. MPI's standard calls such a program **unsafe**: it needs buffers that nobody promised.
+# **Idea.** `send` returns when the bytes are *somewhere*: a small array fits into the kernel's buffers, a large one has to wait until the other side reads. So this program works with small arrays and hangs when the model grows. MPI calls such a program **unsafe**.
 #
-# The lower rank could send first and the higher receive first. That is safe, but one direction of the link waits for the other. Better: **start** the send, receive meanwhile, and wait for the send at the end. `comm.isend(x, dst)` starts a send and returns at once; its `wait()` returns when the send is done.
+# If the lower rank sends first and the higher receives first, one direction of the link waits for the other. Better: **start** the send, receive meanwhile, and wait for the send at the end. `comm.isend(x, dst)` starts a send and returns at once; its `wait()` returns when the send is done.
 
 
 # %% question="exchange" points="3" hint1="Three things happen: a send begins, an array is received, the send is over. In which order can neither rank block the other?" hint2="work = comm.isend(...) begins the send. When do you have to call work.wait(), and when must you not yet?"
@@ -345,7 +345,7 @@ def exchange(comm, x, partner):
 q.check("exchange")
 
 # %% [markdown]
-# **Try and measure.** `Slow` makes a slow network: a rank sleeps $\alpha + b\beta$ seconds for each message that it sends. A sleeping rank needs no core, so eight of them on two cores behave like eight machines. Compared are your exchange of a megabyte, and the lower rank first. (The cells need no reading.)
+# **Try and measure.** `Slow` makes a slow network: a rank sleeps $\alpha + b\beta$ seconds for each message that it sends. A sleeping rank needs no core, so eight of them on two cores behave like eight machines. You time an exchange of a megabyte, both ways. (The cells need no reading.)
 
 # %%
 SLOW_ALPHA, SLOW_BETA = 5e-3, 5e-8  # 5 ms a message, 20 MB a second
@@ -385,7 +385,7 @@ compare("lower rank first / yours", 2, ordered / yours)
 # %% [markdown]
 # **Reflect.** 1,000 ranks form a circle. Each sends a large array to the right, with a blocking send, and then receives from the left. This hangs. Now rank 0 alone receives first, and it ends: after how many messages, one after the other?
 #
-# *The real system.* MPI has `MPI_Sendrecv` for this. Its `MPI_Send` may return early, up to an **eager limit** (Open MPI's for TCP is in [`btl_tcp_component.c`](https://github.com/open-mpi/ompi/blob/main/opal/mca/btl/tcp/btl_tcp_component.c)). A program in which both send first hangs only beyond it.
+# *The real system.* MPI has `MPI_Sendrecv` for this. Its `MPI_Send` may return early, up to an **eager limit** (Open MPI's for TCP is in [`btl_tcp_component.c`](https://github.com/open-mpi/ompi/blob/main/opal/mca/btl/tcp/btl_tcp_component.c)).
 
 # %% [markdown]
 # ## 3. One rank and all others
@@ -494,7 +494,7 @@ compare("reduce, bytes to the root", root_bytes["reduce"], sum(b for b, _ in sen
 # %% [markdown]
 # **Reflect.** In the picture of broadcast, how many ranks have the array after round 3, and what do they do with it? In scatter the root sends as many messages: why can other ranks help less there?
 #
-# *The real system.* gloo has the same loops ([`gather.cc`](https://github.com/pytorch/gloo/blob/main/gloo/gather.cc), [`scatter.cc`](https://github.com/pytorch/gloo/blob/main/gloo/scatter.cc)), but starts all receives at once and takes them as they come. MapReduce's master is such a root, for control only: the data does not go through it.
+# *The real system.* gloo has the same loops ([`gather.cc`](https://github.com/pytorch/gloo/blob/main/gloo/gather.cc), [`scatter.cc`](https://github.com/pytorch/gloo/blob/main/gloo/scatter.cc)), but starts all receives at once.
 
 # %% [markdown]
 # ## 4. The tree
@@ -611,12 +611,12 @@ compare("messages, 200 ranks", predicted_messages, sum(r.messages_sent for r in 
 # %% [markdown]
 # **Reflect.** The tree sends as many messages as the loop, of the same size, so the sum of bytes is equal. What became smaller? And which rank is still the busiest, by how much?
 #
-# *The real system.* [gloo's broadcast](https://github.com/pytorch/gloo/blob/main/gloo/broadcast.cc) is this tree, from near ranks to far ones. Addition of floats is not associative: tree and loop add in different orders, so they differ in the last bits. Which is nearer to the true sum?
+# *The real system.* [gloo's broadcast](https://github.com/pytorch/gloo/blob/main/gloo/broadcast.cc) is this tree, from near ranks to far ones. Tree and loop add floats in different orders, so they differ in the last bits.
 
 # %% [markdown]
 # ## 5. All ranks at once
 #
-# In the tree half of the ranks only receive. **All-gather** gives every rank all arrays; **reduce-scatter** gives each rank one row of the sum. Gather and then broadcast would do the first, reduce and then scatter the second. What does that cost?
+# In the tree half of the ranks only receive. **All-gather** gives every rank all arrays; **reduce-scatter** gives each rank one row of the sum. What does the first cost by gather and then broadcast?
 
 
 # %%
@@ -690,7 +690,7 @@ def reduce_scatter(comm, x, op="sum"):
 q.check("reduce_scatter")
 
 # %% [markdown]
-# The last one moves no data. No rank leaves a **barrier** before every rank has entered it. In the round of distance $d$ = 1, 2, 4, ... each rank sends an empty message to the rank $d$ places to the right, and waits for one from $d$ places to the left. The message says "I have entered, and so have all from whom I have heard". (Hensgen, Finkel, Manber, *Int. J. Parallel Program.* 17(1), 1988.)
+# The last one moves no data. No rank leaves a **barrier** before every rank has entered it. In the round of distance $d$ = 1, 2, 4, ... each rank sends an empty message to the rank $d$ places to the right, and waits for one from $d$ places to the left. (Hensgen, Finkel, Manber, *Int. J. Parallel Program.* 17(1), 1988.)
 
 
 # %% question="barrier" points="4" hint1="After the first round, of whom does rank 0 know that they have arrived? And after the second?" hint2="np.empty(0) is an array without bytes. The right neighbour at distance d is (comm.rank + d) % comm.size." hint3="An empty message always fits the buffers, so all ranks may send first here."
@@ -836,7 +836,7 @@ ax.legend()
 plt.show()
 
 # %% [markdown]
-# **And on a device?** `launch(fn, n, transport="cuda")` puts ranks on GPUs: over NCCL if each rank can have one, else as **virtual ranks**, threads that share one. Without a GPU the same virtual ranks share the CPU. Your functions do not change.
+# **And on a device?** `launch(fn, n, transport="cuda")` puts ranks on GPUs: over NCCL if each rank can have one, else as **virtual ranks**, threads that share one. Without a GPU they share the CPU.
 #
 # If each rank has a device, your formula holds. Ranks that share a device share its memory, which makes one copy at a time: all $n - 1$ messages follow each other, **tree or not**. With $\alpha$ and $\beta$ of one message there, that is a prediction.
 
@@ -885,7 +885,7 @@ for n in (4, 16, 64, 256):
     compare(f"{n} ranks, {at:,} bytes: tree / other", 1, tree / other)
 
 # %% [markdown]
-# All sizes on all networks: your two broadcasts, the naive one, and the library's all-reduces. Move latency and bandwidth: where do your lines cross? What happens to the crossing when both are doubled?
+# Your two broadcasts, the naive one, and the library's all-reduces. Move latency and bandwidth: where do your lines cross? What happens to the crossing when both are doubled?
 
 # %%
 compared = {
@@ -895,9 +895,9 @@ compared = {
 CollectivesExplorer(explore([2, 4, 8, 16], compared), ranks=8, latency_us=5.0, bandwidth_gb_s=10.0)
 
 # %% [markdown]
-# **Reflect.** With more ranks the crossover moves to larger arrays. Which term of your formula does that, and what could be changed about the scatter? (Section 4 has the idea.) And where ranks share a device: what would a broadcast look like that copies nothing?
+# **Reflect.** With more ranks the crossover moves to larger arrays. Which term of your formula does that, and what could be changed about the scatter? (Section 4 has the idea.)
 #
-# *The real system.* MPICH takes the tree for broadcasts of less than 12,288 bytes or fewer than 8 ranks, then scatter with recursive doubling, then scatter with a ring ([`bcast`](https://github.com/pmodels/mpich/tree/main/src/mpi/coll/bcast)). Such limits were found by measuring. NCCL computes them from measured latencies and bandwidths: [`tuning`](https://github.com/NVIDIA/nccl/tree/master/src/graph).
+# *The real system.* MPICH takes the tree for broadcasts of less than 12,288 bytes or fewer than 8 ranks, then scatter with recursive doubling, then scatter with a ring ([`bcast`](https://github.com/pmodels/mpich/tree/main/src/mpi/coll/bcast)). NCCL computes such limits from measured latencies and bandwidths: [`tuning`](https://github.com/NVIDIA/nccl/tree/master/src/graph).
 
 # %% [markdown]
 # ## 7. A network learns over your collectives
@@ -1014,7 +1014,7 @@ print("the same parameters on all ranks, to the last bit:", same)
 # %% [markdown]
 # **Reflect.** All ranks have the same bits although no rank compared. Which of your functions makes sure of it? Would it hold if every rank ran `naive_reduce` for itself, adding in its own order?
 #
-# *The real system.* DeepSpeed's [`stage_1_and_2.py`](https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/stage_1_and_2.py) is this step with buckets: the reduce-scatter of the last layers runs while the first compute their gradients. Lab 10 does that.
+# *The real system.* DeepSpeed's [`stage_1_and_2.py`](https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/stage_1_and_2.py) is this step with buckets, as in lab 10.
 
 # %% [markdown] question="tree_wins" points="6" manual="true" rubric="2: gives both times with alpha and beta and says that the tree trades bytes for rounds: lg n latencies, but lg n times the whole array on the critical path; 1: names the crossover with a number of this lab (formula or figure) and its dependence on n and alpha/beta; 1: against the naive loop the tree never loses in the model, and says where they are equal (n of 2 or 3); 1: sees that for scatter and gather the tree saves messages only, since the root's bytes stay; 1: a case that the model does not see, such as a root with several links, ranks that arrive late, switches with multicast, or far and near neighbours"
 # ## Discuss

@@ -5,7 +5,7 @@
 # - **You need** torch modules and `backward()`, and what an all-reduce costs (lab 09).
 # - **It takes** about 95 minutes: introduction 2, sections 9, 16, 10, 23, 9, 9 and 7, discussion 10. The reading note, with its paper, is for another day.
 #
-# Every rank has a copy of the model and a part of the batch. After each backward pass the gradients are averaged, every copy takes the same step, and the copies stay equal. That is **data parallelism**. You predict which bucket size is best on a wire that you know, and then measure it.
+# Every rank has a copy of the model and a part of the batch. After each backward pass the gradients are averaged, every copy takes the same step, and the copies stay equal. That is **data parallelism**. You predict which bucket size is best, and then measure it.
 #
 # Each section asks for a prediction before it measures. Write the number down first.
 
@@ -130,8 +130,6 @@ alone = launch(train, RANKS, STEPS, "alone")
 print("distance after 1, 10, 40 steps:", *(f"{apart(alone)[i]:.3f}" for i in (0, 9, 39)))
 
 # %% [markdown]
-# These are different models, and each has seen only its share of the data.
-#
 # **Idea.** The loss of the whole batch is the mean over its examples, and a gradient is linear. So if all $n$ shards are equally large,
 #
 # $$\nabla L_{\text{batch}} = \frac1n \sum_{r=0}^{n-1} \nabla L_{\text{shard } r}.$$
@@ -214,12 +212,12 @@ print(f"largest difference to the weights above: {apart_by:.1e}")
 # %% [markdown]
 # **Reflect.** The distance between the averaged replicas is exactly zero, and the difference to one process is not. Why is the first exact, and the second not?
 #
-# *The real system.* DDP's constructor [broadcasts rank 0's parameters and buffers](https://github.com/pytorch/pytorch/blob/main/torch/nn/parallel/distributed.py), so that the models are equal at the start. With `average_gradients` alone you would have to do this.
+# *The real system.* DDP's constructor [broadcasts rank 0's parameters and buffers](https://github.com/pytorch/pytorch/blob/main/torch/nn/parallel/distributed.py), so that the models are equal at the start.
 
 # %% [markdown]
 # ## 2. A wire with known constants
 #
-# Between two ranks on one machine there is no wire: the cores that compute also copy the messages. So we lend this machine one. `Wire(comm, alpha, beta)` is a communicator whose all-reduces take turns, and take at least $\alpha + \beta \cdot \text{bytes}$ each, asleep. While the wire carries something the core is free, as with a network card. It notes how long it was `busy`, and how long it was waited for.
+# Between two ranks on one machine there is no wire: the cores that compute also copy the messages. So we lend this machine one. `Wire(comm, alpha, beta)` is a communicator whose all-reduces take turns, and take at least $\alpha + \beta \cdot \text{bytes}$ each, asleep. While the wire carries something the core is free, as with a network card.
 
 # %% [markdown]
 # The constants follow from *this* machine's speed: with `BETA`, to carry all gradients of a larger model takes as long as its backward pass; `ALPHA` is a thirtieth of that. `ready_times` times backward passes while all ranks compute.
@@ -326,7 +324,7 @@ compare("time on the wire, hooks / flat", predicted_ratio, hooks / flat)
 # %% [markdown]
 # **Reflect.** The hooks run *during* backward. Why is nothing hidden? What does the computing thread do between the moment when a gradient is ready and the start of the next layer's backward?
 #
-# *The real system.* Horovod's *tensor fusion* is the flat tensor, with limits of size and time. A well-known mistake: torch gives the hook the parameter, not the gradient. There is published teaching code that calls it `grad` and averages the *weights* in every backward pass.
+# *The real system.* Horovod's *tensor fusion* is the flat tensor, with limits of size and time. torch gives the hook the parameter: published teaching code takes it for the gradient, and averages the *weights*.
 
 # %% [markdown]
 # ## 3. Buckets
@@ -379,9 +377,9 @@ for share in (0, 1 / 8, 1 / 2, 1):
     print(f"cap {share:5.3f} of all bytes: {len(assign_buckets(sizes, share * B)):>2} buckets")
 
 # %% [markdown]
-# **Reflect.** A bucket may be much larger than the cap. Which parameter would make it so? The other rule is to close a bucket *before* it gets larger than the cap: what speaks for each rule?
+# **Reflect.** A bucket may be much larger than the cap. Which parameter would make it so? What would change if a bucket were closed *before* it gets larger than the cap?
 #
-# *The real system.* torch's default cap is 25 MiB, and 1 MiB for the first bucket, so that the wire starts early. Before the first step the order of gradients is not known, and the reverse of registration is a guess. After it torch [rebuilds the buckets](https://github.com/pytorch/pytorch/blob/main/torch/csrc/distributed/c10d/reducer.cpp) in the order that it saw.
+# *The real system.* torch's default cap is 25 MiB, and 1 MiB for the first bucket, so that the wire starts early. The reverse of registration is a guess; after the first step torch [rebuilds the buckets](https://github.com/pytorch/pytorch/blob/main/torch/csrc/distributed/c10d/reducer.cpp) in the order that it saw.
 
 # %% [markdown]
 # ## 4. Overlap
@@ -513,9 +511,7 @@ for kind, expected in zip(kinds, waits):
 draw_steps(on_wire, "One step on the slow wire", "in backward passes", waits)
 
 # %% [markdown]
-# **And on a device?** Here no wire is lent. Two ranks train on GPUs, by NCCL where each can have one; else as **virtual ranks**, threads that share one device. Without a GPU the same cells run on the CPU. A GPU works on while Python goes ahead, so every reading of the clock waits for the device first.
-#
-# (CUDA runs the backward of *all* threads on one engine thread a device. A hook that waits there for a peer on the same device would wait for ever. So each virtual rank runs its backward on its own thread.)
+# **And on a device?** Here no wire is lent. Two ranks train on GPUs, by NCCL where each can have one; else as **virtual ranks**, threads that share one device. Without a GPU the same cells run on the CPU. Every reading of the clock waits for the device first.
 
 # %%
 GPUS = torch.cuda.device_count()
@@ -569,9 +565,9 @@ for (kind, step), expected in zip(there.items(), waits):
 draw_steps(there, f"One step, two ranks on {PLACE}", "ms", waits)
 
 # %% [markdown]
-# **Reflect.** How much of the communication is hidden, and which part cannot be, for any cut into buckets? On the device, a ratio above 1 says that ranks wait for more than bytes: what does a rank wait for that has finished its own backward? Who adds there, while backward computes? What would happen in `finish` if one parameter got no gradient in this step? (Lab 11 begins there.)
+# **Reflect.** How much of the communication is hidden, and which part cannot be, for any cut into buckets? On the device, a ratio above 1 says that ranks wait for more than bytes: what does a rank wait for that has finished its own backward? What would happen in `finish` if one parameter got no gradient in this step? (Lab 11 begins there.)
 #
-# *The real system.* torch's reducer does the same in C++, and with `gradient_as_bucket_view=True` without your two copies: its gradients then *are* views into the buckets. Li et al. measured that overlap saves 38.0 % of an iteration for ResNet-50 and 35.2 % for BERT on NCCL, and 26.8 % and 21.5 % on Gloo (section 5.1).
+# *The real system.* torch's reducer does the same in C++, and with `gradient_as_bucket_view=True` without your two copies: its gradients then *are* views into the buckets. Li et al. measured that overlap saves 38.0 % of an iteration for ResNet-50 and 35.2 % for BERT on NCCL (section 5.1).
 
 # %% [markdown]
 # ## 5. Not every step
@@ -634,7 +630,7 @@ print(f"largest difference of the gradients: {np.abs(once[0] - always[0]).max():
 # %% [markdown]
 # **Reflect.** To average each time gave the *same* gradient here. Look at what is averaged in the second micro-batch: why does it do no harm to average an average again?
 #
-# *The real system.* In torch the [forward pass has to be inside `no_sync` too](https://pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html): DDP decides there whether the coming backward will be synchronised. Without `finally`, one exception in a training loop would switch averaging off for good, and only the loss curve would show it.
+# *The real system.* In torch the [forward pass has to be inside `no_sync` too](https://pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html): DDP decides there whether the coming backward will be synchronised. Without `finally`, one exception would switch averaging off for good.
 
 # %% [markdown]
 # ## 6. How large a bucket?
@@ -706,7 +702,7 @@ axes = {"x": "bucket cap, KiB", "y": "backward + exposed, in backward passes", "
 draw_curves(curves, **axes, title="Too large hides nothing; too small pays latencies")
 
 # %% [markdown]
-# And one step of yours, recorded at the predicted optimum, below a simulation of the same layers on the same wire. (The gap behind your backward is `finish`, which waits and copies.) Move the bucket size: when does a bucket turn orange? Where does your machine differ from the model?
+# And one step of yours, recorded at the predicted optimum, below a simulation of the same layers on the same wire. Move the bucket size: when does a bucket turn orange? Where does your machine differ from the model?
 
 # %%
 steps = launch(recorded_step, 2, set_up, ("overlap", best), batch)
@@ -798,9 +794,9 @@ axes = {"x": "number of ranks", "y": "busiest rank, bytes sent / model"}
 draw_curves(curves, **axes, title="In DataParallel one rank sends for all", marks={"two models": 2})
 
 # %% [markdown]
-# **Reflect.** Rank 0 of DataParallel sends a little more than $n-1$ models. What else does it send, and for which models and data would that be the larger part? What do the other ranks do while rank 0 runs the optimizer?
+# **Reflect.** Rank 0 of DataParallel sends a little more than $n-1$ models. What else does it send, and for which models and data would that be the larger part?
 #
-# *The real system.* [`torch.nn.DataParallel`](https://github.com/pytorch/pytorch/blob/main/torch/nn/parallel/data_parallel.py) is one process with a thread a GPU, so its ranks share Python's interpreter lock too. Its own documentation recommends DDP.
+# *The real system.* [`torch.nn.DataParallel`](https://github.com/pytorch/pytorch/blob/main/torch/nn/parallel/data_parallel.py) is one process with a thread a GPU, so its ranks share Python's interpreter lock too.
 
 # %% [markdown]
 # **And train, with all of it**: your buckets with the cap of section 6, launched by your `Overlapped`, and two micro-batches a step, of which `no_sync` keeps the first local. The last 297 digits are kept for the end.

@@ -5,7 +5,7 @@
 # - **You need** lab 10; what a matrix of low rank is.
 # - **It takes** about 105 minutes: introduction 2, sections 10, 16, 20, 9, 26, 8 and 4, discussion 10. The reading note, with its paper, is for another day.
 #
-# Lab 10 averaged gradients on ranks with equal models, equal graphs and equally many batches. Here each of these is broken on purpose; you read the diagnosis, and mend it. Then you send less: half-precision, the largest entries only, two thin factors instead of a matrix.
+# Lab 10 averaged gradients on ranks with equal models, equal graphs and equally many batches. Here each of these is broken on purpose; you read the diagnosis, and mend it. Then you send less.
 #
 # Each section asks for a prediction before it measures. Write the number down first.
 
@@ -182,7 +182,7 @@ draw_curves(curves, x="training step", y="distance between the ranks", title="Di
 # %% [markdown]
 # **Reflect.** The weights stay equal, to the last bit, but the running means do not. What did each rank compute them from? If each rank now tested its model on the same picture, would all say the same?
 #
-# *The real system.* DDP's constructor [verifies and broadcasts](https://github.com/pytorch/pytorch/blob/main/torch/distributed/utils.py). Since buffers drift, it broadcasts rank 0's again before each forward pass, unless `broadcast_buffers=False`. `SyncBatchNorm` computes the statistics over all ranks.
+# *The real system.* DDP's constructor [verifies and broadcasts](https://github.com/pytorch/pytorch/blob/main/torch/distributed/utils.py). Since buffers drift, it broadcasts rank 0's again before each forward pass, unless `broadcast_buffers=False`.
 
 # %% [markdown]
 # ## 2. Ranks that disagree about the order
@@ -226,9 +226,9 @@ compare("a.grad on rank 0", predicted_a, wrong_averages[0][0], exact=True)
 diagnosis(lambda comm: two_branches(comm, shape_of_b=(2, 2)))
 
 # %% [markdown]
-# With equal shapes no rank complained. With (4,) and (2, 2) the headers of the messages showed it. gloo gets a pointer and a count, and would have added four numbers to four others.
+# With equal shapes no rank complained. With (4,) and (2, 2) the headers of the messages showed it.
 #
-# **Idea.** So the ranks must *agree* on the order. Lab 10 took the reverse of registration, which is a guess. After the first step something better is known: the order in which gradients **were** ready. Ranks may have seen different orders, so all take rank 0's, and fill new buckets in it: this is DDP's **rebuild**. The first bucket has a smaller cap, so that sending starts early. (Li et al., *PyTorch Distributed*, VLDB 2020, "gradient order prediction".)
+# **Idea.** So the ranks must *agree* on the order. Lab 10 took the reverse of registration, which is a guess. After the first step something better is known: the order in which gradients **were** ready. All ranks take rank 0's order, and fill new buckets in it: this is DDP's **rebuild**. The first bucket has a smaller cap, so that sending starts early. (Li et al., *PyTorch Distributed*, VLDB 2020, "gradient order prediction".)
 
 
 # %% question="agreed_order" points="3" hint1="A broadcast carries an array: np.array(ready), of dtype int64." hint2="Whose order arrives depends on root."
@@ -321,14 +321,14 @@ orders = {"reverse of\nregistration": guess, "rebuilt": after}
 draw_launches(orders, at, "Buckets in the order seen start early (circles: equal layers)")
 
 # %% [markdown]
-# **Reflect.** If your first launch is later than at 1/12: what else happens in backward before the first gradient is ready? The rebuilt buckets follow what *one* rank saw in *one* step. If another rank's order differs in each step, is anything wrong? Is anything slow?
+# **Reflect.** If your first launch is later than at 1/12: what else happens in backward before the first gradient is ready? The rebuilt buckets follow what *one* rank saw in *one* step. If another rank's order differs, is anything wrong, or only slow?
 #
-# *The real system.* [The reducer](https://github.com/pytorch/pytorch/blob/main/torch/csrc/distributed/c10d/reducer.cpp) rebuilds once, after the first step, but not with `find_unused_parameters`, where steps may differ. The first cap is 1 MiB, the others 25 MiB.
+# *The real system.* [The reducer](https://github.com/pytorch/pytorch/blob/main/torch/csrc/distributed/c10d/reducer.cpp) rebuilds once, after the first step, but not with `find_unused_parameters`, where steps may differ.
 
 # %% [markdown]
 # ## 3. Layers that are skipped
 #
-# Stochastic depth, mixtures of experts, an `if` in `forward`: a parameter that is not used has no gradient, its hook is never called, and whoever waits for it waits for ever. Here rank 1 skips a layer.
+# After an `if` in `forward`, a parameter that is not used has no gradient, its hook is never called, and whoever waits for it waits for ever. Here rank 1 skips a layer.
 
 
 # %%
@@ -350,7 +350,7 @@ def skips(comm, tell=None):
 diagnosis(skips)
 
 # %% [markdown]
-# **Read** the message: which rank is reported, what is it doing, and which rank behaved differently? All three shapes are equal: what was added to rank 0's second all-reduce before that?
+# **Read** the message: which rank is reported, and which behaved differently? All three shapes are equal: what was added to rank 0's second all-reduce before that?
 #
 # **Idea.** Which parameters will get a gradient is known *before* backward: those that can be reached from the loss. Autograd's graph can be walked, as in lab 02: `t.grad_fn` made the tensor `t`; `node.next_functions` are pairs `(node, index)` of what it was made from, with `None` for what needs no gradient; each leaf is a node whose `.variable` is the parameter.
 #
@@ -472,14 +472,14 @@ axes = {"x": "layers a bucket", "y": "communication saved", "log": "y", "low": 1
 draw_curves(curves, **axes, title="Half of the layers dropped", marks={"computation saved": p})
 
 # %% [markdown]
-# **Reflect.** Half of the computation is saved. With twelve layers a bucket and eight ranks, how much of the communication is? What would have to change?
+# **Reflect.** Half of the computation is saved. With twelve layers a bucket and eight ranks, how much of the communication is?
 #
-# *The real system.* This walk is `find_unused_parameters=True`. [It costs](https://pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html) a traversal and an all-reduce of the counts in each step, so it is off by default. The step after one that needed it raises an error that names the parameters.
+# *The real system.* This walk is `find_unused_parameters=True`. [It costs](https://pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html) a traversal and an all-reduce of the counts in each step, so it is off by default.
 
 # %% [markdown]
 # ## 4. Inputs that run out
 #
-# 1,500 digits in batches of 128 do not divide evenly over the ranks, and sentences differ in length. Here rank 0 has five batches, and rank 1 three.
+# Data does not always divide evenly. Here rank 0 has five batches, and rank 1 three.
 
 
 # %%
@@ -553,7 +553,7 @@ print("weights are the same:", torch.equal(uneven[0][1], uneven[1][1]))
 # %% [markdown]
 # **Reflect.** torch's `join` divides by the *initial* number of ranks unless told otherwise. What does that do to the length of the steps at the end of an epoch, compared to yours? Which would you choose if the long inputs are all on one rank?
 #
-# *The real system.* [`Join`](https://pytorch.org/docs/stable/distributed.algorithms.join.html) is a context manager around the training loop; shadows repeat the collectives of forward and backward. It costs an all-reduce and a wait in every step.
+# *The real system.* [`Join`](https://pytorch.org/docs/stable/distributed.algorithms.join.html) is a context manager around the training loop; shadows repeat the collectives of forward and backward.
 
 # %% [markdown]
 # ## 5. Fewer bytes
@@ -843,9 +843,9 @@ wires = {"1 Gbit/s": 1 / 8, "400 Gbit/s": 50}
 draw_curves(curves, **axes, title=f"Bytes saved for a second of work on {PLACE}", marks=wires)
 
 # %% [markdown]
-# **Reflect.** Which method would you take on a network of 1 Gbit/s (125 MB/s), which on one of 400 Gbit/s, with the device that you have timed? Where points lie above their line: how many messages does that method send, and what does the formula say about a message? Top-k's messages are gathered: how do the bytes that a rank *receives* grow with the number of ranks, compared to low rank, which is all-reduced?
+# **Reflect.** Which method would you take on a network of 1 Gbit/s (125 MB/s), which on one of 400 Gbit/s, with the device that you have timed? Where points lie above their line: how many messages does that method send? Top-k's messages are gathered: how do the bytes that a rank *receives* grow with the number of ranks, compared to low rank, which is all-reduced?
 #
-# *The real system.* These are [comm hooks](https://github.com/pytorch/pytorch/tree/main/torch/distributed/algorithms/ddp_comm_hooks): `model.register_comm_hook(state, hook)`. torch's PowerSGD hook begins after 1,000 plain steps unless told otherwise. Its memory is a rank's gradient less the *average* that was sent; yours is less its own share. The sums over the ranks are equal, and only the sum counts.
+# *The real system.* These are [comm hooks](https://github.com/pytorch/pytorch/tree/main/torch/distributed/algorithms/ddp_comm_hooks): `model.register_comm_hook(state, hook)`. torch's PowerSGD hook begins after 1,000 plain steps unless told otherwise.
 
 # %% [markdown]
 # ## 6. Groups that take turns
@@ -915,9 +915,9 @@ axes = {"x": "number of groups", "y": "times as fast as one group"}
 draw_curves(curves, **axes, title="More groups, until the link is busy")
 
 # %% [markdown]
-# **Reflect.** Four groups are not four times as fast, and eight are no faster than four. Which of the two terms of the formula limits them? What happens to the gain on a network with a tenth of the latency?
+# **Reflect.** Four groups are not four times as fast, and eight are no faster than four. Which of the two terms of the formula limits them?
 #
-# *The real system.* Li et al. ([section 5.4](https://arxiv.org/abs/2006.15704)) measured one, three and five such groups: the gain depends on model and backend. torch no longer has a round-robin group. Several NCCL communicators at once [have to be used with care](https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/communicators.html), since collectives that wait for each other on a GPU may never end.
+# *The real system.* Li et al. ([section 5.4](https://arxiv.org/abs/2006.15704)) measured one, three and five such groups: the gain depends on model and backend. Several NCCL communicators at once [have to be used with care](https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/communicators.html).
 
 # %% [markdown]
 # ## 7. All of it
@@ -997,7 +997,7 @@ axes = {"x": "share of the entries that is sent", "y": "right on digits never se
 draw_curves(curves, **axes, title="150 steps inside DistributedDataParallel")
 
 # %% [markdown]
-# **And on ranks that misbehave.** In one training everything goes wrong at once: first weights by a seed of each rank's own, layers that each rank drops by its own coin, nine batches on rank 0 against six on rank 1. Your functions hold the ranks together: `synchronize`, the agreed order and the rebuilt buckets, `used_parameters` and `average_used` over groups that take turns, and `average_uneven` when inputs run out.
+# **And on ranks that misbehave.** In one training everything goes wrong at once: first weights by a seed of each rank's own, layers that each rank drops by its own coin, nine batches on rank 0 against six on rank 1. All your functions together keep the ranks equal.
 
 # %%
 functions = synchronize, agreed_order, rebuild, used_parameters, average_used, average_uneven
@@ -1007,7 +1007,7 @@ print(f"right on {right_share(model):.1%} of {len(LABELS) - SEEN} digits never s
 print("weights are the same:", torch.equal(weights, others))
 
 # %% [markdown]
-# **Reflect.** From which share on does the memory matter, and where does it no longer help? It holds what has not been sent yet. If a model is saved and trained further, must the memory be saved too?
+# **Reflect.** From which share on does the memory matter, and where does it no longer help? It holds what has not been sent yet. Must it be saved with a model?
 #
 # *The real system.* [`PowerSGDState`](https://github.com/pytorch/pytorch/blob/main/torch/distributed/algorithms/ddp_comm_hooks/powerSGD_hook.py) can be pickled with its memories, and leaves the process group out.
 
