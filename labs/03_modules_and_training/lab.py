@@ -1,4 +1,4 @@
-# %% [markdown]
+# %% [markdown] builds="`Module`, `Linear`, SGD and Adam in place; a network of convolutions" needs="02" audience="gpu"
 # # Lab 03: Modules and training
 #
 # - **You build** what turns an autodiff into something people train with: modules that know their parameters, a layer that starts well, SGD and Adam that change weights where they lie. With them you train a convolutional network.

@@ -1,4 +1,4 @@
-# %% [markdown]
+# %% [markdown] builds="gradient averaging, from hooks to overlapped buckets" needs="03, 09" audience="gpu"
 # # Lab 10: Data-parallel training
 #
 # - **You build** what `DistributedDataParallel` (DDP) is, in the order in which it was invented: one all-reduce a gradient, one for all, buckets, and at last communication that hides behind computation.
