@@ -6,7 +6,7 @@
 # - **It takes** about 105 minutes: introduction 2, sections 13, 15, 17, 11, 13, 11 and 13, discussion 10.
 # - **Optional** is what says so; nothing graded needs it. The reading note is for another day.
 #
-# In lab 04 a node refused to be true or false. So a graph could not decide anything, and every run did the same work. But sentences differ in length, and parse trees in shape. This lab is about models whose *structure* depends on the data.
+# In lab 04 a graph could not decide anything, and every run did the same work. But sentences differ in length, and parse trees in shape. This lab is about models whose *structure* depends on the data.
 #
 # Nodes, trees and figures come from `minitorch.lessons`. You need not read them; `Node??` shows the source of a name.
 
@@ -26,6 +26,8 @@ import numpy as np
 import minitorch as mt
 import minitorch.graph as tf
 from autograder import lab
+from minitorch.lessons.clock import milliseconds
+from minitorch.lessons.sentences import filled_up, some_sentence
 from minitorch.show import follow_tokens, show
 
 q = lab("control_flow")
@@ -34,8 +36,6 @@ q = lab("control_flow")
 import minitorch.lessons.token_pictures as pictures
 import minitorch.lessons.tokens as tokens
 import minitorch.lessons.trees as trees
-from minitorch.lessons.clock import milliseconds
-from minitorch.lessons.sentences import filled_up, some_sentence
 from minitorch.lessons.token_stacks import EMPTY, Push, filled, pop, push, row
 from minitorch.lessons.tokens import (
     DEAD,
@@ -100,9 +100,9 @@ print("value:", y_eager.detach().numpy(), " gradient:", slope.numpy())
 #
 # All other operators follow one rule: **an operator with a dead input computes nothing, and its output is dead.** So dead tokens spread through the side that was not taken, until a Merge ends them.
 #
-# Why send anything to the side not taken? With dead tokens every operator gets a token from each of its inputs in every run. So a simple count tells when it may compute, and nothing waits for ever.
+# With dead tokens every operator gets a token from each of its inputs in every run. So a simple count tells when it may compute, and nothing waits for ever.
 #
-# In TensorFlow a Switch has two outputs. Here it is two nodes, `Switch(False)` and `Switch(True)`, so that a node still has one value.
+# Here a Switch is two nodes, `Switch(False)` and `Switch(True)`, so that a node still has one value.
 #
 # *Sources: Dennis 1974 and Arvind & Culler 1986 (dataflow machines); Abadi et al. 2016, section 3.4; Yu et al. 2018.*
 
@@ -184,9 +184,9 @@ compare("dead tokens", predicted_dead, sum(token is DEAD for token in found.valu
 show(either)
 
 # %% [markdown]
-# **Reflect.** At x = -8 the square root of a negative number was never computed, and no warning was printed. Now think of a GPU that works on 10,000 elements at once, each with its own predicate. Would you use `where` or Switch there, and why?
+# **Reflect.** At x = -8 the square root of a negative number was never computed, and no warning was printed. On a GPU that works on 10,000 elements at once, each with its own predicate, would you use `where` or Switch, and why?
 #
-# *What the real system does.* For each node TensorFlow's executor counts the tokens that are still missing, and keeps a bit for "some input was dead"; a Merge has its own count ([`executor.cc`](https://github.com/tensorflow/tensorflow/blob/master/tensorflow/core/common_runtime/executor.cc)).
+# *What the real system does.* For each node TensorFlow's executor counts the tokens that are still missing ([`executor.cc`](https://github.com/tensorflow/tensorflow/blob/master/tensorflow/core/common_runtime/executor.cc)).
 
 # %% [markdown]
 # ## 2. `cond`, and its gradient
@@ -268,7 +268,7 @@ compare("matrix products computed, used from outside", predicted_computed, alive
 print("matrix products computed, passed as an input:", alive[1])
 
 # %% [markdown]
-# This surprises most users of TensorFlow's `cond`. Now the way back:
+# Now the way back:
 
 
 # %% question="gradient_rules" points="5" defines="switch_gradient merge_gradient" hint1="merge_gradient: for each input of the Merge one adjoint, alive exactly if that input was. Which operator makes something dead when a witness is?" hint2="switch_gradient: this side's adjoint is alive only if this side was taken. If it was not, the share is zeros. So: a Merge of out_grad with zeros that are alive on the other side." hint3="Zeros of the shape of data: data * 0.0. Alive on the other side only: switch(zeros, predicate, not node.op.side). The predicate has no gradient: None."
@@ -337,7 +337,7 @@ pictures.plot_branch(shares, predicted_ms, measured_ms)
 # %% [markdown]
 # **Reflect.** `where` would take the same time for all shares: which time? The side that is not taken still costs something: what, for 100 operators?
 #
-# *What the real system does.* TensorFlow finds the nodes that a branch takes from outside and puts Switches in front of them ([`CondContext`](https://github.com/tensorflow/tensorflow/blob/v1.15.5/tensorflow/python/ops/control_flow_ops.py)). Its gradients of Switch and Merge are like yours ([`control_flow_grad.py`](https://github.com/tensorflow/tensorflow/blob/master/tensorflow/python/ops/control_flow_grad.py)). JAX's `lax.cond` gets its operands as arguments, as here.
+# *What the real system does.* TensorFlow finds the nodes that a branch takes from outside and puts Switches in front of them ([`CondContext`](https://github.com/tensorflow/tensorflow/blob/v1.15.5/tensorflow/python/ops/control_flow_ops.py)). Its gradients of Switch and Merge are like yours ([`control_flow_grad.py`](https://github.com/tensorflow/tensorflow/blob/master/tensorflow/python/ops/control_flow_grad.py)).
 
 # %% [markdown]
 # ## 3. Tags and frames
@@ -359,7 +359,7 @@ print("the adder gets", slow_s.popleft(), "and", fast_i.pop(), "- from different
 #
 # All iterations of one run of a loop are a **frame**. A loop inside a loop has a frame for each iteration of the outer one.
 #
-# **Dead tokens do not pass these three.** Through NextIteration they would go round for ever, and every iteration but the last sends a dead token towards the Exit. Outside, one token is needed for each Exit. So a live token passes. When the frame is **finished**, each Exit that has let nothing out sends one dead token. When is a frame finished? "When there is no token left in it" seems right; you will see that it is not.
+# **Dead tokens do not pass these three.** Through NextIteration they would go round for ever, and every iteration but the last sends a dead token towards the Exit. Outside, one token is needed for each Exit. So a live token passes, and when the frame is **finished**, each Exit that has let nothing out sends one dead token. When is a frame finished? "When there is no token left in it" seems right; you will see that it is not.
 #
 # *Source: Yu et al. 2018, "Dynamic Control Flow in Large-Scale Machine Learning", EuroSys, section 4.*
 
@@ -511,12 +511,10 @@ for executor in (Careless, Run):
 # %% [markdown]
 # **Reflect.** With the simple rule the frame sent a dead token for a variable that had not even entered. Suppose that the executor always moved the *oldest* token first, and that all variables entered at the same moment. Which of the two parts of your rule would then be enough?
 #
-# *What the real system does.* TensorFlow has the same rule: [`propagator_state.h`](https://github.com/tensorflow/tensorflow/blob/master/tensorflow/core/common_runtime/propagator_state.h) counts for each frame the outstanding iterations and the Enters that have not come (`num_pending_inputs`), and sends `dead_exits` when the frame is done. It runs up to `parallel_iterations` of a frame at once, so a fast counter really runs ahead of slow data.
+# *What the real system does.* TensorFlow has the same rule: [`propagator_state.h`](https://github.com/tensorflow/tensorflow/blob/master/tensorflow/core/common_runtime/propagator_state.h) counts for each frame the outstanding iterations and the Enters that have not come (`num_pending_inputs`), and sends `dead_exits` when the frame is done.
 
 # %% [markdown]
 # ## 4. `while_loop`
-#
-# `count_up` took twelve lines for a loop of one line, and it is easy to forget something.
 #
 # **The idea.** For each variable the same five operators, and one predicate for all:
 #
@@ -601,12 +599,12 @@ compare("the loop's own firings", predicted_firings, fired)
 # %% [markdown]
 # **Reflect.** A variable that never changes, such as a weight matrix, costs five firings an iteration here, for nothing. If the executor knew that it is constant in the loop, which two of its operators would be enough?
 #
-# *What the real system does.* TensorFlow's Enter has a flag `is_constant` for this ([`control_flow_ops.cc`](https://github.com/tensorflow/tensorflow/blob/master/tensorflow/core/ops/control_flow_ops.cc)): every iteration gets the value, without a Merge or NextIteration. JAX's `lax.while_loop` and `lax.scan` ([`loops.py`](https://github.com/jax-ml/jax/blob/main/jax/_src/lax/control_flow/loops.py)) compile the body once into a loop of the machine. There are no tokens then, and iterations cannot overlap.
+# *What the real system does.* TensorFlow's Enter has a flag `is_constant` for this ([`control_flow_ops.cc`](https://github.com/tensorflow/tensorflow/blob/master/tensorflow/core/ops/control_flow_ops.cc)): every iteration gets the value, without a Merge or NextIteration. JAX's `lax.while_loop` and `lax.scan` ([`loops.py`](https://github.com/jax-ml/jax/blob/main/jax/_src/lax/control_flow/loops.py)) compile the body once into a loop of the machine.
 
 # %% [markdown]
 # ## 5. A loop backwards
 #
-# The loop has no gradient yet: a sweep from its Exit would go round the cycle for ever. And values must be kept. To go back through `guess = (guess + x / guess) / 2` one needs the guess of *each* round, but the graph has one node for all of them:
+# The loop has no gradient yet: a sweep from its Exit would go round the cycle for ever. Values must be kept, too. To go back through `guess = (guess + x / guess) / 2` one needs the guess of *each* round, but the graph has one node for all of them:
 
 # %%
 guess, rounds = heron(number)
@@ -621,7 +619,7 @@ print("one run, and the multiplications had so many values each:", sorted(halved
 #
 # $$\bar v_i = \left(\frac{\partial\, \text{body}(v_i)}{\partial v_i}\right)^{\!\top} \bar v_{i+1}$$
 #
-# That is `gradients(body(*values), adjoints, values)`, an ordinary sweep through *one* body. For a variable that does not change, such as a weight, the adjoint is passed on too, plus what this round adds. So the sum over all rounds needs no extra code.
+# That is `gradients(body(*values), adjoints, values)`, an ordinary sweep through *one* body. For a variable that does not change, such as a weight, the adjoint is passed on too, plus what this round adds.
 #
 # The stack is a token like any other. `push(stack, *values)` returns a new stack, `pop(stack, like)` returns (the values on top, the stack below), `filled(stack)` is true while there is something in it, and `EMPTY` is the empty stack.
 
@@ -692,7 +690,7 @@ print(f"firings: {there} forward, {both - there} back: {(both - there) / there:.
 # %% [markdown]
 # **Reflect.** Your backward loop keeps only the loop's variables, and computes the inside of the body again. What would one have to push to save this second computation? When is it worth the memory? For which bodies does it make no difference?
 #
-# *What the real system does.* TensorFlow pushes every intermediate value that the gradient needs, each on its own stack, and computes nothing twice. When memory runs out it moves the stacks [from GPU to CPU](https://github.com/tensorflow/tensorflow/blob/master/tensorflow/core/kernels/stack.cc) (Yu et al., section 5). JAX's `lax.while_loop` cannot be differentiated backwards, since the memory is not known when it compiles; `lax.scan`, whose length is fixed, can. `minitorch.graph` does as you did:
+# *What the real system does.* TensorFlow pushes every intermediate value that the gradient needs, each on its own stack, and computes nothing twice. ([`stack.cc`](https://github.com/tensorflow/tensorflow/blob/master/tensorflow/core/kernels/stack.cc)). JAX's `lax.while_loop` cannot be differentiated backwards, since the memory is not known when it compiles; `lax.scan`, whose length is fixed, can. `minitorch.graph` does as you did:
 
 # %%
 t = tf.placeholder(tf.float32, ())
@@ -862,7 +860,7 @@ each_ms = {name: 1e3 * t / len(sentences) for name, t in taken.items()}
 pictures.plot_ways(each_ms, predicted_time, at=2)
 
 # %% [markdown]
-# **Train on it**, with the loop and your gradient. The network reads a sentence of +1 and -1 and says which of them occurs more often. It learns on sentences as long as those above, and is then tested on longer ones too. The loss is $\log(1 + e^{-m})$, whose exponential overflows where $m$ is very negative. There your `cond` takes another form of it, and the gradient goes through your rules.
+# **Train on it**, with the loop and your gradient. The network reads a sentence of +1 and -1 and says which of them occurs more often. It is then tested on longer sentences too. The loss is $\log(1 + e^{-m})$, whose exponential overflows where $m$ is very negative. There your `cond` takes another form of it, and the gradient goes through your rules.
 
 # %%
 ends, back = loop_vjp(lambda i, n, *_: i < n, step_on, 0.0, length, table, h0, w, u)
@@ -907,9 +905,9 @@ for shortest, top in [(5, 23), (25, 59)]:
     print(f"right on {np.mean(right):.0%} of 100 new sentences of {shortest} to {top} symbols")
 
 # %% [markdown]
-# **Reflect.** One by one, the padded graph computed twice as many cells as the loop: what did it do less of? From which share of padding on would the loop be faster here? How would that change with a cell of a thousand units?
+# **Reflect.** One by one, the padded graph computed twice as many cells as the loop: what did it do less of? From which share of padding on would the loop be faster here?
 #
-# *What the real system does.* `tf.nn.dynamic_rnn` is your loop with a mask, over a padded batch: the loop ends with the longest sentence. cuDNN takes [packed sequences](https://github.com/pytorch/pytorch/blob/main/torch/nn/utils/rnn.py): sorted by length, the batch shrinks as sentences end.
+# *What the real system does.* `tf.nn.dynamic_rnn` is your loop with a mask, over a padded batch: the loop ends with the longest sentence. cuDNN takes [packed sequences](https://github.com/pytorch/pytorch/blob/main/torch/nn/utils/rnn.py), sorted by length.
 
 # %% [markdown]
 # ## 7. Trees, and batches of things that differ
@@ -932,8 +930,6 @@ def by_recursions(forest, *weights):
 
 
 # %% [markdown]
-# Each node is a product of one row with a matrix. That is very little work for a processor that can do thousands of rows at once.
-#
 # **The idea.** The *operators* are the same in every tree; only the structure differs. So take a whole batch of trees, sort **all** their nodes by height, and compute each height at once: gather the children's rows, one product, append the results. This is **dynamic batching**: the structure is data (lists of indices), and the graph for one height is static.
 #
 # $$\text{height}(n) = \begin{cases} 0 & n \text{ is a leaf} \\ 1 + \max(\text{height of its children}) & \text{otherwise} \end{cases}$$
@@ -1053,9 +1049,9 @@ for kind, steps in {"static": static, "continuous": free.max()}.items():
     print(f"{kind}: {steps} steps, {lengths.sum() / steps / slots:.0%} of the slots at work")
 
 # %% [markdown]
-# **Reflect.** Which fraction of the time of a batched step is spent in the Python code around it (`flatten`, the dictionaries)? Why is the gain smaller than the ratio of cells? What would a server have to know about a request to fill its slots even better?
+# **Reflect.** Which fraction of the time of a batched step is spent in the Python code around it (`flatten`, the dictionaries)? Why is the gain smaller than the ratio of cells?
 #
-# *What the real system does.* vLLM's [scheduler](https://github.com/vllm-project/vllm/blob/main/vllm/v1/core/sched/scheduler.py) decides at every step which requests are in the batch: continuous batching, from Orca (Yu et al. 2022). Its kernels are compiled for a few fixed batch sizes.
+# *What the real system does.* vLLM's [scheduler](https://github.com/vllm-project/vllm/blob/main/vllm/v1/core/sched/scheduler.py) decides at every step which requests are in the batch: continuous batching, from Orca (Yu et al. 2022).
 
 # %% [markdown]
 # ## Discussion

@@ -6,7 +6,7 @@
 # - **It takes** about 110 minutes: introduction 2, sections 22, 14, 13, 12, 21 and 16, discussion 10.
 # - **Optional** is the last section, a caching allocator: twenty minutes more, and no points. The reading note is for another day.
 #
-# A program that is written for a reader does more work than necessary. It computes values that nobody uses, or computes the same value twice. It reads all of its memory once for every operator.
+# A program that is written for a reader does more work than necessary: it computes values that nobody uses, or computes the same value twice.
 # A system that sees the **whole** computation before it runs can do better. In this lab you write the passes of such a system and measure each of them. At the end a network learns with the training step that your passes have rewritten, in the memory that you have planned.
 #
 # Each section asks for a prediction before it measures. Write the number down first.
@@ -28,6 +28,8 @@ from sklearn.datasets import load_digits
 
 import minitorch.graph as graph
 from autograder import lab
+from minitorch.lessons.clock import milliseconds
+from minitorch.lessons.program_device import counted_there, device, given_there, run_there
 from minitorch.show import compare_passes, map_memory
 
 q = lab("graph_optimization")
@@ -36,8 +38,6 @@ q = lab("graph_optimization")
 import minitorch.lessons.program_examples as examples
 import minitorch.lessons.program_memory as memory
 import minitorch.lessons.program_pictures as pictures
-from minitorch.lessons.clock import milliseconds
-from minitorch.lessons.program_device import counted_there, device, given_there, run_there
 from minitorch.lessons.program_orders import from_the_left, products_of_products, rebuild, reordered
 from minitorch.lessons.programs import (
     ELEMENTWISE,
@@ -152,7 +152,7 @@ def dead_code(program):
 q.check("dead_code")
 
 # %% [markdown]
-# **Constant folding**: a step whose inputs are all constants is computed now, once, and becomes a constant. Some of its inputs may have become constants in this same pass. And what about a step that has no inputs at all?
+# **Constant folding**: a step whose inputs are all constants is computed now, once, and becomes a constant. Some of its inputs may have become constants in this same pass. What about a step that has no inputs at all?
 
 
 # %% question="fold" points="4" hint1="Where do you see whether the inputs of step i are constants: in the old program, or in the new one?" hint2="new.steps[place[j]] is what stands for input j now. Its op is \"const\", and its attr the array." hint3="all([]) is True. An input has no inputs, and noise has none either, and neither is a constant."
@@ -223,7 +223,7 @@ pictures.draw(as_written=tiny, after_three_passes=shared)
 # %% [markdown]
 # After folding, the factor is the constant 1, and $x \cdot 1$ is $x$.
 #
-# **Reflect.** $x \cdot 1 \to x$ is right for every number. Is $x \cdot 0 \to 0$ right? Is $(a + b) - b \to a$? What would you have to know to allow them?
+# **Reflect.** $x \cdot 1 \to x$ is right for every number. Is $x \cdot 0 \to 0$ right? Is $(a + b) - b \to a$?
 #
 # *The real system.* TensorFlow's [grappler](https://github.com/tensorflow/tensorflow/tree/master/tensorflow/core/grappler/optimizers) has these passes under these names and repeats them until nothing changes. XLA has them in [`xla/service`](https://github.com/openxla/xla/tree/main/xla/service).
 
@@ -262,7 +262,7 @@ compare("time, left over right", predicted_speedup, speedup)
 #
 # $$c_{ii} = 0, \qquad c_{ij} = \min_{i \le k < j} \; c_{ik} + c_{k+1,j} + s_i\, s_{k+1}\, s_{j+1}.$$
 #
-# This is **dynamic programming**: short pieces first, each of them once, $O(n^3)$ in all. (Cormen et al., *Introduction to Algorithms*, 4th edition, section 14.2.)
+# This is **dynamic programming**: short pieces first, $O(n^3)$ in all. (Cormen et al., *Introduction to Algorithms*, 4th edition, section 14.2.)
 
 
 # %% question="chain_order" points="6" hint1="best[i, j] = (multiplications, tree) is the table, and its pieces of one factor are there. What is needed for those of two, and for those of three?" hint2="Longer pieces need shorter ones: loop over the length, then over i, then over the last cut k." hint3="A candidate for (i, j) cut at k: best[i, k][0] + best[k + 1, j][0] + sizes[i] * sizes[k + 1] * sizes[j + 1], with the tree (best[i, k][1], best[k + 1, j][1]). min() of tuples compares the numbers first; give it key= so that trees need not be compared."
@@ -341,7 +341,7 @@ for sizes in chains:
 pictures.plot_orders(by_work, by_clock, [(512, 512, 512, 1), *chains])
 
 # %% [markdown]
-# **Reflect.** With the ReLU, no product is an input of another product: there is always an elementwise operator between them. Where do chains occur in real networks, then? (Think of a layer made of two thin factors, of attention without its softmax, and of the gradient of a product.) And why is the speed-up so rarely the ratio of the multiplications?
+# **Reflect.** With the ReLU, no product is an input of another product: there is always an elementwise operator between them. Where do chains occur in real networks, then? (Think of a layer made of two thin factors, or of attention without its softmax.) And why is the speed-up so rarely the ratio of the multiplications?
 #
 # *The real system.* JAX and NumPy leave the order of `a @ b @ c` to you, but `np.linalg.multi_dot` and [`opt_einsum`](https://github.com/dgasmith/opt_einsum) search for it. TASO finds associativity by itself. It compares all graphs of up to four operators on random inputs, and a theorem prover confirms 743 substitutions (Jia et al., SOSP 2019).
 
@@ -352,7 +352,6 @@ pictures.plot_orders(by_work, by_clock, [(512, 512, 512, 1), *chains])
 #
 # $$xA,\; xB \;\to\; y = x\,[A\;B],\quad y_{:,\,:m},\; y_{:,\,m:}$$
 #
-# (It is in Figure 2 of the TASO paper.)
 #
 # **Idea.** A rewrite must be right for *every* input. Whether it is *faster* depends on the shapes and the machine. Merging saves a call and makes the product larger, but it copies the weights.
 #
@@ -438,7 +437,7 @@ pictures.plot_merges(gains, shapes, predicted, at=1)
 # %% [markdown]
 # ## 4. One walk through memory
 #
-# `relu(x * w + b) * s + y` on a large array does little arithmetic. Five operators read and write the array five times, and most of the time is spent waiting for memory.
+# `relu(x * w + b) * s + y` on a large array does little arithmetic. Most of the time is spent waiting for memory.
 
 # %%
 print(examples.five_elementwise(4))
@@ -513,12 +512,12 @@ pictures.plot_fusion([rows * 4096 for rows in counts], speedups, 11 / 3)
 # %% [markdown]
 # **Reflect.** For small arrays fusion gains nothing or is even slower: everything is in the cache already. What could still be gained there, and why can NumPy not do it? And why must a value with two users not simply join both of them?
 #
-# *The real system.* XLA, TVM and torch's [inductor](https://github.com/pytorch/pytorch/tree/main/torch/_inductor) *generate* the loop. Then temporaries stay in registers, and there is one call for everything instead of one for each part and block. TVM's authors report 1.2 to 2 times from fusion (Chen et al., OSDI 2018).
+# *The real system.* XLA, TVM and torch's [inductor](https://github.com/pytorch/pytorch/tree/main/torch/_inductor) *generate* the loop. Then temporaries stay in registers. TVM's authors report 1.2 to 2 times from fusion (Chen et al., OSDI 2018).
 
 # %% [markdown]
 # ## 5. Where values live
 #
-# `run` takes new memory for every value and keeps all of it to the end of the run. But most values are needed only for a short time, and their memory could be used again.
+# `run` keeps the memory of every value to the end of the run. But most values are needed only for a short time.
 #
 # **Idea.** When the whole program is known, its memory can be **planned**: one block, the **arena**, and for each value a place in it. Two values may share bytes if they never live at the same time.
 #
@@ -650,7 +649,7 @@ compare("times to the system, second run", 0, requests)
 pictures.plot_alive(expected, alive, plan.total, DEVICE)
 
 # %% [markdown]
-# The library plans in this way too. Here is its plan for four layers with gradients, step by step. A block is a buffer, drawn as long as it is needed. There are fewer buffers than results: which results share one?
+# The library plans in this way too. Here is its plan for four layers with gradients, step by step. A block is a buffer, drawn as long as it is needed. Which results share one?
 
 # %%
 h = graph.placeholder(graph.float32, (64, 256), name="x")
@@ -660,14 +659,14 @@ for w in ws:
 map_memory(graph.gradients(graph.reduce_sum(h), ws), title="Four layers, with gradients")
 
 # %% [markdown]
-# **Reflect.** Forward alone, the arena does not grow with the depth. With gradients it does: which values live so long, and why? What could you do if they did not fit, and what would it cost? (You would compute something twice.)
+# **Reflect.** Forward alone, the arena does not grow with the depth. With gradients it does: which values live so long, and why? What could you do if they did not fit?
 #
 # *The real system.* [XLA's buffer assignment](https://github.com/openxla/xla/blob/main/xla/service/buffer_assignment.cc) and TensorFlow Lite's planner do this before the program runs. To compute activations again instead of keeping them is called [checkpointing](https://github.com/pytorch/pytorch/blob/main/torch/utils/checkpoint.py).
 
 # %% [markdown]
 # ## 6. Search, and a network that learns
 #
-# Which rewrites, in which order? Some make the program slower and still lead to another rewrite that makes it much faster.
+# Some rewrites make the program slower, and still lead to another one that makes it much faster.
 #
 # **Idea.** TASO uses a search with a **measured cost**. It keeps a queue of programs, takes the cheapest, and tries every rewrite on it. It keeps what is better than the best so far, and also what is a *little* worse: what costs less than $\alpha$ times the best. With $\alpha = 1$ the search is greedy and stops where no single rewrite helps. TASO takes $\alpha = 1.05$.
 #
@@ -735,7 +734,7 @@ written = examples.training_step(BATCH)
 print(len(written.steps), "steps, of which products:", sum(s.op == "matmul" for s in written.steps))
 
 # %% [markdown]
-# Apply the passes in the order of the lab. The table shows steps, millions of multiplications, MiB of all values and of the planned arena, and the time as a share of the program as written: by NumPy in planned memory, and over tensors on the device. **Is a pass that helps here a help there too?**
+# Apply the passes in the order of the lab. The table shows steps, millions of multiplications, MiB of all values and of the planned arena, and the time as a share of the program as written: by NumPy in planned memory, and over tensors on the device. **Does the same pass help on both?**
 
 # %%
 stages = {"as written": written}
@@ -771,7 +770,7 @@ measures = {
 pictures.plot_shares(list(stages), measures)
 
 # %% [markdown]
-# **Measure.** The search uses the clock as its cost: the time of a program over the time of the one as written. Both run in turns, so that a busy machine slows both down. `reassociate` with `shared=True` computes again what others use too: sometimes less work, sometimes more. The search decides that as well.
+# **Measure.** The search uses the clock as its cost: the time of a program over the time of the one as written. Both run in turns. `reassociate` with `shared=True` computes again what others use too: sometimes less work, sometimes more. The search decides that as well.
 
 
 # %%
@@ -841,7 +840,7 @@ compare("time of training, as written / yours", again[0] / again[2], slow_s / fa
 print("(as written it ran in fresh memory, as `run` does; making batches takes time in both)")
 
 # %% [markdown]
-# **Reflect.** Which pass gained most? Would that be so for a network without the two thin factors? When the winner is measured once more, it is mostly slower than the search believed. Why must that be so, and what would you do about it?
+# **Reflect.** Which pass gained most? Would that be so for a network without the two thin factors? When the winner is measured once more, it is mostly slower than the search believed. Why must that be so?
 #
 # *The real system.* `minitorch.graph.optimize` runs such passes on a real graph, and [TASO's search](https://github.com/jiazhihao/TASO/blob/master/src/core/substitution.cc) is the loop that you wrote. The cell below gives the library a graph with a chain and a common subexpression.
 
@@ -930,7 +929,7 @@ predicted_reserves = 5  # 4 blocks, which merge into 400; 100 more, and the five
 ### END SOLUTION
 
 
-# %% question="Caching" points="0" hint1="self.free is a list of (address, size). Which of them fit, and which of those is the smallest?" hint2="After taking a block of size s for n bytes: what is left is (address + n, s - n), if anything is. Remember the size of what you hand out in self.used." hint3="free: look for a free block that ends at the address, and for one that begins at its end. Take them out of the list and put one larger block in."
+# %% question="Caching" points="0" hint1="self.free_blocks is a list of (address, size). Which of them fit, and which of those is the smallest?" hint2="After taking a block of size s for n bytes: what is left is (address + n, s - n), if anything is. Remember the size of what you hand out in self.used." hint3="free: look for a free block that ends at the address, and for one that begins at its end. Take them out of the list and put one larger block in."
 class Caching:
     """An allocator over `reserve(n)`, which returns the address of `n` new bytes."""
 

@@ -1,4 +1,4 @@
-"""The time of some functions, measured in turns."""
+"""The time of functions: of several in turns, so that none is slowed down alone, or of one."""
 
 import time
 from collections.abc import Callable
@@ -34,3 +34,13 @@ def in_turns(
             function(*args)
             times[name].append(time.perf_counter() - began)
     return {name: median(found[WARM:]) for name, found in times.items()}
+
+
+def seconds(function: Callable[..., Any], *args: Any, repeats: int = 5) -> float:
+    """Return the median time of `repeats` calls of function(*args)."""
+    times = []
+    for _ in range(repeats):
+        began = time.perf_counter()
+        function(*args)
+        times.append(time.perf_counter() - began)
+    return median(times)

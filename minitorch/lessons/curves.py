@@ -9,13 +9,13 @@ import numpy as np
 class GrowingCurve:
     """A figure of one curve in a notebook, drawn again while training goes on."""
 
-    def __init__(self, steps: int, **labels: str) -> None:
+    def __init__(self, steps: int, *, ylim: tuple[float, float] = (0.02, 4), **labels: str) -> None:
         from IPython.display import display
         from matplotlib import pyplot as plt
 
         self.figure, ax = plt.subplots()
         (self.line,) = ax.semilogy([], [])
-        ax.set(xlim=(0, steps), ylim=(0.02, 4), **labels)
+        ax.set(xlim=(0, steps), ylim=ylim, **labels)
         plt.close(self.figure)  # shown below, where it grows
         self.handle: Any = display(self.figure, display_id=True)  # type: ignore[no-untyped-call]
 
@@ -84,7 +84,10 @@ def plot_widths(
     ax.set_yticks([0.1, 0.2, 0.5, 1, 2, 5, 10, 20])
     ax.yaxis.set_major_formatter("{x:g}")
     ax.yaxis.set_minor_formatter("")
-    ax.set_ylim(500 * min(line_s[0], *there_s.values()), 1300 * max(map(max, times_s.values())))
+    ax.set_ylim(
+        500 * min(line_s[0], *there_s.values()),
+        1300 * max(*map(max, times_s.values()), *there_s.values()),
+    )
     ax.set_xticks(widths, [str(width) for width in widths], minor=False)
     ax.xaxis.set_minor_formatter("")
     ax.set(
