@@ -1,4 +1,4 @@
-# %% [markdown]
+# %% [markdown] builds="a line by formula and by descent, a gradient check, a network with gradients of your own" needs="NumPy, the chain rule" audience="gpu"
 # # Lab 01: Gradients by hand
 #
 # - **You build** the oldest ways to train: a line fitted by a formula and by descent, a check that tells a right gradient from a wrong one, and a network on handwritten digits whose every gradient you derive yourself.

@@ -1,4 +1,4 @@
-# %% [markdown]
+# %% [markdown] builds="operators with gradients, topological order, the reverse sweep" needs="01" audience="gpu"
 # # Lab 02: Autodiff
 #
 # - **You build** reverse-mode automatic differentiation: operators that know their own gradients, a topological order, the reverse sweep.

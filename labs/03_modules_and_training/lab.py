@@ -1,4 +1,4 @@
-# %% [markdown]
+# %% [markdown] builds="`Module`, `Linear`, SGD and Adam in place; a network of convolutions" needs="02" audience="gpu"
 # # Lab 03: Modules and training
 #
 # - **You build** what people train with: modules that know their parameters, a layer that starts well, SGD and Adam that change weights in place. With them you train a convolutional network.

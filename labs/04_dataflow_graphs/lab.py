@@ -1,4 +1,4 @@
-# %% [markdown]
+# %% [markdown] builds="placeholders, variables, a session, symbolic gradients" needs="02" audience="gpu"
 # # Lab 04: Dataflow graphs
 #
 # - **You build** a small TensorFlow 1: nodes that record instead of computing, a run that computes only what is fetched, gradients that are nodes, a session with variables, an optimizer made of nodes, and a plan that is made once and run many times.

@@ -1,4 +1,4 @@
-# %% [markdown]
+# %% [markdown] builds="Switch, Merge and dead tokens; `cond`, `while_loop` and their gradients" needs="04" audience="gpu"
 # # Lab 05: Control flow
 #
 # - **You build** branches and loops *inside* a dataflow graph: Switch and Merge, tokens that may be dead, tags that tell iterations apart, `cond`, `while_loop`, and the gradient of each. A token executor runs them by your rules.

@@ -1,4 +1,4 @@
-# %% [markdown]
+# %% [markdown] builds="rewrites that pay and rewrites that lose, a memory plan; an allocator if you like" needs="02 or 04" audience="gpu"
 # # Lab 06: Graph optimization
 #
 # - **You build** the passes of a compiler for dataflow programs: dead code, constant folding, common subexpressions, the order of products, merged products, fusion, a memory plan, and a search that decides by measured cost.
