@@ -92,6 +92,7 @@ def _add_serve(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser.add_argument("--data", type=Path, metavar="DIR", required=True, help="kept here")
     parser.add_argument("--labs", type=Path, metavar="DIR", help="default: labs")
     parser.add_argument("--workers", type=_count, default=1, help="graded at once; default: 1")
+    parser.add_argument("--scheduler", metavar="ADDR", default="", help="grade on a Dask cluster")
     parser.add_argument("--unsandboxed", action="store_true", help="grade without a sandbox")
     parser.add_argument("--database", metavar="URL", default="", help="default: SQLite in DIR")
     parser.add_argument(
@@ -204,6 +205,7 @@ def _serve(arguments: argparse.Namespace) -> int:
             database_url=arguments.database,
             public_url=arguments.public_url,
             workers=arguments.workers,
+            scheduler=arguments.scheduler,
             unsandboxed=arguments.unsandboxed,
             allowed_hosts=tuple(arguments.allowed_host),
             of_one_address=arguments.of_one_address,

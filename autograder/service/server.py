@@ -156,6 +156,7 @@ def opened(settings: Settings, make_grader: Callable[[], Grader] | None = None) 
             ),
             queue,
             url,
+            store.cookie_key,
             _sign_in(settings, url),
         )
         yield Server(course, listener)
@@ -175,6 +176,11 @@ def _sign_in(settings: Settings, url: str) -> "SignIn | None":
 
 
 def _grader(settings: Settings, labs: Path) -> Grader:
+    if settings.scheduler:
+        from autograder.service.cluster import ClusterGrader
+
+        wall = None if settings.unsandboxed else "bubblewrap"
+        return ClusterGrader(labs, settings.scheduler, timeout_s=settings.judge_s, wall=wall)
     return ProcessGrader.for_labs(
         labs, timeout_s=settings.judge_s, unsandboxed=settings.unsandboxed
     )

@@ -25,6 +25,7 @@ class Settings:
     client_id: str = ""  # ... what it calls us, and ...
     client_secret: str = ""
     openid_claim: str = "preferred_username"  # ... what of the ID token is the login
+    scheduler: str = ""  # of a Dask cluster that grades; empty: this machine
     workers: int = 1
     unsandboxed: bool = False  # grade even where there is no sandbox
     log_format: str = "text"  # or "json", with a line for each request

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from autograder import compare
 from autograder.audit.audit import paid_for_nothing
 from autograder.audit.trivial import THEFT_SAMPLE, VALUES
 from autograder.audit.variants import Trials
@@ -146,9 +147,9 @@ def test_compare_says_when_a_count_was_not_predicted_exactly(
 ) -> None:
     """A count can be predicted to the last digit; a time cannot, and has a ratio."""
     text = (path / "lab.py").read_text()
-    (found,) = [n for n in ast.parse(text).body if getattr(n, "name", "") == "compare"]
-    names: dict[str, Any] = {"np": np}
-    exec(ast.unparse(found), names)
+    own = [n for n in ast.parse(text).body if getattr(n, "name", "") == "compare"]
+    names: dict[str, Any] = {"np": np, "compare": compare}
+    exec("".join(map(ast.unparse, own)), names)
     said = []
     for predicted, measured in ((5500, 5005), (5005, np.int64(5005)), (2.0, 1.0), (0, 3)):
         names["compare"]("bytes", predicted, measured)
@@ -158,6 +159,32 @@ def test_compare_says_when_a_count_was_not_predicted_exactly(
     assert "exact" in right and "not exact" not in right
     assert "0.5" in timed and "exact" not in timed
     assert "no ratio to 0, not exact" in nothing
+
+
+def test_a_value_that_can_be_known_is_compared_exactly_though_it_is_no_integer(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    compare("first element", 5500.0, np.float64(5005.0), exact=True)
+    assert "ratio 0.910, not exact" in capsys.readouterr().out
+    compare("first element", 5005.0, np.float64(5005.0), exact=True)
+    assert capsys.readouterr().out.split() == [
+        "first",
+        "element",
+        "predicted",
+        "5,005",
+        "measured",
+        "5,005",
+        "exact",
+    ]
+    compare("bytes", ..., 8_000_000)
+    assert capsys.readouterr().out.split() == [
+        "bytes",
+        "measured",
+        "8,000,000",
+        "(no",
+        "prediction",
+        "yet)",
+    ]
 
 
 def test_the_hint_of_a_hidden_check_is_the_same_whatever_was_drawn(lab: Lab) -> None:
