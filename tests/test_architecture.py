@@ -29,6 +29,7 @@ ABOVE_COMMUNICATOR = (
     "data_parallel",
     "parallel",
     "torch_backend",
+    "lessons",
 )
 ABOVE_GRADING = ("learner", "audit", "service", "cli")
 ABOVE_SANDBOX = ("grading", "authoring", "formats", *ABOVE_GRADING)
@@ -62,8 +63,12 @@ FORBIDDEN_MODULES = {
     },
     "ddp_lab.collectives": {f"ddp_lab.{above}" for above in ABOVE_COMMUNICATOR},
     "ddp_lab.communicator": {f"ddp_lab.{above}" for above in ABOVE_COMMUNICATOR},
-    "ddp_lab.launch": {f"ddp_lab.{above}" for above in ("costs", "data_parallel", "show")},
-    "ddp_lab.costs": {"ddp_lab.data_parallel", "ddp_lab.simulate", "ddp_lab.show"},
+    "ddp_lab.launch": {
+        f"ddp_lab.{above}" for above in ("costs", "data_parallel", "show", "lessons")
+    },
+    "ddp_lab.costs": {
+        f"ddp_lab.{above}" for above in ("data_parallel", "simulate", "show", "lessons")
+    },
     "autograder.errors": {"autograder"},
     "autograder.records": {f"autograder.{above}" for above in ("sandbox", *ABOVE_SANDBOX)},
     "autograder.student": {f"autograder.{above}" for above in ("sandbox", *ABOVE_SANDBOX)},

@@ -40,7 +40,8 @@ def release(lab: Lab, out_dir: Path | str, solutions: bool = False) -> list[Path
         problem = f"release: {target} is the lab's source, whose checks.py would be overwritten"
         raise LabError(f"{problem}. Name another directory with -o.")
     checks = load_checks(lab.directory / CHECKS)
-    reasons = list(contradictions(lab, checks))
+    with Trials(lab) as trials:
+        reasons = list(contradictions(lab, checks, trials))
     if reasons:
         raise ReleaseRefused(lab.name, reasons)
     hidden = [check for check in checks.checks if check.hidden]
@@ -80,7 +81,7 @@ def is_stale(lab: Lab) -> bool:
     return not path.is_file() or path.read_text(encoding="utf-8") != learner_notebook(lab)
 
 
-def contradictions(lab: Lab, checks: Checks) -> Iterator[str]:
+def contradictions(lab: Lab, checks: Checks, trials: Trials) -> Iterator[str]:
     """Yield in words what is wrong with a lab; nothing where it is right."""
     every = tuple(task.check.name for task in tasks_of(lab, checks))
     for question in lab.questions:
@@ -90,8 +91,7 @@ def contradictions(lab: Lab, checks: Checks) -> Iterator[str]:
     _check_names(checks, wrong)
     starter, *rest = _variants(lab, every)
     caught = [_with_mistake(lab, mistake) for mistake in wrong]
-    with Trials(lab) as trials:
-        started, *others = trials.run([starter, *rest, *caught])
+    started, *others = trials.run([starter, *rest, *caught])
     yield from _starter_faults(started.verdicts)
     for trial in others[: len(SEEDS)]:
         lost = [v for v in trial.verdicts if v.outcome is not Outcome.CORRECT or v.broken]

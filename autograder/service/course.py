@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Course:
-    """The parts of a course server. `url` is its address as others know it."""
+    """The parts of a course server. `url` is how others reach it, `cookie_key` is secret."""
 
     settings: Settings
     roster: Roster
@@ -35,6 +35,7 @@ class Course:
     wrong_logins: RateLimit
     queue: Queue
     url: str
+    cookie_key: str
     sign_in: "SignIn | None" = None
 
     def take_roster(self, data: bytes, by: Person, *, dry_run: bool) -> Result:

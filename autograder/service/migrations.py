@@ -7,6 +7,7 @@ the step anew.
 
 import json
 import logging
+import secrets
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -65,6 +66,7 @@ def _step(connection: sa.Connection, found: str | None, now: float) -> str:
         return found
     if found is None:
         schema.metadata.create_all(connection)
+        _write_fact(connection, schema.COOKIE_KEY, secrets.token_hex(32))
         version = schema.VERSION
     elif found in map(str, _STEPS):
         version = int(found) + 1
@@ -75,22 +77,25 @@ def _step(connection: sa.Connection, found: str | None, now: float) -> str:
             f"serve: the database has another layout: got version {found}, expected "
             f"{schema.VERSION}. Give another --data directory, or the release that wrote it."
         )
-    _write_version(connection, version)
+    _write_fact(connection, "schema", str(version))
     return str(version)
 
 
 def _version(connection: sa.Connection) -> str | None:
-    if not sa.inspect(connection).has_table("facts"):
-        return None
+    return fact(connection, "schema") if sa.inspect(connection).has_table("facts") else None
+
+
+def fact(connection: sa.Connection, name: str) -> str | None:
+    """Return what the database says of itself under a name, or None."""
     facts = schema.facts
-    found: str | None = connection.scalar(sa.select(facts.c.value).where(facts.c.name == "schema"))
+    found: str | None = connection.scalar(sa.select(facts.c.value).where(facts.c.name == name))
     return found
 
 
-def _write_version(connection: sa.Connection, version: int) -> None:
+def _write_fact(connection: sa.Connection, name: str, value: str) -> None:
     facts = schema.facts
-    connection.execute(facts.delete().where(facts.c.name == "schema"))
-    connection.execute(facts.insert().values(name="schema", value=str(version)))
+    connection.execute(facts.delete().where(facts.c.name == name))
+    connection.execute(facts.insert().values(name=name, value=value))
 
 
 def _to_2(connection: sa.Connection, now: float) -> None:
@@ -220,10 +225,21 @@ def _to_3(connection: sa.Connection, _now: float) -> None:
     connection.execute(sa.text("UPDATE people SET role = 'instructor' WHERE role = 'staff'"))
 
 
+def _to_4(connection: sa.Connection, _now: float) -> None:
+    """Add what is known of learning platforms, and the key of the cookies of a sign-in."""
+    for name in ("lti_people", "lti_labs", "lti_outbox", "lti_nonces"):
+        schema.metadata.tables[name].create(connection)
+    _write_fact(connection, schema.COOKIE_KEY, secrets.token_hex(32))
+
+
 def _add_column(connection: sa.Connection, table: str, column: str, kind: str) -> None:
     """Add a column, unless an earlier step has made the table as it is today."""
     if column not in {c["name"] for c in sa.inspect(connection).get_columns(table)}:
         connection.execute(sa.text(f"ALTER TABLE {table} ADD COLUMN {column} {kind}"))
 
 
-_STEPS: dict[int, Callable[[sa.Connection, float], None]] = {1: _to_2, 2: _to_3}
+_STEPS: dict[int, Callable[[sa.Connection, float], None]] = {
+    1: _to_2,
+    2: _to_3,
+    3: _to_4,
+}

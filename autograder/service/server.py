@@ -156,6 +156,7 @@ def opened(settings: Settings, make_grader: Callable[[], Grader] | None = None) 
             ),
             queue,
             url,
+            store.cookie_key,
             _sign_in(settings, url),
         )
         yield Server(course, listener)

@@ -16,6 +16,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from . import engine
 from .products import ProductKernel
 from .schedule import NAIVE, Schedule, fault
@@ -24,6 +26,11 @@ from .trials import Clock
 from .tuning import Tuned
 
 TURNS = 15
+TURNED = ("a", "b", "ab")
+"""Operands of a product that lie as transposes: a kernel packs them in another time."""
+
+Times = tuple[float, float]
+"""Seconds of a kernel, and of NumPy's way."""
 
 
 class Kept(NamedTuple):
@@ -33,11 +40,17 @@ class Kept(NamedTuple):
         point: the schedule.
         seconds: of its kernel.
         library_seconds: of NumPy's way, in turns with it.
+        turned: of a product both times where operands lie as transposes, by `TURNED`.
     """
 
     point: dict[str, Any]
     seconds: float
     library_seconds: float
+    turned: dict[str, Times]
+
+    def times(self, turned: str = "") -> Times | None:
+        """Return both times where these operands are transposes; None if nobody measured them."""
+        return self.turned.get(turned) if turned else (self.seconds, self.library_seconds)
 
 
 class _Shelf:
@@ -50,7 +63,7 @@ class _Shelf:
     def forget(self) -> None:
         """Read the table again when it is next asked for."""
         self.entries: dict[Task, Kept] | None = None
-        self.kernels: dict[tuple[Task, str | None], ProductKernel | None] = {}
+        self.kernels: dict[tuple[Task, str | None], ProductKernel] = {}
 
     @property
     def path(self) -> Path:
@@ -77,7 +90,8 @@ def _parsed(line: str) -> tuple[Task, Kept] | None:
     try:
         entry = json.loads(line)
         task, point = task_of(entry["task"]), dict(entry["point"])
-        kept = Kept(point, float(entry["seconds"]), float(entry["library_seconds"]))
+        turned = {k: (float(a), float(b)) for k, (a, b) in entry.get("turned", {}).items()}
+        kept = Kept(point, float(entry["seconds"]), float(entry["library_seconds"]), turned)
         return None if fault(task, NAIVE | point) else (task, kept)
     except (ValueError, KeyError, TypeError):
         return None
@@ -115,8 +129,20 @@ def keep(found: Tuned) -> Kept:
 
 def measured(schedule: Schedule) -> Kept:
     """Return medians of a schedule's kernel and of NumPy's way, which take turns."""
-    clock = Clock(schedule.task)
-    kernel, (a, b) = ProductKernel(schedule.task, schedule), clock.arrays
+    clock, kernel = Clock(schedule.task), ProductKernel(schedule.task, schedule)
+    plain = clock.arrays
+    seconds, library_seconds = _in_turns(clock, kernel)
+    turned = {}
+    for lies in TURNED if schedule.task.operator == "matmul" else ():
+        pairs = zip("ab", plain, strict=True)
+        clock.arrays = tuple(np.asfortranarray(x) if name in lies else x for name, x in pairs)
+        turned[lies] = _in_turns(clock, kernel)
+    point = {k: v for k, v in schedule.items() if v != NAIVE[k]}
+    return Kept(point, seconds, library_seconds, turned)
+
+
+def _in_turns(clock: Clock, kernel: ProductKernel) -> Times:
+    a, b = clock.arrays
     times: list[list[float]] = [[], []]
     for _ in range(TURNS):
         for kept, run in zip(
@@ -124,30 +150,51 @@ def measured(schedule: Schedule) -> Kept:
         ):
             kept.append(clock.once(run))
     own, library = map(statistics.median, times)
-    return Kept({k: v for k, v in schedule.items() if v != NAIVE[k]}, own, library)
+    return own, library
 
 
-def kernel_for(task: Task | Sequence[Any], epilogue: str | None = None) -> ProductKernel | None:
-    """Return the tuned kernel of a task where it was faster than NumPy; None otherwise."""
-    entries = _shelf.table()
-    if not entries:
+def any_kept() -> bool:
+    """Tell whether this process has a table with anything in it."""
+    return bool(_shelf.table())
+
+
+def times_of(task: Task | Sequence[Any], turned: str = "") -> Times | None:
+    """Return what a task's kernel and NumPy took, where the kernel took less."""
+    kept = _shelf.table().get(task_of(task))
+    times = kept and kept.times(turned)
+    return times if times and times[0] < times[1] else None
+
+
+def kernel_for(
+    task: Task | Sequence[Any], epilogue: str | None = None, turned: str = ""
+) -> ProductKernel | None:
+    """Return the tuned kernel of a task where it was faster than NumPy; None otherwise.
+
+    Args:
+        epilogue: what the kernel does at the end; the measured times are those without.
+        turned: which operands of a product lie as transposes: "", "a", "b" or "ab".
+    """
+    if not any_kept():
         return None
     task = task_of(task)
+    if times_of(task, turned) is None:
+        return None
     known = (task, epilogue)
     if known not in _shelf.kernels:
-        kept = entries.get(task)
-        pays = kept is not None and kept.seconds < kept.library_seconds
-        _shelf.kernels[known] = ProductKernel(task, kept.point, epilogue) if kept and pays else None
+        _shelf.kernels[known] = ProductKernel(task, _shelf.table()[task].point, epilogue)
     return _shelf.kernels[known]
 
 
 def convolution(
-    x: Any, w: Any, stride: Sequence[int], padding: Sequence[int]
+    x: Any, w: Any, stride: Sequence[int], padding: Sequence[int], epilogue: str | None = None
 ) -> ProductKernel | None:
-    """Return the tuned kernel for the convolution of two arrays, if it is one and pays."""
-    if not _shelf.table() or x.ndim != 4 or x.dtype != w.dtype or x.dtype.name not in ITEM_BYTES:
+    """Return the tuned kernel for the convolution of such arrays, if it is one and pays."""
+    sizes = (*x.shape, *w.shape)
+    if not any_kept() or len(x.shape) != 4 or x.dtype != w.dtype:
         return None
-    if len({*stride}) > 1 or len({*padding}) > 1 or not (x.size and w.size):
+    if x.dtype.name not in ITEM_BYTES or len({*stride}) > 1 or len({*padding}) > 1:
         return None
-    sizes = (*x.shape, w.shape[0], *w.shape[2:], stride[0], padding[0])
-    return kernel_for(Task("conv2d", sizes, x.dtype.name))
+    if None in sizes or 0 in sizes:
+        return None
+    key = (*x.shape, w.shape[0], *w.shape[2:], stride[0], padding[0])
+    return kernel_for(Task("conv2d", key, x.dtype.name), epilogue)

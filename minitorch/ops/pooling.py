@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..arrays import Array, Namespace, as_dtype, host_dtype, native_device_of
+from ..arrays import Array, Namespace, as_dtype, host_dtype
 from ..errors import ArgumentError, ShapeError
 from ..op import Gradients, Op, Spec, Value, apply
 from .casting import cast_to
@@ -74,7 +74,7 @@ class MaxPool(Op):
             for at in rest:
                 y = xp.maximum(y, x[at])
             return y
-        y = x[first].copy()
+        y = x[first].copy("K")  # in the order of x, whose runs are longest
         for at in rest:
             np.maximum(y, x[at], out=y)
         return y
@@ -102,12 +102,16 @@ class MaxPoolBack(Op):
         """Return the gradient of x."""
         out = xp.zeros_like(x)
         apart = xp is np and type(out) is type(g) is np.ndarray and self.how.apart
-        left = xp.ones(y.shape, dtype=xp.bool, **native_device_of(x))
+        if apart and g.strides != y.strides:
+            like = np.empty_like(y, dtype=g.dtype)  # one copy in another order, not four reads
+            like[...] = g
+            g = like
+        left = xp.ones_like(y, dtype=xp.bool)
         for at in self.how.slices():
             won = x[at] == y
             won &= left
             if apart:
-                np.multiply(g, won, out=out[at])
+                np.multiply(g, won.astype(g.dtype), out=out[at])
             else:
                 out[at] += g * won
             left ^= won
@@ -135,7 +139,7 @@ class MaxPoolPick(Op):
     def compute(self, xp: Namespace, v: Array, x: Array, y: Array) -> Array:
         """Return the picked elements."""
         out = xp.zeros_like(y)
-        left = xp.ones(y.shape, dtype=xp.bool, **native_device_of(x))
+        left = xp.ones_like(y, dtype=xp.bool)
         for at in self.how.slices():
             won = (x[at] == y) & left
             out += v[at] * won

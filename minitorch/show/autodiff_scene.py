@@ -12,9 +12,11 @@ from minitorch.show.record import Record, Visit
 from minitorch.show.recorded import record
 from minitorch.show.scene import Canvas, Scene, Step, Travel, When, phases
 
-HINT = (
-    "A box is a value. Blue: its numbers are known. Orange: its gradient is complete. "
-    "Step with the arrow keys."
+HINT = "A box is a value. Step with the arrow keys."
+LEGEND = (
+    ("box idle", "not yet computed"),
+    ("box value", "its numbers are known"),
+    ("box grad", "its gradient is complete"),
 )
 
 
@@ -68,7 +70,7 @@ def scene_of(found: Record, title: str = "Forward, then backward") -> Scene:
         steps.append(Step("Backward stops here.", (found.problem,)))
     return Scene(
         title, HINT, "Forward and backward", _summary(found), drawn.width, drawn.height,
-        tuple(canvas.marks), tuple(steps), len(steps) - 1,
+        tuple(canvas.marks), tuple(steps), len(steps) - 1, LEGEND,
     )  # fmt: skip
 
 

@@ -64,6 +64,8 @@ class Scene:
 
     Attributes:
         title, hint: what it shows, and how to read it.
+        legend: (classes, words) of each kind of mark that needs explaining.
+        panes: (name, top, bottom) of the parts of a picture that is too tall for a hall.
         tab: its name among several scenes.
         summary: all of it in two sentences, for those who cannot see it.
         steps: at least one; the first is the position before anything has happened.
@@ -79,6 +81,8 @@ class Scene:
     marks: tuple[Mark, ...]
     steps: tuple[Step, ...]
     still: int
+    legend: tuple[tuple[str, str], ...] = ()
+    panes: tuple[tuple[str, float, float], ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """Return the scene as what JSON can hold."""
@@ -90,6 +94,9 @@ class Scene:
             "height": round(self.height),
             "marks": [_mark(mark) for mark in self.marks],
             "steps": [_step(step) for step in self.steps],
+            "still": self.still,
+            "legend": [list(entry) for entry in self.legend],
+            "panes": [list(pane) for pane in self.panes],
         }
 
     def player(self) -> Any:

@@ -80,6 +80,7 @@ def test_a_page_works_by_keyboard_and_asks_for_nothing(visit: Any, name: str) ->
     requests, errors = heard_by(browser)
     page = browser.open(page_of(name))
     before, first = FIRST[name]
+    page.keyboard.press("Home")  # it opens where it shows most
     expect(status(page)).to_contain_text(before)
     tabs = page.get_by_role("tab")
     page.keyboard.press("Tab")
@@ -90,6 +91,7 @@ def test_a_page_works_by_keyboard_and_asks_for_nothing(visit: Any, name: str) ->
     page.keyboard.press("Home")
     page.keyboard.press("Tab")
     expect(page.get_by_role("button", name="Back to the start")).to_be_focused()
+    page.keyboard.press("Home")
     page.keyboard.press("ArrowRight")
     expect(status(page)).to_contain_text(first)
     page.keyboard.press("End")
@@ -110,15 +112,16 @@ def test_play_goes_to_the_end_and_what_travels_is_drawn(visit: Any, stop_clock: 
     page.get_by_role("button", name="Play").click()
     expect(page.get_by_role("button", name="Pause")).to_be_visible()
     page.clock.run_for(100)
-    expect(page.locator(".mt-player svg .dot").first).to_be_attached()
+    expect(page.locator(".mt-stage .dot").first).to_be_attached()
     page.clock.run_for(60_000)
     expect(status(page)).to_contain_text("Backward 6 of 6")
     expect(page.get_by_role("button", name="Play")).to_be_visible()
-    expect(page.locator(".mt-player svg .dot")).to_have_count(0)
+    expect(page.locator(".mt-stage .dot")).to_have_count(0)
 
 
 def test_pressing_forward_many_times_loses_no_step(visit: Any) -> None:
     page = visit(offline=True).open(page_of("autodiff_stepper"))
+    page.keyboard.press("Home")
     forward = page.get_by_role("button", name="One step forward")
     for _ in range(3):
         forward.click()
@@ -131,6 +134,7 @@ def test_nothing_moves_where_motion_is_unwanted(visit: Any) -> None:
         "() => { window.frames_asked = 0; const ask = window.requestAnimationFrame;"
         " window.requestAnimationFrame = (f) => { window.frames_asked += 1; return ask(f); } }"
     )
+    page.keyboard.press("Home")
     page.get_by_role("button", name="One step forward").click()
     expect(status(page)).to_contain_text("Forward 1 of 4")
     page.get_by_role("button", name="Play").click()
@@ -229,6 +233,7 @@ def test_a_demo_in_voila_is_recorded_anew_and_stepped(
     requests, errors = heard_by(browser)
     page = browser.open(f"{voila}voila/render/{name}/{name}.ipynb")
     before, first = FIRST[name]
+    page.keyboard.press("Home")  # it opens where it shows most
     expect(status(page)).to_contain_text(before)
     shown_first = page.locator(".mt-player").element_handle()
     if name in CHOICES:

@@ -23,6 +23,7 @@ from .merge_matmuls import merge_matmuls
 from .recompute import recompute as computed_again
 from .shape_only import shape_only
 from .transposes import transposes
+from .tuned import tuned
 
 PASSES: dict[str, Pass] = {
     "dead_code": inside(dead_code),
@@ -36,13 +37,14 @@ PASSES: dict[str, Pass] = {
     "matmul_chain": inside(matmul_chain),
     "merge_matmuls": inside(merge_matmuls),
     "fold again": inside(fold),
+    "tuned": inside(tuned),
     "fuse": inside(fuse),
     "cse again": inside(cse),
 }
 """In this order: dead branches hide constants, folding and algebra make subexpressions equal, what
 leaves a loop is then done for good, merging makes constants to fold, and fusion comes last because
-what is fused no other pass looks into, unless it was fused twice. Each also rewrites what is inside
-loops."""
+what is fused no other pass looks into, unless it was fused twice; products with tuned kernels take
+their bias and relu before that. Each also rewrites what is inside loops."""
 
 ON_REQUEST: dict[str, Pass] = {
     "recompute": computed_again,
@@ -101,7 +103,7 @@ def _called(name: str) -> Pass:
     return found
 
 
-LAST = ("fuse", "cse again")  # once, when nothing else finds anything to do
+LAST = ("tuned", "fuse", "cse again")  # once, when nothing else finds anything to do
 ROUNDS = 4
 
 

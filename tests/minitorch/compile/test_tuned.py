@@ -59,6 +59,18 @@ def test_a_kernel_is_used_only_where_it_pays_and_the_last_line_counts(directory:
     assert code.kernel_for(task) is None
 
 
+def test_of_products_operands_that_lie_as_transposes_are_measured_too(directory: Path) -> None:
+    task = ("matmul", 6, 5, 4)
+    kept = code.keep(code.tune(task, 1, "random"))
+    assert {*kept.turned} == {"a", "b", "ab"} and all(
+        s > 0 for t in kept.turned.values() for s in t
+    )
+    write(directory, entry(task, 1.0, 2.0))  # a line without them
+    assert code.kernel_for(task) is not None and code.kernel_for(task, None, "b") is None
+    write(directory, entry(task, 2.0, 1.0) | {"turned": {"b": [1.0, 2.0]}})
+    assert code.kernel_for(task) is None and code.kernel_for(task, None, "b") is not None
+
+
 def test_lines_that_cannot_be_used_are_passed_over(directory: Path) -> None:
     good = entry(CONV, 1.0, 2.0)
     illegal = good | {"point": {"rows": 99}, "task": ["matmul", 2, 2, 2]}
