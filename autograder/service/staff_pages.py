@@ -225,7 +225,7 @@ def _marking_routes(pages: APIRouter, course: Course) -> None:
     @pages.get("/grading")
     def grading(request: Request) -> Response:
         person = _staff(request, course)
-        return page("grading", person=person, waiting=marking.waiting(course.ledger))
+        return page("grading", person=person, waiting=course.ledger.to_mark())
 
     @pages.get("/grading/{lab}/{question}")
     def answer(
