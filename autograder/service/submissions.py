@@ -19,7 +19,7 @@ from autograder.service.database import Database
 from autograder.service.dates import Calendar, calendar
 from autograder.service.errors import OutOfRoom, Refused
 from autograder.service.manual import Mark, question_of
-from autograder.service.roster import Person
+from autograder.service.roster import LEARNER, Person
 from autograder.service.schema import (
     GRADED,
     GRADING,
@@ -271,6 +271,17 @@ class Ledger:
         """Return (submission, points, comment) of each learner's latest graded answer."""
         with self._database.read() as connection:
             return answers.of_question(connection, lab, question)
+
+    def latest(self, lab: str) -> list[tuple[int, str]]:
+        """Return each learner's latest submission of a lab, with their login."""
+        newest = sa.select(sa.func.max(submissions.c.id)).where(submissions.c.lab == lab)
+        query = sa.select(submissions.c.id, people.c.login).join_from(submissions, people)
+        query = query.where(
+            submissions.c.id.in_(newest.group_by(submissions.c.person_id)),
+            people.c.role == LEARNER,
+        )
+        with self._database.read() as connection:
+            return [tuple(row) for row in connection.execute(query.order_by(submissions.c.id))]
 
     def labs(self) -> list[str]:
         """Return the labs of which anybody has submitted, in order."""
