@@ -20,7 +20,7 @@ from sqlalchemy import (
 )
 
 # Raised when a table changes shape; `migrations` brings an older database here.
-VERSION = 4
+VERSION = 5
 
 # Of `facts`, beside "schema": what signs the cookies of a sign-in under way.
 COOKIE_KEY = "cookie_key"
@@ -125,6 +125,15 @@ reports = Table(
     metadata,
     Column("grading_id", ForeignKey("gradings.id"), primary_key=True),
     Column("report", Text, nullable=False),
+)
+
+# Which answers of a grading people mark.
+answers = Table(
+    "answers",
+    metadata,
+    Column("grading_id", ForeignKey("gradings.id"), primary_key=True),
+    Column("question", String(200), primary_key=True),
+    Column("answer_sha256", String(64), nullable=False),
 )
 
 marks = Table(
