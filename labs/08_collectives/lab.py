@@ -1,4 +1,4 @@
-# %% [markdown]
+# %% [markdown] builds="broadcast, reduce, gather and their kin from send and receive; trees" needs="NumPy" audience="gpu"
 # # Lab 08: Collectives
 #
 # - **You build** all eight collectives from messages over a socket, naive and by trees, and count, predict and time what they send.

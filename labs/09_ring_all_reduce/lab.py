@@ -1,4 +1,4 @@
-# %% [markdown]
+# %% [markdown] builds="reduce-scatter and all-gather on a ring, pipelining" needs="08" audience="gpu"
 # # Lab 09: Ring all-reduce
 #
 # - **You build** the all-reduce that made data-parallel training cheap: chunks, reduce-scatter and all-gather on a ring, and a ring that sends while it adds.

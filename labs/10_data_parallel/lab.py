@@ -1,4 +1,4 @@
-# %% [markdown]
+# %% [markdown] builds="gradient averaging, from hooks to overlapped buckets" needs="03, 09" audience="gpu"
 # # Lab 10: Data-parallel training
 #
 # - **You build** `DistributedDataParallel` (DDP) in the order in which it was invented: one all-reduce for each gradient, one for all, buckets, and then communication that is hidden behind computation.

@@ -1,4 +1,4 @@
-# %% [markdown]
+# %% [markdown] builds="servers that average, wait, or let workers run ahead; backup workers; servers against the ring, and Spark's stages" needs="09"
 # # Lab 12: Parameter servers
 #
 # - **You build** a parameter server that averages gradients, the rule that lets fast workers run ahead of slow ones, and the arithmetic of backup workers.

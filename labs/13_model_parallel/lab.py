@@ -1,4 +1,4 @@
-# %% [markdown]
+# %% [markdown] builds="pipelines by GPipe and 1F1B, products shared out by columns and rows, both at once" needs="09"
 # # Lab 13: Model parallelism
 #
 # - **You build** a step of training over devices that have a part of the model each, the schedules GPipe and 1F1B, and matrix products that are divided by columns and by rows.

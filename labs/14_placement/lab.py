@@ -1,4 +1,4 @@
-# %% [markdown]
+# %% [markdown] builds="what crosses, when a placed graph is done, the best placement, the best pipeline; links decide" needs="04, 13"
 # # Lab 14: Placement
 #
 # - **You build** a planner: what crosses between devices, when a placed graph is done, the best placement of a small graph, and the best pipeline of a long one.

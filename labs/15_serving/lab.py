@@ -1,4 +1,4 @@
-# %% [markdown]
+# %% [markdown] builds="adaptive batches, a cache, a choice among models, an answer at the deadline, behind a real server" needs="03"
 # # Lab 15: Serving predictions
 #
 # - **You build** the parts of a prediction server that decide: how large a batch may be, which answers are kept, which model is trusted, what is answered at the deadline.

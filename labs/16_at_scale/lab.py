@@ -1,4 +1,4 @@
-# %% [markdown]
+# %% [markdown] builds="a link fitted on a busy machine, steps, memory and days predicted, checkpoints" needs="09, 10"
 # # Lab 16: At scale
 #
 # - **You build** a predictor: the constants of a link from timings on a busy machine, a training step from these constants, the memory of GPT-3, and how often a long run should be saved.
