@@ -122,6 +122,9 @@ def _add_serve(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         "--openid-claim", metavar="NAME", default="preferred_username", help="that is the login"
     )
     parser.add_argument(
+        "--lti", metavar="FILE", type=Path, help="the learning platforms that launch this course"
+    )
+    parser.add_argument(
         "--log-format", choices=LOG_FORMATS, default="text", help="json: one object a line"
     )
     migrate = _command(subparsers, "migrate", _migrate, "bring a course's database up to date")
@@ -214,6 +217,7 @@ def _serve(arguments: argparse.Namespace) -> int:
             client_id=arguments.client_id,
             client_secret=_secret(arguments.client_secret_file),
             openid_claim=arguments.openid_claim,
+            lti=arguments.lti,
             log_format=arguments.log_format,
         )
     )
@@ -230,8 +234,10 @@ def _enroll(arguments: argparse.Namespace) -> int:
 
 
 def _submit(arguments: argparse.Namespace) -> int:
+    from autograder.learner.answer_files import with_files
+
     connection = _connection(arguments)
-    notebook = read_notebook(arguments.notebook)
+    notebook = with_files(read_notebook(arguments.notebook), arguments.notebook.parent)
     lab = Path(arguments.lab).resolve().name if os.sep in arguments.lab else arguments.lab
     found = connection.submit(lab, notebook, arguments.notebook.name)
     print(f"{found['lab']}: stored. {found['url']}")

@@ -16,6 +16,7 @@ from autograder.service.settings import Settings
 from autograder.service.submissions import Ledger
 
 if TYPE_CHECKING:
+    from autograder.service.lti_tool import LtiTool
     from autograder.service.sign_in import SignIn
 
 
@@ -37,6 +38,7 @@ class Course:
     url: str
     cookie_key: str
     sign_in: "SignIn | None" = None
+    lti: "LtiTool | None" = None
 
     def take_roster(self, data: bytes, by: Person, *, dry_run: bool) -> Result:
         """Bring people up to date with a roster; see `roster_import.take`."""

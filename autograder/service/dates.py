@@ -7,9 +7,10 @@ import sqlalchemy as sa
 
 from autograder.service import audit_log
 from autograder.service.database import Database
+from autograder.service.outbox import touch
 from autograder.service.policy import Rules
 from autograder.service.roster import Person
-from autograder.service.schema import extensions, lab_rules
+from autograder.service.schema import extensions, lab_rules, submissions
 
 _COLUMNS = [lab_rules.c[field.name] for field in fields(Rules)]
 
@@ -58,6 +59,7 @@ class Dates:
             connection.execute(lab_rules.insert().values(lab=lab, **rules.to_dict()))
             changed = {"before": before.to_dict(), "after": rules.to_dict()}
             audit_log.write(connection, self._clock(), by.login, "dates", lab, **changed)
+            touch(connection, submissions.c.lab == lab)
 
     def extend(self, lab: str, learner: Person, due: str | None, by: Person) -> Rules:
         """Give a learner until `due`, or take that back; return what holds for them now."""
@@ -71,4 +73,6 @@ class Dates:
             subject = f"{lab}: {learner.login}"
             changed = {"before": before, "after": due}
             audit_log.write(connection, self._clock(), by.login, "extension", subject, **changed)
+            theirs = submissions.c.person_id == learner.id
+            touch(connection, theirs, submissions.c.lab == lab)
             return calendar(connection, learner.id).of(lab, learner.id)

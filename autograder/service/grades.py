@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from autograder.records import ManualAnswer, Report
 from autograder.service import audit_log
 from autograder.service.manual import Mark, Marks, answer_digest, marked, pending, unmarked
+from autograder.service.outbox import touch
 from autograder.service.roster import Person
 from autograder.service.schema import drafts, gradings, marks, regrades, reports, submissions
 
@@ -95,7 +96,10 @@ def total(connection: sa.Connection, submission_id: int) -> None:
     number = connection.scalar(sa.select(submissions.c.grading_id).where(one))
     now = _totals(connection, submission_id, number)
     if now:
-        connection.execute(submissions.update().where(one).values(now))
+        differs = sa.or_(*(submissions.c[n].is_distinct_from(value) for n, value in now.items()))
+        changed = connection.execute(submissions.update().where(one, differs).values(now))
+        if changed.rowcount:
+            touch(connection, one)
     mine = (drafts.c.submission_id == submission_id) & regrades.c.published_at.is_(None)
     waiting = sa.select(drafts.c.batch, drafts.c.grading_id).join_from(drafts, regrades).where(mine)
     for batch, grading_id in list(connection.execute(waiting)):

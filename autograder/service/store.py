@@ -53,6 +53,7 @@ class Store:
             raise
         with self.database.read() as connection:
             self.cookie_key = migrations.fact(connection, COOKIE_KEY) or ""
+        self.clock = clock
         self.roster = Roster(self.database, clock)
         self.ledger = Ledger(self.database, clock)
         self.claims = Claims(self.database, clock)
