@@ -140,7 +140,7 @@ def _return(value: ast.expr) -> Iterator[Change]:
         for index, element in enumerate(value.elts):
             yield from _scalings(element, "value", index)
     elif not isinstance(value, ast.Constant | ast.Dict | ast.Compare | ast.BoolOp):
-        for factor in FACTORS:
+        for factor in FACTORS if _is_arithmetic(value) else FACTORS[:1]:
             yield f"returns {factor} times as much", partial(_scale, factor, "value", None)
 
 
@@ -209,8 +209,12 @@ def _return_nan(node: ast.AST) -> None:
 
 def _scalings(value: ast.expr, field: str, index: int | None = None) -> Iterator[Change]:
     """Yield the factor for an arithmetic expression: a float that comes out a little wrong."""
-    if isinstance(value, ast.BinOp) and isinstance(value.op, _SCALABLE):
+    if _is_arithmetic(value):
         yield f"{FACTORS[0]} times as much", partial(_scale, FACTORS[0], field, index)
+
+
+def _is_arithmetic(value: ast.expr) -> bool:
+    return isinstance(value, ast.BinOp) and isinstance(value.op, _SCALABLE)
 
 
 def _scale(factor: float, field: str, index: int | None, node: ast.AST) -> None:

@@ -1,5 +1,6 @@
 """A prediction beside what came out. May import: the standard library."""
 
+from math import isclose
 from numbers import Integral
 from types import EllipsisType
 
@@ -22,7 +23,7 @@ def compare(
         return
     said = f"ratio {float(measured) / float(predicted):.3f}" if predicted else "no ratio to 0"
     if isinstance(measured, Integral) if exact is None else exact:
-        said = "exact" if measured == predicted else f"{said}, not exact: work it out again"
+        said = "exact" if isclose(measured, predicted) else f"{said}, not exact: work it out again"
     print(f"{what:<{LABEL}} predicted {_number(predicted)}  measured {_number(measured)}  {said}")
 
 

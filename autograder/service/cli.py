@@ -197,8 +197,10 @@ def _enroll(arguments: argparse.Namespace) -> int:
 
 
 def _submit(arguments: argparse.Namespace) -> int:
+    from autograder.learner.answer_files import with_files
+
     connection = _connection(arguments)
-    notebook = read_notebook(arguments.notebook)
+    notebook = with_files(read_notebook(arguments.notebook), arguments.notebook.parent)
     lab = Path(arguments.lab).resolve().name if os.sep in arguments.lab else arguments.lab
     found = connection.submit(lab, notebook, arguments.notebook.name)
     print(f"{found['lab']}: stored. {found['url']}")

@@ -1,11 +1,11 @@
-# %% [markdown]
+# %% [markdown] builds="a line by formula and by descent, a gradient check, a network with gradients of your own" needs="NumPy, the chain rule" audience="gpu"
 # # Lab 01: Gradients by hand
 #
 # - **You build** the oldest ways to train: a line fitted by a formula and by descent, a check that tells a right gradient from a wrong one, and a network on handwritten digits whose every gradient you derive yourself.
 # - **You need** NumPy, matrix products, the chain rule.
 # - **It takes** about 90 minutes: introduction 2, sections 6, 15, 17, 17, 11 and 12, discussion 10. The reading note is for another day.
 #
-# In 2012 AlexNet won by a large margin. The gradient of each of its layers was derived on paper and typed in. You do the same for a small network, and find out three things: how one can be *sure* of a gradient, how little a falling loss proves, and why nobody works like this any more.
+# The gradients of AlexNet (2012) were derived on paper and typed in. You do the same for a small network, and find out three things: how one can be *sure* of a gradient, how little a falling loss proves, and why nobody works like this any more.
 #
 # Each section asks for a prediction before it measures. Write the number down first.
 
@@ -22,7 +22,7 @@ import numpy as np
 from sklearn.datasets import load_diabetes
 
 import minitorch.lessons.gradient_pictures as pictures
-from autograder import lab
+from autograder import compare, lab
 from minitorch.data import digits
 from minitorch.lessons.clock import in_turns, seconds
 from minitorch.lessons.curves import GrowingCurve
@@ -49,15 +49,6 @@ print("CUDA", torch.cuda.get_device_name() if CUDA else "none: everything runs o
 # %%
 x = np.array([[1.0, 1.0], [1.0, 2.0], [1.0, 4.0]])
 y = np.array([1.0, 2.0, 2.0])
-
-
-def compare(what, predicted, measured):
-    """Print a prediction beside what came out."""
-    if predicted is ...:
-        print(f"{what}: measured {measured:.4g}. Write your prediction down above, then run again.")
-    else:
-        ratio = measured / predicted
-        print(f"{what}: predicted {predicted:.4g}, measured {measured:.4g}, ratio {ratio:.3g}")
 
 
 # %% [markdown]
@@ -89,7 +80,7 @@ print(f"ten weights would take {took / tried * 101.0**10 / 3.15e7:.1g} years, an
 #
 # $$\nabla L = \tfrac2n\, x^\top (x w - y) = 0 \quad\Longleftrightarrow\quad x^\top x\, w = x^\top y .$$
 #
-# These **normal equations** are linear in $w$. There are as many equations as weights, and they are solved once. A picture: the error $xw - y$ stands at a right angle to every column of $x$; otherwise one could move along that column and come closer.
+# These **normal equations** are linear in $w$. So the error $xw - y$ stands at a right angle to every column of $x$.
 #
 # The product $x^\top x$ costs $n d^2$ multiplications, and solving the equations $d^3/3$.
 # *(Gauss 1809; Golub & Van Loan, "Matrix Computations", chapter 5.)*
@@ -150,7 +141,7 @@ print(f"60 million weights, as AlexNet has, would take {alexnet_s / 3.15e7:.1g} 
 # %% [markdown]
 # **Reflect.** On the left the measured times lie above the model's line. What does the model leave out, and why does it matter less on the right? Time is not the only limit: how many bytes has $x^\top x$ for 60 million weights?
 #
-# *What the real system does.* scikit-learn's [`LinearRegression`](https://github.com/scikit-learn/scikit-learn/blob/main/sklearn/linear_model/_base.py) calls `scipy.linalg.lstsq`, which factors $x$ itself. The product $x^\top x$ would square the condition number and so lose twice as many digits. The cost still grows like $d^3$.
+# *What the real system does.* scikit-learn's [`LinearRegression`](https://github.com/scikit-learn/scikit-learn/blob/main/sklearn/linear_model/_base.py) calls `scipy.linalg.lstsq`, which factors $x$ itself. The product $x^\top x$ would lose twice as many digits.
 
 # %% [markdown]
 # ## 2. Down the slope
@@ -290,7 +281,7 @@ compare("largest learning rate", largest_lr(patients), low)
 safe_lr = largest_lr(patients) / 2
 way = distances(safe_lr, 4000)
 measured_steps = np.argmax(way < way[2000] / 10) - 2000
-compare("steps for a tenth of the distance", predicted_steps, measured_steps)
+compare("steps for a tenth of the distance", predicted_steps, float(measured_steps))
 shares = (0.25, 0.5, 0.95, 1.01)
 ways = {f"{s:g} of the largest": distances(s * largest_lr(patients), 600) for s in shares}
 pictures.plot_distances(ways, way[300] * (1 - 1 / kappa) ** (np.arange(600) - 300))
@@ -298,7 +289,7 @@ pictures.plot_distances(ways, way[300] * (1 - 1 / kappa) ** (np.arange(600) - 30
 # %% [markdown]
 # **Reflect.** A step of descent costs $4nd$ operations, the formula about $nd^2$. With the number of steps that you measured: for which $d$ would descent to a tenth be cheaper here? And if $\kappa$ is a million?
 #
-# *What the real system does.* [`torch.optim.SGD`](https://github.com/pytorch/pytorch/blob/main/torch/optim/sgd.py) is your loop body, with momentum, which needs about $\sqrt\kappa$ steps instead of $\kappa$. Nobody computes $\lambda_{\max}$ of a network before training. One raises the learning rate until the loss jumps (Cohen et al. 2021).
+# *What the real system does.* [`torch.optim.SGD`](https://github.com/pytorch/pytorch/blob/main/torch/optim/sgd.py) is your loop body, with momentum, which needs about $\sqrt\kappa$ steps instead of $\kappa$. For a network one does not compute $\lambda_{\max}$, but raises the learning rate until the loss jumps (Cohen et al. 2021).
 
 # %% [markdown]
 # ## 3. Is the gradient right?
@@ -400,7 +391,7 @@ compare("best step of central differences", predicted_step, measured_step)
 pictures.plot_differences(steps, central, forward_)
 
 # %% [markdown]
-# **When do two gradients agree?** At the best step the two sides agree to ten digits, so a check may ask for six. It must not ask for less, and it must not compare absolutely. A difference of less than 0.01 looks strict. But near the minimum the gradient itself is smaller than that, and then *any* rule passes: twice the gradient, its opposite, or zero.
+# **When do two gradients agree?** At the best step the two sides agree to ten digits, so a check may ask for six. A difference of less than 0.01 looks strict. But near the minimum the gradient itself is smaller than that, and then *any* rule passes.
 #
 # So compare **relatively**: the length of the difference with the length of the longer of the two,
 #
@@ -450,7 +441,7 @@ for name, rule in rules.items():
 # %% [markdown]
 # **Reflect.** Suppose the loss is computed in float32, where $\varepsilon \approx 10^{-7}$. Which step is best then? How many digits are left, and which of the rules above could you still find?
 #
-# *What the real system does.* PyTorch's [`gradcheck`](https://github.com/pytorch/pytorch/blob/main/torch/autograd/gradcheck.py) takes central differences with a step of 1e-6, warns unless the inputs are float64, and asks for `atol=1e-5` and `rtol=1e-3`.
+# *What the real system does.* PyTorch's [`gradcheck`](https://github.com/pytorch/pytorch/blob/main/torch/autograd/gradcheck.py) takes central differences with a step of 1e-6, and asks for `atol=1e-5` and `rtol=1e-3`.
 
 # %% [markdown]
 # ## 4. Two layers, by hand
@@ -646,7 +637,7 @@ for name, found in curves.items():
 pictures.plot_batches(batches, lines)
 
 # %% [markdown]
-# **Reflect.** Your backward needs `hidden`, which forward has computed. What would have to be kept of a network with a hundred layers until its backward begins, and how does that grow with the batch?
+# **Reflect.** Your backward needs `hidden`, which forward has computed. What would a network with a hundred layers have to keep until its backward begins?
 #
 # *What the real system does.* AlexNet's own code, [cuda-convnet](https://github.com/akrizhevsky/cuda-convnet2), and [Caffe](https://github.com/BVLC/caffe/blob/master/src/caffe/layers/inner_product_layer.cpp) after it, have such pairs: each layer is a class with a forward and a backward, both written by hand.
 
@@ -786,9 +777,9 @@ pictures.plot_losses(losses, "Four gradients, three of them wrong", wide="right"
 compare("share right with rule 3", predicted_nonsense, share["3: nonsense on the way back"])
 
 # %% [markdown]
-# **Reflect.** Rule 3 is known as *feedback alignment* (Lillicrap et al. 2016). A network with a wrong gradient learns this well. How long could such a mistake stay in a program whose only test is that the loss falls? Which cell of this lab would have found it, and how fast?
+# **Reflect.** Rule 3 is known as *feedback alignment* (Lillicrap et al. 2016). A network with a wrong gradient learns this well. Which cell of this lab would have found the mistake, and how fast?
 #
-# *What the real system does.* PyTorch checks the gradient of every operator against central differences, in float64, for all the shapes in [`op_db`](https://github.com/pytorch/pytorch/blob/main/test/test_ops_gradients.py): tens of thousands of tests. It does not train networks for this.
+# *What the real system does.* PyTorch checks the gradient of every operator against central differences, in float64, for all the shapes in [`op_db`](https://github.com/pytorch/pytorch/blob/main/test/test_ops_gradients.py): tens of thousands of tests.
 
 # %% [markdown]
 # ## 6. One connection more
@@ -895,7 +886,7 @@ compare("gradient at the first layer over the last", predicted_shrink, plain[0] 
 pictures.plot_lengths(residual, plain)
 
 # %% [markdown]
-# Train both with your own gradients. With skips the middle layers start at 0.3 of their weights, so that each changes the signal only a little at first. Without skips the signal would vanish with such weights, so there they start as they were drawn.
+# Train both with your own gradients. With skips the middle layers start at 0.3 of their weights, so that each changes the signal only a little at first.
 
 
 # %%
@@ -929,7 +920,7 @@ minutes = 2 * total * 0.01 / 60
 print(f"a numerical gradient, at 10 ms a run: {minutes / 60 / 24:.0f} days")
 
 # %% [markdown]
-# **Reflect.** Your `deep_backward` works for any depth. Which single line of `deep_forward` could you change so that it no longer does, and would anything tell you? Your function is a loop, backwards, over notes that the forward pass has made, with one local rule in its body. What is missing until each turn can have a rule of its own? That is lab 02.
+# **Reflect.** Your `deep_backward` works for any depth. Which single line of `deep_forward` could you change so that it no longer does, and would anything tell you? What is missing until each turn of your loop can have a rule of its own? That is lab 02.
 #
 # *What the real system does.* [torchvision's ResNet](https://github.com/pytorch/vision/blob/main/torchvision/models/resnet.py) has a forward and no backward at all: `out += identity` is one line, and the sum of the two adjoints follows from it.
 

@@ -1,11 +1,11 @@
-# %% [markdown]
+# %% [markdown] builds="operators with gradients, topological order, the reverse sweep" needs="01" audience="gpu"
 # # Lab 02: Autodiff
 #
 # - **You build** reverse-mode automatic differentiation: operators that know their own gradients, a topological order, the reverse sweep.
 # - **You need** NumPy, the chain rule, and lab 01 or a gradient that you have derived by hand.
 # - **It takes** about 90 minutes: introduction 2, sections 10, 17, 14, 19, 9 and 9, discussion 10. The reading note is for another day.
 #
-# By hand, the gradients of a two-layer network fill half a page; those of 150 layers would fill a book. Yet each layer is made of a dozen kinds of operation, and each kind has a gradient of one line. Autodiff puts those lines together. At the end you train a network on handwritten digits with operators and a sweep of your own.
+# By hand, the gradients of 150 layers would fill a book. Yet each layer is made of a dozen kinds of operation, and each kind has a gradient of one line. Autodiff puts those lines together. At the end you train a network on handwritten digits with operators and a sweep of your own.
 #
 # Each section asks for a prediction before it measures. Write the number down first.
 
@@ -21,7 +21,7 @@ import numpy as np
 from IPython.display import display
 
 import minitorch as mt
-from autograder import lab
+from autograder import compare, lab
 from minitorch import Op
 from minitorch.data import digits
 from minitorch.lessons.clock import milliseconds
@@ -45,17 +45,6 @@ print("CUDA: timed in section 4" if DEVICE == "cuda" else "CUDA: none; all is ti
 x = mt.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
 w = mt.tensor([[0.1, 0.2], [0.3, 0.4]], requires_grad=True)
 b = mt.tensor([0.5, -0.5], requires_grad=True)
-
-
-def compare(what, predicted, measured):
-    """Print a prediction beside what came out; a count is exact or it is not."""
-    if predicted is ...:
-        print(f"{what}: measured {measured:g}. Write your prediction down above, then run again.")
-    else:
-        said = f"ratio {measured / predicted:.3g}" if predicted else "no ratio to 0"
-        if isinstance(measured, int | np.integer):
-            said = "exact" if measured == predicted else f"{said}, not exact: count again"
-        print(f"{what}: predicted {predicted:g}, measured {measured:g}, {said}")
 
 
 # %%
@@ -142,7 +131,7 @@ compare("gradient of b[0]", predicted_bias_gradient, slope)
 print("your sum over the copies:", sum_to_shape(out_grad, (2,)).numpy()[0])
 
 # %% [markdown]
-# **Reflect.** With a batch of 3 the bias gradient is 3 times the gradient of one row. What happens to it when you double the batch? What do people do to the loss so that the learning rate can stay the same?
+# **Reflect.** With a batch of 3 the bias gradient is 3 times the gradient of one row. What do people do to the loss so that the learning rate need not depend on the batch?
 #
 # *What the real system does.* PyTorch calls this `sum_to_size` and runs it in C++ at the end of every broadcasting gradient ([`aten/src/ATen/ExpandUtils.h`](https://github.com/pytorch/pytorch/blob/main/aten/src/ATen/ExpandUtils.h), `sum_to`).
 
@@ -330,7 +319,7 @@ ax.legend()
 plt.show()
 
 # %% [markdown]
-# **Reflect.** For few weights your operators cost more than three runs. What do they do that NumPy alone does not, and why does it not matter on the right? Think of the changed forward pass above: with operators, how many places would have to be changed?
+# **Reflect.** For few weights your operators cost more than three runs. What do they do that NumPy alone does not, and why does it not matter on the right?
 #
 # *What the real system does.* PyTorch keeps its rules in one table, a line or two for each operator: [`tools/autograd/derivatives.yaml`](https://github.com/pytorch/pytorch/blob/main/tools/autograd/derivatives.yaml).
 
@@ -488,7 +477,7 @@ predicted_backward_products = 6
 # 2. Go through the topological order backwards. So each value's adjoint is complete when you come to it.
 # 3. Ask its operator for the partial adjoints of its inputs, and add each to what is there.
 #
-# One pass, with each operator once, gives the gradients of **all** inputs. That is why reverse mode trains networks: the cost does not depend on the number of parameters.
+# One pass, with each operator once, gives the gradients of **all** inputs: the cost does not depend on the number of parameters.
 #
 # *Source: Griewank & Walther, "Evaluating Derivatives", chapter 3; Baydin et al. 2018, JMLR 18.*
 
@@ -637,7 +626,7 @@ ax.legend()
 plt.show()
 
 # %% [markdown]
-# **Reflect.** One of the six backward products computes the gradient of `batch`, which is not used. Where in your sweep could you know that, and what would the count be then? On the left of the picture products take almost no time: what takes the time there?
+# **Reflect.** One of the six backward products computes the gradient of `batch`, which is not used. Where in your sweep could you know that, and what would the count be then?
 #
 # *What the real system does.* In PyTorch a node runs only if one of its inputs requires a gradient, and each rule is told which of its inputs do: `task_should_compute_output` in [`torch/csrc/autograd/function.h`](https://github.com/pytorch/pytorch/blob/main/torch/csrc/autograd/function.h).
 
@@ -738,9 +727,9 @@ right.legend(fontsize="small", loc="center left", bbox_to_anchor=(0.45, 0.45))
 plt.show()
 
 # %% [markdown]
-# **Reflect.** By how many values does the graph grow with each derivative, and why not by a factor? What would happen to memory if *every* training step recorded the graph of its own backward pass? In PyTorch the flag for this is `create_graph`, and it is off by default.
+# **Reflect.** By how many values does the graph grow with each derivative, and why not by a factor? What would happen to memory if *every* training step recorded the graph of its own backward pass? (In PyTorch the flag for this is `create_graph`.)
 #
-# *What the real system does.* PyTorch's rules are written in its own differentiable operators too. [`torch.autograd.functional.hvp`](https://github.com/pytorch/pytorch/blob/main/torch/autograd/functional.py) is your two sweeps; JAX [goes forward over reverse](https://github.com/jax-ml/jax/blob/main/docs/notebooks/autodiff_cookbook.ipynb) instead, which keeps no second list.
+# *What the real system does.* PyTorch's rules are written in its own differentiable operators too. [`torch.autograd.functional.hvp`](https://github.com/pytorch/pytorch/blob/main/torch/autograd/functional.py) is your two sweeps.
 
 # %% [markdown]
 # ## 6. Train on it
@@ -893,7 +882,7 @@ for when, parameters in (("before training", initial()), ("after", mine.paramete
 # %% [markdown]
 # **Reflect.** Your sweep also computes the gradient of the images, which nobody uses; the library's does not. Why does that hardly change the time of a step? For which network would it?
 #
-# *What the real system does.* [HIPS/autograd](https://github.com/HIPS/autograd/blob/master/autograd/core.py) did all this to NumPy itself: its backward pass is your sweep, in about as many lines. JAX grew out of it.
+# *What the real system does.* [HIPS/autograd](https://github.com/HIPS/autograd/blob/master/autograd/core.py) did all this to NumPy itself: its backward pass is your sweep, in about as many lines.
 
 # %% [markdown]
 # ## Discussion

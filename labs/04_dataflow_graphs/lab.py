@@ -1,4 +1,4 @@
-# %% [markdown]
+# %% [markdown] builds="placeholders, variables, a session, symbolic gradients" needs="02" audience="gpu"
 # # Lab 04: Dataflow graphs
 #
 # - **You build** a small TensorFlow 1: nodes that record instead of computing, a run that computes only what is fetched, gradients that are nodes, a session with variables, an optimizer made of nodes, and a plan that is made once and run many times.
@@ -19,7 +19,7 @@ import numpy as np
 
 import minitorch as mt
 import minitorch.graph as tf
-from autograder import lab
+from autograder import compare, lab
 from minitorch.data import digits
 from minitorch.lessons import curves
 from minitorch.lessons.clock import in_turns, milliseconds
@@ -39,17 +39,6 @@ for name in ("numpy", "mlsys-labs"):
 print("Python", platform.python_version(), "on", platform.machine())
 DEVICE = "cuda" if mt.cuda.is_available() else "cpu"
 print("CUDA: used in section 7" if DEVICE == "cuda" else "CUDA: none; all runs on the CPU")
-
-
-def compare(what, predicted, measured):
-    """Print a prediction beside what came out; a count is exact or it is not."""
-    if predicted is ...:
-        print(f"{what}: measured {measured:g}. Write your prediction down above, then run again.")
-    else:
-        said = f"ratio {measured / predicted:.3g}" if predicted else "no ratio to 0"
-        if isinstance(measured, int | np.integer):
-            said = "exact" if measured == predicted else f"{said}, not exact: count again"
-        print(f"{what}: predicted {predicted:g}, measured {measured:g}, {said}")
 
 
 # %% [markdown]
@@ -213,7 +202,7 @@ except ValueError as error:
 # %% [markdown]
 # **Reflect.** `model` is exactly the same for tensors and for nodes. Which lines of a model *would* behave differently on nodes? Think of `if`, of `print`, of `float(...)`.
 #
-# *What the real system does.* In TensorFlow every operator registers a shape function, and [`shape_refiner.cc`](https://github.com/tensorflow/tensorflow/blob/master/tensorflow/core/common_runtime/shape_refiner.cc) calls it while the graph is built. JAX calls its nodes tracers.
+# *What the real system does.* In TensorFlow every operator registers a shape function, and [`shape_refiner.cc`](https://github.com/tensorflow/tensorflow/blob/master/tensorflow/core/common_runtime/shape_refiner.cc) calls it while the graph is built.
 
 # %% [markdown]
 # ## 2. Run what is fetched
@@ -331,7 +320,7 @@ print("ran:", ran, "giving", values[loss])
 compare("operators run", predicted_runs, len(ran))
 
 # %% [markdown]
-# **Reflect.** You fed a node in the middle, and neither `x` nor `w` was needed. Imperative code can do this too: what would the programmer have to write into the model beforehand?
+# **Reflect.** You fed a node in the middle, and neither `x` nor `w` was needed. What would the programmer of imperative code have to write for this?
 #
 # *What the real system does.* The same walk: [`subgraph.cc`](https://github.com/tensorflow/tensorflow/blob/master/tensorflow/core/graph/subgraph.cc) replaces fed nodes by `_Arg`, puts a `_Retval` behind each fetch, and removes everything that does not lead there.
 
@@ -432,7 +421,7 @@ show(gradients(loss, [b])[0])
 # %% [markdown]
 # **Reflect.** PyTorch throws its graph away after each backward pass; this one stays. The gradients are in the graph *before* the first batch is seen. Name one thing that this makes possible, and one that it makes harder.
 #
-# *What the real system does.* [`gradients_util.py`](https://github.com/tensorflow/tensorflow/blob/master/tensorflow/python/ops/gradients_util.py) is this sweep, in Python. It adds up many partial adjoints by one `AddN` instead of in pairs. The C++ runtime knows nothing about differentiation (section 4.1 of the paper).
+# *What the real system does.* [`gradients_util.py`](https://github.com/tensorflow/tensorflow/blob/master/tensorflow/python/ops/gradients_util.py) is this sweep, in Python. The C++ runtime knows nothing about differentiation (section 4.1 of the paper).
 
 # %% [markdown]
 # ## 4. State
@@ -557,14 +546,14 @@ for _ in range(40):
 curves.plot_paths(apart, ylabel="u - v", title="u and v start equal, and stay equal in only one")
 
 # %% [markdown]
-# **Reflect.** The function is symmetric in `u` and `v`, and both started at 1. Which of the two curves is not gradient descent? Why would you probably not notice it in the loss curve of a real model?
+# **Reflect.** The function is symmetric in `u` and `v`, and both started at 1. Which of the two curves is not gradient descent?
 #
-# *What the real system does.* TensorFlow 1 promises no order between a read and a write of one run, unless you ask for it with `control_dependencies`. Its optimizers have an argument for this problem, `gate_gradients` ([`optimizer.py`](https://github.com/tensorflow/tensorflow/blob/v1.15.5/tensorflow/python/training/optimizer.py)).
+# *What the real system does.* TensorFlow 1 promises no order between a read and a write of one run, unless you ask for it with `control_dependencies`.
 
 # %% [markdown]
 # ## 5. An optimizer is nodes
 #
-# A training loop written by hand copies the weights out of the session, changes them in Python, and feeds them back. So two copies of the model go through `run` in every step.
+# A training loop written by hand copies the weights out of the session, changes them in Python, and feeds them back.
 #
 # **The idea.** A step of gradient descent is arithmetic on nodes, with an assignment at the end. Put it into the graph; then Python only calls `run`. **Momentum** needs a memory of its own: one more variable for each weight, a **slot**:
 #
@@ -572,7 +561,7 @@ curves.plot_paths(apart, ylabel="u - v", title="u and v start equal, and stay eq
 #
 # Look at the index of the last $v$: it is the *new* velocity. In a graph that is the node which computes it. The variable still has the old value until the run is over.
 #
-# *Source: Polyak 1964. This is the form of PyTorch's SGD and TensorFlow's MomentumOptimizer.*
+# *Source: Polyak 1964.*
 #
 # **Predict.** The learning rate is 0.1, the momentum 0.9, and the gradient is always 1. By how much has `w` fallen after two steps?
 
@@ -653,7 +642,7 @@ print("nodes of the loss:", len(every_node(loss)), "of the step:", len(every_nod
 # %% [markdown]
 # **Reflect.** The accuracy was computed by fetching `logits` without feeding `labels`. Which feature of section 2 made that possible? And what has to be in a checkpoint of this training besides `w1` to `b2`?
 #
-# *What the real system does.* TensorFlow's optimizers build the same nodes. The two assignments are one kernel, `ApplyMomentum` ([`training_ops.cc`](https://github.com/tensorflow/tensorflow/blob/master/tensorflow/core/kernels/training_ops.cc)). On a cluster it runs where the variable lives.
+# *What the real system does.* TensorFlow's optimizers build the same nodes. The two assignments are one kernel, `ApplyMomentum` ([`training_ops.cc`](https://github.com/tensorflow/tensorflow/blob/master/tensorflow/core/kernels/training_ops.cc)).
 
 # %% [markdown]
 # ## 6. Finding a mistake
@@ -1007,9 +996,7 @@ print(f"your Plan holds {held:.0f} MB when a step ends; its largest array: {larg
 # %% [markdown]
 # **Reflect.** From which width on does it not matter how the model is run? With a larger width your plan's lead over the tensors gets smaller: it keeps every array until the step is over, so the next operator cannot use that memory while it is in the cache. Which nodes could be dropped when? (Lab 06 begins there.)
 #
-# On a GPU the arithmetic is some fifty times faster and the overhead is the same. Does that width become larger or smaller, and what follows from it?
-#
-# *What the real system does.* A TensorFlow session keeps an executor for each set of feeds and fetches ([`direct_session.cc`](https://github.com/tensorflow/tensorflow/blob/master/tensorflow/core/common_runtime/direct_session.cc), `GetOrCreateExecutors`): your plan. The paper measures the overhead by an empty step: 1.8 ms with one worker, 8.8 ms with a hundred (figure 6). `torch.compile` runs your Python once, records a graph, and [checks in each run](https://github.com/pytorch/pytorch/blob/main/torch/_dynamo/guards.py) whether it may be used again.
+# *What the real system does.* A TensorFlow session keeps an executor for each set of feeds and fetches ([`direct_session.cc`](https://github.com/tensorflow/tensorflow/blob/master/tensorflow/core/common_runtime/direct_session.cc), `GetOrCreateExecutors`): your plan. `torch.compile` runs your Python once, records a graph, and [checks in each run](https://github.com/pytorch/pytorch/blob/main/torch/_dynamo/guards.py) whether it may be used again.
 
 # %% [markdown]
 # ## Discussion

@@ -1,4 +1,4 @@
-# %% [markdown]
+# %% [markdown] builds="Switch, Merge and dead tokens; `cond`, `while_loop` and their gradients" needs="04" audience="gpu"
 # # Lab 05: Control flow
 #
 # - **You build** branches and loops *inside* a dataflow graph: Switch and Merge, tokens that may be dead, tags that tell iterations apart, `cond`, `while_loop`, and the gradient of each. A token executor runs them by your rules.
@@ -25,7 +25,7 @@ import numpy as np
 
 import minitorch as mt
 import minitorch.graph as tf
-from autograder import lab
+from autograder import compare, lab
 from minitorch.lessons.clock import milliseconds
 from minitorch.lessons.sentences import filled_up, some_sentence
 from minitorch.show import follow_tokens, show
@@ -61,18 +61,6 @@ for name in ("numpy", "mlsys-labs"):
 print("Python", platform.python_version(), "on", platform.machine())
 DEVICE = "cuda" if mt.cuda.is_available() else "cpu"  # of section 7; tokens move on the CPU
 print("CUDA: used in section 7" if DEVICE == "cuda" else "CUDA: none; all runs on the CPU")
-
-
-# %% tags="setup"
-def compare(what, predicted, measured):
-    """Print a prediction beside what came out; a count is exact or it is not."""
-    if predicted is ...:
-        print(f"{what}: measured {measured:g}. Write your prediction down above, then run again.")
-    else:
-        said = f"ratio {measured / predicted:.3g}" if predicted else "no ratio to 0"
-        if isinstance(measured, int | np.integer):
-            said = "exact" if measured == predicted else f"{said}, not exact: count again"
-        print(f"{what}: predicted {predicted:g}, measured {measured:g}, {said}")
 
 
 # %% [markdown]
@@ -690,7 +678,7 @@ print(f"firings: {there} forward, {both - there} back: {(both - there) / there:.
 # %% [markdown]
 # **Reflect.** Your backward loop keeps only the loop's variables, and computes the inside of the body again. What would one have to push to save this second computation? When is it worth the memory? For which bodies does it make no difference?
 #
-# *What the real system does.* TensorFlow pushes every intermediate value that the gradient needs, each on its own stack, and computes nothing twice. ([`stack.cc`](https://github.com/tensorflow/tensorflow/blob/master/tensorflow/core/kernels/stack.cc)). JAX's `lax.while_loop` cannot be differentiated backwards, since the memory is not known when it compiles; `lax.scan`, whose length is fixed, can. `minitorch.graph` does as you did:
+# *What the real system does.* TensorFlow pushes every intermediate value that the gradient needs, each on its own stack, and computes nothing twice ([`stack.cc`](https://github.com/tensorflow/tensorflow/blob/master/tensorflow/core/kernels/stack.cc)). JAX's `lax.while_loop` cannot be differentiated backwards, since the memory is not known when it compiles; `lax.scan`, whose length is fixed, can. `minitorch.graph` does as you did:
 
 # %%
 t = tf.placeholder(tf.float32, ())

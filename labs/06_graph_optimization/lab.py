@@ -1,4 +1,4 @@
-# %% [markdown]
+# %% [markdown] builds="rewrites that pay and rewrites that lose, a memory plan; an allocator if you like" needs="02 or 04" audience="gpu"
 # # Lab 06: Graph optimization
 #
 # - **You build** the passes of a compiler for dataflow programs: dead code, constant folding, common subexpressions, the order of products, merged products, fusion, a memory plan, and a search that decides by measured cost.
@@ -27,7 +27,7 @@ import numpy as np
 from sklearn.datasets import load_digits
 
 import minitorch.graph as graph
-from autograder import lab
+from autograder import compare, lab
 from minitorch.lessons.clock import milliseconds
 from minitorch.lessons.program_device import counted_there, device, given_there, run_there
 from minitorch.show import compare_passes, map_memory
@@ -80,15 +80,6 @@ print("CUDA: used in 5 and 6" if DEVICE == "cuda" else "CUDA: none; all runs on 
 
 
 # %%
-def compare(what, predicted, measured):
-    """Print a prediction beside what came out; a count is exact or it is not."""
-    if predicted is ...:
-        print(f"{what:<44} measured {measured:>10,.4g}   (no prediction yet)")
-    else:
-        said = f"ratio {measured / predicted:.3f}" if predicted else "no ratio to 0"
-        if isinstance(measured, int | np.integer):
-            said = "exact" if measured == predicted else f"{said}, not exact: count again"
-        print(f"{what:<44} predicted {predicted:>10,.4g}  measured {measured:>10,.4g}  {said}")
 
 
 print("elementwise:", *ELEMENTWISE)

@@ -1,4 +1,4 @@
-# %% [markdown]
+# %% [markdown] builds="reduce-scatter and all-gather on a ring, pipelining" needs="08" audience="gpu"
 # # Lab 09: Ring all-reduce
 #
 # - **You build** the all-reduce that made data-parallel training cheap: chunks, reduce-scatter and all-gather on a ring, and a ring that sends while it adds.
@@ -111,7 +111,7 @@ for n, n_bytes in naive_measured.items():
     compare(f"naive, {n} ranks, busiest rank, bytes", naive_bytes(n, 840 * 8), n_bytes)
 
 # %% [markdown]
-# **Reflect.** With twice as many ranks, the busiest rank sends about twice as much. Which rank's cable would you replace to go faster? What would the other cables do meanwhile?
+# **Reflect.** With twice as many ranks, the busiest rank sends about twice as much. Which rank's cable would you replace to go faster?
 #
 # *The real system.* For *small* arrays the number of messages counts, not the bytes. NCCL reduces them along [two trees](https://developer.nvidia.com/blog/massively-scale-deep-learning-training-nccl-2-4/), and no rank is the root of both.
 
@@ -174,9 +174,9 @@ compare(
 )
 
 # %% [markdown]
-# **Reflect.** What is the ratio of the two largest chunks for 15 elements, for 1,003, and for a gradient of a million? When does it matter that chunks are equal?
+# **Reflect.** What is the ratio of the two largest chunks for 15 elements, for 1,003, and for a gradient of a million?
 #
-# *The real system.* [gloo](https://github.com/pytorch/gloo/blob/main/gloo/allreduce.cc) rounds its segments up, so the last ranks may have a short chunk or none. For large arrays the difference is small.
+# *The real system.* [gloo](https://github.com/pytorch/gloo/blob/main/gloo/allreduce.cc) rounds its segments up, so the last ranks may have a short chunk or none.
 
 # %% [markdown]
 # ## 3. Reduce-scatter, around the ring
@@ -526,7 +526,7 @@ plt.show()
 # %% [markdown]
 # **Reflect.** At which size does the curve of your ring begin to rise, and is $\alpha/\beta$ bytes near it? If model and measurement differ at *large* sizes, some bytes are moved that the model does not count: which copies does `send` make? On the virtual clock the naive all-reduce adds while the next array arrives: how does this change your ratio? On a device each slice, sum and copy starts a kernel: how many are in one step of yours?
 #
-# *The real system.* On shared memory nothing needs to travel: each rank can read the arrays of the others. In a **two-shot** all-reduce every rank reduces its own chunk from all others, then reads the finished chunks. The ring is for wires.
+# *The real system.* On shared memory nothing needs to travel: each rank can read the arrays of the others. In a **two-shot** all-reduce every rank reduces its own chunk from all others, then reads the finished chunks.
 
 # %% [markdown]
 # ## 6. Pipelining
@@ -633,9 +633,9 @@ ax.legend()
 plt.show()
 
 # %% [markdown]
-# **Reflect.** Did pieces help on this machine, and as much as on the virtual clock? There a link carries bytes by itself. What carries them between two ranks on one machine? And why is a small piece good for the cache of a core that receives it and then adds it?
+# **Reflect.** Did pieces help on this machine, and as much as on the virtual clock? There a link carries bytes by itself. What carries them between two ranks on one machine?
 #
-# *The real system.* [gloo's ring](https://github.com/pytorch/gloo/blob/main/gloo/allreduce.cc) keeps two segments in flight: it adds one while the network card carries the other. NCCL's pieces are so small that a partial sum leaves a GPU almost as soon as it arrives.
+# *The real system.* [gloo's ring](https://github.com/pytorch/gloo/blob/main/gloo/allreduce.cc) keeps two segments in flight: it adds one while the network card carries the other.
 
 # %% [markdown]
 # ## 7. torch trains over your ring
@@ -750,7 +750,7 @@ plt.show()
 #
 # **Reflect.** Why is the difference of the losses not exactly zero, although the shares together are the whole batch?
 #
-# *The real system.* gloo, NCCL and MPI do the same work for torch: its [reducer](https://github.com/pytorch/pytorch/blob/main/torch/csrc/distributed/c10d/reducer.cpp) passes a bucket of gradients on and asks for the sum. What DDP does *around* the all-reduce is the next lab.
+# *The real system.* gloo, NCCL and MPI do the same work for torch: its [reducer](https://github.com/pytorch/pytorch/blob/main/torch/csrc/distributed/c10d/reducer.cpp) passes a bucket of gradients on and asks for the sum.
 
 # %% [markdown] question="all_at_once" points="6" manual="true" rubric="2: says that every rank needs every other at the same time, since a rank waits in each step for its left neighbour, and so all must be scheduled together (gang scheduling) while Spark starts tasks as slots come free; 2: says what Spark can do instead, a tree of reduce tasks to the driver and a broadcast, and that the driver's link then carries bytes that grow with n or log n; 1: sees that barriers between stages forbid overlap with backward; 1: says what is lost or gained when one rank dies or is slow (recomputed task against a stopped ring), or cites a number measured in this lab"
 # ## Discuss

@@ -205,3 +205,16 @@ def _cody(t: Text, x: str, table: Any) -> str:
     top, bottom, top_last, bottom_last = table
     above = t.polynomial(x, [*top, top_last])
     return t.div(above, t.polynomial(x, [1.0, *bottom, bottom_last]))
+
+
+def normal_cdf(t: Text, x: str) -> str:
+    """Φ(x) = (1 + erf(x/√2)) / 2."""
+    inner = erf(t, t.mul(x, t.number(math.sqrt(0.5))))
+    return t.mul(t.add(inner, t.number(1.0)), t.number(0.5))
+
+
+def gelu_slope(t: Text, x: str) -> str:
+    """The derivative of x·Φ(x): Φ(x) + x·exp(-x²/2)/√2π."""
+    density = exp(t, t.mul(t.mul(x, x), t.number(-0.5)))
+    scaled = t.mul(density, t.number(1.0 / math.sqrt(2.0 * math.pi)))
+    return t.add(normal_cdf(t, x), t.mul(x, scaled))

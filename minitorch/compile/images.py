@@ -1,7 +1,8 @@
 """An image as a convolution's kernel reads it: padded, and its windows side by side.
 
 With a stride of s the padded image is cut into s by s phases, each of every s-th row and column, so
-that the places of one row of the result always lie side by side, whatever the stride.
+that the places of one row of the result always lie side by side, whatever the stride. Many samples
+lie last, and are then part of a row.
 
 May import: tasks, register_block.
 """
@@ -14,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from .tasks import Task
+from .tasks import MANY, Task
 
 _Array = np.ndarray[Any, Any]
 
@@ -30,11 +31,14 @@ class Image:
         count, c, h, w, o, kh, kw, s, padding = task.sizes
         rows, columns = -(-(h + 2 * padding) // s), -(-(w + 2 * padding) // s)
         self.task, self.lanes = task, lanes
-        self.shape = (count, c, s, s, rows, columns)
-        height, width = task.places
+        self.last = task.samples_last
+        batch, outer = (count, 1) if self.last else (1, count)
+        self.shape = (outer, c, s, s, rows, columns, batch)
+        height, width = task.places[0], task.lines[1]
         self.as_it_is = s == 1 and padding == 0 and width % lanes == 0
+        columns *= batch
         plane, item = rows * columns, task.item_bytes
-        at, y, x = np.ix_(np.arange(count), np.arange(height), np.arange(0, width, lanes))
+        at, y, x = np.ix_(np.arange(outer), np.arange(height), np.arange(0, width, lanes))
         slots = np.stack(
             np.broadcast_arrays(
                 (at * c * s * s * plane + y * columns + x) * item,
@@ -45,14 +49,14 @@ class Image:
         )
         channel, i, j = np.ix_(np.arange(c), np.arange(kh), np.arange(kw))
         phase = (channel * s + i % s) * s + j % s
-        offsets = (phase * plane + i // s * columns + j // s) * item
+        offsets = (phase * plane + i // s * columns + j // s * batch) * item
         self._tables = [np.ascontiguousarray(t, np.int64) for t in (slots, offsets)]
         self.addresses = tuple(t.ctypes.data for t in self._tables)
         self._local = threading.local()
 
     def laid_out(self, x: _Array) -> _Array:
         """Return an image in the order in which it is read; the same memory where it is so."""
-        if self.as_it_is and x.flags.c_contiguous:
+        if self.as_it_is and (np.moveaxis(x, 0, -1) if self.last else x).flags.c_contiguous:
             return x
         phases: _Array | None = getattr(self._local, "phases", None)
         if phases is None:
@@ -60,13 +64,14 @@ class Image:
             memory = np.zeros(size + self.lanes, x.dtype)  # the last vector may reach over the end
             phases = self._local.phases = memory[:size].reshape(self.shape)
         s, padding = self.task.sizes[7:]
+        image = np.moveaxis(phases[0], -1, 0) if self.last else phases[..., 0]
         for i in range(s):
             for j in range(s):
                 to, source = zip(
                     *(_phase(n, p, s, padding) for n, p in zip(x.shape[2:], (i, j), strict=True)),
                     strict=True,
                 )
-                phases[(slice(None), slice(None), i, j, *to)] = x[(..., *source)]
+                image[(slice(None), slice(None), i, j, *to)] = x[(..., *source)]
         return phases
 
 
@@ -80,6 +85,12 @@ def _phase(size: int, phase: int, stride: int, padding: int) -> tuple[slice, sli
 
 def windows_of(x: _Array, kernel: Sequence[int], stride: int, padding: int) -> _Array:
     """Return the windows of images as a view (n, c, places, kernel)."""
-    wide = np.pad(x, ((0, 0), (0, 0), (padding, padding), (padding, padding)))
+    n, c, h, w = x.shape
+    height, width = h + 2 * padding, w + 2 * padding
+    if n >= MANY:
+        wide = np.moveaxis(np.zeros((c, height, width, n), x.dtype), -1, 0)
+    else:
+        wide = np.zeros((n, c, height, width), x.dtype)
+    wide[:, :, padding : padding + h, padding : padding + w] = x
     view = np.lib.stride_tricks.sliding_window_view(wide, tuple(kernel), axis=(2, 3))
     return view[:, :, ::stride, ::stride]

@@ -86,6 +86,8 @@ class ProductKernel:
         """
         a, b, bias = self._checked(a, b, bias)
         shape = self._shape(a, b)
+        if self.task.samples_last:
+            return self._with_samples_last(a, b, bias, shape, out)
         result = self._new(shape) if out is None else _fitting(out, shape, self.dtype)
         apart = result
         if out is not None and any(np.may_share_memory(out, x) for x in (a, b, bias)):
@@ -99,6 +101,19 @@ class ProductKernel:
         if apart is not result:
             result[...] = apart
         return result
+
+    def _with_samples_last(
+        self, a: _Array, b: _Array, bias: _Array, shape: tuple[int, ...], out: _Array | None
+    ) -> _Array:
+        """Return the result as a view of (o, height, width, n), or copied to `out`."""
+        given = None if out is None else _fitting(out, shape, self.dtype)
+        memory = self._new((*shape[1:], shape[0]))
+        self._compute(a, b, bias, memory)
+        result = np.moveaxis(memory, -1, 0)
+        if given is None:
+            return result
+        given[...] = result
+        return given
 
     def _new(self, shape: tuple[int, ...]) -> _Array:
         n_bytes = math.prod(shape) * self.dtype.itemsize
@@ -148,7 +163,8 @@ class ProductKernel:
 
     def _compute(self, a: _Array, b: _Array, bias: _Array, out: _Array) -> None:
         if not engine.available():
-            self._with_numpy(a, b, bias, out)
+            last = self.task.samples_last
+            self._with_numpy(a, b, bias, np.moveaxis(out, -1, 0) if last else out)
             return
         if self._image is not None:
             image = self._image.laid_out(a)

@@ -61,22 +61,24 @@ class Plan:
         lanes = self.schedule["lanes"]
         if not self.convolution:
             return int(-(-self.schedule.task.axes[1] // lanes))
-        height, width = self.schedule.task.places
-        return int(self.schedule.task.sizes[0] * height * -(-width // lanes))
+        lines, line = self.schedule.task.lines
+        return int(lines * -(-line // lanes))
 
     @property
     def ragged(self) -> bool:
         """Whether the last vector of a row has lanes outside."""
         task = self.schedule.task
-        row = task.places[1] if self.convolution else task.axes[1]
+        row = task.lines[1] if self.convolution else task.axes[1]
         return bool(row % self.schedule["lanes"])
 
     @property
     def c_row(self) -> int:
         """Bytes from one row of C to the next; of one image's result, for a convolution."""
         task = self.schedule.task
-        height, width = task.places if self.convolution else (1, task.axes[1])
-        return height * width * task.item_bytes
+        n = task.axes[1]
+        if self.convolution and not task.samples_last:
+            n //= task.sizes[0]
+        return n * task.item_bytes
 
 
 class Writer(Text):

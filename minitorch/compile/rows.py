@@ -105,6 +105,8 @@ ROWS: dict[str, Row] = {
     "sigmoid": functions.sigmoid,
     "tanh": functions.tanh,
     "erf": functions.erf,
+    "gelu": lambda t, x: t.mul(x, functions.normal_cdf(t, x)),
+    "gelu_grad": lambda t, g, x: t.mul(g, functions.gelu_slope(t, x)),
     "pow": powers.pow,
     "sin": circular.sin,
     "cos": circular.cos,
@@ -135,7 +137,7 @@ def arity(row: str) -> int:
 
 
 BINARY = frozenset(
-    {"add", "sub", "mul", "div", "pow", "maximum", "minimum", "relu_grad"}
+    {"add", "sub", "mul", "div", "pow", "maximum", "minimum", "relu_grad", "gelu_grad"}
     | (MASKS - {"isnan"})
     | OF_MASKS
 )

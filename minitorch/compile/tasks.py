@@ -15,6 +15,7 @@ from typing import Any
 
 from ..errors import ArgumentError
 
+MANY = 8  # samples, from which on they lie last: a line of an image is then one run for all
 EPILOGUES = (None, "bias", "relu", "bias_relu")
 ITEM_BYTES = {"float32": 4, "float64": 8}
 _SIZES = {"matmul": ("m", "n", "k"), "conv2d": ("n", "c", "h", "w", "o", "kh", "kw")}
@@ -50,6 +51,17 @@ class Task:
         """The height and width of a convolution's result."""
         _, _, h, w, _, kh, kw, stride, padding = self.sizes
         return (h + 2 * padding - kh) // stride + 1, (w + 2 * padding - kw) // stride + 1
+
+    @property
+    def samples_last(self) -> bool:
+        """Whether a convolution's image and result lie as (channels, height, width, samples)."""
+        return self.operator == "conv2d" and self.sizes[0] >= MANY
+
+    @property
+    def lines(self) -> tuple[int, int]:
+        """How many runs of a convolution's places lie apart, and the places of one."""
+        (height, width), count = self.places, self.sizes[0]
+        return (height, width * count) if self.samples_last else (count * height, width)
 
     @property
     def axes(self) -> tuple[int, int, int]:

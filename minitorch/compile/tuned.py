@@ -142,11 +142,10 @@ def measured(schedule: Schedule) -> Kept:
 
 
 def _in_turns(clock: Clock, kernel: ProductKernel) -> Times:
-    a, b = clock.arrays
     times: list[list[float]] = [[], []]
     for _ in range(TURNS):
         for kept, run in zip(
-            times, (lambda: kernel(a, b, out=clock.out), clock.compute_with_numpy), strict=True
+            times, (clock.computing_with(kernel), clock.compute_with_numpy), strict=True
         ):
             kept.append(clock.once(run))
     own, library = map(statistics.median, times)

@@ -3,6 +3,7 @@
 A kink takes the slope that torch gives it, most often that of the left side.
 """
 
+import functools
 import math
 from typing import Any
 
@@ -14,7 +15,7 @@ from ..shapes import axis
 from .binary import where
 from .elementwise import abs, erf, exp, expm1, log1p, logsigmoid, relu, sigmoid, tanh
 from .indexing import narrow
-from .rows import unary
+from .rows import binary, unary
 
 SQRT_HALF = math.sqrt(0.5)
 SELU_SCALE, SELU_ALPHA = 1.0507009873554804934193349852946, 1.6732632423543772848170429916717
@@ -24,10 +25,47 @@ def _normal_density(x: Any) -> Any:
     return exp(x * x * -0.5) * (1.0 / math.sqrt(2.0 * math.pi))
 
 
+MANY = 2**14  # elements, from which on a compiled kernel is worth its call
+
+
+def _row(xp: Namespace, name: str, plain: Any, *arrays: Any) -> Any:
+    """Return a row of arrays: of large ones by a kernel, where kernels can be compiled."""
+    first = arrays[0]
+    if xp is np and all(type(a) is np.ndarray and a.size >= MANY for a in arrays):
+        kernel = _kernel(name, first.dtype.name, len(arrays))
+        if kernel is not None and all(a.dtype is first.dtype for a in arrays):
+            return kernel(*arrays)
+    return plain(xp, *arrays)
+
+
+@functools.cache
+def _kernel(name: str, dtype: str, count: int) -> Any:
+    """Return the kernel of one row, which reads and writes each number once."""
+    from .. import compile as code
+
+    if dtype not in code.DTYPES or not code.available():
+        return None
+    steps = (code.Step(name, tuple(range(count))),)
+    return code.kernel(code.Program(dtype, ("float",) * count, steps))
+
+
+def _gelu_grad_plain(xp: Namespace, g: Any, x: Any) -> Any:
+    return g * (_normal_cdf(xp, x) + x * (xp.exp(x * x * -0.5) * (1.0 / math.sqrt(2.0 * math.pi))))
+
+
+_gelu_grad: Any = binary(
+    "gelu_grad",
+    lambda xp, g, x: _row(xp, "gelu_grad", _gelu_grad_plain, g, x),
+    lambda g, a, x, y: _gelu_grad(g, x),
+    lambda g, a, x, y: g * a * _normal_density(x) * (2.0 - x * x),
+    "The gradient of gelu: that of its result times Φ(x) + x·φ(x).",
+    promotes="float",
+    reads="x",
+)
 _gelu = unary(
     "gelu",
-    lambda xp, x: x * _normal_cdf(xp, x),
-    lambda g, x, y: g * ((erf(x * SQRT_HALF) + 1.0) * 0.5 + x * _normal_density(x)),
+    lambda xp, x: _row(xp, "gelu", lambda xp, x: x * _normal_cdf(xp, x), x),
+    lambda g, x, y: _gelu_grad(g, x),
     "x·Φ(x), the normal distribution's Φ.",
     promotes="float",
     reads="x",

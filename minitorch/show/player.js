@@ -7,6 +7,7 @@
 const STEP_MS = 1100;
 const TRAVEL = 0.6; // of a step's time that things are on their way
 const SHRINK = 0.95; // smaller than this nobody can read the words
+const A_VALUE = 18; // pixels that one drags from a value to the next
 const A_LINE = 100; // letters of a hall's line
 const LOW = 15; // no word stands in a box that is lower
 const WIDEST = 2.2; // a hall stretches a picture so many times as much across as up
@@ -125,6 +126,9 @@ function build(el, scenes) {
     make(parts.speed, "option", { value }, name);
   }
   parts.speed.value = "1";
+  parts.knobBox = make(controls, "label", { class: "mt-knob" });
+  parts.knobName = make(parts.knobBox, "span");
+  parts.knob = make(parts.knobBox, "input", { type: "range", min: 0, step: 1 });
   parts.pane = make(controls, "button", { type: "button", class: "mt-pane" });
   parts.controls = controls;
   parts.status = make(root, "p", { class: "mt-status", role: "status", "aria-live": "polite" });
@@ -148,6 +152,7 @@ function render({ model, el }) {
   let scene = scenes[tab];
   let last = scene.steps.length - 1;
   let at = within(model.get("at"), last);
+  let pick = 0; // which value is dragged to
   let pane = 0; // which part of a tall picture a hall sees
   let zoom = { x: 1, y: 1 };
   let timer = 0;
@@ -178,9 +183,27 @@ function render({ model, el }) {
     reach.look();
   }
 
+  function dragTo(k) {
+    const { scenes: variants, values, name } = scenes[tab].drag;
+    pick = within(k, values.length - 1);
+    scene = variants[pick];
+    parts.knob.value = String(pick);
+    parts.knob.setAttribute("aria-valuetext", `${name} = ${values[pick]}`);
+    parts.knobName.textContent = `${name} = ${values[pick]}`;
+  }
+
+  // The same step with another value of what can be dragged.
+  function vary(k) {
+    stop();
+    dragTo(k);
+    size();
+    show();
+  }
+
   function choose(index) {
     tab = index;
     scene = scenes[tab];
+    parts.knobBox.hidden = !scene.drag;
     last = scene.steps.length - 1;
     parts.root.setAttribute("aria-label", scene.title);
     parts.title.textContent = scene.title;
@@ -191,6 +214,11 @@ function render({ model, el }) {
     parts.root.style.setProperty("--rows", most((step) => step.rows.length));
     parts.root.style.setProperty("--lines", Math.ceil(most((step) => step.text.length) / A_LINE));
     pane = 0;
+    if (scene.drag) {
+      parts.knob.setAttribute("max", scene.drag.values.length - 1);
+      parts.knob.setAttribute("aria-label", `Value of ${scene.drag.name}`);
+      dragTo(scene.drag.at);
+    }
     size();
     parts.buttons.forEach((button, i) => {
       button.setAttribute("aria-selected", String(i === tab));
@@ -324,6 +352,19 @@ function render({ model, el }) {
   };
   model.on("change:at", follow);
   model.on("change:tab", follow);
+  parts.knob.addEventListener("input", () => vary(Number(parts.knob.value)));
+  let held = null;
+  parts.svg.addEventListener("pointerdown", (event) => {
+    if (!event.target.closest("[data-handle]")) return;
+    held = { x: event.clientX, pick };
+    parts.svg.setPointerCapture(event.pointerId);
+    event.preventDefault();
+  });
+  parts.svg.addEventListener("pointermove", (event) => {
+    const to = held && within(held.pick + Math.round((event.clientX - held.x) / A_VALUE), scenes[tab].drag.values.length - 1);
+    if (held && to !== pick) vary(to);
+  });
+  for (const end of ["pointerup", "pointercancel"]) parts.svg.addEventListener(end, () => { held = null; });
   const again = () => { size(); if (!moving) show(); };
   hall(parts.root, parts.controls, again);
   parts.pane.addEventListener("click", () => { pane = (pane + 1) % scene.panes.length; again(); });

@@ -33,9 +33,17 @@ def after(text: str) -> set[str]:
         ("y = range(n)", {"y = range(n - 1)"}),
         ("y = f(a, b)", {"y = f(b, a)"}),
         ("y = a if c else b", {"y = a if not c else b"}),
+        ("def f(a):\n    return a", {"return None", "return float('nan')", "return a * 1.0005"}),
         (
-            "def f(a):\n    return a",
-            {"return None", "return float('nan')", "return a * 1.0005", "return a * 0.95"},
+            "def f(a):\n    return a == 2",
+            {"return None", "return float('nan')", "return a != 2", "return a == 3"},
+        ),
+        (
+            "def f(a, b):\n    return a * b",
+            {
+                *("return None", "return float('nan')", "return a / b"),
+                *("return a * b * 1.0005", "return a * b * 0.95"),
+            },
         ),
         (
             "def f(a):\n    return a, -a * a",
@@ -93,9 +101,7 @@ def test_a_tolerance_of_ten_percent_costs_the_goal(lab_copy) -> None:
     """The goal is 98 of 100; with such a tolerance every factor near 1 survives."""
     wide = [("    close(got, x.sum(axis=0)", "    close(got, x.sum(axis=0), rtol=0.1")]
     loose = audit(load_lab(lab_copy(checks=wide)))
-    assert {"return total * 1.0005", "return total * 0.95"} <= {
-        survivor["after"] for survivor in loose["survivors"]
-    }
+    assert "return total * 1.0005" in [survivor["after"] for survivor in loose["survivors"]]
     assert loose["killed"] < 0.98 * loose["mutants"]
 
 

@@ -97,3 +97,26 @@ def test_the_copies_of_the_hall_are_one() -> None:
     for name in ("hall.js", "hall.css"):
         one, other = (root / package / "show" / name for package in ("minitorch", "ddp_lab"))
         assert one.read_bytes() == other.read_bytes()
+
+
+def test_a_dragged_value_takes_the_gradients_along(visit: Callable[..., Any]) -> None:
+    """(ab + a) ab with b = 3 is 12 a**2: its gradient is 24 a."""
+    page = DEMOS / "autodiff_stepper" / "autodiff_stepper.html"
+    tab, widget = opened(visit, page, 900, 1000)
+    widget.get_by_role("tab", name="Used twice").click()
+    status = widget.locator("[role=status]")
+    assert "gradient of a is complete, 48" in status.inner_text()
+    box = widget.locator("rect.box[data-handle=a]").bounding_box()
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    tab.mouse.move(x, y)
+    tab.mouse.down()
+    for _ in range(3):
+        x += 18
+        tab.mouse.move(x, y)
+    assert "gradient of a is complete, 120" in status.inner_text()
+    tab.mouse.up()
+    tab.mouse.move(x + 90, y)
+    assert "gradient of a is complete, 120" in status.inner_text()
+    knob = widget.get_by_role("slider", name="Value of a")
+    knob.press("ArrowLeft")
+    assert "gradient of a is complete, 96" in status.inner_text()

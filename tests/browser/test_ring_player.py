@@ -96,7 +96,7 @@ def test_however_many_ranks_none_stands_on_another(
     assert len(boxes) == ranks
     for (left, top, right, bottom), other in combinations(boxes, 2):
         assert right <= other[0] or other[2] <= left or bottom <= other[1] or other[3] <= top
-    view = page.locator(".ring-player svg").get_attribute("viewBox")
+    view = page.locator(".rp-stage svg").get_attribute("viewBox")
     _, _, width, height = map(float, view.split())
     assert min(min(box) for box in boxes) >= 0
     assert max(box[2] for box in boxes) <= width

@@ -5,7 +5,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
+import minitorch
 from minitorch import compile as code
 from minitorch.compile import Program, Step, kernel, kernels, loops
 from minitorch.compile.operands import Layout
@@ -24,8 +26,8 @@ def program(row: str, dtype: str = "float32") -> Program:
 
 
 def _partials(row: str) -> Any:
-    two = {"add", "sub", "mul", "div", "pow", "maximum", "minimum", "relu_grad", "eq", "ne", "lt",
-           "le", "gt", "ge", "logical_and", "logical_or", "logical_xor"}  # fmt: skip
+    two = {"add", "sub", "mul", "div", "pow", "maximum", "minimum", "relu_grad", "gelu_grad", "eq",
+           "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_xor"}  # fmt: skip
     return (0, 0) if row in two else (0,)
 
 
@@ -48,7 +50,11 @@ def test_a_row_agrees_with_numpy_on_awkward_numbers(row: str, dtype: str) -> Non
         want = ROWS[row].compute(np, *inputs)
         got = kernel(task)(*inputs)
     assert got.dtype == want.dtype
-    np.testing.assert_allclose(got, want, rtol=1e-6 if dtype == "float32" else 1e-14, atol=1e-38)
+    rtol = 1e-6 if dtype == "float32" else 1e-14
+    if row in {"gelu", "gelu_grad"}:  # on the left 1 + erf(x) cancels
+        np.testing.assert_allclose(got, want, rtol=10 * rtol, atol=rtol)
+    else:
+        np.testing.assert_allclose(got, want, rtol=rtol, atol=1e-38)
 
 
 def fused(dtype: str = "float64") -> Program:
@@ -341,3 +347,19 @@ def test_a_random_program_over_random_layouts_is_numpys(seed: int) -> None:
         got, want = kernel(task)(*inputs), by_numpy(task, inputs)
     want = np.broadcast_to(want, got.shape)  # a result that ignores an input is smaller
     np.testing.assert_allclose(got, want, rtol=1e-7, atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("count", [7, 2**14 + 5])  # by NumPy, and by a kernel
+def test_gelu_and_its_derivatives_are_those_of_torch(dtype: str, count: int) -> None:
+    x = np.random.default_rng(0).normal(size=count).astype(dtype) * 4
+    found = []
+    for lib in (minitorch, torch):
+        a = lib.tensor(x, requires_grad=True)
+        y = lib.nn.functional.gelu(a)
+        (first,) = lib.autograd.grad((y * y).sum(), [a], create_graph=True)
+        (second,) = lib.autograd.grad((first * first).sum(), [a])
+        found.append([np.asarray(v.detach()) for v in (y, first, second)])
+    tolerance = 3e-6 if dtype == "float32" else 1e-12
+    for ours, theirs in zip(*found, strict=True):
+        np.testing.assert_allclose(ours, theirs, tolerance, tolerance)

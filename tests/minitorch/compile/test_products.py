@@ -64,7 +64,12 @@ def test_a_convolution_is_torchs_direct_and_by_im2col(
     stride: int, padding: int, direct: bool
 ) -> None:
     rng = np.random.default_rng(stride)
-    for size in ((2, 3, 9, 11, 5, 3, 3), (1, 1, 4, 8, 3, 1, 2), (2, 2, 5, 5, 1, 4, 3)):
+    for size in (
+        (2, 3, 9, 11, 5, 3, 3),
+        (1, 1, 4, 8, 3, 1, 2),
+        (2, 2, 5, 5, 1, 4, 3),
+        (9, 2, 6, 5, 3, 3, 2),
+    ):
         n, c, h, w, o, kh, kw = size
         x = rng.normal(size=(n, h, w, c)).astype("float32").transpose(0, 3, 1, 2)
         weight, bias = rng.normal(size=(o, c, kh, kw)), rng.normal(size=o)
@@ -81,6 +86,9 @@ def test_a_convolution_is_torchs_direct_and_by_im2col(
             kernel(x, weight, bias, out=out)
             np.testing.assert_allclose(out, right.relu(), 1e-4, 1e-5, err_msg=str(kernel))
             assert (around[:32] == 7).all() and (around[-32:] == 7).all()
+            np.testing.assert_array_equal(kernel(x, weight, bias), out)
+            last = np.ascontiguousarray(np.moveaxis(x, 0, -1))
+            np.testing.assert_array_equal(kernel(np.moveaxis(last, -1, 0), weight, bias), out)
 
 
 def test_batches_threads_and_results_that_are_inputs() -> None:
@@ -116,6 +124,11 @@ def test_without_llvmlite_numpy_computes_the_same(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(products.engine, "available", lambda: False)
     plain = conv2d(2, 3, 6, 7, 4, 3, 2, 2, 1, "float64", epilogue="bias_relu")(x, w, bias)
     np.testing.assert_allclose(compiled, plain, 1e-11, 1e-12)
+    many = rng.normal(size=(9, 3, 6, 7))
+    last = conv2d(9, 3, 6, 7, 4, 3, 2, 2, 1, "float64")(many, w)
+    monkeypatch.undo()
+    np.testing.assert_allclose(conv2d(9, 3, 6, 7, 4, 3, 2, 2, 1, "float64")(many, w), last, 1e-11)
+    monkeypatch.setattr(products.engine, "available", lambda: False)
     a, b = rng.normal(size=(3, 4)), rng.normal(size=(4, 5))
     np.testing.assert_allclose(matmul(3, 5, 4, "float64", {"lanes": 4})(a, b), a @ b)
 

@@ -9,8 +9,8 @@ from minitorch.compile.ptx import module, ptx
 from minitorch.errors import CompileError
 
 THREE = ("where",)
-TWO = ("add", "sub", "mul", "div", "pow", "maximum", "minimum", "relu_grad", "eq", "ne", "lt", "le",
-       "gt", "ge", "logical_and", "logical_or", "logical_xor")  # fmt: skip
+TWO = ("add", "sub", "mul", "div", "pow", "maximum", "minimum", "relu_grad", "gelu_grad", "eq",
+       "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_xor")  # fmt: skip
 
 
 def program(row: str, dtype: str = "float32") -> Program:
