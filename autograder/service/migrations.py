@@ -232,6 +232,11 @@ def _to_4(connection: sa.Connection, _now: float) -> None:
     _write_fact(connection, schema.COOKIE_KEY, secrets.token_hex(32))
 
 
+def _to_5(connection: sa.Connection, _now: float) -> None:
+    """Let staff say whether a lab gives its solutions out."""
+    _add_column(connection, "lab_rules", "solutions", "BOOLEAN NOT NULL DEFAULT FALSE")
+
+
 def _add_column(connection: sa.Connection, table: str, column: str, kind: str) -> None:
     """Add a column, unless an earlier step has made the table as it is today."""
     if column not in {c["name"] for c in sa.inspect(connection).get_columns(table)}:
@@ -242,4 +247,5 @@ _STEPS: dict[int, Callable[[sa.Connection, float], None]] = {
     1: _to_2,
     2: _to_3,
     3: _to_4,
+    4: _to_5,
 }

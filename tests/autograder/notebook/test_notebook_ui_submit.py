@@ -17,6 +17,12 @@ class FakeServer:
 
     def __init__(self) -> None:
         self.stored: list[tuple[str, bytes]] = []
+        self.solutions: dict[str, str] = {}
+
+    def solution(self, lab: str, question: str) -> str:
+        if question not in self.solutions:
+            raise ServerError(f"{lab}: its solutions are not given out.", status=403)
+        return self.solutions[question]
 
     def submit(self, lab: str, notebook: bytes, filename: str) -> dict[str, Any]:
         self.stored.append((lab, notebook))
@@ -54,6 +60,20 @@ def test_the_saved_file_is_sent_and_the_page_is_told(
     session.q.submit()
     assert "http://127.0.0.1:1/submissions/1" in capsys.readouterr().out
     assert server.stored == [("09_scale_and_sum", (session.folder / "lab.ipynb").read_bytes())]
+
+
+def test_a_solution_is_the_servers_to_give(
+    session: Any, server: FakeServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    session.q.solution("scale")
+    session.q.solution("scal")
+    session.q.solution()
+    first, second, third = capsys.readouterr().out.splitlines()
+    assert first == "09_scale_and_sum: its solutions are not given out."
+    assert "'scale'" in second and "which question" in third
+    server.solutions["scale"] = "def scale(x, factor):\n    return factor * x"
+    session.q.solution("scale")
+    assert capsys.readouterr().out.strip() == server.solutions["scale"]
 
 
 def test_a_stored_submission_is_never_called_not_submitted(
