@@ -180,6 +180,7 @@ lab_rules = Table(
     Column("penalty_per_day", Float, nullable=False),
     Column("attempts", Integer),
     Column("grace_minutes", Float, nullable=False),
+    Column("solutions", Boolean, nullable=False),
 )
 
 extensions = Table(
