@@ -101,8 +101,9 @@ def _write_fact(connection: sa.Connection, name: str, value: str) -> None:
 def _to_2(connection: sa.Connection, now: float) -> None:
     """Take notebooks, reports and marks out of the submissions; give people logins."""
     _people_to_2(connection, now)
-    for name in ("notebooks", "gradings", "reports", "marks", "lines", "regrades", "drafts"):
-        schema.metadata.tables[name].create(connection)
+    new = ("notebooks", "gradings", "reports", "marks", "lines")
+    for name in (*new, "regrades", "drafts", "lti_people", "lti_labs", "lti_outbox"):
+        schema.metadata.tables[name].create(connection)  # the last five: publishing asks them
     copy = "INSERT INTO notebooks (submission_id, notebook) SELECT id, notebook FROM submissions"
     connection.execute(sa.text(copy))
     _columns_to_2(connection)
@@ -228,7 +229,7 @@ def _to_3(connection: sa.Connection, _now: float) -> None:
 def _to_4(connection: sa.Connection, _now: float) -> None:
     """Add what is known of learning platforms, and the key of the cookies of a sign-in."""
     for name in ("lti_people", "lti_labs", "lti_outbox", "lti_nonces"):
-        schema.metadata.tables[name].create(connection)
+        schema.metadata.tables[name].create(connection, checkfirst=True)
     _write_fact(connection, schema.COOKIE_KEY, secrets.token_hex(32))
 
 
