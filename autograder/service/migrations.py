@@ -122,7 +122,8 @@ def _to_2(connection: sa.Connection, now: float) -> None:
         line_up(connection, *everybody)
 
 
-_NEW_IN_2 = ("notebooks", "gradings", "reports", "answers", "marks", "lines", "regrades", "drafts")
+_ASKED_BY_PUBLISHING = ("regrades", "drafts", "lti_people", "lti_labs", "lti_outbox")
+_NEW_IN_2 = ("notebooks", "gradings", "reports", "answers", "marks", "lines", *_ASKED_BY_PUBLISHING)
 
 
 def _people_to_2(connection: sa.Connection, now: float) -> None:
@@ -231,7 +232,7 @@ def _to_3(connection: sa.Connection, _now: float) -> None:
 def _to_4(connection: sa.Connection, _now: float) -> None:
     """Add what is known of learning platforms, and the key of the cookies of a sign-in."""
     for name in ("lti_people", "lti_labs", "lti_outbox", "lti_nonces"):
-        schema.metadata.tables[name].create(connection)
+        schema.metadata.tables[name].create(connection, checkfirst=True)
     _write_fact(connection, schema.COOKIE_KEY, secrets.token_hex(32))
 
 
