@@ -9,11 +9,13 @@ Source: 1EdTech, LTI Core Specification 1.3; Security Framework 1.0, sections 5.
 
 import secrets
 import tomllib
-from collections.abc import Iterable, Mapping
-from dataclasses import MISSING, dataclass, fields
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import parse_qs, urlencode, urlsplit
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from autograder.service.errors import Refused, StartError
 from autograder.service.roster import ASSISTANT, INSTRUCTOR, LEARNER
@@ -30,19 +32,24 @@ _GRADES = "https://purl.imsglobal.org/spec/lti-ags/"
 _MEMBER = "http://purl.imsglobal.org/vocab/lis/v2/membership"
 
 
-@dataclass(frozen=True)
-class Platform:
+Text = Annotated[str, Field(min_length=1, max_length=1000)]
+Url = Annotated[str, Field(pattern=r"^(https://|http://(127\.0\.0\.1|localhost)[:/])")]
+
+
+class Platform(BaseModel):
     """A learning platform as the operator describes it; `login` is the claim that is the login."""
 
-    name: str
-    issuer: str
-    client_id: str
-    deployments: tuple[str, ...]
-    authorization_url: str
-    token_url: str
-    jwks_url: str
-    login: str = "sub"
-    contexts: tuple[str, ...] = ()  # its courses that may launch; empty: any
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    name: str = Field(min_length=1, max_length=40)
+    issuer: Text
+    client_id: Text
+    deployments: list[Text] = Field(min_length=1)
+    authorization_url: Url
+    token_url: Url
+    jwks_url: Url
+    login: Text = "sub"
+    contexts: list[Text] = []  # its courses that may launch; empty: any
     match_roster: bool = False  # who has that login and role here already is the same person
     audience: str = ""  # whom our proof for a token is for; empty: token_url
 
@@ -71,45 +78,17 @@ def read_platforms(path: Path) -> tuple[Platform, ...]:
     """
     try:
         tables = tomllib.loads(path.read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise StartError(f"serve: --lti: {path}: {error}.") from error
-    found = tuple(_platform(path, name, table) for name, table in tables.items())
+        found = tuple(Platform(**{**table, "name": name}) for name, table in tables.items())
+    except ValidationError as error:
+        wrong = (f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
+        named = f"{path}: one of {', '.join(tables)}"
+        raise StartError(f"serve: --lti: {named}: {'; '.join(wrong)}.") from error
+    except (OSError, ValueError, TypeError) as error:
+        raise StartError(f"serve: --lti: {path}: expected tables in TOML: {error}.") from error
     if not found or len({(p.issuer, p.client_id) for p in found}) < len(found):
         expected = "at least one platform, each issuer and client_id once"
         raise StartError(f"serve: --lti: {path}: expected {expected}.")
     return found
-
-
-def _platform(path: Path, name: str, table: object) -> Platform:
-    known = {field.name: field for field in fields(Platform) if field.name != "name"}
-    given = table if isinstance(table, dict) else {}
-    kinds: dict[str, Any] = {key: field.type for key, field in known.items()}
-    needed = {key for key, field in known.items() if field.default is MISSING}
-    values: dict[str, Any] = {}
-    for key in sorted(needed | set(given)):
-        value, kind = given.get(key), kinds.get(key)
-        right = {
-            str: isinstance(value, str) and (value != "" or key not in needed),
-            bool: isinstance(value, bool),
-            tuple[str, ...]: isinstance(value, list) and all(isinstance(x, str) for x in value),
-        }.get(kind or object, False)
-        if not right or (key.endswith("_url") and not str(value).startswith(_SCHEMES)):
-            problem = f"[{name}] {key}: got {value!r}"
-            expected = f"{_KINDS.get(kind, 'no such key')}; keys are {', '.join(known)}"
-            raise StartError(f"serve: --lti: {path}: {problem}, expected {expected}.")
-        values[key] = tuple(value) if isinstance(value, list) else value
-    if not 0 < len(name) <= 40 or not values["deployments"]:
-        expected = "a name of at most 40 characters, and a deployment"
-        raise StartError(f"serve: --lti: {path}: [{name}]: expected {expected}.")
-    return Platform(name, **values)
-
-
-_SCHEMES = ("https://", "http://127.0.0.1", "http://localhost")
-_KINDS: Mapping[Any, str] = {
-    str: "a text (a URL with https://)",
-    bool: "true or false",
-    tuple[str, ...]: "a list of texts",
-}
 
 
 class Launches:
@@ -202,7 +181,7 @@ def proven(platform: Platform, token: str, nonce: str) -> dict[str, Any]:
     return dict(claims)
 
 
-def _expect(claims: Mapping[str, Any], name: str, values: tuple[Any, ...]) -> None:
+def _expect(claims: Mapping[str, Any], name: str, values: Collection[Any]) -> None:
     if claims.get(name) not in values:
         said = f"{name.removeprefix(_CLAIM)}: got {str(claims.get(name))[:60]!r}"
         raise Refused(403, f"launch: {said}, which is not this course's. Tell your instructor.")

@@ -491,7 +491,7 @@ def test_keys_that_cannot_be_read_are_said_so(
         ("[a]", "client_id"),
         ("[a", "lti.toml"),
         ("", "at least one platform"),
-        ("a = 1", "authorization_url"),
+        ("a = 1", "expected tables"),
     ],
 )
 def test_a_file_of_platforms_that_says_something_else_is_refused(
