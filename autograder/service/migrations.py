@@ -246,6 +246,11 @@ def _to_5(connection: sa.Connection, _now: float) -> None:
         grades.note_answers(connection, number, Report.from_dict(json.loads(text or "")))
 
 
+def _to_6(connection: sa.Connection, _now: float) -> None:
+    """Let staff say whether a lab gives its solutions out."""
+    _add_column(connection, "lab_rules", "solutions", "BOOLEAN NOT NULL DEFAULT FALSE")
+
+
 def _add_column(connection: sa.Connection, table: str, column: str, kind: str) -> None:
     """Add a column, unless an earlier step has made the table as it is today."""
     if column not in {c["name"] for c in sa.inspect(connection).get_columns(table)}:
@@ -257,4 +262,5 @@ _STEPS: dict[int, Callable[[sa.Connection, float], None]] = {
     2: _to_3,
     3: _to_4,
     4: _to_5,
+    5: _to_6,
 }
