@@ -5,11 +5,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from autograder.learner.earlier import earlier
     from autograder.learner.notebook_ui import lab
+    from autograder.learner.predictions import compare
     from autograder.learner.progress import progress
 
-__all__ = ["earlier", "lab", "progress"]
+__all__ = ["compare", "earlier", "lab", "progress"]
 
 _FROM = {
+    "compare": "learner.predictions",
     "earlier": "learner.earlier",
     "lab": "learner.notebook_ui",
     "progress": "learner.progress",

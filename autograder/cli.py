@@ -78,6 +78,8 @@ def _add_release(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser.add_argument("--solutions", action="store_true", help="with -o: solution.ipynb too")
     words = "with -o: colab.ipynb and the zip to upload there too"
     parser.add_argument("--colab", action="store_true", help=words)
+    words = "with -o: do not try answers that do nothing, which takes seconds a lab"
+    parser.add_argument("--no-audit", action="store_true", help=words)
     parser.set_defaults(run=_release)
 
 

@@ -10,6 +10,8 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from autograder.authoring import landing
+from autograder.authoring.manifest import NOTEBOOK
 from autograder.authoring.source import find_labs, load_lab
 from autograder.errors import AutograderError, ReleaseRefused, ReportError, SubmissionError
 from autograder.grading.paths import Item, content_of, followed, items_of
@@ -28,13 +30,16 @@ def release(arguments: argparse.Namespace) -> int:
     if arguments.colab and arguments.out is None:
         raise AutograderError("release: --colab needs -o: it adds to what -o writes.")
     labs = [load_lab(directory) for directory in find_labs(arguments.labs)]
+    page = _landing_page(arguments.labs)
     if arguments.check:
-        stale = [lab.name for lab in labs if is_stale(lab)]
-        for name in stale:
-            print(
-                f"{name}: lab.ipynb is stale. Run: autograder release --in-place {arguments.labs}"
-            )
+        stale = [f"{lab.name}: {NOTEBOOK}" for lab in labs if is_stale(lab)]
+        if page is not None and page.read_text(encoding="utf-8") != _landing(page, labs):
+            stale.append(str(page))
+        for what in stale:
+            print(f"{what} is stale. Run: autograder release --in-place {arguments.labs}")
         return int(bool(stale))
+    if arguments.in_place and page is not None:
+        page.write_text(_landing(page, labs), encoding="utf-8")
     refused = 0
     with _for_colab(arguments.colab) as add_colab:
         for lab in labs:
@@ -42,13 +47,25 @@ def release(arguments: argparse.Namespace) -> int:
                 if arguments.in_place:
                     paths = [write_in_place(lab)]
                 else:
-                    paths = release_lab(lab, arguments.out, arguments.solutions)
+                    paths = release_lab(
+                        lab, arguments.out, arguments.solutions, audited=not arguments.no_audit
+                    )
                     paths += add_colab(lab, arguments.out / lab.name)
                 print("\n".join(map(str, paths)))
             except ReleaseRefused as error:
                 print(f"autograder: {error}", file=sys.stderr)
                 refused += 1
     return 2 if refused else 0
+
+
+def _landing_page(labs: str) -> Path | None:
+    """Return the page over a directory of labs, where there is one; a single lab has none."""
+    page = Path(labs) / landing.PAGE
+    return page if page.is_file() and find_labs(labs) != [Path(labs)] else None
+
+
+def _landing(page: Path, labs: Sequence[Lab]) -> str:
+    return landing.with_table(page.read_text(encoding="utf-8"), labs)
 
 
 @contextlib.contextmanager

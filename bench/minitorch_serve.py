@@ -6,16 +6,18 @@ The model is linear, 784 float32 to 10, in a container of its own; the goal is 2
 turns in one run. Only answers of the model within the goal count; defaults do not.
 
 With `SERVE_RIVAL=PYTHON`, the python of a throw-away environment that has bentoml, the same model
-is also served by BentoML (adaptive batching, goal 20 ms), and both are loaded over HTTP.
+is instead served over HTTP beside BentoML (adaptive batching, goal 20 ms), with the same load.
 """
 
 import asyncio
+import json
 import os
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -82,6 +84,9 @@ async def overhead_us(server: Server, batches: int = 50) -> tuple[float, float]:
 
 
 async def main() -> None:
+    if rival := os.environ.get("SERVE_RIVAL"):
+        await beside(rival)
+        return
     sides = {name: await served(linear, slo_ms=GOAL_MS, batching=name)
              for name in ("none", "aimd", "quantile")}  # fmt: skip
     idle = await served(nothing, slo_ms=10_000.0, batching=Always64)
@@ -101,15 +106,14 @@ async def main() -> None:
         for name, server in sides.items():
             found = await load(server, "app", INPUTS, share * plain, SECONDS)
             late = (found.defaults + found.errors) / found.sent
-            print(f"  {name:9} p50 {found.p50_ms:7.2f} ms   p99 {found.p99_ms:7.2f} ms   "
+            p50_ms = np.median(found.latency_ms)
+            print(f"  {name:9} p50 {p50_ms:7.2f} ms   p99 {found.p99_ms:7.2f} ms   "
                   f"{late:6.1%} by default")  # fmt: skip
     cpu, wall = (median(times) for times in zip(*overheads, strict=True))
     print(f"front and transport, 64 a batch: {cpu:.1f} us of the front's processor a query, "
           f"{wall:.1f} us in all")  # fmt: skip
     for server in (*sides.values(), idle):
         await server.__aexit__()
-    if rival := os.environ.get("SERVE_RIVAL"):
-        await beside(rival)
 
 
 # ---- BentoML, over HTTP as we are
@@ -122,7 +126,7 @@ W = np.random.default_rng(0).normal(size=(784, 10)).astype(np.float32)
 def linear(batch): return (batch @ W).argmax(axis=1)
 async def setup(server):
     await server.deploy("model", linear)
-    await server.link("app", ["model"], default=-1)
+    await server.link("app", ["model"])  # no default: what is late is an error
 """
 THEIRS = """
 import bentoml, numpy as np
@@ -136,9 +140,10 @@ class Linear:
 
 
 @contextmanager
-def process(command: list[str], cwd: str) -> Iterator[None]:
-    with subprocess.Popen(command, cwd=cwd, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                          start_new_session=True) as running:  # fmt: skip
+def process(command: list[str], folder: str) -> Iterator[None]:
+    environment = {**os.environ, "BENTOML_HOME": folder, "BENTOML_DO_NOT_TRACK": "True"}
+    silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen(command, cwd=folder, env=environment, **silent) as running:
         try:
             yield
         finally:
@@ -146,57 +151,99 @@ def process(command: list[str], cwd: str) -> Iterator[None]:
             running.wait(30)
 
 
-async def http_load(url: str, bodies: list[bytes], rate_a_s: float, seconds: float) -> Any:
-    """Send bodies open loop and return the latencies in ms from when each was due, and errors."""
-    import httpx
+class Client:
+    """Connections that stay open, for the cost of a request should be the server's."""
 
-    due = np.cumsum(np.random.default_rng(0).exponential(1 / rate_a_s, int(rate_a_s * seconds)))
-    latencies, errors = [], 0
-    async with httpx.AsyncClient(timeout=10, limits=httpx.Limits(max_connections=64)) as client:
-        for _ in range(200):
+    def __init__(self, port: int, path: str, bodies: list[bytes]) -> None:
+        head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        self._port = port
+        self._requests = [
+            f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body for body in bodies
+        ]
+        self._free: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
+
+    async def post(self, at: int) -> bool:
+        """Tell whether the server has answered 200."""
+        head = b""
+        while not head:
+            connection = self._free.pop() if self._free else await self._open()
+            reader, writer = connection
+            with suppress(asyncio.IncompleteReadError, ConnectionError):  # closed as it rested
+                writer.write(self._requests[at % len(self._requests)])
+                head = (await reader.readuntil(b"\r\n\r\n")).lower()
+        await reader.readexactly(int(head.partition(b"content-length:")[2].split()[0]))
+        self._free.append(connection)
+        return head.startswith(b"http/1.1 200")
+
+    async def _open(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await asyncio.open_connection("127.0.0.1", self._port)
+
+    async def ready(self) -> None:
+        for _ in range(300):
             try:
-                if (await client.post(url, content=bodies[0])).status_code == 200:
-                    break
-            except httpx.TransportError:
+                if await self.post(0):
+                    return
+            except (OSError, asyncio.IncompleteReadError):
                 pass
             await asyncio.sleep(0.2)
-        start = time.perf_counter()
+        raise SystemExit(f"nothing answers at port {self._port}")
+
+    async def open_loop(self, per_s: float, seconds: float) -> tuple[np.ndarray, float]:
+        """Return latencies in ms from when each was due, and the share answered within the goal."""
+        due = np.cumsum(np.random.default_rng(0).exponential(1 / per_s, int(per_s * seconds)))
+        found: list[tuple[float, bool]] = []
+        start = time.perf_counter() + 0.1
 
         async def one(at: int) -> None:
-            nonlocal errors
             await asyncio.sleep(max(0.0, start + due[at] - time.perf_counter()))
-            try:
-                answer = await client.post(url, content=bodies[at % len(bodies)])
-                errors += answer.status_code != 200
-            except httpx.TransportError:
-                errors += 1
-            latencies.append((time.perf_counter() - start - due[at]) * 1e3)
+            answered = await self.post(at)
+            took_ms = (time.perf_counter() - start - due[at]) * 1e3
+            found.append((took_ms, answered and took_ms <= GOAL_MS))
 
         await asyncio.gather(*map(one, range(len(due))))
-    return np.quantile(latencies, (0.5, 0.99)), errors, len(due) / (time.perf_counter() - start)
+        took_ms, in_time = zip(*found, strict=True)
+        return np.quantile(took_ms, (0.5, 0.99)), float(np.mean(in_time))
+
+    async def closed_loop(self, clients: int, seconds: float) -> float:
+        """Return the answers a second to so many clients that never rest."""
+        end, answers = time.perf_counter() + seconds, 0
+
+        async def one(at: int) -> None:
+            nonlocal answers
+            while time.perf_counter() < end:
+                answers += await self.post(at)
+                at += clients
+
+        await asyncio.gather(*map(one, range(clients)))
+        return answers / seconds
 
 
 async def beside(python: str) -> None:
-    import json
-    import sys
-
-    ours = [json.dumps({"x": x.tolist()}).encode() for x in INPUTS[:200]]
-    theirs = [json.dumps({"x": [x.tolist()]}).encode() for x in INPUTS[:200]]
+    ours = [json.dumps({"x": x.tolist()}).encode() for x in INPUTS[:400]]
+    theirs = [json.dumps({"x": [x.tolist()]}).encode() for x in INPUTS[:400]]
+    bentoml = str(Path(python).with_name("bentoml"))
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "ours.py").write_text(OURS)
         Path(folder, "theirs.py").write_text(THEIRS)
-        env_python = Path(python).parent
-        sides = {
-            "ours": ([sys.executable, "-m", "minitorch.serve", "ours.py", "--port", "8731"],
-                     "http://127.0.0.1:8731/apps/app/predict", ours),
-            "bentoml": ([str(env_python / "bentoml"), "serve", "theirs:Linear", "--port", "8732"],
-                        "http://127.0.0.1:8732/predict", theirs),
-        }  # fmt: skip
-        for name, (command, url, bodies) in sides.items():
-            with process(command, folder):
-                (p50, p99), errors, done = await http_load(url, bodies, 100.0, 5.0)
-            print(f"  HTTP, 100 a second: {name:8} p50 {p50:7.2f} ms  p99 {p99:7.2f} ms  "
-                  f"{done:5.0f} a second, {errors} errors")  # fmt: skip
+        with (
+            process([sys.executable, "-m", "minitorch.serve", "ours.py", "--port", "8731"], folder),
+            process([bentoml, "serve", "theirs:Linear", "--port", "8732"], folder),
+        ):
+            sides = {
+                "ours": Client(8731, "/apps/app/predict", ours),
+                "bentoml": Client(8732, "/predict", theirs),
+            }
+            for client in sides.values():
+                await client.ready()
+                await client.closed_loop(32, 1.0)  # until controllers have seen something
+            for per_s in (50.0, 100.0, 200.0):
+                for name, client in sides.items():
+                    (p50, p99), in_time = await client.open_loop(per_s, 5.0)
+                    print(f"  HTTP, open loop, {per_s:3.0f} a second: {name:8} p50 {p50:7.2f} ms  "
+                          f"p99 {p99:7.2f} ms  {in_time:6.1%} within the goal")  # fmt: skip
+            for name, client in sides.items():
+                rates = [await client.closed_loop(32, 3.0) for _ in range(ROUNDS)]
+                print(f"  HTTP, closed loop, 32 clients: {name:8} {median(rates):6.0f} a second")
 
 
 if __name__ == "__main__":

@@ -20,7 +20,6 @@
         ├── ModelFailed     the model raised, or answered what cannot be sent
         ├── ContainerDied   the model's process ended with the query, twice
         └── DeadlineMissed  nothing has arrived in time   (TimeoutError)
-            └── Overloaded  more is waiting than can be answered in time
 
 Messages read `{operation}: {what is wrong}: got X, expected Y. {Next step.}`.
 Shape, axis, dtype and argument errors are both `ValueError` (`IndexError`, `TypeError`), which is
@@ -101,13 +100,11 @@ class ModelFailed(ServeError):
     """A model raised on this query, or answered what cannot be sent.
 
     Attributes:
-        raised: the name of the exception's class.
         by_input: whether the query itself is the likely cause: its shape, its dtype, its values.
     """
 
-    def __init__(self, message: str, raised: str = "", by_input: bool = False) -> None:
+    def __init__(self, message: str, by_input: bool = False) -> None:
         super().__init__(message)
-        self.raised = raised
         self.by_input = by_input
 
 
@@ -117,7 +114,3 @@ class ContainerDied(ServeError):
 
 class DeadlineMissed(ServeError, TimeoutError):
     """No model has answered by the deadline."""
-
-
-class Overloaded(DeadlineMissed):
-    """More queries are waiting than can be answered in time."""

@@ -38,6 +38,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         wide = [item for item in items if item.get_closest_marker("wide")]
         config.hook.pytest_deselected(items=wide)
         items[:] = [item for item in items if not item.get_closest_marker("wide")]
+    if hasattr(config, "workerinput"):
+        items.sort(key=place_in_queue)
     for item in items:
         for mark, (command, reason) in NEEDS.items():
             if item.get_closest_marker(mark) and not shutil.which(command):
@@ -52,8 +54,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Return what gives each process one group of tests after another.
 
     Tests that start ranks, time them or count what they leave behind never meet their own kind,
-    nor do those of the judge or of the labs; the rest fills up whichever process has time. There
-    are more processes than cores because ranks, kernels and browsers often wait.
+    nor do those of the judge, of the labs or of the browser; the rest fills up whichever process
+    has time. There are more processes than cores because ranks, kernels and browsers often wait.
     """
     from xdist.scheduler import LoadScopeScheduling
 
@@ -61,19 +63,29 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
         def _split_scope(self, nodeid: str) -> str:
             return group_of(nodeid)
 
+    config.option.loadscopereorder = False  # the longest first, not the one with most tests
     return Groups(config, log)
+
+
+# The tests that run in one process, one after another; the groups that take longest first.
+GROUPS = {
+    "ranks": ("tests/ddp_lab/",),
+    "labs": ("tests/labs/",),
+    "browser": ("tests/browser/",),
+    "judge": ("tests/attacks/", "tests/autograder/"),
+}
 
 
 def group_of(nodeid: str) -> str:
     """Return the name of the tests that run in one process, one after another."""
     file = nodeid.partition("::")[0]
-    if file.startswith("tests/ddp_lab/"):
-        return "ranks"
-    if file.startswith("tests/labs/"):
-        return "labs"
-    if file.startswith(("tests/attacks/", "tests/autograder/", "tests/browser/")):
-        return "judge"
-    return file
+    return next((name for name, folders in GROUPS.items() if file.startswith(folders)), file)
+
+
+def place_in_queue(item: pytest.Item) -> int:
+    """Return where a test's group stands in the queue of work; files of their own come last."""
+    names = [*GROUPS, group_of(item.nodeid)]
+    return names.index(names[-1])
 
 
 @pytest.fixture

@@ -47,24 +47,25 @@ def audit(lab: Lab, *, jobs: int | None = None, wide: bool = False) -> dict[str,
     checks = load_checks(lab.directory / CHECKS)
     every = tuple(check.name for check in checks.checks)
     cases = list(_cases(lab))
-    timeout_s = _time_of_solution(lab, every)
-    with Trials(lab, jobs=jobs, timeout_s=timeout_s) as trials:
+    with Trials(lab, jobs=jobs) as trials:
+        timeout_s = _time_of_solution(lab, every, trials)
         own = [tuple(c.name for c in checks.of(case.question)) for case in cases]
-        alive = _survivors(trials, cases, own)
-        alive = _survivors(trials, alive, [every] * len(alive))
+        alive = _survivors(trials, cases, own, timeout_s)
+        alive = _survivors(trials, alive, [every] * len(alive), timeout_s)
+        paid = paid_for_nothing(lab, trials, but=() if wide else set(THEFTS) - THEFT_SAMPLE)
     return {
         "lab": lab.name,
         "mutants": len(cases),
         "killed": len(cases) - len(alive),
         "survivors": [_told(case) for case in alive],
-        "paid": paid_for_nothing(lab, jobs=jobs, but=() if wide else set(THEFTS) - THEFT_SAMPLE),
+        "paid": paid,
     }
 
 
 def paid_for_nothing(
     lab: Lab,
+    trials: Trials,
     *,
-    jobs: int | None = None,
     kinds: Collection[str] | None = None,
     but: Collection[str] = (),
 ) -> list[dict[str, str]]:
@@ -76,7 +77,6 @@ def paid_for_nothing(
     """
     checks = load_checks(lab.directory / CHECKS)
     every = tuple(check.name for check in checks.checks)
-    timeout_s = _time_of_solution(lab, every)
     found, variants = [], []
     for index, cell, solved in _answers(lab):
         name = cell.attributes["question"]
@@ -87,8 +87,8 @@ def paid_for_nothing(
             found.append((name, answer.kind))
             cells = (*solved[:index], answer.text, *solved[index + 1 :])
             variants.append(Variant(cells, own, SEED))
-    with Trials(lab, jobs=jobs, timeout_s=timeout_s) as trials:
-        results = trials.run(variants)
+    timeout_s = _time_of_solution(lab, every, trials)
+    results = trials.run(variants, timeout_s=timeout_s)
     return [
         {"question": name, "answer": kind, "check": verdict.check}
         for (name, kind), trial in zip(found, results, strict=True)
@@ -98,10 +98,10 @@ def paid_for_nothing(
 
 
 def _survivors(
-    trials: Trials, cases: Sequence[Case], checks: Sequence[tuple[str, ...]]
+    trials: Trials, cases: Sequence[Case], checks: Sequence[tuple[str, ...]], timeout_s: float
 ) -> list[Case]:
     variants = [Variant(c.cells, own, SEED) for c, own in zip(cases, checks, strict=True)]
-    results = trials.run(variants)
+    results = trials.run(variants, timeout_s=timeout_s)
     return [case for case, trial in zip(cases, results, strict=True) if _passes(trial)]
 
 
@@ -110,14 +110,13 @@ def _passes(trial: Trial) -> bool:
     return not wrong and not trial.ended
 
 
-def _time_of_solution(lab: Lab, checks: tuple[str, ...]) -> float:
+def _time_of_solution(lab: Lab, checks: tuple[str, ...], trials: Trials) -> float:
     """Return the time limit for a mutant, from what the solution takes."""
     cells = tuple(solution_text(c, lab.directory) for c in lab.cells if c.kind == "code")
-    with Trials(lab, jobs=1) as trials:
-        trials.run([Variant((), (), SEED)])
-        began = time.monotonic()
-        trial = trials.run([Variant(cells, checks, SEED)])[0]
-        took = time.monotonic() - began
+    trials.run([Variant((), (), SEED)])  # a worker is there, and has imported
+    began = time.monotonic()
+    (trial,) = trials.run([Variant(cells, checks, SEED)])
+    took = time.monotonic() - began
     if not _passes(trial):
         said = "; ".join(f"{v.check}: {v.said}" for v in trial.verdicts if v.said)
         raise LabError(

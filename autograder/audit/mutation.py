@@ -1,6 +1,7 @@
 """Mutants of a piece of code: one small mistake each, of the kinds that learners make.
 
-Operators, comparisons, bounds, constants, returns, a factor of 1.0005, the order of arguments.
+Operators, comparisons, bounds, constants, returns, the order of arguments, and factors near 1:
+what is computed comes out a little too large or too small, which a wide tolerance lets pass.
 What cannot change an answer is left alone: docstrings, annotations, error texts, prints, time
 limits, and the order of arguments where it does not matter.
 """
@@ -9,6 +10,7 @@ import ast
 import copy
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 _BINARY: dict[type[ast.operator], type[ast.operator]] = {
     ast.Add: ast.Sub,
@@ -41,6 +43,8 @@ _COMPARE: dict[type[ast.cmpop], type[ast.cmpop]] = {
 _COMMUTATIVE = {"add", "multiply", "maximum", "minimum", "max", "min", "gcd", "hypot", "logaddexp"}
 # functions to which any negative size means: find it out
 _INFERRING = {"reshape", "view"}
+FACTORS = (1.0005, 0.95)  # the one for a tolerance that is too wide, the other for none at all
+_SCALABLE = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.MatMult, ast.Pow)
 _SILENT = {"print", "warn", "debug", "info", "warning"}
 
 Change = tuple[str, Callable[[ast.AST], None]]
@@ -85,7 +89,7 @@ def mutants_of(text: str, lines: frozenset[int] | None = None) -> Iterator[Mutan
 def _changes(node: ast.AST) -> Iterator[Change]:
     if isinstance(node, ast.BinOp | ast.AugAssign):
         yield from _operator(node)
-    elif isinstance(node, ast.Compare):
+    if isinstance(node, ast.Compare):
         for index, op in enumerate(node.ops):
             other = _COMPARE[type(op)]
             yield _renamed(op, other), _set_compare(index, other)
@@ -103,6 +107,10 @@ def _changes(node: ast.AST) -> Iterator[Change]:
         yield from _constant(node)
     elif isinstance(node, ast.Return) and node.value is not None:
         yield from _return(node.value)
+    elif isinstance(node, ast.Assign | ast.AugAssign):
+        yield from _scalings(node.value, "value")
+    elif isinstance(node, ast.ListComp | ast.GeneratorExp):
+        yield from _scalings(node.elt, "elt")
     elif isinstance(node, ast.Call):
         yield from _call(node)
     elif isinstance(node, ast.Slice):
@@ -128,8 +136,12 @@ def _return(value: ast.expr) -> Iterator[Change]:
     if not (isinstance(value, ast.Constant) and value.value is None):
         yield "returns None", lambda n: setattr(n, "value", ast.Constant(None))
         yield "returns NaN", _return_nan
-    if not isinstance(value, ast.Constant | ast.Tuple | ast.List | ast.Dict | ast.Compare):
-        yield "returns 1.0005 times as much", _scale_return
+    if isinstance(value, ast.Tuple | ast.List):
+        for index, element in enumerate(value.elts):
+            yield from _scalings(element, "value", index)
+    elif not isinstance(value, ast.Constant | ast.Dict | ast.Compare | ast.BoolOp):
+        for factor in FACTORS if _is_arithmetic(value) else FACTORS[:1]:
+            yield f"returns {factor} times as much", partial(_scale, factor, "value", None)
 
 
 def _call(node: ast.Call) -> Iterator[Change]:
@@ -195,8 +207,23 @@ def _return_nan(node: ast.AST) -> None:
         node.value = nan  # type: ignore[attr-defined]
 
 
-def _scale_return(node: ast.AST) -> None:
-    node.value = ast.BinOp(node.value, ast.Mult(), ast.Constant(1.0005))  # type: ignore[attr-defined]
+def _scalings(value: ast.expr, field: str, index: int | None = None) -> Iterator[Change]:
+    """Yield the factor for an arithmetic expression: a float that comes out a little wrong."""
+    if _is_arithmetic(value):
+        yield f"{FACTORS[0]} times as much", partial(_scale, FACTORS[0], field, index)
+
+
+def _is_arithmetic(value: ast.expr) -> bool:
+    return isinstance(value, ast.BinOp) and isinstance(value.op, _SCALABLE)
+
+
+def _scale(factor: float, field: str, index: int | None, node: ast.AST) -> None:
+    """Multiply what stands in a node's field, or in the element `index` of it."""
+    value = getattr(node, field)
+    if index is None:
+        setattr(node, field, ast.BinOp(value, ast.Mult(), ast.Constant(factor)))
+    else:
+        value.elts[index] = ast.BinOp(value.elts[index], ast.Mult(), ast.Constant(factor))
 
 
 def _is_plain(test: ast.expr) -> bool:

@@ -9,6 +9,7 @@ hangs, exits or eats memory costs nothing but itself. Reads a JSON line
 """
 
 import contextlib
+import functools
 import importlib
 import json
 import os
@@ -22,11 +23,11 @@ from pathlib import Path
 from typing import Any
 
 from autograder.authoring.source import load_lab
-from autograder.grading.grade import Grader, solution_cells
-from autograder.grading.slicing import needed, statements_of
+from autograder.grading.grade import Grader
+from autograder.grading.slicing import Analysed, needed, statements_of
 from autograder.records import Limits
 from autograder.student.local import LocalStudent
-from autograder.student.protocol import WorkerStudent
+from autograder.student.protocol import COMMUNICATOR, WorkerStudent
 
 MAX_MEMORY_BYTES = 8 << 30  # address space; torch alone reserves three of them
 
@@ -49,23 +50,32 @@ def _in_process(limits: Limits) -> Iterator[WorkerStudent]:
 
 
 def _preload(grader: Grader) -> None:
-    """Import what the solution's statements import, once instead of in every fork."""
-    statements = statements_of([("code", text) for text in solution_cells(grader.lab)])
+    """Import what the solution's statements and its ranks import, once, not in every fork."""
     roots = {name for task in grader.tasks for name in task.question.defines}
-    for statement in needed(statements, roots | grader.checks.names):
+    for statement in needed(grader.solution, roots | grader.checks.names):
         words = statement.text.split()
         if words[0] in ("import", "from"):
             with contextlib.suppress(ImportError):
                 importlib.import_module(words[1].split(",")[0])
+    with contextlib.suppress(ImportError):
+        importlib.import_module(COMMUNICATOR.partition(":")[0])
+
+
+@functools.cache
+def _statements(text: str, number: int) -> tuple[Analysed, ...]:
+    """Return the statements of the `number`-th cell: variants differ in one cell, or two."""
+    return tuple(statements_of([*[("markdown", "")] * (number - 1), ("code", text)]))
 
 
 def _trial(grader: Grader, request: dict[str, Any]) -> dict[str, Any]:
     """Return what a forked child finds, or that it was ended."""
+    numbered = enumerate(request["cells"], 1)
+    statements = [found for number, text in numbered for found in _statements(text, number)]
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(reader)
-        _child(grader, request, writer)
+        _child(grader, statements, request, writer)
     os.close(writer)
     ends = time.monotonic() + request["timeout_s"]
     found = b"".join(_chunks(reader, ends))
@@ -88,7 +98,9 @@ def _chunks(reader: int, ends: float) -> Iterator[bytes]:
         yield chunk
 
 
-def _child(grader: Grader, request: dict[str, Any], writer: int) -> None:
+def _child(
+    grader: Grader, statements: Sequence[Analysed], request: dict[str, Any], writer: int
+) -> None:
     try:
         with contextlib.suppress(ProcessLookupError):
             os.setpgid(0, 0)
@@ -96,15 +108,16 @@ def _child(grader: Grader, request: dict[str, Any], writer: int) -> None:
         quiet = os.open(os.devnull, os.O_RDWR)
         for descriptor in (0, 1, 2):
             os.dup2(quiet, descriptor)
-        text = json.dumps(_results(grader, request)).encode()
+        text = json.dumps(_results(grader, statements, request)).encode()
         while text:
             text = text[os.write(writer, text) :]
     finally:
         os._exit(0)
 
 
-def _results(grader: Grader, request: dict[str, Any]) -> Sequence[dict[str, Any]]:
-    statements = statements_of([("code", text) for text in request["cells"]])
+def _results(
+    grader: Grader, statements: Sequence[Analysed], request: dict[str, Any]
+) -> Sequence[dict[str, Any]]:
     tasks = [t for t in grader.tasks if t.check.name in request["checks"]]
     results, _, _ = grader.run(statements, tasks, request["seed"])
     return [

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
@@ -49,11 +50,10 @@ class Trial:
 
 
 class Trials:
-    """A pool of workers for one lab; a context manager."""
+    """A pool of workers for one lab, which import what it needs once; a context manager."""
 
-    def __init__(self, lab: Lab, *, jobs: int | None = None, timeout_s: float = 60.0) -> None:
+    def __init__(self, lab: Lab, *, jobs: int | None = None) -> None:
         self._lab = lab
-        self._timeout_s = timeout_s
         self._jobs = jobs or len(os.sched_getaffinity(0))
         directory = str(lab.directory.resolve())
         self._workers = LinePool(lambda: LineProcess(WORKER, [directory]), self._jobs)
@@ -69,17 +69,17 @@ class Trials:
     ) -> None:
         self._workers.close()
 
-    def run(self, variants: Sequence[Variant]) -> list[Trial]:
-        """Return what became of each variant, in order."""
+    def run(self, variants: Sequence[Variant], *, timeout_s: float = 60.0) -> list[Trial]:
+        """Return what became of each variant, in order; none takes longer than `timeout_s`."""
         with ThreadPoolExecutor(self._jobs) as pool:
-            return list(pool.map(self._run, variants))
+            return list(pool.map(partial(self._run, timeout_s), variants))
 
-    def _run(self, variant: Variant) -> Trial:
+    def _run(self, timeout_s: float, variant: Variant) -> Trial:
         request = {
             "cells": variant.cells,
             "checks": variant.checks,
             "seed": variant.seed,
-            "timeout_s": self._timeout_s,
+            "timeout_s": timeout_s,
         }
         try:
             answer = self._workers.ask(request)

@@ -8,6 +8,8 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+from autograder.audit.audit import paid_for_nothing
+from autograder.audit.trivial import THEFTS
 from autograder.audit.variants import Trials, Variant, Verdict
 from autograder.authoring.manifest import MANIFEST, NOTEBOOK, to_manifest
 from autograder.authoring.notebook import learner_notebook, solution_notebook
@@ -25,11 +27,13 @@ SHARED = "*.mplstyle"  # what all labs use lies beside them, and goes beside the
 SEEDS = (1, 2, 3)  # the solution is right on inputs drawn anew, not on one draw
 
 
-def release(lab: Lab, out_dir: Path | str, solutions: bool = False) -> list[Path]:
+def release(
+    lab: Lab, out_dir: Path | str, solutions: bool = False, *, audited: bool = True
+) -> list[Path]:
     """Write what learners get to `out_dir`/<lab>/ and return the paths written.
 
     lab.ipynb, checks.py without the hidden checks, lab.json, and assets; with `solutions` also
-    solution.ipynb, for staff.
+    solution.ipynb, for staff. `audited` tries answers that do nothing, of which none may earn.
 
     Raises:
         ReleaseRefused: the lab contradicts itself; nothing has been written.
@@ -40,7 +44,10 @@ def release(lab: Lab, out_dir: Path | str, solutions: bool = False) -> list[Path
         problem = f"release: {target} is the lab's source, whose checks.py would be overwritten"
         raise LabError(f"{problem}. Name another directory with -o.")
     checks = load_checks(lab.directory / CHECKS)
-    reasons = list(contradictions(lab, checks))
+    with Trials(lab) as trials:
+        reasons = list(contradictions(lab, checks, trials))
+        if audited and not reasons:
+            reasons = list(_paid(lab, trials))
     if reasons:
         raise ReleaseRefused(lab.name, reasons)
     hidden = [check for check in checks.checks if check.hidden]
@@ -80,7 +87,7 @@ def is_stale(lab: Lab) -> bool:
     return not path.is_file() or path.read_text(encoding="utf-8") != learner_notebook(lab)
 
 
-def contradictions(lab: Lab, checks: Checks) -> Iterator[str]:
+def contradictions(lab: Lab, checks: Checks, trials: Trials) -> Iterator[str]:
     """Yield in words what is wrong with a lab; nothing where it is right."""
     every = tuple(task.check.name for task in tasks_of(lab, checks))
     for question in lab.questions:
@@ -90,8 +97,7 @@ def contradictions(lab: Lab, checks: Checks) -> Iterator[str]:
     _check_names(checks, wrong)
     starter, *rest = _variants(lab, every)
     caught = [_with_mistake(lab, mistake) for mistake in wrong]
-    with Trials(lab) as trials:
-        started, *others = trials.run([starter, *rest, *caught])
+    started, *others = trials.run([starter, *rest, *caught])
     yield from _starter_faults(started.verdicts)
     for trial in others[: len(SEEDS)]:
         lost = [v for v in trial.verdicts if v.outcome is not Outcome.CORRECT or v.broken]
@@ -103,6 +109,16 @@ def contradictions(lab: Lab, checks: Checks) -> Iterator[str]:
     for mistake, trial in zip(wrong, others[len(SEEDS) :], strict=True):
         verdict = trial.of(mistake.check)
         yield from _not_caught(mistake, verdict, trial.ended)
+
+
+def _paid(lab: Lab, trials: Trials) -> Iterator[str]:
+    """Yield which checks pay an answer that does nothing; thieves are left to the audit."""
+    for found in paid_for_nothing(lab, trials, but=THEFTS):
+        yield (
+            f"the check {found['check']} pays for nothing: {found['question']} passes it by giving "
+            f"back {found['answer']}. A loop over zip() ends with the shorter side: compare "
+            "lengths first, or let the check wait with requires=."
+        )
 
 
 def _variants(lab: Lab, checks: tuple[str, ...]) -> Iterator[Variant]:

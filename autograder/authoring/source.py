@@ -24,6 +24,7 @@ _PAIR = re.compile(r'(?P<key>\w+)=(?P<value>"(?:[^"\\]|\\.)*"|\[[^\]]*\]|[^\s"\[
 _MAGIC = re.compile(r"^# (?=%%?[A-Za-z_]\w*(?:\s|$)|![A-Za-z])")
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _KNOWN = {"question", "points", "defines", "manual", "rubric", "tags"}
+_KNOWN |= {"builds", "needs", "audience"}  # of a lab's first cell, for the table of labs
 _KNOWN_WRONG = {"wrong", "question", "check", "says"}
 
 

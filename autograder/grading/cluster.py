@@ -40,10 +40,10 @@ class ClusterFarm(Farm):
 
     def grade(self, items: Sequence[Item]) -> Iterator[Graded]:
         """Grade `items` on the cluster and yield each as it is ready. See `Farm.grade`."""
-        distributed = _distributed()
-        files = tuple((n, (self.lab.directory / n).read_text("utf-8")) for n in (SOURCE, CHECKS))
+        dask = distributed("grade")
+        files = lab_files(self.lab.directory)
         try:
-            client = distributed.Client(self.address, timeout=CONNECT_S)
+            client = dask.Client(self.address, timeout=CONNECT_S)
         except (OSError, ValueError) as error:
             problem = f"grade: no Dask scheduler at {self.address}"
             raise AutograderError(f"{problem}. Start one with: dask scheduler") from error
@@ -61,7 +61,7 @@ class ClusterFarm(Farm):
                     continue
                 arguments = (files, self.lab.name, data, item.label, self.timeout_s, self.gpu)
                 waiting[client.submit(graded, *arguments, **options)] = item
-            for future in distributed.as_completed(list(waiting)):
+            for future in dask.as_completed(list(waiting)):
                 yield self._written(waiting[future], future)
 
     def _require_gpu(self, client: Any) -> None:
@@ -87,8 +87,19 @@ class ClusterFarm(Farm):
         return Graded(item, to_gradescope(report, staff=self.staff), answer["broken"])
 
 
+def lab_files(directory: Path) -> Files:
+    """Return what a worker needs of a lab."""
+    return tuple((name, (directory / name).read_text("utf-8")) for name in (SOURCE, CHECKS))
+
+
 def graded(
-    files: Files, name: str, data: bytes, submission: str, timeout_s: float | None, gpu: bool
+    files: Files,
+    name: str,
+    data: bytes,
+    submission: str,
+    timeout_s: float | None,
+    gpu: bool,
+    wall: str | None = None,
 ) -> dict[str, Any]:
     """Return the answer of a judge about one submission; runs in a thread of a worker.
 
@@ -98,7 +109,7 @@ def graded(
     Raises:
         AutograderError: this worker cannot grade the lab at all.
     """
-    judges = _judges(files, name, timeout_s, gpu)
+    judges = _judges(files, name, timeout_s, gpu, wall)
     with tempfile.TemporaryDirectory(prefix="autograder-") as folder:
         path = Path(folder) / "submission"
         path.write_bytes(data)
@@ -113,7 +124,9 @@ def graded(
 
 
 @functools.lru_cache(maxsize=8)
-def _judges(files: Files, name: str, timeout_s: float | None, gpu: bool) -> LinePool:
+def _judges(
+    files: Files, name: str, timeout_s: float | None, gpu: bool, wall: str | None
+) -> LinePool:
     """Return this worker's judges of a lab, one for each of its threads at most."""
 
     def started() -> LineProcess:
@@ -121,22 +134,28 @@ def _judges(files: Files, name: str, timeout_s: float | None, gpu: bool) -> Line
         directory.mkdir()
         for file, text in files:
             (directory / file).write_text(text, encoding="utf-8")
-        options = {"out": str(directory), "timeout_s": timeout_s, "staff": True, "gpu": gpu}
+        options = {"out": str(directory), "timeout_s": timeout_s, "staff": True}
+        options |= {"gpu": gpu, "wall": wall}
         return LineProcess(WORKER, [str(directory), json.dumps(options)])
 
-    return LinePool(started, _distributed().get_worker().state.nthreads)
+    return LinePool(started, distributed("grade").get_worker().state.nthreads)
 
 
 @functools.lru_cache(maxsize=1)
 def _folder() -> "tempfile.TemporaryDirectory[str]":
     """Return a folder of this worker's, in the place that Dask sweeps after workers that died."""
-    place = _distributed().get_worker().local_directory
+    place = distributed("grade").get_worker().local_directory
     return tempfile.TemporaryDirectory(prefix="autograder-", dir=place)
 
 
-def _distributed() -> Any:
+def distributed(command: str) -> Any:
+    """Return Dask's package, for a command that was given `--scheduler`.
+
+    Raises:
+        AutograderError: it is not installed.
+    """
     try:
         import distributed
     except ImportError as error:
-        raise AutograderError(missing("grade: --scheduler", "grade", str(error))) from error
+        raise AutograderError(missing(f"{command}: --scheduler", "grade", str(error))) from error
     return distributed

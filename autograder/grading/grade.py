@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from autograder.authoring.regions import PLACEHOLDER, handed_out, learner_text, solution_text
@@ -90,6 +91,11 @@ class Grader:
         self._source = _nothing if open_student else _workers(source, gpu)
         self._given = definitions(statements_of([("code", text) for text in _given(lab)]))
         self._names = {q.name: _names(q) for q in lab.questions}
+
+    @cached_property
+    def solution(self) -> list[Analysed]:
+        """The statements of the lab's own solution."""
+        return statements_of([("code", text) for text in solution_cells(self.lab)])
 
     def grade(self, data: bytes, *, submission: str = "") -> Report:
         """Return the report on the notebook in `data`; see `grade`."""
@@ -187,10 +193,9 @@ class Grader:
         A check that breaks on an odd answer and not on the solution would otherwise be a way to
         full marks: return what makes it raise.
         """
-        cells = [("code", text) for text in solution_cells(self.lab)]
         with self._open(replace(self.limits, call_s=self.limits.wall_s)) as student:
             student.allow(self.limits.wall_s)
-            student.load(needed(statements_of(cells), self._roots([task])))
+            student.load(needed(self.solution, self._roots([task])))
             again = run_check(task.check, student, seed, task.max_score, within_s=within_s)
         if again.outcome is Outcome.CORRECT and not again.broken:
             output = "What your code returned is not of the kind that the docstring asks for."

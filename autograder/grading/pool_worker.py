@@ -1,7 +1,7 @@
 """The judge of a farm: grades one file after another and writes their reports.
 
 `python -m autograder.grading.pool_worker LAB OPTIONS`, where OPTIONS is JSON: `out`, `timeout_s`,
-`staff`, and `gpu` where submissions may use one. Reads a line
+`staff`, `gpu` where submissions may use one, `wall` where none but that will do. Reads a line
 `{"path": ..., "name": ..., "stem": ...}`, answers with the report as a line. It ends when its
 input closes, if need be in the middle of a check, because then its owner is gone; the sandboxes
 end with it.
@@ -17,7 +17,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from autograder.authoring.source import load_lab
 from autograder.errors import (
@@ -31,6 +31,9 @@ from autograder.grading.grade import Grader
 from autograder.grading.paths import content_of
 from autograder.grading.report import to_gradescope, to_html, to_json
 from autograder.records import ManualAnswer, Report
+
+if TYPE_CHECKING:
+    from autograder.sandbox.worker_pool import Supply
 
 GOODBYE_S = 2.0  # to end the sandboxes in
 
@@ -60,12 +63,22 @@ def _read(requests: "queue.SimpleQueue[str | None]") -> None:
 
 def _grader(directory: Path, options: Mapping[str, Any]) -> Grader | str:
     try:
-        grader = Grader(load_lab(directory), gpu=options.get("gpu", False))
+        source = _behind(options.get("wall"))
+        grader = Grader(load_lab(directory), gpu=options.get("gpu", False), source=source)
     except AutograderError as error:
         return str(error)
     if options["timeout_s"] is not None:
         grader.allow(options["timeout_s"])
     return grader
+
+
+def _behind(wall: str | None) -> "Supply | None":
+    """Return what starts workers behind `wall` and no lesser one."""
+    if wall is None:
+        return None
+    from autograder.sandbox.worker_pool import Supply
+
+    return Supply(wall=wall)
 
 
 def _answer(

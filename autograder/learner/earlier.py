@@ -85,11 +85,13 @@ def _load(practice: "Practice", names: dict[str, Any], texts: dict[str, str], na
     from autograder.grading.grade import CHECKS
     from autograder.grading.slicing import needed, statements_of
     from autograder.grading.submission import read
+    from autograder.learner.answer_files import with_files
     from autograder.student.local import LocalStudent
 
     path = practice.lab.directory / NOTEBOOK
     try:
-        statements = statements_of(read(path.read_bytes()).cells)
+        data = with_files(path.read_bytes(), practice.lab.directory)
+        statements = statements_of(read(data).cells)
     except OSError as error:
         raise SubmissionError(f"{path} cannot be read: {error.strerror}") from error
     question = practice.lab.question(name)

@@ -1,4 +1,5 @@
-"""What a lab's notebook asks of its kernel: one thread a library, one line for the unwritten.
+"""What a lab's notebook asks of its kernel: one thread a library, one line for the unwritten, and
+that it follows the files of answers.
 
 A product that two threads share waits for the second one, which on a busy machine is not running;
 so a lab's times mean something only with one. Both hold for the session that calls `lab`.
@@ -6,8 +7,11 @@ so a lab's times mean something only with one. Both hold for the session that ca
 
 import contextlib
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
 from typing import Any
+
+from autograder.errors import AutograderError
 
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
@@ -42,6 +46,31 @@ def greet_the_unwritten(shell: Any, names: Collection[str]) -> None:
         return [line]
 
     shell.set_custom_exc((Exception,), say)
+
+
+def follow(shell: Any, folder: Path, run: Callable[[str], None]) -> None:
+    """Have files of answers run before a cell if they have changed, and after theirs has run."""
+
+    def say(cell: str) -> None:
+        try:
+            run(cell)
+        except AutograderError as error:
+            print(f"✗ {error}")
+
+    def before(_: Any) -> None:
+        say("")
+
+    def after(result: Any) -> None:
+        say(str(result.info.raw_cell or ""))
+
+    for event, old in _followers.pop(folder, {}).items():
+        shell.events.unregister(event, old)
+    _followers[folder] = {"pre_run_cell": before, "post_run_cell": after}
+    for event, new in _followers[folder].items():
+        shell.events.register(event, new)
+
+
+_followers: dict[Path, dict[str, Callable[[Any], None]]] = {}
 
 
 def unwritten(error: BaseException, names: Collection[str]) -> str | None:

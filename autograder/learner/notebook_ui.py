@@ -5,16 +5,19 @@ Whatever goes wrong is said as well: nothing that a learner calls here raises, b
 there is no such lab.
 """
 
+import contextlib
 import difflib
 import os
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from autograder.errors import AutograderError, UnknownLab
 from autograder.learner.card import BROKEN, SIGNS, UNCHECKED, Card, card, count, more_checks
-from autograder.learner.kernel import greet_the_unwritten, one_thread
+from autograder.learner.kernel import follow, greet_the_unwritten, one_thread
 from autograder.printable import printable
 from autograder.records import Outcome, Question
 
@@ -53,6 +56,7 @@ def lab(name: str, directory: str | Path | None = None) -> "Notebook":
     if shell is not None:
         defined = {name for question in practice.lab.questions for name in question.defines}
         greet_the_unwritten(shell, defined)
+        follow(shell, practice.lab.directory, practice.follow)
     return Notebook(practice)
 
 
@@ -82,6 +86,7 @@ class Notebook:
         self.practice = practice
         self.handed_in: HandedIn | None = None
         self.said_last = ""
+        self.dates = ""  # until when and how often it may be handed in, if the server says so
         self._connect = connect or _connection
         self._ask = ask  # how Colab's page is asked; None: its own way, on Colab
         self._panel: Panel | None = None
@@ -103,11 +108,53 @@ class Notebook:
             print("Every question is solved. Nothing is left to hint at.")
         self._draw()
 
+    def edit(self, name: Any = None) -> None:
+        """Put the answer to a question in a file, where an editor can open it, and say where."""
+        if name is None:
+            print('edit: of which question? For example: q.edit("the_name")')
+        for question in self._asked(name, "edit") if name is not None else []:
+            try:
+                show_file(self.edited(question))
+            except (AutograderError, OSError) as error:
+                print(f"edit: {error}")
+
+    def edited(self, question: Question) -> Path:
+        """Return the file that holds the answer to a question from now on.
+
+        Raises:
+            AutograderError, OSError: it is an answer in words, or the file cannot be made.
+        """
+        from autograder.learner.answer_files import AnswerFileError, answer_file
+
+        if question.manual:
+            raise AnswerFileError(f"{question.name} is answered in words, in the notebook.")
+        path = answer_file(self.practice.lab.directory, question.name)
+        text = ""  # of a file that was there before nothing is known: it runs before the next cell
+        if not path.exists():
+            text = self.practice.begun(question).rstrip() + "\n"
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        self.practice.followed.setdefault(question.name, text)
+        return path
+
     def status(self) -> None:
         """Say how far each question is, and what became of the last submission."""
         self.poll()
         print(self.overview())
         self._draw()
+
+    def solution(self, name: Any = None) -> None:
+        """Show the course's answer to a question, where staff give it out, which is after the end.
+
+        It comes from the course server; a released lab has none.
+        """
+        if name is None:
+            print('solution: of which question? For example: q.solution("the_name")')
+        for question in self._asked(name, "solution") if name is not None else []:
+            try:
+                print(self._connect().solution(self.practice.lab.name, question.name))
+            except AutograderError as error:
+                print(printable(str(error)))
 
     def submit(self, notebook: str | None = None, *, anyway: bool = False) -> None:
         """Hand in this notebook, as it is saved; on Colab as it is shown. Say where its grade is.
@@ -122,12 +169,19 @@ class Notebook:
 
     def checked(self, question: Question) -> Card:
         """Check a question and return what a learner reads."""
+        from autograder.learner.answer_files import AnswerFileError, answer_file
+
         if question.manual:
             said = "a person reads this answer. Submit it when ready."
             return Card(UNCHECKED, question.name, said)
         try:
             found = self.practice.check(question)
-            return card(question, found, *self.practice.counts(question))
+            made = card(question, found, *self.practice.counts(question))
+            path = answer_file(self.practice.lab.directory, question.name)
+            read = f"Read from {path.parent.name}/{path.name}." if path.exists() else ""
+            return replace(made, foot=" ".join(filter(None, [made.foot, read])))
+        except AnswerFileError as error:
+            return Card(SIGNS[Outcome.INCORRECT], question.name, str(error))
         except AutograderError as error:
             said = f"the checks are broken: ours to mend, not yours. {error}"
             return Card(BROKEN, question.name, said)
@@ -182,16 +236,24 @@ class Notebook:
 
     def _sent(self, notebook: str | None, anyway: bool, ask: "Ask | None") -> str:
         from autograder.learner import submit
+        from autograder.learner.answer_files import FOLDER, answer_file, with_files
         from autograder.learner.running_notebook import running_notebook
 
         practice = self.practice
         folder = practice.lab.directory
         found = running_notebook(notebook, folder, practice.namespace, os.environ, ask)
+        found = replace(found, data=with_files(found.data, folder))
         lost = [] if anyway else submit.unsaved(practice, found.data)
+        twice = [name for name in lost if answer_file(folder, name).exists()]
+        if twice:
+            said = f"a cell further down defines anew what {FOLDER}/{twice[0]}.py defines"
+            return f"Not submitted. In {found.name}, {said}. Remove it there, save, submit again."
         if lost:
             return f"Not submitted. {found.lacks(lost)}"
         self.handed_in = submit.send(self._connect(), practice.lab.name, found)
         self._note_sent(self.handed_in)
+        if self.dates:  # one attempt fewer
+            self.ask_dates()
         said = f"Submitted {found.name}. The grade will be at {self.handed_in.url}"
         return " ".join(filter(None, [said, self._counted()]))
 
@@ -210,6 +272,13 @@ class Notebook:
         journal = self.practice.journal
         journal.sent = Sent(sent.number, sent.state, sent.score, sent.max_score)
         journal.save()
+
+    def ask_dates(self) -> None:
+        """Ask the server until when and how often this lab may be handed in, if there is one."""
+        from autograder.learner import submit
+
+        with contextlib.suppress(AutograderError):
+            self.dates = submit.dates(self._connect(), self.practice.lab.name)
 
     def _asked(self, name: Any, verb: str) -> list[Question]:
         """Return the questions that are meant; none, and a word about it, where none is."""
@@ -266,6 +335,24 @@ def show(card: Card) -> None:
     from IPython.display import display
 
     display({"text/plain": card.text(), "text/html": card.html()}, raw=True)  # type: ignore[no-untyped-call]
+
+
+def show_file(path: Path) -> None:
+    """Say where an answer lies from now on; in a page, with a link that opens it."""
+    name = f"{path.parent.name}/{path.name}"
+    said = (
+        f"{name} holds this answer from now on: edit it there. q.check and q.submit read it,\n"
+        "and not the cell. To answer in the notebook again, delete the file."
+    )
+    shell = _shell()
+    if shell is None or not hasattr(shell, "kernel"):
+        print(f"{said}\n{path}")
+        return
+    from IPython.display import display
+
+    link = f'<a href="{quote(os.path.relpath(path))}" target="_blank">{name}</a>'
+    page = f"<p>{said.replace(name, link, 1)}</p>"
+    display({"text/plain": f"{said}\n{path}", "text/html": page}, raw=True)  # type: ignore[no-untyped-call]
 
 
 def submission_line(handed_in: "HandedIn") -> str:

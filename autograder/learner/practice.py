@@ -12,13 +12,21 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from autograder.authoring.manifest import MANIFEST, load_released
+from autograder.authoring.magics import plain_python
+from autograder.authoring.manifest import MANIFEST, NOTEBOOK, load_released
 from autograder.authoring.requirements import settled
 from autograder.authoring.source import SOURCE
 from autograder.checks import load_checks, run_check
 from autograder.errors import UnknownLab
 from autograder.grading.grade import CHECKS, Task, tasks_of
 from autograder.grading.slicing import definitions, same_code, statements_of
+from autograder.learner.answer_files import (
+    AnswerFileError,
+    answer_file,
+    cell_text,
+    run,
+    text_in_file,
+)
 from autograder.learner.journal import Checked, Journal, digest
 from autograder.records import CheckResult, Lab, Outcome, Question
 from autograder.student.local import LocalStudent
@@ -116,6 +124,7 @@ class Practice:
         self.hints_shown: dict[str, int] = {}
         self.journal = Journal.of(directory)
         self._texts: dict[str, dict[str, str]] = {}
+        self.followed: dict[str, str] = {}  # the files of answers, as they ran last
         self._student = LocalStudent(namespace, sources=self.executed)
 
     @cached_property
@@ -141,11 +150,43 @@ class Practice:
         return tuple(question for question in self.lab.questions if not question.manual)
 
     def check(self, question: Question) -> Found:
-        """Run the public checks of `question` on what the learner has now, and note the result."""
+        """Run the public checks of `question` on what the learner has now, and note the result.
+
+        Raises:
+            AnswerFileError: the answer lies in a file that cannot be run.
+        """
+        try:
+            self._run_file(question)
+        except AnswerFileError:
+            self.found[question.name] = Found(question.name, Outcome.INCORRECT)
+            raise
         found = self.judged(question)
         self.found[question.name] = found
         self._note(question, found)
         return found
+
+    def follow(self, cell: str = "") -> None:
+        """Run the files of answers that have changed, and those in whose place a cell has run.
+
+        Raises:
+            AnswerFileError: one of them cannot be run; it is not tried again until it changes.
+        """
+        for question in self.questions:
+            text = text_in_file(self.lab.directory, question.name)
+            if text is None:
+                continue
+            has_changed = text != self.followed.get(question.name, text)
+            ran = definitions(statements_of([("code", cell)])) if cell else {}
+            if has_changed or ran.keys() & set(question.defines):
+                self._run_file(question)
+
+    def _run_file(self, question: Question) -> None:
+        text = text_in_file(self.lab.directory, question.name)
+        if text is None:
+            self.followed.pop(question.name, None)
+            return
+        self.followed[question.name] = text
+        run(text, answer_file(self.lab.directory, question.name), self.namespace)
 
     def judged(self, question: Question) -> Found:
         """Return what the public checks of `question` find in what the learner has now."""
@@ -181,14 +222,35 @@ class Practice:
         return text is None or not same_code(text, starter)
 
     def executed(self, name: str) -> str | None:
-        """Return the text of the definition of `name` that was run last, or None."""
-        for cell in reversed(self.history()):
+        """Return the text of the definition of `name` that holds, or None.
+
+        It is the one in a file of answers, else the one that was run last.
+        """
+        for cell in (*self._in_files(name), *reversed(self.history())):
             if name in cell:
                 if cell not in self._texts:
                     self._texts[cell] = definitions(statements_of([("code", cell)]))
                 if name in self._texts[cell]:
                     return self._texts[cell][name]
         return None
+
+    def _in_files(self, name: str) -> Iterator[str]:
+        for question in self.lab.questions:
+            if name in question.defines:
+                text = text_in_file(self.lab.directory, question.name)
+                yield from () if text is None else (text,)
+
+    def begun(self, question: Question) -> str:
+        """Return the text of an answer as it stands: what was run last, saved, or handed out."""
+        for cell in reversed(self.history()):
+            text = plain_python(cell)
+            if definitions(statements_of([("code", text)])).keys() & set(question.defines):
+                return text
+        try:
+            saved = cell_text((self.lab.directory / NOTEBOOK).read_bytes(), question.name)
+        except OSError:
+            saved = None
+        return question.starter if saved is None else saved
 
     def next_hint(self, question: Question) -> tuple[int, str] | None:
         """Return the number and text of the next hint, the last one again at the end, or None."""

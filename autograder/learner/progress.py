@@ -15,6 +15,7 @@ from autograder.authoring.regions import PLACEHOLDER, handed_out
 from autograder.errors import AutograderError, SubmissionError, UnknownLab
 from autograder.grading.slicing import definitions, same_code, statements_of
 from autograder.grading.submission import manual_answers, read
+from autograder.learner.answer_files import AnswerFileError, with_files
 from autograder.learner.journal import Journal, Sent, digest
 from autograder.learner.practice import is_lab
 from autograder.records import Lab, Outcome, Question
@@ -156,13 +157,13 @@ def standing(directory: Path) -> Standing:
         next=checked[0].name if checked else "",
     )
     try:
-        data = (directory / NOTEBOOK).read_bytes()
+        data = with_files((directory / NOTEBOOK).read_bytes(), directory)
         return _read_off(whole, checked, data)
     except FileNotFoundError:
         problem = f"it has no {NOTEBOOK}. One that is kept elsewhere, as on Colab, says: q.status()"
     except OSError as error:
         problem = f"its {NOTEBOOK} cannot be read: {error.strerror}"
-    except SubmissionError as error:
+    except (SubmissionError, AnswerFileError) as error:
         problem = str(error)
     return replace(whole, problem=problem)
 

@@ -1,4 +1,4 @@
-"""A lab begun anew without losing work: the old notebook stays beside the new one.
+"""A lab begun anew without losing work: the old notebook, and answers in files, stay beside.
 
 The notebook as it was handed out stands in the lab's manifest, so that a released folder needs
 nothing else.
@@ -8,6 +8,7 @@ from pathlib import Path
 
 from autograder.authoring.manifest import MANIFEST, NOTEBOOK, handed_out
 from autograder.errors import LabError, UnknownLab
+from autograder.learner.answer_files import FOLDER
 from autograder.learner.journal import Journal
 
 
@@ -25,11 +26,13 @@ def reset(directory: Path) -> tuple[Path, Path | None]:
         problem = f"reset: {directory} is no released lab: it has no {MANIFEST}"
         raise LabError(f"{problem}. Name a folder in the working folder.")
     text = handed_out(directory)
-    path = directory / NOTEBOOK
+    path, answers = directory / NOTEBOOK, directory / FOLDER
     kept = None
     if path.exists():
         kept = _beside(path)
         path.rename(kept)
+    if answers.exists():
+        answers.rename(_beside(answers))
     path.write_text(text, encoding="utf-8")
     journal = Journal.of(directory)
     journal.checked.clear()

@@ -2,7 +2,8 @@
 
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from ipaddress import ip_address, ip_network
 from typing import Any
@@ -48,6 +49,21 @@ def wrong(request: Request, course: Course) -> None:
         Refused: 429, there were too many.
     """
     course.wrong_logins.spend(_network(request.client.host if request.client else ""))
+
+
+@contextmanager
+def counted(request: Request, course: Course) -> Iterator[None]:
+    """Count a way in that is refused within the `with`, as a wrong token is.
+
+    Raises:
+        Refused: 429, there were too many; or what was refused.
+    """
+    try:
+        yield
+    except Refused as error:
+        if error.status == 403:
+            wrong(request, course)
+        raise
 
 
 def _network(host: str) -> str:

@@ -8,23 +8,28 @@ import argparse
 import os
 import sys
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from autograder.service.settings import Settings
 
 if TYPE_CHECKING:
     from autograder.service.client import Connection
+
+    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
 Command = Callable[[argparse.Namespace], int]
 
 FORMATS = ("csv", "canvas", "moodle", "gradescope")
 LOG_FORMATS = ("text", "json")
-DEFAULT_PORT = 8000
 
 
-def add_commands(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def add_commands(subparsers: "Subparsers") -> None:
     """Add the service's commands; each sets `run`, a function of the arguments to an exit code."""
     _add_start(subparsers)
     _add_serve(subparsers)
+    _add_data_commands(subparsers)
     enroll = _command(subparsers, "enroll", _enroll, "enrol a learner and print their token")
     enroll.add_argument("name", metavar="NAME", help="the learner's name or login")
     enroll.add_argument("--renew", action="store_true", help="replace the token of one enrolled")
@@ -34,21 +39,18 @@ def add_commands(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser
     status = _command(subparsers, "status", _status, "show the state and grade of a submission")
     status.add_argument("id", metavar="ID")
     export = _command(subparsers, "export", _export, "write the gradebook for another program")
-    export.add_argument("--format", choices=FORMATS, default="csv", help="default: csv")
-    export.add_argument("-o", "--output", type=Path, metavar="FILE", help="instead of printing it")
-    export.add_argument("--data", type=Path, metavar="DIR", help="read this directory, no server")
-    export.add_argument("--lab", metavar="LAB", default="", help="this lab alone")
-    export.add_argument(
-        "--template", type=Path, metavar="FILE", help="what the platform exported, to be filled in"
-    )
+    add = export.add_argument
+    add("--format", choices=FORMATS, default="csv", help="default: csv")
+    add("-o", "--output", type=Path, metavar="FILE", help="instead of printing it")
+    add("--data", type=Path, metavar="DIR", help="read this directory, no server")
+    add("--lab", metavar="LAB", default="", help="this lab alone")
+    add("--template", type=Path, metavar="FILE", help="what the platform exported, to be filled in")
     for parser in (enroll, submit, status, export, _add_roster(subparsers), _add_staff(subparsers)):
         parser.add_argument("--server", metavar="URL", help="default: $AUTOGRADER_SERVER")
         parser.add_argument("--token", metavar="T", help="default: $AUTOGRADER_TOKEN")
 
 
-def _add_roster(
-    subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]",
-) -> argparse.ArgumentParser:
+def _add_roster(subparsers: "Subparsers") -> argparse.ArgumentParser:
     roster = subparsers.add_parser("roster", help="take over who takes the course")
     actions = roster.add_subparsers(metavar="ACTION", required=True, dest="action")
     found = _command(actions, "import", _roster_import, "take over a CSV: login,name,email,...")
@@ -57,109 +59,90 @@ def _add_roster(
     return found
 
 
-def _add_staff(
-    subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]",
-) -> argparse.ArgumentParser:
+def _add_staff(subparsers: "Subparsers") -> argparse.ArgumentParser:
     staff = subparsers.add_parser("staff", help="add somebody who runs the course")
     actions = staff.add_subparsers(metavar="ACTION", required=True, dest="action")
     found = _command(actions, "add", _staff_add, "add a member of staff and print their token")
     found.add_argument("login", metavar="LOGIN")
     found.add_argument("--role", choices=("instructor", "assistant"), required=True)
     found.add_argument("--renew", action="store_true", help="replace the token of one added")
-    found.add_argument(
-        "--data", type=Path, metavar="DIR", help="write to this directory, no server"
-    )
+    found.add_argument("--data", type=Path, metavar="DIR", help="write here, without a server")
     return found
 
 
-def _add_start(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    parser = _command(subparsers, "start", _start, "open the labs in JupyterLab, with a server")
-    parser.add_argument("--port", type=_port, help="of the course server; default: 8000 or near")
-    parser.add_argument("--lab-port", type=_port, help="of JupyterLab; default: 8888 or near")
-    parser.add_argument("--labs", type=Path, metavar="DIR", help="default: labs")
-    parser.add_argument(
-        "--work", type=Path, metavar="DIR", default=Path("work"), help="your copies"
-    )
-    parser.add_argument("--data", type=Path, metavar="DIR", help="default: WORK/.course")
-    parser.add_argument("--name", default=None, help="the learner; default: your login name")
-    parser.add_argument("--no-browser", action="store_true", help="open no browser")
+def _add_start(subparsers: "Subparsers") -> None:
+    add = _command(
+        subparsers, "start", _start, "open the labs in JupyterLab, with a server"
+    ).add_argument
+    add("--port", type=_port, help="of the course server; default: 8000 or near")
+    add("--lab-port", type=_port, help="of JupyterLab; default: 8888 or near")
+    add("--labs", type=Path, metavar="DIR", help="default: labs")
+    add("--work", type=Path, metavar="DIR", default=Path("work"), help="your copies")
+    add("--data", type=Path, metavar="DIR", help="default: WORK/.course")
+    add("--name", default=None, help="the learner; default: your login name")
+    add("--no-browser", action="store_true", help="open no browser")
 
 
-def _add_serve(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def _add_serve(subparsers: "Subparsers") -> None:
+    """Add `serve`; what it takes is called as in `Settings`, which also says what holds else."""
     parser = _command(subparsers, "serve", _serve, "run the course server")
-    parser.add_argument("--port", type=_port, default=DEFAULT_PORT, help="0: any free one")
-    parser.add_argument("--host", default="127.0.0.1", help="default: this machine alone")
-    parser.add_argument("--data", type=Path, metavar="DIR", required=True, help="kept here")
-    parser.add_argument("--labs", type=Path, metavar="DIR", help="default: labs")
-    parser.add_argument("--workers", type=_count, default=1, help="graded at once; default: 1")
+    parser.set_defaults(**{field.name: field.default for field in fields(Settings)})
+
+    def add(flag: str, takes: str, help: str, **how: Any) -> None:
+        parser.add_argument(flag, metavar=takes, help=help, **how)
+
+    add("--port", "PORT", "0: any free one", type=_port)
+    add("--host", "HOST", "default: this machine alone")
+    add("--data", "DIR", "kept here", type=Path, required=True)
+    add("--labs", "DIR", "default: labs", type=Path, default=None)
+    add("--workers", "N", "graded at once; default: 1", type=_count)
+    add("--scheduler", "ADDR", "grade on a Dask cluster")
     parser.add_argument("--unsandboxed", action="store_true", help="grade without a sandbox")
-    parser.add_argument("--database", metavar="URL", default="", help="default: SQLite in DIR")
-    parser.add_argument(
-        "--public-url", metavar="URL", default="", help="of the server, as learners reach it"
-    )
-    parser.add_argument(
-        "--allowed-host",
-        metavar="HOST",
-        action="append",
-        default=[],
-        help="a name that clients may call the server by; may be given several times",
-    )
-    parser.add_argument(
-        "--of-one-address",
-        metavar="N",
-        type=_connections,
-        default=160,
-        help="connections that one address may have, 0: any; default: 160",
-    )
-    parser.add_argument("--openid-issuer", metavar="URL", default="", help="sign in there, or ...")
-    parser.add_argument("--jupyterhub", metavar="URL", default="", help="... at this JupyterHub")
-    parser.add_argument("--client-id", metavar="ID", default="", help="of this server, there")
-    parser.add_argument(
-        "--client-secret-file", metavar="FILE", type=Path, help="with what was agreed on there"
-    )
-    parser.add_argument(
-        "--openid-claim", metavar="NAME", default="preferred_username", help="that is the login"
-    )
-    parser.add_argument(
-        "--log-format", choices=LOG_FORMATS, default="text", help="json: one object a line"
-    )
+    add("--database", "URL", "default: SQLite in DIR", dest="database_url")
+    add("--public-url", "URL", "of the server, as learners reach it")
+    says = "a name that clients may call the server by; may be given several times"
+    add("--allowed-host", "HOST", says, action="append", dest="allowed_hosts", default=[])
+    says = "connections that one address may have, 0: any; default: 160"
+    add("--of-one-address", "N", says, type=_connections)
+    add("--openid-issuer", "URL", "sign in there, or ...")
+    add("--jupyterhub", "URL", "... at this JupyterHub")
+    add("--client-id", "ID", "of this server, there")
+    add("--client-secret-file", "FILE", "with what was agreed on there", type=Path)
+    add("--openid-claim", "NAME", "that is the login")
+    add("--lti", "FILE", "the learning platforms that launch this course", type=Path)
+    says = "json: one object a line"
+    parser.add_argument("--log-format", choices=LOG_FORMATS, help=says)
+
+
+def _add_data_commands(subparsers: "Subparsers") -> None:
     migrate = _command(subparsers, "migrate", _migrate, "bring a course's database up to date")
     backup = _command(subparsers, "backup", _backup, "write a course to a file, while it runs")
-    backup.add_argument("file", metavar="FILE", type=Path)
     restore = _command(subparsers, "restore", _restore, "put a backup into an empty directory")
-    restore.add_argument("file", metavar="FILE", type=Path)
+    for found in (backup, restore):
+        found.add_argument("file", metavar="FILE", type=Path)
     for found in (migrate, backup, restore):
         found.add_argument("--data", type=Path, metavar="DIR", required=True, help="the course's")
     migrate.add_argument("--database", metavar="URL", default="", help="default: SQLite in DIR")
 
 
 def _command(
-    subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]",
-    name: str,
-    run: Command,
-    says: str,
+    subparsers: "Subparsers", name: str, run: Command, says: str
 ) -> argparse.ArgumentParser:
     parser = subparsers.add_parser(name, help=says, description=says[0].upper() + says[1:] + ".")
     parser.set_defaults(run=run)
     return parser
 
 
-def _port(text: str) -> int:
-    if text.isascii() and text.isdigit() and int(text) <= 65535:
-        return int(text)
-    raise argparse.ArgumentTypeError(f"got {text!r}, expected 0 to 65535")
+def _whole(least: int, most: int) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        if text.isascii() and text.isdigit() and least <= int(text) <= most:
+            return int(text)
+        raise argparse.ArgumentTypeError(f"got {text!r}, expected {least} to {most}")
+
+    return read
 
 
-def _connections(text: str) -> int:
-    if text.isascii() and text.isdigit() and int(text) <= 100_000:
-        return int(text)
-    raise argparse.ArgumentTypeError(f"got {text!r}, expected 0 to 100000")
-
-
-def _count(text: str) -> int:
-    if text.isascii() and text.isdigit() and 1 <= int(text) <= 256:
-        return int(text)
-    raise argparse.ArgumentTypeError(f"got {text!r}, expected 1 to 256")
+_port, _connections, _count = _whole(0, 65535), _whole(0, 100_000), _whole(1, 256)
 
 
 def _connection(arguments: argparse.Namespace) -> "Connection":
@@ -193,28 +176,14 @@ def _start(arguments: argparse.Namespace) -> int:
 
 def _serve(arguments: argparse.Namespace) -> int:
     from autograder.service.serve import serve
-    from autograder.service.settings import Settings
 
-    return serve(
-        Settings(
-            data=arguments.data,
-            labs=labs_directory(arguments.labs),
-            host=arguments.host,
-            port=arguments.port,
-            database_url=arguments.database,
-            public_url=arguments.public_url,
-            workers=arguments.workers,
-            unsandboxed=arguments.unsandboxed,
-            allowed_hosts=tuple(arguments.allowed_host),
-            of_one_address=arguments.of_one_address,
-            openid_issuer=arguments.openid_issuer,
-            jupyterhub=arguments.jupyterhub,
-            client_id=arguments.client_id,
-            client_secret=_secret(arguments.client_secret_file),
-            openid_claim=arguments.openid_claim,
-            log_format=arguments.log_format,
-        )
-    )
+    given = {field.name: getattr(arguments, field.name) for field in fields(Settings)}
+    given |= {
+        "labs": labs_directory(arguments.labs),
+        "allowed_hosts": tuple(arguments.allowed_hosts),
+        "client_secret": _secret(arguments.client_secret_file),
+    }
+    return serve(Settings(**given))
 
 
 def _secret(path: Path | None) -> str:
@@ -228,8 +197,10 @@ def _enroll(arguments: argparse.Namespace) -> int:
 
 
 def _submit(arguments: argparse.Namespace) -> int:
+    from autograder.learner.answer_files import with_files
+
     connection = _connection(arguments)
-    notebook = read_notebook(arguments.notebook)
+    notebook = with_files(read_notebook(arguments.notebook), arguments.notebook.parent)
     lab = Path(arguments.lab).resolve().name if os.sep in arguments.lab else arguments.lab
     found = connection.submit(lab, notebook, arguments.notebook.name)
     print(f"{found['lab']}: stored. {found['url']}")
@@ -333,7 +304,6 @@ def _staff_add(arguments: argparse.Namespace) -> int:
 def _add_staff_here(data: Path, asked: dict[str, str]) -> str:
     from autograder.service.auth import Enrolment, enroll
     from autograder.service.errors import Refused, StartError
-    from autograder.service.settings import Settings
     from autograder.service.store import existing
 
     with existing(data) as store:

@@ -7,9 +7,10 @@ import sqlalchemy as sa
 
 from autograder.service import audit_log
 from autograder.service.database import Database
+from autograder.service.outbox import touch
 from autograder.service.policy import Rules
 from autograder.service.roster import Person
-from autograder.service.schema import extensions, lab_rules
+from autograder.service.schema import extensions, lab_rules, submissions
 
 _COLUMNS = [lab_rules.c[field.name] for field in fields(Rules)]
 
@@ -50,6 +51,10 @@ class Dates:
         with self._database.read() as connection:
             return calendar(connection, person_id)
 
+    def solutions_refusal(self, lab: str, person_id: int) -> str | None:
+        """Return why this learner cannot have the solutions of a lab now, or None."""
+        return self.calendar(person_id).of(lab, person_id).solutions_refusal(self._clock())
+
     def set_rules(self, lab: str, rules: Rules, by: Person) -> None:
         """Let these rules hold for a lab, instead of those that held."""
         with self._database.write() as connection:
@@ -58,6 +63,7 @@ class Dates:
             connection.execute(lab_rules.insert().values(lab=lab, **rules.to_dict()))
             changed = {"before": before.to_dict(), "after": rules.to_dict()}
             audit_log.write(connection, self._clock(), by.login, "dates", lab, **changed)
+            touch(connection, submissions.c.lab == lab)
 
     def extend(self, lab: str, learner: Person, due: str | None, by: Person) -> Rules:
         """Give a learner until `due`, or take that back; return what holds for them now."""
@@ -71,4 +77,6 @@ class Dates:
             subject = f"{lab}: {learner.login}"
             changed = {"before": before, "after": due}
             audit_log.write(connection, self._clock(), by.login, "extension", subject, **changed)
+            theirs = submissions.c.person_id == learner.id
+            touch(connection, theirs, submissions.c.lab == lab)
             return calendar(connection, learner.id).of(lab, learner.id)

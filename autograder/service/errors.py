@@ -6,7 +6,8 @@ AutograderError
     ├── ServerError            the client's side: the server said no, or nothing at all
     ├── OutOfRoom              a learner's notebooks take up what they may
     ├── GraderDied             the process that grades died or overran, perhaps of the notebook
-    │   └── GraderKilled       it was killed from outside: not the notebook's fault
+    │   ├── GraderKilled       it was killed from outside: not the notebook's fault
+    │   └── GraderUnable       it cannot grade this lab at all, whatever the notebook
     └── StartError             a port, a directory or a program is not there
 """
 
@@ -48,6 +49,10 @@ class GraderDied(ServiceError):
 
 class GraderKilled(GraderDied):
     """Somebody else ended the process that grades; it says nothing about the notebook."""
+
+
+class GraderUnable(GraderDied):
+    """Nothing of a lab can be graded now; the message says why."""
 
 
 class StartError(ServiceError):

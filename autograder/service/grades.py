@@ -13,8 +13,17 @@ import sqlalchemy as sa
 from autograder.records import ManualAnswer, Report
 from autograder.service import audit_log
 from autograder.service.manual import Mark, Marks, answer_digest, marked, pending, unmarked
+from autograder.service.outbox import touch
 from autograder.service.roster import Person
-from autograder.service.schema import drafts, gradings, marks, regrades, reports, submissions
+from autograder.service.schema import (
+    answers,
+    drafts,
+    gradings,
+    marks,
+    regrades,
+    reports,
+    submissions,
+)
 
 
 def publish(connection: sa.Connection, submission_id: int, report: Report, now: float) -> None:
@@ -52,7 +61,19 @@ def _grading(connection: sa.Connection, submission_id: int, report: Report, now:
     number = inserted(connection, gradings, row)
     text = json.dumps(report.to_dict())
     connection.execute(reports.insert().values(grading_id=number, report=text))
+    note_answers(connection, number, report)
     return number
+
+
+def note_answers(connection: sa.Connection, grading_id: int, report: Report) -> None:
+    """Write down which answers of a grading people mark."""
+    found = {answer.question: answer_digest(answer) for answer in report.manual}
+    if found:
+        rows = [
+            {"grading_id": grading_id, "question": question, "answer_sha256": digest}
+            for question, digest in found.items()
+        ]
+        connection.execute(answers.insert(), rows)
 
 
 def _draft(
@@ -95,7 +116,10 @@ def total(connection: sa.Connection, submission_id: int) -> None:
     number = connection.scalar(sa.select(submissions.c.grading_id).where(one))
     now = _totals(connection, submission_id, number)
     if now:
-        connection.execute(submissions.update().where(one).values(now))
+        differs = sa.or_(*(submissions.c[n].is_distinct_from(value) for n, value in now.items()))
+        changed = connection.execute(submissions.update().where(one, differs).values(now))
+        if changed.rowcount:
+            touch(connection, one)
     mine = (drafts.c.submission_id == submission_id) & regrades.c.published_at.is_(None)
     waiting = sa.select(drafts.c.batch, drafts.c.grading_id).join_from(drafts, regrades).where(mine)
     for batch, grading_id in list(connection.execute(waiting)):

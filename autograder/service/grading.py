@@ -36,6 +36,7 @@ class Grader(Protocol):
         Raises:
             GraderDied: there is no report, and it may be the notebook's fault.
             GraderKilled: there is none, and it is not.
+            GraderUnable: nor would there be one on any other notebook of this lab.
         """
         ...
 

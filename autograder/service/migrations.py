@@ -7,6 +7,7 @@ the step anew.
 
 import json
 import logging
+import secrets
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -65,6 +66,7 @@ def _step(connection: sa.Connection, found: str | None, now: float) -> str:
         return found
     if found is None:
         schema.metadata.create_all(connection)
+        _write_fact(connection, schema.COOKIE_KEY, secrets.token_hex(32))
         version = schema.VERSION
     elif found in map(str, _STEPS):
         version = int(found) + 1
@@ -75,28 +77,31 @@ def _step(connection: sa.Connection, found: str | None, now: float) -> str:
             f"serve: the database has another layout: got version {found}, expected "
             f"{schema.VERSION}. Give another --data directory, or the release that wrote it."
         )
-    _write_version(connection, version)
+    _write_fact(connection, "schema", str(version))
     return str(version)
 
 
 def _version(connection: sa.Connection) -> str | None:
-    if not sa.inspect(connection).has_table("facts"):
-        return None
+    return fact(connection, "schema") if sa.inspect(connection).has_table("facts") else None
+
+
+def fact(connection: sa.Connection, name: str) -> str | None:
+    """Return what the database says of itself under a name, or None."""
     facts = schema.facts
-    found: str | None = connection.scalar(sa.select(facts.c.value).where(facts.c.name == "schema"))
+    found: str | None = connection.scalar(sa.select(facts.c.value).where(facts.c.name == name))
     return found
 
 
-def _write_version(connection: sa.Connection, version: int) -> None:
+def _write_fact(connection: sa.Connection, name: str, value: str) -> None:
     facts = schema.facts
-    connection.execute(facts.delete().where(facts.c.name == "schema"))
-    connection.execute(facts.insert().values(name="schema", value=str(version)))
+    connection.execute(facts.delete().where(facts.c.name == name))
+    connection.execute(facts.insert().values(name=name, value=value))
 
 
 def _to_2(connection: sa.Connection, now: float) -> None:
     """Take notebooks, reports and marks out of the submissions; give people logins."""
     _people_to_2(connection, now)
-    for name in ("notebooks", "gradings", "reports", "marks", "lines", "regrades", "drafts"):
+    for name in _NEW_IN_2:
         schema.metadata.tables[name].create(connection)
     copy = "INSERT INTO notebooks (submission_id, notebook) SELECT id, notebook FROM submissions"
     connection.execute(sa.text(copy))
@@ -115,6 +120,9 @@ def _to_2(connection: sa.Connection, now: float) -> None:
     connection.execute(sa.text("INSERT INTO lines (person_id, served_at) SELECT id, 0 FROM people"))
     if everybody:
         line_up(connection, *everybody)
+
+
+_NEW_IN_2 = ("notebooks", "gradings", "reports", "answers", "marks", "lines", "regrades", "drafts")
 
 
 def _people_to_2(connection: sa.Connection, now: float) -> None:
@@ -220,10 +228,39 @@ def _to_3(connection: sa.Connection, _now: float) -> None:
     connection.execute(sa.text("UPDATE people SET role = 'instructor' WHERE role = 'staff'"))
 
 
+def _to_4(connection: sa.Connection, _now: float) -> None:
+    """Add what is known of learning platforms, and the key of the cookies of a sign-in."""
+    for name in ("lti_people", "lti_labs", "lti_outbox", "lti_nonces"):
+        schema.metadata.tables[name].create(connection)
+    _write_fact(connection, schema.COOKIE_KEY, secrets.token_hex(32))
+
+
+def _to_5(connection: sa.Connection, _now: float) -> None:
+    """Write down which answers of each grading people mark."""
+    if sa.inspect(connection).has_table("answers"):  # it has just come from layout 1
+        return
+    schema.answers.create(connection)
+    reports = schema.reports.c
+    for number in list(connection.scalars(sa.select(reports.grading_id))):
+        text = connection.scalar(sa.select(reports.report).where(reports.grading_id == number))
+        grades.note_answers(connection, number, Report.from_dict(json.loads(text or "")))
+
+
+def _to_6(connection: sa.Connection, _now: float) -> None:
+    """Let staff say whether a lab gives its solutions out."""
+    _add_column(connection, "lab_rules", "solutions", "BOOLEAN NOT NULL DEFAULT FALSE")
+
+
 def _add_column(connection: sa.Connection, table: str, column: str, kind: str) -> None:
     """Add a column, unless an earlier step has made the table as it is today."""
     if column not in {c["name"] for c in sa.inspect(connection).get_columns(table)}:
         connection.execute(sa.text(f"ALTER TABLE {table} ADD COLUMN {column} {kind}"))
 
 
-_STEPS: dict[int, Callable[[sa.Connection, float], None]] = {1: _to_2, 2: _to_3}
+_STEPS: dict[int, Callable[[sa.Connection, float], None]] = {
+    1: _to_2,
+    2: _to_3,
+    3: _to_4,
+    4: _to_5,
+    5: _to_6,
+}

@@ -57,6 +57,7 @@ def state(course: Course) -> dict[str, Any]:
             {"id": e.id, "login": e.learner, "lab": e.lab, "reason": e.reason, "tries": e.tries}
             for e in course.ledger.parked()
         ],
+        "passback": course.lti.passback.outbox.waiting() if course.lti else None,
     }
 
 

@@ -28,7 +28,7 @@ from autograder.service.gradebook import PAGE_ROWS
 from autograder.service.live import Live
 from autograder.service.page import HERE, LoginNeeded, Paging, page, visitor
 from autograder.service.roster import INSTRUCTOR, LEARNER, Person
-from autograder.service.sign_in import Asked
+from autograder.service.sign_in import COOKIE, Asked
 from autograder.service.staff_api import PageNumber
 from autograder.service.submissions import Entry
 
@@ -173,11 +173,11 @@ def _sign_in_routes(pages: APIRouter, course: Course) -> None:
     def away(next: str = "/") -> Response:
         url, asked = sign_in.away(auth.own_path(next))
         answer = RedirectResponse(url, 303)
-        lives_s = int(course.settings.code_s)
+        lives_s = course.settings.code_s
         answer.set_cookie(
-            _ASKED,
-            asked.to_cookie(),
-            max_age=lives_s,
+            COOKIE,
+            asked.to_cookie(course.cookie_key, lives_s),
+            max_age=int(lives_s),
             path="/signin",
             secure=secure,
             httponly=True,
@@ -187,21 +187,22 @@ def _sign_in_routes(pages: APIRouter, course: Course) -> None:
 
     @pages.get("/signin/return")
     def back(request: Request, code: str = "", state: str = "") -> Response:
-        asked = Asked.from_cookie(request.cookies.get(_ASKED, ""), state)
-        login = sign_in.back(code, asked)
-        person = course.roster.find(login)
-        # The first instructor is whoever holds the token, not whoever is called so elsewhere.
-        if person is None or person.login != login or login == INSTRUCTOR:
-            raise Refused(
-                403, f"log in: {login[:100]!r} is not on the roster. Ask your instructor."
-            )
+        with auth.counted(request, course):
+            held = request.cookies.get(COOKIE, "")
+            asked = Asked.from_cookie(held, state, course.cookie_key)
+            person = _on_roster(course, sign_in.back(code, asked))
         answer = page("onward", next=auth.own_path(asked.next), message="You are logged in.")
         auth.log_in(request, answer, person, course)
-        answer.delete_cookie(_ASKED, path="/signin")
+        answer.delete_cookie(COOKIE, path="/signin")
         return answer
 
 
-_ASKED = "course_signin"
+def _on_roster(course: Course, login: str) -> Person:
+    person = course.roster.find(login)
+    # The first instructor is whoever holds the token, not whoever is called so elsewhere.
+    if person is None or person.login != login or login == INSTRUCTOR:
+        raise Refused(403, f"log in: {login[:100]!r} is not on the roster. Ask your instructor.")
+    return person
 
 
 def _session_routes(pages: APIRouter, course: Course) -> None:

@@ -1,10 +1,10 @@
 """The queue's workers: claim a submission, grade it, write the grade; survive everything.
 
-Where a grader gives no report, the same grader gets the solution of the lab. If that fails too, the
-fault is not the notebook's: grading of that lab pauses, says why, and goes on by itself once its
-solution can be graded again. If the solution passes, the try counts against the submission, and
-after two of them it is parked for staff. A grader that was killed from outside, or a server that
-ended, counts against nobody.
+Where a grader gives no report, the same grader gets the solution of the lab. If that fails too, or
+the grader says that it can grade nothing, the fault is not the notebook's: grading of that lab
+pauses, says why, and goes on by itself once its solution can be graded again. If the solution
+passes, the try counts against the submission, and after two of them it is parked for staff. A
+grader that was killed from outside, or a server that ended, counts against nobody.
 """
 
 import logging
@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from autograder.service.claims import Claim, Claims
-from autograder.service.errors import GraderKilled
+from autograder.service.errors import GraderDied, GraderKilled, GraderUnable
 from autograder.service.grading import Grader
 
 if TYPE_CHECKING:
@@ -184,15 +184,16 @@ class Queue:
                 self._claims.count_kill(claim.id, self._owner, str(error))
                 self._count("killed")
             else:
-                self._failed(grader, claim, _said(error))
+                unable = isinstance(error, GraderUnable)
+                fault = _said(error) if unable else self._fault(grader, claim.lab)
+                self._failed(claim, _said(error), fault)
         else:
             self._claims.finish(claim.id, self._owner, report)
             self._count("graded", self._clock() - began)
             log.info("submission %d: %s: %g", claim.id, claim.lab, report.score)
 
-    def _failed(self, grader: Grader, claim: Claim, reason: str) -> None:
-        """Find out whose fault it is that there is no report, and act on it."""
-        fault = self._fault(grader, claim.lab)
+    def _failed(self, claim: Claim, reason: str, fault: str | None) -> None:
+        """Act on it that there is no report; `fault` is why there would be none on a solution."""
         number, owner, attempt = claim.id, self._owner, claim.tries + 1
         if self._stopping.is_set():
             self._claims.put_back(number, owner)
@@ -223,7 +224,7 @@ class Queue:
             found = self._pauses.setdefault(lab, Pause(reason, now, now + _FIRST_LOOK_S))
             found.reason = reason
         self._count("paused")
-        log.error("queue: %s is paused, its own solution cannot be graded: %s", lab, reason)
+        log.error("queue: %s is paused, nothing of it can be graded: %s", lab, reason)
 
     def _look_again(self, grader: Grader) -> None:
         """Grade the solution of one paused lab whose time has come; if that works, go on."""
@@ -260,6 +261,6 @@ class Queue:
 
 def _said(error: Exception) -> str:
     """Return one line of an error: a page and a metric have no room for more."""
-    if type(error).__name__ in ("GraderDied", "GraderKilled"):
+    if isinstance(error, GraderDied):
         return str(error).splitlines()[0][:500]
     return f"{type(error).__name__}: {error}".splitlines()[0][:500]

@@ -16,6 +16,7 @@ from autograder.service.database import Database
 from autograder.service.dates import calendar
 from autograder.service.errors import Refused
 from autograder.service.grades import inserted
+from autograder.service.outbox import touch
 from autograder.service.policy import Rules
 from autograder.service.roster import Person
 from autograder.service.schema import PARKED, drafts, people, regrades, submissions
@@ -109,6 +110,8 @@ class Regrades:
                     subject = f"submission {change.id}: {change.login}"
                     audit_log.write(connection, now, by.login, "publish", subject, **scores)
                 connection.execute(_publish(batch))
+                theirs = sa.select(drafts.c.submission_id).where(drafts.c.batch == batch)
+                touch(connection, submissions.c.id.in_(theirs))
                 connection.execute(regrades.update().where(one).values(published_at=now))
             return _batch(connection, batch)
 

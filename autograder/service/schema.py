@@ -20,7 +20,10 @@ from sqlalchemy import (
 )
 
 # Raised when a table changes shape; `migrations` brings an older database here.
-VERSION = 3
+VERSION = 5
+
+# Of `facts`, beside "schema": what signs the cookies of a sign-in under way.
+COOKIE_KEY = "cookie_key"
 
 # What becomes of a submission. One that is held waits for its lab, whose graders are out of order.
 STORED, HELD, GRADING, GRADED, PARKED = "stored", "held", "grading", "graded", "parked"
@@ -124,6 +127,15 @@ reports = Table(
     Column("report", Text, nullable=False),
 )
 
+# Which answers of a grading people mark.
+answers = Table(
+    "answers",
+    metadata,
+    Column("grading_id", ForeignKey("gradings.id"), primary_key=True),
+    Column("question", String(200), primary_key=True),
+    Column("answer_sha256", String(64), nullable=False),
+)
+
 marks = Table(
     "marks",
     metadata,
@@ -168,6 +180,7 @@ lab_rules = Table(
     Column("penalty_per_day", Float, nullable=False),
     Column("attempts", Integer),
     Column("grace_minutes", Float, nullable=False),
+    Column("solutions", Boolean, nullable=False),
 )
 
 extensions = Table(
@@ -201,6 +214,49 @@ drafts = Table(
     Column("max_score", Float),
     Column("pending", Integer),
     Index("drafts_by_submission", "submission_id", "open"),
+)
+
+# Of learning platforms (LTI 1.3): who somebody is there, in which of its courses; where the grades
+# of a lab go; what is still to be sent; and which launches have been used.
+lti_people = Table(
+    "lti_people",
+    metadata,
+    Column("platform", String(40), primary_key=True),
+    Column("subject", String(255), primary_key=True),
+    Column("person_id", ForeignKey("people.id"), nullable=False),
+    Column("context", String(255), nullable=False),
+    Index("lti_people_by_person", "person_id", "platform", unique=True),
+)
+
+lti_labs = Table(
+    "lti_labs",
+    metadata,
+    Column("platform", String(40), primary_key=True),
+    Column("context", String(255), primary_key=True),
+    Column("lab", String(100), primary_key=True),
+    Column("lineitem", Text, nullable=False),  # empty: to be found or made in ...
+    Column("lineitems", Text, nullable=False),
+)
+
+# Rows are only added and taken away; of several for one learner and lab, what is sent is today's.
+lti_outbox = Table(
+    "lti_outbox",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("platform", String(40), nullable=False),
+    Column("person_id", ForeignKey("people.id"), nullable=False),
+    Column("lab", String(100), nullable=False),
+    Column("not_before", Float, nullable=False, default=0.0),
+    Column("tries", Integer, nullable=False, default=0),
+    Column("problem", Text, nullable=False, default=""),
+    Index("lti_outbox_by_time", "not_before", "id"),
+)
+
+lti_nonces = Table(
+    "lti_nonces",
+    metadata,
+    Column("nonce", String(64), primary_key=True),
+    Column("expires_at", Float, nullable=False),
 )
 
 # Every change of a grade, a date or a role, with the name of whoever made it; only ever added to.

@@ -12,7 +12,7 @@ _LOCAL = ("127.0.0.1", "localhost", "::1")
 
 def serve(settings: Settings) -> int:
     """Serve until SIGINT or SIGTERM; print the address once it answers."""
-    if not settings.unsandboxed and not shutil.which("bwrap"):
+    if not (settings.unsandboxed or settings.scheduler or shutil.which("bwrap")):
         raise StartError(
             "serve: no sandbox: bubblewrap is not installed. `sudo apt-get install bubblewrap`, "
             "or --unsandboxed where you trust every learner with this machine."

@@ -31,9 +31,11 @@ from autograder.service.store import Store, sqlite_url
 from autograder.service.tokens import is_token, new_token
 
 if TYPE_CHECKING:
+    from autograder.service.lti_tool import LtiTool
     from autograder.service.sign_in import SignIn
 
 TOKEN_FILE = "instructor.token"
+LTI_KEY_FILE = "lti.key"
 
 _GRACE_S = 3
 
@@ -72,10 +74,14 @@ class Server:
         """Serve and grade until `stop`, SIGINT or SIGTERM; call `ready` once it answers."""
         self._uvicorn.ready = ready
         self._queue.start()
+        if self.course.lti:
+            self.course.lti.passback.start()
         try:
             self._uvicorn.run(sockets=[self._listener])
         finally:
             self._queue.stop()
+            if self.course.lti:
+                self.course.lti.passback.stop()
 
     def stop(self) -> None:
         """Ask `run` to return; may be called from any thread."""
@@ -156,7 +162,9 @@ def opened(settings: Settings, make_grader: Callable[[], Grader] | None = None) 
             ),
             queue,
             url,
+            store.cookie_key,
             _sign_in(settings, url),
+            _lti(settings, data, store, url),
         )
         yield Server(course, listener)
 
@@ -174,7 +182,24 @@ def _sign_in(settings: Settings, url: str) -> "SignIn | None":
     return SignIn(found, client, "openid profile email")
 
 
+def _lti(settings: Settings, data: Path, store: Store, url: str) -> "LtiTool | None":
+    """Return this server as a tool of learning platforms, if it is one."""
+    if settings.lti is None:
+        return None
+    from autograder.service.lti_tool import lti_tool, new_key
+
+    path = data / LTI_KEY_FILE
+    if not path.exists():
+        write_secret(path, new_key().decode())
+    return lti_tool(settings, store, url, path.read_bytes())
+
+
 def _grader(settings: Settings, labs: Path) -> Grader:
+    if settings.scheduler:
+        from autograder.service.cluster import ClusterGrader
+
+        wall = None if settings.unsandboxed else "bubblewrap"
+        return ClusterGrader(labs, settings.scheduler, timeout_s=settings.judge_s, wall=wall)
     return ProcessGrader.for_labs(
         labs, timeout_s=settings.judge_s, unsandboxed=settings.unsandboxed
     )

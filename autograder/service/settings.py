@@ -25,6 +25,10 @@ class Settings:
     client_id: str = ""  # ... what it calls us, and ...
     client_secret: str = ""
     openid_claim: str = "preferred_username"  # ... what of the ID token is the login
+    lti: Path | None = None  # a file that describes learning platforms
+    passback_look_s: float = 2.0  # how soon a grade begins its way to a platform
+    passback_again_s: float = 10.0  # the pause after a failure; it doubles, up to an hour
+    scheduler: str = ""  # of a Dask cluster that grades; empty: this machine
     workers: int = 1
     unsandboxed: bool = False  # grade even where there is no sandbox
     log_format: str = "text"  # or "json", with a line for each request

@@ -6,21 +6,22 @@ Both are OAuth 2.0 with an authorization code, PKCE and a `state` that the brows
 Source: OpenID Connect Core 1.0; RFC 6749, RFC 7636; JupyterHub, "Services", OAuth.
 """
 
-import base64
-import json
 import secrets
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 from autograder.service.errors import Refused
+from autograder.service.seals import sealed, unsealed
 
 if TYPE_CHECKING:
     from authlib.integrations.requests_client import OAuth2Session
 
+COOKIE = "course_signin"
+
 _TIMEOUT_S = 20.0
 _ALGORITHMS = ["RS256", "PS256", "ES256", "EdDSA"]
-_LEEWAY_S = 60
+LEEWAY_S = 60
 
 
 @dataclass(frozen=True)
@@ -32,25 +33,20 @@ class Asked:
     verifier: str
     next: str
 
-    def to_cookie(self) -> str:
+    def to_cookie(self, key: str, lives_s: float) -> str:
         """Return it as the value of a cookie; `from_cookie` is the inverse."""
-        return base64.urlsafe_b64encode(json.dumps(vars(self)).encode()).decode()
+        return sealed(vars(self), key, COOKIE, lives_s)
 
     @classmethod
-    def from_cookie(cls, text: str, state: str) -> "Asked":
+    def from_cookie(cls, text: str, state: str, key: str) -> "Asked":
         """Return what was asked, if the answer belongs to it.
 
         Raises:
             Refused: 403, this browser did not ask.
         """
-        try:
-            found = cls(**json.loads(base64.urlsafe_b64decode(text)))
-            if not all(isinstance(value, str) for value in vars(found).values()):
-                raise TypeError
-            if secrets.compare_digest(found.state.encode(), state.encode()):
-                return found
-        except (ValueError, TypeError, RecursionError):
-            pass
+        found = cls(**unsealed(text, key, COOKIE))
+        if secrets.compare_digest(found.state.encode(), state.encode()):
+            return found
         raise Refused(403, "log in: this browser did not ask for that. Start again.")
 
 
@@ -90,7 +86,7 @@ class SignIn:
         """Return the address to send a browser to, and what it has to keep meanwhile."""
         state, nonce, verifier = (secrets.token_urlsafe(32) for _ in range(3))
         asked = Asked(state, nonce, verifier, next)
-        with _answering(), self._session() as session:
+        with answering(), self._session() as session:
             url, _ = session.create_authorization_url(
                 self._provider.endpoints()[0],
                 state=asked.state,
@@ -105,7 +101,7 @@ class SignIn:
         Raises:
             Refused: 403, the provider does not stand by it; 502, it does not answer.
         """
-        with _answering(), self._session() as session:
+        with answering(), self._session() as session:
             url = self._provider.endpoints()[1]
             token = session.fetch_token(url, code=code, code_verifier=asked.verifier)
             return self._provider.who(dict(token), asked.nonce)
@@ -123,7 +119,7 @@ class SignIn:
         )
 
 
-class _answering:
+class answering:
     """What goes wrong between the provider and us, as a refusal that tells no secret."""
 
     def __enter__(self) -> None:
@@ -155,7 +151,7 @@ class OpenId:
 
     @cached_property
     def _metadata(self) -> dict[str, Any]:
-        return _json(f"{self._issuer}/.well-known/openid-configuration")
+        return fetched(f"{self._issuer}/.well-known/openid-configuration")
 
     def endpoints(self) -> tuple[str, str]:
         """Return where a browser is sent, and where a code becomes a token."""
@@ -166,10 +162,10 @@ class OpenId:
         from joserfc import jwt
         from joserfc.jwk import KeySet
 
-        keys = KeySet.import_key_set({"keys": _json(self._metadata["jwks_uri"])["keys"]})
+        keys = KeySet.import_key_set({"keys": fetched(self._metadata["jwks_uri"])["keys"]})
         claims = jwt.decode(token["id_token"], keys, algorithms=_ALGORITHMS).claims
         registry = jwt.JWTClaimsRegistry(
-            leeway=_LEEWAY_S,
+            leeway=LEEWAY_S,
             iss={"essential": True, "value": self._metadata["issuer"]},
             aud={"essential": True, "value": self._client_id},
             exp={"essential": True},
@@ -204,10 +200,15 @@ class Hub:
     def who(self, token: dict[str, Any], _nonce: str) -> str:
         """Return the name of the hub's user."""
         headers = {"Authorization": f"Bearer {token['access_token']}"}
-        return str(_json(f"{self._url}/hub/api/user", headers)["name"])
+        return str(fetched(f"{self._url}/hub/api/user", headers)["name"])
 
 
-def _json(url: str, headers: dict[str, str] | None = None) -> dict[str, Any]:
+def fetched(url: str, headers: dict[str, str] | None = None) -> dict[str, Any]:
+    """Return the JSON object that is at an address.
+
+    Raises:
+        RequestException, KeyError: it is not to be had; `answering` makes a refusal of both.
+    """
     import requests
 
     answer = requests.get(url, headers=headers, timeout=_TIMEOUT_S)

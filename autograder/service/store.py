@@ -19,6 +19,7 @@ from autograder.service.dates import Dates
 from autograder.service.errors import StartError
 from autograder.service.regrades import Regrades
 from autograder.service.roster import Roster
+from autograder.service.schema import COOKIE_KEY
 from autograder.service.submissions import Ledger
 
 _FILE = "course.sqlite3"
@@ -26,6 +27,8 @@ _FILE = "course.sqlite3"
 
 class Store:
     """An open database: `.roster`, `.ledger` and `.claims` over one engine.
+
+    `cookie_key` is a secret that every server of this database has.
 
     A database of an older release is brought to today's layout first, unless `migrate` is false.
 
@@ -48,6 +51,9 @@ class Store:
         except BaseException:
             self.close()
             raise
+        with self.database.read() as connection:
+            self.cookie_key = migrations.fact(connection, COOKIE_KEY) or ""
+        self.clock = clock
         self.roster = Roster(self.database, clock)
         self.ledger = Ledger(self.database, clock)
         self.claims = Claims(self.database, clock)

@@ -1,6 +1,6 @@
 """Cut a model into stages of about equal cost.
 
-May import: errors, schedules, torch.
+May import: arguments, errors, torch.
 Source: Huang et al., torchgpipe's `balance`, and Narayanan et al., PipeDream, SOSP 2019, section
 3.1: profile the layers, then choose the cut whose slowest stage is fastest.
 """
@@ -14,9 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from ddp_lab.arguments import check_count
 from ddp_lab.communicator.communicator import Communicator
 from ddp_lab.errors import InvalidArgument
-from ddp_lab.parallel.schedules import check_count
 
 
 def split(

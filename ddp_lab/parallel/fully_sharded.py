@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from ddp_lab.errors import InvalidArgument
-from ddp_lab.parallel.consensus import agree
+from ddp_lab.parallel.agreement import agree
 from ddp_lab.parallel.flat_layout import facts_of
 from ddp_lab.parallel.flat_params import FlatParams, Owner, Params
 from ddp_lab.parallel.ranks import apart, communicator_of

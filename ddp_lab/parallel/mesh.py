@@ -18,7 +18,7 @@ import numpy as np
 
 from ddp_lab.communicator.communicator import Communicator
 from ddp_lab.errors import InvalidArgument
-from ddp_lab.parallel.consensus import agree
+from ddp_lab.parallel.agreement import agree
 from ddp_lab.parallel.ranks import communicator_of
 
 

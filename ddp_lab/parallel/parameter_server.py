@@ -83,8 +83,8 @@ class ParameterServer:
             comm,
             "ParameterServer",
             lambda: _facts(comm, params, optimizer, options),
-            "Make it with equal arguments on every rank; give all the arrays of one, for example "
-            "by comm.broadcast",
+            step="Make it with equal arguments on every rank; give all the arrays of one, for "
+            "example by comm.broadcast",
         )
         own = comm.split(0)
         assert own is not None
@@ -151,8 +151,8 @@ class ParameterServer:
 
 def _facts(
     comm: Communicator, params: Mapping[str, Any], optimizer: Any, options: dict[str, Any]
-) -> list[tuple[str, str]]:
-    """Return what ranks must agree on, by name, as text.
+) -> dict[str, str]:
+    """Return what ranks must agree on, by name.
 
     Raises:
         InvalidArgument: an argument makes no sense; names this rank.
@@ -180,10 +180,10 @@ def _facts(
         _refuse(rank, "optimizer", optimizer, "an object with step(name, param, grad)")
     if not isinstance(params, Mapping) or not params:
         _refuse(rank, "params", params, "a dict of name to array, not empty")
-    facts = [(name, repr(value)) for name, value in options.items()]
+    facts = {name: repr(value) for name, value in options.items()}
     known = repr(optimizer) if hasattr(optimizer, "fresh") else type(optimizer).__qualname__
-    facts.append(("the optimizer", known))
-    return facts + [(f"array {name!r}", _described(x)) for name, x in _arrays(params).items()]
+    facts["the optimizer"] = known
+    return facts | {f"array {name!r}": _described(x) for name, x in _arrays(params).items()}
 
 
 def _refuse(rank: int, name: str, value: Any, expected: str) -> None:

@@ -74,9 +74,8 @@ class Server:
         self._listen()
         while self._workers - self._done - self._progress.lost or not self._knows_all_steps():
             self._handle(*self._next())
-        if self._progress.decides and self._progress.backups:
-            for server in self._others:
-                self._send(server, Message(wire.DONE))
+        for server in self._others:  # from now on this rank may end, and nobody has lost it
+            self._send(server, Message(wire.DONE))
         if not self._done & self._workers:
             lost = min(self._progress.lost)
             self._fail(RankLost(f"serve: every worker is lost, rank {lost} among them.", lost))
@@ -159,7 +158,7 @@ class Server:
         if not isinstance(error, RankLost):
             raise error
         if src < self._servers:
-            if src not in self._answered:
+            if src not in self._done | self._answered:
                 self._fail(RankLost(f"parameter server: server {src} is lost: {error}", src))
         elif not self._progress.lose(src) and self._failure is None:
             consistency = self._progress.consistency
@@ -268,7 +267,10 @@ class Server:
     def _check_servers(self) -> None:
         for server in self._others:
             if server in self._gone and server not in self._answered:
-                raise RankLost(f"final: server {server} is lost, and its arrays with it.", server)
+                error = RankLost(f"final: server {server} is lost, and its arrays with it.", server)
+                if self._failure is None:  # it had served all, so that nobody has been told yet
+                    self._fail(error)
+                raise error
 
     def _whole(self) -> dict[str, Any]:
         arrays: dict[str, NDArray] = {}

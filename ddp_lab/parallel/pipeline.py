@@ -5,7 +5,7 @@
 
 One micro-batch is naive model parallelism, in which one rank works at a time.
 
-May import: schedules, stage, pipeline_mail, consensus, torch.
+May import: schedules, stage, pipeline_mail, agreement, torch.
 Source: Huang et al., GPipe, NeurIPS 2019; Narayanan et al., PipeDream, SOSP 2019.
 """
 
@@ -18,8 +18,7 @@ from torch import Tensor, nn
 
 from ddp_lab.communicator.communicator import Communicator
 from ddp_lab.errors import DdpLabError, InvalidArgument, RankLost, RankTimeout, StageFailed
-from ddp_lab.parallel.agreement import exchange
-from ddp_lab.parallel.consensus import agree
+from ddp_lab.parallel.agreement import agree, exchange
 from ddp_lab.parallel.pipeline_mail import Mail, PeerFailed
 from ddp_lab.parallel.schedules import Action, ActionSpan, orders_of
 from ddp_lab.parallel.stage import Stage, VersionedStage

@@ -7,7 +7,7 @@ An action is written as torch does: `"2F3"` is the forward of micro-batch 3 on s
 backward, I the backward for the stage's input and W that for its weights. Stage s lies on rank
 s % ranks; a rank with several stages (chunks of the model) has the interleaved schedules.
 
-May import: the package's errors, NumPy.
+May import: the package's arguments and errors, NumPy.
 Source: Huang et al., GPipe, NeurIPS 2019; Narayanan et al., PipeDream, SOSP 2019 (1F1B), and
 Efficient Large-Scale Language Model Training, SC 2021 (interleaved); Qi et al., Zero Bubble
 Pipeline Parallelism, ICLR 2024 (ZB-H1).
@@ -19,8 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate, count
 from typing import NamedTuple
 
-import numpy as np
-
+from ddp_lab.arguments import check_count
 from ddp_lab.errors import InvalidArgument
 
 KINDS = "FBIW"
@@ -265,15 +264,6 @@ def held(order: Sequence[Action]) -> int:
     """Return the most micro-batches whose activations a rank keeps at a time, over its stages."""
     change = {"F": 1, "B": -1, "I": 0, "W": -1}
     return max(accumulate(change[action.kind] for action in order))
-
-
-def check_count(operation: str, name: str, value: int) -> None:
-    """Raise `InvalidArgument` unless `value` is a whole number, 1 or more."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise InvalidArgument(
-            f"{operation}: no such number of {name}: got {value!r}, expected 1 or more. "
-            "Pass a whole number."
-        )
 
 
 def _check_fit(name: str, stages: int, microbatches: int, chunks: int) -> None:

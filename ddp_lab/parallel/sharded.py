@@ -23,7 +23,7 @@ from torch.optim import Optimizer
 
 from ddp_lab.communicator.communicator import Communicator
 from ddp_lab.errors import InvalidArgument
-from ddp_lab.parallel.consensus import agree
+from ddp_lab.parallel.agreement import agree
 from ddp_lab.parallel.flat_layout import FlatLayout, by_kind, empty, facts_of
 from ddp_lab.parallel.ranks import apart, communicator_of
 

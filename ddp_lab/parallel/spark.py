@@ -76,16 +76,16 @@ def spark_all_reduce(comm: Communicator, x: Any, partitions: int) -> Any:
 def _agree(comm: Communicator, operation: str, x: Any, name: str, value: Any) -> None:
     """Raise on every rank unless all have arrays alike and the same number of 1 or more."""
 
-    def facts() -> list[tuple[str, str]]:
+    def facts() -> dict[str, str]:
         if whole_number(operation, name, value) < 1:
             raise InvalidArgument(
                 f"{operation}: no such number of {name}: got {value!r} on rank {comm.rank}, "
                 "expected 1 or more. Pass a whole number."
             )
         array, _ = to_numpy(x, operation)
-        return [(name, str(value)), ("the array", f"{array.dtype} {array.shape}")]
+        return {name: str(value), "the array": f"{array.dtype} {array.shape}"}
 
-    agree(comm, operation, facts, "Call it with arrays of one shape and the same number")
+    agree(comm, operation, facts, step="Call it with arrays of one shape and the same number")
 
 
 def _collective(comm: Communicator, x: Any, fn: Callable[..., Any]) -> Any:

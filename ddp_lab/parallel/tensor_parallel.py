@@ -8,7 +8,7 @@ front of the column; what lies between them works on each rank's own share.
 
 Shapes: B batch, T sequence, E embedding, H heads, D of a head.
 
-May import: torch, conjugate, consensus.
+May import: torch, conjugate, agreement.
 Source: Shoeybi et al., Megatron-LM, 2019.
 """
 
@@ -20,6 +20,7 @@ from torch.nn import functional
 
 from ddp_lab.communicator.communicator import Communicator
 from ddp_lab.errors import InvalidArgument
+from ddp_lab.parallel.agreement import agree
 from ddp_lab.parallel.conjugate import (
     CopyForwardReduceBackward,
     GatherForwardScatterBackward,
@@ -29,7 +30,6 @@ from ddp_lab.parallel.conjugate import (
     SplitForwardGatherBackward,
     through,
 )
-from ddp_lab.parallel.consensus import agree
 
 
 class SharedOut(nn.Module):

@@ -5,16 +5,14 @@ from typing import Any, ClassVar
 
 import anywidget
 
-from ddp_lab.show.page import standalone
+from ddp_lab.show.page import standalone, texts
 
-HERE = Path(__file__).parent
-CSS = (HERE / "charts.css").read_text(encoding="utf-8")
+CSS = texts("charts.css", "hall.css")
 
 
 def module(name: str) -> str:
     """Return the ES module of a chart: what all of them share, and its own."""
-    texts = [(HERE / file).read_text(encoding="utf-8") for file in ("chart_kit.js", name)]
-    return "\n".join(texts)
+    return texts("hall.js", "chart_kit.js", name)
 
 
 class Chart(anywidget.AnyWidget):

@@ -1,44 +1,76 @@
 // What the charts share: elements, sliders, numbers in words. Each chart's module is this file and
 // its own, one after the other: no imports, no requests.
 
-const SVG = "http://www.w3.org/2000/svg";
+const WIDTH = 860; // units of a picture across, where the page has room for them
+const LEAST = 330; // and on a phone; a unit is a pixel there
+const UNIT = 1.7; // pixels of a unit in a hall: words of 12 units are 20 pixels
 const HUES = ["dl-a", "dl-b", "dl-c", "dl-d"];
 const DASHES = ["none", "7 4", "2 3"];
-
-function make(parent, name, attributes = {}, text = "") {
-  const svg = parent.namespaceURI === SVG || name === "svg";
-  const node = svg ? document.createElementNS(SVG, name) : document.createElement(name);
-  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
-  if (text) node.textContent = text;
-  parent.appendChild(node);
-  return node;
-}
 
 // The look of the k-th line: a hue and a dash, for hue alone is not seen by everybody.
 function look(k) {
   return { hue: HUES[k % HUES.length], dash: DASHES[Math.floor(k / HUES.length) % DASHES.length] };
 }
 
-// A place for what may be wider than the page: it scrolls, and then the keyboard reaches it too.
+// A place for what may be wider than the page.
 function scroller(parent, name) {
   const box = make(parent, "div", { class: "dl-wide", role: "group", "aria-label": name });
-  new ResizeObserver(() => {
-    if (box.scrollWidth > box.clientWidth) box.setAttribute("tabindex", "0");
-    else box.removeAttribute("tabindex");
-  }).observe(box);
+  scrolls(box);
   return box;
 }
 
-function frame(el, name, title, note, height) {
+function frame(el, name, title, note, entries = []) {
   const root = make(el, "div", {
     class: `dl-chart ${name}`, role: "group", "aria-label": title, "data-lm-suppress-shortcuts": "true",
   });
   const head = make(root, "h3", {}, title);
-  make(root, "p", {}, note);
+  if (note) make(root, "p", { class: "dl-note" }, note);
+  if (entries.length) drawLegend(make(root, "ul", { class: "legend", "aria-label": "Legend" }), entries);
   const controls = make(root, "div", { class: "dl-controls" });
-  const svg = make(scroller(root, "Picture"), "svg", { viewBox: `0 0 860 ${height}`, role: "img", "aria-label": title });
+  const stage = scroller(root, "Picture");
+  stage.classList.add("hall-stage");
+  const svg = make(stage, "svg", { viewBox: `0 0 ${WIDTH} 200`, role: "img", "aria-label": title });
   const status = make(root, "p", { role: "status", "aria-live": "polite" });
-  return { root, head, controls, svg, status };
+  return { root, head, controls, stage, svg, status };
+}
+
+// How many units a picture may be across, and up in a hall; `height` is what it takes on a page.
+function room(svg, height, least = LEAST) {
+  const stage = svg.parentNode;
+  if (inHall(stage.parentNode)) return { width: stage.clientWidth / UNIT, height: stage.clientHeight / UNIT };
+  svg.style.minWidth = `${least}px`;
+  return { width: Math.max(least, Math.min(WIDTH, stage.clientWidth || WIDTH)), height };
+}
+
+// How far apart rows stand: as on a page, or so that a hall has room for all of them.
+function pitchOf(svg, count, pitch, rest) {
+  const { height } = room(svg, Infinity);
+  return height === Infinity ? pitch : Math.max(15, Math.min(1.6 * pitch, (height - rest) / count));
+}
+
+// Show a chart, and again whenever its place has another size; returns a function that lets go.
+function live({ root, controls, stage, svg }, show) {
+  let known = "";
+  const look = () => {
+    const now = `${stage.clientWidth} ${inHall(root) && stage.clientHeight}`;
+    if (now !== known) show();
+    known = now;
+    fit(root, svg, stage);
+  };
+  hall(root, controls, look);
+  root.addEventListener("keydown", (event) => { // arrows that nobody has asked for move the first slider
+    const first = controls.querySelector('input[type="range"]:not(:disabled)');
+    if (event.target !== root || !first || !event.key.startsWith("Arrow")) return;
+    event.preventDefault();
+    first.focus();
+    first.dispatchEvent(new KeyboardEvent("keydown", { key: event.key, cancelable: true }));
+  });
+  const sized = new ResizeObserver(look);
+  const drawn = new MutationObserver(() => fit(root, svg, stage));
+  show();
+  sized.observe(stage);
+  drawn.observe(svg, { attributes: true, attributeFilter: ["viewBox"] });
+  return () => { sized.disconnect(); drawn.disconnect(); };
 }
 
 // A labelled slider; `words` tells a position to people, on the page and to a screen reader.

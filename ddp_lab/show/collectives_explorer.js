@@ -4,7 +4,7 @@
 // second a message, `share` its time at one second an array, both along the longest chain; time
 // is steps * alpha + share * n * beta.
 
-const PLOT = { left: 70, right: 20, top: 16, bottom: 40, width: 860, height: 360 };
+const PLOT = { left: 70, right: 20, top: 16, bottom: 40, height: 360 };
 const SMALL = 10;
 const LARGE = 30;
 
@@ -25,8 +25,10 @@ function plot(svg, rows, state) {
   const all = rows.flatMap((row) => [timeOf(row, sizes[0], ...rates), timeOf(row, sizes.at(-1), ...rates)]);
   const low = Math.floor(Math.log10(Math.min(...all)));
   const high = Math.max(Math.ceil(Math.log10(Math.max(...all))), low + 1);
-  const right = PLOT.width - PLOT.right;
-  const foot = PLOT.height - PLOT.bottom;
+  const { width, height } = room(svg, PLOT.height);
+  svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
+  const right = width - PLOT.right;
+  const foot = height - PLOT.bottom;
   const x = (n) => PLOT.left + ((right - PLOT.left) * (Math.log2(n) - SMALL)) / (LARGE - SMALL);
   const y = (s) => foot - ((foot - PLOT.top) * (Math.log10(s) - low)) / (high - low);
   for (let power = low; power <= high; power++) {
@@ -74,7 +76,7 @@ function render({ model, el }) {
   const names = [...new Set(rows.map((row) => row.collective))];
   const worlds = [...new Set(rows.map((row) => row.ranks))].sort((a, b) => a - b);
   const parts = frame(el, "dl-explorer", "Collectives by algorithm",
-    "Steps and bytes are those of the package's own algorithms, run message by message on a virtual clock.", PLOT.height);
+    "Steps and bytes are those of the package's own algorithms, run message by message on a virtual clock.");
   const table = make(scroller(parts.root, "Table"), "table", { "aria-label": "Algorithms at this size" });
   const show = () => {
     const state = { n: 2 ** get("size_log2"), alpha: get("latency_us") * 1e-6, bytes_per_s: get("bandwidth_gb_s") * 1e9 };
@@ -102,7 +104,7 @@ function render({ model, el }) {
     return follow(model, name, (value) => { knob.set(to(value)); show(); });
   });
   lets.push(follow(model, "collective", (value) => { select.value = value; show(); }));
-  show();
+  lets.push(live(parts, show));
   return () => lets.forEach((let_go) => let_go());
 }
 

@@ -1,9 +1,13 @@
 // One step of data-parallel training, recomputed while the sliders move. `simulate` is
 // ddp_lab.simulate.ddp, word for word: a test holds the two against each other.
 
-const LANE = { left: 130, width: 700, height: 30 };
+const LANE = { left: 130, right: 30, height: 30, gap: 14 };
 const TOP = 34;
 const LABEL = 160; // the room that "without overlap" and its time take
+const LEGEND = [
+  ["dl-d", "forward, optimizer"], ["dl-a", "backward, a piece a gradient"],
+  ["dl-c", "bucket that travels beside it"], ["dl-b", "bucket that is waited for"],
+];
 const MIB = 1048576;
 
 // What computes, at speed 1, and more slowly beside a bucket that travels; cf. `_Core.work`.
@@ -92,20 +96,21 @@ function bestBucket(given, sizes) {
   return sizes.reduce((best, size) => (step(size) < step(best) * (1 - 1e-9) ? size : best));
 }
 
-function lane(svg, row, name, spans, at) {
-  const y = TOP + row * (LANE.height + 14);
-  make(svg, "text", { x: LANE.left - 8, y: y + 20, "text-anchor": "end" }, name);
+function lane(svg, row, name, spans, at, pitch) {
+  const y = TOP + row * pitch;
+  const tall = pitch - LANE.gap;
+  make(svg, "text", { x: LANE.left - 8, y: y + tall / 2 + 5, "text-anchor": "end" }, name);
   for (const { from, to, hue, title } of spans) {
     const width = Math.max(at(to) - at(from), 0.75);
     const box = make(svg, "rect", {
-      class: hue, x: at(from), y, width, height: LANE.height, "data-lane": name,
+      class: hue, x: at(from), y, width, height: tall, "data-lane": name,
     });
     make(box, "title", {}, title);
   }
   spans.forEach(({ from, to, label }, k) => { // spans of a recorded step may overlap
     const end = Math.min(at(to), k + 1 < spans.length ? at(spans[k + 1].from) : Infinity);
     if (!label || end - at(from) < 9 * label.length) return;
-    make(svg, "text", { class: "dl-inside", x: (at(from) + end) / 2, y: y + 20, "text-anchor": "middle" }, label);
+    make(svg, "text", { class: "dl-inside", x: (at(from) + end) / 2, y: y + tall / 2 + 5, "text-anchor": "middle" }, label);
   });
 }
 
@@ -113,7 +118,9 @@ function draw(svg, run, apart, recorded) {
   svg.replaceChildren();
   const ends = [run.step_time, apart.step_time, ...recorded.map((s) => s.end)];
   const limit = Math.max(...ends, 1e-9);
-  const at = (s) => LANE.left + (LANE.width * s) / limit;
+  const across = room(svg).width;
+  const wide = across - LANE.left - LANE.right;
+  const at = (s) => LANE.left + (wide * s) / limit;
   const title = (name, from, to) => `${name}: ${seconds(from)} to ${seconds(to)}`;
   let before = run.forward;
   const compute = [{ from: 0, to: run.forward, hue: "dl-d", label: "forward", title: title("forward", 0, run.forward) }];
@@ -125,29 +132,30 @@ function draw(svg, run, apart, recorded) {
     from: b.began_at, to: b.ended_at, hue: b.ended_at > run.compute_ended_at ? "dl-b" : "dl-c", label: `${k + 1}`,
     title: title(`bucket ${k + 1}, ${bytes(b.n_bytes)}`, b.began_at, b.ended_at),
   }));
-  lane(svg, 0, "compute", compute, at);
-  lane(svg, 1, "link", link, at);
   const lanes = [...new Set(recorded.map((s) => s.lane))];
+  const pitch = pitchOf(svg, 2 + lanes.length, LANE.height + LANE.gap, TOP + 28);
+  lane(svg, 0, "compute", compute, at, pitch);
+  lane(svg, 1, "link", link, at, pitch);
   lanes.forEach((name, k) => lane(svg, 2 + k, `recorded ${name === "communication" ? "link" : name}`, recorded
     .filter((s) => s.lane === name)
-    .map((s) => ({ from: s.start, to: s.end, hue: s.hue, label: s.name, title: title(s.name, s.start, s.end) })), at));
-  const bottom = TOP + (2 + lanes.length) * (LANE.height + 14);
+    .map((s) => ({ from: s.start, to: s.end, hue: s.hue, label: s.name, title: title(s.name, s.start, s.end) })), at, pitch));
+  const bottom = TOP + (2 + lanes.length) * pitch;
   const steps = [[run.step_time, "step", 14], [apart.step_time, "without overlap", 28]];
   for (const [x, , y] of steps) {
     make(svg, "line", { class: "dl-mark", x1: at(x), y1: y + 4, x2: at(x), y2: bottom });
   }
   for (const [x, text, y] of steps) { // on top of the lines, which they may cross
-    const room = LANE.left + LANE.width - at(x) > LABEL;
+    const room = LANE.left + wide - at(x) > LABEL;
     make(svg, "text", { class: "dl-small dl-over", x: at(x) + (room ? 4 : -4), y, "text-anchor": room ? "start" : "end" },
       `${text} ${seconds(x)}`);
   }
-  for (const tick of ticks(limit * 1e3)) {
+  for (const tick of ticks(limit * 1e3, wide / 80)) {
     const x = at(tick / 1e3);
     make(svg, "line", { class: "dl-axis", x1: x, y1: bottom, x2: x, y2: bottom + 5 });
     make(svg, "text", { class: "dl-small", x, y: bottom + 19, "text-anchor": "middle" }, `${short(tick)} ms`);
   }
-  make(svg, "line", { class: "dl-axis", x1: LANE.left, y1: bottom, x2: LANE.left + LANE.width, y2: bottom });
-  svg.setAttribute("viewBox", `0 0 860 ${bottom + 28}`);
+  make(svg, "line", { class: "dl-axis", x1: LANE.left, y1: bottom, x2: LANE.left + wide, y2: bottom });
+  svg.setAttribute("viewBox", `0 0 ${across} ${bottom + 28}`);
 }
 
 const LOG2 = (low, high) => ({ min: Math.log2(low), max: Math.log2(high), step: 0.25 });
@@ -177,11 +185,48 @@ function numbers(list, run, apart) {
   }
 }
 
+// Why a recorded step lasts as long as it does: the difference to the prediction, part by part.
+function why(run, recorded) {
+  const total = Math.max(...recorded.map((s) => s.end));
+  const sum = (name) => recorded.filter((s) => s.name === name).reduce((all, s) => all + s.end - s.start, 0);
+  const calls = recorded.filter((s) => s.lane === "communication");
+  const [forward, backward, optimizer] = ["forward", "backward", "optimizer"].map(sum);
+  const parts = [
+    ["forward", forward - run.forward],
+    ["backward", backward - (run.compute_ended_at - run.forward)],
+    ["waiting for buckets", total - forward - backward - optimizer - (run.step_time - run.compute_ended_at)],
+    ["the optimizer, which is not predicted", optimizer],
+  ];
+  const signed = (s) => (s < 0 ? "−" : "+") + seconds(Math.abs(s));
+  const busy = calls.reduce((all, s) => all + s.end - s.start, 0);
+  return `Recorded: ${seconds(total)}, predicted: ${seconds(run.step_time)}. The difference: `
+    + parts.map(([name, s]) => `${name} ${signed(s)}`).join(", ")
+    + `. All buckets together travelled ${seconds(busy)}, predicted ${seconds(run.communication_time)}: `
+    + "a prediction gives each bucket the link to itself, in the recording they overlap and share the cores with backward.";
+}
+
+// A bucket that is dragged wider or narrower takes the link's bandwidth along.
+function drag(svg, get, moved) {
+  let held = null;
+  svg.addEventListener("pointerdown", (event) => {
+    if (event.target.getAttribute("data-lane") !== "link") return;
+    held = { x: event.clientX, wide: event.target.getBoundingClientRect().width, rate: get("bandwidth_gb_s") };
+    svg.setPointerCapture(event.pointerId);
+    event.preventDefault();
+  });
+  svg.addEventListener("pointermove", (event) => {
+    if (held) moved((held.rate * held.wide) / Math.max(held.wide + event.clientX - held.x, 1));
+  });
+  for (const end of ["pointerup", "pointercancel"]) svg.addEventListener(end, () => { held = null; });
+}
+
 function render({ model, el }) {
   const get = (name) => model.get(name);
   const parts = frame(el, "dl-timeline", get("case").title,
-    "Purple: forward, and a recorded optimizer; blue: backward, a piece a gradient; green: buckets that travel beside it; orange: buckets that are waited for.", 170);
+    "Drag a bucket on the link wider or narrower: the bandwidth follows.", LEGEND);
   const list = make(parts.root, "dl", { class: "dl-numbers" });
+  const reasons = make(parts.root, "p", { class: "dl-why" });
+  reasons.hidden = !get("recorded").length;
   const sliders = {};
   const show = () => {
     const given = inputs(get);
@@ -191,6 +236,7 @@ function render({ model, el }) {
     const text = `A step takes ${seconds(run.step_time)} with ${run.buckets.length} bucket${run.buckets.length === 1 ? "" : "s"}; `
       + `communication adds ${seconds(run.exposed)}.`;
     parts.status.textContent = text;
+    if (get("recorded").length) reasons.textContent = why(run, get("recorded"));
     parts.svg.setAttribute("aria-label", `${get("case").title}. ${text}`);
   };
   const lets = SLIDERS.map(([name, label, { min, max, step, to, from, words }]) => {
@@ -205,7 +251,13 @@ function render({ model, el }) {
     tell(model, "bucket_mib", size);
     show();
   });
-  show();
+  drag(parts.svg, get, (rate) => {
+    const within = Math.min(512, Math.max(1 / 16, rate));
+    sliders.bandwidth_gb_s.set(Math.log2(within));
+    tell(model, "bandwidth_gb_s", within);
+    show();
+  });
+  lets.push(live(parts, show));
   return () => lets.forEach((let_go) => let_go());
 }
 

@@ -2,6 +2,7 @@
 // `plan` is ddp_lab.show.matrix_split.plan: a test holds the two against each other.
 
 const BOX = { tall: 120, wide: 120, top: 56, gap: 44 };
+const MOST = 816;
 const WAYS = [
   ["column_row", "columns, then rows"], ["row_column", "rows, then columns"],
   ["column_column", "columns twice"], ["row_row", "rows twice"],
@@ -60,6 +61,8 @@ function matrix(svg, x, name, cut, ranks, chosen) {
 
 function draw(svg, cuts, ranks, chosen) {
   svg.replaceChildren();
+  room(svg, 200, MOST);
+  svg.setAttribute("viewBox", `0 0 ${MOST} 196`);
   const signs = ["X", "·", "W1", "→", "H", "·", "W2", "→", "Z"];
   let x = 20;
   for (const sign of signs) {
@@ -95,7 +98,7 @@ const SLIDERS = [
 function render({ model, el }) {
   const get = (name) => model.get(name);
   const title = get("title");
-  const parts = frame(el, "dl-split", title, "Strong colour: what the rank looked at has. A relu stands between the two products.", 200);
+  const parts = frame(el, "dl-split", title, "Strong colour: what the rank looked at has. A relu stands between the two products.", [["dl-a", "rank 0"], ["dl-b", "rank 1"], ["dl-c", "rank 2"], ["dl-d", "rank 3"]]);
   const list = make(parts.root, "dl", { class: "dl-numbers" });
   const show = () => {
     const ranks = get("ranks");
@@ -117,7 +120,7 @@ function render({ model, el }) {
     return follow(model, name, (value) => { one.set(to(value)); show(); });
   });
   lets.push(follow(model, "way", (way) => { select.value = way; show(); }));
-  show();
+  lets.push(live(parts, show));
   return () => lets.forEach((let_go) => let_go());
 }
 

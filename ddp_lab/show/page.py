@@ -29,8 +29,7 @@ body { overflow-wrap: anywhere; }
 <body>
 <main>
 <div id="player"></div>
-<p>@SUMMARY@</p>
-<noscript>@POSTER@</noscript>
+<noscript><p>@SUMMARY@</p>@POSTER@</noscript>
 </main>
 <script type="module">
 @MODULE@
@@ -41,7 +40,9 @@ const model = {
   set: (name, value) => { state[name] = value; },
   save_changes: () => {}, on: () => {}, off: () => {},
 };
-render({ model, el: document.getElementById("player") });
+const player = document.getElementById("player");
+render({ model, el: player });
+alone(player.firstElementChild);
 </script>
 </body>
 </html>
@@ -49,15 +50,24 @@ render({ model, el: document.getElementById("player") });
 
 
 def page(story: Story) -> str:
-    """Return the ring player with this story as the text of an HTML file."""
+    """Return the ring player with this story as the text of an HTML file.
+
+    It opens in the middle, where messages are on their way and some sums are there.
+    """
+    opens = (len(story.rounds) + 1) // 2
     return standalone(
         title=story.title,
         words=summary(story),
-        css=(HERE / "ring_player.css").read_text(encoding="utf-8"),
-        module=(HERE / "ring_player.js").read_text(encoding="utf-8"),
-        state={"story": story.as_dict(), "round": 0},
+        css=texts("ring_player.css", "hall.css"),
+        module=texts("hall.js", "ring_player.js"),
+        state={"story": story.as_dict(), "round": opens},
         still=poster(story),
     )
+
+
+def texts(*names: str) -> str:
+    """Return the text of files of this folder, one after the other."""
+    return "\n".join((HERE / name).read_text(encoding="utf-8") for name in names)
 
 
 def standalone(

@@ -1,7 +1,8 @@
 // A step of a pipeline, gone through action by action while the sliders move. `simulate` is
 // ddp_lab.simulate.pipeline over ddp_lab.parallel.schedules: a test holds them against each other.
 
-const ROW = { left: 120, width: 710, height: 30, top: 18 };
+const ROW = { left: 120, right: 30, height: 30, gap: 8, top: 18, foot: 30 };
+const LEGEND = [["dl-a", "F: forward"], ["dl-b", "B: backward, or I, its half for the input"], ["dl-d", "W: its half for the weights"]];
 const HUE = { F: "dl-a", B: "dl-b", I: "dl-b", W: "dl-d" };
 const NAMES = [
   ["naive", "naive: one micro-batch"], ["gpipe", "GPipe"], ["1f1b", "1F1B"],
@@ -91,31 +92,36 @@ function simulate(given) {
   return { spans, makespan, idle: Math.max(0, 1 - busy / (makespan * ranks)), peaks, microbatches, chunks, crossings };
 }
 
-function draw(svg, run, room) {
+function draw(svg, run, memory) {
   svg.replaceChildren();
-  const at = (t) => ROW.left + (ROW.width * t) / run.makespan;
+  const pitch = pitchOf(svg, run.spans.length, ROW.height + ROW.gap, ROW.top + ROW.foot);
+  const tall = pitch - ROW.gap;
+  const across = room(svg).width;
+  const wide = across - ROW.left - ROW.right;
+  const at = (t) => ROW.left + (wide * t) / run.makespan;
   run.spans.forEach((row, rank) => {
-    const y = ROW.top + rank * (ROW.height + 8);
-    const over = run.peaks[rank] > room;
-    make(svg, "text", { x: ROW.left - 8, y: y + 14, "text-anchor": "end" }, `rank ${rank}`);
-    make(svg, "text", { class: "dl-small", x: ROW.left - 8, y: y + 28, "text-anchor": "end" },
-      `holds ${short(run.peaks[rank])}${over ? ": too much" : ""}`);
+    const y = ROW.top + rank * pitch;
+    const over = run.peaks[rank] > memory;
+    const two = pitch >= ROW.height; // else there is room for one line of words
+    const held = `holds ${short(run.peaks[rank])}${over ? ": too much" : ""}`;
+    make(svg, "text", { x: ROW.left - 8, y: y + (two ? tall / 2 - 1 : tall / 2 + 5), "text-anchor": "end" }, two || !over ? `rank ${rank}` : `${rank}: too much`);
+    if (two) make(svg, "text", { class: "dl-small", x: ROW.left - 8, y: y + tall / 2 + 13, "text-anchor": "end" }, held);
     for (const { stage, kind, m, from, to } of row) {
       const width = Math.max(at(to) - at(from) - 0.75, 0.5);
-      const box = make(svg, "rect", { class: HUE[kind], x: at(from), y, width, height: ROW.height, "data-rank": rank });
+      const box = make(svg, "rect", { class: HUE[kind], x: at(from), y, width, height: tall, "data-rank": rank });
       make(box, "title", {}, `${stage}${kind}${m}: ${short(from)} to ${short(to)}`);
       const label = `${kind}${m}`;
       if (width < 9 * label.length) continue;
-      make(svg, "text", { class: "dl-inside", x: at(from) + width / 2, y: y + 20, "text-anchor": "middle" }, label);
+      make(svg, "text", { class: "dl-inside", x: at(from) + width / 2, y: y + tall / 2 + 5, "text-anchor": "middle" }, label);
     }
   });
-  const bottom = ROW.top + run.spans.length * (ROW.height + 8);
+  const bottom = ROW.top + run.spans.length * pitch;
   for (const tick of ticks(run.makespan)) {
     make(svg, "line", { class: "dl-axis", x1: at(tick), y1: bottom, x2: at(tick), y2: bottom + 5 });
     make(svg, "text", { class: "dl-small", x: at(tick), y: bottom + 19, "text-anchor": "middle" }, short(tick));
   }
-  make(svg, "line", { class: "dl-axis", x1: ROW.left, y1: bottom, x2: ROW.left + ROW.width, y2: bottom });
-  svg.setAttribute("viewBox", `0 0 860 ${bottom + 28}`);
+  make(svg, "line", { class: "dl-axis", x1: ROW.left, y1: bottom, x2: ROW.left + wide, y2: bottom });
+  svg.setAttribute("viewBox", `0 0 ${across} ${bottom + ROW.foot}`);
 }
 
 const plural = (n, word) => `${short(n)} ${word}${n === 1 ? "" : word.endsWith("ch") ? "es" : "s"}`;
@@ -146,7 +152,7 @@ function render({ model, el }) {
   const get = (name) => model.get(name);
   const title = get("title");
   const parts = frame(el, "dl-pipeline", title,
-    "Blue: forward; orange: backward, or its half for the input (I); purple: its half for the weights (W). The number is the micro-batch. Time in forwards of a micro-batch on one rank.", 170);
+    "The number is the micro-batch. Time in forwards of a micro-batch on one rank.", LEGEND);
   const list = make(parts.root, "dl", { class: "dl-numbers" });
   const show = () => {
     const names = ["schedule", "ranks", "microbatches", "chunks", "ratio"];
@@ -165,7 +171,7 @@ function render({ model, el }) {
     return follow(model, name, (value) => { one.set(value); show(); });
   });
   lets.push(follow(model, "schedule", (name) => { select.value = name; show(); }));
-  show();
+  lets.push(live(parts, show));
   return () => lets.forEach((let_go) => let_go());
 }
 

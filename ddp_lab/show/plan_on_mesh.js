@@ -1,8 +1,9 @@
 // The best plan on a mesh, for the links that the sliders say. The plans come from Python.
 
-const MESH = { side: 104, gap: 10, top: 34, left: 20, hosts: 2, devices: 4, bars: 520, wide: 300 };
+const MESH = { side: 104, gap: 10, top: 34, left: 20, hosts: 2, devices: 4, bars: 520, wide: 300, tall: 290 };
 const MODEL_NAMES = [["wide", "many parameters, small outputs"], ["long", "few parameters, large outputs"]];
 const TERM_NAMES = { compute: "compute", tensor_parallel: "shared layers", transfers: "between stages", data_parallel: "gradients" };
+const LEGEND = Object.values(TERM_NAMES).map((name, hue) => [HUES[hue], name]);
 
 // What each device does: its stage, its layers, and its place among replicas and shares.
 function devicesOf(stages) {
@@ -54,21 +55,18 @@ function bars(svg, costs) {
     });
     if (cost > most) make(svg, "text", { x: MESH.bars + MESH.wide + 4, y: y + 13 }, "…");
   });
-  Object.values(TERM_NAMES).forEach((name, hue) => {
-    const [x, y] = [MESH.bars + 150 * (hue % 2), MESH.top + 200 + 24 * Math.floor(hue / 2)];
-    make(svg, "rect", { class: HUES[hue], x, y: y - 12, width: 14, height: 14 });
-    make(svg, "text", { class: "dl-small", x: x + 22, y }, name);
-  });
 }
 
 function render({ model, el }) {
   const get = (name) => model.get(name);
   const [title, table, speeds, counts] = ["title", "table", "speeds", "counts"].map(get);
   const note = "Each square is a device, its colour its stage. The bars say what a step's time goes to, in the best plan and in three simple ones.";
-  const parts = frame(el, "dl-plan", title, note, 310);
+  const parts = frame(el, "dl-plan", title, note, LEGEND);
   const show = () => {
     const plan = table[`${get("model_name")} ${get("gbytes")} ${get("microbatches")}`];
     parts.svg.replaceChildren();
+    room(parts.svg, 0, WIDTH);
+    parts.svg.setAttribute("viewBox", `0 0 ${WIDTH} ${MESH.tall}`);
     mesh(parts.svg, plan.stages);
     bars(parts.svg, plan.costs);
     parts.status.textContent = plan.why;
@@ -88,7 +86,7 @@ function render({ model, el }) {
     over("microbatches", "Micro-batches", counts, (v) => String(v)),
     follow(model, "model_name", (name) => { select.value = name; show(); }),
   ];
-  show();
+  lets.push(live(parts, show));
   return () => lets.forEach((let_go) => let_go());
 }
 

@@ -3,23 +3,14 @@
 // Columns of a rank's grid are parts of the array, rows are ranks: a filled square says that this
 // rank has seen that rank's contribution to that part. Model: `story` (see story.py) and `round`.
 
-const SVG = "http://www.w3.org/2000/svg";
 const RADIUS = 165; // at least; many ranks want more
 const MARGIN = { x: 120, y: 70 }; // around the ring, at least
 const BARS = { away: 190, y: 90, width: 150, pitch: 34 };
 const CROWD = 16; // more ranks than that are drawn small, when nothing stands in them
+const LEGEND = [["rp-cell rp-part", "seen by this rank"], ["rp-cell rp-done", "summed over all"], ["rp-cell rp-new", "arrived in this round"]];
 const ROUND_MS = 1100;
 // Each widget of a notebook loads a module of its own: none of them can count the others.
 const own = (name) => `${name}-${Math.random().toString(36).slice(2, 10)}`;
-
-function make(parent, name, attributes = {}, text = "") {
-  const svg = parent.namespaceURI === SVG || name === "svg";
-  const node = svg ? document.createElementNS(SVG, name) : document.createElement(name);
-  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
-  if (text) node.textContent = text;
-  parent.appendChild(node);
-  return node;
-}
 
 // Where everything stands: sizes follow from the number of ranks and of cells. Between neighbours
 // there is room for a message, and the picture is as large as the ring that this takes.
@@ -144,14 +135,14 @@ function drawBars(parent, plan, story, at) {
   const mark = x + (width * ideal) / full;
   const bottom = y + plan.n * pitch;
   make(parent, "line", { class: "rp-mark", x1: mark, y1: y - 8, x2: mark, y2: bottom });
-  make(parent, "text", { class: "rp-small", x: mark, y: bottom + 16, "text-anchor": "end" },
+  make(parent, "text", { class: "rp-small", x: x - 55, y: bottom + 18 },
     `2(n−1)/n of ${story.n_bytes} bytes = ${Math.round(ideal)}`);
 }
 
 function drawing(svg, story, marker) {
   const plan = layout(story);
   svg.setAttribute("viewBox", `0 0 ${Math.round(plan.view.width)} ${Math.round(plan.view.height)}`);
-  svg.style.minWidth = `${Math.round(0.65 * plan.view.width)}px`; // below that it scrolls
+  svg.style.minWidth = `${Math.round(Math.min(0.9 * plan.view.width, 850))}px`; // below that it scrolls
   let flying = null; // the messages on their way, and the round that they are of
 
   function stand(at, hops, fresh) {
@@ -188,19 +179,15 @@ function build(el, story) {
   });
   make(root, "h3", {}, story.title);
   make(root, "p", {}, story.cuts.length > 1
-    ? "A row is a rank's contribution, a column a part of the array. "
-      + "Blue: seen by this rank; green: summed over all."
+    ? "A row is a rank's contribution, a column a part of the array."
     : "Messages without their contents.");
-  const stage = make(root, "div", { class: "rp-stage", role: "group", "aria-label": "Picture" });
-  new ResizeObserver(() => { // what scrolls is reached by keyboard too
-    if (stage.scrollWidth > stage.clientWidth) stage.setAttribute("tabindex", "0");
-    else stage.removeAttribute("tabindex");
-  }).observe(stage);
+  if (story.cuts.length > 1) drawLegend(make(root, "ul", { class: "legend", "aria-label": "Legend" }), LEGEND);
+  const stage = make(root, "div", { class: "rp-stage hall-stage", role: "group", "aria-label": "Picture" });
   const svg = make(stage, "svg", { role: "img", "aria-label": "" });
   const controls = make(root, "div", { class: "rp-controls" });
   const button = (label, sign) =>
     make(controls, "button", { type: "button", "aria-label": label, title: label }, sign);
-  const parts = { root, svg, first: button("Back to the start", "|◀"), back: button("One round back", "◀") };
+  const parts = { root, svg, stage, controls, first: button("Back to the start", "|◀"), back: button("One round back", "◀") };
   parts.play = button("Play", "Play");
   parts.next = button("One round forward", "▶|");
   parts.slider = make(controls, "input", {
@@ -326,8 +313,13 @@ function render({ model, el }) {
   parts.slider.addEventListener("input", () => go(Number(parts.slider.value)));
   const follow = () => { if (model.get("round") !== at) { stop(); at = clamp(model.get("round")); show(); } };
   model.on("change:round", follow);
+  const resize = () => fit(parts.root, parts.svg, parts.stage);
+  hall(parts.root, parts.controls, resize);
+  const reach = scrolls(parts.stage);
+  const sized = new ResizeObserver(resize);
+  sized.observe(parts.stage);
   show();
-  return () => { stop(); model.off("change:round", follow); };
+  return () => { stop(); reach.stop(); sized.disconnect(); model.off("change:round", follow); };
 }
 
 export default { render };

@@ -6,11 +6,9 @@ from typing import Any
 import anywidget
 import traitlets
 
-from ddp_lab.show.page import page
+from ddp_lab.show.page import page, texts
 from ddp_lab.show.poster import poster, summary
 from ddp_lab.show.story import Story
-
-HERE = Path(__file__).parent
 
 
 class RingPlayer(anywidget.AnyWidget):
@@ -20,8 +18,8 @@ class RingPlayer(anywidget.AnyWidget):
     picture of the whole run is.
     """
 
-    _esm = HERE / "ring_player.js"
-    _css = HERE / "ring_player.css"
+    _esm = texts("hall.js", "ring_player.js")
+    _css = texts("ring_player.css", "hall.css")
     story = traitlets.Dict().tag(sync=True)
     round = traitlets.Int(0).tag(sync=True)
 

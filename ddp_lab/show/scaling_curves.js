@@ -1,7 +1,10 @@
 // Efficiency by number of devices, recomputed while the sliders move, beside what was published.
 // `efficiency` is ddp_lab.simulate.training for data parallelism: a test holds the two together.
 
-const PLOT = { left: 64, right: 200, top: 16, foot: 300, width: 860, height: 346 };
+const PLOT = { left: 64, right: 24, top: 16, below: 46, height: 346 };
+const LEGEND = [
+  ["line dl-a", "all that can overlap does"], ["line dl-c dl-dashed", "nothing overlaps"], ["dot dl-b", "published"],
+];
 const MIB = 1048576;
 const MOST_PARTS = 64;
 const DEVICES = Array.from({ length: 11 }, (_, k) => 2 ** k);
@@ -100,32 +103,29 @@ const percent = (share) => `${Math.round(1000 * share) / 10} %`;
 
 function drawCurves(svg, given, devices, curves) {
   svg.replaceChildren();
-  const right = PLOT.width - PLOT.right;
+  const { width, height } = room(svg, PLOT.height);
+  svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
+  const right = width - PLOT.right;
+  const foot = height - PLOT.below;
   const x = (p) => PLOT.left + ((right - PLOT.left) * Math.log2(p)) / Math.log2(DEVICES.at(-1));
-  const y = (share) => PLOT.foot - (PLOT.foot - PLOT.top) * share;
+  const y = (share) => foot - (foot - PLOT.top) * share;
   for (const share of [0, 0.2, 0.4, 0.6, 0.8, 1]) {
     make(svg, "line", { class: "dl-grid", x1: PLOT.left, y1: y(share), x2: right, y2: y(share) });
     make(svg, "text", { class: "dl-small", x: PLOT.left - 8, y: y(share) + 4, "text-anchor": "end" }, percent(share));
   }
-  for (const p of DEVICES) {
-    make(svg, "text", { class: "dl-small", x: x(p), y: PLOT.foot + 18, "text-anchor": "middle" }, String(p));
+  for (const p of DEVICES.filter((_, k) => right > 480 || k % 2 === 0)) {
+    make(svg, "text", { class: "dl-small", x: x(p), y: foot + 18, "text-anchor": "middle" }, String(p));
   }
-  make(svg, "path", { class: "dl-axis", d: path([[PLOT.left, PLOT.top], [PLOT.left, PLOT.foot], [right, PLOT.foot]]) });
-  make(svg, "text", { class: "dl-small", x: right, y: PLOT.foot + 36, "text-anchor": "end" }, "devices");
-  make(svg, "line", { class: "dl-mark", x1: x(devices), y1: PLOT.top, x2: x(devices), y2: PLOT.foot });
-  curves.forEach(({ name, shares, hue, dash }, k) => {
+  make(svg, "path", { class: "dl-axis", d: path([[PLOT.left, PLOT.top], [PLOT.left, foot], [right, foot]]) });
+  make(svg, "text", { class: "dl-small", x: right, y: foot + 36, "text-anchor": "end" }, "devices");
+  make(svg, "line", { class: "dl-mark", x1: x(devices), y1: PLOT.top, x2: x(devices), y2: foot });
+  for (const { name, shares, hue, dash } of curves) {
     make(svg, "path", { class: hue, d: path(DEVICES.map((p, i) => [x(p), y(shares[i])])), "stroke-dasharray": dash, "data-curve": name });
-    const at = PLOT.top + 12 + 22 * k;
-    make(svg, "line", { class: hue, x1: right + 16, y1: at - 4, x2: right + 46, y2: at - 4, "stroke-dasharray": dash });
-    make(svg, "text", { x: right + 54, y: at }, name);
-  });
+  }
   for (const [p, share, source] of given.points) {
     const dot = make(svg, "circle", { class: "dl-b", cx: x(p), cy: y(share), r: 6, "data-point": p });
     make(dot, "title", {}, `${source}: ${percent(share)} on ${p} devices`);
   }
-  const at = PLOT.top + 12 + 22 * curves.length;
-  make(svg, "circle", { class: "dl-b", cx: right + 31, cy: at - 4, r: 6 });
-  make(svg, "text", { x: right + 54, y: at }, "published");
 }
 
 const POWER = (low, high, words) => ({ min: Math.log2(low), max: Math.log2(high), step: 0.25, to: Math.log2, from: (p) => 2 ** p, words });
@@ -145,7 +145,7 @@ function render({ model, el }) {
   const get = (name) => model.get(name);
   const title = get("title");
   const parts = frame(el, "dl-scaling", title,
-    "Throughput over that of as many devices alone. Blue: all that can overlap does; green: nothing does; orange: what was published.", PLOT.height);
+    "Throughput over that of as many devices alone, by the number of devices.", LEGEND);
   const sliders = {};
   const show = () => {
     const given = inputs(get);
@@ -180,7 +180,7 @@ function render({ model, el }) {
   });
   lets.push(follow(model, "model", (name) => { models.value = name; show(); }));
   lets.push(follow(model, "strategy", (name) => { strategies.value = name; show(); }));
-  show();
+  lets.push(live(parts, show));
   return () => lets.forEach((let_go) => let_go());
 }
 

@@ -1,7 +1,11 @@
 // Workers and a parameter server on a clock, recomputed while the sliders move. `simulate` is
 // ddp_lab.simulate.parameter_server.run_on_clock, word for word: a test holds the two together.
 
-const ROW = { left: 110, width: 720, height: 22, gap: 8, top: 44 };
+const ROW = { left: 110, right: 30, height: 22, gap: 8, top: 44 };
+const LEGEND = [
+  ["dl-a", "computes a gradient"], ["dl-b", "too late: dropped"], ["dl-ghost", "waits"], ["dl-c", "the server applies an update"],
+  ["line dl-mark", "the end"],
+];
 
 // Seconds of each worker in each step: 1, a little by chance, and `late` more in its late steps.
 function timesOf({ draws, workers, backups, share, late }) {
@@ -83,27 +87,31 @@ function inputs(get) {
 function draw(svg, run, count) {
   svg.replaceChildren();
   const end = Math.max(run.makespan, ...run.spans.map((span) => span.ended_at));
-  const at = (s) => ROW.left + (ROW.width * s) / end;
-  const y = (row) => ROW.top + row * (ROW.height + ROW.gap);
+  const across = room(svg).width;
+  const wide = across - ROW.left - ROW.right;
+  const at = (s) => ROW.left + (wide * s) / end;
+  const pitch = pitchOf(svg, count, ROW.height + ROW.gap, ROW.top + 30);
+  const tall = pitch - Math.min(ROW.gap, pitch / 4);
+  const y = (row) => ROW.top + row * pitch;
   make(svg, "text", { x: ROW.left - 8, y: 24, "text-anchor": "end" }, "server");
-  make(svg, "line", { class: "dl-axis", x1: ROW.left, y1: 20, x2: ROW.left + ROW.width, y2: 20 });
+  make(svg, "line", { class: "dl-axis", x1: ROW.left, y1: 20, x2: ROW.left + wide, y2: 20 });
   for (const { at: when, gradients } of run.applied) {
     const mark = make(svg, "rect", { class: "dl-c", x: at(when) - 1.5, y: 11, width: 3, height: 18, "data-lane": "server" });
     make(mark, "title", {}, `after ${short(when)}: ${gradients} gradient${gradients === 1 ? "" : "s"}`);
   }
   for (let worker = 0; worker < count; worker += 1) {
-    make(svg, "text", { x: ROW.left - 8, y: y(worker) + 16, "text-anchor": "end" }, `worker ${worker + 1}`);
+    make(svg, "text", { x: ROW.left - 8, y: y(worker) + tall / 2 + 5, "text-anchor": "end" }, `worker ${worker + 1}`);
   }
   for (const { worker, step, asked_at, began_at, ended_at, dropped } of run.spans) {
     if (began_at > asked_at) {
-      const gap = make(svg, "rect", { class: "dl-ghost", x: at(asked_at), y: y(worker) + 4, width: at(began_at) - at(asked_at), height: ROW.height - 8 });
+      const gap = make(svg, "rect", { class: "dl-ghost", x: at(asked_at), y: y(worker) + 4, width: at(began_at) - at(asked_at), height: tall - 8 });
       make(gap, "title", {}, `waits ${short(began_at - asked_at)}`);
     }
     const hue = dropped ? "dl-b" : "dl-a";
-    const box = make(svg, "rect", { class: hue, x: at(began_at), y: y(worker), width: Math.max(at(ended_at) - at(began_at) - 1, 0.75), height: ROW.height, "data-lane": "worker" });
+    const box = make(svg, "rect", { class: hue, x: at(began_at), y: y(worker), width: Math.max(at(ended_at) - at(began_at) - 1, 0.75), height: tall, "data-lane": "worker" });
     make(box, "title", {}, `step ${step + 1}: ${short(began_at)} to ${short(ended_at)}${dropped ? ", dropped" : ""}`);
     if (at(ended_at) - at(began_at) > 20) {
-      make(svg, "text", { class: "dl-inside", x: (at(began_at) + at(ended_at)) / 2, y: y(worker) + 16, "text-anchor": "middle" }, dropped ? "×" : `${step + 1}`);
+      make(svg, "text", { class: "dl-inside", x: (at(began_at) + at(ended_at)) / 2, y: y(worker) + tall / 2 + 5, "text-anchor": "middle" }, dropped ? "×" : `${step + 1}`);
     }
   }
   const bottom = y(count);
@@ -112,8 +120,8 @@ function draw(svg, run, count) {
     make(svg, "line", { class: "dl-axis", x1: at(tick), y1: bottom, x2: at(tick), y2: bottom + 5 });
     make(svg, "text", { class: "dl-small", x: at(tick), y: bottom + 19, "text-anchor": "middle" }, short(tick));
   }
-  make(svg, "line", { class: "dl-axis", x1: ROW.left, y1: bottom, x2: ROW.left + ROW.width, y2: bottom });
-  svg.setAttribute("viewBox", `0 0 860 ${bottom + 28}`);
+  make(svg, "line", { class: "dl-axis", x1: ROW.left, y1: bottom, x2: ROW.left + wide, y2: bottom });
+  svg.setAttribute("viewBox", `0 0 ${across} ${bottom + 28}`);
 }
 
 function numbers(list, run, count) {
@@ -144,7 +152,7 @@ const SLIDERS = [
 function render({ model, el }) {
   const get = (name) => model.get(name);
   const parts = frame(el, "dl-servers", get("title"),
-    "Blue: a worker computes a gradient; orange, ×: one that comes too late and is dropped; dashed: a pull that waits; green: the server applies an update. The unit of time is a step that is not late.", 300);
+    "The unit of time is a step that is not late.", LEGEND);
   const list = make(parts.root, "dl", { class: "dl-numbers" });
   const sliders = {};
   const show = () => {
@@ -165,7 +173,7 @@ function render({ model, el }) {
     return follow(model, name, (value) => { sliders[name].set(value); show(); });
   });
   lets.push(follow(model, "consistency", (value) => { select.value = value; show(); }));
-  show();
+  lets.push(live(parts, show));
   return () => lets.forEach((let_go) => let_go());
 }
 

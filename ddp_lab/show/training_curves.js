@@ -1,6 +1,6 @@
 // Curves of several runs, drawn while they grow. Model: `runs`, {name: [[x, y], ...]}.
 
-const AREA = { left: 64, right: 16, top: 14, bottom: 40, width: 860, height: 340 };
+const AREA = { left: 64, right: 16, top: 14, bottom: 40, height: 340 };
 
 // An exponential mean that begins at the first point, not at zero.
 function smoothed(points, weight) {
@@ -38,8 +38,9 @@ function decades(low, high) {
 }
 
 function axes(svg, model, [low_x, high_x], [low_y, high_y], x, y, logarithmic) {
-  const right = AREA.width - AREA.right;
-  const foot = AREA.height - AREA.bottom;
+  const { width, height } = room(svg, AREA.height);
+  const right = width - AREA.right;
+  const foot = height - AREA.bottom;
   const levels = logarithmic
     ? decades(low_y, high_y)
     : between(low_y, high_y, 6);
@@ -62,8 +63,10 @@ function drawAll(svg, model, hidden, weight, logarithmic) {
     .filter(({ name, points }) => points.length && !hidden.has(name));
   const height = (v) => (logarithmic ? Math.log10(v) : v);
   const spans = [range(runs.flatMap((r) => r.points.map((p) => p[0]))), range(runs.flatMap((r) => r.points.map((p) => height(p[1]))))];
-  const x = scale(...spans[0], AREA.left, AREA.width - AREA.right);
-  const y = scale(...spans[1], AREA.height - AREA.bottom, AREA.top + 10);
+  const size = room(svg, AREA.height);
+  svg.setAttribute("viewBox", `0 0 ${size.width} ${size.height}`);
+  const x = scale(...spans[0], AREA.left, size.width - AREA.right);
+  const y = scale(...spans[1], size.height - AREA.bottom, AREA.top + 10);
   axes(svg, model, ...spans, x, y, logarithmic);
   for (const { name, k, points } of runs) {
     const { hue, dash } = look(k);
@@ -79,7 +82,7 @@ function drawAll(svg, model, hidden, weight, logarithmic) {
 }
 
 function render({ model, el }) {
-  const parts = frame(el, "dl-curves", model.get("title"), "A line a run; the dot is where it stands.", AREA.height);
+  const parts = frame(el, "dl-curves", model.get("title"), "A line a run; the dot is where it stands.");
   const legend = make(parts.root, "div", { class: "dl-runs", role: "group", "aria-label": "Runs" });
   const hidden = new Set();
   let weight = 0;
@@ -118,8 +121,8 @@ function render({ model, el }) {
   parts.status.setAttribute("aria-live", "off"); // it changes with every step of training
   const let_go = follow(model, "runs", () => { names(); soon(); });
   names();
-  show();
-  return () => { let_go(); window.clearTimeout(asked); };
+  const end = live(parts, show);
+  return () => { let_go(); end(); window.clearTimeout(asked); };
 }
 
 export default { render };

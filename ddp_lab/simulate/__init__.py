@@ -8,6 +8,7 @@ from ddp_lab.simulate.layers import LayerCost
 from ddp_lab.simulate.parameter_server import parameter_server
 from ddp_lab.simulate.pipeline import pipeline
 from ddp_lab.simulate.planner import best_plan, plan_cost, plans
+from ddp_lab.simulate.program import program
 from ddp_lab.simulate.stragglers import backup_workers
 from ddp_lab.simulate.training import training
 
@@ -23,5 +24,6 @@ __all__ = [
     "pipeline",
     "plan_cost",
     "plans",
+    "program",
     "training",
 ]

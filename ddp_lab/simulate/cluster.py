@@ -7,7 +7,7 @@ Every link carries a message of n bytes in alpha + n beta seconds in each direct
 tensor-parallel group are neighbours, for they talk most; those of a data-parallel group lie as
 many devices apart. A ring goes round in lockstep, so that its slowest link decides.
 
-May import: NumPy, cost, errors.
+May import: NumPy, arguments, cost, errors.
 Source of the order: Narayanan et al., Efficient Large-Scale Language Model Training on GPU
 Clusters, SC 2021, section 3.
 """
@@ -15,8 +15,7 @@ Clusters, SC 2021, section 3.
 import math
 from dataclasses import dataclass
 
-import numpy as np
-
+from ddp_lab.arguments import check_count
 from ddp_lab.costs.model import collective_time
 from ddp_lab.errors import InvalidArgument
 
@@ -98,15 +97,6 @@ def _link(name: str, link: Link, used: bool) -> Link:
             "and seconds a byte, above 0. For 25 GB/s pass a beta of 1 / 25e9."
         )
     return alpha, beta
-
-
-def check_count(who: str, name: str, value: int, least: int = 1) -> None:
-    """Raise `InvalidArgument` unless `value` is a whole number of `least` or more."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise InvalidArgument(
-            f"{who}: no such number of {name}: got {value!r}, expected {least} or more. "
-            "Pass a whole number."
-        )
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ that follow); the stages that follow say how many micro-batches a stage holds at
 limit never gives a lower sum, so that whole ranges of limits are ruled out at once, and the plan
 that is left has the least cost of all.
 
-May import: cluster, layers, training, errors.
+May import: cluster, layers, training, arguments, errors.
 Source: Zheng et al., Alpa, OSDI 2022, section 5.2, for the objective and its dynamic program.
 """
 
@@ -29,8 +29,9 @@ from functools import cached_property
 
 import numpy as np
 
+from ddp_lab.arguments import check_count
 from ddp_lab.errors import DoesNotFit, InvalidArgument
-from ddp_lab.simulate.cluster import Cluster, Mesh, check_count
+from ddp_lab.simulate.cluster import Cluster, Mesh
 from ddp_lab.simulate.layers import BACKWARD, STATES, LayerCost, check_layers
 
 Stage = tuple[int, int, int, int, int, int]  # first, last (one after), hosts, devices, dp, tp

@@ -1,6 +1,6 @@
 """Synchronous steps with backup workers: take the first n gradients of n + b workers.
 
-May import: NumPy and the package's errors.
+May import: NumPy, the package's arguments and errors.
 Source: Abadi et al., TensorFlow, OSDI 2016, section 6.3 and Figure 8.
 """
 
@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from ddp_lab.arguments import check_count
 from ddp_lab.errors import InvalidArgument
 from ddp_lab.transport.base import NDArray
 
@@ -60,7 +61,7 @@ def backup_workers(
         ("backups", backups, 0),
         ("steps", steps, 1),
     ):
-        _check_count(name, value, least)
+        check_count("backup_workers", name, value, least)
     shape = (workers + backups, steps)
     times = draw_of(step_time, shape, seed, "backup_workers")
     return float(np.partition(times, workers - 1, axis=0)[workers - 1].mean())
@@ -86,11 +87,3 @@ def draw_of(step_time: str | Draw, shape: tuple[int, int], seed: int, operation:
             f"{shape}. Draw with rng.exponential(size=shape) or the like."
         )
     return times
-
-
-def _check_count(name: str, value: int, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise InvalidArgument(
-            f"backup_workers: no such number of {name}: got {value!r}, expected {least} or more. "
-            "Pass a whole number."
-        )

@@ -9,7 +9,7 @@ stages by a schedule of `pipeline`; a stage is busy while it sends to its neighb
 averaged beside the last backward, in buckets (`ddp`). What is assumed: all devices are alike, a
 layer takes its flops' time however small it is, nothing else crosses the links.
 
-May import: cluster, layers, ddp, pipeline, zero, errors.
+May import: cluster, layers, ddp, pipeline, zero, arguments, errors.
 """
 
 from bisect import bisect_right
@@ -19,8 +19,9 @@ from functools import partial
 from itertools import accumulate
 from math import ceil
 
+from ddp_lab.arguments import check_count
 from ddp_lab.errors import DoesNotFit, InvalidArgument
-from ddp_lab.simulate.cluster import Cluster, Mesh, check_count, mesh
+from ddp_lab.simulate.cluster import Cluster, Mesh, mesh
 from ddp_lab.simulate.ddp import ddp
 from ddp_lab.simulate.layers import (
     BACKWARD,

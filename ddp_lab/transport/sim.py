@@ -31,13 +31,17 @@ class SimWorld(TurnWorld):
     """A world in which every rank has a virtual clock.
 
     `bytes_a_byte` is how many simulated bytes each real one stands for, so that large arrays can
-    be simulated with small ones.
+    be simulated with small ones. Where the world is `buffered`, a message sets off when it is sent,
+    asked for or not, and a plain send does not wait for it: so do network cards with memory.
     """
 
-    def __init__(self, size: int, link: Link, bytes_a_byte: float = 1.0) -> None:
+    def __init__(
+        self, size: int, link: Link, bytes_a_byte: float = 1.0, *, buffered: bool = False
+    ) -> None:
         super().__init__(size)
         self.link = link
         self.bytes_a_byte = bytes_a_byte
+        self.buffered = buffered
         self.clocks = [0.0] * size
 
     def transport(self, rank: int) -> "SimTransport":
@@ -107,7 +111,7 @@ class SimTransport(ThreadTransport):
         start = max(self.clock, self.free_out)
         self.free_out = start + self.duration(array)
         self._world.post(self.rank, dst, channel, array.copy(), header, start)
-        return SimSent(self, self.free_out)
+        return SimSent(self, self.clock if self._world.buffered else self.free_out)
 
     def irecv(self, src: int, *, channel: int = 0, buffer: NDArray | None = None) -> "SimReceive":
         """Receive the next array from `src`; it can start to come from now on."""
@@ -139,7 +143,7 @@ class SimReceive(Receive):
         self, transport: SimTransport, src: int, channel: int, buffer: NDArray | None
     ) -> None:
         self._transport = transport
-        self._asked_at = transport.clock
+        self._asked_at = 0.0 if transport._world.buffered else transport.clock
         self._arrived_at: float | None = None
         super().__init__(transport._world, src, transport.rank, channel, buffer)
 

@@ -1,80 +1,60 @@
-# %% [markdown]
+# %% [markdown] builds="a line by formula and by descent, a gradient check, a network with gradients of your own" needs="NumPy, the chain rule" audience="gpu"
 # # Lab 01: Gradients by hand
 #
-# - **You build** the oldest way to train: a line fitted by a formula and by descent, a check that tells a right gradient from a wrong one, and a network on handwritten digits whose every gradient you derive yourself.
+# - **You build** the oldest ways to train: a line fitted by a formula and by descent, a check that tells a right gradient from a wrong one, and a network on handwritten digits whose every gradient you derive yourself.
 # - **You need** NumPy, matrix products, the chain rule.
-# - **It takes** about 90 minutes: 1 to set out, 6, 15, 16, 17, 12 and 13 for the six sections, 10 for the discussion. The reading note, with its paper, is for another day.
+# - **It takes** about 90 minutes: introduction 2, sections 6, 15, 17, 17, 11 and 12, discussion 10. The reading note is for another day.
 #
-# In 2012 AlexNet won by a margin that changed the field, and the gradient of each of its layers was derived on paper and typed in. You do the same, small, and find out three things: how one can be *sure* of a gradient, how little a falling loss proves, and why nobody works like this any more.
+# The gradients of AlexNet (2012) were derived on paper and typed in. You do the same for a small network, and find out three things: how one can be *sure* of a gradient, how little a falling loss proves, and why nobody works like this any more.
 #
 # Each section asks for a prediction before it measures. Write the number down first.
 
 # %% tags="setup"
-import os
 import platform
 import time
 from functools import partial
 from importlib.metadata import version
 from itertools import pairwise
 from pathlib import Path
-from statistics import median
 
 import matplotlib.pyplot as plt
 import numpy as np
-from IPython.display import display
 from sklearn.datasets import load_diabetes
 
-from autograder import lab
+import minitorch.lessons.gradient_pictures as pictures
+from autograder import compare, lab
 from minitorch.data import digits
+from minitorch.lessons.clock import in_turns, seconds
+from minitorch.lessons.curves import GrowingCurve
 
 try:
     import torch
 except ImportError:
     torch = None
 
-# %% tags="setup"
 q = lab("gradients_by_hand")
+
+# %% tags="setup"
 style = Path("../style.mplstyle")
 plt.style.use([style] if style.exists() else [])
 CUDA = torch is not None and torch.cuda.is_available()
-CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 for name in ("numpy", "scikit-learn", "mlsys-labs"):
     print(name, version(name))
-print("Python", platform.python_version(), "on", platform.machine(), "with", CORES, "cores")
+print("Python", platform.python_version(), "on", platform.machine())
 print("CUDA", torch.cuda.get_device_name() if CUDA else "none: everything runs on the CPU")
 
 # %% [markdown]
-# The same tiny data all through the lab: three points. The first column of `x` is one everywhere, so that the first weight is where the line starts, and the second is its slope.
+# The whole lab uses the same tiny data: three points. The first column of `x` is always one, so the first weight is where the line starts, and the second is its slope.
 
 # %%
 x = np.array([[1.0, 1.0], [1.0, 2.0], [1.0, 4.0]])
 y = np.array([1.0, 2.0, 2.0])
 
 
-def compare(what, predicted, measured):
-    """Print a prediction beside what came out."""
-    if predicted is ...:
-        print(f"{what}: measured {measured:.4g}. Write your prediction down above, then run again.")
-    else:
-        ratio = measured / predicted
-        print(f"{what}: predicted {predicted:.4g}, measured {measured:.4g}, ratio {ratio:.3g}")
-
-
-# %%
-def seconds(f, *args, repeats=5):
-    """Return the median time of `repeats` calls of f(*args)."""
-    times = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        f(*args)
-        times.append(time.perf_counter() - start)
-    return median(times)
-
-
 # %% [markdown]
 # ## 1. A formula
 #
-# We look for the weights $w$ with the smallest **mean squared error**, $L(w) = \frac1n \sum_i (x_i \cdot w - y_i)^2$. The careless way: try them all.
+# We look for the weights $w$ with the smallest **mean squared error**, $L(w) = \frac1n \sum_i (x_i \cdot w - y_i)^2$. The simplest way is to try many of them:
 
 
 # %%
@@ -100,12 +80,12 @@ print(f"ten weights would take {took / tried * 101.0**10 / 3.15e7:.1g} years, an
 #
 # $$\nabla L = \tfrac2n\, x^\top (x w - y) = 0 \quad\Longleftrightarrow\quad x^\top x\, w = x^\top y .$$
 #
-# These **normal equations** are linear in $w$: as many equations as weights, solved once. Behind them is a picture: the error $xw - y$ stands at a right angle to every column of $x$; otherwise one could move along that column and come closer.
+# These **normal equations** are linear in $w$. So the error $xw - y$ stands at a right angle to every column of $x$.
 #
 # The product $x^\top x$ costs $n d^2$ multiplications, and solving the equations $d^3/3$.
 # *(Gauss 1809; Golub & Van Loan, "Matrix Computations", chapter 5.)*
 #
-# **Predict.** Twice as many weights, and twice as many points as well: how many times as long does the formula take?
+# **Predict.** With twice as many weights and twice as many points, how many times as long does the formula take?
 
 # %%
 ### BEGIN STARTER
@@ -142,7 +122,7 @@ print("error at a right angle to the columns:", x.T @ (x @ w_best - y))
 q.check("closed_form")
 
 # %% [markdown]
-# **Measure.** Ever more weights $d$, and always $n = 2d$ points.
+# **Measure** for more and more weights $d$, always with $n = 2d$ points.
 
 # %%
 rng = np.random.default_rng(0)
@@ -154,27 +134,19 @@ for d in sizes:
 compare("time at 1024 weights over time at 512", predicted_growth, formula_s[-1] / formula_s[-2])
 
 # %%
-fig, ax = plt.subplots()
-ax.loglog(sizes, np.array(formula_s) * 1e3, "o-", label="measured")
-model = formula_s[-1] * (np.array(sizes) / sizes[-1]) ** 3
-ax.loglog(sizes, model * 1e3, color="C4", lw=1, ls=":", label="a constant times d cubed")
-ax.set_xticks(sizes, labels=map(str, sizes), minor=False)
-ax.minorticks_off()
-ax.set(xlabel="weights d", ylabel="time in ms", title="What the formula costs")
-ax.legend()
-plt.show()
+pictures.plot_formula(sizes, formula_s)
 alexnet_s = formula_s[-1] * (60e6 / sizes[-1]) ** 3
 print(f"60 million weights, as AlexNet has, would take {alexnet_s / 3.15e7:.1g} years")
 
 # %% [markdown]
-# **Reflect.** On the left the measured times lie above the model's line. What does the model leave out, and why does it matter less on the right? And time is not the only limit: how many bytes has $x^\top x$ for 60 million weights?
+# **Reflect.** On the left the measured times lie above the model's line. What does the model leave out, and why does it matter less on the right? Time is not the only limit: how many bytes has $x^\top x$ for 60 million weights?
 #
-# *What the real system does.* scikit-learn's [`LinearRegression`](https://github.com/scikit-learn/scikit-learn/blob/main/sklearn/linear_model/_base.py) does not form $x^\top x$, which squares the condition number and so loses twice as many digits; it calls `scipy.linalg.lstsq`, which factors $x$ itself. The cost grows like $d^3$ all the same.
+# *What the real system does.* scikit-learn's [`LinearRegression`](https://github.com/scikit-learn/scikit-learn/blob/main/sklearn/linear_model/_base.py) calls `scipy.linalg.lstsq`, which factors $x$ itself. The product $x^\top x$ would lose twice as many digits.
 
 # %% [markdown]
 # ## 2. Down the slope
 #
-# Real data now: 442 patients with diabetes, ten measurements each, and how far the disease had come a year later (Efron et al. 2004). Columns are scaled to mean 0 and variance 1, so nothing is far out of scale. We walk against the gradient with a step that looks harmless, and with one that is three times as long.
+# Now real data: 442 patients with diabetes, ten measurements each, and the state of the disease a year later (Efron et al. 2004). Columns are scaled to mean 0 and variance 1. We go against the gradient, first with a short step, then with one that is three times as long.
 
 # %%
 patients, progress = load_diabetes(return_X_y=True)
@@ -184,7 +156,7 @@ goal = closed_form(patients, progress)
 
 
 def slope_by_differences(w, step=1e-6):
-    """A gradient without any thinking: each weight a little up and down."""
+    """The gradient by definition: move each weight a little up and down."""
     moves = step * np.eye(len(w))
     up = np.array([mse(patients, progress, w + move) for move in moves])
     down = np.array([mse(patients, progress, w - move) for move in moves])
@@ -199,14 +171,14 @@ for lr in (0.1, 0.3):
     print(f"the formula has {mse(patients, progress, goal):.4g}")
 
 # %% [markdown]
-# **Idea.** The error is a bowl, and the bowl is steeper in some directions than in others. Along the eigenvector $v_k$ of the **Hessian** $H = \frac2n x^\top x$, with eigenvalue $\lambda_k$, the distance to the minimum is multiplied in each step by
+# **Idea.** The error has the shape of a bowl, and the bowl is steeper in some directions than in others. Take the **Hessian** $H = \frac2n x^\top x$ with eigenvectors $v_k$ and eigenvalues $\lambda_k$. Along $v_k$ each step multiplies the distance to the minimum by
 #
 # $$1 - \text{lr} \cdot \lambda_k .$$
 #
-# It shrinks while that factor lies between $-1$ and $1$. The steepest direction, $\lambda_{\max}$, says how long a step may be; the flattest, $\lambda_{\min}$, says how long one then has to walk. With $\text{lr} = 1/\lambda_{\max}$ the flattest direction shrinks by $1 - 1/\kappa$ a step, where $\kappa = \lambda_{\max}/\lambda_{\min}$ is the **condition number**.
+# The distance shrinks while this factor is between $-1$ and $1$. The steepest direction, $\lambda_{\max}$, limits the step; the flattest, $\lambda_{\min}$, then decides how many steps are needed. With $\text{lr} = 1/\lambda_{\max}$ the flattest direction shrinks by the factor $1 - 1/\kappa$ in each step, where $\kappa = \lambda_{\max}/\lambda_{\min}$ is the **condition number**.
 # *(Goh 2017, "Why Momentum Really Works", Distill.)*
 #
-# **Predict.** For our patients $\kappa$ is printed below. How many steps, with $\text{lr} = 1/\lambda_{\max}$, until the distance is a tenth? For a large $\kappa$, $(1 - 1/\kappa)^{\kappa} \approx 1/e$.
+# **Predict.** $\kappa$ for our patients is printed below. How many steps, with $\text{lr} = 1/\lambda_{\max}$, until the distance is a tenth? For a large $\kappa$, $(1 - 1/\kappa)^{\kappa} \approx 1/e$.
 
 # %%
 kappa = np.linalg.cond(patients) ** 2
@@ -270,7 +242,7 @@ def largest_lr(x):
 
 
 # %% [markdown]
-# **Try it** on the three points: ten steps, and a hundred.
+# **Try it** on the three points, with ten steps and with a hundred.
 
 # %%
 path = descend(lambda w: mse_gradient(x, y, w), np.zeros(2), lr=0.1, steps=100)
@@ -288,17 +260,17 @@ q.check("descend")
 q.check("largest_lr")
 
 # %% [markdown]
-# **Measure.** First where the edge really is, found by bisection with your `descend`; then the walk.
+# **Measure.** First find the largest learning rate that converges, by bisection with your `descend`. Then count the steps.
 
 
 # %%
 def distances(lr, steps):
-    """How far from the formula's weights descent is after each step."""
+    """Return how far from the formula's weights descent is after each step."""
     path = descend(lambda w: mse_gradient(patients, progress, w), np.zeros(10), lr, steps)
     return np.linalg.norm(path - goal, axis=1)
 
 
-low, high = 0.1, 0.3  # the one came down, the other did not
+low, high = 0.1, 0.3  # the first converged, the second did not
 while high / low > 1.0001:
     middle = (low + high) / 2
     way = distances(middle, 400)
@@ -309,27 +281,20 @@ compare("largest learning rate", largest_lr(patients), low)
 safe_lr = largest_lr(patients) / 2
 way = distances(safe_lr, 4000)
 measured_steps = np.argmax(way < way[2000] / 10) - 2000
-compare("steps for a tenth of the distance", predicted_steps, measured_steps)
-
-fig, ax = plt.subplots()
-for share in (0.25, 0.5, 0.95, 1.01):
-    ax.semilogy(distances(share * largest_lr(patients), 600), label=f"{share:g} of the largest")
-flattest = way[300] * (1 - 1 / kappa) ** (np.arange(600) - 300)
-ax.semilogy(flattest, color="C4", lw=7, ls="-", alpha=0.35, label="model for 0.5")
-ax.set(xlabel="step", ylabel="distance to the formula's weights", ylim=(1e-2, 1e1))
-ax.set_title("A longer step walks faster, up to an edge")
-ax.legend(fontsize="small")
-plt.show()
+compare("steps for a tenth of the distance", predicted_steps, float(measured_steps))
+shares = (0.25, 0.5, 0.95, 1.01)
+ways = {f"{s:g} of the largest": distances(s * largest_lr(patients), 600) for s in shares}
+pictures.plot_distances(ways, way[300] * (1 - 1 / kappa) ** (np.arange(600) - 300))
 
 # %% [markdown]
-# **Reflect.** A step of descent costs $4nd$ operations, the formula about $nd^2$. From the steps you measured: for which $d$ would descent to a tenth be cheaper here? And is that still so when $\kappa$ is a million?
+# **Reflect.** A step of descent costs $4nd$ operations, the formula about $nd^2$. With the number of steps that you measured: for which $d$ would descent to a tenth be cheaper here? And if $\kappa$ is a million?
 #
-# *What the real system does.* [`torch.optim.SGD`](https://github.com/pytorch/pytorch/blob/main/torch/optim/sgd.py) is your loop body, with momentum, which turns $\kappa$ steps into about $\sqrt\kappa$. Nobody computes $\lambda_{\max}$ of a network before training; one raises the learning rate until the loss jumps, and training itself then hovers near that edge (Cohen et al. 2021).
+# *What the real system does.* [`torch.optim.SGD`](https://github.com/pytorch/pytorch/blob/main/torch/optim/sgd.py) is your loop body, with momentum, which needs about $\sqrt\kappa$ steps instead of $\kappa$. For a network one does not compute $\lambda_{\max}$, but raises the learning rate until the loss jumps (Cohen et al. 2021).
 
 # %% [markdown]
-# ## 3. Who checks the gradient?
+# ## 3. Is the gradient right?
 #
-# Here is a colleague's gradient. It has a mistake. Watch the loss.
+# Here is a colleague's gradient. It has a mistake. Look at the loss.
 
 
 # %%
@@ -348,13 +313,13 @@ for name, rule in {
     print(f"{name:12}", *(f"{mse(patients, progress, path[i]):.4f}" for i in (0, 10, 100, 300)))
 
 # %% [markdown]
-# The loss falls, and falls to the same place. **A falling loss does not prove a gradient.**
+# The loss falls, and to the same value. **A falling loss does not prove a gradient.**
 #
 # **Idea.** The definition does. Move one weight by $h$ up and down and look at the loss:
 #
 # $$\frac{f(w + h) - f(w - h)}{2h} = f'(w) + \tfrac{h^2}{6} f'''(w) + \dots$$
 #
-# This **central difference** is off by something like $h^2$, because the curve bends. A **forward difference**, $\frac{f(w+h) - f(w)}{h}$, is off by something like $h$. And both lose digits: $f$ is only known to a relative $\varepsilon \approx 10^{-16}$, and the division by $h$ magnifies that to $\varepsilon / h$. So there is a best step: where $h^2 = \varepsilon/h$.
+# This **central difference** has an error of about $h^2$, because the curve bends. A **forward difference**, $\frac{f(w+h) - f(w)}{h}$, has an error of about $h$. Both also lose digits: $f$ is only known to a relative $\varepsilon \approx 10^{-16}$, and the division by $h$ makes of this an error of $\varepsilon / h$. So the best step is where $h^2 = \varepsilon/h$.
 # *(Press et al., "Numerical Recipes", section 5.7.)*
 #
 # **Predict.** Which step $h$ is best for central differences in float64, up to a factor of ten?
@@ -390,7 +355,7 @@ def numerical_gradient(f, point, step=1e-5):
 
 
 # %% [markdown]
-# **Try it.** Your gradient of section 2, and the colleague's.
+# **Try it** on your gradient of section 2 and on the colleague's.
 
 # %%
 w = np.linspace(-1, 1, 10)
@@ -402,7 +367,7 @@ print("colleague's", np.round(colleagues_gradient(w) / numerical, 4))
 q.check("numerical_gradient")
 
 # %% [markdown]
-# **Measure** the error against the step, on a function that bends: $f(w) = \frac1n\sum_i \log(1 + e^{x_i \cdot w})$, whose gradient is $\frac1n x^\top \sigma(xw)$.
+# **Measure** the error for each step, on a function that bends: $f(w) = \frac1n\sum_i \log(1 + e^{x_i \cdot w})$, whose gradient is $\frac1n x^\top \sigma(xw)$.
 
 
 # %%
@@ -423,18 +388,10 @@ measured_step = steps[np.argmin(central)]
 compare("best step of central differences", predicted_step, measured_step)
 
 # %%
-fig, ax = plt.subplots()
-ax.loglog(steps, forward_, "s", label="forward differences")
-ax.loglog(steps, central, "o", label="central differences")
-ax.loglog(steps, 1e-16 / steps, color="C4", lw=1, ls=":", label="digits lost: $\\varepsilon/h$")
-ax.loglog(steps, steps**2 / 6, color="C4", lw=1, ls="--", label="curve bends: $h^2/6$, and $h/2$")
-ax.loglog(steps, steps / 2, color="C4", lw=1, ls="--")
-ax.set(xlabel="step h", ylabel="relative error", ylim=(1e-13, 1), title="Every step has two errors")
-ax.legend(fontsize="small")
-plt.show()
+pictures.plot_differences(steps, central, forward_)
 
 # %% [markdown]
-# **How equal is equal?** At the best step the two sides agree to ten digits; so a check may ask for six. It must not ask for less, and not for the wrong thing. A difference of less than 0.01, say, looks strict. Near the minimum the gradient itself is smaller than that, and then *any* rule passes: twice as much, the opposite, nothing at all.
+# **When do two gradients agree?** At the best step the two sides agree to ten digits, so a check may ask for six. A difference of less than 0.01 looks strict. But near the minimum the gradient itself is smaller than that, and then *any* rule passes.
 #
 # So compare **relatively**: the length of the difference with the length of the longer of the two,
 #
@@ -460,7 +417,7 @@ def agree(by_hand, numerical, tolerance=1e-6):
 q.check("agree")
 
 # %% [markdown]
-# **Measure** three ways of asking, on one right rule and five wrong ones, near the minimum.
+# **Measure** three ways of comparing, on one right rule and five wrong ones, near the minimum.
 
 # %%
 near = goal + 1e-4
@@ -482,14 +439,14 @@ for name, rule in rules.items():
     print(f"{name:24}{passes[0]:>14}{passes[1]:>16}{passes[2]:>16}")
 
 # %% [markdown]
-# **Reflect.** Suppose the loss is computed in float32, where $\varepsilon \approx 10^{-7}$. Which step is best then, how many digits does it leave, and which of the rules above could you still catch?
+# **Reflect.** Suppose the loss is computed in float32, where $\varepsilon \approx 10^{-7}$. Which step is best then? How many digits are left, and which of the rules above could you still find?
 #
-# *What the real system does.* PyTorch's [`gradcheck`](https://github.com/pytorch/pytorch/blob/main/torch/autograd/gradcheck.py) takes central differences with a step of 1e-6, warns unless the inputs are float64, and asks for `atol=1e-5` and `rtol=1e-3`. Its fast mode moves along random directions instead of one element at a time.
+# *What the real system does.* PyTorch's [`gradcheck`](https://github.com/pytorch/pytorch/blob/main/torch/autograd/gradcheck.py) takes central differences with a step of 1e-6, and asks for `atol=1e-5` and `rtol=1e-3`.
 
 # %% [markdown]
 # ## 4. Two layers, by hand
 #
-# Handwritten digits: 1,797 pictures of 8 by 8 pixels. The network is two layers, 64-32-10, with 2,410 parameters. All we have so far is the numerical gradient, so let it work on a batch of 64 pictures.
+# Handwritten digits: 1,797 pictures of 8 by 8 pixels. The network has two layers, 64-32-10, and 2,410 parameters. So far we only have the numerical gradient. Here it works on a batch of 64 pictures.
 
 # %%
 images, labels = (t.numpy() for t in digits(flat=True).tensors)
@@ -527,7 +484,7 @@ print(f"one run of the network: {forward_s * 1e6:.0f} us")
 print(f"its gradient for the {params[0].size} weights of layer 1: {numerical_s * 1e3:.0f} ms")
 
 # %% [markdown]
-# **Idea.** Call the gradient of the loss with respect to a value its **adjoint**, written with a bar. Start from the end and walk back, one rule a step. With $N$ pictures, $D$ pixels, $H$ hidden values and $C$ classes:
+# **Idea.** The gradient of the loss with respect to a value is called its **adjoint**, written with a bar. Start from the end and go back, one rule for each step. With $N$ pictures, $D$ pixels, $H$ hidden values and $C$ classes:
 #
 # | forward | shape | backward |
 # |---|---|---|
@@ -535,13 +492,13 @@ print(f"its gradient for the {params[0].size} weights of layer 1: {numerical_s *
 # | $h = \max(a, 0)$ | $(N, H)$ | $\bar a = \bar h$ where $h > 0$, else 0 |
 # | $a = x\,w_1 + b_1$ | $(N, H)$ | as in the first row |
 #
-# The shapes leave hardly any choice: $\bar w_2$ must be $(H, C)$, and of $(N, H)$ and $(N, C)$ there is one product that is. The first adjoint comes from the loss. **Softmax** $p_c = e^{z_c} / \sum_k e^{z_k}$ makes probabilities of logits, the loss is the mean of $-\log p_{\text{label}}$, and its gradient is as simple as one could wish:
+# The shapes help: $\bar w_2$ must be $(H, C)$, and only one product of $(N, H)$ and $(N, C)$ has that shape. The first adjoint comes from the loss. **Softmax** $p_c = e^{z_c} / \sum_k e^{z_k}$ makes probabilities of logits. The loss is the mean of $-\log p_{\text{label}}$, and its gradient is simple:
 #
 # $$\bar z = \frac1N (p - \text{one-hot}(\text{label})).$$
 #
 # *(Rumelhart, Hinton & Williams, Nature 1986.)*
 #
-# **Predict.** An untrained network knows nothing: all ten classes get about the same probability. What is its loss? And going through the table: how many matrix products has the way back, if the way forward has two?
+# **Predict.** An untrained network gives all ten classes about the same probability. What is its loss? Then count in the table: the forward pass has two matrix products. How many has the backward pass?
 
 # %%
 ### BEGIN STARTER
@@ -592,7 +549,7 @@ def backward(params, x, hidden, out_grad):
 
 
 # %% [markdown]
-# **Try it.** Your check of section 3 judges your gradients.
+# **Try it.** Your check of section 3 tests your gradients.
 
 
 # %%
@@ -629,7 +586,7 @@ q.check("cross_entropy")
 q.check("backward")
 
 # %% [markdown]
-# **Measure.** The first loss; then the time of both ways to the same 2,410 numbers.
+# **Measure** the first loss. Then compare the time of the two ways to the same 2,410 numbers.
 
 # %%
 small = initial([64, 32, 10], scale=0.1)
@@ -637,10 +594,11 @@ compare("loss of an untrained network", predicted_first_loss, loss_of(small, ima
 
 hidden, logits = forward(params, few)
 _, out_grad = cross_entropy(logits, few_labels)
-times = {
-    "forward": seconds(forward, params, few, repeats=201),
-    "backward": seconds(backward, params, few, hidden, out_grad, repeats=201),
+ways = {
+    "forward": lambda: forward(params, few),
+    "backward": lambda: backward(params, few, hidden, out_grad),
 }
+times = in_turns(ways, repeats=201)
 predicted = ... if predicted_products is ... else predicted_products / 2
 compare("time backward over forward", predicted, times["backward"] / times["forward"])
 count = sum(p.size for p in params)
@@ -648,52 +606,45 @@ speedup = 2 * count * times["forward"] / times["backward"]
 print(f"{2 * count:,} runs of the network, or one backward: {speedup:,.0f} times as long")
 
 # %% [markdown]
-# And how does the time of a run depend on the number of pictures? Measured on the CPU, and on the GPU where there is one.
+# How does the time of a run depend on the number of pictures? Measured on the CPU, and on the GPU where there is one.
 
 
 # %%
-def forward_and_wait(params, pictures, wait):
-    forward(params, pictures)
-    wait()  # a GPU works on while Python goes ahead
-
-
 def forward_times(params, pictures, wait=lambda: None):
     """Return the median time of a forward pass for each batch size."""
-    run = partial(seconds, forward_and_wait, params, repeats=31)
-    return np.array([run(pictures[:n], wait) for n in batches])
+
+    def run(n):
+        forward(params, pictures[:n])
+        wait()  # a GPU works on while Python goes ahead
+
+    return np.array([seconds(run, n, repeats=31) for n in batches])
 
 
 batches = [2**k for k in range(11)]
 curves = {"NumPy, CPU": forward_times(params, images)}
 if CUDA:
     there = [torch.tensor(p, device="cuda") for p in params]
-    pictures = torch.tensor(images, device="cuda")
-    curves["torch, CUDA"] = forward_times(there, pictures, torch.cuda.synchronize)
-
+    on_gpu = torch.tensor(images, device="cuda")
+    curves["torch, CUDA"] = forward_times(there, on_gpu, torch.cuda.synchronize)
 
 # %%
-fig, ax = plt.subplots()
-for (name, found), marker in zip(curves.items(), "os"):
-    ax.loglog(batches, found * 1e6, marker + "-", label=name)
-    start_up, each = found[0], (found[-1] - found[0]) / (batches[-1] - 1)
-    line = start_up + each * np.array(batches)
-    ax.loglog(batches, line * 1e6, color="C4", lw=1, ls=":")
+lines = {}
+for name, found in curves.items():
+    fixed, each = found[0], (found[-1] - found[0]) / (batches[-1] - 1)
+    lines[name] = found, fixed + each * np.array(batches)
     for k in (3, 6, 8):
-        compare(f"{name}, {batches[k]} pictures, µs", line[k] * 1e6, found[k] * 1e6)
-ax.loglog([], [], color="C4", lw=1, ls=":", label="a start-up plus a price a picture")
-ax.set(xlabel="pictures in the batch", ylabel="time in µs", title="A forward pass")
-ax.legend()
-plt.show()
+        compare(f"{name}, {batches[k]} pictures, µs", lines[name][1][k] * 1e6, found[k] * 1e6)
+pictures.plot_batches(batches, lines)
 
 # %% [markdown]
-# **Reflect.** Your backward needs `hidden`, which forward has computed. What would have to be kept of a network with a hundred layers until its backward begins, and how does that grow with the batch?
+# **Reflect.** Your backward needs `hidden`, which forward has computed. What would a network with a hundred layers have to keep until its backward begins?
 #
-# *What the real system does.* AlexNet's own code, [cuda-convnet](https://github.com/akrizhevsky/cuda-convnet2), and [Caffe](https://github.com/BVLC/caffe/blob/master/src/caffe/layers/inner_product_layer.cpp) after it, are made like your pair: each layer is a class with a forward and a backward, and both are typed in by hand. Caffe's `Backward_cpu` of a linear layer is three BLAS calls: the three entries of the table's first row.
+# *What the real system does.* AlexNet's own code, [cuda-convnet](https://github.com/akrizhevsky/cuda-convnet2), and [Caffe](https://github.com/BVLC/caffe/blob/master/src/caffe/layers/inner_product_layer.cpp) after it, have such pairs: each layer is a class with a forward and a backward, both written by hand.
 
 # %% [markdown]
-# ## 5. Train, and be deceived
+# ## 5. Train, and trust no falling loss
 #
-# A gradient of the whole training set costs 1,438 pictures, and takes one step. Here is what a step of the whole set does to the loss, and what a step on 64 pictures does, 22 times cheaper.
+# A gradient of the whole training set costs 1,438 pictures and gives one step. Compare it with a step on 64 pictures, which is 22 times cheaper:
 
 # %%
 for name, rows in {"all 1,438": slice(None), "64": slice(0, 64)}.items():
@@ -703,7 +654,7 @@ for name, rows in {"all 1,438": slice(None), "64": slice(0, 64)}.items():
     print(f"one step on {name:9} pictures: loss {before:.3f} -> {after:.3f}")
 
 # %% [markdown]
-# **Idea.** **Stochastic gradient descent**: shuffle the pictures, cut them into **minibatches**, and take a step on each. One pass over all pictures is an **epoch**. The gradient of a minibatch is right on average, so many cheap steps in about the right direction beat a few in exactly the right one.
+# **Idea.** **Stochastic gradient descent**: shuffle the pictures, cut them into **minibatches**, and take a step on each. One pass over all pictures is an **epoch**. The gradient of a minibatch is right on average, so many cheap steps are better than a few exact ones.
 # *(Robbins & Monro 1951; Bottou 2010.)*
 
 
@@ -735,37 +686,19 @@ q.check("minibatches")
 q.check("sgd_step")
 
 # %% [markdown]
-# **Try it.** `train` is made of your pieces. The curve grows while it runs.
-
-
-# %%
-class LiveCurve:
-    """A figure of losses that is drawn again after each epoch, in the same place."""
-
-    def __init__(self, title):
-        self.fig, self.ax = plt.subplots()
-        self.ax.set(xlabel="step", ylabel="loss, nats", yscale="log", title=title)
-        (self.line,) = self.ax.plot([], [], lw=1)
-        plt.close(self.fig)  # shown by the handle alone
-        self.handle = display(self.fig, display_id=True)
-
-    def show(self, losses):
-        self.line.set_data(range(len(losses)), losses)
-        self.ax.relim()
-        self.ax.autoscale_view()
-        self.handle.update(self.fig)
+# **Try it.** `train` is made of your functions. The curve grows while it runs.
 
 
 # %%
 def train(gradients, params, epochs, lr=0.3, size=64, seed=1, curve=None):
     """Train `params` in place with gradients(params, x, labels) -> (loss, grads); return losses."""
     rng, losses = np.random.default_rng(seed), []
-    for _ in range(epochs):
+    for epoch in range(epochs):
         for rows in minibatches(len(images), size, rng):
             loss, grads = gradients(params, images[rows], labels[rows])
             sgd_step(params, grads, lr)
             losses.append(loss)
-        if curve is not None:
+        if curve is not None and epoch % 4 == 3:
             curve.show(losses)
     return losses
 
@@ -776,7 +709,9 @@ def accuracy(logits):
 
 # %%
 net = initial([64, 32, 10])
-right_losses = train(gradients_of, net, epochs=20, curve=LiveCurve("Digits, gradients by hand"))
+title = "Digits, gradients by hand"
+curve = GrowingCurve(460, ylim=(0.01, 4), xlabel="step", ylabel="loss, nats", title=title)
+right_losses = train(gradients_of, net, epochs=20, curve=curve)
 right_accuracy = accuracy(forward(net, test_images)[1])
 print(f"right on {right_accuracy:.1%} of {len(test_labels)} pictures never seen")
 
@@ -784,8 +719,8 @@ print(f"right on {right_accuracy:.1%} of {len(test_labels)} pictures never seen"
 # Now three **wrong** gradients, made from your right one:
 #
 # 1. layer 1 gets no gradient at all: its weights stay as they were drawn;
-# 2. nobody thought of the biases;
-# 3. on the way back stands, in the place of $w_2$, *another* matrix, random and never trained. Every gradient of layer 1 is nonsense.
+# 2. the biases get no gradient;
+# 3. on the way back *another* matrix stands in the place of $w_2$, random and never trained. So every gradient of layer 1 is wrong.
 #
 # **Predict.** What share of the test pictures does the network with rule 3 get right after the same 20 epochs? Guessing gets 0.1.
 
@@ -818,7 +753,7 @@ def nonsense_on_the_way_back(params, x, labels):
 
 
 # %% [markdown]
-# **Measure.** The four of them from the same start, and what your own check says of each.
+# **Measure** all four from the same start. Your own check says whether each is right.
 
 # %%
 rules = {
@@ -831,38 +766,32 @@ _, exact = gradients_of(params, few, few_labels)
 
 
 # %%
-fig, ax = plt.subplots()
-share = {}
+share, losses = {}, {}
 for name, rule in rules.items():
     net = initial([64, 32, 10])
-    losses = train(rule, net, epochs=20)
+    losses[name] = train(rule, net, epochs=20)
     share[name] = accuracy(forward(net, test_images)[1])
     agrees = all(agree(g, e) for g, e in zip(rule(params, few, few_labels)[1], exact))
     print(f"{name:28} {share[name]:6.1%} right; agrees with the right gradient: {agrees}")
-    wide = {"linewidth": 6, "alpha": 0.35} if name == "right" else {}  # rule 2 lies on it
-    ax.semilogy(np.convolve(losses, np.ones(23) / 23, mode="valid"), label=name, **wide)
-ax.set(xlabel="step", ylabel="loss in nats, mean of an epoch")
-ax.set_title("Four gradients, three of them wrong")
-ax.legend(fontsize="small")
-plt.show()
+pictures.plot_losses(losses, "Four gradients, three of them wrong", wide="right")
 compare("share right with rule 3", predicted_nonsense, share["3: nonsense on the way back"])
 
 # %% [markdown]
-# **Reflect.** Rule 3 is known as *feedback alignment* (Lillicrap et al. 2016). If a network with a wrong gradient learns this well, how long might such a mistake live in a code base whose only test is that the loss falls? Which cell of this lab would have found it, and how fast?
+# **Reflect.** Rule 3 is known as *feedback alignment* (Lillicrap et al. 2016). A network with a wrong gradient learns this well. Which cell of this lab would have found the mistake, and how fast?
 #
-# *What the real system does.* PyTorch checks the gradient of every operator against central differences, in float64, for all the dtypes and shapes in [`op_db`](https://github.com/pytorch/pytorch/blob/main/test/test_ops_gradients.py): tens of thousands of tests. It does not train networks to find out.
+# *What the real system does.* PyTorch checks the gradient of every operator against central differences, in float64, for all the shapes in [`op_db`](https://github.com/pytorch/pytorch/blob/main/test/test_ops_gradients.py): tens of thousands of tests.
 
 # %% [markdown]
 # ## 6. One connection more
 #
-# Deep networks of this kind stop learning. Here is one of 16 layers, all of your making, next to the two layers of before. (`deep_forward` keeps notes of what it did. You will need them.)
+# Deep networks of this kind stop learning. Here is one of 16 layers. (`deep_forward` notes what it did; you will need these notes.)
 
 
 # %%
 def deep_forward(params, x, skip=0.0):
     """Return (notes, logits). Layers of equal width add `skip` times their input to their output.
 
-    A note a layer: (its input, True where it let values through, its skip).
+    One note for each layer: (its input, True where it let values through, its skip).
     """
     notes, last = [], len(params) // 2 - 1
     for depth, (w, b) in enumerate(zip(params[::2], params[1::2])):
@@ -881,13 +810,13 @@ for skip in (0.0, 1.0):
     print(f"skip {skip:g}: the logits of {len(notes)} layers have size {np.std(logits):.1g}")
 
 # %% [markdown]
-# **Idea.** Without the skips a signal shrinks from layer to layer: the ReLU stops half of it, and by that much its mean square. So does the gradient on its way back. A **residual** connection adds the input to the output, $h' = s\,h + \max(h w + b, 0)$, and gives both a way round (He et al. 2016).
+# **Idea.** Without the skips a signal shrinks from layer to layer: the ReLU sets half of the values to zero, which halves the mean square. The gradient shrinks in the same way on its way back. A **residual** connection adds the input to the output, $h' = s\,h + \max(h w + b, 0)$, so that both can also pass around the layer (He et al. 2016).
 #
-# What is the gradient now? The value $h$ is used **twice**, by the layer and by the way round. Each use sends an adjoint back, and they **add up**:
+# What is the gradient now? The value $h$ is used **twice**: by the layer and by the connection around it. Each use sends an adjoint back, and they **add up**:
 #
 # $$\bar h = s\,\bar h' + \bar a\, w^\top, \qquad \bar a = \bar h' \text{ where the layer is open, else } 0.$$
 #
-# **Predict.** Weights are drawn so that a matrix keeps lengths, and each ReLU takes away half of the mean square. By which factor is the gradient shorter after 15 layers without skips?
+# **Predict.** Weights are drawn so that a product with them keeps the length, and each ReLU halves the mean square. By which factor is the gradient shorter after 15 layers without skips?
 
 # %%
 ### BEGIN STARTER
@@ -918,7 +847,7 @@ def deep_backward(params, notes, out_grad):
 
 
 # %% [markdown]
-# **Try it**: first on the two layers that you know, then on three with a skip, judged by your own check.
+# **Try it**: first on the two layers that you know, then on three with a skip. Your check tests the gradients.
 
 # %%
 notes, logits = deep_forward(params, few)
@@ -935,7 +864,7 @@ judge(lambda p: cross_entropy(deep_forward(p, few, 0.7)[1], few_labels)[0], thre
 q.check("deep_backward")
 
 # %% [markdown]
-# **Measure** how long the gradient is at each layer. The bias of a layer gets the sum of what arrives there, so its length tells.
+# **Measure** how long the gradient is at each layer. The bias of a layer gets the sum of what arrives there, so we take its length.
 
 
 # %%
@@ -954,19 +883,10 @@ plain, residual = lengths(0.0), lengths(1.0)
 compare("gradient at the first layer over the last", predicted_shrink, plain[0] / plain[-1])
 
 # %%
-depth = np.arange(1, len(plain) + 1)
-fig, ax = plt.subplots()
-ax.semilogy(depth, residual, "o-", label="with skips")
-ax.semilogy(depth, plain, "s--", label="without")
-model = plain[-1] * 2 ** ((depth - 16) / 2)
-ax.semilogy(depth, model, color="C4", lw=1, ls=":", label="half the mean square a layer")
-ax.set(xlabel="layer", ylabel="length of the gradient", title="What reaches the first layers")
-ax.legend()
-plt.show()
-
+pictures.plot_lengths(residual, plain)
 
 # %% [markdown]
-# And train both, by your own gradients. With skips the middle layers start at 0.3 of their weights: a layer that has a way round may begin by doing little, and then nothing grows out of hand. Without skips that would be the end of the signal, so there they start as they were drawn.
+# Train both with your own gradients. With skips the middle layers start at 0.3 of their weights, so that each changes the signal only a little at first.
 
 
 # %%
@@ -980,52 +900,27 @@ def deep_rule(skip):
 
 
 # %%
-fig, ax = plt.subplots()
+losses = {}
 for skip, scale, name in [(1.0, 0.3, "16 layers, with skips"), (0.0, 1.0, "16 layers, plain")]:
     net = initial(SIZES)
     for w in net[2:-2:2]:
         w *= scale
-    losses = train(deep_rule(skip), net, epochs=15, lr=0.05)
+    losses[name] = train(deep_rule(skip), net, epochs=15, lr=0.05)
     print(f"{name:24} {accuracy(deep_forward(net, test_images, skip)[1]):.1%} right")
-    ax.semilogy(np.convolve(losses, np.ones(23) / 23, mode="valid"), label=name)
-ax.set(xlabel="step", ylabel="loss in nats, mean of an epoch")
-ax.set_title("Sixteen layers, gradients by hand")
-ax.legend()
-plt.show()
+pictures.plot_losses(losses, "Sixteen layers, gradients by hand")
 
 # %% [markdown]
-# **What ResNet-50 would ask of you.** The same bookkeeping, for its real layers: convolutions, each with a normalisation behind it, in blocks of three, with skips around the blocks.
-
-
-# %%
-def resnet50_parameters():
-    """Yield the shape of each parameter of ResNet-50 (He et al. 2016, table 1)."""
-
-    def conv(n_in, n_out, k):
-        yield from [(n_out, n_in, k, k), (n_out,), (n_out,)]  # filter; scale and shift behind it
-
-    yield from conv(3, 64, 7)
-    n_in = 64
-    for width, blocks in zip([64, 128, 256, 512], [3, 4, 6, 3]):
-        for block in range(blocks):
-            yield from conv(n_in, width, 1)
-            yield from conv(width, width, 3)
-            yield from conv(width, 4 * width, 1)
-            if block == 0:
-                yield from conv(n_in, 4 * width, 1)  # the skip changes width, too
-            n_in = 4 * width
-    yield from [(1000, 2048), (1000,)]
-
+# **And ResNet-50?** It would need the same for its real layers: convolutions, each followed by a normalisation, in blocks of three, with skips around the blocks.
 
 # %%
-shapes = list(resnet50_parameters())
+shapes = list(pictures.resnet50_parameters())
 total = sum(int(np.prod(shape)) for shape in shapes)
 print(f"{len(shapes)} parameter tensors with {total:,} numbers, 16 skips")
 minutes = 2 * total * 0.01 / 60
 print(f"a numerical gradient, at 10 ms a run: {minutes / 60 / 24:.0f} days")
 
 # %% [markdown]
-# **Reflect.** Your `deep_backward` works for any depth. Which single line of `deep_forward` could you change so that it no longer does, and would anything tell you? Look at what you wrote: a loop, backwards, over notes that the forward pass has made, with one local rule in its body. What is missing until the rule can be another one in each turn? That is Lab 02.
+# **Reflect.** Your `deep_backward` works for any depth. Which single line of `deep_forward` could you change so that it no longer does, and would anything tell you? What is missing until each turn of your loop can have a rule of its own? That is lab 02.
 #
 # *What the real system does.* [torchvision's ResNet](https://github.com/pytorch/vision/blob/main/torchvision/models/resnet.py) has a forward and no backward at all: `out += identity` is one line, and the sum of the two adjoints follows from it.
 

@@ -421,7 +421,7 @@ def partial_adjoints_add_up(student, rng):
 
 @check("gradients")
 def users_deliver_before_a_value_hands_on(student, rng):
-    """an adjoint is handed on only when it is complete"""
+    """an adjoint is passed on only when it is complete"""
     s = rng.normal(size=())
     (got,) = gradients_of(student, "ladder", s)
     a, b = np.array([1.0, 0.0]), np.array([2.0, 0.0])  # a and b as multiples of s

@@ -1,16 +1,15 @@
-# %% [markdown]
+# %% [markdown] builds="operators with gradients, topological order, the reverse sweep" needs="01" audience="gpu"
 # # Lab 02: Autodiff
 #
 # - **You build** reverse-mode automatic differentiation: operators that know their own gradients, a topological order, the reverse sweep.
-# - **You need** NumPy, the chain rule, and Lab 01 or the memory of having derived a gradient by hand.
-# - **It takes** about 90 minutes: 4 to set out, 10, 17, 14, 19, 8 and 8 for the six sections, 10 for the discussion. The reading note, with its paper, is for another day.
+# - **You need** NumPy, the chain rule, and lab 01 or a gradient that you have derived by hand.
+# - **It takes** about 90 minutes: introduction 2, sections 10, 17, 14, 19, 9 and 9, discussion 10. The reading note is for another day.
 #
-# By hand, the gradients of a two-layer net fill half a page, and those of a network with 150 layers would fill a book. Yet each layer is made of a dozen kinds of operation, and each kind has a gradient of one line. Autodiff is the bookkeeping that puts those lines together. At the end you train a network on handwritten digits with nothing but your own bookkeeping.
+# By hand, the gradients of 150 layers would fill a book. Yet each layer is made of a dozen kinds of operation, and each kind has a gradient of one line. Autodiff puts those lines together. At the end you train a network on handwritten digits with operators and a sweep of your own.
 #
 # Each section asks for a prediction before it measures. Write the number down first.
 
 # %% tags="setup"
-import os
 import platform
 import time
 from importlib.metadata import version
@@ -22,24 +21,25 @@ import numpy as np
 from IPython.display import display
 
 import minitorch as mt
-from autograder import lab
+from autograder import compare, lab
 from minitorch import Op
 from minitorch.data import digits
+from minitorch.lessons.clock import milliseconds
 from minitorch.show import show, step_through
 
-# %% tags="setup"
 q = lab("autodiff")
+
+# %% tags="setup"
 style = Path("../style.mplstyle")
 plt.style.use([style] if style.exists() else [])
-CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 for name in ("numpy", "mlsys-labs"):
     print(name, version(name))
-print("Python", platform.python_version(), "on", platform.machine(), "with", CORES, "cores")
+print("Python", platform.python_version(), "on", platform.machine())
 DEVICE = "cuda" if mt.cuda.is_available() else "cpu"  # of section 4's measurement
 print("CUDA: timed in section 4" if DEVICE == "cuda" else "CUDA: none; all is timed on the CPU")
 
 # %% [markdown]
-# The same tiny arrays all through the lab: three rows, two features, two outputs.
+# The whole lab uses the same tiny arrays: three rows, two features, two outputs.
 
 # %%
 x = mt.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
@@ -47,40 +47,22 @@ w = mt.tensor([[0.1, 0.2], [0.3, 0.4]], requires_grad=True)
 b = mt.tensor([0.5, -0.5], requires_grad=True)
 
 
-def compare(what, predicted, measured):
-    """Print a prediction beside what came out; a count is exact or it is not."""
-    if predicted is ...:
-        print(f"{what}: measured {measured:g}. Write your prediction down above, then run again.")
-    else:
-        said = f"ratio {measured / predicted:.3g}" if predicted else "no ratio to 0"
-        if isinstance(measured, int | np.integer):
-            said = "exact" if measured == predicted else f"{said}, not exact: count again"
-        print(f"{what}: predicted {predicted:g}, measured {measured:g}, {said}")
-
-
-def wait():
-    """Return when the device has done all it was asked: a GPU works on while Python goes ahead."""
-    if DEVICE == "cuda":
-        mt.cuda.synchronize()
-
-
 # %%
-def seconds(f, repeats=5):
-    """Return the best time of `repeats` calls of f()."""
-    times = []
-    for _ in range(repeats):
-        wait()
-        start = time.perf_counter()
+def on_device(f):
+    """Return f, waiting for its end: a GPU works on while Python goes ahead."""
+
+    def run():
         f()
-        wait()
-        times.append(time.perf_counter() - start)
-    return min(times)
+        if DEVICE == "cuda":
+            mt.cuda.synchronize()
+
+    return run
 
 
 # %% [markdown]
 # ## 1. A broadcast is a copy, and copies add up
 #
-# A layer adds the same bias to every row. Watch what happens if we take "the gradient of a sum passes through unchanged" at its word.
+# A layer adds the same bias to every row. Suppose that the gradient of a sum passes through unchanged. Then this is a step:
 
 # %%
 out_grad = mt.ones(3, 2)  # the gradient of the sum of all six outputs
@@ -89,7 +71,7 @@ print("b before the step", b.detach().numpy().tolist())
 print("b after the step ", stepped.numpy().tolist())
 
 # %% [markdown]
-# **Predict.** The loss is the sum of all six elements of `x @ w + b`. By how much does it change when `b[0]` grows by a little, divided by that little? Write the number down before you go on.
+# **Predict.** The loss is the sum of all six elements of `x @ w + b`. Increase `b[0]` by a small number. How many times that number does the loss increase by? Write it down before you go on.
 
 # %%
 ### BEGIN STARTER
@@ -100,13 +82,13 @@ predicted_bias_gradient = 3
 ### END SOLUTION
 
 # %% [markdown]
-# **The idea.** Broadcasting behaves as if `b` had been copied, once for each row. Each copy receives a gradient of its own. A small change of `b` changes all the copies at once, so its gradient is the **sum over the copies**:
+# **The idea.** Broadcasting behaves as if `b` had been copied, once for each row, and each copy receives its own gradient. A small change of `b` changes all the copies at once, so its gradient is the **sum over the copies**:
 #
 # $$\frac{\partial L}{\partial b_j} = \sum_i \frac{\partial L}{\partial y_{ij}}$$
 #
-# Shapes are matched from the right. An axis was copied if the input does not have it at all (then it vanishes from the gradient), or has it with size 1 (then it stays, with size 1).
+# Shapes are matched from the right. An axis was copied in two cases: if the input does not have it at all (then it vanishes from the gradient), or if the input has it with size 1 (then it stays, with size 1).
 #
-# Every library has this function, and almost every bug report about gradients of "the wrong shape" is about it.
+# Every library has this function.
 
 
 # %% question="sum_to_shape" points="3" hint1="b has shape (2,), the gradient (3, 2). Which axis did the broadcast add, and on which side?" hint2="Two separate cases: axes in front that the input does not have; axes of size 1 that it has." hint3="g.sum(dim=0) removes an axis, g.sum(dim=i, keepdim=True) keeps it with size 1."
@@ -140,7 +122,7 @@ for shape in [(2,), (3, 1), (1, 2), (), (3, 2)]:
 q.check("sum_to_shape")
 
 # %% [markdown]
-# **Measure**: move `b[0]`, and look at the loss.
+# **Measure**: change `b[0]`, and look at the loss.
 
 # %%
 moved = mt.tensor(b.detach().numpy() + np.float32([0.5, 0.0]))
@@ -149,14 +131,14 @@ compare("gradient of b[0]", predicted_bias_gradient, slope)
 print("your sum over the copies:", sum_to_shape(out_grad, (2,)).numpy()[0])
 
 # %% [markdown]
-# **Reflect.** With a batch of 3 the bias gradient is 3 times the gradient of one row. What happens to it when you double the batch, and what do people do to the loss so that the learning rate need not change?
+# **Reflect.** With a batch of 3 the bias gradient is 3 times the gradient of one row. What do people do to the loss so that the learning rate need not depend on the batch?
 #
 # *What the real system does.* PyTorch calls this `sum_to_size` and runs it in C++ at the end of every broadcasting gradient ([`aten/src/ATen/ExpandUtils.h`](https://github.com/pytorch/pytorch/blob/main/aten/src/ATen/ExpandUtils.h), `sum_to`).
 
 # %% [markdown]
 # ## 2. An operator is a pair
 #
-# In Lab 01 you wrote a backward pass beside each forward pass. Here is such a pair. Then somebody changed the forward pass, `* b` is new, and did not think of the other.
+# In lab 01 you wrote a backward pass beside each forward pass. Here is such a pair. Then somebody added `* b` to the forward pass and forgot the backward pass.
 
 
 # %%
@@ -182,9 +164,9 @@ print("dw, right should be 1:", dw / by_differences(lambda w: forward_pass(w, b_
 print("db, right should be 1:", db / by_differences(lambda b: forward_pass(w_array, b), b_array))
 
 # %% [markdown]
-# Nothing complained. Differences would tell, at two runs **for every parameter**.
+# There was no error message. Differences show the mistake, but they need two runs **for every parameter**.
 #
-# **Predict.** A layer of 64 by 32 weights. How many times as long as one run of the network does its gradient take by differences? And by a backward pass, the run included, if that has two matrix products where the run has one?
+# **Predict.** A layer has 64 by 32 weights. How many times as long as one run of the network does its gradient take by differences? A backward pass has two matrix products where the run has one. How many times as long as one run do the run and the backward pass take together?
 
 # %%
 ### BEGIN STARTER
@@ -199,16 +181,16 @@ predicted_by_operators = 3
 # %% [markdown]
 # **The idea.** An **operator** is a pair:
 #
-# - `compute(xp, *arrays)`: the arithmetic. `xp` is the array library at hand, NumPy here.
+# - `compute(xp, *arrays)`: the arithmetic. `xp` is the array library, NumPy here.
 # - `gradient(out_grad, node)`: given the gradient of the result, the gradient of each input. `node` is the result; `node.inputs` are the values it was computed from.
 #
 # For $y = f(a)$ the chain rule says
 #
 # $$\bar a = \bar y \cdot f'(a), \qquad \text{where } \bar v \text{ is short for } \partial L / \partial v.$$
 #
-# $\bar v$ is called the **adjoint** of $v$. The one rule of style: write `gradient` in operators of the library, not in NumPy. Then a gradient is itself made of operators that know their gradients. Section 5 collects the prize.
+# $\bar v$ is called the **adjoint** of $v$. One rule: write `gradient` in operators of the library, not in NumPy. Then a gradient is itself made of operators that know their gradients, and it can be differentiated again. Section 5 needs this, and the checks test it.
 #
-# Here is addition, whole. `gradient` returns a tuple, one adjoint an input.
+# Here is addition. `gradient` returns a tuple with one adjoint for each input.
 
 
 # %%
@@ -224,7 +206,7 @@ class AddOp(Op):
 
 
 # %% [markdown]
-# **Your turn**: three operators. In `compute`, `xp.exp(x)` and `a @ b` work on arrays. In `gradient`, `*`, `@`, `mt.exp(...)` and `a.T` work on tensors.
+# **Write** three operators. In `compute`, `xp.exp(x)` and `a @ b` work on arrays. In `gradient`, `*`, `@`, `mt.exp(...)` and `a.T` work on tensors.
 
 
 # %% question="ExpOp" points="2" hint1="What is the derivative of exp, and have you computed it already?" hint2="The derivative of exp(x) is exp(x). Use mt.exp on the input, then apply the chain rule."
@@ -276,7 +258,7 @@ class MatMulOp(Op):
 
 
 # %% [markdown]
-# **Try them** on the running example, $L = \sum \exp(x w + b)$. minitorch's own sweep calls your `gradient`s; differences are the judge.
+# **Try them** on the running example, $L = \sum \exp(x w + b)$. minitorch's own sweep calls your `gradient`s; differences give the right answer.
 
 # %%
 add, mul, matmul, exp = AddOp(), MulOp(), MatMulOp(), ExpOp()
@@ -296,26 +278,30 @@ q.check("MulOp")
 q.check("MatMulOp")
 
 # %% [markdown]
-# **Measure** for layers of ever more weights.
+# **Measure** for layers of more and more weights. By differences, every weight takes as long as any other, so a sample of 8 is timed.
 
 
 # %%
-def cost(width):
-    """Return the seconds of a gradient by differences and by operators, in runs of the network."""
+def cost(width, sample=8):
+    """Return the time of a gradient by differences and by operators, in runs of the network."""
     rng = np.random.default_rng(width)
     inputs, weights = rng.normal(size=(512, 64)) / 8, rng.normal(size=(64, width)) / 8
 
     def run(w):
         return np.exp(inputs @ w).sum()
 
+    def differences():
+        for move in 1e-6 * np.eye(sample, weights.size).reshape(sample, *weights.shape):
+            run(weights + move) - run(weights - move)
+
     def by_operators():
         w = mt.tensor(weights, requires_grad=True)
         mt.grad(exp(matmul(data, w)).sum(), [w])
 
     data = mt.tensor(inputs, requires_grad=True)  # so that both products are there
-    one_run = seconds(lambda: run(weights), repeats=51)
-    times = seconds(lambda: by_differences(run, weights), 3), seconds(by_operators, 51)
-    return [t / one_run for t in times]
+    ways = lambda: run(weights), differences, by_operators
+    one_run, some, operators = milliseconds(*ways, repeats=51)
+    return some / one_run * weights.size / sample, operators / one_run
 
 
 # %%
@@ -333,19 +319,19 @@ ax.legend()
 plt.show()
 
 # %% [markdown]
-# **Reflect.** For few weights your operators cost more than three runs. What do they do that NumPy alone does not, and why does it vanish on the right? And the change of the forward pass that broke the backward pass above: with operators, how many places would have to be changed?
+# **Reflect.** For few weights your operators cost more than three runs. What do they do that NumPy alone does not, and why does it not matter on the right?
 #
-# *What the real system does.* PyTorch keeps its rules in one table, a line or two for each operator: [`tools/autograd/derivatives.yaml`](https://github.com/pytorch/pytorch/blob/main/tools/autograd/derivatives.yaml). The C++ that calls them is generated.
+# *What the real system does.* PyTorch keeps its rules in one table, a line or two for each operator: [`tools/autograd/derivatives.yaml`](https://github.com/pytorch/pytorch/blob/main/tools/autograd/derivatives.yaml).
 
 # %% [markdown]
 # ## 3. In which order?
 #
-# An adjoint flows backwards along every edge. The obvious program follows every **path** from the result back to the start. Here is that program, on `y = x + x`, repeated.
+# Adjoints go backwards along every edge. The simplest program follows every **path** from the result back to the start. Here it runs on `y = x + x`, repeated.
 
 
 # %%
 def count_paths(node):
-    """Visit a graph path by path, as a careless backward pass would; return the number of visits."""
+    """Visit a graph path by path, and return the number of visits."""
     return 1 + sum(count_paths(parent) for parent in node.inputs)
 
 
@@ -361,7 +347,7 @@ for times in [2, 4, 8, 12]:
     print(f"{times:2} additions: {count_paths(doubled(times)):6} visits")
 
 # %% [markdown]
-# **Predict.** How many visits for 20 additions? And how many visits are needed?
+# **Predict.** How many visits for 20 additions? And how many visits are necessary?
 
 # %%
 ### BEGIN STARTER
@@ -374,11 +360,11 @@ predicted_needed = 21
 ### END SOLUTION
 
 # %% [markdown]
-# **The idea.** A value's adjoint is complete only when **all** of its users have sent their share. So go through the graph in such an order that every user comes before what it uses. That is a **topological order**, reversed:
+# **The idea.** A value's adjoint is complete only when **all** of its users have sent their share. So every user has to come before the values it uses. That is a **topological order**, reversed:
 #
 # > a list in which every value stands **after** all of its inputs.
 #
-# Depth-first search yields it: append a value after all of its inputs have been appended (postorder), and visit each value once. Written with recursion that is four lines, and it dies at a depth of 1,000. A recurrent network unrolled over a text is deeper. So keep the stack yourself.
+# Depth-first search gives it: append a value after all of its inputs have been appended (postorder), and visit each value once. With recursion that is four lines, but Python stops it at a depth of 1,000, and a recurrent network over a text is deeper. So keep the stack yourself.
 #
 # *Source: Tarjan 1976, "Edge-disjoint spanning trees and depth-first search"; Cormen et al., *Introduction to Algorithms*, 4th edition, section 20.4.*
 
@@ -406,7 +392,7 @@ def topological_order(output):
 
 
 # %% [markdown]
-# **Try it** on the running example. Every name must stand below the names it is made of.
+# **Try it** on the running example. Every name must stand below its inputs.
 
 # %%
 for value in topological_order(loss):
@@ -436,19 +422,19 @@ ax.legend()
 plt.show()
 
 # %% [markdown]
-# **Reflect.** In a graph without sharing, a tree, both programs visit equally often. Which part of every trained network makes it a graph that is not a tree?
+# **Reflect.** In a graph where every value has one user, a tree, both programs visit equally often. Which part of every trained network makes it a graph that is not a tree?
 #
-# *What the real system does.* PyTorch does not sort at all: it counts, for each node, the users that have not delivered yet, and puts a node into a queue ordered by creation time ([`torch/csrc/autograd/engine.cpp`](https://github.com/pytorch/pytorch/blob/main/torch/csrc/autograd/engine.cpp)).
+# *What the real system does.* PyTorch does not sort: for each node it counts the users that have not sent their share yet ([`torch/csrc/autograd/engine.cpp`](https://github.com/pytorch/pytorch/blob/main/torch/csrc/autograd/engine.cpp)).
 
 # %% [markdown]
 # ## 4. The reverse sweep
 #
-# Now put it together. First the failing thing: a sweep that hands a value's adjoint on **before** all of its users have delivered. It walks from the result, first come, first served.
+# Now put it together. First a wrong sweep: it passes a value's adjoint on **before** all of its users have sent their share. It starts at the result and takes the values in the order in which it meets them.
 
 
 # %%
 def gradients_in_the_wrong_order(output, inputs):
-    """Hand on what has arrived so far, breadth first. Looks reasonable, and is wrong."""
+    """Pass on what has arrived so far, breadth first. This is wrong."""
     adjoint = {id(output): mt.ones_like(output)}
     queue, visited = [output], set()
     while queue:
@@ -472,7 +458,7 @@ y = add(u, mul(u, s))  # y = s**2 + s**3
 print("d(s**2 + s**3)/ds at 3 is 2*3 + 3*9 = 33, and this says", wrong.item())
 
 # %% [markdown]
-# **Predict.** A matrix product in the forward pass, `a @ b`: how many matrix products does its `gradient` run? A network with three layers has three forward. How many backward?
+# **Predict.** The forward pass has one matrix product, `a @ b`. How many matrix products does its `gradient` run? A network with three layers has three products forward. How many has it backward?
 
 # %%
 ### BEGIN STARTER
@@ -488,10 +474,10 @@ predicted_backward_products = 6
 # $$\bar v = \sum_{u \text{ uses } v} \overline{v \to u}, \qquad \overline{v \to u} = \text{the part of } u\text{'s gradient that belongs to } v.$$
 #
 # 1. The adjoint of the output is one.
-# 2. Go through the topological order backwards. Each value's adjoint is complete when its turn comes.
+# 2. Go through the topological order backwards. So each value's adjoint is complete when you come to it.
 # 3. Ask its operator for the partial adjoints of its inputs, and add each to what is there.
 #
-# One pass, each operator once, gives the gradients of **all** inputs. That is why reverse mode trains networks: the cost does not depend on the number of parameters.
+# One pass, with each operator once, gives the gradients of **all** inputs: the cost does not depend on the number of parameters.
 #
 # *Source: Griewank & Walther, "Evaluating Derivatives", chapter 3; Baydin et al. 2018, JMLR 18.*
 
@@ -524,7 +510,7 @@ def gradients(output, inputs):
 
 
 # %% [markdown]
-# **Try it**: the graph that broke the careless sweep, then the running example, whose `dw` you know from section 2.
+# **Try it**: the graph of the wrong sweep, then the running example, whose `dw` you know from section 2.
 
 # %%
 print("ds:", gradients(y, [s])[0].item(), "(33 expected)")
@@ -536,13 +522,13 @@ show(loss)
 q.check("gradients")
 
 # %% [markdown]
-# The graph that broke the careless sweep, to be stepped through by the buttons or the arrow keys: your operators, forward and then backward. At which step is the gradient of `u` complete, and how many shares had come until then?
+# Step through the same graph with the buttons or the arrow keys: your operators, forward and then backward. At which step is the adjoint of `u` complete, and how many partial adjoints has it received?
 
 # %%
 step_through(y, names={"s": s, "u": u}, title="s² + s³, forward and backward")
 
 # %% [markdown]
-# **Measure.** Count the matrix products. `CountingMatMul` is your operator with a counter; your `gradient` uses the library's `@`, so we count what it does there by its shapes: one for each adjoint.
+# **Measure.** Count the matrix products. `CountingMatMul` is your operator with a counter: one product for each adjoint.
 
 
 # %%
@@ -587,19 +573,17 @@ gradients(top, layers)
 compare("matrix products backward", predicted_backward_products, CountingMatMul.backward)
 
 # %% [markdown]
-# Then the time, on the CPU, or on the GPU where there is one: the arrays lie there, and `xp` is its library; your operators and your sweep are the same. If products were all that takes time, backward would take as many times as long as it has products.
+# Then the time, on the CPU, or on the GPU where there is one. There `xp` is the library of its arrays; your operators and your sweep are the same. If only products took time, the ratio would be that of the products.
 
 
 # %%
-def backward_over_forward(size, turns=9):
+def backward_over_forward(size):
     """Return how many times as long backward takes; the two take turns."""
     forward, layers = three_layers(size)
-    top, times = forward(), []
-    for _ in range(turns):
-        there = seconds(forward, repeats=1)
-        times.append((there, seconds(lambda: gradients(top, layers), repeats=1)))
-    there, back = np.min(times, axis=0)  # the best of each: what is more is interruption
-    return back / there
+    top = forward()
+    back = on_device(lambda: gradients(top, layers))
+    there_ms, back_ms = milliseconds(on_device(forward), back, repeats=9)
+    return back_ms / there_ms
 
 
 predicted_ratio = ... if predicted_backward_products is ... else predicted_backward_products / 3
@@ -621,16 +605,18 @@ ax.legend()
 plt.show()
 
 # %% [markdown]
-# **And deep.** Chains of up to 100,000 additions, the graph on which recursion dies.
+# **A deep graph.** Chains of up to 100,000 additions, where recursion fails.
 
 # %%
-depths, chain_s = [1_000, 10_000, 100_000], []
+depths, chains = [1_000, 10_000, 100_000], []
 start_value = mt.tensor(1.0, requires_grad=True)
 for depth in depths:
     chain = start_value
     for _ in range(depth):
         chain = add(chain, start_value)
-    chain_s.append(seconds(lambda chain=chain: gradients(chain, [start_value]), repeats=1))
+    chains.append(chain)
+sweeps = [lambda chain=chain: gradients(chain, [start_value]) for chain in chains]
+chain_s = np.array(milliseconds(*sweeps, repeats=1)) / 1e3
 compare("d/ds of s + 100,000 s", 100_001, gradients(chain, [start_value])[0].item())
 fig, ax = plt.subplots()
 ax.loglog(depths, chain_s, "o", label="your sweep")
@@ -640,14 +626,14 @@ ax.legend()
 plt.show()
 
 # %% [markdown]
-# **Reflect.** One of the six backward products computes the gradient of `batch`, which nobody asked for. Where in your sweep could you know that, and what would the count be then? And on the left of the picture products hardly count: what takes the time there?
+# **Reflect.** One of the six backward products computes the gradient of `batch`, which is not used. Where in your sweep could you know that, and what would the count be then?
 #
-# *What the real system does.* PyTorch's engine prunes: a node runs only if an input somewhere below it requires a gradient, and each rule is told which of its inputs do: `task_should_compute_output` in [`torch/csrc/autograd/function.h`](https://github.com/pytorch/pytorch/blob/main/torch/csrc/autograd/function.h).
+# *What the real system does.* In PyTorch a node runs only if one of its inputs requires a gradient, and each rule is told which of its inputs do: `task_should_compute_output` in [`torch/csrc/autograd/function.h`](https://github.com/pytorch/pytorch/blob/main/torch/csrc/autograd/function.h).
 
 # %% [markdown]
 # ## 5. The gradient is a graph too
 #
-# Gradient descent knows the slope and not the curvature: with too long a step it jumps out of a narrow valley. A second derivative would tell. Differences of differences lose most of the digits:
+# Gradient descent knows the slope but not the curvature: with too long a step it leaves a narrow valley. A second derivative would show that. Differences of differences lose most of the digits:
 
 
 # %%
@@ -660,7 +646,7 @@ noisy = (f(1 + step) - 2 * f(1.0) + f(1 - step)) / step**2
 print(f"second derivative of t exp(t) at 1: exactly {3 * np.e:.6f}, by differences {noisy:.6f}")
 
 # %% [markdown]
-# **Predict.** A step ten times as small, 1e-7: how many digits are right?
+# **Predict.** The step is ten times as small, 1e-7. How many digits are right?
 
 # %%
 ### BEGIN STARTER
@@ -673,11 +659,11 @@ predicted_digits = 2
 # %% [markdown]
 # **The idea.** You wrote every `gradient` in operators, so the result of your sweep has `op` and `inputs` like any other value. Run the sweep **on the result of the sweep**.
 #
-# The whole second derivative of a function of $n$ numbers is a matrix, the Hessian $H$, with $n^2$ entries. Mostly its product with a vector is enough, and that needs no matrix:
+# The second derivative of a function of $n$ numbers is a matrix, the Hessian $H$, with $n^2$ entries. Often its product with a vector is enough, and that needs no matrix:
 #
 # $$H v = \nabla_x \left( \nabla_x f(x) \cdot v \right)$$
 #
-# One sweep, a product with $v$, one more sweep.
+# One sweep, a product with $v$, one more sweep. (If $x$ and $v$ are matrices, the dot is the sum of all products of their elements.)
 #
 # *Source: Pearlmutter 1994, "Fast exact multiplication by the Hessian".*
 
@@ -700,7 +686,7 @@ def hessian_vector_product(f, x, v):
 
 
 # %% [markdown]
-# **Try it** where the answer is known: $f(t) = \sum_i t_i e^{t_i}$ has the second derivative $(t_i + 2) e^{t_i}$, one number an element.
+# **Try it** where the answer is known: $f(t) = \sum_i t_i e^{t_i}$ has the second derivative $(t_i + 2) e^{t_i}$, one number for each element.
 
 # %%
 t = mt.tensor([0.0, 1.0, 2.0], requires_grad=True)
@@ -711,7 +697,7 @@ print(product.detach().numpy(), "expected", ((t.detach().numpy() + 2) * np.exp(t
 q.check("hessian_vector_product")
 
 # %% [markdown]
-# **Measure** the digits, by differences and by two sweeps. And go on: every derivative is a graph that has one.
+# **Measure** how many digits are right, by differences and by two sweeps. Then higher derivatives: each is a graph that can be differentiated.
 
 # %%
 short = (f(1 + 1e-7) - 2 * f(1.0) + f(1 - 1e-7)) / 1e-14
@@ -729,28 +715,28 @@ for order in range(7):
 # %%
 fig, (left, right) = plt.subplots(1, 2, figsize=(8.6, 3.4))
 left.plot(range(7), sizes, "o-")
-left.set(xlabel="derivative", ylabel="values in its graph", ylim=(0, None), title="The price")
+left.set(xlabel="derivative", ylabel="values in its graph", ylim=(0, None), title="What it costs")
 right.plot(range(7), digits_right, "o-", label="by sweeps of sweeps")
 differences = -np.log10(abs(noisy / (3 * np.e) - 1))
 right.plot([2], [differences], "C1s", label="by differences, step 1e-6")
 right.plot([2], [digits_short], "C2D", label="step 1e-7, measured")
 if predicted_digits is not ...:
     right.plot([2], [predicted_digits], "C4_", markersize=18, label="step 1e-7, predicted")
-right.set(xlabel="derivative", ylabel="right digits", ylim=(0, 17), title="The prize")
+right.set(xlabel="derivative", ylabel="right digits", ylim=(0, 17), title="What it gives")
 right.legend(fontsize="small", loc="center left", bbox_to_anchor=(0.45, 0.45))
 plt.show()
 
 # %% [markdown]
-# **Reflect.** By how many values does the graph grow with each derivative, and why not by a factor? What would happen to memory if *every* training step recorded the graph of its own backward pass? In PyTorch that is the flag `create_graph`, and it is off unless you ask.
+# **Reflect.** By how many values does the graph grow with each derivative, and why not by a factor? What would happen to memory if *every* training step recorded the graph of its own backward pass? (In PyTorch the flag for this is `create_graph`.)
 #
-# *What the real system does.* PyTorch's rules are written in its own differentiable operators too, for the same prize; a few fast kernels are not, and raise when you differentiate twice. [`torch.autograd.functional.hvp`](https://github.com/pytorch/pytorch/blob/main/torch/autograd/functional.py) is your two sweeps; JAX's own [note on Hessian-vector products](https://github.com/jax-ml/jax/blob/main/docs/notebooks/autodiff_cookbook.ipynb) goes forward over reverse instead, which keeps no second list.
+# *What the real system does.* PyTorch's rules are written in its own differentiable operators too. [`torch.autograd.functional.hvp`](https://github.com/pytorch/pytorch/blob/main/torch/autograd/functional.py) is your two sweeps.
 
 # %% [markdown]
 # ## 6. Train on it
 #
 # Everything below runs on your operators and your sweep: 1,797 images of handwritten digits, 8 by 8 pixels, a network 64-32-10.
 #
-# **Predict.** Your sweep is Python; so is minitorch's. What will the time of a step with yours be, divided by the time with the library's `backward`?
+# **Predict.** Your sweep is written in Python, and so is minitorch's. What will be the time of a step with yours, divided by the time with the library's?
 
 # %%
 ### BEGIN STARTER
@@ -761,7 +747,7 @@ predicted_slowdown = 1
 ### END SOLUTION
 
 # %% [markdown]
-# **The idea.** A step of gradient descent moves each parameter against its gradient. The new parameter must be a **leaf**: if it remembered the step that made it, the graph would grow with every step, and the next sweep would run back through the whole training.
+# **The idea.** A step of gradient descent moves each parameter against its gradient. The new parameter must be a **leaf**. If it remembered the step that made it, the graph would grow with every step, and each sweep would go back through the whole training.
 
 
 # %% question="sgd_step" points="2" hint1="In which direction does the loss fall: along the gradient, or against it?" hint2="`parameter - lr * grad` is a value with an `op`. Make a fresh leaf from its numbers: detach it, then ask for gradients again."
@@ -781,7 +767,7 @@ def sgd_step(parameters, grads, lr):
 
 
 # %% [markdown]
-# **Try it**: three steps on the running example. The loss is a sum of exponentials; it falls.
+# **Try it**: three steps on the running example. The loss is a sum of exponentials, and it falls.
 
 # %%
 parameters = [w, b]
@@ -794,7 +780,7 @@ for _ in range(4):
 q.check("sgd_step")
 
 # %% [markdown]
-# **Measure** on the digits.
+# **Measure** on the digits. The two sweeps train side by side and take turns, epoch by epoch.
 
 # %%
 train_images, train_labels = (t.numpy() for t in digits(flat=True).tensors)
@@ -825,49 +811,52 @@ def initial():
 
 
 # %%
+class Training:
+    """A network in training with one sweep: its parameters, losses, and seconds of each step."""
+
+    def __init__(self, sweep):
+        self.sweep, self.parameters = sweep, initial()
+        self.losses, self.times = [], []
+        self.order = np.random.default_rng(3)
+
+    def epoch(self, lr=0.5):
+        for rows in np.array_split(self.order.permutation(len(train_labels)), 24):
+            start = time.perf_counter()
+            logits = network(self.parameters, mt.tensor(train_images[rows]))
+            loss = cross_entropy(logits, mt.tensor(one_hot[rows]))
+            self.parameters = sgd_step(self.parameters, self.sweep(loss, self.parameters), lr)
+            self.times.append(time.perf_counter() - start)
+            self.losses.append(loss.item())
+
+
+# %%
 fig, ax = plt.subplots()
 ax.set(xlabel="step", ylabel="cross entropy, nats", title="Digits: one curve, two sweeps")
 ax.set(xlim=(0, 360), ylim=(0.03, 3), yscale="log")
+theirs, mine = Training(mt.grad), Training(gradients)
 lines = {
-    "minitorch's": ax.plot([], [], "C0-", linewidth=5, alpha=0.35, label="minitorch's")[0],
-    "your sweep": ax.plot([], [], "C1-", linewidth=1.2, label="your sweep")[0],
+    theirs: ax.plot([], [], "C0-", linewidth=5, alpha=0.35, label="minitorch's")[0],
+    mine: ax.plot([], [], "C1-", linewidth=1.2, label="your sweep")[0],
 }
 ax.legend(loc="upper right")
 plt.close(fig)  # shown below, where it grows while the training runs
-
-
-# %%
-def train_with(sweep, name, epochs=15, lr=0.5):
-    """Train; return the parameters, the loss of each step and the median time of a step."""
-    parameters, losses, times = initial(), [], []
-    order = np.random.default_rng(3)
-    for _ in range(epochs):
-        for rows in np.array_split(order.permutation(len(train_labels)), 24):
-            start = time.perf_counter()
-            logits = network(parameters, mt.tensor(train_images[rows]))
-            loss = cross_entropy(logits, mt.tensor(one_hot[rows]))
-            parameters = sgd_step(parameters, sweep(loss, parameters), lr)
-            times.append(time.perf_counter() - start)
-            losses.append(loss.item())
-        lines[name].set_data(range(len(losses)), losses)
-        handle.update(fig)
-    return parameters, losses, median(times)
-
-
-# %%
 handle = display(fig, display_id=True)
-mine, my_losses, my_time = train_with(gradients, "your sweep")
-theirs, their_losses, their_time = train_with(mt.grad, "minitorch's")
+for _ in range(15):
+    for training, line in lines.items():
+        training.epoch()
+        line.set_data(range(len(training.losses)), training.losses)
+    handle.update(fig)
 
 # %%
-predictions = network(mine, mt.tensor(test_images)).detach().numpy().argmax(axis=1)
+predictions = network(mine.parameters, mt.tensor(test_images)).detach().numpy().argmax(axis=1)
 print(f"right on {np.mean(predictions == test_labels):.1%} of {len(test_labels)} images never seen")
-difference = np.abs(np.subtract(my_losses, their_losses)).max()
+difference = np.abs(np.subtract(mine.losses, theirs.losses)).max()
 print(f"largest difference between the two curves: {difference:.2g}")
-compare("time of a step, yours over the library's", predicted_slowdown, my_time / their_time)
+ratio = median(mine.times) / median(theirs.times)
+compare("time of a step, yours over the library's", predicted_slowdown, ratio)
 
 # %% [markdown]
-# **And how long may a step be?** In Lab 01 the edge was $2 / \lambda_{\max}$. Here the Hessian of `w1` alone has four million entries, and nobody need write them down: a vector that is multiplied by $H$ again and again turns into the steepest direction, and your `hessian_vector_product` multiplies.
+# **How long may a step be?** In lab 01 the largest learning rate was $2 / \lambda_{\max}$. Here the Hessian of `w1` alone has four million entries, but you need not compute them. Multiply a vector by $H$ again and again: it turns into the steepest direction. Your `hessian_vector_product` does the multiplication.
 
 
 # %%
@@ -886,16 +875,14 @@ def largest_curvature(parameters, which, turns=12):
 
 
 # %%
-for when, parameters in (("before training", initial()), ("after", mine)):
-    edges = [2 / largest_curvature(parameters, which) for which in (0, 2)]
-    print(
-        f"{when}: the edge is at lr {edges[0]:.2g} for w1 alone, {edges[1]:.2g} for w2; you took 0.5"
-    )
+for when, parameters in (("before training", initial()), ("after", mine.parameters)):
+    w1, w2 = (2 / largest_curvature(parameters, which) for which in (0, 2))
+    print(f"{when}: the largest lr is {w1:.2g} for w1 alone, {w2:.2g} for w2; you took 0.5")
 
 # %% [markdown]
-# **Reflect.** Your sweep computes one gradient that nobody asked for, that of the images, and the library's does not. Why does that hardly show in the time of a step? What would you have to change about the network for it to show?
+# **Reflect.** Your sweep also computes the gradient of the images, which nobody uses; the library's does not. Why does that hardly change the time of a step? For which network would it?
 #
-# *What the real system does.* For years [HIPS/autograd](https://github.com/HIPS/autograd/blob/master/autograd/core.py) did all this to NumPy itself: its backward pass is your sweep, in about as many lines, with a dictionary from which each adjoint is taken out as soon as it has been handed on. JAX grew out of it.
+# *What the real system does.* [HIPS/autograd](https://github.com/HIPS/autograd/blob/master/autograd/core.py) did all this to NumPy itself: its backward pass is your sweep, in about as many lines.
 
 # %% [markdown]
 # ## Discussion
@@ -903,9 +890,9 @@ for when, parameters in (("before training", initial()), ("after", mine)):
 # These answers are read by a person.
 
 # %% [markdown] question="why_topological_order" points="3" manual="true" rubric="Says that a value with several users must wait for all partial adjoints (1); gives or follows a concrete graph where the careless order is wrong, and by which amount (1); says for which graphs any order from the output works, and why: trees, one user each (1)."
-# Section 4 broke the sweep with a wrong order. Why is a topological order needed? Take the graph $y = s^2 + s^3$ from there and say which adjoint was handed on too early, what was missing from it, and by how much the result is wrong for that reason. For which graphs would the careless sweep have been right?
+# Section 4 showed a sweep with a wrong order. Why is a topological order needed? Take the graph $y = s^2 + s^3$ from there and say which adjoint was passed on too early, what was missing from it, and by how much the result is therefore wrong. For which graphs would this sweep have been right?
 # ### BEGIN SOLUTION
-# The adjoint of $u = s^2$ is the sum of two partial adjoints: 1 from the sum directly, and $s = 3$ through the product $u s$. The careless sweep reached $u$ first by the direct edge and handed on 1; the 3 arrived after $u$ had been visited. So the result lacks $3 \cdot 2s = 18$ of the 33. A value's adjoint is complete only when all of its users have delivered, and a reversed topological order guarantees just that. If every value has one user, the graph is a tree, nothing has to be waited for, and any order from the output is right.
+# The adjoint of $u = s^2$ is the sum of two partial adjoints: 1 from the sum directly, and $s = 3$ through the product $u s$. The wrong sweep reached $u$ first by the direct edge and passed on 1; the 3 arrived after $u$ had been visited. So the result lacks $3 \cdot 2s = 18$ of the 33. A value's adjoint is complete only when all of its users have delivered, and a reversed topological order guarantees just that. If every value has one user, the graph is a tree, nothing has to be waited for, and any order from the output is right.
 # ### END SOLUTION
 
 # %% [markdown] question="reading_note" points="5" manual="true" rubric="Overview in the learner's own words (1); problem and challenges: what differences lose (accuracy, a run for each input) and what symbolic differentiation loses (expression swell, control flow), and that automatic differentiation is neither (1); methods: a trace of elementary operations, forward mode carries tangents, reverse mode needs the trace and carries adjoints back; which is cheaper for n inputs and m outputs (1); evaluation and discussion read critically, as a survey: what is compared, what is not measured (1); trade-offs (memory of the trace) and one open question (1)."

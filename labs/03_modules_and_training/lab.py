@@ -1,22 +1,18 @@
-# %% [markdown]
+# %% [markdown] builds="`Module`, `Linear`, SGD and Adam in place; a network of convolutions" needs="02" audience="gpu"
 # # Lab 03: Modules and training
 #
-# - **You build** what turns an autodiff into something people train with: modules that know their parameters, a layer that starts well, SGD and Adam that change weights where they lie. With them you train a convolutional network.
-# - **You need** Lab 02 or a working idea of `backward()`; NumPy; a little PyTorch does no harm.
-# - **It takes** about 95 minutes: 1 to set out, 14, 8, 12, 17, 22 and 11 for the six sections, 10 for the discussion. The reading note, with its paper, is for another day.
+# - **You build** what people train with: modules that know their parameters, a layer that starts well, SGD and Adam that change weights in place. With them you train a convolutional network.
+# - **You need** lab 02 or a working idea of `backward()`, and NumPy; a little PyTorch helps.
+# - **It takes** about 90 minutes: introduction 1, sections 14, 8, 12, 17, 19 and 9, discussion 10. The reading note is for another day.
 #
-# `minitorch` gives you tensors and gradients, nothing more. From section 5 on, everything runs on *your* `Module`, `Linear` and `Adam`: the network, its training, and a race against PyTorch and against NumPy by hand. The last section asks what all this writing into memory would cost if the program were a static graph.
+# `minitorch` gives you tensors and gradients, nothing more. From section 5 on, everything runs on *your* `Module`, `Linear` and `Adam`: the network, its training, and a comparison with PyTorch and with NumPy by hand. The last section asks what writing into memory costs in a static graph.
 #
 # Each section asks for a prediction before it measures. Write the number down first.
 
 # %% tags="setup"
-import os
 import platform
-import time
-import tracemalloc
 from importlib.metadata import version
 from pathlib import Path
-from statistics import median
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -25,57 +21,40 @@ from IPython.display import display
 
 import minitorch as mt
 import minitorch.graph as tf
+import minitorch.lessons.training_pictures as pictures
+import minitorch.lessons.variable_updates as updates
 import minitorch.nn.functional as F
-from autograder import lab
+from autograder import compare, lab
 from ddp_lab.show import TrainingCurves
 from minitorch.data import digits
+from minitorch.lessons.clock import in_turns, milliseconds
+from minitorch.lessons.convolution_by_hand import StepByHand, gradients_by_hand
+from minitorch.lessons.torch_reference import TorchTraining
+
+q = lab("modules_and_training")
 
 # %% tags="setup"
-q = lab("modules_and_training")
 style = Path("../style.mplstyle")
 plt.style.use([style] if style.exists() else [])
 torch.set_num_threads(1)  # the others use one thread for most of their work, too
-CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 CUDA = torch.cuda.is_available()
 for name in ("numpy", "torch", "mlsys-labs"):
     print(name, version(name))
-print("Python", platform.python_version(), "on", platform.machine(), "with", CORES, "cores")
+print("Python", platform.python_version(), "on", platform.machine())
 print("CUDA", torch.cuda.get_device_name() if CUDA else "none: everything runs on the CPU")
 
 # %% [markdown]
-# The same tiny data all through the lab: three rows, two features, and what is wanted of them.
+# The whole lab uses the same tiny data: three rows, two features, and the wanted results.
 
 # %%
 x = mt.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
 wanted = mt.tensor([[1.0], [0.0], [2.0]])
 
 
-def compare(what, predicted, measured):
-    """Print a prediction beside what came out; a count is exact or it is not."""
-    if predicted is ...:
-        print(f"{what}: measured {measured:.4g}. Write your prediction down above, then run again.")
-    else:
-        said = f"ratio {measured / predicted:.3g}" if predicted else "no ratio to 0"
-        if isinstance(measured, int | np.integer):
-            said = "exact" if measured == predicted else f"{said}, not exact: count again"
-        print(f"{what}: predicted {predicted:.4g}, measured {measured:.4g}, {said}")
-
-
-# %%
-def seconds(f, *args, repeats=11):
-    """Return the median time of `repeats` calls of f(*args)."""
-    times = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        f(*args)
-        times.append(time.perf_counter() - start)
-    return median(times)
-
-
 # %% [markdown]
 # ## 1. Where do the parameters live?
 #
-# In Lab 02 they lived in a list. Here is a network kept that way. Somebody has added a layer, and has thought of everything but the list.
+# In lab 02 they lived in a list. Here is a network kept that way. Somebody has added a layer and forgotten to put it into the list.
 
 # %%
 rng = np.random.default_rng(0)
@@ -93,19 +72,19 @@ for name, w, old in zip(("w1", "w2", "w3"), (w1, w2, w3), before):
     print(f"{name} has moved by {np.abs(w.detach().numpy() - old).max():.3f}")
 
 # %% [markdown]
-# The loss falls, and nothing says that `w2` never learnt.
+# The loss falls, and no message says that `w2` never learnt.
 #
-# **Idea.** Keep no list. A **module** is an object whose attributes are **parameters** and other modules: a tree. Walking the tree finds every parameter there is, and the path gives it a name:
+# **Idea.** Keep no list. A **module** is an object whose attributes are **parameters** and other modules: a tree. A walk through the tree finds every parameter, and the path gives it a name:
 #
 #     net = Net()                net.first.weight    net.first.bias
 #     ├── first: Linear          net.blocks.0.weight ...
 #     ├── blocks: [Linear, ...]  net.gain
 #     └── gain: Parameter
 #
-# What makes a tensor a parameter is nothing but its class. And what if the tree is none: if the same layer hangs in two places? Then its weights are shared, and must be found **once**: an optimizer that is given them twice takes two steps.
+# Only its class makes a tensor a parameter. And if the same layer stands in two places? Then its weights are shared, and must be found **once**: an optimizer that gets them twice takes two steps.
 # *(Paszke et al. 2019, section 4.1: models are ordinary programs.)*
 #
-# **Predict.** A network of four linear layers, 64 to 32, 32 to 32, 32 to 32, 32 to 10, each with a bias; the two in the middle are *the same object*. How many numbers does it train?
+# **Predict.** A network of four linear layers, 64 to 32, 32 to 32, 32 to 32, 32 to 10, each with a bias. The two in the middle are *the same object*. How many numbers does it train?
 
 # %%
 ### BEGIN STARTER
@@ -206,7 +185,7 @@ for name, parameter in several.named_parameters():
 q.check("Module")
 
 # %% [markdown]
-# **Measure** your prediction, with modules of shapes alone.
+# **Measure** your prediction, with modules that have only shapes.
 
 
 # %%
@@ -224,14 +203,14 @@ tied.layers = [Shapes(64, 32), middle, middle, Shapes(32, 10)]
 compare("numbers trained", predicted_numbers, sum(p.numel() for p in tied.parameters()))
 
 # %% [markdown]
-# **Reflect.** Your walk reads the attributes each time it is asked. What does that allow a user to do after the network was made, and what does it cost a network of a thousand layers at every step? Where would you keep the answer, and when would it be out of date?
+# **Reflect.** Your walk reads the attributes each time. What does that allow a user to do after the network was made, and what does it cost a network of a thousand layers at every step?
 #
-# *What the real system does.* PyTorch's `Module` notes parameters as they are *set*: [`__setattr__`](https://github.com/pytorch/pytorch/blob/main/torch/nn/modules/module.py) sorts every attribute into one of three dictionaries. So it can say at once that `super().__init__()` was forgotten, and a list of modules is not seen at all: one has to write `ModuleList`.
+# *What the real system does.* PyTorch's `Module` notes parameters when they are *set*: [`__setattr__`](https://github.com/pytorch/pytorch/blob/main/torch/nn/modules/module.py) sorts every attribute into one of three dictionaries. So it does not see a list of modules: one has to write `ModuleList`.
 
 # %% [markdown]
 # ## 2. A layer that starts well
 #
-# Twenty layers of 64, weights drawn from the standard normal distribution. What comes out?
+# Twenty layers of width 64, weights drawn from the standard normal distribution. How large is the result?
 
 # %%
 rng = np.random.default_rng(1)
@@ -242,11 +221,11 @@ for depth in range(1, 21):
         print(f"after {depth:2} layers: root mean square {np.sqrt(np.mean(h**2)):.3g}")
 
 # %% [markdown]
-# **Idea.** An output is a sum of $n$ products, so its variance is $n \cdot \sigma_w^2 \cdot \overline{h^2}$. Half of the outputs are negative, and ReLU takes them away: of the mean square, one half is left. So from one layer to the next
+# **Idea.** An output is a sum of $n$ products, so its variance is $n \cdot \sigma_w^2 \cdot \overline{h^2}$. Half of the outputs are negative, and ReLU makes them zero, which halves the mean square. So from one layer to the next
 #
 # $$\overline{h'^2} = \tfrac12\, n\, \sigma_w^2\; \overline{h^2}.$$
 #
-# It stays what it is if $\sigma_w = \sqrt{2/n}$, where $n$ is the number of **inputs**.
+# It stays the same if $\sigma_w = \sqrt{2/n}$, where $n$ is the number of **inputs**.
 # *(He et al. 2015.)*
 #
 # **Predict.** With $\sigma_w = 1$ and $n = 64$: by which factor has the *root* mean square grown after 20 layers?
@@ -315,27 +294,19 @@ starts = {"1": np.sqrt(64 / 2), "sqrt(2/n)": 1.0, "sqrt(1/n)": np.sqrt(1 / 2)}
 
 
 # %%
-fig, ax = plt.subplots()
-for name, spread in starts.items():
-    found = sizes_of_signal(spread)
-    (line,) = ax.semilogy(found, "o", ls="", label=f"weights of size {name}")
-    ax.semilogy(spread ** np.arange(21), color=line.get_color(), lw=1, ls=":")
-ax.semilogy([], [], color="C4", lw=1, ls=":", label="the formula")
-ax.set(xlabel="layer", ylabel="root mean square", title="How a signal travels through 20 layers")
-ax.set_xticks(range(0, 21, 4))
-ax.legend(fontsize="small")
-plt.show()
-compare("growth with weights of size 1", predicted_growth, sizes_of_signal(starts["1"])[-1])
+found = {name: sizes_of_signal(spread) for name, spread in starts.items()}
+pictures.plot_signals(found, starts)
+compare("growth with weights of size 1", predicted_growth, found["1"][-1])
 
 # %% [markdown]
-# **Reflect.** Start all weights at zero instead, and nothing explodes. Why does the network never learn, not even slowly? Which gradients are zero, and which are equal?
+# **Reflect.** Start all weights at zero instead. Why does the network never learn? Which gradients are zero, and which are equal?
 #
-# *What the real system does.* [`torch.nn.Linear`](https://github.com/pytorch/pytorch/blob/main/torch/nn/modules/linear.py) starts with `kaiming_uniform_(a=sqrt(5))`, which amounts to a standard deviation of $\sqrt{1/(3n)}$: smaller than yours, and kept for the sake of old results. Deep networks are started by hand, or normalised in every layer.
+# *What the real system does.* [`torch.nn.Linear`](https://github.com/pytorch/pytorch/blob/main/torch/nn/modules/linear.py) starts with `kaiming_uniform_(a=sqrt(5))`, a standard deviation of $\sqrt{1/(3n)}$: smaller than yours.
 
 # %% [markdown]
-# ## 3. Change the weights where they lie
+# ## 3. Change the weights in place
 #
-# A step of descent, as one would write it at first. Watch the loss.
+# Here is a first try at a step of descent. Look at the loss.
 
 # %%
 net = Linear(2, 1, np.random.default_rng(0))
@@ -347,18 +318,18 @@ for step in range(3):
         p = p - 0.01 * p.grad
 
 # %% [markdown]
-# `p = p - ...` makes a new tensor and gives it the name `p`. The network never hears of it. Lab 02 got round this by handing new parameters back; with a tree of modules there is nobody to hand them to.
+# `p = p - ...` makes a new tensor and gives it the name `p`. The network still has the old one. In lab 02 the step returned new parameters; with a tree of modules that does not work.
 #
 # **Idea.** The optimizer and the network hold **the same objects**, and the optimizer writes into their memory: `p -= ...`. Autodiff must not record that, so it happens under `mt.no_grad()`.
 #
-# And one more thing to hold: **momentum** keeps a running sum of gradients, the velocity, and moves along it:
+# An optimizer can also hold a state. **Momentum** keeps a running sum of gradients, the velocity, and moves along it:
 #
 # $$v \leftarrow \mu v + g, \qquad w \leftarrow w - \text{lr} \cdot v .$$
 #
-# Across a narrow valley the gradients change sign and cancel in $v$; along it they add up. With condition number $\kappa$, plain descent shrinks the error by $\frac{\kappa-1}{\kappa+1}$ a step at best, momentum by $\frac{\sqrt\kappa-1}{\sqrt\kappa+1}$.
+# Across a narrow valley the gradients change sign and cancel in $v$; along it they add up. With condition number $\kappa$, plain descent multiplies the error by $\frac{\kappa-1}{\kappa+1}$ in each step at best, momentum by $\frac{\sqrt\kappa-1}{\sqrt\kappa+1}$.
 # *(Polyak 1964; Sutskever et al. 2013, with the learning rate inside $v$.)*
 #
-# **Predict.** A valley with $\kappa = 100$. How many times as many steps does plain descent need?
+# **Predict.** In a valley with $\kappa = 100$, how many times as many steps does plain descent need?
 
 # %%
 ### BEGIN STARTER
@@ -415,9 +386,8 @@ optimizer = SGD(net.parameters(), lr=0.01)
 for step in range(3):
     optimizer.zero_grad()
     loss = ((net(x) - wanted) ** 2).mean()
-    print(
-        f"step {step}: loss {loss.item():.4f}, weight at {net.weight.detach().numpy().ctypes.data:x}"
-    )
+    at = net.weight.detach().numpy().ctypes.data
+    print(f"step {step}: loss {loss.item():.4f}, weight at address {at:x}")
     loss.backward()
     optimizer.step()
 
@@ -455,30 +425,20 @@ needed = [np.argmax(way < 1e-6) for way in (plain, heavy)]
 compare("steps to a millionth, plain over momentum", predicted_fewer, needed[0] / needed[1])
 
 # %%
-steps = np.arange(1, 801)
-fig, ax = plt.subplots()
-ax.semilogy(steps, plain, label="plain")
-ax.semilogy(steps, heavy, label="momentum")
-ax.semilogy(
-    steps, ((kappa - 1) / (kappa + 1)) ** steps, color="C4", lw=1, ls=":", label="the models"
-)
-ax.semilogy(steps, ((root - 1) / (root + 1)) ** steps, color="C4", lw=1, ls=":")
-ax.set(xlabel="step", ylabel="distance to the minimum", ylim=(1e-7, 3), xlim=(0, 800))
-ax.set_title("A valley a hundred times steeper across than along")
-ax.legend()
-plt.show()
+shrink = (kappa - 1) / (kappa + 1), (root - 1) / (root + 1)
+pictures.plot_valley({"plain": plain, "momentum": heavy}, shrink)
 
 # %% [markdown]
 # **Reflect.** Momentum's curve falls as steeply as its model, but later. What happens in the first steps, and why not in plain descent?
 #
-# Writing into memory that others hold is dangerous: a value that `backward` still needs may be gone. Try it: `y = w * w`, then `w -= 1` under `no_grad`, then `y.sum().backward()`. What does minitorch say, and how could it know?
+# A value that `backward` still needs may be overwritten. Try it: `y = w * w`, then `w -= 1` under `no_grad`, then `y.sum().backward()`. What does minitorch say, and how could it know?
 #
-# *What the real system does.* [`torch.optim.SGD`](https://github.com/pytorch/pytorch/blob/main/torch/optim/sgd.py) changes all parameters in one call (`_foreach_add_`), and every tensor carries a [version counter](https://github.com/pytorch/pytorch/blob/main/c10/core/TensorImpl.h): each write in place raises it, backward compares.
+# *What the real system does.* [`torch.optim.SGD`](https://github.com/pytorch/pytorch/blob/main/torch/optim/sgd.py) changes all parameters in one call. Every tensor has a [version counter](https://github.com/pytorch/pytorch/blob/main/c10/core/TensorImpl.h): each write in place raises it, and backward compares.
 
 # %% [markdown]
 # ## 4. A step of the right length
 #
-# One learning rate for all is a compromise. Five directions whose curvatures differ by a factor of ten each; all five should go from 0 to 1. The steepest allows a learning rate of 1, not more.
+# One learning rate for all weights is a compromise. Here are five directions whose curvatures differ by a factor of ten each. All five should go from 0 to 1. The steepest allows a learning rate of 1, not more.
 
 # %%
 curvatures = mt.tensor([1.0, 1e-1, 1e-2, 1e-3, 1e-4])
@@ -500,15 +460,15 @@ sgd_path = towards_one(SGD([w], lr=1.0), w, 300)
 print("SGD after 300 steps:", sgd_path[-1].round(3))
 
 # %% [markdown]
-# **Idea.** **Adam** keeps two running means for each weight: $m$ of the gradient, and $s$ of its square. It moves by $m / \sqrt{s}$, in which the *size* of the gradient cancels and its direction remains:
+# **Idea.** **Adam** keeps two running means for each weight: $m$ of the gradient, and $s$ of its square. It moves by $m / \sqrt{s}$. There the *size* of the gradient cancels and its direction remains:
 #
 # $$m \leftarrow \beta_1 m + (1 - \beta_1) g, \qquad s \leftarrow \beta_2 s + (1 - \beta_2) g^2,$$
 # $$w \leftarrow w - \text{lr} \cdot \frac{m / (1 - \beta_1^t)}{\sqrt{s / (1 - \beta_2^t)} + \epsilon}.$$
 #
-# Both means start at zero and are too small at first. After $t$ steps they hold only the share $1 - \beta^t$ of a mean; dividing by it is the **bias correction**. $\epsilon$ keeps the quotient finite.
+# Both means start at zero and are too small at first: after $t$ steps they hold only the share $1 - \beta^t$ of a mean. To divide by it is the **bias correction**. $\epsilon$ keeps the quotient finite.
 # *(Kingma & Ba 2015, algorithm 1.)*
 #
-# **Predict.** The learning rate is 0.05, and the gradient in the flattest direction 0.0001. How long is Adam's first step in that direction? And how many bytes does training with Adam hold for each float32 weight from one step to the next: weight, gradient, and what else?
+# **Predict.** The learning rate is 0.05, and the gradient in the flattest direction 0.0001. How long is Adam's first step in that direction? And how many bytes does training with Adam keep from one step to the next for each float32 weight: the weight, its gradient, and what else?
 
 # %%
 ### BEGIN STARTER
@@ -568,7 +528,7 @@ q.check("Adam")
 
 
 # %% [markdown]
-# **Measure** the first step, the bytes, and the way.
+# **Measure** the first step, the bytes, and the path.
 
 
 # %%
@@ -592,24 +552,17 @@ compare("first step in the flattest direction", predicted_first_step, adam_path[
 compare("bytes for each weight", predicted_bytes, held / big.numel())
 
 # %%
-fig, axes = plt.subplots(1, 2, sharey=True)
-for ax, path, title in zip(axes, (sgd_path, adam_path), ("SGD, lr 1", "Adam, lr 0.05")):
-    for k in range(5):
-        ax.plot(path[:, k], label=f"curvature 1e-{k}", color=f"C{k}")
-    ax.set(xlabel="step", title=title)
-axes[0].set_ylabel("weight, on its way to 1")
-axes[1].legend(fontsize="small")
-plt.show()
+pictures.plot_directions({"SGD, lr 1": sgd_path, "Adam, lr 0.05": adam_path})
 
 # %% [markdown]
-# **Reflect.** All five of Adam's curves lie on top of each other. Why? And with the bytes that you measured: what does Adam hold for GPT-2's 1.5 billion weights, and which part of that would be needed to *use* the model?
+# **Reflect.** All five of Adam's curves lie on top of each other. Why? With the bytes that you measured: what does Adam hold for GPT-2's 1.5 billion weights, and which part of that is needed to *use* the model?
 #
-# *What the real system does.* [`torch.optim.Adam`](https://github.com/pytorch/pytorch/blob/main/torch/optim/adam.py) is your loop in three versions: tensor by tensor, all tensors in a few calls (`foreach`), and one CUDA kernel (`fused=True`), because your step reads and writes each array several times. ZeRO splits the 8 bytes of means over the machines, and much more of them at low precision: Lab 13.
+# *What the real system does.* [`torch.optim.Adam`](https://github.com/pytorch/pytorch/blob/main/torch/optim/adam.py) is your loop in three versions: tensor by tensor, all tensors in a few calls (`foreach`), and one CUDA kernel (`fused=True`).
 
 # %% [markdown]
 # ## 5. A convolutional network, three times
 #
-# A linear layer sees 64 pixels and does not know which of them are neighbours. Watch what that costs when every picture is moved by one pixel.
+# A linear layer sees 64 pixels and does not know which of them are neighbours. Here every picture is moved by one pixel:
 
 # %%
 images, labels = digits().tensors
@@ -645,12 +598,11 @@ for _ in range(100):
     adam.zero_grad()
     F.cross_entropy(flat(images), labels).backward()
     adam.step()
-print(
-    f"two linear layers: {accuracy(flat):.1%}, moved by one pixel {accuracy(flat, moved(test_images)):.1%}"
-)
+shifted = accuracy(flat, moved(test_images))
+print(f"two linear layers: {accuracy(flat):.1%}, moved by one pixel {shifted:.1%}")
 
 # %% [markdown]
-# **Idea.** A **convolution** puts the same small filter on every place of the picture: 9 weights where a linear layer has 64, and what it learns in one place it knows everywhere. With $c$ channels in and $k$ filters of 3 by 3, it has $9ck$ weights and $k$ biases. A **stride** of 2 moves the filter two pixels at a time, and halves the picture.
+# **Idea.** A **convolution** puts the same small filter on every place of the picture. It has 9 weights where a linear layer has 64, and what it learns in one place it knows everywhere. With $c$ channels in and $k$ filters of 3 by 3, it has $9ck$ weights and $k$ biases. A **stride** of 2 moves the filter two pixels at a time, which halves the height and the width.
 # *(LeCun et al. 1989.)*
 #
 #     (N, 1, 8, 8)  conv1: 8 filters, stride 1   (N, 8, 8, 8)   ReLU
@@ -673,7 +625,7 @@ class Conv2d(Module):
 
 
 # %% [markdown]
-# **Predict.** How many numbers does this network train? And how long does one training step take on a batch of 64, as a multiple of PyTorch's: for your modules over minitorch, and for NumPy with gradients by hand?
+# **Predict.** How many numbers does this network train? And how long does one training step take on a batch of 64, as a multiple of PyTorch's time: for your modules over minitorch, and for NumPy with gradients by hand?
 
 # %%
 ### BEGIN STARTER
@@ -747,7 +699,7 @@ q.check("CNN")
 q.check("train_step")
 
 # %% [markdown]
-# Now train it: your modules, your optimizer, your step. The curve grows while it runs.
+# Now train it with your modules, your optimizer and your step. The curve grows while it runs.
 
 
 # %%
@@ -775,125 +727,42 @@ curves = TrainingCurves(title="Digits, convolutions", log_y=True)
 shown = display(curves, display_id=True)
 my_losses = train(net, Adam(net.parameters(), lr=0.003), epochs=12, curves=curves)
 shown.update(curves)  # for where no widget can be: the picture of the whole run
-print(
-    f"convolutions: {accuracy(net):.1%}, moved by one pixel {accuracy(net, moved(test_images)):.1%}"
-)
+shifted = accuracy(net, moved(test_images))
+print(f"convolutions: {accuracy(net):.1%}, moved by one pixel {shifted:.1%}")
 
 # %% [markdown]
-# **Measure: the same network in PyTorch**, from the same weights, on the same batches, with PyTorch's Adam. If your parts are right, the two curves are one.
+# **The same network in PyTorch**, from the same weights, on the same batches, with PyTorch's Adam. If your parts are right, the two curves are one.
 
 
 # %%
-def torch_cnn(start, device="cpu"):
-    """The network in PyTorch, with the weights of `start`."""
-    layers = [torch.nn.Conv2d(1, 8, 3, padding=1), torch.nn.ReLU()]
-    layers += [torch.nn.Conv2d(8, 16, 3, stride=2, padding=1), torch.nn.ReLU()]
-    model = torch.nn.Sequential(*layers, torch.nn.Flatten(), torch.nn.Linear(256, 10))
-    with torch.no_grad():
-        for theirs, mine in zip(model.parameters(), start.parameters()):
-            theirs.copy_(torch.tensor(mine.detach().numpy()))
-    return model.to(device)
-
-
-def torch_step(model, optimizer, x, y):
-    optimizer.zero_grad()
-    loss = torch.nn.functional.cross_entropy(model(x), y)
-    loss.backward()
-    optimizer.step()
-    return loss.item()
+def numbers(module):
+    """Return copies of a module's parameters as arrays."""
+    return [p.detach().numpy().copy() for p in module.parameters()]
 
 
 # %%
-theirs = torch_cnn(CNN(np.random.default_rng(0)))
-their_adam = torch.optim.Adam(theirs.parameters(), lr=0.003)
-their_losses = [
-    torch_step(theirs, their_adam, torch.tensor(x.numpy()), torch.tensor(y.numpy()))
-    for _, x, y in batches(12)
-]
+theirs = TorchTraining(numbers(CNN(np.random.default_rng(0))))
+their_losses = [theirs(*theirs.there(x.numpy(), y.numpy())) for _, x, y in batches(12)]
 for loss in their_losses:
     curves.add("PyTorch", loss)
 apart = np.abs(np.subtract(my_losses, their_losses))
-print(
-    f"largest difference of the losses: {apart[:23].max():.1g} in the first epoch, {apart.max():.1g} in all"
-)
+first, whole = apart[:23].max(), apart.max()
+print(f"largest difference of the losses: {first:.1g} in the first epoch, {whole:.1g} in all")
 curves
 
 # %% [markdown]
-# **And in NumPy, by hand**, as in Lab 01. A convolution is a matrix product once the picture has been cut into overlapping windows; its gradient puts the windows back, adding where they overlap.
-
-
-# %%
-def conv_forward(x, w, b, stride):
-    """Return (windows (N, H', W', 9 C), result (N, K, H', W'))."""
-    padded = np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)))
-    cut = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(2, 3))
-    cut = cut[:, :, ::stride, ::stride].transpose(0, 2, 3, 1, 4, 5)
-    windows = cut.reshape(*cut.shape[:3], -1)
-    return windows, (windows @ w.reshape(len(w), -1).T + b).transpose(0, 3, 1, 2)
-
-
-# %%
-def conv_backward(x, w, stride, windows, out_grad):
-    """Return the gradients of x, w and b."""
-    g = out_grad.transpose(0, 2, 3, 1)
-    flat = g.reshape(-1, len(w))
-    dw = (flat.T @ windows.reshape(len(flat), -1)).reshape(w.shape)
-    pieces = (g @ w.reshape(len(w), -1)).reshape(*g.shape[:3], *w.shape[1:])
-    n, c, rows, columns = x.shape
-    dx = np.zeros((n, c, rows + 2, columns + 2), x.dtype)
-    for i in range(3):
-        for j in range(3):
-            part = pieces[..., i, j].transpose(0, 3, 1, 2)
-            dx[:, :, i : i + rows : stride, j : j + columns : stride] += part
-    return dx[:, :, 1:-1, 1:-1], dw, flat.sum(axis=0)
-
-
-# %%
-def gradients_by_hand(weights, x, y):
-    """Return (loss, gradients) of the network, every line derived on paper."""
-    w1, b1, w2, b2, w3, b3 = weights
-    windows1, z1 = conv_forward(x, w1, b1, 1)
-    h1 = np.maximum(z1, 0)
-    windows2, z2 = conv_forward(h1, w2, b2, 2)
-    h2 = np.maximum(z2, 0)
-    flat = h2.reshape(len(x), -1)
-    logits = flat @ w3.T + b3
-    shifted = logits - logits.max(axis=1, keepdims=True)
-    p = np.exp(shifted)
-    p /= p.sum(axis=1, keepdims=True)
-    loss = -np.log(p[np.arange(len(y)), y]).mean()
-    p[np.arange(len(y)), y] -= 1
-    g = p / len(y)
-    dh2 = (g @ w3).reshape(h2.shape) * (h2 > 0)
-    dh1, dw2, db2 = conv_backward(h1, w2, 2, windows2, dh2)
-    _, dw1, db1 = conv_backward(x, w1, 1, windows1, dh1 * (h1 > 0))
-    return loss, [dw1, db1, dw2, db2, g.T @ flat, g.sum(axis=0)]
-
-
-# %%
-def step_by_hand(weights, state, x, y, lr=0.003):
-    """One step of Adam on arrays; `state` is [t, means, squares]."""
-    loss, grads = gradients_by_hand(weights, x, y)
-    state[0] += 1
-    for w, m, s, g in zip(weights, state[1], state[2], grads):
-        m += 0.1 * (g - m)
-        s += 0.001 * (g * g - s)
-        root = np.sqrt(s / (1 - 0.999 ** state[0])) + 1e-8
-        w -= lr / (1 - 0.9 ** state[0]) * m / root
-    return loss
-
+# **And in NumPy, by hand**, as in lab 01. A convolution is a matrix product once the picture has been cut into overlapping windows; its gradient puts the windows back and adds where they overlap. `gradients_by_hand??` shows what has to be derived on paper. Your autodiff gives the same numbers:
 
 # %%
 start = CNN(np.random.default_rng(0))
 F.cross_entropy(start(images[:64]), labels[:64]).backward()
-weights = [p.detach().numpy().copy() for p in start.parameters()]
-_, by_hand = gradients_by_hand(weights, images.numpy()[:64], labels.numpy()[:64])
+_, by_hand = gradients_by_hand(numbers(start), images.numpy()[:64], labels.numpy()[:64])
 for (name, p), g in zip(start.named_parameters(), by_hand):
     difference = np.linalg.norm(p.grad.numpy() - g) / np.linalg.norm(g)
     print(f"{name:13} by hand and by autodiff differ by {difference:.1g}")
 
 # %% [markdown]
-# **Measure the time of a step** for batches of 1 to 512, all ways in turns.
+# **Measure the time of a step** for batches of 1 to 512 pictures, all ways in turns.
 
 
 # %%
@@ -901,76 +770,37 @@ def runners(n):
     """Return {name: a function that takes one training step on n pictures}."""
     x, y = images[:n], labels[:n]
     mine = CNN(np.random.default_rng(0))
-    adam = Adam(mine.parameters(), lr=0.003)
-    arrays = [p.detach().numpy().copy() for p in mine.parameters()]
-    state = [0, [0 * a for a in arrays], [0 * a for a in arrays]]
+    adam, by_hand = Adam(mine.parameters(), lr=0.003), StepByHand(numbers(mine))
     found = {
         "your modules": lambda: train_step(mine, adam, x, y),
-        "NumPy by hand": lambda: step_by_hand(arrays, state, x.numpy(), y.numpy()),
+        "NumPy by hand": lambda: by_hand(x.numpy(), y.numpy()),
     }
-    for device in ("cpu", "cuda") if CUDA else ("cpu",):
-        model = torch_cnn(mine, device)
-        optimizer = torch.optim.Adam(model.parameters(), lr=0.003)
-        there = torch.tensor(x.numpy()).to(device), torch.tensor(y.numpy()).to(device)
-        name = "PyTorch" if device == "cpu" else "PyTorch, CUDA"
-        found[name] = lambda m=model, o=optimizer, there=there: torch_step(m, o, *there)
+    for device, name in {"cpu": "PyTorch", "cuda": "PyTorch, CUDA"}.items():
+        if device == "cpu" or CUDA:
+            step = TorchTraining(numbers(mine), device)
+            there = step.there(x.numpy(), y.numpy())
+            found[name] = lambda step=step, there=there: step(*there)
     return found
 
 
 # %%
-def race(n, turns):
-    """Return {name: median seconds of a step on n pictures}, the ways taking turns."""
-    ways = runners(n)
-    times = {name: [] for name in ways}
-    for _ in range(turns):
-        for name, step in ways.items():
-            start = time.perf_counter()
-            step()
-            times[name].append(time.perf_counter() - start)
-    return {name: median(found) for name, found in times.items()}
-
-
-# %%
 counts = [1, 4, 16, 64, 256, 512]
-raced = [race(n, turns=51 if n < 100 else 11) for n in counts]
+raced = [in_turns(runners(n), repeats=49 if n < 100 else 9) for n in counts]
 at_64 = raced[counts.index(64)]
-for name, predicted in [
-    ("your modules", predicted_slowdown),
-    ("NumPy by hand", predicted_numpy_slowdown),
-]:
-    compare(f"step on 64, {name} over PyTorch", predicted, at_64[name] / at_64["PyTorch"])
-
-
-# %%
-fig, ax = plt.subplots()
-for name, predicted in {"yours": predicted_slowdown, "NumPy": predicted_numpy_slowdown}.items():
-    if predicted is not ...:
-        color, label = ("C0" if name == "yours" else "C1"), f"{name}, predicted"
-        ax.plot(64, predicted * at_64["PyTorch"] * 1e3, "_", color=color, ms=18, mew=2, label=label)
-for name, marker in zip(raced[0], "osd^"):
-    took = np.array([times[name] for times in raced])
-    (line,) = ax.loglog(counts, took * 1e3, marker, ls="", label=name)
-    each, start_up = np.polyfit(counts, took, 1, w=1 / took)  # relative errors count
-    ax.loglog(
-        counts, (start_up + each * np.array(counts)) * 1e3, color=line.get_color(), lw=1, ls=":"
-    )
-    print(f"{name:14} {start_up * 1e3:6.2f} ms a step, and {each * 1e6:6.1f} us a picture")
-ax.loglog([], [], color="C4", lw=1, ls=":", label="a price a step plus one a picture")
-ax.set(
-    xlabel="pictures in the batch", ylabel="time of a step in ms", title="One network, three ways"
-)
-ax.legend(fontsize="small")
-plt.show()
+predicted = {"your modules": predicted_slowdown, "NumPy by hand": predicted_numpy_slowdown}
+for name, guess in predicted.items():
+    compare(f"step on 64, {name} over PyTorch", guess, at_64[name] / at_64["PyTorch"])
+pictures.plot_race(counts, raced, predicted)
 
 # %% [markdown]
-# **Reflect.** Each way has a price for a step and a price for a picture. What is the price of a step made of, in each of the three? Which of the two prices matters more if the network is ten times as wide, and who would then win? And before the race: the convolutions stand a move by one pixel better than the linear layers, but far from well. Which layer of `CNN` still knows the place?
+# **Reflect.** Each way has a fixed time for a step and a time for each picture. What is done in the fixed time, in each of the three? Also: after a move by one pixel the convolutions are still bad. Which layer of `CNN` knows the place?
 #
-# *What the real system does.* PyTorch does not cut windows: on the CPU it hands convolutions to [oneDNN](https://github.com/pytorch/pytorch/blob/main/aten/src/ATen/native/mkldnn/Conv.cpp), on NVIDIA cards to cuDNN. And Python goes ahead of the GPU: by the time a kernel runs, the next ones wait in its queue, so the price of a step disappears behind the arithmetic. That is figure 1 of the paper you are about to read.
+# *What the real system does.* PyTorch does not cut windows: on the CPU it gives convolutions to [oneDNN](https://github.com/pytorch/pytorch/blob/main/aten/src/ATen/native/mkldnn/Conv.cpp), on NVIDIA cards to cuDNN.
 
 # %% [markdown]
 # ## 6. What an `assign` costs a graph
 #
-# In a static graph (`minitorch.graph`, with TensorFlow 1's names) weights are **variables**, and changing one is a node like any other: `assign`. Momentum, written down as the formulas stand. The gradient is 1 and the learning rate 1, so after three steps the weight should be at $-(1 + 1.5 + 1.75) = -4.25$.
+# In a static graph (`minitorch.graph`, with TensorFlow 1's names) weights are **variables**, and a change of one is a node: `assign`. Here is momentum, written as in the formulas. The gradient is 1 and the learning rate 1, so after three steps the weight should be $-(1 + 1.5 + 1.75) = -4.25$.
 
 
 # %%
@@ -998,14 +828,14 @@ def as_the_formulas_stand(w, v, grad):
 print("the weight after each step:", run_three(as_the_formulas_stand))
 
 # %% [markdown]
-# Always a step behind. The two lines stand one below the other, but in a graph that means nothing: the second reads `v`, the first writes `v`, and **no edge says which comes first**.
+# It is always one step late. In the program the second line stands below the first. In a graph that means nothing: the second reads `v`, the first writes `v`, and **no edge says which comes first**.
 #
-# **Idea.** In an imperative program the order of lines is the order of effects. A graph knows only edges. So whoever writes into memory in a graph has to say it in edges: use the *result of* `assign`, which is the new value, or put a read under `control_dependencies`.
+# **Idea.** In an imperative program the order of lines is the order of effects. A graph knows only edges. So in a graph the order of writes must be given by edges: use the *result of* `assign`, which is the new value, or put a read under `control_dependencies`.
 #
-# And the graph pays. What it was free to do with pure values (merge two equal nodes, drop one that nobody needs, reuse a buffer, run two branches at once) it must now forbid around each write, or prove harmless. A write may go into the old memory only if nobody later in the run, and nobody who fetches, can still be looking at it. Otherwise it needs **a copy**.
+# The graph pays for that. With pure values it may merge two equal nodes, drop one that nobody needs, reuse a buffer, or run two branches at once. Around each write it must forbid this, or prove that it is harmless. A write may go into the old memory only if nobody reads it later. Otherwise it needs **a copy**.
 # *(Abadi et al. 2016, section 3.1: variables are stateful operations.)*
 #
-# **Predict.** In one run, `w` is decreased by `lr * g`, **and** its old value is fetched. How many arrays of `w`'s size have to be made in that run? (Without the fetch `w` is overwritten where it lies, and nothing of its size is made at all.)
+# **Predict.** In one run, `w` is decreased by `lr * g`, **and** its old value is fetched. How many arrays of `w`'s size have to be made in that run? (Without the fetch `w` is overwritten in place, and nothing of its size is made.)
 
 # %%
 ### BEGIN STARTER
@@ -1035,10 +865,8 @@ def momentum_in_graph(w, v, grad, lr, momentum):
 # **Try it** on the same three steps.
 
 # %%
-print(
-    run_three(lambda w, v, grad: momentum_in_graph(w, v, grad, 1.0, 0.5)),
-    "expected -1, -2.5, -4.25",
-)
+found = run_three(lambda w, v, grad: momentum_in_graph(w, v, grad, 1.0, 0.5))
+print(found, "expected -1, -2.5, -4.25")
 
 # %% tags="check"
 q.check("momentum_in_graph")
@@ -1047,68 +875,24 @@ q.check("momentum_in_graph")
 # %% [markdown]
 # **Measure** one update of `w` in five ways, from ten weights to four million: in place by NumPy; as `assign`; as `assign_sub`; as the optimizer's own node, which knows the whole rule; and as `assign_sub` with the old value fetched.
 
-
 # %%
-def ways_to_write(size):
-    """Return {name: a function that updates w once}."""
-    array, grad = np.ones(size, np.float32), np.ones(size, np.float32)
-    tf.reset_default_graph()
-    w, g = tf.Variable(array.copy()), tf.Variable(grad, trainable=False)
-    subtract = tf.assign_sub(w, 0.01 * g)
-    nodes = {
-        "assign": tf.group(tf.assign(w, w - 0.01 * g)),
-        "assign_sub": tf.group(subtract),
-        "optimizer's node": tf.train.GradientDescentOptimizer(0.01).apply_gradients([(g, w)]),
-        "and the old value fetched": [tf.identity(w), tf.group(subtract)],
-    }
-    session = tf.Session(optimize=False)  # node by node, as you wrote them
-    session.run(tf.initialize_all_variables())
-
-    def in_place():
-        nonlocal array
-        array -= np.float32(0.01) * grad
-
-    runs = {name: (lambda node=node: session.run(node)) for name, node in nodes.items()}
-    return {"NumPy, in place": in_place, **runs}
-
-
-# %%
-def peak_arrays(run, size):
-    """Return how many arrays of `size` float32 were alive at once during a run, at most."""
-    run()  # the first run plans
-    tracemalloc.start()
-    run()
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    return peak / (4 * size)
-
-
 sizes = [10, 1_000, 30_000, 300_000, 4_000_000]
 took = {}
 for size in sizes:
-    for name, run in ways_to_write(size).items():
-        run()
-        took.setdefault(name, []).append(seconds(run, repeats=9 if size > 1e6 else 51))
-arrays = {name: peak_arrays(run, sizes[-1]) for name, run in ways_to_write(sizes[-1]).items()}
-
-# %%
-fig, ax = plt.subplots()
-for (name, found), marker in zip(took.items(), "osd^v"):
-    ratio = np.array(found) / took["NumPy, in place"]
-    ax.loglog(sizes, ratio, marker=marker, label=name)
-    print(f"{name:26} {ratio[0]:5.1f} to {ratio[-1]:4.1f} times NumPy, {arrays[name]:.2f} arrays")
-ax.set(xlabel="weights", ylabel="time over NumPy in place", title="One update of one variable")
-ax.set_yticks([0.5, 1, 2, 4, 8], labels=["0.5", "1", "2", "4", "8"])
-ax.minorticks_off()
-ax.set_ylim(min(0.9, ax.get_ylim()[0]), 2.6 * ax.get_ylim()[1])
-ax.legend(fontsize="small", ncols=2)
-plt.show()
-compare(
-    "arrays made with the old value fetched", predicted_arrays, arrays["and the old value fetched"]
-)
+    repeats = 7 if size > 1e6 else 49
+    for name, seconds in in_turns(updates.ways_to_write(size), repeats=repeats).items():
+        took.setdefault(name, []).append(seconds)
+largest = updates.ways_to_write(sizes[-1])
+arrays = {name: updates.peak_arrays(run, sizes[-1]) for name, run in largest.items()}
+for name, found in took.items():
+    few, many = (found[k] / took["NumPy, in place"][k] for k in (0, -1))
+    print(f"{name:26} {few:5.1f} to {many:4.1f} times NumPy, {arrays[name]:.2f} arrays")
+made = arrays["and the old value fetched"]
+compare("arrays made with the old value fetched", predicted_arrays, made)
+pictures.plot_updates(sizes, took, base="NumPy, in place")
 
 # %% [markdown]
-# **Train with it**: one linear layer on the digits, as a graph with your node for each variable, and imperatively with your `Linear` and your `SGD`. One rule, twice; the losses should agree.
+# **Train with it**: one linear layer on the digits, as a graph with your node for each variable, and imperatively with your `Linear` and your `SGD`. The rule is the same, so the losses should agree.
 
 
 # %%
@@ -1137,44 +921,18 @@ print(f"loss {in_graph[0]:.3f} -> {in_graph[-1]:.3f} in the graph, ", end="")
 print(f"largest difference to your SGD {np.abs(np.subtract(in_graph, in_place)).max():.1g}")
 
 # %% [markdown]
-# **And Adam.** Your `step` has about ten operations a parameter. As nodes it becomes a subgraph for each variable; as the optimizer's own node it is one.
-
-
-# %%
-def adam_of_nodes(w, g, lr=0.001):
-    """Adam for one variable, every operation a node."""
-    m, s, t = (
-        tf.Variable(np.zeros(n, np.float32), trainable=False) for n in (w.shape, w.shape, ())
-    )
-    t1 = tf.assign_add(t, np.float32(1))
-    m1 = tf.assign(m, 0.9 * m + 0.1 * g)
-    s1 = tf.assign(s, 0.999 * s + 0.001 * g * g)
-    root = tf.sqrt(s1 / (1.0 - tf.pow(np.float32(0.999), t1))) + 1e-8
-    return tf.group(tf.assign_sub(w, lr * (m1 / (1.0 - tf.pow(np.float32(0.9), t1))) / root))
-
+# **And Adam.** Your `step` has about ten operations for each parameter. As nodes it becomes a subgraph for each variable; as the optimizer's own node it is one.
 
 # %%
-def adam_times(size):
-    """Return (nodes, seconds of a step) for Adam of nodes and Adam as one node."""
-    tf.reset_default_graph()
-    w = tf.Variable(np.ones(size, np.float32))
-    g = tf.Variable(np.ones(size, np.float32), trainable=False)
-    ways = [adam_of_nodes(w, g), tf.train.AdamOptimizer(0.001).apply_gradients([(g, w)])]
-    session = tf.Session(optimize=False)
-    session.run(tf.initialize_all_variables())
-    for way in ways:
-        session.run(way)
-    return [(tf.count_nodes([way]), seconds(session.run, way, repeats=31)) for way in ways]
-
-
 for size in (10, 1_000_000):
-    (many, slow), (few, fast) = adam_times(size)
+    (many, few), steps = updates.ways_of_adam(size)
+    slow, fast = milliseconds(*steps, repeats=31)
     print(f"{size:9,} weights: {many} nodes over {few}: {slow / fast:.2f} times as long")
 
 # %% [markdown]
-# **Reflect.** TensorFlow 1 gave its optimizers hand-written kernels (`ApplyAdam`) although every one of them can be composed of nodes. From your numbers: for which sizes did that pay, and what else did it save besides time?
+# **Reflect.** TensorFlow 1 gave its optimizers hand-written kernels (`ApplyAdam`), although each of them can be made of nodes. From your numbers: for which sizes was that useful, and what did it save besides time?
 #
-# *What the real system does.* TensorFlow's [`resource variables`](https://github.com/tensorflow/tensorflow/blob/master/tensorflow/core/kernels/training_ops.cc) copy on write when somebody still reads; [JAX](https://github.com/jax-ml/jax) has no writes at all: a step is a function from old weights to new ones, and the compiler is *told* that it may reuse the old memory (`donate_argnums`). `torch.compile` **functionalises** a program, turning writes into new values, optimises it, and puts the writes back at the end.
+# *What the real system does.* TensorFlow's [`resource variables`](https://github.com/tensorflow/tensorflow/blob/master/tensorflow/core/kernels/training_ops.cc) copy on write when somebody still reads. [JAX](https://github.com/jax-ml/jax) has no writes: a step is a function from old weights to new ones, and the compiler is *told* that it may reuse the old memory (`donate_argnums`).
 
 # %% [markdown]
 # ## Discussion

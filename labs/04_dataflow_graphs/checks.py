@@ -468,7 +468,7 @@ def a_layer_has_its_gradients(student, rng):
 
 @check("gradients")
 def users_deliver_before_a_node_hands_on(student, rng):
-    """an adjoint is handed on only when it is complete"""
+    """an adjoint is passed on only when it is complete"""
     s = rng.uniform(0.5, 1.0, size=(2,)).astype(np.float32)
     (got,) = gradients_of(student, "ladder", s)
     a, b = 1.0, 2.0

@@ -1,58 +1,48 @@
-# %% [markdown]
+# %% [markdown] builds="placeholders, variables, a session, symbolic gradients" needs="02" audience="gpu"
 # # Lab 04: Dataflow graphs
 #
-# - **You build** a small TensorFlow 1: nodes that record instead of computing, a run that computes only what is fetched, gradients that are nodes themselves, a session with variables, an optimizer made of nodes, and a plan that is made once and run many times.
+# - **You build** a small TensorFlow 1: nodes that record instead of computing, a run that computes only what is fetched, gradients that are nodes, a session with variables, an optimizer made of nodes, and a plan that is made once and run many times.
 # - **You need** lab 02: operators with a `gradient`, topological order, the reverse sweep.
-# - **It takes** about 115 minutes: 3 to set out, 9, 24, 16, 13, 11, 9 and 20 for the seven sections, 10 for the discussion. The reading note, with its paper, is for another day.
+# - **It takes** about 110 minutes: introduction 1, sections 9, 24, 16, 12, 10, 9 and 19, discussion 10. The reading note is for another day.
 #
-# PyTorch computes each line when Python comes to it: **define by run**. TensorFlow 1 wrote the program down first, as a graph of operators, and ran it afterwards, many times: **define once, run many**. Both use the same operators. You will build the second kind on top of the very operators that the first kind uses, run one model both ways, and measure what each is good for.
+# PyTorch computes each line when Python comes to it: **define by run**. TensorFlow 1 first built a graph of operators and then ran it many times: **define once, run many**. Both use the same operators. You build the second kind on the operators of the first, run one model both ways, and measure what each is good for.
 
 # %% tags="setup"
-import os
 import platform
 import time
 import traceback
 from importlib.metadata import version
 from pathlib import Path
-from statistics import median
 
 import matplotlib.pyplot as plt
 import numpy as np
-from IPython.display import display
 
 import minitorch as mt
 import minitorch.graph as tf
-from autograder import lab
+from autograder import compare, lab
 from minitorch.data import digits
+from minitorch.lessons import curves
+from minitorch.lessons.clock import in_turns, milliseconds
+from minitorch.lessons.digits_task import batches, cross_entropy, initial, network
+from minitorch.lessons.nodes import AssignOp, GroupOp, every_node, variables_of
 from minitorch.op import Op, Spec
 from minitorch.ops.methods import Methods
 from minitorch.show import show
 
-# %% tags="setup"
 q = lab("dataflow_graphs")
+
+# %% tags="setup"
 style = Path("../style.mplstyle")
 plt.style.use([style] if style.exists() else [])
 for name in ("numpy", "mlsys-labs"):
     print(name, version(name))
-CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-print("Python", platform.python_version(), "on", platform.machine(), "with", CORES, "cores")
+print("Python", platform.python_version(), "on", platform.machine())
 DEVICE = "cuda" if mt.cuda.is_available() else "cpu"
 print("CUDA: used in section 7" if DEVICE == "cuda" else "CUDA: none; all runs on the CPU")
 
 
-def compare(what, predicted, measured):
-    """Print a prediction beside what came out; a count is exact or it is not."""
-    if predicted is ...:
-        print(f"{what}: measured {measured:g}. Write your prediction down above, then run again.")
-    else:
-        said = f"ratio {measured / predicted:.3g}" if predicted else "no ratio to 0"
-        if isinstance(measured, int | np.integer):
-            said = "exact" if measured == predicted else f"{said}, not exact: count again"
-        print(f"{what}: predicted {predicted:g}, measured {measured:g}, {said}")
-
-
 # %% [markdown]
-# The same tiny arrays all through the lab: three rows, two features, two outputs.
+# The whole lab uses the same tiny arrays: three rows, two features, two outputs.
 
 # %%
 X = np.array([[1, 2], [3, 4], [5, 6]], np.float32)
@@ -68,9 +58,9 @@ def model(x, w, b):
 print("imperative:", model(mt.tensor(X), mt.tensor(W), mt.tensor(B)).item())
 
 # %% [markdown]
-# ## 1. A recipe, not a dish
+# ## 1. Record, do not compute
 #
-# Imperative code computes what it is told, at once, whether anybody wants the result or not. Here is a line that somebody left in a model to look at it once. It is harmless on three rows.
+# Imperative code computes each line at once, even if nobody uses the result. Somebody once added this line to a model to look at it. On three rows it costs almost nothing.
 
 # %%
 rows = mt.tensor(np.ones((2_000, 500), np.float32))
@@ -81,7 +71,7 @@ print(f", {1e3 * (time.perf_counter() - start):.1f} ms")
 print(f"with a million rows: {4 * 10**12 / 1e12:g} TB")
 
 # %% [markdown]
-# **The idea.** Let an operator on a **node** compute nothing, and make another node which remembers the operator and its inputs. The nodes of a program form a **dataflow graph**: an edge is a value on its way. Sizes are known beforehand as far as they can be (`None` where only the run will tell), so a wrong shape is found while the graph is built, on the line that is wrong.
+# **The idea.** An operator on a **node** computes nothing. It makes another node, which remembers the operator and its inputs. The nodes of a program form a **dataflow graph**; an edge is a value that goes from one node to another. Sizes are known beforehand as far as possible (`None` is a size that only the run will tell). So a wrong shape is found while the graph is built, on the line that is wrong.
 #
 # There are four kinds of node:
 #
@@ -92,7 +82,7 @@ print(f"with a million rows: {4 * 10**12 / 1e12:g} TB")
 # | `Constant` | fixed when the graph is built |
 # | any other | its operator `op` computes it from its `inputs` |
 #
-# minitorch's operators do not care what they are applied to. `mt.exp(v)` asks `v`, by calling `v._apply(op, inputs)`: a tensor computes and remembers, and your nodes will only remember. So one function of yours turns the whole operator library symbolic.
+# minitorch's operators work on any kind of value. `mt.exp(v)` calls `v._apply(op, inputs)`. A tensor then computes and remembers; your nodes will only remember. So one function of yours is enough for all operators of the library.
 #
 # *Source: Abadi et al. 2016, "TensorFlow: A System for Large-Scale Machine Learning", section 3.1.*
 
@@ -153,7 +143,7 @@ def as_node(value):
 
 
 # %% [markdown]
-# **Predict.** `model` has five operators: `@`, `+`, `exp`, `*`, `sum`. Given three nodes for `x`, `w` and `b`, how many nodes will its graph have in all?
+# **Predict.** `model` has five operators: `@`, `+`, `exp`, `*`, `sum`. Called with three nodes `x`, `w` and `b`, how many nodes will its graph have in all?
 
 # %%
 ### BEGIN STARTER
@@ -182,7 +172,7 @@ def record(op, inputs):
 
 
 # %% [markdown]
-# **Try it**: the same `model`, now on nodes. The batch size is left open.
+# **Try it**: the same `model` on nodes. The batch size is not known yet.
 
 # %%
 x = Placeholder((None, 2), "x")
@@ -195,21 +185,9 @@ show(loss)
 q.check("record")
 
 # %% [markdown]
-# **Measure.** Count the nodes. Then build the line that took 4 TB, and one that cannot work.
-
+# **Measure.** Count the nodes. Then build the product that would take 4 TB, and a product that cannot work.
 
 # %%
-def every_node(*nodes):
-    """Return all nodes that these depend on, themselves included."""
-    found, waiting = {}, list(nodes)
-    while waiting:
-        node = waiting.pop()
-        if node not in found:
-            found[node] = True
-            waiting += node.inputs
-    return list(found)
-
-
 compare("nodes", predicted_nodes, len(every_node(loss)))
 
 # %%
@@ -222,29 +200,28 @@ except ValueError as error:
     print(f"{type(error).__name__}: {error}")
 
 # %% [markdown]
-# **Reflect.** `model` did not change by a letter between tensors and nodes. Which lines that one may write in a model *would* behave differently on nodes? Think of `if`, of `print`, of `float(...)`.
+# **Reflect.** `model` is exactly the same for tensors and for nodes. Which lines of a model *would* behave differently on nodes? Think of `if`, of `print`, of `float(...)`.
 #
-# *What the real system does.* In TensorFlow every operator registers a shape function beside its kernels, and [`shape_refiner.cc`](https://github.com/tensorflow/tensorflow/blob/master/tensorflow/core/common_runtime/shape_refiner.cc) calls them as the graph is built, in C++. JAX calls its nodes tracers: they too are found by the operators, not by your code.
+# *What the real system does.* In TensorFlow every operator registers a shape function, and [`shape_refiner.cc`](https://github.com/tensorflow/tensorflow/blob/master/tensorflow/core/common_runtime/shape_refiner.cc) calls it while the graph is built.
 
 # %% [markdown]
 # ## 2. Run what is fetched
 #
-# A graph says what *could* be computed. Run all of it, and the four terabytes are back:
+# A graph says what *could* be computed. If a run computes all of it, it needs the four terabytes again:
 
 # %%
 y = x @ w + b
 graph = [y, mt.exp(y), million @ million.T]
-print(
-    "to compute everything:", sum(4 * int(np.prod([n or 3 for n in v.shape])) for v in graph), "B"
-)
+everything = sum(4 * int(np.prod([n or 3 for n in v.shape])) for v in graph)
+print("to compute everything:", everything, "B")
 print("to fetch y           :", 4 * 3 * 2, "B")
 
 # %% [markdown]
-# **The idea.** A run names its **fetches**, the nodes whose values it wants, and its **feeds**, nodes whose values it gives. Walk backwards from the fetches, and stop at every fed node, whatever kind it is: what lies behind it is not needed. What you met is what has to run, in topological order, and nothing else:
+# **The idea.** A run names its **fetches**, the nodes whose values it wants, and its **feeds**, nodes whose values it gives. Walk backwards from the fetches, and stop at every fed node, whatever kind it is: nothing behind it is needed. The nodes that you met have to run, in topological order, and no others:
 #
 # $$\text{needed}(F, D) = \{\, v : \text{a path leads from } v \text{ to a fetch in } F \text{ without passing a fed node in } D \,\}$$
 #
-# Feeding a node in the middle is how one tests the upper half of a model without the lower half. TensorFlow's paper calls all this **partial execution** (section 3.2).
+# So one can feed a node in the middle and test the second half of a model without the first. TensorFlow's paper calls this **partial execution** (section 3.2).
 #
 # **Predict.** `loss` has five operators behind it. If the sum `x @ w + b` is *fed*, how many operators have to run for `loss`?
 
@@ -318,7 +295,7 @@ def evaluate(fetches, feeds, state):
 
 
 # %% [markdown]
-# **Try it** on the running example, against the imperative answer at the top; with another batch size; and without a feed.
+# **Try it** on the running example. Compare with the imperative answer at the top. Then try another batch size, and no feed at all.
 
 # %%
 state = {w: W, b: B}
@@ -332,7 +309,7 @@ except ValueError as error:
 q.check("evaluate")
 
 # %% [markdown]
-# **Measure.** Feed a node in the middle, and count what runs.
+# **Measure.** Feed a node in the middle, and count the operators that run.
 
 # %%
 before_exp = loss.inputs[0].inputs[0].inputs[0]
@@ -343,22 +320,22 @@ print("ran:", ran, "giving", values[loss])
 compare("operators run", predicted_runs, len(ran))
 
 # %% [markdown]
-# **Reflect.** You fed a node in the middle with zeros, and neither `x` nor `w` was needed. Imperative code can do that too: what would the programmer have had to write into the model beforehand?
+# **Reflect.** You fed a node in the middle, and neither `x` nor `w` was needed. What would the programmer of imperative code have to write for this?
 #
-# *What the real system does.* The same walk: [`subgraph.cc`](https://github.com/tensorflow/tensorflow/blob/master/tensorflow/core/graph/subgraph.cc) replaces fed nodes by `_Arg`, puts a `_Retval` behind each fetch, and prunes whatever does not lead there. A session keeps the result for each set of feeds and fetches that it has met.
+# *What the real system does.* The same walk: [`subgraph.cc`](https://github.com/tensorflow/tensorflow/blob/master/tensorflow/core/graph/subgraph.cc) replaces fed nodes by `_Arg`, puts a `_Retval` behind each fetch, and removes everything that does not lead there.
 
 # %% [markdown]
 # ## 3. Gradients are more nodes
 #
-# In lab 02 the sweep ran when you called it, on numbers. It computed one product too many, the gradient of the batch, and to leave that out somebody has to say beforehand what is wanted.
+# In lab 02 the sweep ran when you called it, on numbers. It computed one product too many, the gradient of the batch.
 #
-# **The idea.** Run the reverse sweep while *building*. The rules are written in operators, and operators on nodes make nodes; so the very same `gradient` that computed numbers in lab 02 now writes down how to compute them:
+# **The idea.** Run the reverse sweep while *building*. The rules are written in operators, and operators on nodes make nodes. So the same `gradient` that computed numbers in lab 02 now records how to compute them:
 #
 # $$\bar v = \sum_{u \text{ uses } v} \overline{v \to u} \qquad \text{is a node: an addition of nodes.}$$
 #
-# Nothing runs. What is never fetched never will. And the result is an ordinary part of the graph, so it can be fed, fetched, rewritten by an optimising pass, and differentiated again.
+# Nothing runs, and what is never fetched never will. The result is an ordinary part of the graph: it can be fed, fetched, optimised, and differentiated again.
 #
-# **Predict.** Three layers, `tanh(tanh(tanh(x @ w1) @ w2) @ w3)`, summed. Your sweep writes down 3 + 6 matrix products, two for each of the forward ones. How many of these **run** when the gradients of the three weights are fetched? And how many when only that of `w3`, the last, is?
+# **Predict.** Three layers, `tanh(tanh(tanh(x @ w1) @ w2) @ w3)`, summed. Your sweep makes a graph of 3 + 6 matrix products, two for each of the forward ones. How many of these **run** when the gradients of all three weights are fetched? And how many when only the gradient of `w3`, the last, is fetched?
 
 # %%
 ### BEGIN STARTER
@@ -399,7 +376,7 @@ def gradients(loss, wanted):
 
 
 # %% [markdown]
-# **Try it** on the running example, and compare with minitorch's own sweep over tensors. The same rules, so the same bits.
+# **Try it** on the running example, and compare with minitorch's own sweep over tensors. The rules are the same, so the bits are the same.
 
 # %%
 w_grad, b_grad = gradients(loss, [w, b])
@@ -442,43 +419,14 @@ print(f"nodes: loss {small}, with its gradients {big}, twice {len(every_node(cur
 show(gradients(loss, [b])[0])
 
 # %% [markdown]
-# **Reflect.** PyTorch throws its graph away after each backward pass; this one stays. Name one thing that becomes possible because the gradients are in the graph *before* the first batch is seen, and one that becomes harder because of it.
+# **Reflect.** PyTorch throws its graph away after each backward pass; this one stays. The gradients are in the graph *before* the first batch is seen. Name one thing that this makes possible, and one that it makes harder.
 #
-# *What the real system does.* [`gradients_util.py`](https://github.com/tensorflow/tensorflow/blob/master/tensorflow/python/ops/gradients_util.py) is this sweep, in Python, about as you wrote it: it counts pending users where you sorted, and adds up many partial adjoints by one `AddN` instead of pairwise. In the paper differentiation is a *user-level* library (section 4.1): the C++ runtime knows nothing of it.
+# *What the real system does.* [`gradients_util.py`](https://github.com/tensorflow/tensorflow/blob/master/tensorflow/python/ops/gradients_util.py) is this sweep, in Python. The C++ runtime knows nothing about differentiation (section 4.1 of the paper).
 
 # %% [markdown]
 # ## 4. State
 #
-# A graph has no memory, and training is all about memory. So there is an operator that writes: `assign(variable, value)`, a node which, when it runs, makes `value` the variable's new value. Who reads then sees what? Here is a run that writes as it goes, with two assignments that are to exchange two variables:
-
-
-# %%
-class AssignOp(Op):
-    """The value itself; a session that has run it makes it the value of `variable`."""
-
-    name = "assign"
-
-    def __init__(self, variable):
-        self.variable = variable
-
-    def compute(self, xp, value):
-        return value
-
-    def infer(self, value):
-        return value
-
-
-# %%
-class GroupOp(Op):
-    """Nothing: a node to fetch for what its inputs do."""
-
-    name = "group"
-
-    def compute(self, xp, *values):
-        return xp.zeros((), xp.float32)
-
-    def infer(self, *values):
-        return Spec((), np.dtype(np.float32))
+# A graph has no memory, but training needs it. So there is an operator that writes: `assign(variable, value)`. When this node runs, `value` becomes the variable's new value. But which value do the other nodes of the same run read? Here two assignments should exchange two variables, and each write happens at once:
 
 
 # %%
@@ -492,21 +440,22 @@ def group(*nodes):
     return record(GroupOp(), nodes)
 
 
+# %%
 one, two = Variable(1.0, "one"), Variable(2.0, "two")
 exchange = [assign(one, two), assign(two, one)]
 careless = {one: 1.0, two: 2.0}
 for node in exchange:  # each write is seen by the next read
     careless[node.op.variable] = careless[node.inputs[0]]
-print("written as it goes: one =", careless[one], "two =", careless[two])
+print("written at once: one =", careless[one], "two =", careless[two])
 
 # %% [markdown]
-# **The idea.** A **session** owns the variables' values. One `run` has two phases: first everything is computed, from the state as it was **before** the run; then all assignments that ran take effect together.
+# **The idea.** A **session** owns the variables' values. One `run` has two phases. First everything is computed from the state as it was **before** the run. Then all assignments that ran take effect together.
 #
 # $$s_{t+1} = s_t \text{ with } v := \text{value of its assign node, computed from } s_t$$
 #
-# So a run is a function from state to state. In what order its nodes run makes no difference: a scheduler may take any, or several at once. And a node that nobody fetched writes nothing.
+# So a run is a function from state to state, and the order of its nodes makes no difference: a scheduler may run several at once. A node that was not fetched writes nothing.
 #
-# **Predict.** In *this* order of things: what are `one` and `two` after `session.run([exchange])`, having been 1 and 2?
+# **Predict.** What are `one` and `two` after `session.run(exchange)` with these two phases? Before it they are 1 and 2.
 
 # %%
 ### BEGIN STARTER
@@ -522,9 +471,7 @@ predicted_two = 1
 # %%
 def initialize(*nodes):
     """Return a node that sets every variable that these read or write to its initial value."""
-    behind = every_node(*nodes)
-    written = [n.op.variable for n in behind if isinstance(n.op, AssignOp)]
-    found = dict.fromkeys([*(n for n in behind if isinstance(n, Variable)), *written])
+    found = variables_of(nodes, Variable)
     return group(*(assign(variable, variable.initial) for variable in found))
 
 
@@ -555,7 +502,7 @@ class Session:
 
 
 # %% [markdown]
-# **Try it**: a counter, in two sessions. Nothing but the session remembers.
+# **Try it**: a counter, in two sessions. Each session has its own state.
 
 # %%
 count = Variable(0.0, "count")
@@ -578,7 +525,7 @@ for variable, predicted in zip([one, two], [predicted_one, predicted_two]):
     compare(variable.name, predicted, session.run(variable))
 
 # %% [markdown]
-# **Measure.** What the order is worth: gradient descent on two factors, `(u * v - 6) ** 2`. Each step needs *both* old values; the careless way updates `u` and lets `v`'s gradient see it.
+# **Measure.** Gradient descent on two factors, `(u * v - 6) ** 2`. Each step needs *both* old values. The other way writes `u` at once, so that `v`'s gradient sees the new value.
 
 # %%
 u, v = Variable(1.0, "u"), Variable(1.0, "v")
@@ -587,41 +534,36 @@ steps = [assign(p, p - 0.02 * g) for p, g in zip([u, v], gradients(error, [u, v]
 session = Session()
 session.run(initialize(*steps))
 careless = {u: np.float32(1), v: np.float32(1)}
-apart = {"written as it goes": [], "all reads, then all writes": []}
+apart = {"written at once": [], "all reads, then all writes": []}
 for _ in range(40):
-    apart["written as it goes"].append(careless[u] - careless[v])
+    apart["written at once"].append(careless[u] - careless[v])
     apart["all reads, then all writes"].append(session.run(u - v))
     session.run(steps)
     for node in steps:
         careless[node.op.variable] = evaluate([node], {}, careless)[node]
 
 # %%
-fig, ax = plt.subplots()
-for (label, path), color in zip(apart.items(), ("C1", "C0")):
-    ax.plot(path, label=label, color=color)
-ax.set(xlabel="step", ylabel="u - v", title="u and v start equal, and stay equal in only one")
-ax.legend()
-plt.show()
+curves.plot_paths(apart, ylabel="u - v", title="u and v start equal, and stay equal in only one")
 
 # %% [markdown]
-# **Reflect.** The function is symmetric in `u` and `v`, and both started at 1. Which of the two curves is not gradient descent, and why would you probably never notice it in the loss curve of a real model?
+# **Reflect.** The function is symmetric in `u` and `v`, and both started at 1. Which of the two curves is not gradient descent?
 #
-# *What the real system does.* TensorFlow 1 promises no order between a read and a write of one run, unless you ask for it by `control_dependencies`. Its optimizers have an argument for the trap that you have just seen, `gate_gradients` ([`optimizer.py`](https://github.com/tensorflow/tensorflow/blob/v1.15.5/tensorflow/python/training/optimizer.py)); its default makes every gradient of an operator be computed before any of them is used.
+# *What the real system does.* TensorFlow 1 promises no order between a read and a write of one run, unless you ask for it with `control_dependencies`.
 
 # %% [markdown]
 # ## 5. An optimizer is nodes
 #
-# Each step of a training loop written by hand copies the weights out of the session, moves them in Python, and feeds them back. That works, and it means that two copies of the model travel through `run` in every step.
+# A training loop written by hand copies the weights out of the session, changes them in Python, and feeds them back.
 #
-# **The idea.** A step of gradient descent is itself arithmetic on nodes, with an assignment at the end. Put it into the graph; then Python does nothing but turn the crank. **Momentum** needs a memory of its own, and that is just one more variable for each weight, a **slot**:
+# **The idea.** A step of gradient descent is arithmetic on nodes, with an assignment at the end. Put it into the graph; then Python only calls `run`. **Momentum** needs a memory of its own: one more variable for each weight, a **slot**:
 #
 # $$v_{t+1} = \mu v_t + g_t, \qquad w_{t+1} = w_t - \eta\, v_{t+1}$$
 #
-# Mind the index of the last $v$: it is the *new* velocity. In a graph that is the node which computes it, and not the variable, which still has the old value until the run is over.
+# Look at the index of the last $v$: it is the *new* velocity. In a graph that is the node which computes it. The variable still has the old value until the run is over.
 #
-# *Source: Polyak 1964. This is the form of PyTorch's SGD and TensorFlow's MomentumOptimizer; Sutskever et al. 2013 put the learning rate inside $v$, which is the same while it does not change.*
+# *Source: Polyak 1964.*
 #
-# **Predict.** With learning rate 0.1, momentum 0.9, and a gradient that is always 1: by how much has `w` fallen after two steps?
+# **Predict.** The learning rate is 0.1, the momentum 0.9, and the gradient is always 1. By how much has `w` fallen after two steps?
 
 # %%
 ### BEGIN STARTER
@@ -655,7 +597,7 @@ def minimize(loss, variables, lr, momentum=0.9):
 q.check("minimize")
 
 # %% [markdown]
-# **Try and measure**: a weight whose gradient is always 1.
+# **Try and measure** with a weight whose gradient is always 1.
 
 # %%
 height = Variable(5.0, "height")
@@ -667,41 +609,12 @@ session.run(train)
 compare("fall after two steps", predicted_fall, 5.0 - session.run(height))
 
 # %% [markdown]
-# **Train on it.** Handwritten digits, 8 by 8 pixels, and a network 64-32-10. Everything that runs is yours: recording, running, gradients, state, optimizer. `network` and `cross_entropy` say nothing about nodes; section 7 calls them with tensors.
+# **Train on it.** Handwritten digits, 8 by 8 pixels, and a network 64-32-10, `network` and `cross_entropy`. Everything that runs is yours: recording, running, gradients, state, optimizer. Section 7 calls the same two functions with tensors.
 
 # %%
 train_images, train_labels = (t.numpy() for t in digits(flat=True).tensors)
 test_images, test_labels = (t.numpy() for t in digits(train=False, flat=True).tensors)
 one_hot = np.eye(10, dtype=np.float32)[train_labels]
-
-
-def network(x, w1, b1, w2, b2):
-    """64-width-10."""
-    return mt.tanh(x @ w1 + b1) @ w2 + b2
-
-
-def cross_entropy(logits, one_hot):
-    """The mean of -log softmax at the label."""
-    shifted = logits - logits.amax(dim=1, keepdim=True)
-    log_total = mt.log(mt.exp(shifted).sum(dim=1, keepdim=True))
-    return ((log_total - shifted) * one_hot).sum(dim=1).mean()
-
-
-# %%
-def initial(width=32):
-    """Return the same starting point each time: w1, b1, w2, b2."""
-    rng = np.random.default_rng(2)
-    shapes = [(64, width), (width,), (width, 10), (10,)]
-    return [(rng.normal(size=s) / 8 * (len(s) == 2)).astype(np.float32) for s in shapes]
-
-
-# %%
-def batches(epochs):
-    """Yield the rows of each batch, the same at every call."""
-    order = np.random.default_rng(3)
-    for _ in range(epochs):
-        yield from np.array_split(order.permutation(len(train_labels)), 24)
-
 
 images, labels = Placeholder((None, 64), "images"), Placeholder((None, 10), "labels")
 weights = [Variable(a, name) for a, name in zip(initial(), ["w1", "b1", "w2", "b2"])]
@@ -712,18 +625,14 @@ session = Session()
 session.run(initialize(train))
 
 # %%
-fig, ax = plt.subplots()
-(line,) = ax.semilogy([], [])
-ax.set(xlabel="step", ylabel="cross entropy, nats", title="Digits, trained by a graph of your own")
-ax.set(xlim=(0, 240), ylim=(0.02, 4))
-plt.close(fig)
-handle, symbolic_losses = display(fig, display_id=True), []  # the curve grows while it runs
-for rows in batches(10):
+title = "Digits, trained by a graph of your own"
+curve = curves.GrowingCurve(240, xlabel="step", ylabel="cross entropy, nats", title=title)
+symbolic_losses = []
+for rows in batches(len(train_labels), 10):
     feeds = {images: train_images[rows], labels: one_hot[rows]}
     symbolic_losses.append(float(session.run([loss, train], feeds)[0]))
     if len(symbolic_losses) % 24 == 0:
-        line.set_data(range(len(symbolic_losses)), symbolic_losses)
-        handle.update(fig)
+        curve.show(symbolic_losses)
 
 # %%
 guesses = session.run(logits, {images: test_images}).argmax(axis=1)
@@ -731,14 +640,14 @@ print(f"right on {np.mean(guesses == test_labels):.1%} of {len(test_labels)} ima
 print("nodes of the loss:", len(every_node(loss)), "of the step:", len(every_node(train)))
 
 # %% [markdown]
-# **Reflect.** The accuracy was computed by fetching `logits` without feeding `labels`. Which feature of section 2 made that possible? And how do you save a checkpoint of this training: what has to be in it besides `w1` to `b2`?
+# **Reflect.** The accuracy was computed by fetching `logits` without feeding `labels`. Which feature of section 2 made that possible? And what has to be in a checkpoint of this training besides `w1` to `b2`?
 #
-# *What the real system does.* TensorFlow's optimizers build the same nodes; a slot is created by `_zeros_slot` and the two assignments are one fused kernel, `ApplyMomentum` ([`training_ops.cc`](https://github.com/tensorflow/tensorflow/blob/master/tensorflow/core/kernels/training_ops.cc)). On a cluster those kernels run where the variable lives, so that weights never travel to the client.
+# *What the real system does.* TensorFlow's optimizers build the same nodes. The two assignments are one kernel, `ApplyMomentum` ([`training_ops.cc`](https://github.com/tensorflow/tensorflow/blob/master/tensorflow/core/kernels/training_ops.cc)).
 
 # %% [markdown]
-# ## 6. Where does it hurt?
+# ## 6. Finding a mistake
 #
-# A number is wrong in the middle of a model. What does everyone do first?
+# A number is wrong in the middle of a model. The first thing that most people do is to print it:
 
 
 # %%
@@ -757,11 +666,11 @@ session.run(initialize(looked_at))
 session.run(looked_at, {x: X})
 
 # %% [markdown]
-# It printed before there was a value, and was silent when there was one.
+# It printed when there was no value yet, and printed nothing when there was one.
 #
-# **The idea.** Python's `print` runs when *Python* comes to it, which is while the graph is built. To see a value the printing has to be **in the graph**: an operator whose result is its input, and which prints on the way. Its gradient lets the adjoint pass unchanged, so that one may put it anywhere in a model that is trained.
+# **The idea.** Python's `print` runs while the graph is built. To see a value, the printing has to be **in the graph**: an operator whose result is its input, and which prints when it runs. Its gradient passes the adjoint on unchanged, so it can stand anywhere in a model that is trained.
 #
-# **Predict.** The model is built once and run for five steps. How many lines does Python's `print` write in all? How many does the operator? And how many, if the operator's result is not used by anything that is fetched?
+# **Predict.** The model is built once and run five times. How many lines does Python's `print` write in all? How many does the operator write? And how many if nothing that is fetched uses the operator's result?
 
 # %%
 ### BEGIN STARTER
@@ -806,49 +715,38 @@ q.check("PrintOp")
 # %% [markdown]
 # **Try and measure**: one model, five runs, and every line counted.
 
-
 # %%
-class Tally:
-    """Counts calls of print."""
-
-    def __init__(self):
-        self.lines = 0
-
-    def __call__(self, *_):
-        self.lines += 1
+lines = {"Python": 0, "operator": 0}
 
 
 class Counted(PrintOp):
     """Your operator, with its printing counted."""
 
     def compute(self, xp, x):
-        by_operator(self.label)
+        lines["operator"] += 1
         return super().compute(xp, x[:1])
-
-
-by_python, by_operator = Tally(), Tally()
 
 
 # %%
 def printing(x, w, b, on_the_way):
     """The running example, looked at by Python and by an operator."""
     y = x @ w + b
-    by_python("y is", y)
+    lines["Python"] += 1  # here stood the print
     look = Counted("y begins with")(y)
     return (mt.exp(look if on_the_way else y) * 0.5).sum()
 
 
 for on_the_way, predicted in [(True, predicted_operator), (False, predicted_aside)]:
-    by_python, by_operator = Tally(), Tally()
+    lines.update(Python=0, operator=0)
     looked_at = printing(x, w, b, on_the_way)
     for _ in range(5):
         session.run(looked_at, {x: X})
-    where = "used by what is fetched" if on_the_way else "aside"
-    compare(f"lines by the operator, {where}", predicted, by_operator.lines)
-compare("lines by Python", predicted_python, by_python.lines)
+    where = "its result used" if on_the_way else "its result not used"
+    compare(f"lines by the operator, {where}", predicted, lines["operator"])
+compare("lines by Python", predicted_python, lines["Python"])
 
 # %% [markdown]
-# **And an error.** With the batch size left open, a wrong one is found only by the run. Does the traceback show the line of the model that is to blame?
+# **And an error.** The batch size is not known while the graph is built, so only the run finds a wrong one. Does the traceback show the line of the model with the mistake?
 
 
 # %%
@@ -858,7 +756,7 @@ def two_inputs(x, z):
 
 
 def blames_the_line(run):
-    """Return whether the traceback of an error shows the line to blame."""
+    """Return whether the traceback of an error shows the line with the mistake."""
     try:
         run()
     except ValueError as error:
@@ -874,7 +772,7 @@ print("symbolic  :", blames_the_line(lambda: session.run(total, {x: X, z: bad}))
 # %% [markdown]
 # **Reflect.** What would a node have to remember, and when, so that the symbolic error could name the line? What does that cost for each node?
 #
-# *What the real system does.* Every TensorFlow operator keeps the Python stack that made it, and prints it with the error. `tf.Print` was your operator ([`logging_ops.cc`](https://github.com/tensorflow/tensorflow/blob/master/tensorflow/core/kernels/logging_ops.cc)), and forgetting to use its result was the most asked question about it. `minitorch.graph` keeps file and line (IPython gives each cell a file of its own):
+# *What the real system does.* Every TensorFlow operator keeps the Python stack that made it, and prints it with the error. `tf.Print` was your operator ([`logging_ops.cc`](https://github.com/tensorflow/tensorflow/blob/master/tensorflow/core/kernels/logging_ops.cc)). `minitorch.graph` keeps file and line (IPython gives each cell a file of its own):
 
 # %%
 p, r = tf.placeholder(tf.float32, (None, 2)), tf.placeholder(tf.float32, (None, 2))
@@ -887,33 +785,23 @@ except ValueError as error:
 # %% [markdown]
 # ## 7. Define once, run many
 #
-# What is all this for? So far your session is slow: it works out at every run, anew, what is needed and in which order, though the answer is the same as last time.
-
+# Your session is slow. In every run it works out what is needed and in which order, though the answer is always the same.
 
 # %%
-def seconds_of(function, runs=40):
-    """Return the median time of a call."""
-    times = []
-    for _ in range(runs):
-        start = time.perf_counter()
-        function()
-        times.append(time.perf_counter() - start)
-    return median(times)
-
-
 session = Session()
 session.run(initialize(train))
 feeds = {images: train_images[:8], labels: one_hot[:8]}
-whole = seconds_of(lambda: session.run([loss, train], feeds))
-thinking = seconds_of(lambda: needed([loss, train], feeds))
+whole, thinking = milliseconds(
+    lambda: session.run([loss, train], feeds), lambda: needed([loss, train], feeds), repeats=40
+)
 print(f"of a small training step, {thinking / whole:.0%} is spent finding out what to do")
 
 # %% [markdown]
-# **The idea.** Make a **plan**, once for each set of fetches and feeds: give every needed node a number, its **slot** in a list; write down for each operator where its inputs are and where its result goes. A run then looks nothing up in the graph: it fills the slots of feeds and variables, and goes through a list of instructions.
+# **The idea.** Make a **plan**, once for each set of fetches and feeds. Give every needed node a number, its **slot** in a list. Note for each operator where its inputs are and where its result goes. A run then does not look at the graph: it fills the slots of feeds and variables, and goes through a list of instructions.
 #
-# What may be decided when the plan is made, and what only in a run? The order, the slots and the constants belong to the graph. The feeds and the variables do not: a plan that remembers a variable's value trains for ever from the same weights.
+# What may be decided when the plan is made, and what only in a run? The order, the slots and the constants belong to the graph. The feeds and the variables do not: a plan that remembered a variable's value would always train from the same weights.
 #
-# **Predict.** The step of the digits' network on 8 images, some 80 operators. How many times as fast as `Session.run` will the plan be?
+# **Predict.** Take the step of the digits' network on 8 images, some 80 operators. How many times as fast as `Session.run` will the plan be?
 
 # %%
 ### BEGIN STARTER
@@ -970,7 +858,7 @@ class Plan:
 
 
 # %% [markdown]
-# **Try it** on the running example: constants are in place, everything else is instructions.
+# **Try it** on the running example: constants are in their slots, everything else is instructions.
 
 # %%
 plan = Plan([model(x, w, b)], [x])
@@ -984,7 +872,7 @@ print("gives:", plan({w: W, b: B}, X))
 q.check("Plan")
 
 # %% [markdown]
-# **Measure.** One model, five ways to run it: built anew for every batch; your session; your plan; minitorch's tensors, imperatively; and `minitorch.graph`, which makes a plan too and turns it into Python source.
+# **Measure.** One model, five ways to run it: a graph built for every batch, your session, your plan, minitorch's tensors, and `minitorch.graph`, which also makes a plan and turns it into Python source.
 
 
 # %%
@@ -994,9 +882,8 @@ def imperative(width=32, device="cpu"):
     optimizer = mt.optim.SGD(leaves, lr=0.1, momentum=0.9)
 
     def step(x, t):
-        out = cross_entropy(
-            network(mt.tensor(x, device=device), *leaves), mt.tensor(t, device=device)
-        )
+        x, t = mt.tensor(x, device=device), mt.tensor(t, device=device)
+        out = cross_entropy(network(x, *leaves), t)
         optimizer.zero_grad()
         out.backward()
         optimizer.step()
@@ -1040,67 +927,36 @@ def by_library(width=32, device="cpu"):
     return lambda a, b: float(sess.run([out, train], {x: a, t: b})[0])
 
 
-def anew():
-    """Return a step that builds the graph each time, as a careless training loop does."""
-    return lambda x, t: by_session()(x, t)
-
-
-# %%
-def take_turns(steps, x, t, rounds=25):
-    """Return the median seconds of each step, measured in turns."""
-    times = {name: [] for name in steps}
-    for _ in range(rounds):
-        for name, step in steps.items():
-            start = time.perf_counter()
-            step(x, t)
-            times[name].append(time.perf_counter() - start)
-    return {name: median(found[2:]) for name, found in times.items()}
-
-
 # %%
 small = train_images[:8], one_hot[:8]
 ways = {
-    "graph built at each step": anew(),
+    "graph built at each step": lambda x, t: by_session()(x, t),
     "your Session": by_session(),
     "imperative (tensors)": imperative(),
     "your Plan": by_plan(),
     "minitorch.graph": by_library(),
 }
-taken = take_turns(ways, *small)
+taken = in_turns(ways, *small)
 compare("Session over Plan", predicted_speedup, taken["your Session"] / taken["your Plan"])
-
-# %%
 operators = len(Plan(symbolic()[0], [images, labels]).steps)
-fig, ax = plt.subplots()
-per_operator = [1e6 * s / operators for s in taken.values()]
-ax.barh(list(taken), per_operator)
-for row, cost in enumerate(per_operator):
-    ax.text(cost, row, f"   {cost / per_operator[3]:.2f} plans", va="center")
-if predicted_speedup is not ...:
-    ax.plot(predicted_speedup * per_operator[3], 1, "D", color="C1", label="your prediction")
-    ax.legend(loc="lower right")
-ax.grid(axis="y", visible=False)
-ax.set(xlabel="µs per operator", title=f"A small training step: {operators} operators, 8 images")
-ax.invert_yaxis()
-ax.margins(x=0.25)
-plt.show()
+curves.plot_overhead(taken, operators, "your Plan", "your Session", predicted_speedup)
 
 # %% [markdown]
-# **It is the same training.** The losses of all ways, step by step, against section 5:
+# **It is the same training.** Here are the losses of three ways, step by step, compared with section 5:
 
 # %%
 for name, make in [("imperative", imperative), ("plan", by_plan), ("minitorch.graph", by_library)]:
     step = make()
-    losses = [step(train_images[rows], one_hot[rows]) for rows in batches(2)]
+    losses = [step(train_images[rows], one_hot[rows]) for rows in batches(len(train_labels), 2)]
     apart = np.abs(np.array(losses) - symbolic_losses[: len(losses)]).max()
     print(f"{name:16} largest difference of a loss from your session's: {apart:.1e}")
 
 # %% [markdown]
-# **And when the layers grow?** A model of the step: every operator costs a fixed overhead $a$, and the arithmetic grows with the width $n$,
+# **Larger layers.** A model of the step's time: every operator costs a fixed overhead $a$, and the arithmetic grows with the width $n$,
 #
 # $$t(n) = \text{operators} \cdot a + c \cdot n .$$
 #
-# Both constants come from two measured widths; the line predicts the others.
+# Two measured widths give both constants; the line predicts the other widths.
 
 # %%
 widths = [8, 32, 128, 512, 1024]
@@ -1108,7 +964,7 @@ wide = train_images[:256], one_hot[:256]
 makers = {"imperative": imperative, "your Plan": by_plan, "minitorch.graph": by_library}
 times = {name: [] for name in makers}
 for width in widths:
-    found = take_turns({name: make(width) for name, make in makers.items()}, *wide)
+    found = in_turns({name: make(width) for name, make in makers.items()}, *wide)
     for name in makers:
         times[name].append(found[name])
 near, far = times["minitorch.graph"][0], times["minitorch.graph"][-1]
@@ -1118,48 +974,29 @@ for n, expected, seen in list(zip(widths, line, times["minitorch.graph"]))[1:-1]
     compare(f"minitorch.graph, width {n}, ms", 1e3 * expected, 1e3 * seen)
 
 # %% [markdown]
-# On a GPU the arithmetic of such a layer takes next to no time. What would be left of the widest one is the overhead, and that is the time of the narrowest. So much for a prediction; without a GPU the CPU is asked, and shows how far from it one is.
+# On a GPU the arithmetic of such a layer takes almost no time. Then only the overhead would be left of the widest network, that is, the time of the narrowest. Is that so? (Without a GPU the cell measures the CPU.)
 
 # %%
 makers_there = {"imperative": imperative, "minitorch.graph": by_library}
 ways = {name: make(widths[-1], DEVICE) for name, make in makers_there.items()}
-times_there = take_turns(ways, *wide)
+times_there = in_turns(ways, *wide)
 print("timed on", DEVICE)
 for name, seen in times_there.items():
     compare(f"{name}, width {widths[-1]}, ms", 1e3 * times[name][0], 1e3 * seen)
 
 # %%
-fig, ax = plt.subplots()
-for (name, found), marker in zip(times.items(), "os^"):
-    ax.loglog(widths, np.array(found) * 1e3, marker=marker, label=name)
-ax.loglog(widths, np.array(line) * 1e3, color="C4", linewidth=1, label="overhead + slope x width")
-for (name, seen), color in zip(times_there.items(), ("C0", "C2")):
-    ax.plot(widths[-1], seen * 1e3, "*", color=color, markersize=12, label=f"{name}, {DEVICE}")
-ax.set_yticks([0.1, 0.2, 0.5, 1, 2, 5, 10, 20])
-ax.yaxis.set_major_formatter("{x:g}")
-ax.yaxis.set_minor_formatter("")
-ax.set_ylim(500 * min(line[0], *times_there.values()), 1300 * max(map(max, times.values())))
-ax.set_xticks(widths, map(str, widths), minor=False)
-ax.xaxis.set_minor_formatter("")
-ax.set(xlabel="width of the hidden layer", ylabel="ms a step", title="256 images: overhead drowns")
-ax.legend()
-plt.show()
+curves.plot_widths(widths, times, line, times_there, DEVICE)
 
 # %%
 fetches, own = symbolic(widths[-1])
 values = evaluate(fetches, {images: wide[0], labels: wide[1]}, own.state)
-held = sum(np.asarray(value).nbytes for value in values.values())
-largest = max(np.asarray(value).nbytes for value in values.values())
-print(
-    f"your Plan holds {held / 1e6:.0f} MB when a step ends; its largest array: {largest / 1e6:.0f} MB"
-)
+held, largest = (f([np.asarray(v).nbytes for v in values.values()]) / 1e6 for f in (sum, max))
+print(f"your Plan holds {held:.0f} MB when a step ends; its largest array: {largest:.0f} MB")
 
 # %% [markdown]
-# **Reflect.** At which width does it stop to matter how the model is run? Your plan's lead over the tensors melts away with the width: it forgets nothing until the step is over, and every array it holds is memory that the next operator cannot have while it is warm. Which nodes could be dropped when? (Lab 06 begins there.)
+# **Reflect.** From which width on does it not matter how the model is run? With a larger width your plan's lead over the tensors gets smaller: it keeps every array until the step is over, so the next operator cannot use that memory while it is in the cache. Which nodes could be dropped when? (Lab 06 begins there.)
 #
-# GPUs make the arithmetic some fifty times faster and leave the overhead where it is: in which direction does that width move, and what follows for the question which way is "fast enough"?
-#
-# *What the real system does.* A TensorFlow session caches an executor for each signature of feeds and fetches ([`direct_session.cc`](https://github.com/tensorflow/tensorflow/blob/master/tensorflow/core/common_runtime/direct_session.cc), `GetOrCreateExecutors`): your plan. The paper measures the overhead by a null step: 1.8 ms with one worker, 8.8 ms with a hundred (figure 6). And PyTorch came round from the other side: `torch.compile` runs your Python once, records a graph, and [guards it](https://github.com/pytorch/pytorch/blob/main/torch/_dynamo/guards.py) with conditions under which the recording may be used again.
+# *What the real system does.* A TensorFlow session keeps an executor for each set of feeds and fetches ([`direct_session.cc`](https://github.com/tensorflow/tensorflow/blob/master/tensorflow/core/common_runtime/direct_session.cc), `GetOrCreateExecutors`): your plan. `torch.compile` runs your Python once, records a graph, and [checks in each run](https://github.com/pytorch/pytorch/blob/main/torch/_dynamo/guards.py) whether it may be used again.
 
 # %% [markdown]
 # ## Discussion

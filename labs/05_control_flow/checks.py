@@ -101,7 +101,7 @@ def switch_sends_one_way(student, rng):
 
 @check("fire", weight=2)
 def merge_takes_the_live_one(student, rng):
-    """a Merge hands on the live token wherever it comes, the first of several, else a dead one"""
+    """a Merge passes on the live token wherever it comes, the first of several, else a dead one"""
     a, b = plain(rng.normal(size=(2, 2, 2)))
     hint = "One live input is enough for a Merge, and it is the only operator of which that is so."
     for tokens, right in [([a, DEAD], a), ([DEAD, a], a), ([DEAD, DEAD, b], b), ([b, a], b)]:
@@ -450,6 +450,8 @@ def others_leave_the_tag_alone(student, rng):
 
 
 def over(live, entered, enters):
+    from minitorch.lessons.tokens import Frame
+
     frame = Frame("loop", (), enters)
     frame.live, frame.entered = live, entered
     return bool(is_finished(frame))
@@ -675,6 +677,7 @@ def a_loop_in_a_loop(student, rng):
 def pulled_back(which, inputs, arriving):
     """Run one of the loops below and its way back; return (ends, adjoints of the inputs)."""
     import minitorch as mt
+    from minitorch.lessons.tokens import as_node
 
     nodes = [placeholder(f"p{i}", a.shape) for i, a in enumerate(inputs)]
     bodies = {
@@ -770,7 +773,7 @@ def no_round_is_no_change(student, rng):
 
 @check("loop_vjp", hidden=True, weight=2, requires="rounds_are_undone_in_reverse")
 def a_weight_collects_from_every_round(student, rng):
-    """a weight that is handed on collects its gradient from every round"""
+    """a weight that does not change has the sum of the gradients of all rounds"""
     h, w, g = (plain(rng.normal(size=s)) for s in [(2, 3), (3, 3), (2, 3)])
     for n in (5, 2):
         end, by_h, by_w = layer_by_hand(h, w, g, n)
@@ -785,6 +788,8 @@ def a_weight_collects_from_every_round(student, rng):
 
 def padded_states(table, lengths, h, w, u, steps):
     """Return the states, and the names of the graph's operators."""
+    from minitorch.lessons.tokens import Node, in_order
+
     t, n = placeholder("t", (None, None, 1)), placeholder("n", (None, 1))
     start, a, b = placeholder("h", (None, 8)), placeholder("w", (1, 8)), placeholder("u", (8, 8))
     node = padded_rnn(t, n, start, a, b, steps)

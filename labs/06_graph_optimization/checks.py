@@ -592,6 +592,14 @@ def one_depends_on_the_other():
     return code, 2
 
 
+def one_is_the_others_factor():
+    """The second product's right factor is the first product itself."""
+    code = Code()
+    x, a = code.input("x", 4, 4), code.input("a", 4, 4)
+    code.outputs = [code.emit("matmul", x, code.emit("matmul", x, a))]
+    return code, 2
+
+
 def two_groups():
     code = Code()
     x, y = code.input("x", 3, 4), code.input("y", 2, 4)
@@ -613,6 +621,7 @@ MERGES = (
     (lambda: heads(2, 3, 1), "three products of one left factor, of different widths"),
     (two_groups, "two left factors whose products alternate"),
     (one_depends_on_the_other, "a product whose right factor is made of another one's result"),
+    (one_is_the_others_factor, "a product whose right factor is the other product"),
     (common_right, "two products with one right factor"),
 )
 

@@ -1,37 +1,61 @@
-# %% [markdown]
+# %% [markdown] builds="rewrites that pay and rewrites that lose, a memory plan; an allocator if you like" needs="02 or 04" audience="gpu"
 # # Lab 06: Graph optimization
 #
-# - **You build** the passes of a compiler for dataflow programs: dead code, constant folding, common subexpressions, the order of products, merged products, fusion, a memory plan, and a search that decides by measured cost; if you like, a caching allocator too.
+# - **You build** the passes of a compiler for dataflow programs: dead code, constant folding, common subexpressions, the order of products, merged products, fusion, a memory plan, and a search that decides by measured cost.
 # - **You need** NumPy, and what a gradient graph is (lab 02 or 04).
-# - **It takes** about 115 minutes: 3 to set out, 22, 15, 13, 13, 23 and 16 for the six sections that everybody does, 10 for the discussion.
-# - **Optional** is the last section, the caching allocator: twenty minutes more, and no points. The reading note, with its paper, is for another day. Cells that are said to need no reading are to be run, and their output is to be looked at.
+# - **It takes** about 110 minutes: introduction 2, sections 22, 14, 13, 12, 21 and 16, discussion 10.
+# - **Optional** is the last section, a caching allocator: twenty minutes more, and no points. The reading note is for another day.
 #
-# A program that is written for a reader does more work than it has to: it computes what nobody asks for, computes the same thing twice, multiplies matrices in the order in which a formula names them, and walks through memory once for every operator.
-# A system that is handed the **whole** computation before it runs can do better. In this lab you write the passes of such a system.
-# You measure each of them, meet rewrites that lose, and let a search with a measured cost decide. At the end a network learns with the training step that your passes have rewritten, in the memory that you have planned.
+# A program that is written for a reader does more work than necessary: it computes values that nobody uses, or computes the same value twice.
+# A system that sees the **whole** computation before it runs can do better. In this lab you write the passes of such a system and measure each of them. At the end a network learns with the training step that your passes have rewritten, in the memory that you have planned.
 #
-# Each section asks for a prediction before it measures. Write the number down first: a prediction that fails teaches more than one that was never made.
+# Each section asks for a prediction before it measures. Write the number down first.
+#
+# The programs and figures come from `minitorch.lessons`. You need not read them; `Program??` shows the source of a name.
 
 # %% tags="setup"
 import heapq
+import inspect
 import platform
 import time
-from functools import partial, reduce
+from functools import partial
 from importlib.metadata import version
-from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
 
 import matplotlib.pyplot as plt
 import numpy as np
+from sklearn.datasets import load_digits
 
-import minitorch as mt
 import minitorch.graph as graph
-from autograder import lab
+from autograder import compare, lab
+from minitorch.lessons.clock import milliseconds
+from minitorch.lessons.program_device import counted_there, device, given_there, run_there
 from minitorch.show import compare_passes, map_memory
 
-# %% tags="setup"
 q = lab("graph_optimization")
+
+# %% tags="setup"
+import minitorch.lessons.program_examples as examples
+import minitorch.lessons.program_memory as memory
+import minitorch.lessons.program_pictures as pictures
+from minitorch.lessons.program_orders import from_the_left, products_of_products, rebuild, reordered
+from minitorch.lessons.programs import (
+    ELEMENTWISE,
+    VIEWS,
+    Program,
+    attr_key,
+    compute,
+    flops,
+    identity_of,
+    random_feeds,
+    ready,
+    run,
+    traffic,
+    tree_of,
+    users_of,
+)
+
+# %% tags="setup"
 style = Path("../style.mplstyle")
 plt.style.use([style] if style.exists() else [])
 for name in ("numpy", "mlsys-labs"):
@@ -39,186 +63,29 @@ for name in ("numpy", "mlsys-labs"):
 print("Python", platform.python_version(), "on", platform.machine())
 blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
 print("matrix products by", blas["name"], blas.get("version", ""))
-DEVICE = "cuda" if mt.cuda.is_available() else "cpu"
+DEVICE = device()
 print("CUDA: used in 5 and 6" if DEVICE == "cuda" else "CUDA: none; all runs on the CPU")
 
 # %% [markdown]
 # ## 1. Work that need not be done
 #
-# Our programs are lists of **steps**. Step `i` computes value `i` from values with smaller numbers; some of the values are the program's **outputs**. That is what compilers call *straight-line code in static single assignment form*, and it is a graph: the numbers are its edges. All values are matrices of float32.
+# Our programs are lists of **steps**. Step `i` computes value `i` from values with smaller numbers; some of the values are the program's **outputs**. Compilers call this *straight-line code in static single assignment form*.  All values are matrices of float32.
 #
-# `program.emit(op, *inputs, attr=...)` adds a step and returns its number. The operators are those of the two tables, and `input`, `const`, `matmul`, `transpose`, `sum`, `concat` and `slice` (of columns), `noise` and, from section 4 on, `fused`. (Of the cells that follow read `Step` and `Program`; the others, which compute, need no reading.)
-
-# %%
-ELEMENTWISE = {
-    "add": np.add,
-    "sub": np.subtract,
-    "mul": np.multiply,
-    "div": np.divide,
-    "neg": np.negative,
-    "square": np.square,
-    "tanh": np.tanh,
-    "relu": lambda a, out: np.maximum(a, 0, out=out),
-    "positive": lambda a, out: np.greater(a, 0, out=out),
-}
-NOISE = np.random.default_rng(0)
-KERNELS = {
-    "matmul": lambda attr, out, a, b: np.matmul(a, b, out=out),
-    "sum": lambda attr, out, a: np.sum(a, axis=attr, keepdims=True, out=out),
-    "concat": lambda attr, out, *arrays: np.concatenate(arrays, axis=1, out=out),
-    "noise": lambda attr, out: np.greater(NOISE.random(attr[1]), attr[0], out=out),
-}
-VIEWS = {  # no arithmetic and no memory: another look at the same numbers
-    "transpose": lambda attr, a: a.T,
-    "slice": lambda attr, a: a[:, attr[0] : attr[1]],
-}
-
-
-# %%
-class Step(NamedTuple):
-    """One step: `inputs` are numbers of earlier steps, `attr` whatever else the operator needs."""
-
-    op: str
-    inputs: tuple
-    attr: object
-    shape: tuple
-
-
-# %%
-def infer(op, attr, shapes):
-    """Return the shape of a step's result."""
-    if op in ("input", "noise"):
-        return tuple(attr[1])
-    if op == "const":
-        return attr.shape
-    if op in ELEMENTWISE or op == "fused":
-        return np.broadcast_shapes(*shapes)
-    rows, columns = shapes[0]
-    if op == "sum":
-        return {None: (1, 1), 0: (1, columns), 1: (rows, 1)}[attr]
-    if op == "slice":
-        return rows, attr[1] - attr[0]
-    if op == "concat":
-        return rows, sum(shape[1] for shape in shapes)
-    return {"transpose": (columns, rows), "matmul": (rows, shapes[-1][1])}[op]
-
-
-# %%
-class Program:
-    """Steps in order, and the numbers of those that are its outputs."""
-
-    def __init__(self):
-        self.steps, self.outputs = [], []
-
-    def emit(self, op, *inputs, attr=None):
-        """Add a step and return its number."""
-        shape = infer(op, attr, [self.steps[i].shape for i in inputs])
-        return self.keep(Step(op, inputs, attr, shape), inputs)
-
-    def keep(self, step, inputs):
-        """Add a step of another program, over these inputs, and return its number."""
-        self.steps.append(step._replace(inputs=tuple(inputs)))
-        return len(self.steps) - 1
-
-    def __str__(self):
-        lines = []
-        for i, step in enumerate(self.steps):
-            of = " ".join(f"%{j}" for j in step.inputs)
-            note = "" if step.attr is None or step.op == "const" else f" {step.attr}"
-            mark = "   <- output" if i in self.outputs else ""
-            lines.append(f"%{i} = {step.op} {of}{note}  {step.shape}{mark}")
-        return "\n".join(lines)
-
-
-# %%
-def compute(step, arrays, out=None):
-    """Return the result of one step of arrays; `out` is the memory for it, if there is any."""
-    if step.op == "const":
-        return step.attr
-    if step.op in VIEWS:
-        return VIEWS[step.op](step.attr, *arrays)
-    if out is None:
-        out = np.empty(step.shape, np.float32)
-    if step.op in ELEMENTWISE:
-        ELEMENTWISE[step.op](*arrays, out=out)
-    else:
-        KERNELS[step.op](step.attr, out, *arrays)
-    return out
-
-
-# %%
-def run(program, feeds, memory=None):
-    """Return the outputs, given {name: array} for the inputs; memory[i], if any, is for step i."""
-    values, memory = [], memory or {}
-    for i, step in enumerate(program.steps):
-        sources = [values[j] for j in step.inputs]
-        fed = step.op == "input"
-        values.append(feeds[step.attr[0]] if fed else compute(step, sources, memory.get(i)))
-    return [values[i] for i in program.outputs]
-
-
-def ready(program, feeds):
-    """Return a function that runs the program again and again into the same memory."""
-    own = [i for i, step in enumerate(program.steps) if step.op not in ("input", "const", *VIEWS)]
-    memory = {i: np.empty(program.steps[i].shape, np.float32) for i in own}
-    return partial(run, program, feeds, memory)
-
+# - `program.steps[i]` has `op`, `inputs` (numbers of earlier steps), `attr` (what else the operator needs) and `shape`. `program.outputs` is a list of numbers.
+# - `program.emit(op, *inputs, attr=...)` adds a step and returns its number. `program.keep(step, inputs)` adds a copy of a step over other inputs.
+# - Operators: the elementwise ones below, and `input`, `const`, `matmul`, `transpose`, `sum`, `concat` and `slice` (of columns), `noise`, and from section 4 on `fused`. `compute(step, arrays)` runs one step, `run(program, feeds)` runs all.
 
 # %% [markdown]
-# Three functions serve the whole lab: `compare` prints what you predicted, what was measured, and the ratio; `milliseconds` times some functions in turns and returns the best of each (of programs made `ready`, so that the system's handing out of memory is not timed too; that is section 7); `draw` shows small programs. (They need no reading.)
+# `compare` prints your prediction, the measurement and their ratio. `milliseconds` runs some functions in turns and returns the best time of each. `ready(program, feeds)` makes a function that always runs in the same memory.
 
 
 # %%
-def compare(what, predicted, measured):
-    """Print a prediction beside what came out; a count is exact or it is not."""
-    if predicted is ...:
-        print(f"{what:<44} measured {measured:>10,.4g}   (no prediction yet)")
-    else:
-        said = f"ratio {measured / predicted:.3f}" if predicted else "no ratio to 0"
-        if isinstance(measured, int | np.integer):
-            said = "exact" if measured == predicted else f"{said}, not exact: count again"
-        print(f"{what:<44} predicted {predicted:>10,.4g}  measured {measured:>10,.4g}  {said}")
 
 
-def milliseconds(*functions, repeats=9):
-    """Return the least milliseconds of each function, all taking turns; more is interruption."""
-    times = [[] for _ in functions]
-    for turn in range(repeats + 1):
-        for function, kept in zip(functions, times):
-            began = time.perf_counter()
-            function()
-            if turn:  # the first turn warms up
-                kept.append((time.perf_counter() - began) * 1e3)
-    return [min(kept) for kept in times]
-
-
-# %%
-def draw(**programs):
-    """Draw programs side by side, inputs at the top, outputs with a thick border."""
-    _, axes = plt.subplots(1, len(programs), squeeze=False)
-    for ax, (title, program) in zip(axes[0], programs.items()):
-        depth, place, taken = [], [], {}
-        for step in program.steps:
-            depth.append(max((depth[j] + 1 for j in step.inputs), default=0))
-            taken[depth[-1]] = taken.get(depth[-1], -1) + 1
-            place.append(taken[depth[-1]])
-        at = [(p - taken[d] / 2, -d) for p, d in zip(place, depth)]
-        for i, step in enumerate(program.steps):
-            for j in step.inputs:
-                ax.plot(*zip(at[i], at[j]), color="C4", linewidth=1, linestyle="-", zorder=1)
-            box = {"boxstyle": "round", "facecolor": "white"}
-            box |= {"edgecolor": "C0", "linewidth": 2.5 if i in program.outputs else 0.8}
-            label = step.attr[0] if step.op == "input" else step.op
-            ax.text(*at[i], label, ha="center", va="center", bbox=box, zorder=2, fontsize=8)
-        ax.set(title=f"{title.replace('_', ' ')}: {len(program.steps)} steps", xticks=[], yticks=[])
-        ax.margins(0.25, 0.12)
-        ax.grid(visible=False)
-        ax.spines[:].set_visible(False)
-    plt.show()
-
+print("elementwise:", *ELEMENTWISE)
 
 # %% [markdown]
-# The running example, `tiny`: a person wrote $y = x \cdot (2 \cdot 0.5) + \tanh(x)\cdot\tanh(x)$, and once looked at $-x$.
+# The running example is `tiny`. A person wrote $y = x \cdot (2 \cdot 0.5) + \tanh(x)\cdot\tanh(x)$, and also computed $-x$ once to look at it.
 
 # %%
 tiny = Program()
@@ -232,10 +99,10 @@ tiny.outputs = [tiny.emit("add", scaled, twice)]
 x_array = np.arange(6, dtype=np.float32).reshape(2, 3) / 4
 print(tiny)
 print(run(tiny, {"x": x_array})[0])
-draw(tiny=tiny)
+pictures.draw(tiny=tiny)
 
 # %% [markdown]
-# **Predict.** How many of the 10 steps are left when dead code is gone; when then constants are folded; when then equal steps are one? (Constants that nobody uses any more are dead too.)
+# **Predict.** The program has 10 steps. How many are left after dead code is removed? How many after constants are folded, and how many after equal steps become one? (A constant that is no longer used is dead too.)
 
 # %%
 ### BEGIN STARTER
@@ -246,24 +113,13 @@ predicted_steps = {"dead_code": 9, "fold": 7, "cse": 6}
 ### END SOLUTION
 
 # %% [markdown]
-# **Idea.** A **pass** reads a program from top to bottom and writes a new one. `rebuild(program, rule)` does the copying: before it copies step `i` it asks `rule(new, i, place)`, where `place[j]` is the number in `new` of what stands for the old value `j`. The rule returns the number of the value in `new` that stands for value `i`, emitting what it likes, or `None` to have the step copied.
-
+# **Idea.** A **pass** reads a program from top to bottom and writes a new one. `rebuild(program, rule)` does the copying. Before it copies step `i`, it calls `rule(new, i, place)`. Here `place[j]` is the number in `new` of the value that replaces the old value `j`. The rule may emit steps into `new`, and it returns the number of the value that replaces value `i`; or it returns `None`, and the step is copied.
 
 # %%
-def rebuild(program, rule):
-    """Return the program as `rule` rewrites it."""
-    new, place = Program(), {}
-    for i, step in enumerate(program.steps):
-        found = rule(new, i, place)
-        if found is None:
-            found = new.keep(step, [place[j] for j in step.inputs])
-        place[i] = found
-    new.outputs = [place[i] for i in program.outputs]
-    return new
-
+print(inspect.getsource(rebuild))
 
 # %% [markdown]
-# The first pass does without it, since some steps have nothing that stands for them. What is needed? The outputs, and the inputs of what is needed. Read the list from the end, and every user comes before what it uses. (The second half, the copying, is written.)
+# The first pass does not use `rebuild`, since nothing replaces a dead step. Which steps are needed? The outputs, and the inputs of every needed step. If you read the list from the end, you see every user of a value before the value itself. (The second half, the copying, is given.)
 
 
 # %% question="dead_code" points="3" hint1="The outputs are needed to begin with. Which others, because of them?" hint2="Going through the steps backwards, you know of each step whether it is needed when you come to it." hint3="range(len(program.steps)), reversed. If i is needed, so are all of program.steps[i].inputs: needed.update(...) takes them in."
@@ -287,7 +143,7 @@ def dead_code(program):
 q.check("dead_code")
 
 # %% [markdown]
-# **Constant folding**: a step whose inputs are all constants is computed now, once, and becomes a constant. Its inputs may be constants only since a moment ago. And what of a step that has no inputs at all?
+# **Constant folding**: a step whose inputs are all constants is computed now, once, and becomes a constant. Some of its inputs may have become constants in this same pass. What about a step that has no inputs at all?
 
 
 # %% question="fold" points="4" hint1="Where do you see whether the inputs of step i are constants: in the old program, or in the new one?" hint2="new.steps[place[j]] is what stands for input j now. Its op is \"const\", and its attr the array." hint3="all([]) is True. An input has no inputs, and noise has none either, and neither is a constant."
@@ -310,17 +166,12 @@ def fold(program):
 q.check("fold")
 
 # %% [markdown]
-# **Common subexpressions**: two steps with the same operator, the same attribute and the same inputs compute the same value; the second stands for nothing new. That holds from the top down: once the inputs have become one, their users may have. `attr_key(attr)` makes an attribute comparable, arrays included.
+# **Common subexpressions**: two steps with the same operator, the same attribute and the same inputs compute the same value, so one of them is enough. Work from the top down: when two inputs have become one, their users may have become equal too. `attr_key(attr)` gives something that you can compare and use as a key of a dict, for arrays too.
 #
-# Two cautions. $a + b$ and $b + a$ are the same number to the last bit, and so are products: `COMMUTATIVE`. And two steps of `noise`, as dropout makes them, look alike and are not: each draws its own numbers.
+# Two warnings. $a + b$ and $b + a$ are the same number to the last bit, and so are products: see `COMMUTATIVE`. And two steps of `noise`, as dropout makes them, look equal but are not: each draws its own numbers.
 
 # %%
 COMMUTATIVE = ("add", "mul")
-
-
-def attr_key(attr):
-    """Return something that is equal and hashable exactly where attributes are equal."""
-    return (attr.shape, attr.tobytes()) if isinstance(attr, np.ndarray) else attr
 
 
 # %% question="cse" points="5" hint1="What makes two steps equal? Put all of that into one key, and keep a dict of what you have seen." hint2="Two steps whose inputs became one only now: compare the inputs' numbers in the new program, place[j], not the old ones." hint3="For COMMUTATIVE operators sort the two numbers in the key. For noise make no key at all."
@@ -348,7 +199,7 @@ def cse(program):
 q.check("cse")
 
 # %% [markdown]
-# **Try and measure.** The passes one after another; after each, `dead_code` sweeps up what it has orphaned.
+# **Try and measure.** Run the passes one after another. After each, `dead_code` removes the steps that are no longer used.
 
 # %%
 swept = dead_code(tiny)
@@ -358,56 +209,27 @@ for name, program in {"dead_code": swept, "fold": folded, "cse": shared}.items()
     compare(f"steps after {name}", predicted_steps[name], len(program.steps))
 same = np.array_equal(run(tiny, {"x": x_array})[0], run(shared, {"x": x_array})[0])
 print("the same result, to the last bit:", same)
-draw(as_written=tiny, after_three_passes=shared)
+pictures.draw(as_written=tiny, after_three_passes=shared)
 
 # %% [markdown]
-# After folding, the factor is the constant 1, and $x \cdot 1$ is $x$: the next pass in line would be a table of algebra.
+# After folding, the factor is the constant 1, and $x \cdot 1$ is $x$.
 #
-# **Reflect.** $x \cdot 1 \to x$ is right for every number. Is $x \cdot 0 \to 0$? And $(a + b) - b \to a$? What would you have to know to allow them?
+# **Reflect.** $x \cdot 1 \to x$ is right for every number. Is $x \cdot 0 \to 0$ right? Is $(a + b) - b \to a$?
 #
-# *The real system.* TensorFlow's [grappler](https://github.com/tensorflow/tensorflow/tree/master/tensorflow/core/grappler/optimizers) has these passes under these names and runs them until nothing changes; XLA's are in [`xla/service`](https://github.com/openxla/xla/tree/main/xla/service). Both keep stateful and random operators apart, as you did.
+# *The real system.* TensorFlow's [grappler](https://github.com/tensorflow/tensorflow/tree/master/tensorflow/core/grappler/optimizers) has these passes under these names and repeats them until nothing changes. XLA has them in [`xla/service`](https://github.com/openxla/xla/tree/main/xla/service).
 
 # %% [markdown]
 # ## 2. The order of products
 #
-# $(AB)C = A(BC)$. The result is the same matrix, the work is not. Here $A$ and $B$ are 512 by 512, and $C$ is one column.
-
-
-# %%
-def chain(*sizes, tree):
-    """Return a program that multiplies matrices sizes[i] x sizes[i+1] in the order of `tree`."""
-    program = Program()
-    factors = [program.emit("input", attr=(f"m{i}", s)) for i, s in enumerate(pairwise(sizes))]
-
-    def product(tree):
-        return (
-            factors[tree] if isinstance(tree, int) else program.emit("matmul", *map(product, tree))
-        )
-
-    program.outputs = [product(tree)]
-    return program
-
-
-def random_feeds(program, seed=0):
-    """Return random arrays for all inputs of a program."""
-    rng = np.random.default_rng(seed)
-    names = [step.attr for step in program.steps if step.op == "input"]
-    return {name: rng.normal(size=shape).astype(np.float32) / 8 for name, shape in names}
-
+# $(AB)C = A(BC)$. The result is the same matrix, but the work is not the same. Here $A$ and $B$ are 512 by 512, and $C$ has one column. In `chain(sizes, tree=...)` the tree gives the order: `((0, 1), 2)` multiplies factors 0 and 1 first. `flops` counts the multiplications.
 
 # %%
-def flops(program):
-    """Return the multiplications in all products of a program."""
-    shapes = [step.shape for step in program.steps]
-    products = [step for step in program.steps if step.op == "matmul"]
-    return sum(shapes[s.inputs[0]][0] * shapes[s.inputs[0]][1] * s.shape[1] for s in products)
-
-
-left = chain(512, 512, 512, 1, tree=((0, 1), 2))
-right = chain(512, 512, 512, 1, tree=(0, (1, 2)))
+left = examples.chain(512, 512, 512, 1, tree=((0, 1), 2))
+right = examples.chain(512, 512, 512, 1, tree=(0, (1, 2)))
+print(left, right, sep="\n\n")
 
 # %% [markdown]
-# **Predict.** An $n \times k$ matrix times a $k \times m$ one takes $nkm$ multiplications. How many times more does $(AB)C$ take than $A(BC)$? And how many times longer will it *take*?
+# **Predict.** The product of an $n \times k$ and a $k \times m$ matrix takes $nkm$ multiplications. How many times more multiplications does $(AB)C$ take than $A(BC)$? And how many times more *time*?
 
 # %%
 ### BEGIN STARTER
@@ -427,11 +249,11 @@ speedup = times[0] / times[1]
 compare("time, left over right", predicted_speedup, speedup)
 
 # %% [markdown]
-# **Idea.** For a chain of $n$ matrices there are exponentially many orders, but few different *pieces*. Whatever the best order is, some product is the last: it joins the best product of the factors $i..k$ with the best of $k+1..j$. Let $c_{ij}$ be the least number of multiplications for the factors $i..j$, where factor $i$ is $s_i \times s_{i+1}$:
+# **Idea.** A chain of $n$ matrices has exponentially many orders, but only few different *pieces*. In every order one product is the last. It joins the best product of the factors $i..k$ with the best product of $k+1..j$. Let $c_{ij}$ be the least number of multiplications for the factors $i..j$, where factor $i$ is $s_i \times s_{i+1}$:
 #
 # $$c_{ii} = 0, \qquad c_{ij} = \min_{i \le k < j} \; c_{ik} + c_{k+1,j} + s_i\, s_{k+1}\, s_{j+1}.$$
 #
-# That is **dynamic programming**: short pieces first, each once, $O(n^3)$ in all. (Cormen et al., *Introduction to Algorithms*, 4th edition, section 14.2.)
+# This is **dynamic programming**: short pieces first, $O(n^3)$ in all. (Cormen et al., *Introduction to Algorithms*, 4th edition, section 14.2.)
 
 
 # %% question="chain_order" points="6" hint1="best[i, j] = (multiplications, tree) is the table, and its pieces of one factor are there. What is needed for those of two, and for those of three?" hint2="Longer pieces need shorter ones: loop over the length, then over i, then over the last cut k." hint3="A candidate for (i, j) cut at k: best[i, k][0] + best[k + 1, j][0] + sizes[i] * sizes[k + 1] * sizes[j + 1], with the tree (best[i, k][1], best[k + 1, j][1]). min() of tuples compares the numbers first; give it key= so that trees need not be compared."
@@ -460,62 +282,24 @@ def chain_order(sizes):
 q.check("chain_order")
 
 # %% [markdown]
-# The pass around it is written: it collects the factors of each chain, asks your function, and emits the products in the new order where that saves at least a tenth (the rounding changes, so it must be worth it). A product that somebody else uses too ends a chain; with `shared=True` it is multiplied anew.
-
-
-# %%
-def users_of(program):
-    """Return for each step the list of its users; an output has the user None too."""
-    users = [[] for _ in program.steps]
-    for i, step in enumerate(program.steps):
-        for j in step.inputs:
-            users[j].append(i)
-    for i in program.outputs:
-        users[i].append(None)
-    return users
+# The pass around it is given, as `reordered`. It collects the factors of each chain, calls your function, and emits the products in the new order where that saves at least a tenth of the work. A product with another user ends a chain; with `shared=True` it is computed again instead.
 
 
 # %%
 def reassociate(program, shared=False):
     """Return the program with each chain of products in its cheapest order."""
-    users = users_of(program)
-    products = {i for i, step in enumerate(program.steps) if step.op == "matmul"}
-    inner = {i for i in products if set(users[i]) <= products and (shared or len(users[i]) == 1)}
-
-    def factors(i):
-        return [f for j in program.steps[i].inputs for f in (factors(j) if j in inner else [j])]
-
-    def work(i):
-        (rows, middle), (_, columns) = (program.steps[j].shape for j in program.steps[i].inputs)
-        return rows * middle * columns + sum(work(j) for j in program.steps[i].inputs if j in inner)
-
-    def rule(new, i, place):
-        if i not in products or (i in inner and not shared) or len(found := factors(i)) < 3:
-            return None
-        shapes = [program.steps[j].shape for j in found]
-        least, tree = chain_order([s[0] for s in shapes] + [shapes[-1][1]])
-        return emit_tree(new, [place[j] for j in found], tree) if least < 0.9 * work(i) else None
-
-    return dead_code(rebuild(program, rule))
-
-
-# %%
-def emit_tree(new, factors, tree):
-    """Emit the products of `tree`; return the number of the last."""
-    if isinstance(tree, int):
-        return factors[tree]
-    return new.emit("matmul", *(emit_tree(new, factors, side) for side in tree))
+    return dead_code(reordered(program, chain_order, shared))
 
 
 # %% [markdown]
-# **Try it.** The chain of the beginning, and the program that the pass makes of it.
+# **Try it** on the chain from above.
 
 # %%
 print(chain_order([512, 512, 512, 1]))
 print(reassociate(left))
 
 # %% [markdown]
-# Now a question. A network has two layers, and its loss is `MSE(w2 ReLU(w1 x), y)`. `gradients` below appends the steps of its gradients to a program, each operator's by its rule, as labs 02 and 04 do (and needs no reading). In how many places can the pass fire, in the loss and the gradients of `w1` and `w2` together? And without the ReLU? Write both numbers down.
+# **Predict.** A network has two layers, and its loss is `MSE(w2 ReLU(w1 x), y)`. `two_layers` makes this program with the gradients of `w1` and `w2`, which come from one rule for each operator, as in labs 02 and 04. In how many places can the pass fire, in the loss and the gradients together? And without the ReLU?
 
 # %%
 ### BEGIN STARTER
@@ -525,85 +309,18 @@ print(reassociate(left))
 chains_with_relu, chains_without = 0, 3
 ### END SOLUTION
 
-RULES = {
-    "add": lambda p, g, i, a, b: (g, g),
-    "sub": lambda p, g, i, a, b: (g, p.emit("neg", g)),
-    "mul": lambda p, g, i, a, b: (p.emit("mul", g, b), p.emit("mul", g, a)),
-    "div": lambda p, g, i, a, b: (
-        p.emit("div", g, b),
-        p.emit("neg", p.emit("div", p.emit("mul", g, i), b)),
-    ),
-    "matmul": lambda p, g, i, a, b: (
-        p.emit("matmul", g, p.emit("transpose", b)),
-        p.emit("matmul", p.emit("transpose", a), g),
-    ),
-    "relu": lambda p, g, i, a: (p.emit("mul", g, p.emit("positive", a)),),
-    "square": lambda p, g, i, a: (p.emit("mul", g, p.emit("mul", number(p, 2), a)),),
-    "sum": lambda p, g, i, a: (p.emit("mul", g, ones(p, p.steps[a].shape)),),
-}
-
-
-def number(p, value):
-    return p.emit("const", attr=np.full((1, 1), value, np.float32))
-
-
-def ones(p, shape):
-    return p.emit("const", attr=np.ones(shape, np.float32))
-
-
-# %%
-def gradients(p, loss, wrt):
-    """Append the gradients of value `loss` to program `p`; return their numbers, one for each."""
-    adjoint = {loss: ones(p, p.steps[loss].shape)}
-    for i in range(loss, -1, -1):
-        step = p.steps[i]
-        if i not in adjoint or not step.inputs:
-            continue
-        for j, partial_ in zip(step.inputs, RULES[step.op](p, adjoint[i], i, *step.inputs)):
-            for axis in (0, 1):  # a broadcast input is a copy, and copies add up
-                if p.steps[j].shape[axis] == 1 < p.steps[partial_].shape[axis]:
-                    partial_ = p.emit("sum", partial_, attr=axis)
-            adjoint[j] = p.emit("add", adjoint[j], partial_) if j in adjoint else partial_
-    return [adjoint[j] for j in wrt]
-
-
-# %%
-def two_layers(between, width=96, batch=8):
-    """Return the program of MSE(w2 f(w1 x), y) and of its gradients for w1 and w2."""
-    p = Program()
-    names = {"w1": (64, 64), "w2": (width, 64), "x": (64, batch), "y": (width, batch)}
-    w1, w2, x, y = (p.emit("input", attr=item) for item in names.items())
-    hidden = p.emit("matmul", w1, x)
-    hidden = p.emit("relu", hidden) if between else hidden
-    difference = p.emit("sub", p.emit("matmul", w2, hidden), y)
-    loss = p.emit("sum", p.emit("square", difference))
-    p.outputs = [loss, *gradients(p, loss, [w1, w2])]
-    return dead_code(p)
-
-
-# %%
-def longest_chains(program):
-    """Return how many products have a product among their inputs, transposes looked through."""
-
-    def source(i):
-        return source(program.steps[i].inputs[0]) if program.steps[i].op == "transpose" else i
-
-    products = [step for step in program.steps if step.op == "matmul"]
-    return sum(any(program.steps[source(j)].op == "matmul" for j in s.inputs) for s in products)
-
-
 # %% [markdown]
-# **Measure.** Count the products of products. (`longest_chains` looks through transposes, since $(AB)^\top = B^\top A^\top$.)
+# **Measure.** Count the products that have a product as an input. (The count looks through transposes, since $(AB)^\top = B^\top A^\top$.) Then compare time and work for some chains.
 
 # %%
-with_relu, without = two_layers(True), two_layers(False)
-compare("products of products, with ReLU", chains_with_relu, longest_chains(with_relu))
-compare("products of products, without", chains_without, longest_chains(without))
+with_relu, without = (dead_code(examples.two_layers(between)) for between in (True, False))
+compare("products of products, with ReLU", chains_with_relu, products_of_products(with_relu))
+compare("products of products, without", chains_without, products_of_products(without))
 print("with ReLU, products:", sum(step.op == "matmul" for step in with_relu.steps))
 chains = (64, 8, 512, 256), (512, 64, 512, 8), (256, 8, 256, 8, 256), (32, 512, 16, 512, 32)
 by_work, by_clock = [flops(left) / flops(right)], [speedup]
 for sizes in chains:
-    as_read = chain(*sizes, tree=reduce(lambda tree, k: (tree, k), range(len(sizes) - 1)))
+    as_read = examples.chain(*sizes, tree=from_the_left(sizes))
     best = reassociate(as_read)
     feeds = random_feeds(as_read)
     times = milliseconds(ready(as_read, feeds), ready(best, feeds), repeats=15)
@@ -612,34 +329,24 @@ for sizes in chains:
     compare(f"speed-up by work: {sizes}", by_work[-1], by_clock[-1])
 
 # %%
-fig, ax = plt.subplots()
-ax.loglog(by_work, by_clock, "o", label="measured")
-ax.loglog([1, 300], [1, 300], color="C4", linewidth=1, label="if only the work counted")
-for work, time_ratio, sizes in zip(by_work, by_clock, [(512, 512, 512, 1), *chains]):
-    where = (work, time_ratio), (8, -10)
-    ax.annotate(" x ".join(map(str, sizes)), *where, textcoords="offset points", fontsize=8)
-ax.set(xlabel="multiplications, as read / best order", ylabel="time, as read / best order")
-ax.set(title="What a better order of products gains", xlim=(1, 1500))
-ax.legend()
-plt.show()
+pictures.plot_orders(by_work, by_clock, [(512, 512, 512, 1), *chains])
 
 # %% [markdown]
-# **Reflect.** With the ReLU no product meets a product, neither forward nor backward: an elementwise operator stands in every joint. Where do chains occur in real networks, then? (Think of a layer that was made of two factors to save parameters, of attention without its softmax, and of the gradient of a product.) And why is the speed-up so rarely the ratio of the multiplications?
+# **Reflect.** With the ReLU, no product is an input of another product: there is always an elementwise operator between them. Where do chains occur in real networks, then? (Think of a layer made of two thin factors, or of attention without its softmax.) And why is the speed-up so rarely the ratio of the multiplications?
 #
-# *The real system.* JAX and NumPy leave the order of `a @ b @ c` to you, but `np.linalg.multi_dot` and [`opt_einsum`](https://github.com/dgasmith/opt_einsum) search it, as torch's `linalg.multi_dot` does. TASO finds associativity by itself: it enumerates all graphs of up to four operators, tests which pairs agree on random inputs, has a theorem prover confirm them, and so obtains 743 substitutions (Jia et al., SOSP 2019).
+# *The real system.* JAX and NumPy leave the order of `a @ b @ c` to you, but `np.linalg.multi_dot` and [`opt_einsum`](https://github.com/dgasmith/opt_einsum) search for it. TASO finds associativity by itself. It compares all graphs of up to four operators on random inputs, and a theorem prover confirms 743 substitutions (Jia et al., SOSP 2019).
 
 # %% [markdown]
 # ## 3. Rewrites that lose
 #
-# Two products share their left factor: $xA$ and $xB$, as the heads of a network or the queries and keys of attention do. Side by side the weights make one larger product, and larger products use a processor better:
+# Two products have the same left factor: $xA$ and $xB$, for example the queries and keys of attention. If you put the weights side by side, you get one larger product, and larger products use a processor better:
 #
 # $$xA,\; xB \;\to\; y = x\,[A\;B],\quad y_{:,\,:m},\; y_{:,\,m:}$$
 #
-# It is one of the two rewrites of Figure 2 in the TASO paper. There it pays.
 #
-# **Idea.** A rewrite is right for *every* input or it is a bug; whether it *pays* depends on shapes and machine. Merging saves a call and makes the product larger; it costs a copy of the weights.
+# **Idea.** A rewrite must be right for *every* input. Whether it is *faster* depends on the shapes and the machine. Merging saves a call and makes the product larger, but it copies the weights.
 #
-# **Predict.** The `concat` copies both weights. With $x$ of 64 rows, and $A$, $B$ of 512 by 64 each: will the merged program be faster, as a ratio before over after, (a) when the weights are inputs and the concat runs each time, (b) when they are constants, and your `fold` runs it once?
+# **Predict.** The `concat` copies both weights. Let $x$ have 64 rows, and let $A$ and $B$ be 512 by 64. What is the ratio of the times, before over after, (a) when the weights are inputs, so that the concat runs each time, (b) when they are constants, so that your `fold` runs it once?
 
 # %%
 ### BEGIN STARTER
@@ -650,7 +357,7 @@ predicted_gain_at_run_time, predicted_gain_folded = 0.8, 1.1
 ### END SOLUTION
 
 # %% [markdown]
-# **Write it.** For each left factor that several products share: at the *first* of these products emit the concat, the product and a slice; at the others only a slice. But take care: at the place of the first product all right factors must exist already. A later product whose right factor is computed *after* the first, perhaps from its result, cannot join.
+# **Write it.** Take each left factor that several products share. At the *first* of these products emit the concat, the product and a slice; at the others emit only a slice. But at the place of the first product all right factors must exist already. So a later product cannot join if its right factor is computed *after* the first product.
 
 
 # %% question="merge_matmuls" points="6" hint1="The first product opens its group. Which later ones may join it, and which may not? Put those that do into group, and note group_of[i] = group." hint2="The right factor of a product that joins must have a smaller number than the group's first product." hint3="In the rule: is i the first of its group? Then emit concat of all place[right], and matmul, and remember its number. For every member: a slice from the sum of the widths of those before it in the group."
@@ -686,85 +393,48 @@ def merge_matmuls(program):
 q.check("merge_matmuls")
 
 # %% [markdown]
-# **Try it** on two heads.
-
+# **Try it** on the program $\tanh(xA) + \tanh(xB)$.
 
 # %%
-def two_heads(rows, middle, columns, weights="input"):
-    """Return tanh(x A) + tanh(x B), with A and B fed or constant."""
-    p = Program()
-    x = p.emit("input", attr=("x", (rows, middle)))
-    rng = np.random.default_rng(1)
-    w = [rng.normal(size=(middle, columns)).astype(np.float32) / 8 for _ in range(2)]
-    a, b = (
-        p.emit("const", attr=w[i]) if weights == "const" else p.emit("input", attr=(n, w[i].shape))
-        for i, n in enumerate("ab")
-    )
-    heads = [p.emit("tanh", p.emit("matmul", x, weight)) for weight in (a, b)]
-    p.outputs = [p.emit("add", *heads)]
-    return p
-
-
-draw(before=two_heads(2, 3, 2), after=merge_matmuls(two_heads(2, 3, 2)))
-
+heads = examples.two_heads(2, 3, 2)
+pictures.draw(before=heads, after=merge_matmuls(heads))
 
 # %% [markdown]
-# **Measure** the two, and a few other shapes: one bar each, above 1 where the rewrite wins.
+# **Measure** the two cases, and a few other shapes. A bar above 1 means that the merged program is faster.
 
 
 # %%
-def gain(program):
-    """Return how many times faster the program is after the merge (and folding)."""
+def gain(rows, middle, columns, weights):
+    """Return how many times faster two heads are after the merge (and folding)."""
+    program = examples.two_heads(rows, middle, columns, weights)
     after = dead_code(fold(merge_matmuls(program)))
     feeds = random_feeds(program)
     times = milliseconds(ready(program, feeds), ready(after, feeds), repeats=31)
     return times[0] / times[1]
 
 
-compare("weights fed", predicted_gain_at_run_time, gain(two_heads(64, 512, 64)))
-compare("weights constant", predicted_gain_folded, gain(two_heads(64, 512, 64, "const")))
+compare("weights fed", predicted_gain_at_run_time, gain(64, 512, 64, "input"))
+compare("weights constant", predicted_gain_folded, gain(64, 512, 64, "const"))
 shapes = [(8, 512, 512), (64, 512, 64), (256, 256, 64), (512, 64, 16), (512, 512, 256)]
-gains = {kind: [gain(two_heads(*shape, kind)) for shape in shapes] for kind in ("input", "const")}
-
-
-# %%
-fig, ax = plt.subplots()
-for k, (kind, values) in enumerate(gains.items()):
-    ax.bar(np.arange(len(shapes)) + 0.4 * k, values, 0.38, label=f"weights: {kind}")
-for k, guess in enumerate((predicted_gain_at_run_time, predicted_gain_folded)):
-    if guess is not ...:
-        ax.plot(1 + 0.4 * k, guess, "kD", label="" if k else "your predictions")
-ax.axhline(1, color="C4", linewidth=1)
-ax.set_xticks(np.arange(len(shapes)) + 0.2, [" x ".join(map(str, s)) for s in shapes])
-ax.set(ylabel="time before / after", title="Two products merged: rows x middle x columns")
-ax.set_ylim(0, 1.35 * max(1, *gains["input"], *gains["const"]))
-ax.legend(ncols=3)
-plt.show()
+gains = {kind: [gain(*shape, kind) for shape in shapes] for kind in ("input", "const")}
+predicted = predicted_gain_at_run_time, predicted_gain_folded
+pictures.plot_merges(gains, shapes, predicted, at=1)
 
 # %% [markdown]
-# **Reflect.** For which of the shapes does the rewrite lose, and what do they have in common? A rule that always fires would be wrong half of the time, and a rule with a threshold would hold on one machine. What does a system have to know to decide?
+# **Reflect.** For which shapes is the merged program slower, and what do they have in common?  What does a system have to know to decide?
 #
-# *The real system.* On a GPU, where one small product leaves most of the chip idle, the same rewrite wins more often: that is why people write one `qkv` projection by hand ([nanoGPT's `c_attn`](https://github.com/karpathy/nanoGPT/blob/master/model.py)). TASO *measures* each operator of each shape once, on the device at hand, and adds the times up ([`src/cudnn`](https://github.com/jiazhihao/TASO/tree/master/src/cudnn)). In section 6 you do so.
+# *The real system.* On a GPU one small product leaves most of the chip idle, so there the same rewrite is faster more often. TASO *measures* each operator of each shape once, on the device at hand, and adds the times ([`src/cudnn`](https://github.com/jiazhihao/TASO/tree/master/src/cudnn)).
 
 # %% [markdown]
 # ## 4. One walk through memory
 #
-# `relu(x * w + b) * s + y` on a large array does hardly any arithmetic. Five operators read and write the array five times, and what they wait for is memory.
-
+# `relu(x * w + b) * s + y` on a large array does little arithmetic. Most of the time is spent waiting for memory.
 
 # %%
-def five(rows, columns=1024):
-    """Return relu(x * w + b) * s + y, with vectors w, b, s."""
-    p = Program()
-    x, y = (p.emit("input", attr=(n, (rows, columns))) for n in "xy")
-    w, b, s = (p.emit("input", attr=(n, (1, columns))) for n in "wbs")
-    inside = p.emit("relu", p.emit("add", p.emit("mul", x, w), b))
-    p.outputs = [p.emit("add", p.emit("mul", inside, s), y)]
-    return p
-
+print(examples.five_elementwise(4))
 
 # %% [markdown]
-# **Predict.** How many arrays of x's size does the program as it stands read and write, in all? (The vectors do not count.) And how many does it have to?
+# **Predict.** How many arrays of x's size does this program read and write in all? (Do not count the vectors w, b and s.) How many reads and writes are necessary?
 
 # %%
 ### BEGIN STARTER
@@ -775,58 +445,10 @@ arrays_unfused, arrays_fused = 5 * 2 + 1, 3
 ### END SOLUTION
 
 # %% [markdown]
-# **Idea.** **Fusion**: a tree of elementwise operators becomes one step that goes through memory once, in blocks small enough for its temporaries to stay in the cache. The kernel is written, and needs no reading; `attr` of a `fused` step is a tuple of parts `(op, operands)`, where an operand of 0 or more is an input of the step, and $-1-k$ is the result of part $k$.
-
-# %%
-BLOCK = 65_536  # elements: 256 KiB a temporary, so that it stays in a level-2 cache
-
-
-# %%
-def fused_kernel(parts, out, *arrays):
-    """Compute all parts block by block, by rows; a part's result is overwritten by its user."""
-    n, columns = out.shape
-    rows = max(1, min(n, BLOCK // columns))
-    fresh = [k for k, (_, operands) in enumerate(parts[:-1]) if min(operands) >= 0]
-    scratch = {k: np.empty((rows, columns), np.float32) for k in fresh}
-    for lo in range(0, n, rows):
-        hi = min(lo + rows, n)
-        pieces = [a[lo:hi] if len(a) == n else a for a in arrays]
-        results = []
-        for k, (op, operands) in enumerate(parts):
-            sources = [pieces[j] if j >= 0 else results[-1 - j] for j in operands]
-            if k == len(parts) - 1:
-                target = out[lo:hi]
-            else:
-                target = scratch[k][: hi - lo] if k in scratch else results[-1 - min(operands)]
-            results.append(ELEMENTWISE[op](*sources, out=target))
-    return out
-
-
-# %%
-KERNELS["fused"] = fused_kernel
-
-
-def tree_of(program, i, joins):
-    """Return (parts, leaves) of step i with all of its inputs in `joins`, and theirs, inside."""
-    parts, leaves = [], []
-
-    def visit(k):
-        operands = []
-        for j in program.steps[k].inputs:
-            if j in joins:
-                operands.append(visit(j))
-            else:
-                leaves.append(j) if j not in leaves else None
-                operands.append(leaves.index(j))
-        parts.append((program.steps[k].op, tuple(operands)))
-        return -len(parts)
-
-    visit(i)
-    return tuple(parts), leaves
-
+# **Idea.** **Fusion**: a tree of elementwise operators becomes one step, which goes through memory once. It works in blocks that are small enough for its temporaries to stay in the cache. The kernel is given. The `attr` of a `fused` step is a tuple of parts `(op, operands)`: an operand of 0 or more is an input of the step, and $-1-k$ is the result of part $k$. `tree_of(program, i, joins)` returns `(parts, leaves)` of step `i`: all of its inputs in `joins` become parts, and so do their inputs in `joins`; the leaves are the inputs of the fused step.
 
 # %% [markdown]
-# Yours is the decision: **who joins its user?** A step that is elementwise, as its user is, and has the same shape as it; and that nobody else uses. (`users_of` gives the users; an output has the user `None`.)
+# You decide **which step joins its user**. A step joins if it is elementwise, its user is elementwise and has the same shape, and nothing else uses it. (`users_of(program)[i]` lists the users of step `i`; an output has the user `None` too. A step that reads a value twice is listed twice. You may treat that as one user or as two.)
 
 
 # %% question="fuse" points="6" hint1="Step i joins its user when four things hold. Write them down as conditions on step i, users[i] and the user's step." hint2="users[i] == [u] with u not None: one user, and not an output. A step that its user reads twice has two entries; it may join, and is then computed twice." hint3="In the rule: a step that has an input in joins, and does not join itself, is the root of a tree: emit \"fused\" with the leaves' places as inputs and the parts as attr. What joined is dead afterwards."
@@ -860,53 +482,37 @@ def fuse(program):
 q.check("fuse")
 
 # %% [markdown]
-# **Try and measure.** The same program, from arrays that fit the caches to arrays that do not.
-
+# **Try and measure** the same program on arrays that fit the caches and on arrays that do not.
 
 # %%
-def traffic(program):
-    """Return how many arrays of the largest size the steps read and write."""
-    largest = max(step.shape for step in program.steps)
-    arithmetic = [s for s in program.steps if s.inputs and s.op not in VIEWS]
-    reads = [program.steps[j].shape == largest for s in arithmetic for j in set(s.inputs)]
-    return sum(reads) + sum(s.shape == largest for s in arithmetic)
-
-
-print(fuse(five(4)))
-compare("arrays moved, as written", arrays_unfused, traffic(five(4)))
-compare("arrays moved, fused", arrays_fused, traffic(fuse(five(4))))
+print(fuse(examples.five_elementwise(4)))
+unfused, fused = (
+    traffic(p) for p in (examples.five_elementwise(4), fuse(examples.five_elementwise(4)))
+)
+compare("arrays moved, as written", arrays_unfused, unfused)
+compare("arrays moved, fused", arrays_fused, fused)
 speedups, counts = [], [16, 64, 256, 1024, 4096]
 for rows in counts:
-    plain, once = five(rows), fuse(five(rows))
+    plain = examples.five_elementwise(rows)
     feeds = random_feeds(plain)
-    times = milliseconds(ready(plain, feeds), ready(once, feeds))
+    times = milliseconds(ready(plain, feeds), ready(fuse(plain), feeds))
     speedups.append(times[0] / times[1])
-for rows, speedup in zip(counts, speedups):
-    compare(f"{rows * 4:,} KiB: speed-up / arrays saved", arrays_unfused / arrays_fused if arrays_fused is not ... else ..., speedup)  # fmt: skip
-
-# %%
-fig, ax = plt.subplots()
-ax.semilogx([rows * 4096 for rows in counts], speedups, "o-", label="measured")
-ax.set_ylim(0, 1.3 * max(11 / 3, *speedups))
-ax.axhline(11 / 3, color="C1", linestyle="--", label="if only memory counted: 11 / 3")
-ax.axhline(1, color="C4", linewidth=1)
-ax.set(xlabel="bytes of one array", ylabel="time before / after", title="Five operators fused")
-ax.legend()
-plt.show()
+    compare(f"{rows * 4:,} KiB: speed-up / arrays saved", unfused / fused, speedups[-1])
+pictures.plot_fusion([rows * 4096 for rows in counts], speedups, 11 / 3)
 
 # %% [markdown]
-# **Reflect.** Where the arrays are small, fusion gains nothing or even loses: everything is in the cache already. What is left to gain there, and why can NumPy not have it? And why must a value that is used twice not simply join both of its users?
+# **Reflect.** For small arrays fusion gains nothing or is even slower: everything is in the cache already. What could still be gained there, and why can NumPy not do it? And why must a value with two users not simply join both of them?
 #
-# *The real system.* XLA, TVM and torch's [inductor](https://github.com/pytorch/pytorch/tree/main/torch/_inductor) *generate* the loop, so that temporaries stay in registers and there is one call and not one for each part and block; TVM's authors report 1.2 to 2 times from fusion (Chen et al., OSDI 2018). minitorch's own pass stays with NumPy and blocks, as yours does; read it with `inspect.getsource(minitorch.graph.passes.fuse)`.
+# *The real system.* XLA, TVM and torch's [inductor](https://github.com/pytorch/pytorch/tree/main/torch/_inductor) *generate* the loop. Then temporaries stay in registers. TVM's authors report 1.2 to 2 times from fusion (Chen et al., OSDI 2018).
 
 # %% [markdown]
 # ## 5. Where values live
 #
-# Fresh memory for every value, and all of it kept to the end of the run: that is what `run` does. But most values are needed only for a moment, and their memory could be another's.
+# `run` keeps the memory of every value to the end of the run. But most values are needed only for a short time.
 #
 # **Idea.** When the whole program is known, its memory can be **planned**: one block, the **arena**, and for each value a place in it. Two values may share bytes if they never live at the same time.
 #
-# A value lives from the step that computes it to the last step that reads it, both included: a step's result must not lie on its own inputs (a matrix product would read what it has overwritten). Outputs live to the end, `len(program.steps)`. Inputs and constants bring their memory along. And a **view**, a transpose or a slice, has none: it is a look at another value's memory, which has to live as long as the view does.
+# A value lives from the step that computes it to the last step that reads it, both included. (A step's result must not lie on its own inputs: a matrix product would read what it has overwritten.) Outputs live to the end, `len(program.steps)`. Inputs and constants bring their own memory. A **view**, a transpose or a slice (`VIEWS`), has no memory of its own: it shows another value's memory, and that memory has to live as long as the view.
 
 
 # %% question="lifetimes" points="5" hint1="Whose memory does a step's result lie in? Its own, or for a view that of its source, which may be a view too." hint2="Keep home[i]: the step in whose memory value i lies; home[i] = home[source] for a view. Each read of value j at step i keeps home[j] alive to i." hint3="A value that nobody reads lives at its own step. Outputs: home[i] lives to len(program.steps). At the end leave out the homes that are inputs or constants."
@@ -932,7 +538,7 @@ def lifetimes(program):
 q.check("lifetimes")
 
 # %% [markdown]
-# Now the places. To find the smallest arena is NP-hard; **greedy by size** comes close: take the values from the largest to the smallest (of equal ones the one that lives first), and put each at the lowest offset at which it overlaps nothing that lives at the same time. (Pisarchyk & Lee, *Efficient memory management for deep neural net inference*, 2020.)
+# Now the places. To find the smallest arena is NP-hard, but **greedy by size** comes close. Take the values from the largest to the smallest; of equal ones, first the one that lives first. Put each at the lowest offset where it overlaps nothing that lives at the same time. (Pisarchyk & Lee, *Efficient memory management for deep neural net inference*, 2020.)
 
 
 # %% question="place" points="6" hint1="Which of the values that are placed already matter for the next one? Those whose lives touch its own, ends included." hint2="Go through these in the order of their offsets, with a candidate offset that starts at 0. When does the value fit in front of the next one, and what becomes of the candidate if not?" hint3="If offset + size <= start of the next: it fits, stop. Otherwise offset = max(offset, end of that one): an earlier one may reach further."
@@ -961,7 +567,7 @@ def place(lives, sizes):
 q.check("place")
 
 # %% [markdown]
-# **Predict.** The program below is a network of ten layers, forward only: ten products of 64 by 256 and ten times tanh, 64 KiB each. Without a plan that is 20 buffers. How many does the planned arena hold? And if its gradients are asked for as well, ten more layers backwards: does the arena stay as small?
+# **Predict.** A network has ten layers: ten products of 64 by 256 and ten ReLUs, 64 KiB each. Without a plan, a forward run takes 20 buffers. How many does the planned arena take? And does it stay as small if the gradients, ten more layers backwards, are computed too?
 
 # %%
 ### BEGIN STARTER
@@ -973,230 +579,89 @@ predicted_buffers = 2
 
 
 # %%
-class Plan(NamedTuple):
-    """Offsets in an arena, its size, and what all values would need without one."""
-
-    lives: dict
-    sizes: dict
-    offsets: dict
-    peak: int
-    total: int
-
-
 def memory_plan(program):
     """Return the plan of a program, by your two functions."""
-    lives = lifetimes(program)
-    sizes = {i: 4 * int(np.prod(program.steps[i].shape)) for i in lives}
-    sizes = {i: -(-size // 64) * 64 for i, size in sizes.items()}  # whole cache lines
-    offsets = place(lives, sizes)
-    peak = max((offsets[i] + sizes[i] for i in lives), default=0)
-    return Plan(lives, sizes, offsets, peak, sum(sizes.values()))
+    return memory.memory_plan(program, lifetimes, place)
 
 
-# %%
-def layers(depth, backward, size=256, batch=64):
+def layers(depth, backward, **sizes):
     """Return a deep network of relu layers, or its gradients with respect to all weights."""
-    p = Program()
-    h = p.emit("input", attr=("x", (batch, size)))
-    weights = [p.emit("input", attr=(f"w{k}", (size, size))) for k in range(depth)]
-    for w in weights:
-        h = p.emit("relu", p.emit("matmul", h, w))
-    p.outputs = gradients(p, p.emit("sum", h), weights) if backward else [h]
-    return dead_code(fold(p))
+    return dead_code(fold(examples.deep_network(depth, backward, **sizes)))
 
+
+forward, both = layers(10, False), layers(10, True)
 
 # %% [markdown]
-# **Try it.** A map of the arena: time to the right, bytes upwards, one box a value. (The drawing needs no reading.)
-
+# **Try it.** The arena as a map: time to the right, bytes upwards, one box for each value.
 
 # %%
-def memory_map(**programs):
-    """Draw the arenas of some programs side by side."""
-    _, axes = plt.subplots(1, len(programs), squeeze=False)
-    for ax, (title, program) in zip(axes[0], programs.items()):
-        plan = memory_plan(program)
-        for i, (first, last) in plan.lives.items():
-            box = (plan.offsets[i] / 1024, plan.sizes[i] / 1024)
-            colour = f"C{i % 6}"
-            ax.broken_barh([(first, last - first + 1)], box, facecolor=colour, edgecolor="white")
-        ax.axhline(plan.peak / 1024, color="C4", linewidth=1)
-        share = f"{plan.peak / plan.total:.0%} of {plan.total / 1024:,.0f} KiB"
-        ax.set(
-            title=f"{title.replace('_', ' ')}: {share}",
-            xlabel="step",
-            ylabel="place in the arena, KiB",
-        )
-    plt.show()
-
-
-memory_map(ten_layers=layers(10, False), with_gradients=layers(10, True))
-
+pictures.map_arenas(ten_layers=memory_plan(forward), with_gradients=memory_plan(both))
 
 # %% [markdown]
-# **Measure.** `bind` makes a function that runs a program in its arena. If two values overlapped that live together, the results would be wrong; and in `poisoned` every value whose life has ended is overwritten with NaN, so that a read after the end cannot go unnoticed.
+# **Measure.** `bind` makes a function that runs a program in its arena.  `poisoned` also overwrites every value with NaN as soon as its life has ended, so that no later read goes unnoticed.
 
 
 # %%
 def bind(program):
-    """Return (a function of feeds that runs the program in an arena, its plan)."""
-    plan = memory_plan(program)
-    arena, memory = np.empty(plan.peak, np.uint8), {}
-    for i, offset in plan.offsets.items():
-        shape = program.steps[i].shape
-        n_bytes = 4 * int(np.prod(shape))
-        memory[i] = arena[offset : offset + n_bytes].view(np.float32).reshape(shape)
-    return partial(run, program, memory=memory), plan
+    """Return a function of feeds that runs the program in its arena."""
+    return memory.in_arena(program, memory_plan(program))
 
 
 # %%
-def poisoned(program, feeds):
-    """Return the outputs of a run in an arena in which whatever has ended is made NaN."""
-    planned, plan = bind(program)
-    memory = planned.keywords["memory"]
-
-    class Spoiling(list):
-        def __iter__(self):
-            for now, step in enumerate(list.__iter__(self)):
-                for i, (_, last) in plan.lives.items():
-                    if last == now - 1:
-                        memory[i].fill(np.nan)
-                yield step
-
-    spoiling = Program()
-    spoiling.steps, spoiling.outputs = Spoiling(program.steps), program.outputs
-    return run(spoiling, feeds, memory)
-
-
-# %%
-forward, both = layers(10, False), layers(10, True)
-compare("buffers in the arena, forward", predicted_buffers, memory_plan(forward).peak / 65536)
-print(f"with gradients: {memory_plan(both).peak / 65536:.0f} buffers' worth")
+buffer = 64 * 1024
+compare("buffers in the arena, forward", predicted_buffers, memory_plan(forward).peak / buffer)
+print(f"with gradients: {memory_plan(both).peak / buffer:.0f} buffers")
 for title, program in {"forward": forward, "with gradients": both}.items():
-    feeds = random_feeds(program)
-    planned, plan = bind(program)
-    results = zip(run(program, feeds), planned(feeds), poisoned(program, feeds))
-    right = all(np.array_equal(a, b) and np.array_equal(a, c) for a, b, c in results)
+    feeds, planned, plan = random_feeds(program), bind(program), memory_plan(program)
+    expected = run(program, feeds)
+    for how, found in (
+        ("planned", planned(feeds)),
+        ("poisoned", memory.poisoned(program, plan, feeds)),
+    ):
+        print(f"{title}, {how}, right:", all(map(np.array_equal, expected, found)))
     times = milliseconds(partial(run, program, feeds), partial(planned, feeds))
-    print(
-        f"{title}: right, with poison too: {right}; time fresh / planned {times[0] / times[1]:.2f}"
-    )
+    print(f"{title}: time fresh / planned {times[0] / times[1]:.2f}")
 
 # %% [markdown]
-# **And on the device**, the GPU where there is one. There memory comes from an allocator that other people wrote, torch's on CUDA and minitorch's own on the CPU. The program runs over tensors, and each is dropped after its last use. Your `lifetimes` predict how many bytes are alive at every step; the allocator counts them. (The cells need no reading but `run_there`.)
-
-
-# %%
-def plain(op):
-    return lambda _, *tensors: getattr(mt, op)(*tensors)
-
-
-THERE = {  # the operators over tensors of minitorch, on whatever device; first comes the attribute
-    **{op: plain(op) for op in ELEMENTWISE},
-    "positive": lambda _, a: (a > 0) * 1.0,
-    "matmul": lambda _, a, b: a @ b,
-    "sum": lambda axis, a: a.sum(dim=(0, 1) if axis is None else axis, keepdim=True),
-    "concat": lambda _, *tensors: mt.cat(tensors, dim=1),
-    "transpose": lambda _, a: a.T,
-    "slice": lambda columns, a: a[:, columns[0] : columns[1]],
-}
-
-
-# %%
-def fused_there(parts, *tensors):
-    """The parts one after the other: one kernel for all of them would have to be generated."""
-    results = []
-    for op, operands in parts:
-        sources = (tensors[j] if j >= 0 else results[-1 - j] for j in operands)
-        results.append(THERE[op](None, *sources))
-    return results[-1]
-
-
-THERE["fused"] = fused_there
-
-
-# %%
-def given_there(program, feeds):
-    """Return {step: tensor on the device} for a program's inputs and constants."""
-    steps = [(i, s) for i, s in enumerate(program.steps) if s.op in ("input", "const")]
-    arrays = {i: feeds[s.attr[0]] if s.op == "input" else s.attr for i, s in steps}
-    return {i: mt.tensor(array, device=DEVICE) for i, array in arrays.items()}
-
-
-def run_there(program, given, watch=lambda: None):
-    """Run a program on the device and wait for its end; a tensor is dropped after its last use."""
-    values, last = dict(given), {j: i for i, s in enumerate(program.steps) for j in s.inputs}
-    for i, step in enumerate(program.steps):
-        if i not in given:
-            values[i] = THERE[step.op](step.attr, *(values[j] for j in step.inputs))
-        watch()
-        for j in set(step.inputs) - set(program.outputs):
-            if last[j] == i:
-                del values[j]
-    if DEVICE == "cuda":
-        mt.cuda.synchronize()  # a GPU works on while Python goes ahead
-    return [values[i] for i in program.outputs]
-
+# **On the device**, the GPU where there is one, memory comes from an allocator: torch's on CUDA, minitorch's own on the CPU. The program runs over tensors, and each tensor is dropped after its last use. Your `lifetimes` predict how many bytes are alive at every step, and the allocator counts them.
 
 # %%
 wide = layers(4, True, size=512, batch=2048)
-feeds, lives = random_feeds(wide), lifetimes(wide)
-counters = mt.cuda.memory_stats if DEVICE == "cuda" else mt.cpu.memory_stats
+feeds, plan = random_feeds(wide), memory_plan(wide)
 given = given_there(wide, feeds)
-first = run_there(wide, given)
-close_enough = [
-    np.allclose(t.to("cpu").numpy(), a, rtol=1e-2, atol=1e-2)
-    for t, a in zip(first, run(wide, feeds))
-]
-del first
-before, alive = counters(), []
-run_there(wide, given, lambda: alive.append(counters()["allocated"] - before["allocated"]))
-plan = memory_plan(wide)
-expected = [
-    sum(plan.sizes[i] for i, (first, last) in lives.items() if first <= now <= last)
-    for now in range(len(wide.steps))
-]
-print("on", DEVICE, "- right:", all(close_enough))
+pairs = zip(run_there(wide, given), run(wide, feeds))
+right = [np.allclose(t.to("cpu").numpy(), a, rtol=1e-2, atol=1e-2) for t, a in pairs]
+del pairs
+expected = memory.alive_bytes(wide, plan)
+alive, requests = counted_there(wide, given)
+print("on", DEVICE, "- right:", all(right))
 compare("MiB alive at the peak", max(expected) / 2**20, max(alive) / 2**20)
-compare("times to the system, second run", 0, counters()["misses"] - before["misses"])
-
-# %%
-fig, ax = plt.subplots()
-ax.step(range(len(alive)), np.array(expected) / 2**20, where="mid", label="by your lifetimes")
-ax.plot(np.array(alive) / 2**20, "C1o", label=f"counted by the allocator on {DEVICE}")
-ax.axhline(plan.total / 2**20, color="C4", linewidth=1, linestyle=":", label="nothing ever freed")
-ax.set(xlabel="step", ylabel="MiB alive", title="Four layers and their gradients", ylim=(0, None))
-ax.legend()
-plt.show()
+compare("times to the system, second run", 0, requests)
+pictures.plot_alive(expected, alive, plan.total, DEVICE)
 
 # %% [markdown]
-# The library plans in this way too. Its plan for four layers with gradients, step by step: a block is a buffer, as long as it is needed. There are fewer blocks than results: which results share one?
-
+# The library plans in this way too. Here is its plan for four layers with gradients, step by step. A block is a buffer, drawn as long as it is needed. Which results share one?
 
 # %%
-def library_layers(depth, size=256, batch=64):
-    """Return the gradients of `layers(depth, True)` as nodes of the library."""
-    h = graph.placeholder(graph.float32, (batch, size), name="x")
-    weights = [graph.Variable(graph.zeros((size, size)), name=f"w{k}") for k in range(depth)]
-    for w in weights:
-        h = graph.nn.relu(graph.matmul(h, w))
-    return graph.gradients(graph.reduce_sum(h), weights)
-
-
-map_memory(library_layers(4), title="Four layers, with gradients")
+h = graph.placeholder(graph.float32, (64, 256), name="x")
+ws = [graph.Variable(graph.zeros((256, 256)), name=f"w{k}") for k in range(4)]
+for w in ws:
+    h = graph.nn.relu(graph.matmul(h, w))
+map_memory(graph.gradients(graph.reduce_sum(h), ws), title="Four layers, with gradients")
 
 # %% [markdown]
-# **Reflect.** Forward alone, the arena does not grow with the depth. With gradients it does: which values live so long, and why? What could you do if they did not fit, and what would it cost? (You would compute something twice.)
+# **Reflect.** Forward alone, the arena does not grow with the depth. With gradients it does: which values live so long, and why? What could you do if they did not fit?
 #
-# *The real system.* [XLA's buffer assignment](https://github.com/openxla/xla/blob/main/xla/service/buffer_assignment.cc) and TensorFlow Lite's planner do this ahead of time, and also let an elementwise result take over the memory of an input that dies there; so does `minitorch.graph.memory_plan`. Computing the activations again is called checkpointing: [`torch.utils.checkpoint`](https://github.com/pytorch/pytorch/blob/main/torch/utils/checkpoint.py).
+# *The real system.* [XLA's buffer assignment](https://github.com/openxla/xla/blob/main/xla/service/buffer_assignment.cc) and TensorFlow Lite's planner do this before the program runs. To compute activations again instead of keeping them is called [checkpointing](https://github.com/pytorch/pytorch/blob/main/torch/utils/checkpoint.py).
 
 # %% [markdown]
 # ## 6. Search, and a network that learns
 #
-# Which rewrites, in which order? Some lose by themselves and open the way for one that wins.
+# Some rewrites make the program slower, and still lead to another one that makes it much faster.
 #
-# **Idea.** TASO's answer is a search with a **measured cost**: keep a queue of programs, take the cheapest, try every rewrite on it; keep what is better than the best so far, and also what is a *little* worse, less than $\alpha$ times the best. With $\alpha = 1$ it is greedy and stops at the first hill; TASO takes $\alpha = 1.05$.
+# **Idea.** TASO uses a search with a **measured cost**. It keeps a queue of programs, takes the cheapest, and tries every rewrite on it. It keeps what is better than the best so far, and also what is a *little* worse: what costs less than $\alpha$ times the best. With $\alpha = 1$ the search is greedy and stops where no single rewrite helps. TASO takes $\alpha = 1.05$.
 #
-# **Predict.** From A one rewrite leads to B, from B one leads to C. The costs are 100, 104, 60. What does the search find with $\alpha = 1$, and what with 1.05? And if B cost 106?
+# **Predict.** One rewrite leads from A to B, another from B to C. The costs are 100, 104, 60. What does the search find with $\alpha = 1$, and what with 1.05? And with 1.05 if B costs 106?
 
 # %%
 ### BEGIN STARTER
@@ -1252,43 +717,15 @@ for title, predicted, b, alpha in (
     compare(title, predicted, search("A", [step_to.get], costs.get, alpha=alpha)[0])
 
 # %% [markdown]
-# Now the real thing: one training step on handwritten digits. A first layer made of two thin factors, $W = UV$; two heads on one hidden layer, which digit it is and whether it is even; mean squared errors; gradients of all weights, and the new weights. It is written as a person would write it, with the gradients by the rules.
+# Now a real program: one training step on handwritten digits. The first layer is made of two thin factors, $W = UV$. On one hidden layer there are two heads: which digit it is, and whether it is even. The losses are mean squared errors. The program computes the gradients of all weights, and the new weights.
 
 # %%
-SIZES = {"u": (64, 8), "v": (8, 768), "b": (1, 768), "p": (768, 10), "r": (768, 2)}
 BATCH = 512
-
-
-# %%
-def training_step(batch=BATCH):
-    """Return the program of one step: the loss, then the new weights in the order of SIZES."""
-    p = Program()
-    x, digit, even = (
-        p.emit("input", attr=(name, (batch, n)))
-        for name, n in (("x", 64), ("digit", 10), ("even", 2))
-    )
-    w = {name: p.emit("input", attr=(name, shape)) for name, shape in SIZES.items()}
-    layer = p.emit("matmul", x, p.emit("matmul", w["u"], w["v"]))
-    hidden = p.emit("relu", p.emit("add", layer, w["b"]))
-    losses = []
-    for head, target in (("p", digit), ("r", even)):
-        wrong = p.emit("sub", p.emit("matmul", hidden, w[head]), target)
-        mean = p.emit("div", number(p, 1), number(p, batch))
-        losses.append(p.emit("mul", p.emit("sum", p.emit("square", wrong)), mean))
-    loss = p.emit("add", *losses)
-    grads = gradients(p, loss, list(w.values()))
-    rate = p.emit("mul", number(p, 0.5), number(p, 0.02))
-    new = [p.emit("sub", old, p.emit("mul", rate, g)) for old, g in zip(w.values(), grads)]
-    p.outputs = [loss, *new]
-    return p
-
-
-# %%
-written = training_step()
+written = examples.training_step(BATCH)
 print(len(written.steps), "steps, of which products:", sum(s.op == "matmul" for s in written.steps))
 
 # %% [markdown]
-# Each pass in the order of the lab: steps, multiplications, bytes of all values and of the planned arena, and the time as a share of the program as written: by NumPy in planned memory, and over tensors on the device. **Does a pass that pays here pay there too?** (The cells need no reading.)
+# Apply the passes in the order of the lab. The table shows steps, millions of multiplications, MiB of all values and of the planned arena, and the time as a share of the program as written: by NumPy in planned memory, and over tensors on the device. **Does the same pass help on both?**
 
 # %%
 stages = {"as written": written}
@@ -1299,7 +736,7 @@ stages["products"] = reassociate(stages["common"])
 stages["fused"] = fuse(stages["products"])
 stages["+ merged"] = fuse(merge_matmuls(stages["products"]))
 feeds = random_feeds(written)
-times = milliseconds(*[partial(bind(p)[0], feeds) for p in stages.values()], repeats=21)
+times = milliseconds(*[partial(bind(p), feeds) for p in stages.values()], repeats=21)
 there = [partial(run_there, p, given_there(p, feeds)) for p in stages.values()]
 times_there = milliseconds(*there, repeats=21)
 
@@ -1315,38 +752,23 @@ for title in ("dead code", "products", "fused"):
     compare(f"{title}: gain on {DEVICE}, NumPy predicts", here, on_device)
 
 # %%
-fig, axes = plt.subplots(1, 4, sharey=True, figsize=(8.6, 3.6))
-rows = np.arange(len(stages))[::-1]
 measures = {
     "multiplications": [flops(p) for p in stages.values()],
     "bytes of all values": [memory_plan(p).total for p in stages.values()],
     "time, NumPy": times,
     f"time, {DEVICE}": times_there,
 }
-for ax, (title, values) in zip(axes, measures.items()):
-    shares = np.array(values) / values[0]
-    ax.barh(rows, shares, color="C0")
-    ax.bar_label(ax.containers[0], [f"{share:.0%}" for share in shares], padding=3, fontsize=8)
-    ax.set(title=title, xticks=[0, 0.5, 1], xlim=(0, 1.5))
-    ax.set_yticks(rows, stages)
-    ax.grid(axis="y", visible=False)
-fig.supxlabel("share of the program as written", fontsize="medium")
-plt.show()
+pictures.plot_shares(list(stages), measures)
 
 # %% [markdown]
-# **Measure.** The search, with the clock as its cost: the time of a program over that of the one as written, both in turns, so that a busy machine is unfair to both. `reassociate` with `shared=True` multiplies anew what others use too: sometimes less work, sometimes more. It decides that as well.
+# **Measure.** The search uses the clock as its cost: the time of a program over the time of the one as written. Both run in turns. `reassociate` with `shared=True` computes again what others use too: sometimes less work, sometimes more. The search decides that as well.
 
 
 # %%
-def identity_of(program):
-    """Return a program's text with its constants: equal for equal programs."""
-    constants = [attr_key(s.attr) for s in program.steps if s.op == "const"]
-    return hash((str(program), tuple(constants)))
-
-
 def clocked(program):
     """Return a program's time over that of the one as written, measured in turns."""
-    runs = [partial(bind(p)[0], feeds) for p in (program, written)]
+    tried.append(program)
+    runs = [partial(bind(p), feeds) for p in (program, written)]
     mine, reference = milliseconds(*runs, repeats=15)
     return mine / reference
 
@@ -1360,20 +782,18 @@ rewrites = [
     fuse,
 ]
 tried = []
-best_cost, best = search(written, rewrites, lambda p: tried.append(p) or clocked(p), identity_of, budget=8)  # fmt: skip
+best_cost, best = search(written, rewrites, clocked, identity_of, budget=8)
 final = written, stages["fused"], best
-again = milliseconds(*[partial(bind(p)[0], feeds) for p in final], repeats=15)
+again = milliseconds(*[partial(bind(p), feeds) for p in final], repeats=15)
 print(f"programs tried: {len(tried)}")
 compare("as written / passes in order, once more", times[0] / times[5], again[0] / again[1])
 compare("as written / found by the search", 1 / best_cost, again[0] / again[2])
 print("merged products in it:", sum(step.op == "concat" for step in best.steps))
 
 # %% [markdown]
-# And now it learns: in an arena planned by you, step by step, beside the program as written. (The cells need no reading.)
+# Now the network learns: with the program that your search found, in your arena, and beside it with the program as written.
 
 # %%
-from sklearn.datasets import load_digits
-
 pixels, digits = load_digits(return_X_y=True)
 pixels = (pixels / 8 - 1).astype(np.float32)
 targets = {"digit": np.eye(10)[digits], "even": np.eye(2)[digits % 2]}
@@ -1384,56 +804,49 @@ targets = {name: array.astype(np.float32) for name, array in targets.items()}
 def train(step, steps=200):
     """Return (losses, weights, seconds) of training with a step: a function of feeds."""
     rng, losses = np.random.default_rng(0), []
-    weights = {n: rng.normal(size=s).astype(np.float32) / s[0] ** 0.5 for n, s in SIZES.items()}
+    sizes = examples.LAYERS
+    weights = {n: rng.normal(size=s).astype(np.float32) / s[0] ** 0.5 for n, s in sizes.items()}
     weights["b"][:] = 0
     began = time.perf_counter()
     for _ in range(steps):
         rows = rng.integers(0, 1536, BATCH)
         now = {"x": pixels[rows]} | {name: array[rows] for name, array in targets.items()}
         loss, *new = step(now | weights)
-        weights = {name: array.copy() for name, array in zip(SIZES, new)}
+        weights = {name: array.copy() for name, array in zip(sizes, new)}
         losses.append(float(loss[0, 0]))
     return losses, weights, time.perf_counter() - began
 
 
-planned, plan = bind(best)
-slow_losses, _, slow_s = train(partial(run, written))
-losses, weights, fast_s = train(planned)
-
 # %%
-fig, ax = plt.subplots()
-ax.plot(slow_losses, linewidth=5, alpha=0.35, linestyle="-", label="as written")
-ax.plot(losses, color="C1", linestyle="-", label="found by your search, in your arena")
-ax.set(xlabel="training step", ylabel="loss (squared error)", title="Digits")
-ax.set(yscale="log", yticks=[0.3, 1, 3, 10], yticklabels=["0.3", "1", "3", "10"])
-ax.minorticks_off()
-ax.legend()
-plt.show()
+slow_losses, _, slow_s = train(partial(run, written))
+losses, weights, fast_s = train(bind(best))
+pictures.plot_losses(as_written=slow_losses, found_by_your_search=losses)
 hidden = np.maximum(pixels[1536:] @ weights["u"] @ weights["v"] + weights["b"], 0)
 right = np.mean((hidden @ weights["p"]).argmax(axis=1) == digits[1536:])
 print(f"right on {right:.1%} of {len(hidden)} images never seen")
 print(f"largest difference of the losses: {np.abs(np.subtract(losses, slow_losses)).max():.1e}")
-print(f"memory of a step, planned / as written: {plan.peak / memory_plan(written).total:.3f}")
+share = memory_plan(best).peak / memory_plan(written).total
+print(f"memory of a step, planned / as written: {share:.3f}")
 compare("time of training, as written / yours", again[0] / again[2], slow_s / fast_s)
 print("(as written it ran in fresh memory, as `run` does; making batches takes time in both)")
 
 # %% [markdown]
-# **Reflect.** Which pass gave most, and would it have been the same for a network without the two thin factors? Measured once more, the winner is mostly not as good as the search believed when it chose it: why must that be so, and what would you do about it? The search measured whole programs; TASO measures operators and adds them up. What can each of the two see that the other cannot?
+# **Reflect.** Which pass gained most? Would that be so for a network without the two thin factors? When the winner is measured once more, it is mostly slower than the search believed. Why must that be so?
 #
-# *The real system.* `minitorch.graph.optimize` runs such passes on a real graph, and [TASO's search](https://github.com/jiazhihao/TASO/blob/master/src/core/substitution.cc) is the loop that you wrote. The cell below hands the library a graph with a chain and a shared subexpression.
+# *The real system.* `minitorch.graph.optimize` runs such passes on a real graph, and [TASO's search](https://github.com/jiazhihao/TASO/blob/master/src/core/substitution.cc) is the loop that you wrote. The cell below gives the library a graph with a chain and a common subexpression.
 
 # %%
 a, b = (graph.placeholder(graph.float32, [256, 256], name=n) for n in "ab")
 c = graph.placeholder(graph.float32, [256, 1], name="c")
-library = graph.tanh(graph.matmul(graph.matmul(a, b), c)) * 2.0 + graph.tanh(graph.matmul(graph.matmul(a, b), c))  # fmt: skip
-print(
-    graph.count_nodes(library), "nodes before,", graph.count_nodes(graph.optimize(library)), "after"
-)
-plans = [graph.memory_plan(nodes) for nodes in (library, graph.optimize(library))]
+first, second = (graph.tanh(graph.matmul(graph.matmul(a, b), c)) for _ in range(2))
+library = first * 2.0 + second
+before, after = library, graph.optimize(library)
+print(graph.count_nodes(before), "nodes before,", graph.count_nodes(after), "after")
+plans = [graph.memory_plan(nodes) for nodes in (before, after)]
 print(f"bytes of all results, after / before: {plans[1].total_bytes / plans[0].total_bytes:.3f}")
 
 # %% [markdown]
-# Pass by pass, the graph before and after: which of them are passes of yours, and which step saves most?
+# Here is the graph before and after each pass. Which of the passes are yours, and which of them gains most?
 
 # %%
 compare_passes(library, title="What the library's passes do to it")
@@ -1480,25 +893,23 @@ q.status()
 # %% [markdown]
 # ## 7. Memory that comes back (optional)
 #
-# This section may be left out: it has no points. It is for those who want to know what happens where there is no plan.
-#
-# An imperative program has no plan: nobody knows what it will ask for next. Yet fresh memory is expensive: the system hands it out in pages of 4 KiB, and fills each with zeros when it is first touched. A large result can cost more for being new than for being computed.
+# An imperative program has no plan: nobody knows what it will ask for next. But new memory is expensive. The system hands it out in pages of 4 KiB, and fills each with zeros when it is first used.
 
 # %%
 big = np.ones((4096, 4096), np.float32)
 kept = np.empty_like(big)
-fresh_ms, kept_ms = milliseconds(lambda: np.add(big, big), lambda: np.add(big, big, out=kept), repeats=5)  # fmt: skip
+fresh_ms, kept_ms = milliseconds(lambda: big + big, lambda: np.add(big, big, out=kept), repeats=5)
 print(f"64 MiB: into fresh memory / into memory that was used before: {fresh_ms / kept_ms:.2f}")
 
 # %% [markdown]
-# **Idea.** A **caching allocator** keeps what comes back and hands it out again:
+# **Idea.** A **caching allocator** keeps the blocks that come back and hands them out again:
 #
-# - `malloc` takes the *smallest* free block that is large enough (**best fit**), **splits** off what is not needed and keeps the rest free; only where there is none, it asks the system to `reserve` a new block, of just that size;
+# - `malloc` takes the *smallest* free block that is large enough (**best fit**), **splits** off what is not needed and keeps the rest free. Only if there is none, it asks the system to `reserve` a new block, of exactly that size.
 # - `free` puts the block back, and **merges** it with its free neighbours, so that small pieces become large ones again.
 #
 # A block is a pair (address, size). Addresses are plain numbers: two blocks are neighbours when one ends where the other begins.
 #
-# **Predict.** A program asks for 4 blocks of 100 bytes, frees all, asks for one of 400 and one of 100, frees both, and asks for 250 twice. How many times does the allocator go to the system?
+# **Predict.** A program asks for 4 blocks of 100 bytes and frees them all. Then it asks for one of 400 and one of 100 and frees both. Then it asks for 250 twice. How many times does the allocator call `reserve`?
 
 # %%
 ### BEGIN STARTER
@@ -1509,7 +920,7 @@ predicted_reserves = 5  # 4 blocks, which merge into 400; 100 more, and the five
 ### END SOLUTION
 
 
-# %% question="Caching" points="0" hint1="self.free is a list of (address, size). Which of them fit, and which of those is the smallest?" hint2="After taking a block of size s for n bytes: what is left is (address + n, s - n), if anything is. Remember the size of what you hand out in self.used." hint3="free: look for a free block that ends at the address, and for one that begins at its end. Take them out of the list and put one larger block in."
+# %% question="Caching" points="0" hint1="self.free_blocks is a list of (address, size). Which of them fit, and which of those is the smallest?" hint2="After taking a block of size s for n bytes: what is left is (address + n, s - n), if anything is. Remember the size of what you hand out in self.used." hint3="free: look for a free block that ends at the address, and for one that begins at its end. Take them out of the list and put one larger block in."
 class Caching:
     """An allocator over `reserve(n)`, which returns the address of `n` new bytes."""
 
@@ -1551,86 +962,31 @@ q.check("Caching")
 
 
 # %%
-class Counter:
-    """A system that reserves numbers: how often, and how many bytes."""
-
-    def __init__(self):
-        self.calls, self.bytes = 0, 0
-
-    def __call__(self, n):
-        self.calls, self.bytes = self.calls + 1, self.bytes + n
-        return self.bytes - n
-
-
-# %%
-system = Counter()
+system = memory.Counter()
 cache = Caching(system)
-hundreds = [cache.malloc(100) for _ in range(4)]
-for address in hundreds:
-    cache.free(address)
-for address in [cache.malloc(400), cache.malloc(100)]:
-    cache.free(address)
+for sizes in [100] * 4, [400, 100]:
+    for address in [cache.malloc(size) for size in sizes]:
+        cache.free(address)
 last = [cache.malloc(250), cache.malloc(250)]
-compare("times to the system", predicted_reserves, system.calls)
+compare("calls of reserve", predicted_reserves, system.calls)
 print("addresses of the last two:", last, "- four small blocks had become one large one")
 
 # %% [markdown]
-# **Try and measure.** `Heap` hands out real memory, one large piece of it, and your allocator divides it. `run_cached` frees each value after its last use, as reference counting would, with nothing known in advance but the next step.
-
-
-# %%
-class Heap:
-    """Arrays in one piece of memory, divided by your allocator."""
-
-    def __init__(self, n_bytes):
-        self.memory = np.empty(n_bytes, np.uint8)
-        self.system = Counter()
-        self.cache = Caching(self.system)
-
-    def array(self, shape):
-        n_bytes = -(-4 * int(np.prod(shape)) // 512) * 512
-        at = self.cache.malloc(n_bytes)
-        return at, self.memory[at : at + n_bytes].view(np.float32)[: int(np.prod(shape))].reshape(
-            shape
-        )
-
+# **Try and measure.** `Heap` holds one large piece of real memory, and your allocator divides it. `run_in_heap` frees each value after its last use, as reference counting would.
 
 # %%
-def run_cached(program, feeds, heap, lives):
-    """Return copies of the outputs; values lie in the heap and are freed after their last use."""
-    values, address = [], {}
-    for i, step in enumerate(program.steps):
-        out = None
-        if i in lives:
-            address[i], out = heap.array(step.shape)
-        fed = step.op == "input"
-        values.append(
-            feeds[step.attr[0]] if fed else compute(step, [values[j] for j in step.inputs], out)
-        )
-        for j in [j for j in address if lives[j][1] <= i]:
-            heap.cache.free(address.pop(j))
-    outputs = [values[i].copy() for i in program.outputs]
-    for at in address.values():
-        heap.cache.free(at)
-    return outputs
-
-
-# %%
-feeds, lives = random_feeds(wide), lifetimes(wide)
-heap = Heap(2 * memory_plan(wide).total)
-planned, plan = bind(wide)
-once = run_cached(wide, feeds, heap, lives)
+feeds, plan = random_feeds(wide), memory_plan(wide)
+heap = memory.Heap(2 * plan.total, Caching)
+once = memory.run_in_heap(wide, feeds, heap, plan.lives)
 first_run = heap.system.calls
-again = run_cached(wide, feeds, heap, lives)
-print("right:", all(np.array_equal(a, b) for a, b in zip(run(wide, feeds), again)))
-print(
-    f"to the system: {first_run} times in the first run, {heap.system.calls - first_run} in the second"
-)
-print(
-    f"bytes, fresh : cached : planned = 1 : {heap.system.bytes / plan.total:.2f} : {plan.peak / plan.total:.2f}"
-)
+again = memory.run_in_heap(wide, feeds, heap, plan.lives)
+second_run = heap.system.calls - first_run
+print("right:", all(map(np.array_equal, run(wide, feeds), again)))
+print(f"calls of reserve: {first_run} in the first run, {second_run} in the second")
+shares = heap.system.bytes / plan.total, plan.peak / plan.total
+print(f"bytes, fresh : cached : planned = 1 : {shares[0]:.2f} : {shares[1]:.2f}")
 
 # %% [markdown]
-# **Reflect.** In the second run the allocator never goes to the system: a training step asks for the same sizes each time. What happens when the batch size varies from step to step, or the length of a text does? Which blocks then lie about, and for whom do they not fit? (**Fragmentation**.)
+# **Reflect.** In the second run the allocator never asks the system: a training step asks for the same sizes each time. What happens when the batch size or the length of a text changes from step to step? Which blocks are then free but too small? (**Fragmentation**.)
 #
-# *The real system.* [PyTorch's CUDA allocator](https://github.com/pytorch/pytorch/blob/main/c10/cuda/CUDACachingAllocator.cpp) is yours, with sizes rounded to 512 bytes, small and large blocks apart, and a pool a stream; `cudaMalloc` would wait for the whole device. (Paszke et al., NeurIPS 2019, section 5.3.) minitorch has one for the CPU, `minitorch.allocator`, where large results live.
+# *The real system.* [PyTorch's CUDA allocator](https://github.com/pytorch/pytorch/blob/main/c10/cuda/CUDACachingAllocator.cpp) works like yours. It also rounds sizes to 512 bytes and keeps small and large blocks apart (Paszke et al., NeurIPS 2019, section 5.3).

@@ -1,4 +1,4 @@
-# %% [markdown]
+# %% [markdown] builds="tiles, a register block, packing; a cost model that learns from trials, and a search that asks it" needs="NumPy, 06"
 # # Lab 07: Compiling operators
 #
 # - **You build** what makes a product of matrices fast: a register block, tiles, packing. Then you build what finds it by itself: features of a schedule, a cost model fitted to trials, and a search that asks the model what to try next.

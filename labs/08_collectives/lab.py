@@ -1,60 +1,59 @@
-# %% [markdown]
+# %% [markdown] builds="broadcast, reduce, gather and their kin from send and receive; trees" needs="NumPy" audience="gpu"
 # # Lab 08: Collectives
 #
 # - **You build** all eight collectives from messages over a socket, naive and by trees, and count, predict and time what they send.
 # - **You need** NumPy.
-# - **It takes** about 115 minutes: 2 to set out, 19, 9, 20, 17, 17, 12 and 9 for the seven sections, 10 for the discussion. The reading note, with its paper, is for another day. Cells that are said to need no reading are to be run, and their output is to be looked at.
+# - **It takes** about 115 minutes: introduction 1, sections 19, 9, 20, 17, 17, 12 and 9, discussion 11. The reading note, with its paper, is for another day.
 #
-# A training job is a crowd of programs, and all that one of them can do for another is to send it some bytes.
-# Between those bytes and a trained network stand eight operations that every rank calls together, the **collectives**: broadcast, scatter, gather, reduce, all-gather, reduce-scatter, all-reduce, barrier.
-# In this lab you build them from the bytes up, count what they send, predict what they cost, and at the end a network learns over them with an optimizer that is spread over the ranks.
+# A training job is many programs, called **ranks**, that send bytes to each other.
+# They train a network together by eight operations, the **collectives**: broadcast, scatter, gather, reduce, all-gather, reduce-scatter, all-reduce, barrier.
+# You build them from bytes, count what they send, and predict what they cost. At the end a network learns over them.
 #
-# Each section asks for a prediction before it measures. Write the number down first: a prediction that fails teaches more than one that was never made.
+# Each section asks for a prediction before it measures. Write the number down first: you learn most from a prediction that was wrong.
 
 # %% tags="setup"
 import json
 import os
 import platform
 import socket
-import threading
 import time
-from functools import partial
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
+from threading import Thread
 
+# %% tags="setup"
 import matplotlib.pyplot as plt
 import numpy as np
 
 import ddp_lab
-from autograder import lab
+from autograder import compare, lab
 from ddp_lab import launch, simulate
+from ddp_lab.lessons.broadcasts import broadcast_times
+from ddp_lab.lessons.digits import SIZE, digits, first_parameters, loss_and_gradient, network
+from ddp_lab.lessons.pictures import draw_messages
+from ddp_lab.lessons.timing import best_seconds
 from ddp_lab.show import CollectivesExplorer, RingPlayer, explore, watch
-
-try:
-    import torch
-
-    from ddp_lab.device_array import DeviceArray
-    from ddp_lab.transport.device import DeviceWorld
-except ImportError:  # only one measurement of section 6 asks for it
-    torch = None
 
 # %% tags="setup"
 q = lab("collectives")
 style = Path("../style.mplstyle")
 plt.style.use([style] if style.exists() else [])
-CUDA = torch is not None and torch.cuda.is_available()
+GPUS = 0
+if find_spec("torch"):  # one measurement of section 6 needs it
+    import torch
+
+    GPUS = torch.cuda.device_count()
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 for name in ("numpy", "mlsys-labs"):
     print(name, version(name))
 print("Python", platform.python_version(), "on", platform.machine(), "with", CORES, "cores")
-print("CUDA", torch.cuda.get_device_name() if CUDA else "none: everything runs on the CPU")
+print("CUDA", torch.cuda.get_device_name() if GPUS else "none: everything runs on the CPU")
 
 # %% [markdown]
-# Three things serve the whole lab.
+# `tiny` is the running example: element $i$ of rank $r$ is $(i+1)\cdot 10^r$. So every sum shows which ranks are in it: in `3303` the digit of rank 1 is missing.
 #
-# `tiny` is the running example: element $i$ of rank $r$ is $(i+1)\cdot 10^r$. So every partial sum tells where it comes from: in `3303` the digit of rank 1 is missing.
-#
-# `launch(fn, n)` runs `fn(comm)` on `n` ranks, each a process of its own. A rank knows `comm.rank` and `comm.size`, and can `comm.send(x, dst)` and `comm.recv(src)`.
+# `launch(fn, n)` runs `fn(comm)` on `n` ranks, each a process. A rank knows `comm.rank` and `comm.size`, and can `comm.send(x, dst)` and `comm.recv(src)`.
 #
 # `compare` prints what you predicted, what was measured, and the ratio.
 
@@ -64,25 +63,14 @@ tiny = [np.arange(1.0, 5.0) * 10**rank for rank in range(RANKS)]
 COMBINE = {"sum": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum}
 
 
-def compare(what, predicted, measured):
-    """Print a prediction beside what came out; a count is exact or it is not."""
-    if predicted is ...:
-        print(f"{what:<46} measured {measured:>11,.5g}   (no prediction yet)")
-    else:
-        said = f"ratio {measured / predicted:.3f}" if predicted else "no ratio to 0"
-        if isinstance(measured, int | np.integer):
-            said = "exact" if measured == predicted else f"{said}, not exact: count again"
-        print(f"{what:<46} predicted {predicted:>11,.5g}  measured {measured:>11,.5g}  {said}")
-
-
 for rank, x in enumerate(tiny):
     print(f"rank {rank}:", x)
 
 # %% [markdown]
 # ## 1. A message
 #
-# Between two processes there is a socket, and a socket knows nothing of arrays: bytes go in, bytes come out.
-# Below, rank 0 puts a million numbers into one, and rank 1 asks for exactly as many bytes as they have.
+# Two processes are connected by a socket, and a socket transports bytes, not arrays.
+# Below, rank 0 sends a million numbers, and rank 1 asks for exactly as many bytes.
 
 
 # %%
@@ -103,7 +91,7 @@ def connect(comm):
 
 
 # %% [markdown]
-# **Predict.** `wire.recv(8_000_000)` is called once, and 8,000,000 bytes are on their way. How many does it return?
+# **Predict.** `wire.recv(8_000_000)` is called once, and 8,000,000 bytes are coming. How many does it return?
 
 # %%
 ### BEGIN STARTER
@@ -131,11 +119,11 @@ compare("bytes of one recv(8_000_000)", predicted_bytes, float(first))
 print("all of them took", calls, "calls")
 
 # %% [markdown]
-# `recv(n)` means *at most* `n`: what has arrived by now. Code that forgets this works in every test with small arrays.
+# `recv(n)` means *at most* `n`: it returns what has arrived by now. Code that forgets this passes every test with small arrays.
 #
-# **Idea.** Bytes become messages by an agreement, a **protocol**. Before the bytes of an array go a few that say what follows: its dtype, its shape, and so the number of bytes. Who receives reads the **header** first, then exactly as many bytes as it says, in as many calls as it takes.
+# **Idea.** A **protocol** is an agreement on what the bytes mean. Before the bytes of an array come a few bytes, the **header**, with its dtype and shape. The receiver reads the header first, then exactly as many bytes as the array has, in as many calls as necessary.
 #
-# First the reading. Where the other end has closed the socket, `read` returns `b""` for ever.
+# First the reading. When the other end has closed the socket, `read` returns `b""` at every call.
 
 
 # %% question="read_exactly" points="3" hint1="What does one call of read return when only some of the bytes have arrived?" hint2="A loop: how many bytes are still missing, and what is asked for next?" hint3="Never ask for more than is missing: the bytes after belong to the next message. And b\"\" will not become more by asking again."
@@ -164,7 +152,7 @@ def read_exactly(read, n):
 q.check("read_exactly")
 
 # %% [markdown]
-# Now the message. The form of the header is yours; `json.dumps([x.dtype.str, x.shape]).encode()` is one way to put the facts into bytes, but `recv_array` has to know how long *that* is. (`pickle` would do it all in a line, and would run whatever code a stranger puts into the bytes.)
+# Now the message. You choose the form of the header; `json.dumps([x.dtype.str, x.shape]).encode()` makes bytes of dtype and shape, but `recv_array` has to know how many bytes. (`pickle` would run any code that a stranger puts into the bytes.)
 
 
 # %% question="message" points="5" defines="send_array recv_array" hint1="The receiver first has to learn how long the header is. How many bytes do you give to that number, so that they are always as many?" hint2="(5).to_bytes(4, \"big\") makes four bytes of a number, int.from_bytes(b, \"big\") the number of bytes." hint3="x.tobytes() gives the elements in C order, whatever x's strides are. np.frombuffer(data, dtype).reshape(shape) is their inverse, but read-only: a copy is not."
@@ -199,7 +187,7 @@ q.check("message")
 
 
 # %% [markdown]
-# **Try it.** From here on `Wired` is a communicator made of nothing but sockets and your two functions. (Read `Wired`; the other cells need no reading.)
+# **Try it.** `Wired` is a communicator made of sockets and your two functions. (Read `Wired`; the other cells need no reading.)
 
 
 # %%
@@ -207,7 +195,7 @@ class Sending:
     """A send that goes on in the background until `wait` returns."""
 
     def __init__(self, send, x, dst):
-        self.thread = threading.Thread(target=send, args=(x, dst), daemon=True)
+        self.thread = Thread(target=send, args=(x, dst), daemon=True)
         self.thread.start()
 
     def wait(self):
@@ -259,7 +247,7 @@ beta = (seconds[-1] - alpha) / sizes[-1]
 print(f"a message costs as much as {alpha / beta:,.0f} bytes")
 
 # %% [markdown]
-# **Measure.** Two numbers describe a link: $\alpha$, the **latency** of a message, and $\beta$, the seconds of a byte. A message of $b$ bytes takes about $\alpha + b\beta$. The line goes through the first point and the last; those between were not asked. (Where they lie below it, the bytes fitted into a cache or a buffer.)
+# **Measure.** Two numbers describe a link: $\alpha$, the **latency** of a message, and $\beta$, the seconds a byte. A message of $b$ bytes takes about $\alpha + b\beta$. The line goes through the first and the last point.
 
 # %%
 line = alpha + np.array(sizes) * beta
@@ -276,14 +264,14 @@ for i in (0, 2, 4, 5, 6):
     compare(f"{sizes[i]:,} bytes, microseconds", line[i] * 1e6, seconds[i] * 1e6)
 
 # %% [markdown]
-# **Reflect.** Left of the grey line a message costs about the same whatever is in it. If a rank has a thousand gradients of 100 bytes to send, what should it do, and what would that gain by your $\alpha$ and $\beta$?
+# **Reflect.** Left of the grey line all messages cost about the same. If a rank has a thousand gradients of 100 bytes to send, what should it do? What would that gain, by your $\alpha$ and $\beta$?
 #
-# *The real system.* [gloo's TCP pair](https://github.com/pytorch/gloo/blob/main/gloo/transport/tcp/pair.cc) sends a fixed header with opcode, slot and length before each buffer, and its `read` keeps count of what is still missing, as yours does. NCCL sends no header at all: both sides have computed from the call what comes next, so a rank that calls something else is not told; it hangs, or adds up the wrong numbers.
+# *The real system.* [gloo's TCP pair](https://github.com/pytorch/gloo/blob/main/gloo/transport/tcp/pair.cc) sends a fixed header before each buffer, and counts what is missing, as yours does. NCCL sends no header: a rank that makes another call hangs, or adds wrong numbers.
 
 # %% [markdown]
-# ## 2. Who goes first?
+# ## 2. Who sends first?
 #
-# Two ranks want each other's array. Nothing could be simpler.
+# Two ranks want each other's array. Both receive first:
 
 
 # %%
@@ -299,9 +287,9 @@ except ddp_lab.DdpLabError as error:
     print(error)
 
 # %% [markdown]
-# Each waits for the other: a **deadlock**. So let both send first. The cell below does that over sockets with larger and larger arrays, and gives up after half a second without progress.
+# Each waits for the other: a **deadlock**. So let both send first. The cell below tries this over sockets with larger and larger arrays, and stops after half a second without progress.
 #
-# **Predict.** Of the arrays of $10^2, 10^3, \dots, 10^8$ bytes, how many get through when both send first?
+# **Predict.** Of the arrays of $10^2, 10^3, \dots, 10^8$ bytes, how many arrive when both send first?
 
 # %%
 ### BEGIN STARTER
@@ -312,8 +300,9 @@ predicted_through = 5  # a guess: the kernel buffers some megabytes a socket
 ### END SOLUTION
 
 
+# %%
 def both_send_first(comm, powers):
-    """Return the sizes that got through; ends at the first that hangs."""
+    """Return the sizes that arrived; ends at the first that hangs."""
     wired, through = Wired(comm), []
     other = 1 - comm.rank
     wired.wires[other].settimeout(0.5)
@@ -328,13 +317,13 @@ def both_send_first(comm, powers):
 
 
 through = launch(both_send_first, 2, range(2, 9))[0]
-compare("sizes that got through, of 7", predicted_through, len(through))
+compare("sizes that arrived, of 7", predicted_through, len(through))
 print("the largest:", f"{max(through):,} bytes")
 
 # %% [markdown]
-# **Idea.** `send` returns when the bytes are *somewhere*: small ones fit into the kernel's buffers, large ones have to wait until the other side reads. So this program works while arrays are small and hangs when the model grows. The standard of MPI calls such a program **unsafe**: whether it ends depends on buffers that nobody promised.
+# **Idea.** `send` returns when the bytes are *somewhere*: a small array fits into the kernel's buffers, a large one has to wait until the other side reads. So this program works with small arrays and hangs when the model grows. MPI calls such a program **unsafe**.
 #
-# One could let the lower rank send first and the higher receive first. That is safe, and it makes one direction of the link wait for the other. Better: **start** the send, receive meanwhile, and wait for the send at the end. `comm.isend(x, dst)` starts one and returns at once; its `wait()` returns when it is done.
+# If the lower rank sends first and the higher receives first, one direction of the link waits for the other. Better: **start** the send, receive meanwhile, and wait for the send at the end. `comm.isend(x, dst)` starts a send and returns at once; its `wait()` returns when the send is done.
 
 
 # %% question="exchange" points="3" hint1="Three things happen: a send begins, an array is received, the send is over. In which order can neither rank block the other?" hint2="work = comm.isend(...) begins the send. When do you have to call work.wait(), and when must you not yet?"
@@ -356,8 +345,7 @@ def exchange(comm, x, partner):
 q.check("exchange")
 
 # %% [markdown]
-# **Try and measure.** `Slow` makes a slow network of a fast machine: each rank's way out is occupied for $\alpha + b\beta$ seconds a message, which it sleeps through. A sleeping rank needs no core, so eight of them on two cores behave like eight machines. Below one exchange of a megabyte: your way, and the lower rank first. (The cells need no reading.)
-
+# **Try and measure.** `Slow` makes a slow network: a rank sleeps $\alpha + b\beta$ seconds for each message that it sends. A sleeping rank needs no core, so eight of them on two cores behave like eight machines. You time an exchange of a megabyte, both ways. (The cells need no reading.)
 
 # %%
 SLOW_ALPHA, SLOW_BETA = 5e-3, 5e-8  # 5 ms a message, 20 MB a second
@@ -381,21 +369,13 @@ def lower_rank_first(comm, x, partner):
 
 
 # %%
-def best_time(comm, run, repeats=3):
-    """Return the best seconds of `run()` on this rank, after a barrier each time."""
-    times = []
-    for _ in range(repeats):
-        comm.barrier()
-        began = time.perf_counter()
-        run()
-        times.append(time.perf_counter() - began)
-    return min(times)
-
-
 def two_ways(comm, x):
+    """Return the best seconds of each way on this rank."""
     slow, other = Slow(comm), 1 - comm.rank
     ways = exchange, lower_rank_first
-    return [best_time(comm, lambda way=way: way(slow, x, other)) for way in ways]
+    turns = [(lambda way=way: way(slow, x, other)) for way in ways] * 3
+    times = [best_seconds(turn, 1, before=comm.barrier) for turn in turns]
+    return [min(times[0::2]), min(times[1::2])]
 
 
 yours, ordered = np.max(launch(two_ways, 2, np.zeros(10**6, np.uint8)), axis=0)
@@ -403,18 +383,18 @@ compare("your exchange of 1 MB, ms", (SLOW_ALPHA + 1e6 * SLOW_BETA) * 1e3, yours
 compare("lower rank first / yours", 2, ordered / yours)
 
 # %% [markdown]
-# **Reflect.** With 1,000 ranks in a circle, each sends to the right and then receives from the left, with blocking sends of a large array. It hangs. Now rank 0 alone receives first. It ends: after how many messages one after the other?
+# **Reflect.** 1,000 ranks form a circle. Each sends a large array to the right, with a blocking send, and then receives from the left. This hangs. Now rank 0 alone receives first, and it ends: after how many messages, one after the other?
 #
-# *The real system.* MPI has `MPI_Sendrecv` for just this. Its `MPI_Send` is free to return early, and libraries do so up to an **eager limit** (for TCP, Open MPI sets it in [`btl_tcp_component.c`](https://github.com/open-mpi/ompi/blob/main/opal/mca/btl/tcp/btl_tcp_component.c)): the deadlock of a program that both-sends-first appears only beyond it, in production.
+# *The real system.* MPI has `MPI_Sendrecv` for this. Its `MPI_Send` may return early, up to an **eager limit** (Open MPI's for TCP is in [`btl_tcp_component.c`](https://github.com/open-mpi/ompi/blob/main/opal/mca/btl/tcp/btl_tcp_component.c)).
 
 # %% [markdown]
-# ## 3. One, and all the others
+# ## 3. One rank and all others
 #
-# Rank 0 has read the weights from disk, and everybody needs them: **broadcast**. It has read the data, and everybody needs a share of it: **scatter**. The other way round: rank 0 wants what everybody has found, side by side, **gather**, or combined, **reduce**. Where rank 0 does the talking, any rank may: it is the **root**.
+# Rank 0 has read the weights from disk, and every rank needs them: **broadcast**. It has read the data, and every rank needs a share: **scatter**. In the other direction, rank 0 needs the results of all ranks: side by side is **gather**, combined is **reduce**. The rank in the middle is the **root**, and any rank can be it.
 #
-# **Idea.** The obvious programs have one loop: the root talks to each of the others in turn.
+# **Idea.** The simplest programs have one loop: the root sends to, or receives from, each other rank in turn.
 #
-# **Predict.** With 8 ranks, an array of 8,000 bytes that is broadcast, one of 8,000 bytes that is scattered (1,000 for each), and 8,000 bytes on every rank that are reduced: how many bytes does the *root* send, or receive for reduce?
+# **Predict.** 8 ranks. An array of 8,000 bytes is broadcast; one of 8,000 bytes is scattered (1,000 for each rank); 8,000 bytes on every rank are reduced. How many bytes does the *root* send, or receive for reduce?
 
 # %%
 ### BEGIN STARTER
@@ -484,34 +464,12 @@ def naive_reduce(comm, x, root=0, op="sum"):
 q.check("to_one")
 
 # %% [markdown]
-# **Try it.** `picture` draws what you sent (and needs no reading): a line for each rank, time to the right, an arrow a message. A rank sends and receives one message a round.
-
-
-# %%
-def picture(recordings):
-    """Draw the messages of each {title: recording}, round by round, side by side."""
-    stories = {title: seen.story().rounds for title, seen in recordings.items()}
-    _, axes = plt.subplots(1, len(stories), sharey=True, squeeze=False)
-    n = max(len(seen.inputs) for seen in recordings.values())
-    for ax, (title, rounds) in zip(axes[0], stories.items()):
-        for at, hops in enumerate(rounds):
-            for hop in hops:
-                arrow = {"arrowstyle": "-|>", "color": f"C{at % 6}", "linewidth": 1.6}
-                ax.annotate("", (at + 1, hop.dst), (at, hop.src), arrowprops=arrow)
-        ends = {"xlim": (-0.2, len(rounds) + 0.2), "xticks": range(len(rounds) + 1)}
-        ax.set(title=title, xlabel="round", **ends, yticks=range(n), ylim=(n - 0.5, -0.5))
-        ax.grid(axis="x", visible=False)
-    axes[0, 0].set_ylabel("rank")
-    plt.show()
-
+# **Try it.** `draw_messages` draws what you sent: a line for each rank, time to the right, an arrow for each message. A rank sends and receives at most one message a round.
 
 # %%
 one = np.arange(1.0, 5.0)
-watched = {
-    "broadcast": watch(naive_broadcast, [one] * 8),
-    "gather": watch(naive_gather, [one] * 8),
-}
-picture(watched)
+broadcast, gather = watch(naive_broadcast, [one] * 8), watch(naive_gather, [one] * 8)
+draw_messages({"broadcast": broadcast, "gather": gather})
 print("reduce of tiny:", watch(naive_reduce, tiny).results[0])
 
 # %% [markdown]
@@ -534,22 +492,22 @@ sent = sent_by(lambda comm: naive_reduce(comm, array) is None, 8)
 compare("reduce, bytes to the root", root_bytes["reduce"], sum(b for b, _ in sent))
 
 # %% [markdown]
-# **Reflect.** In the picture of broadcast, how many ranks know the array after round 3, and what do they do with their knowledge? In scatter the root sends as many messages: why is there less to gain?
+# **Reflect.** In the picture of broadcast, how many ranks have the array after round 3, and what do they do with it? In scatter the root sends as many messages: why can other ranks help less there?
 #
-# *The real system.* For gather and scatter gloo does what you did ([`gather.cc`](https://github.com/pytorch/gloo/blob/main/gloo/gather.cc), [`scatter.cc`](https://github.com/pytorch/gloo/blob/main/gloo/scatter.cc)), but posts all its receives at once and takes them as they come; the root's link has to carry $(n-1)$ shares in any case. MapReduce's master is such a root, for control only: the data never goes through it.
+# *The real system.* gloo has the same loops ([`gather.cc`](https://github.com/pytorch/gloo/blob/main/gloo/gather.cc), [`scatter.cc`](https://github.com/pytorch/gloo/blob/main/gloo/scatter.cc)), but starts all receives at once.
 
 # %% [markdown]
 # ## 4. The tree
 #
-# Who has heard the news can tell it on. In round 1 the root tells one rank; in round 2 both tell one more; in round 3 there are four to tell four more.
+# A rank that has the array can send it on. In round 1 the root sends to one rank; in round 2 both send to one more; in round 3 four ranks send to four more.
 #
-# **Idea.** The **binomial tree**. Count ranks from the root: rank $r$'s place is $(r - \text{root}) \bmod n$. Let the distance $d$ be the largest power of two below $n$, then half of it, and so on to 1. In the round of distance $d$, a rank whose place is divisible by $2d$ has the array, and sends it to the rank $d$ places further on, if there is one.
+# **Idea.** The **binomial tree**. Count ranks from the root: rank $r$'s place is $(r - \text{root}) \bmod n$. Let the distance $d$ be the largest power of two below $n$, then half of it, and so on to 1. In the round of distance $d$, a rank whose place is divisible by $2d$ has the array. It sends it to the rank $d$ places further on, if there is one.
 #
 #     distance 4   0 -> 4
 #     distance 2   0 -> 2   4 -> 6
 #     distance 1   0 -> 1   2 -> 3   4 -> 5   6 -> 7
 #
-# After $\lceil \log_2 n \rceil$ rounds everybody has it. Played backwards, with arrows turned round and every rank adding what it receives, it is **reduce**. (Thakur, Rabenseifner, Gropp, *IJHPCA* 19(1), 2005.)
+# After $\lceil \log_2 n \rceil$ rounds every rank has it. With the order of rounds and all arrows reversed, and every rank adding what it receives, it is **reduce**. (Thakur, Rabenseifner, Gropp, *IJHPCA* 19(1), 2005.)
 #
 # **Predict.** How many rounds does the tree need for 200 ranks, and how many messages are sent in all?
 
@@ -566,7 +524,7 @@ predicted_messages = 199
 
 # %%
 def lg(n):
-    """Return ceil(log2 n): the rounds in which one that knows becomes n that know."""
+    """Return ceil(log2 n): how often 1 has to be doubled to reach n."""
     return (n - 1).bit_length()
 
 
@@ -619,12 +577,12 @@ def tree_reduce(comm, x, root=0, op="sum"):
 q.check("tree_reduce")
 
 # %% [markdown]
-# **Try it.** The same eight ranks as in section 3; then your reduce of `tiny` in the player, where each message says whose contributions are in it.
+# **Try it.** The eight ranks of section 3; then your reduce of `tiny`, where each message shows whose parts are in it.
 
 # %%
-picture(
+draw_messages(
     {
-        "naive": watch(naive_broadcast, [one] * 8),
+        "naive": broadcast,
         "tree broadcast": watch(tree_broadcast, [one] * 8),
         "tree reduce": watch(tree_reduce, [one] * 8),
     }
@@ -633,9 +591,8 @@ seen = watch(tree_reduce, tiny)
 print(seen.results[0])
 RingPlayer(seen.story("Your reduce, a tree"))
 
-
 # %% [markdown]
-# **Measure.** Give your function a name, and `simulate.collective` runs it on as many ranks as you like: real messages, a virtual clock. With $\alpha = 1$ and $\beta = 0$ the clock counts rounds.
+# **Measure.** Give your function a name, and `simulate.collective` runs it on any number of ranks: real messages on a virtual clock. With $\alpha = 1$ and $\beta = 0$ the clock counts rounds.
 
 
 # %%
@@ -647,34 +604,34 @@ ddp_lab.register_algorithm("broadcast", "my_tree", my_tree)
 rounds = {n: simulate.collective("broadcast", "my_tree", 8, n, 1.0, 0.0) for n in (2, 4, 8, 64)}
 print("rounds by number of ranks:", {n: int(r) for n, r in rounds.items()})
 many = simulate.collective("broadcast", "my_tree", 8, 200, 1.0, 0.0)
-compare("rounds, 200 ranks", predicted_rounds, many)
+compare("rounds, 200 ranks", predicted_rounds, many, exact=True)
 sent = launch(lambda comm: tree_broadcast(comm, one), 200, transport="threads", record=True)
 compare("messages, 200 ranks", predicted_messages, sum(r.messages_sent for r in sent.traffic))
 
 # %% [markdown]
-# **Reflect.** The tree sends as many messages as the loop, of the same size, so all ranks together send as many bytes. What is it that became less? And which rank is still the busiest, by how much?
+# **Reflect.** The tree sends as many messages as the loop, of the same size, so the sum of bytes is equal. What became smaller? And which rank is still the busiest, by how much?
 #
-# *The real system.* [gloo's broadcast](https://github.com/pytorch/gloo/blob/main/gloo/broadcast.cc) is this tree, growing from the near ranks to the far ones. Addition of floats is not associative: the tree adds in another order than the loop, so the two differ in the last bits. Which one is nearer to the true sum?
+# *The real system.* [gloo's broadcast](https://github.com/pytorch/gloo/blob/main/gloo/broadcast.cc) is this tree, from near ranks to far ones. Tree and loop add floats in different orders, so they differ in the last bits.
 
 # %% [markdown]
-# ## 5. Everybody at once
+# ## 5. All ranks at once
 #
-# In the tree half of the ranks only listen. **All-gather** wants every rank's array on every rank; **reduce-scatter** wants the sum, a row of it on each. Gather and then broadcast would do for the one, reduce and then scatter for the other. Let us see what that costs.
+# In the tree half of the ranks only receive. **All-gather** gives every rank all arrays; **reduce-scatter** gives each rank one row of the sum. What does the first cost by gather and then broadcast?
 
 
 # %%
-def boss_all_gather(comm, x):
+def root_all_gather(comm, x):
     """Gather at rank 0, then broadcast: right, but look at the bytes."""
     return tree_broadcast(comm, naive_gather(comm, x))
 
 
-boss_sent = sent_by(lambda comm: boss_all_gather(comm, np.ones(125)), 8)
-print("bytes from each rank:", [b for b, _ in boss_sent])
+root_sent = sent_by(lambda comm: root_all_gather(comm, np.ones(125)), 8)
+print("bytes from each rank:", [b for b, _ in root_sent])
 
 # %% [markdown]
-# **Idea.** Let the ranks meet in pairs, both talking: in the round of distance $d$ = 1, 2, 4, ... rank $r$ exchanges *all rows that it has so far* with rank $r \oplus d$ (`rank ^ d`: the rank whose number differs in that one bit). What each of them has doubles every round. This is **recursive doubling**, for $n$ a power of two.
+# **Idea.** Let the ranks exchange in pairs: in the round of distance $d$ = 1, 2, 4, ... rank $r$ exchanges *all rows that it has so far* with rank $r \oplus d$ (`rank ^ d`: the number that differs in that one bit). What each rank has doubles every round. This is **recursive doubling**, for $n$ a power of two.
 #
-# Reduce-scatter is its mirror, **recursive halving**: from distance $n/2$ down to 1, give your partner the half of the rows that is on *its* side, keep your own half, and combine it with what comes.
+# Reduce-scatter goes the other way, by **recursive halving**: from distance $n/2$ down to 1, send your partner the half of the rows on *its* side, keep your own half, and combine it with what arrives.
 #
 # **Predict.** With 8 ranks and 1,000 bytes on each: how many bytes does each rank send in an all-gather by recursive doubling?
 
@@ -733,7 +690,7 @@ def reduce_scatter(comm, x, op="sum"):
 q.check("reduce_scatter")
 
 # %% [markdown]
-# The last one moves no data. A **barrier** lets nobody out before everybody is in. In the round of distance $d$ = 1, 2, 4, ... each rank tells the rank $d$ places to the right that it is here, and waits for the one $d$ places to the left: an empty message that says "I am here, and so are all of whom I have heard". (Hensgen, Finkel, Manber, *Int. J. Parallel Program.* 17(1), 1988.)
+# The last one moves no data. No rank leaves a **barrier** before every rank has entered it. In the round of distance $d$ = 1, 2, 4, ... each rank sends an empty message to the rank $d$ places to the right, and waits for one from $d$ places to the left. (Hensgen, Finkel, Manber, *Int. J. Parallel Program.* 17(1), 1988.)
 
 
 # %% question="barrier" points="4" hint1="After the first round, of whom does rank 0 know that they have arrived? And after the second?" hint2="np.empty(0) is an array without bytes. The right neighbour at distance d is (comm.rank + d) % comm.size." hint3="An empty message always fits the buffers, so all ranks may send first here."
@@ -752,12 +709,12 @@ def barrier(comm):
 q.check("barrier")
 
 # %% [markdown]
-# **Try it.** No rank is idle in any round; the slopes of the arrows double.
+# **Try it.** No rank is idle in any round; the distances double.
 
 # %%
 rows = [np.outer(np.arange(1.0, 5.0), [10.0**rank]) for rank in range(RANKS)]
 print("reduce-scatter:", [x.tolist() for x in watch(reduce_scatter, rows).results])
-picture(
+draw_messages(
     {
         "all-gather": watch(all_gather, [one] * 8),
         "reduce-scatter": watch(reduce_scatter, [np.ones((8, 1))] * 8),
@@ -771,20 +728,21 @@ picture(
 # %%
 doubling = sent_by(lambda comm: all_gather(comm, np.ones(125)), 8)
 compare("all-gather, bytes of each rank", predicted_all_gather, doubling[0][0])
-compare("gather + broadcast, busiest / yours", 3 * 8 / 7, max(boss_sent)[0] / max(doubling)[0])
+ratio = max(root_sent)[0] / max(doubling)[0]
+compare("gather + broadcast, busiest / yours", 3 * 8 / 7, ratio, exact=True)
 halving = sent_by(lambda comm: reduce_scatter(comm, np.ones((8, 125))), 8)
 compare("reduce-scatter of 8,000 bytes, each rank", 7000, halving[3][0])
 print("messages of each rank:", doubling[3][1], "and", halving[3][1])
 
 # %% [markdown]
-# **Reflect.** Reduce-scatter and then all-gather make an all-reduce. How many messages and bytes does each rank send for an array of $N$ bytes? The ring of the next lab sends as many bytes and $2(n-1)$ messages. Why would anybody want the ring? (Look at how far the arrows reach.)
+# **Reflect.** Reduce-scatter and then all-gather make an all-reduce. How many messages and bytes does each rank send for an array of $N$ bytes? The ring of the next lab sends as many bytes and $2(n-1)$ messages. Why would anybody use the ring? (Look at how long the arrows are.)
 #
-# *The real system.* gloo's [`barrier.cc`](https://github.com/pytorch/gloo/blob/main/gloo/barrier.cc) is this one. Sharded training (DeepSpeed's ZeRO, torch's [FSDP](https://github.com/pytorch/pytorch/tree/main/torch/distributed/fsdp)) lives on reduce-scatter and all-gather alone; all-reduce does not occur in it.
+# *The real system.* gloo's [`barrier.cc`](https://github.com/pytorch/gloo/blob/main/gloo/barrier.cc) is this one. Sharded training (DeepSpeed's ZeRO, torch's [FSDP](https://github.com/pytorch/pytorch/tree/main/torch/distributed/fsdp)) uses reduce-scatter and all-gather, and no all-reduce.
 
 # %% [markdown]
-# ## 6. When does the tree win?
+# ## 6. When is the tree faster?
 #
-# A broadcast of a *large* array by the tree: the root sends all of it $\log_2 n$ times, while others wait. There is a third way: **scatter** the array, a share for each rank, then **all-gather** the shares. Everybody helps, and nobody sends more than twice the array.
+# To broadcast a *large* array, the root of the tree sends all of it $\log_2 n$ times, while others wait. There is a third way: **scatter** the array, a share for each rank, then **all-gather** the shares. Every rank helps, and none sends more than twice the array.
 
 
 # %%
@@ -795,13 +753,13 @@ def scatter_all_gather(comm, x, root=0):
 
 
 # %% [markdown]
-# **Idea.** Follow one rank that finishes last, and add up the messages that have to happen one after the other, each $\alpha + b\beta$. A rank sends one message at a time. For $n$ a power of two and an array of $N$ bytes:
+# **Idea.** Follow one rank that finishes last, and add up the messages that follow each other, each $\alpha + b\beta$. A rank sends one message at a time. For $n$ a power of two and an array of $N$ bytes:
 #
 # - naive: the root sends $n-1$ messages of $N$ bytes;
 # - tree: the chain to the last rank has $\log_2 n$ of $N$ bytes;
-# - scatter and all-gather: $n-1$ messages of $N/n$ bytes, then $\log_2 n$ rounds in which $N/n, 2N/n, 4N/n, \dots$ bytes travel.
+# - scatter and all-gather: $n-1$ messages of $N/n$ bytes, then $\log_2 n$ rounds of $N/n, 2N/n, 4N/n, \dots$ bytes.
 #
-# **Predict.** Put these into formulas. For which $N$ does the tree lose to scatter and all-gather?
+# **Predict.** Write these as formulas. From which $N$ on are scatter and all-gather faster than the tree?
 
 
 # %% question="broadcast_time" points="5" hint1="How many messages follow each other, and how many bytes do they have together? Count both for each of the three." hint2="The rounds of the all-gather carry 1 + 2 + 4 + ... + n/2 shares. What is that sum?" hint3="lg(n) is the function of section 4. For scatter_all_gather: n - 1 + lg(n) messages, and two halves of (n - 1)/n of the array."
@@ -834,20 +792,21 @@ def crossover_bytes(n, alpha, beta):
 q.check("crossover_bytes")
 
 # %% [markdown]
-# **Try and measure** on the slow network, with eight ranks, all three in turn. The clock is this machine's, the messages are yours. (The cells need no reading.)
+# **Try and measure** on the slow network, with eight ranks, all three in turns. (The cells need no reading.)
 
 # %%
 WAYS = {"naive": naive_broadcast, "tree": tree_broadcast, "scatter_all_gather": scatter_all_gather}
 
 
-def contest(comm, sizes):
+def contest(comm, sizes, repeats=3):
     """Return {name: [best seconds by size]} on the slow network."""
-    slow = Slow(comm)
-    best = {name: [] for name in WAYS}
-    for n_bytes in sizes:
-        x = np.zeros(n_bytes, np.uint8) if comm.rank == 0 else None
+    slow, best = Slow(comm), {name: [np.inf] * len(sizes) for name in WAYS}
+    for turn in range(repeats * len(sizes)):
+        at = turn % len(sizes)
+        x = np.zeros(sizes[at], np.uint8) if comm.rank == 0 else None
         for name, way in WAYS.items():
-            best[name].append(best_time(comm, lambda way=way, x=x: way(slow, x)))
+            took = best_seconds(lambda way=way, x=x: way(slow, x), 1, before=comm.barrier)
+            best[name][at] = min(best[name][at], took)
     return best
 
 
@@ -877,109 +836,39 @@ ax.legend()
 plt.show()
 
 # %% [markdown]
-# **And on the device at hand.** (The cells need no reading but `OnDevice`.) `launch(fn, n, transport="cuda")` puts ranks on GPUs: over NCCL if each rank can have one, else as **virtual ranks**, threads that share one (NCCL refuses two ranks on one GPU). Without a GPU the same virtual ranks share the CPU. Your functions notice nothing: `OnDevice` hands them arrays that stay there.
+# **And on a device?** `launch(fn, n, transport="cuda")` puts ranks on GPUs: over NCCL if each rank can have one, else as **virtual ranks**, threads that share one. Without a GPU they share the CPU.
 #
-# Ranks with a device each follow your formula. Ranks that share one share its memory: a copy occupies it, whoever makes it, so all $n - 1$ messages follow each other, **tree or not**. With $\alpha$ and $\beta$ of one message there, that is a prediction.
-
-
-# %%
-class OnDevice:
-    """A rank whose arrays lie on the device; NumPy's functions work on them there."""
-
-    def __init__(self, comm):
-        self.comm, self.rank, self.size = comm, comm.rank, comm.size
-
-    def send(self, x, dst):
-        self.comm.send(x.tensor, dst)
-
-    def recv(self, src):
-        return DeviceArray(self.comm.recv(src))
-
-
-def there_and_back(comm, x):
-    """Rank 0 sends to rank 1, which sends it back; the others have nothing to do."""
-    if comm.rank == 0:
-        comm.send(x, 1)
-        comm.recv(1)
-    elif comm.rank == 1:
-        comm.send(comm.recv(0), 0)
-
+# If each rank has a device, your formula holds. Ranks that share a device share its memory, which makes one copy at a time: all $n - 1$ messages follow each other, **tree or not**. With $\alpha$ and $\beta$ of one message there, that is a prediction.
 
 # %%
-def when(comm, run, repeats=25):
-    """Return (began, ended) of each `run()`: the clock is the same on all ranks of a machine."""
-    wait = (
-        torch.cuda.synchronize if CUDA else lambda: None
-    )  # a GPU works on while Python goes ahead
-    times = []
-    for _ in range(repeats):
-        wait()
-        comm.barrier()
-        began = time.perf_counter()
-        run()
-        wait()
-        times.append((began, time.perf_counter()))
-    return times
-
+device_sizes = [2**k for k in range(10, 29 if GPUS else 23, 2)]
+alone, there, expected = GPUS >= RANKS, {}, {}
+PLACE = (torch.cuda.get_device_name() if GPUS else "the CPU") if find_spec("torch") else ""
+if PLACE:
+    ways = {"naive": naive_broadcast, "tree": tree_broadcast}
+    there, *link = broadcast_times(ways, RANKS, device_sizes, "cuda" if GPUS else "cpu")
+for name, seconds in there.items():
+    counted = name if alone else "naive"
+    expected[name] = [broadcast_time(counted, RANKS, b, *link) for b in device_sizes]
+    for i in (0, len(device_sizes) // 2, -1):
+        what = f"{name}, {device_sizes[i]:,} bytes, microseconds"
+        compare(what, expected[name][i] * 1e6, seconds[i] * 1e6)
+print(RANKS, "ranks on", PLACE or "no device: there is no torch here")
 
 # %%
-def contest_there(comm, ways, sizes):
-    """Return {name: when each run of each size began and ended on this rank}."""
-    found = {name: [] for name in ways}
-    for n_bytes in sizes:
-        ones = DeviceArray(torch.ones(n_bytes // 4, device="cuda" if CUDA else "cpu"))
-        x = ones if comm.rank == 0 else None
-        for name, way in ways.items():
-            found[name].append(when(comm, partial(way, OnDevice(comm), x)))
-    return found
-
-
-# %%
-def there(sizes):
-    """Return {name: best seconds by size} from the root's first send to the last rank's end."""
-    ways = {"two messages": there_and_back, "naive": naive_broadcast, "tree": tree_broadcast}
-    world = "cuda" if CUDA else DeviceWorld(RANKS, "cpu")
-    ranks = launch(contest_there, RANKS, ways, sizes, transport=world)
-    times = {name: np.array([rank[name] for rank in ranks]) for name in ways}
-    return {name: (t[..., 1].max(axis=0) - t[0, ..., 0]).min(axis=1) for name, t in times.items()}
-
-
-# %%
-here_sizes = [2**k for k in range(10, 29 if CUDA else 23, 2)]
-alone = CUDA and torch.cuda.device_count() >= RANKS
-if torch is None:
-    print("no torch here: nothing is timed")
-else:
-    clock = there(here_sizes)
-    message = clock["two messages"] / 2
-    link = message[0], (message[-1] - message[0]) / here_sizes[-1]
-    expected = {
-        name: [broadcast_time(name if alone else "naive", RANKS, b, *link) for b in here_sizes]
-        for name in ("naive", "tree")
-    }
-    print(RANKS, "ranks on", torch.cuda.get_device_name() if CUDA else "the CPU", end="")
-    print(", each with a GPU" if alone else ", which they share")
-    for name, predicted in expected.items():
-        for i in (0, len(here_sizes) // 2, -1):
-            what = f"{name}, {here_sizes[i]:,} bytes, microseconds"
-            compare(what, predicted[i] * 1e6, clock[name][i] * 1e6)
-
-# %%
-if torch is not None:
-    fig, ax = plt.subplots()
-    for i, (name, marker) in enumerate(zip(expected, "os")):
-        ax.loglog(here_sizes, clock[name], marker, color=f"C{i}", label=f"{name}, measured")
-        label = f"{name}, predicted" if alone else "n - 1 copies, predicted"
-        if alone or i == 0:
-            ax.loglog(here_sizes, expected[name], color=f"C{i if alone else 4}", label=label)
-    ax.set(
-        xlabel="array, bytes", ylabel="seconds", title=f"Broadcast to {RANKS} ranks on the device"
-    )
+fig, ax = plt.subplots()
+for i, (name, seconds) in enumerate(there.items()):
+    ax.loglog(device_sizes, seconds, "os"[i], color=f"C{i}", label=f"{name}, measured")
+    label = f"{name}, predicted" if alone else "n - 1 copies, predicted"
+    if alone or i == 0:
+        ax.loglog(device_sizes, expected[name], color=f"C{i if alone else 4}", label=label)
+ax.set(xlabel="array, bytes", ylabel="seconds", title=f"Broadcast to {RANKS} ranks on {PLACE}")
+if there:
     ax.legend()
     plt.show()
 
 # %% [markdown]
-# And on networks that nobody here has: the same functions on the virtual clock, with up to 256 ranks and the constants of a fast network ($\alpha$ = 5 µs, 10 GB/s).
+# And on larger networks: the same functions on the virtual clock, with up to 256 ranks and the constants of a fast network ($\alpha$ = 5 µs, 10 GB/s).
 
 
 # %%
@@ -989,15 +878,14 @@ def my_scatter_all_gather(comm, x, *, root):
 
 ddp_lab.register_algorithm("broadcast", "my_scatter_all_gather", my_scatter_all_gather)
 FAST = 5e-6, 1e-10
-worlds = [4, 16, 64, 256]
-for n in worlds:
+for n in (4, 16, 64, 256):
     at = int(crossover_bytes(n, *FAST)) // n * n
-    tree, other = (simulate.collective("broadcast", f"my_{name}", at, n, *FAST)
-                   for name in ("tree", "scatter_all_gather"))  # fmt: skip
+    names = "my_tree", "my_scatter_all_gather"
+    tree, other = (simulate.collective("broadcast", name, at, n, *FAST) for name in names)
     compare(f"{n} ranks, {at:,} bytes: tree / other", 1, tree / other)
 
 # %% [markdown]
-# Every size and every network: your two broadcasts beside the naive one, and what the library has for an all-reduce. Move latency and bandwidth: where do your lines cross, and what happens to the crossing when both are doubled?
+# Your two broadcasts, the naive one, and the library's all-reduces. Move latency and bandwidth: where do your lines cross? What happens to the crossing when both are doubled?
 
 # %%
 compared = {
@@ -1007,24 +895,24 @@ compared = {
 CollectivesExplorer(explore([2, 4, 8, 16], compared), ranks=8, latency_us=5.0, bandwidth_gb_s=10.0)
 
 # %% [markdown]
-# **Reflect.** With more ranks the crossover moves to larger arrays. Which term of your formula does that, and what could be changed about the scatter to help? (Section 4 has the idea.) And where ranks share a device, what would a broadcast look like that copies nothing at all?
+# **Reflect.** With more ranks the crossover moves to larger arrays. Which term of your formula does that, and what could be changed about the scatter? (Section 4 has the idea.)
 #
-# *The real system.* MPICH takes the tree for broadcasts of less than 12,288 bytes or fewer than 8 ranks, then scatter with recursive doubling, then scatter with a ring ([`bcast`](https://github.com/pmodels/mpich/tree/main/src/mpi/coll/bcast); the limits are settings). Thakur et al. found such limits by measuring. NCCL computes them from measured latencies and bandwidths, as your formula does: [`tuning`](https://github.com/NVIDIA/nccl/tree/master/src/graph).
+# *The real system.* MPICH takes the tree for broadcasts of less than 12,288 bytes or fewer than 8 ranks, then scatter with recursive doubling, then scatter with a ring ([`bcast`](https://github.com/pmodels/mpich/tree/main/src/mpi/coll/bcast)). NCCL computes such limits from measured latencies and bandwidths: [`tuning`](https://github.com/NVIDIA/nccl/tree/master/src/graph).
 
 # %% [markdown]
 # ## 7. A network learns over your collectives
 #
-# Each rank trains on its own share of the data and has the whole model. But why should each of eight ranks keep the momentum of *every* parameter, and update every parameter, all of them alike?
+# Each rank trains on its own share of the data and has the whole model. Must each of eight ranks keep the momentum of *every* parameter, and update all of them?
 #
-# **Idea.** Let rank $r$ take care of row $r$ of the parameters:
+# **Idea.** Let rank $r$ be responsible for row $r$ of the parameters:
 #
 # - **scatter** the data, **broadcast** the first weights;
 # - each step: **reduce-scatter** the gradients, update the own row, **all-gather** the rows;
-# - **reduce** the losses to rank 0 for the curve; a **barrier** before the first step, so that nobody's waiting is taken for work.
+# - **reduce** the losses to rank 0 for the curve; a **barrier** before the first step, so that all start together.
 #
-# This is how large models are trained (ZeRO, Rajbhandari et al., SC 2020): the state of the optimizer is $1/n$ on each rank, for the same bytes as an all-reduce.
+# Large models are trained so (ZeRO, Rajbhandari et al., SC 2020): each rank keeps $1/n$ of the optimizer's state, and sends as many bytes as in an all-reduce.
 #
-# **Predict.** The network has 2,410 parameters of 4 bytes, which are padded to 2,412 so that 4 divides them. How many bytes does each of 4 ranks send in one step, for gradients and parameters? And how many numbers of momentum does it keep?
+# **Predict.** The network has 2,410 parameters of 4 bytes, padded to 2,412 so that 4 divides them. How many bytes does each of 4 ranks send in one step, for gradients and parameters? And how many numbers of momentum does it keep?
 
 # %%
 ### BEGIN STARTER
@@ -1037,38 +925,7 @@ predicted_momentum = 2412 // 4
 ### END SOLUTION
 
 # %% [markdown]
-# The network and its gradient, written by hand, need no reading.
-
-# %%
-SHAPES = [(64, 32), (32,), (32, 10), (10,)]
-SIZE = sum(int(np.prod(shape)) for shape in SHAPES)
-
-
-def network(flat, x):
-    """Return the hidden layer, the probabilities and the second weights of a 64-32-10 network."""
-    cuts = np.cumsum([int(np.prod(shape)) for shape in SHAPES])
-    w1, b1, w2, b2 = (p.reshape(s) for p, s in zip(np.split(flat[:SIZE], cuts[:-1]), SHAPES))
-    hidden = np.tanh(x @ w1 + b1)
-    logits = hidden @ w2 + b2
-    exp = np.exp(logits - logits.max(axis=1, keepdims=True))
-    return hidden, exp / exp.sum(axis=1, keepdims=True), w2
-
-
-# %%
-def loss_and_gradient(flat, x, y):
-    """Return the mean cross entropy and its gradient, by hand."""
-    hidden, prob, w2 = network(flat, x)
-    loss = -np.log(prob[np.arange(len(y)), y]).mean()
-    d_logits = (prob - np.eye(10, dtype=prob.dtype)[y]) / len(y)
-    d_hidden = d_logits @ w2.T * (1 - hidden**2)
-    grads = [x.T @ d_hidden, d_hidden.sum(axis=0), hidden.T @ d_logits, d_logits.sum(axis=0)]
-    grad = np.zeros_like(flat)
-    grad[:SIZE] = np.concatenate([g.reshape(-1) for g in grads])
-    return loss, grad
-
-
-# %% [markdown]
-# The step is yours once more: three lines that decide whether it is training.
+# You write the step.
 
 
 # %% question="sharded_step" points="5" hint1="What does reduce_scatter return when each rank gives it its gradient as n rows?" hint2="The batch of all ranks together is n times as large. The sum of n gradients, each a mean over its own share, is how many times the gradient of the whole?" hint3="Row comm.rank of the parameters is params.reshape(comm.size, -1)[comm.rank]. All-gather brings the new rows together."
@@ -1119,17 +976,11 @@ def train(comm, images=None, labels=None, start=None, epochs=6, batch=32):
 
 
 # %% [markdown]
-# **Try and measure.** Once in one process (a communicator of one rank has nothing to send), once on four ranks, over your own messages.
+# **Try and measure.** Once in one process (a communicator of one rank), once on four ranks over your own messages.
 
 # %%
-from sklearn.datasets import load_digits
-
-pixels, digits = load_digits(return_X_y=True)
-pixels = (pixels / 16).astype(np.float32)
-padded = -(-SIZE // RANKS) * RANKS
-first_params = np.zeros(padded, np.float32)
-first_params[:SIZE] = np.random.default_rng(0).normal(size=SIZE) / 8
-data = pixels[:1536], digits[:1536], first_params
+pixels, labels = digits()
+data = pixels[:1536], labels[:1536], first_parameters(-(-SIZE // RANKS) * RANKS)
 
 
 class Alone:
@@ -1153,7 +1004,7 @@ ax.set(xlabel="training step", ylabel="loss (cross-entropy, nats)", title="Digit
 ax.legend()
 plt.show()
 guesses = network(params, pixels[1536:])[1].argmax(axis=1)
-print(f"right on {np.mean(guesses == digits[1536:]):.1%} of {len(guesses)} images never seen")
+print(f"right on {np.mean(guesses == labels[1536:]):.1%} of {len(guesses)} images never seen")
 print(f"largest difference of the losses: {np.abs(np.subtract(alone, together)).max():.1e}")
 compare("bytes of rank 1, one step (and its loss)", predicted_step_bytes, ranks[1][2])
 compare("numbers of momentum on a rank", predicted_momentum, kept)
@@ -1161,9 +1012,9 @@ same = all(np.array_equal(params, other[1]) for other in ranks)
 print("the same parameters on all ranks, to the last bit:", same)
 
 # %% [markdown]
-# **Reflect.** All ranks have the same bits although no rank checked. Which of your functions guarantees it? Would it still hold if every rank ran `naive_reduce` for itself, adding in an order of its own?
+# **Reflect.** All ranks have the same bits although no rank compared. Which of your functions makes sure of it? Would it hold if every rank ran `naive_reduce` for itself, adding in its own order?
 #
-# *The real system.* DeepSpeed's [`stage_1_and_2.py`](https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/stage_1_and_2.py) is this step with buckets, so that the reduce-scatter of the last layers runs while the first are still computing their gradients. That, and how much it hides, is lab 10.
+# *The real system.* DeepSpeed's [`stage_1_and_2.py`](https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/stage_1_and_2.py) is this step with buckets, as in lab 10.
 
 # %% [markdown] question="tree_wins" points="6" manual="true" rubric="2: gives both times with alpha and beta and says that the tree trades bytes for rounds: lg n latencies, but lg n times the whole array on the critical path; 1: names the crossover with a number of this lab (formula or figure) and its dependence on n and alpha/beta; 1: against the naive loop the tree never loses in the model, and says where they are equal (n of 2 or 3); 1: sees that for scatter and gather the tree saves messages only, since the root's bytes stay; 1: a case that the model does not see, such as a root with several links, ranks that arrive late, switches with multicast, or far and near neighbours"
 # ## Discuss

@@ -79,8 +79,8 @@ def on_ranks(student, name, n, inputs):
             raise
         raise Feedback(
             f"{name} over {n} ranks: {error}.",
-            hint="In a ring of listeners nobody hears anything. What can each rank say before it "
-            "has heard from its neighbour?",
+            hint="If every rank receives first, no rank sends. What can each rank send before it "
+            "receives?",
         ) from error
 
 
@@ -95,7 +95,7 @@ def the_boss_sends_the_array_to_all_others(student, rng):
         got = student.call("naive_bytes", n, n_bytes)
         hint = "Look at the last rounds of the picture: who sends, and to how many?"
         if got == n * n_bytes:
-            hint = "That is one message too many. Does the boss send the sum to itself?"
+            hint = "That is one message too many. Does rank 0 send the sum to itself?"
         elif got == 2 * (n - 1) * n_bytes:
             hint = "That is what it sends and receives together. Only what it sends counts here."
         elif got == n_bytes and n > 2:

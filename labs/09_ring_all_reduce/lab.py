@@ -1,21 +1,21 @@
-# %% [markdown]
+# %% [markdown] builds="reduce-scatter and all-gather on a ring, pipelining" needs="08" audience="gpu"
 # # Lab 09: Ring all-reduce
 #
-# - **You build** the all-reduce that made data-parallel training cheap: chunks, reduce-scatter and all-gather on a ring, and a ring that passes on while it adds.
+# - **You build** the all-reduce that made data-parallel training cheap: chunks, reduce-scatter and all-gather on a ring, and a ring that sends while it adds.
 # - **You need** NumPy, and `send` and `recv` between ranks (lab 08).
-# - **It takes** about 80 minutes: 3 to set out, 6, 6, 10, 14, 12, 13 and 5 for the seven sections, 11 for the discussion. The reading note, with its paper, is for another day.
+# - **It takes** about 75 minutes: introduction 1, sections 6, 6, 10, 14, 11, 12 and 5, discussion 10. The reading note, with its paper, is for another day.
 #
-# Every rank of a training job has a gradient, and every rank wants the sum of all of them. You count bytes, watch your own messages go round, predict times, and at the end torch's own `DistributedDataParallel` trains a network over the ring that you wrote.
+# Every rank of a training job has a gradient, and every rank needs the sum of all of them. You count bytes and predict times; at the end torch's `DistributedDataParallel` trains over your ring.
 #
-# Each section asks for a prediction before it measures. Write the number down first: a prediction that fails teaches more than one that was never made.
+# Each section asks for a prediction before it measures. Write the number down first: you learn most from a prediction that was wrong.
 
 # %% tags="setup"
 import os
 import platform
 import tempfile
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from time import perf_counter
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -23,12 +23,12 @@ import torch
 import torch.distributed as dist
 
 import ddp_lab
-from autograder import lab
-from ddp_lab import launch
-from ddp_lab.device_array import DeviceArray, synchronize
+from autograder import compare, lab
+from ddp_lab import launch, simulate
+from ddp_lab.device_array import DeviceArray
 from ddp_lab.errors import DdpLabError
+from ddp_lab.lessons.timing import device_ranks, in_turns
 from ddp_lab.show import RingPlayer, watch
-from ddp_lab.transport.device import DeviceWorld
 
 # %% tags="setup"
 q = lab("ring_all_reduce")
@@ -42,38 +42,22 @@ GPUS = torch.cuda.device_count()
 print("CUDA", f"{GPUS} x {torch.cuda.get_device_name()}" if GPUS else "none: all runs on the CPU")
 
 # %% [markdown]
-# Two things serve the whole lab.
-#
 # `tiny` is the running example: element $i$ of rank $r$ is $(i+1)\cdot 10^r$.
-# So every partial sum tells where it comes from: `3303` is element 2, summed over ranks 0, 2 and 3; the digit of rank 1 is still missing.
+# So every sum shows which ranks are in it: `3303` is element 2, summed over ranks 0, 2 and 3. The digit of rank 1 is missing.
 #
-# `compare` prints what you predicted, what was measured, and the ratio.
+# `compare` prints what you predicted, what was measured, and the ratio. Where a prediction can be exact, it says whether yours is.
 
 # %%
 RANKS = 4
 tiny = [np.arange(1.0, 9.0) * 10**rank for rank in range(RANKS)]
 COMBINE = {"sum": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum}
-
-
-def compare(what, predicted, measured):
-    """Print a prediction beside what came out; a count is exact or it is not."""
-    if predicted is ...:
-        print(f"{what:<40} measured {measured:>12,.6g}   (no prediction yet)")
-    else:
-        said = f"ratio {measured / predicted:.3f}" if predicted else "no ratio to 0"
-        if isinstance(measured, int | np.integer):
-            said = "exact" if measured == predicted else f"{said}, not exact: count again"
-        print(f"{what:<40} predicted {predicted:>12,.6g}  measured {measured:>12,.6g}  {said}")
-
-
 for rank, x in enumerate(tiny):
     print(f"rank {rank}:", x)
 
 # %% [markdown]
-# ## 1. The rank in the middle
+# ## 1. One rank adds for all
 #
-# The obvious all-reduce has a boss.
-# Everybody sends the array to rank 0, rank 0 adds, and sends the sum back to everybody.
+# The simplest all-reduce: every rank sends its array to rank 0. Rank 0 adds them, and sends the sum back to every rank.
 
 
 # %%
@@ -92,12 +76,12 @@ def naive_all_reduce(comm, x, op="sum"):
 
 seen = watch(naive_all_reduce, tiny)
 print(seen.results[3])
-RingPlayer(seen.story("Everybody to rank 0 and back"))
+RingPlayer(seen.story("All to rank 0 and back"))
 
 # %% [markdown]
-# Play it. The right answer arrives, but look at the arrows: in every round one link works and all others are idle.
+# Play it. The answer is right, but look at the arrows: in every round one link works and all others are idle.
 #
-# **Predict.** With `n` ranks and an array of `n_bytes` bytes: how many bytes does the busiest rank *send*? (It receives as many.) Your prediction is a function, so that it can be wrong for any `n`.
+# **Predict.** With `n` ranks and an array of `n_bytes` bytes: how many bytes does the busiest rank *send*? (It receives as many.) Write your prediction as a function of `n`.
 
 
 # %% question="naive_bytes" points="2" hint1="Which rank is the busiest? Count the messages that leave it in the picture above." hint2="Each of these messages is the whole array. Nobody sends to itself."
@@ -127,16 +111,16 @@ for n, n_bytes in naive_measured.items():
     compare(f"naive, {n} ranks, busiest rank, bytes", naive_bytes(n, 840 * 8), n_bytes)
 
 # %% [markdown]
-# **Reflect.** Double the ranks, and the busiest rank sends twice as much. Which rank's cable would you have to replace to go faster, and what would the other cables be doing meanwhile?
+# **Reflect.** With twice as many ranks, the busiest rank sends about twice as much. Which rank's cable would you replace to go faster?
 #
-# *The real system.* A reduction to one place and back is not dead: for *small* arrays few messages count for more than few bytes, and NCCL still has a tree, with the load split over [two trees](https://developer.nvidia.com/blog/massively-scale-deep-learning-training-nccl-2-4/) so that no rank is the boss of both.
+# *The real system.* For *small* arrays the number of messages counts, not the bytes. NCCL reduces them along [two trees](https://developer.nvidia.com/blog/massively-scale-deep-learning-training-nccl-2-4/), and no rank is the root of both.
 
 # %% [markdown]
 # ## 2. Cut the array
 #
-# All ranks want to send all the time. So there must be something for each of them to do from the first moment: cut the array into `n` **chunks**, one for each rank to be responsible for.
+# All ranks should work from the start: cut the array into `n` **chunks**, and make each rank responsible for one.
 #
-# Gradients are not made to be divided:
+# But `n` may not divide the length of a gradient:
 
 # %%
 try:
@@ -145,9 +129,9 @@ except ValueError as error:
     print(error)
 
 # %% [markdown]
-# **Idea.** The step that takes longest is the one with the largest chunk, so the sizes must be as equal as they can be: they differ by at most one. Ten elements over four ranks are chunks of 2, 3, 2 and 3, in some order.
+# **Idea.** The step with the largest chunk takes longest. So make the sizes as equal as possible: they differ by at most one. Ten elements over four ranks give chunks of 2, 3, 2 and 3, in some order.
 #
-# **Predict.** What would it cost to give all the left-over elements to the last rank? For 1,003 elements over 8 ranks, how many elements has the largest chunk then, and how many has it when the sizes are as equal as they can be?
+# **Predict.** The other way would be to give all left-over elements to the last rank. Take 1,003 elements over 8 ranks. How many elements has the largest chunk that way, and how many when sizes are as equal as possible?
 
 # %%
 ### BEGIN STARTER
@@ -185,32 +169,24 @@ print(chunk_bounds(8, 4), chunk_bounds(10, 4))
 sizes = [hi - lo for lo, hi in chunk_bounds(1003, 8)]
 compare("largest chunk", largest_if_even, max(sizes))
 whole = [1003 // 8] * 7  # the others take what divides
-compare("largest, the rest is the last one's", largest_if_last_takes_the_rest, 1003 - sum(whole))
-
-# %%
-lengths = np.arange(8, 200)
-largest = [max(hi - lo for lo, hi in chunk_bounds(int(n), 8)) for n in lengths]
-fig, ax = plt.subplots()
-ax.plot(lengths, lengths // 8 + lengths % 8, "C1-", linewidth=1, label="the last takes the rest")
-ax.plot(lengths, largest, "C0-", label="yours")
-ax.set(xlabel="elements", ylabel="largest of 8 chunks", title="What the slowest step has to send")
-ax.legend()
-plt.show()
+compare(
+    "largest, if the last rank takes the rest", largest_if_last_takes_the_rest, 1003 - sum(whole)
+)
 
 # %% [markdown]
-# **Reflect.** What is the ratio of the two largest chunks for 15 elements, for 1,003, and for a gradient of a million? When does evenness matter?
+# **Reflect.** What is the ratio of the two largest chunks for 15 elements, for 1,003, and for a gradient of a million?
 #
-# *The real system.* [gloo](https://github.com/pytorch/gloo/blob/main/gloo/allreduce.cc) rounds its segments up instead, so that the last ranks may have a short chunk or none; equal sizes keep its offsets simple, and on large arrays nobody notices.
+# *The real system.* [gloo](https://github.com/pytorch/gloo/blob/main/gloo/allreduce.cc) rounds its segments up, so the last ranks may have a short chunk or none.
 
 # %% [markdown]
 # ## 3. Reduce-scatter, around the ring
 #
-# Each chunk has a rank that is responsible for it. So let everybody send every chunk straight to its rank, which adds up:
+# Each chunk has a rank that is responsible for it. The direct way: every rank sends each chunk straight to its rank, which adds.
 
 
 # %%
 def direct_reduce_scatter(comm, x):
-    """Return chunk `comm.rank` of the sum; everybody talks to everybody."""
+    """Return chunk `comm.rank` of the sum; every rank sends to every other."""
     chunks = split(x, comm.size)
     others = [rank for rank in range(comm.size) if rank != comm.rank]
     for dst in others:
@@ -223,19 +199,17 @@ for n in (2, 4, 8):
     print(f"{n} ranks: {len(pairs)} links, one from each rank to each other")
 
 # %% [markdown]
-# No boss, and no byte too many. But where there are fewer wires than pairs of ranks, several messages want the same wire at once; and at rank 0 all arrive together.
+# But where there are fewer wires than pairs of ranks, several messages need the same wire at once. Put the ranks in a ring instead: each sends only to its right neighbour, `(rank + 1) % n`, and receives only from its left one. That is $n$ links, with one message at a time on each.
 #
-# Put the ranks in a ring instead: each sends only to its right neighbour, `(rank + 1) % n`, and receives only from its left one. That is $n$ links, and on each there is one message at a time.
-#
-# **Idea.** Let the finished sum of chunk $c$ end up on rank $c$. It has to pass every other rank on its way, so it starts at rank $c+1$ and goes round the ring, and every rank that it meets adds its own part.
+# **Idea.** The finished sum of chunk $c$ shall end on rank $c$. It has to pass every other rank before, so it starts at rank $c+1$ and goes round the ring. Every rank that it meets adds its own part.
 # All $n$ chunks travel at the same time, each one place behind the other. In step $s = 0, 1, \dots, n-2$
 #
 # - rank $r$ **sends** chunk $(r - 1 - s) \bmod n$ to the right,
-# - and **receives** chunk $(r - 2 - s) \bmod n$ from the left, and adds its own contribution to it.
+# - and **receives** chunk $(r - 2 - s) \bmod n$ from the left, and adds its own part to it.
 #
 # After $n-1$ steps chunk $r$ is complete on rank $r$. This is **reduce-scatter**: the sum exists, scattered over the ranks. (Patarasuk and Yuan, *J. Parallel Distrib. Comput.* 69(2), 2009.)
 #
-# **Predict.** With `tiny` on 4 ranks: what is the *first* element of the message that rank 0 sends in step 1? (Which chunk is it, and whose digits are in it?)
+# **Predict.** With `tiny` on 4 ranks: what is the *first* element of the message that rank 0 sends in step 1? (Which chunk is it, and which ranks are in it?)
 
 # %%
 ### BEGIN STARTER
@@ -278,30 +252,30 @@ RingPlayer(seen.story("Your reduce-scatter"))
 q.check("ring_reduce_scatter")
 
 # %% [markdown]
-# A dashed message with a question mark in the player is one that is no sum of the inputs over any set of ranks: the place to look for a mistake.
+# In the player a dashed message with a question mark is not a sum of inputs. If you see one, look for your mistake there.
 #
-# **Measure.** The message that you predicted, and how often each rank spoke.
+# **Measure.** The message that you predicted, and the number of messages.
 
 # %%
 sent = [m for m in seen.messages if m.src == 0]
-compare("rank 0, step 1, first element", first_element_in_step_1, sent[1].values[0])
+compare("rank 0, step 1, first element", first_element_in_step_1, sent[1].values[0], exact=True)
 compare("messages of rank 0", RANKS - 1, len(sent))
 busy = {n: len(watch(ring_reduce_scatter, [np.ones(8)] * n).story().rounds) for n in (2, 4, 8)}
 print("rounds by number of ranks:", busy)
 
 # %% [markdown]
-# **Reflect.** Floating-point addition is not associative. Each chunk is added up in a different order: chunk 0 starts with rank 1, chunk 1 with rank 2. Can two *ranks* disagree about the sum of one chunk at the end? Why not?
+# **Reflect.** Floating-point addition is not associative. Each chunk is added up in another order: chunk 0 starts with rank 1, chunk 1 with rank 2. Can two *ranks* have different sums of one chunk at the end? Why not?
 #
-# *The real system.* [NCCL's kernel](https://github.com/NVIDIA/nccl/blob/master/src/device/all_reduce.h) does not store the partial sums at all: its step is one fused `recvReduceSend`, which takes the neighbour's data, adds, and sends on from registers.
+# *The real system.* [NCCL's kernel](https://github.com/NVIDIA/nccl/blob/master/src/device/all_reduce.h) does not store the partial sums: one fused `recvReduceSend` takes the neighbour's data, adds, and sends the result on from registers.
 
 # %% [markdown]
 # ## 4. All-gather, and the whole
 #
-# Now every rank has one finished chunk, and everybody wants all of them.
+# Now every rank has one finished chunk, and needs all of them.
 #
-# **Idea.** Go round once more, without adding. In step $s$ rank $r$ sends chunk $(r - s) \bmod n$, in step 0 its own, and from then on *what it has just received*. After $n-1$ steps everybody has everything.
+# **Idea.** Go round once more, without adding. In step $s$ rank $r$ sends chunk $(r - s) \bmod n$: in step 0 its own, after that *what it has just received*. After $n-1$ steps every rank has every chunk.
 #
-# **Predict.** In the whole all-reduce each rank sends $2(n-1)$ messages of $1/n$ of the array. How many bytes are that? Write the formula; then answer for yourself, before you measure: what happens to it when $n$ goes from 8 to 1,000?
+# **Predict.** In the whole all-reduce each rank sends $2(n-1)$ messages of $1/n$ of the array. How many bytes is that? Write the formula. What happens to it when $n$ grows from 8 to 1,000?
 
 
 # %% question="ring_bytes" points="2" hint1="How many messages does a rank send in the two halves together, and how large is each?" hint2="Try n = 2 by hand: half the array there, half the array back."
@@ -376,37 +350,22 @@ ax.legend()
 plt.show()
 
 # %% [markdown]
-# **Reflect.** The ring never sends more than twice the array, on a thousand ranks as on four. No all-reduce can do with fewer than $2(n-1)/n$ (Patarasuk and Yuan prove it). So what is it that still grows with $n$? Count the rounds in the player.
+# **Reflect.** The ring never sends more than twice the array, on a thousand ranks as on four. No all-reduce can send less than $2(n-1)/n$ of it (Patarasuk and Yuan prove this). What still grows with $n$? Count the rounds in the player.
 #
-# *The real system.* The choice between ring and tree is made for each call by size, number of ranks and measured constants of the links: NCCL's are in [`tuning`](https://github.com/NVIDIA/nccl/tree/master/src/graph). And the ring itself is laid over the wires with care: neighbours in the ring should be neighbours on the board.
+# *The real system.* NCCL chooses between ring and tree for each call, by size, number of ranks and measured constants of the links ([`tuning`](https://github.com/NVIDIA/nccl/tree/master/src/graph)).
 
 # %% [markdown]
 # ## 5. What it costs in time
 #
-# Bytes are not seconds.
-
+# How long do these bytes take? `in_turns` times functions of ranks: all take turns, each keeps its best time.
 
 # %%
-CLOCK_RANKS = max(2, min(4, CORES))  # ranks without a core of their own measure the scheduler
-
-
-def best_seconds(comm, sizes, repeats=30):
-    """Return the best seconds of your all-reduce for arrays of each of `sizes` elements."""
-    best = [np.inf] * len(sizes)
-    for _ in range(repeats):
-        for i, elements in enumerate(sizes):
-            comm.barrier()
-            began = perf_counter()
-            ring_all_reduce(comm, np.ones(elements))
-            best[i] = min(best[i], perf_counter() - began)
-    return best
-
-
-small, large = np.max(launch(best_seconds, CLOCK_RANKS, [8, 800]), axis=0)
+CLOCK_RANKS = max(2, min(4, CORES))  # each rank needs a core of its own
+small, large = in_turns(CLOCK_RANKS, {"yours": ring_all_reduce}, [64, 6400], repeats=30)["yours"]
 print(f"a hundred times the bytes take {large / small:.1f} times as long")
 
 # %% [markdown]
-# A message costs something just for being a message.
+# A message has a cost of its own, even when it is short.
 #
 # **Idea.** The **alpha-beta-gamma model**: a message of $b$ bytes takes $\alpha + b\beta$, with $\alpha$ the **latency** and $\beta$ the seconds a byte; to combine $b$ bytes takes $b\gamma$.
 # All ranks work at the same time, so count the steps of one rank: $n-1$ steps of reduce-scatter, each with a message and a combine of $N/n$ bytes, and $n-1$ steps of all-gather, each with a message alone. (Thakur, Rabenseifner, Gropp, *IJHPCA* 19(1), 2005.)
@@ -425,90 +384,53 @@ def ring_time(n, n_bytes, alpha, beta, gamma=0.0):
 q.check("ring_time")
 
 # %% [markdown]
-# **Predict.** The three constants of *this* machine: $\alpha$ and $\beta$ from ring steps in which nobody adds, $\gamma$ from one `np.add`.
+# Now measure the three constants of *this* machine: $\alpha$ and $\beta$ from ring steps in which no rank adds, $\gamma$ from one `np.add`.
 
 
 # %%
-def ring_step(comm, n_bytes, repeats):
-    """Return the seconds in which each rank sends `n_bytes` right and receives as many."""
-    x, times = np.zeros(n_bytes // 4, np.float32), []
-    for _ in range(repeats):
-        comm.barrier()
-        began = perf_counter()
-        for _ in range(4):
-            comm.send(x, (comm.rank + 1) % comm.size)
-            comm.recv((comm.rank - 1) % comm.size)
-        times.append((perf_counter() - began) / 4)
-    return min(times)
+def pass_on(comm, x):
+    """Take four steps around the ring, in which nobody adds."""
+    for _ in range(4):
+        comm.send(x, (comm.rank + 1) % comm.size)
+        comm.recv((comm.rank - 1) % comm.size)
 
 
-# %%
+def constants_of(ranks, n_bytes, **where):
+    """Return alpha, beta and gamma: from the smallest message, and from one of `n_bytes`."""
+    runs = {"steps": pass_on, "add": lambda comm, x: np.add(x, x)}
+    found = in_turns(ranks, runs, [8, n_bytes], repeats=50, **where)
+    alpha, long = found["steps"] / 4
+    return alpha, (long - alpha) / n_bytes, found["add"][1] / n_bytes
+
+
 BIG = 2**20
-alpha = max(launch(ring_step, CLOCK_RANKS, 8, 100))
-beta = (max(launch(ring_step, CLOCK_RANKS, BIG, 30)) - alpha) / BIG
-a, b, times = np.ones(BIG // 4, np.float32), np.ones(BIG // 4, np.float32), []
-for _ in range(30):
-    began = perf_counter()
-    a = np.add(a, b)
-    times.append(perf_counter() - began)
-gamma = min(times) / BIG
-print(
-    f"a message costs as much as moving {alpha / beta:,.0f} bytes; beta / gamma = {beta / gamma:.1f}"
-)
+alpha, beta, gamma = constants_of(CLOCK_RANKS, BIG)
+print(f"a message takes as long as {alpha / beta:,.0f} bytes; beta / gamma = {beta / gamma:.1f}")
 
 # %% [markdown]
-# **Measure.** Your ring, the boss of section 1, the library's own algorithms, and gloo, the library behind torch on CPUs. All take turns within one run, so that a busy machine is unfair to all alike. (With as many ranks as there are cores, 2 at least and 4 at most.)
+# **Measure.** Your ring, the all-reduce of section 1, two algorithms of the library, and gloo, which torch uses on CPUs.
 
 
 # %%
-def contestants(comm):
-    """Return {name: a function of an array} for everyone in the contest."""
-    runs = {"naive": naive_all_reduce, "yours": ring_all_reduce}
-    runs = {name: lambda x, run=run: run(comm, x) for name, run in runs.items()}
-    for name in ("ring", "two_shot"):
-        if name in ddp_lab.algorithms("all_reduce"):
-            runs[f"library {name}"] = lambda x, name=name: comm.all_reduce(x, algorithm=name)
-    runs["gloo"] = lambda x: dist.all_reduce(torch.from_numpy(x.copy()))
-    return runs
+def library(name):
+    """Return the library's all-reduce by that algorithm, as a function of rank and array."""
+    return lambda comm, x: comm.all_reduce(getattr(x, "tensor", x), algorithm=name)
 
 
-# %%
-def contest(comm, sizes, rendezvous, repeats=7):
-    """Return {name: [seconds by size]}: the best of `repeats`, all contestants taking turns."""
-    where = f"file://{rendezvous}"
-    dist.init_process_group("gloo", init_method=where, rank=comm.rank, world_size=comm.size)
-    runs = contestants(comm)
-    best = {name: [np.inf] * len(sizes) for name in runs}
-    for turn in range(repeats * len(sizes)):
-        at = turn % len(sizes)
-        for name, run in runs.items():
-            x = np.ones(sizes[at] // 4, np.float32)
-            comm.barrier()
-            began = perf_counter()
-            run(x)
-            best[name][at] = min(best[name][at], perf_counter() - began)
-    dist.destroy_process_group()
-    return best
-
-
-# %%
+runs = {"naive": naive_all_reduce, "yours": ring_all_reduce}
+theirs = {f"library {name}": library(name) for name in ("ring", "two_shot")}
 sizes = [2**k for k in range(6, 24, 2)]
-with tempfile.TemporaryDirectory() as folder:
-    ranks = launch(contest, CLOCK_RANKS, sizes, f"{folder}/rendezvous")
-clock = {name: np.max([rank[name] for rank in ranks], axis=0) for name in ranks[0]}
-model = np.array([ring_time(CLOCK_RANKS, s, alpha, beta, gamma) for s in sizes])
-others = {"model": model} | {name: clock[name] for name in clock if name != "yours"}
-print("times as long as yours")
-print(f"{'bytes':>10}", *(f"{name:>16}" for name in others))
+clock = in_turns(CLOCK_RANKS, runs | theirs, sizes, gloo=True)
+clock["your model"] = np.array([ring_time(CLOCK_RANKS, s, alpha, beta, gamma) for s in sizes])
+others = [name for name in clock if name != "yours"]
+print(f"{'bytes':>10}", *(f"{name:>16}" for name in others), "  (times as long as yours)")
 for i, n_bytes in enumerate(sizes):
-    ratios = [seconds[i] / clock["yours"][i] for seconds in others.values()]
-    print(f"{n_bytes:>10,}", *(f"{ratio:>16.2f}" for ratio in ratios))
+    print(f"{n_bytes:>10,}", *(f"{clock[name][i] / clock['yours'][i]:>16.2f}" for name in others))
 
 # %%
 fig, ax = plt.subplots()
 for name, seconds in clock.items():
     ax.plot(sizes, seconds, marker="o" if name == "yours" else None, label=name)
-ax.plot(sizes, model, "k-", linewidth=1, label="your model of yours")
 ax.set_xscale("log", base=2)
 ax.set(xlabel="array, bytes", ylabel="time, seconds", yscale="log")
 ax.set_title(f"All-reduce over {CLOCK_RANKS} ranks on this machine")
@@ -516,90 +438,85 @@ ax.legend(ncols=2)
 plt.show()
 
 # %% [markdown]
-# **And on a device?** A GPU's gradients should not leave its memory. Your ring asks an array for little: slices, `COMBINE`, `np.concatenate`. A `DeviceArray` is a torch tensor that answers to these, so the function that you wrote runs on the device: over NCCL with a GPU a rank, where there are several; on one GPU by **virtual ranks**, threads with a stream each, since NCCL refuses two ranks on one GPU. Where there is none, the same cells time virtual ranks on the CPU.
+# With two ranks both all-reduces send the array once in each direction, so the ring cannot be faster. It needs more ranks, but with fewer cores than ranks we would measure how the cores are shared.
+#
+# So run the same functions on a **virtual clock**. `simulate.program` sends your messages, and adds up $\alpha + b\beta$ for each message and $b\gamma$ for each sum, with the constants measured above. This is a prediction for a machine with a core and a link for each rank, not a measurement.
+#
+# **Predict.** On 8 ranks, for a very large array: how many times as long as your ring does the all-reduce of section 1 take? (Compare the bytes of the busiest rank.)
 
 # %%
-DEVICE = torch.device("cuda" if GPUS else "cpu")
+### BEGIN STARTER
+# predicted_slowdown = ...
+### END STARTER
+### BEGIN SOLUTION
+predicted_slowdown = naive_bytes(8, 1) * 2 / ring_bytes(8, 1)  # first in, then out
+### END SOLUTION
+
+# %%
+sizes = [2**k for k in range(6, 27, 2)]
+virtual = {
+    (name, n): [simulate.program(run, size, n, alpha, beta, gamma) for size in sizes]
+    for name, run in runs.items()
+    for n in (4, 8)
+}
+for n in (4, 8):
+    model, seconds = ring_time(n, sizes[-1], alpha, beta, gamma), virtual["yours", n][-1]
+    compare(f"yours, {n} virtual ranks, 64 MiB, ms", model * 1e3, seconds * 1e3)
+ratio = virtual["naive", 8][-1] / virtual["yours", 8][-1]
+compare("naive / yours, 8 virtual ranks, 64 MiB", predicted_slowdown, ratio)
+
+# %%
+fig, ax = plt.subplots()
+for (name, n), seconds in virtual.items():
+    color, line = ("C0", "C1")[name == "yours"], ("-", "--")[n == 8]
+    ax.loglog(sizes, seconds, color=color, linestyle=line, label=f"{name}, {n} ranks")
+ax.set(xlabel="array, bytes", ylabel="time on the virtual clock, seconds")
+ax.set_title("The same functions on more ranks, with this machine's constants")
+ax.legend()
+plt.show()
+
+# %% [markdown]
+# **And on a device?** The gradients of a GPU should stay in its memory. A `DeviceArray` is a torch tensor that behaves as a NumPy array in slices, `COMBINE` and `np.concatenate`. So your function runs on the device: over NCCL where each rank has a GPU, else on **virtual ranks**, which are threads on one device. Without a GPU the same cells run on the CPU.
+
+# %%
+DEVICE = "cuda" if GPUS else "cpu"
 DEVICE_RANKS = min(4, GPUS) if GPUS > 1 else CLOCK_RANKS
 PLACE = torch.cuda.get_device_name() if GPUS else "the CPU"
 PLACE = f"{GPUS} x {PLACE}, NCCL" if GPUS > 1 else f"{PLACE}, virtual ranks"
-print("timed here:", DEVICE_RANKS, "ranks on", PLACE)
 
 
-def library_ring(comm, x):
-    return comm.all_reduce(x, algorithm="ring")
-
-
-ring = ring_all_reduce
-try:  # on two virtual ranks first: not every right answer gets along with a DeviceArray
-    launch(lambda comm: ring(comm, DeviceArray(torch.ones(5))), 2, transport=DeviceWorld(2, "cpu"))
-except DdpLabError as error:
-    print("yours asks for more, so the library's is timed:", str(error).splitlines()[0])
-    ring = library_ring
-
-
-# %%
 def by_torch(comm, x):
     """Return the sum as torch makes it: by NCCL, or by one sum in the memory that all share."""
     if dist.is_initialized():
-        return dist.all_reduce(x.clone())
-    return torch.stack([x] * comm.size).sum(0)
+        return dist.all_reduce(x.tensor.clone())
+    return torch.stack([x.tensor] * comm.size).sum(0)
 
 
-def seconds_of(comm, run, *args, repeats=25):
-    """Return the best seconds of `run(*args)` on this rank, while all ranks run theirs."""
-    best = np.inf
-    for _ in range(repeats):
-        comm.barrier()
-        synchronize(DEVICE)  # a GPU works on while Python goes ahead: wait, then read the clock
-        began = perf_counter()
-        run(*args)
-        synchronize(DEVICE)
-        best = min(best, perf_counter() - began)
-    return best
-
-
-# %%
-def pass_on(comm, x):
-    """Take one step around the ring, in which nobody adds."""
-    comm.send(x, (comm.rank + 1) % comm.size)
-    comm.recv((comm.rank - 1) % comm.size)
-
-
-def device_contest(comm, sizes):
-    """Return the device's alpha, beta and gamma, and {name: [seconds by size]}."""
-    chunk = sizes[-1] // comm.size
-    few, many = (torch.ones(n // 4, device=DEVICE) for n in (8, chunk))
-    alpha = seconds_of(comm, pass_on, comm, few, repeats=100)
-    beta = (seconds_of(comm, pass_on, comm, many) - alpha) / chunk
-    gamma = seconds_of(comm, np.add, DeviceArray(many), DeviceArray(many)) / chunk
-    took = {"yours": [], "library ring": [], "torch": []}
-    for n_bytes in sizes:
-        x = torch.ones(n_bytes // 4, device=DEVICE)
-        took["yours"].append(seconds_of(comm, ring, comm, DeviceArray(x)))
-        took["library ring"].append(seconds_of(comm, library_ring, comm, x))
-        took["torch"].append(seconds_of(comm, by_torch, comm, x))
-    return (alpha, beta, gamma), took
-
+on_device = {"yours": ring_all_reduce, "library ring": library("ring"), "torch": by_torch}
+try:  # not every right answer works with a DeviceArray
+    few = DeviceArray(torch.ones(5))
+    launch(ring_all_reduce, 2, few, transport=device_ranks(2, "cpu"))
+except DdpLabError as error:
+    print("yours does not run on a DeviceArray, so it is not timed:", str(error).splitlines()[0])
+    del on_device["yours"]
 
 # %% [markdown]
 # **Predict** with your `ring_time`, from the constants of the device; then **measure**.
 
 # %%
 device_sizes = [2**k for k in range(8, 27 if GPUS else 23, 2)]
-world = "cuda" if GPUS else DeviceWorld(DEVICE_RANKS, "cpu")
-ranks = launch(device_contest, DEVICE_RANKS, device_sizes, transport=world)
-constants = np.max([found for found, _ in ranks], axis=0)
+constants = constants_of(DEVICE_RANKS, device_sizes[-1] // DEVICE_RANKS, device=DEVICE)
 model = [ring_time(DEVICE_RANKS, n, *constants) for n in device_sizes]
-on_device = {name: np.max([took[name] for _, took in ranks], axis=0) for name in ranks[0][1]}
-for n_bytes, expected, seen in zip(device_sizes, model, on_device["yours"]):
-    compare(f"{n_bytes:,} bytes on {DEVICE.type}, µs", expected * 1e6, seen * 1e6)
+device_clock = in_turns(DEVICE_RANKS, on_device, device_sizes, repeats=15, device=DEVICE)
+print("timed here:", DEVICE_RANKS, "ranks on", PLACE)
+for n_bytes, expected, seen in zip(device_sizes, model, device_clock.get("yours", [])):
+    compare(f"yours, {n_bytes:,} bytes on {DEVICE}, µs", expected * 1e6, seen * 1e6)
 
 # %%
 fig, ax = plt.subplots()
-for (name, seconds), mark in zip(on_device.items(), ("o", "", "")):
-    ax.plot(device_sizes, np.array(seconds) * 1e6, marker=mark, label=name)
-ax.plot(device_sizes, np.array(model) * 1e6, "k-", linewidth=1, label="your model of yours")
+for name, seconds in device_clock.items():
+    ax.plot(device_sizes, seconds * 1e6, marker="o" if name == "yours" else None, label=name)
+ax.plot(device_sizes, np.array(model) * 1e6, "k-", linewidth=1, label="your model")
 ax.set_xscale("log", base=2)
 ax.set(xlabel="array, bytes", ylabel="time, µs", yscale="log")
 ax.set_title(f"All-reduce over {DEVICE_RANKS} ranks on {PLACE}")
@@ -607,28 +524,28 @@ ax.legend()
 plt.show()
 
 # %% [markdown]
-# **Reflect.** Where does the curve of your ring bend, and is $\alpha/\beta$ bytes near that place? A ratio of model to measurement that stays far from 1 at *large* sizes says that something moves more bytes than the model knows of: which copies does `send` make that a wire would not? On the device small arrays take a multiple of the model's time too: count the slices, sums and copies of one step of yours, each of which a device starts on its own. What would remain if they were one kernel?
+# **Reflect.** At which size does the curve of your ring begin to rise, and is $\alpha/\beta$ bytes near it? If model and measurement differ at *large* sizes, some bytes are moved that the model does not count: which copies does `send` make? On the virtual clock the naive all-reduce adds while the next array arrives: how does this change your ratio? On a device each slice, sum and copy starts a kernel: how many are in one step of yours?
 #
-# *The real system.* On shared memory nothing needs to travel: each rank can read the others' arrays where they lie. A **two-shot** all-reduce has every rank reduce its own chunk straight from all the others, then everybody reads the finished chunks. The ring is for wires.
+# *The real system.* On shared memory nothing needs to travel: each rank can read the arrays of the others. In a **two-shot** all-reduce every rank reduces its own chunk from all others, then reads the finished chunks.
 
 # %% [markdown]
 # ## 6. Pipelining
 #
-# Look at one step of reduce-scatter with a clock in hand. While a chunk arrives, nobody adds; while it is added, the link is idle:
+# Look at the time in one step of reduce-scatter. While a chunk arrives, nobody adds; while it is added, the link is idle:
 
 # %%
-print(f"of each step of a long array the link is idle for {gamma / (beta + gamma):.0%} here")
+print(f"in each step of a long array the link is idle for {gamma / (beta + gamma):.0%} of the time")
 print(f"adding one chunk of 1 MiB takes as long as {BIG * gamma / alpha:.0f} messages' latencies")
 
 # %% [markdown]
-# On a slow link that is little; on one that is as fast as memory it is half of the time.
+# On a slow link that is little; on a link as fast as memory ($\beta = \gamma$) it is half of the time.
 #
-# **Idea.** Cut each chunk into $m$ **pieces**, and pass each piece on *as soon as it is combined*, before the next has arrived. Then the link carries piece $k+1$ while piece $k$ is added. With $c = N/n$ bytes a chunk and $m \ge 2$, reduce-scatter takes about
+# **Idea.** Cut each chunk into $m$ **pieces**, and send each piece on *as soon as it is combined*, before the next has arrived. Then the link carries piece $k+1$ while piece $k$ is added. With $c = N/n$ bytes a chunk and $m \ge 2$, reduce-scatter takes about
 #
 # $$(n-1)\,\bigl(m\alpha + c\max(\beta, \gamma)\bigr) + \tfrac{c}{m}\min(\beta, \gamma)
 # \qquad\text{instead of}\qquad (n-1)(\alpha + c\beta + c\gamma).$$
 #
-# The bytes stay the same, the messages become $m$ times as many: more pieces hide more of the adding and pay more latencies.
+# The bytes stay the same, and there are $m$ times as many messages: more pieces hide more of the adding, and cost more latencies.
 #
 # **Predict.** With 4 ranks and 3 pieces: how many messages does each rank send in the whole all-reduce?
 
@@ -676,26 +593,11 @@ RingPlayer(seen.story("Your pipelined ring, two pieces a chunk"))
 q.check("pipelined_ring")
 
 # %% [markdown]
-# **Measure.** The messages; and the time for more and more pieces, as a ratio to your plain ring, beside the model's.
+# **Measure.** The messages. Then the time for more and more pieces, divided by the time of your plain ring: 8 MiB on this machine, and 256 MiB on the virtual clock, with 4 ranks and links as fast as memory.
 
 
 # %%
-def pieces_contest(comm, elements, counts, repeats=9):
-    """Return the best seconds of the plain ring (first) and of each number of pieces."""
-    runs = [lambda x: ring_all_reduce(comm, x)]
-    runs += [lambda x, m=m: pipelined_ring(comm, x, "sum", m) for m in counts]
-    best = [np.inf] * len(runs)
-    for _ in range(repeats):
-        for i, run in enumerate(runs):
-            x = np.ones(elements, np.float32)
-            comm.barrier()
-            began = perf_counter()
-            run(x)
-            best[i] = min(best[i], perf_counter() - began)
-    return best
-
-
-def pipelined_time(n, n_bytes, m):
+def pipelined_time(n, n_bytes, m, alpha, beta, gamma):
     """Return the model's seconds for m pieces a chunk; one piece hides nothing."""
     if m == 1:
         return ring_time(n, n_bytes, alpha, beta, gamma)
@@ -703,37 +605,42 @@ def pipelined_time(n, n_bytes, m):
     return (n - 1) * (2 * m * alpha + chunk * (slow + beta)) + chunk / m * fast
 
 
-# %%
 count = launch(lambda comm: pipelined_ring(comm, np.ones(840), "sum", 3), 4, record=True).traffic
 compare("messages of a rank, 4 ranks, 3 pieces", predicted_messages, count[0].messages_sent)
-counts, n_bytes = [1, 2, 4, 8, 16, 32], 8 * 2**20
-best = np.max(launch(pieces_contest, CLOCK_RANKS, n_bytes // 4, counts), axis=0)
-plain = ring_time(CLOCK_RANKS, n_bytes, alpha, beta, gamma)
-ratios = best[1:] / best[0]
-expected = [pipelined_time(CLOCK_RANKS, n_bytes, m) / plain for m in counts]
-for m, model, ratio in zip(counts, expected, ratios):
-    compare(f"{m} pieces / plain", model, ratio)
+
+# %%
+counts, n_bytes, fast = [1, 2, 4, 8, 16, 32], 2**28, (alpha, gamma, gamma)
+plain = {"plain": ring_all_reduce}
+ways = plain | {f"{m} pieces": partial(pipelined_ring, pieces=m) for m in counts}
+here = list(in_turns(CLOCK_RANKS, ways, [2**23], repeats=9).values())
+there = [simulate.program(way, n_bytes, 4, *fast) for way in ways.values()]
+ratios, on_links = np.ravel(here[1:]) / here[0], np.array(there[1:]) / there[0]
+model = [pipelined_time(4, n_bytes, m, *fast) for m in counts]
+for m, expected, ratio, measured in zip(counts, np.array(model) / model[0], on_links, ratios):
+    compare(f"{m} pieces / plain, virtual", expected, ratio)
+    print(f"    on this machine's {CLOCK_RANKS} ranks {measured:.3f}")
 
 # %%
 fig, ax = plt.subplots()
-ax.plot(counts, expected, label="your machine's constants, by the formula")
-ax.plot(counts, ratios, "o", label="measured")
+ax.plot(counts, np.array(model) / model[0], label="256 MiB, 4 ranks, by the formula")
+ax.plot(counts, on_links, "s", color="C0", label="256 MiB, 4 ranks, virtual clock")
+ax.plot(counts, ratios, "o", color="C1", label=f"8 MiB, {CLOCK_RANKS} ranks, measured here")
 ax.axhline(1, color="C4", linewidth=1)
 ax.set_xscale("log", base=2)
 ax.set(xlabel="pieces a chunk", ylabel="time / time of the plain ring", ylim=(0, None))
-ax.set_title(f"8 MiB over {CLOCK_RANKS} ranks")
+ax.set_title("Chunks in pieces")
 ax.legend()
 plt.show()
 
 # %% [markdown]
-# **Reflect.** Did pieces help here, and as much as the model says? The model thinks of a link that carries bytes by itself. Who carries them between two ranks on one machine? And what else is better about a small piece, for a core that has just received it and is about to add it?
+# **Reflect.** Did pieces help on this machine, and as much as on the virtual clock? There a link carries bytes by itself. What carries them between two ranks on one machine?
 #
-# *The real system.* [gloo's ring](https://github.com/pytorch/gloo/blob/main/gloo/allreduce.cc) keeps two segments in flight: it adds one while the network card carries the other. In NCCL the pieces are so small that a partial sum goes through a GPU almost as through a wire.
+# *The real system.* [gloo's ring](https://github.com/pytorch/gloo/blob/main/gloo/allreduce.cc) keeps two segments in flight: it adds one while the network card carries the other.
 
 # %% [markdown]
 # ## 7. torch trains over your ring
 #
-# An all-reduce is worth what it trains. `ddp_lab.torch_backend` is a **backend** of `torch.distributed`, as gloo and NCCL are, and takes its algorithms by name. Give your two rings names, and torch's own `DistributedDataParallel`, which knows nothing of all this, averages its gradients over your ring.
+# `ddp_lab.torch_backend` is a **backend** of `torch.distributed`, as gloo and NCCL are, and finds its algorithms by name. Give names to your two rings, and torch's own `DistributedDataParallel` averages its gradients over them.
 #
 # **Predict.** The network below has 9,610 parameters of 4 bytes. How many bytes does each of `CLOCK_RANKS` ranks send in one training step? Use your formula.
 
@@ -746,6 +653,7 @@ predicted_step_bytes = ring_bytes(CLOCK_RANKS, 9610 * 4)
 ### END SOLUTION
 
 
+# %%
 class Counted:
     """A communicator's `send` and `recv`, and the bytes that were sent."""
 
@@ -759,9 +667,22 @@ class Counted:
         self.comm.send(x, dst)
 
 
-# %%
 def my_ring(comm, x, op="sum"):
     return ring_all_reduce(Counted(comm), x, op)
+
+
+def my_pipeline(comm, x, op="sum"):
+    return pipelined_ring(Counted(comm), x, op)
+
+
+# %%
+from sklearn.datasets import load_digits
+
+ddp_lab.register_algorithm("all_reduce", "my_ring", my_ring)
+ddp_lab.register_algorithm("all_reduce", "my_pipeline", my_pipeline)
+print(ddp_lab.algorithms("all_reduce"))
+images, labels = load_digits(return_X_y=True)
+X, Y = torch.tensor(images[:1680] / 16, dtype=torch.float32), torch.tensor(labels[:1680])
 
 
 def network():
@@ -771,18 +692,7 @@ def network():
     return torch.nn.Sequential(*layers)
 
 
-def my_pipeline(comm, x, op="sum"):
-    return pipelined_ring(Counted(comm), x, op)
-
-
-ddp_lab.register_algorithm("all_reduce", "my_ring", my_ring)
-ddp_lab.register_algorithm("all_reduce", "my_pipeline", my_pipeline)
-print(ddp_lab.algorithms("all_reduce"))
-
 # %%
-from sklearn.datasets import load_digits
-
-
 def train(model, x, y, steps):
     """Return the losses of `steps` steps of gradient descent on batches taken in order."""
     losses, batch = [], len(x) // 10
@@ -798,32 +708,32 @@ def train(model, x, y, steps):
     return losses
 
 
-images, labels = load_digits(return_X_y=True)
-X, Y = torch.tensor(images[:1680] / 16, dtype=torch.float32), torch.tensor(labels[:1680])
-
-
 # %%
-def train_on_a_rank(comm, algorithm, steps, rendezvous):
-    """Return this rank's losses, and the bytes that it sent; nothing goes through `comm`."""
+def train_on_a_rank(comm, algorithms, steps, rendezvous):
+    """Return [(losses, bytes that this rank sent)] by algorithm; nothing goes through `comm`."""
     from ddp_lab import torch_backend
 
     torch.set_num_threads(1)
-    where = f"file://{rendezvous}"
+    where, found = f"file://{rendezvous}", []
     dist.init_process_group("ddp_lab", init_method=where, rank=comm.rank, world_size=comm.size)
-    torch_backend.use_algorithm("all_reduce", algorithm)
-    model = torch.nn.parallel.DistributedDataParallel(network())
-    losses = train(model, X[comm.rank :: comm.size], Y[comm.rank :: comm.size], steps)
+    for algorithm in algorithms:
+        Counted.sent = 0
+        torch_backend.use_algorithm("all_reduce", algorithm)
+        model = torch.nn.parallel.DistributedDataParallel(network())
+        losses = train(model, X[comm.rank :: comm.size], Y[comm.rank :: comm.size], steps)
+        found.append((losses, Counted.sent))
     dist.destroy_process_group()
-    return losses, Counted.sent
+    return found
 
 
-STEPS = 50
+# %%
+STEPS, names = 50, ("my_ring", "my_pipeline")
+with tempfile.TemporaryDirectory() as folder:
+    ranks = launch(train_on_a_rank, CLOCK_RANKS, names, STEPS, f"{folder}/rendezvous")
 alone, together = train(network(), X, Y, STEPS), {}
-for name in ("my_ring", "my_pipeline"):
-    with tempfile.TemporaryDirectory() as folder:
-        ranks = launch(train_on_a_rank, CLOCK_RANKS, name, STEPS, f"{folder}/rendezvous")
-    together[name] = np.mean([losses for losses, _ in ranks], axis=0)
-    compare(f"{name}: bytes of a rank, one step", predicted_step_bytes, ranks[0][1] / STEPS)
+for name, found in zip(names, zip(*ranks)):
+    together[name] = np.mean([losses for losses, _ in found], axis=0)
+    compare(f"{name}: bytes of a rank, one step", predicted_step_bytes, found[0][1] / STEPS)
     print(f"    largest difference of the losses: {np.abs(together[name] - alone).max():.1e}")
 
 # %%
@@ -836,11 +746,11 @@ ax.legend()
 plt.show()
 
 # %% [markdown]
-# The curves are one. The gradients of torch's DDP went through the functions that you wrote in sections 4 and 6.
+# The curves lie on each other. The gradients of torch's DDP went through the functions that you wrote in sections 4 and 6.
 #
-# **Reflect.** Why is the difference of the losses not exactly zero, although the shares of a batch are the batch?
+# **Reflect.** Why is the difference of the losses not exactly zero, although the shares together are the whole batch?
 #
-# *The real system.* gloo, NCCL and MPI stand in the same place: torch's [reducer](https://github.com/pytorch/pytorch/blob/main/torch/csrc/distributed/c10d/reducer.cpp) hands over a bucket of gradients and asks for the sum, and never knows who carried it. What DDP does *around* the all-reduce is the next lab.
+# *The real system.* gloo, NCCL and MPI do the same work for torch: its [reducer](https://github.com/pytorch/pytorch/blob/main/torch/csrc/distributed/c10d/reducer.cpp) passes a bucket of gradients on and asks for the sum.
 
 # %% [markdown] question="all_at_once" points="6" manual="true" rubric="2: says that every rank needs every other at the same time, since a rank waits in each step for its left neighbour, and so all must be scheduled together (gang scheduling) while Spark starts tasks as slots come free; 2: says what Spark can do instead, a tree of reduce tasks to the driver and a broadcast, and that the driver's link then carries bytes that grow with n or log n; 1: sees that barriers between stages forbid overlap with backward; 1: says what is lost or gained when one rank dies or is slow (recomputed task against a stopped ring), or cites a number measured in this lab"
 # ## Discuss

@@ -70,7 +70,7 @@ def ring_reduce_scatter(comm, x, op="sum"):
     return result
 
 
-# %% wrong="listens_first" question="ring_reduce_scatter" check="each_rank_ends_with_its_own_chunk_complete" says="before it has heard"
+# %% wrong="listens_first" question="ring_reduce_scatter" check="each_rank_ends_with_its_own_chunk_complete" says="no rank sends"
 def ring_reduce_scatter(comm, x, op="sum"):
     n, rank = comm.size, comm.rank
     right, left = (rank + 1) % n, (rank - 1) % n

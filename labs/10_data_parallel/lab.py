@@ -1,37 +1,40 @@
-# %% [markdown]
+# %% [markdown] builds="gradient averaging, from hooks to overlapped buckets" needs="03, 09" audience="gpu"
 # # Lab 10: Data-parallel training
 #
-# - **You build** what `DistributedDataParallel` (DDP) is, in the order in which it was invented: one all-reduce a gradient, one for all, buckets, and at last communication that hides behind computation.
+# - **You build** `DistributedDataParallel` (DDP) in the order in which it was invented: one all-reduce for each gradient, one for all, buckets, and then communication that is hidden behind computation.
 # - **You need** torch modules and `backward()`, and what an all-reduce costs (lab 09).
-# - **It takes** about 100 minutes: 5 to set out, 8, 17, 10, 24, 9, 10 and 7 for the seven sections, 10 for the discussion. The reading note, with its paper, is for another day.
+# - **It takes** about 95 minutes: introduction 2, sections 9, 16, 10, 23, 9, 9 and 7, discussion 10. The reading note, with its paper, is for another day.
 #
-# Every rank has a copy of the model and a part of the batch. After each backward pass the gradients are averaged, every copy takes the same step, and the copies stay equal. That is **data parallelism**. You predict which bucket size is best on a wire that you know, and then measure it.
+# Every rank has a copy of the model and a part of the batch. After each backward pass the gradients are averaged, every copy takes the same step, and the copies stay equal. That is **data parallelism**. You predict which bucket size is best, and then measure it.
 #
 # Each section asks for a prediction before it measures. Write the number down first.
 
 # %% tags="setup"
 import os
 import platform
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from copy import deepcopy
 from importlib.metadata import version
 from itertools import pairwise
 from pathlib import Path
-from time import perf_counter, perf_counter_ns, sleep
+from time import perf_counter
 
 import matplotlib.pyplot as plt
 import numpy as np
 import torch
 from sklearn.datasets import load_digits
 
-from autograder import earlier, lab
+# %% tags="setup"
+from autograder import compare, earlier, lab
 from ddp_lab import launch
-from ddp_lab.data_parallel.step_times import Span, StepTimes
 from ddp_lab.data_parallel.sweep import BackwardProfile
 from ddp_lab.device_array import synchronize
+from ddp_lab.lessons.pictures import draw_curves
+from ddp_lab.lessons.readiness import ready_times
+from ddp_lab.lessons.steps import descend, draw_steps, recorded_step, slower_of, step_contest
+from ddp_lab.lessons.timing import device_ranks
+from ddp_lab.lessons.wires import Clocked, Wire
 from ddp_lab.show import DdpTimeline
-from ddp_lab.transport.device import DeviceWorld
 
 # %% tags="setup"
 q = lab("data_parallel")
@@ -45,7 +48,7 @@ CUDA = torch.cuda.is_available()
 print("CUDA", torch.cuda.get_device_name() if CUDA else "none: everything runs on the CPU")
 
 # %% [markdown]
-# The running example: a small network on scikit-learn's images of digits. Four linear layers, so eight parameters: a weight and a bias each.
+# The running example: a small network on scikit-learn's images of digits. It has four linear layers, so eight parameters: a weight and a bias each.
 
 
 # %%
@@ -75,23 +78,10 @@ for name, param in make_model().named_parameters():
     print(f"{name:10} {tuple(param.shape)!s:10} {param.numel() * 4:>6} bytes")
 
 
-# %%
-def compare(what, predicted, measured):
-    """Print a prediction beside what came out; a count is exact or it is not."""
-    if predicted is ...:
-        print(f"{what:<44} measured {measured:>11,.5g}   (no prediction yet)")
-    else:
-        said = f"ratio {measured / predicted:.3f}" if predicted else "no ratio to 0"
-        if isinstance(measured, int | np.integer):
-            said = "exact" if measured == predicted else f"{said}, not exact: count again"
-        print(f"{what:<44} predicted {predicted:>11,.5g}  measured {measured:>11,.5g}  {said}")
-
-
 # %% [markdown]
 # ## 1. Replicas drift apart
 #
-# Give each rank a copy of the model and its share of every batch, and let them train without a word to each other. (As many ranks as this machine has cores, 2 at least and 4 at most.)
-
+# Give each rank a copy of the model and its share of every batch, and let them train without any messages. (As many ranks as this machine has cores, 2 at least and 4 at most. `descend` is one step of gradient descent.)
 
 # %%
 RANKS = max(2, min(4, CORES))
@@ -111,14 +101,6 @@ def start(kind, comm, params, cap_bytes=None):
 
 
 # %%
-@torch.no_grad()
-def descend(params, lr):
-    """Take one step of gradient descent; the gradients are used up."""
-    for param in params:
-        param -= lr * param.grad
-        param.grad = None
-
-
 def train(comm, steps, kind, cap_bytes=None):
     """Return this rank's losses, and the weights after each step: (steps, n_weights)."""
     torch.set_num_threads(1)
@@ -148,13 +130,11 @@ alone = launch(train, RANKS, STEPS, "alone")
 print("distance after 1, 10, 40 steps:", *(f"{apart(alone)[i]:.3f}" for i in (0, 9, 39)))
 
 # %% [markdown]
-# So many models, and none has seen more than its share of the data.
-#
 # **Idea.** The loss of the whole batch is the mean over its examples, and a gradient is linear. So if all $n$ shards are equally large,
 #
 # $$\nabla L_{\text{batch}} = \frac1n \sum_{r=0}^{n-1} \nabla L_{\text{shard } r}.$$
 #
-# If every rank puts this average in the place of its own gradient, all take the same step, which is the step that one process would have taken with the whole batch.
+# If every rank replaces its own gradient by this average, all take the same step, which one process would have taken with the whole batch.
 #
 # **Predict.** With one all-reduce a parameter: how many all-reduces does a training step of our model need?
 
@@ -194,16 +174,15 @@ print(f"largest difference to the losses of one process: {np.abs(together - one[
 run = launch(train, RANKS, 1, "each", record=True)
 calls = len({m.op for m in run.trace.messages if m.op.startswith("all_reduce")})
 compare("all-reduces in a step", predicted_calls, calls)
-fig, ax = plt.subplots()
-ax.plot(apart(alone), label="each on its own")
-ax.plot(apart(averaged), label="gradients averaged")
-ax.set(xlabel="training step", ylabel="distance between replicas", title="Weights, Euclidean norm")
-ax.set_ylim(top=1.25 * apart(alone).max())
-ax.legend(ncols=2)
-plt.show()
+steps = range(1, STEPS + 1)
+curves = {
+    "each on its own": (steps, apart(alone), "C0-"),
+    "gradients averaged": (steps, apart(averaged), "C1--"),
+}
+draw_curves(curves, x="training step", y="distance between replicas", title="Weights, norm")
 
 # %% [markdown]
-# Who carries the sums is nobody's business here: `comm.all_reduce` is any function that returns them. In lab 09 you wrote one. If its checks pass, `earlier` brings it here; if not, the course's own ring stands in, and nothing is lost.
+# `comm.all_reduce` may be any function that returns the sums. In lab 09 you wrote one. If its checks pass, `earlier` brings it here; if not, the course's own ring takes its place, and you lose nothing.
 
 
 # %%
@@ -214,6 +193,7 @@ def course_ring(comm, x, op="sum"):
 ring = earlier("ring_all_reduce", "ring_all_reduce", reference=course_ring)
 
 
+# %%
 class OverRing:
     """`comm`, with all-reduces that go over `ring`."""
 
@@ -230,54 +210,17 @@ apart_by = np.abs(over_ring[0][1][-1] - averaged[0][1][-1]).max()
 print(f"largest difference to the weights above: {apart_by:.1e}")
 
 # %% [markdown]
-# **Reflect.** The distance between the averaged replicas is exactly zero, and the difference to one process is not. What makes the first exact, and what spoils the second?
+# **Reflect.** The distance between the averaged replicas is exactly zero, and the difference to one process is not. Why is the first exact, and the second not?
 #
-# *The real system.* DDP does not trust you to build equal models: its constructor [broadcasts rank 0's parameters and buffers](https://github.com/pytorch/pytorch/blob/main/torch/nn/parallel/distributed.py), and with `average_gradients` alone you would have to.
+# *The real system.* DDP's constructor [broadcasts rank 0's parameters and buffers](https://github.com/pytorch/pytorch/blob/main/torch/nn/parallel/distributed.py), so that the models are equal at the start.
 
 # %% [markdown]
-# ## 2. A wire that can be seen
+# ## 2. A wire with known constants
 #
-# Between two ranks on one machine there is no wire: messages are copied by the same cores that compute. So we lend this machine a wire. `Wire` is a communicator whose all-reduces take turns, and take at least $\alpha + \beta \cdot \text{bytes}$ each, asleep. While the wire carries something the core is free, as with a network card.
-
-
-# %%
-class Wire:
-    """`comm` with one slow wire; notes how long it was busy, and how long it was waited for."""
-
-    def __init__(self, comm, alpha, beta):
-        self.comm, self.rank, self.size = comm, comm.rank, comm.size
-        self.alpha, self.beta = alpha, beta
-        self.queue = ThreadPoolExecutor(1)
-        self.busy = self.blocked = 0.0
-
-    def all_reduce(self, x, op="sum", async_op=False):
-        work = Carried(self, self.queue.submit(self.carry, x, op))
-        return work if async_op else work.wait()
-
-    def carry(self, x, op):
-        began = perf_counter()
-        result = self.comm.all_reduce(x, op)
-        sleep(max(0.0, self.alpha + self.beta * x.nbytes - (perf_counter() - began)))
-        self.busy += perf_counter() - began
-        return result
-
-
-# %%
-class Carried:
-    """An all-reduce under way; `wait()` returns its result."""
-
-    def __init__(self, wire, future):
-        self.wire, self.future = wire, future
-
-    def wait(self):
-        began = perf_counter()
-        result = self.future.result()
-        self.wire.blocked += perf_counter() - began
-        return result
-
+# Between two ranks on one machine there is no wire: the cores that compute also copy the messages. So we lend this machine one. `Wire(comm, alpha, beta)` is a communicator whose all-reduces take turns, and take at least $\alpha + \beta \cdot \text{bytes}$ each, asleep. While the wire carries something the core is free, as with a network card.
 
 # %% [markdown]
-# The constants are chosen by *this* machine's speed: with `BETA`, to carry all gradients of a larger model takes as long as its backward pass; `ALPHA` is a thirtieth of that.
+# The constants follow from *this* machine's speed: with `BETA`, to carry all gradients of a larger model takes as long as its backward pass; `ALPHA` is a thirtieth of that. `ready_times` times backward passes while all ranks compute.
 
 
 # %%
@@ -285,38 +228,25 @@ def big_model():
     return make_model(width=256, depth=17)
 
 
-def backward_seconds(comm):
-    """Return the seconds of one backward pass of the big model while all ranks compute."""
+def backward(comm):
+    """Return when each gradient is ready in the fastest of 15 backward passes, and when it ends."""
     torch.set_num_threads(1)
-    model, times = big_model(), []
-    x, y = batch(0)
-    for _ in range(15):
-        loss = loss_of(model(x), y)
-        comm.barrier()
-        began = perf_counter()
-        loss.backward()
-        times.append(perf_counter() - began)
-    return min(times)
+    model, (x, y) = big_model(), batch(0)
+    params = list(model.parameters())
+    return ready_times(params, lambda: loss_of(model(x), y), 15, before=comm.barrier)
 
 
 # %%
 sizes = [p.numel() * 4 for p in big_model().parameters()]
 B, N = sum(sizes), len(sizes)
-BACKWARD = max(launch(backward_seconds, 2))
+*READY, BACKWARD = np.max(list(launch(backward, 2)), axis=0)
 ALPHA, BETA = BACKWARD / 30, BACKWARD / B
-PARTS = (
-    "forward",
-    "backward compute",
-    "exposed communication",
-    "optimizer",
-    "hidden communication",
-)
-print(f"{N} parameters, {B:,} bytes; one message costs as much as {ALPHA / BETA:,.0f} bytes")
+print(f"{N} parameters, {B:,} bytes; one message takes as long as {ALPHA / BETA:,.0f} bytes")
 
 # %% [markdown]
-# **Idea.** Averaging after backward can be left to **hooks**: `param.register_post_accumulate_grad_hook(f)` has torch call `f` each time a gradient of `param` is complete. Nobody has to call anything after backward any more.
+# **Idea.** **Hooks** can do the averaging: `param.register_post_accumulate_grad_hook(f)` has torch call `f` each time a gradient of `param` is complete. Then nothing need be called after backward.
 #
-# And a second idea: thirty-four messages pay thirty-four latencies. Copy all gradients into one **flat** tensor, and one message will do.
+# A second idea: thirty-four messages pay thirty-four latencies. Copy all gradients into one **flat** tensor, and one message is enough.
 #
 # **Predict.** By $\alpha + \beta \cdot \text{bytes}$: how many times as long does one all-reduce a parameter take as one flat one?
 
@@ -372,24 +302,7 @@ for kind in ("hooks", "flat"):
 q.check("flat_all_reduce")
 
 # %% [markdown]
-# **Measure.** Two ranks and the big model. `one_step` takes a training step apart: what the wire did, and what the computing thread did meanwhile. Communication is **exposed** while that thread waits for it, and **hidden** otherwise.
-
-
-# %%
-def one_step(wire, model, finish, step, now=perf_counter):
-    """Train one step; return the seconds of each of PARTS."""
-    x, y = (part.to(model[0].weight.device) for part in batch(step))
-    wire.busy = wire.blocked = 0.0
-    at = [now()]
-    loss = loss_of(model(x), y)
-    at.append(now())
-    loss.backward()
-    finish()
-    at.append(now())
-    descend(model.parameters(), lr=0.01)
-    forward, backward, optimize = np.diff([*at, now()])
-    exposed = wire.blocked
-    return [forward, backward - exposed, exposed, optimize, max(0.0, wire.busy - exposed)]
+# **Measure.** Two ranks and the big model. `step_contest` takes training steps apart: what the wire did, and what the computing thread did meanwhile. Communication is **exposed** while that thread waits for it, and **hidden** otherwise.
 
 
 # %%
@@ -399,48 +312,26 @@ def set_up(comm, kind, cap_bytes=None):
     return wire, model, start(kind, wire, list(model.parameters()), cap_bytes)
 
 
-def contest(comm, plans, turns=7, set_up=set_up, now=perf_counter):
-    """Return the parts of the fastest step of each plan; the plans take turns."""
-    torch.set_num_threads(1)
-    runners = [set_up(comm, *plan) for plan in plans]
-    best = [[np.inf] * len(PARTS) for _ in plans]
-    for turn in range(turns):
-        for i, runner in enumerate(runners):
-            comm.barrier()
-            best[i] = min(best[i], one_step(*runner, turn, now), key=lambda parts: sum(parts[:4]))
-    return best
-
-
-def slower_of(ranks):
-    """Return for each plan the parts of its step on the rank that took longer."""
-    return [max(both, key=lambda parts: sum(parts[:4])) for both in zip(*ranks)]
-
-
-# %%
 def measure(*plans):
     """Return the parts of each plan's step on the slower of two ranks, in backward passes."""
-    ranks = launch(contest, 2, plans)
-    return [dict(zip(PARTS, np.array(seconds) / BACKWARD)) for seconds in slower_of(ranks)]
+    return slower_of(launch(step_contest, 2, set_up, plans, batch), BACKWARD)
 
 
-kinds = ("each", "hooks", "flat")
-wire_time = {k: p["exposed communication"] for k, p in zip(kinds, measure(*((k,) for k in kinds)))}
-for kind in ("each", "hooks"):
-    compare(
-        f"time on the wire, {kind} / flat", predicted_ratio, wire_time[kind] / wire_time["flat"]
-    )
+each, hooks, flat = (p["exposed communication"] for p in measure(["each"], ["hooks"], ["flat"]))
+compare("time on the wire, each / flat", predicted_ratio, each / flat)
+compare("time on the wire, hooks / flat", predicted_ratio, hooks / flat)
 
 # %% [markdown]
-# **Reflect.** The hooks run *during* backward. Why is nothing hidden all the same? What does the computing thread do between the moment when a gradient is ready and the moment when the next layer's backward starts?
+# **Reflect.** The hooks run *during* backward. Why is nothing hidden? What does the computing thread do between the moment when a gradient is ready and the start of the next layer's backward?
 #
-# *The real system.* Horovod's *tensor fusion* is the flat tensor, with a size limit and a time limit. And a hook that is handed the parameter where one expects its gradient is a classic: there is published teaching code that averages the *weights* in every backward pass, by a variable called `grad`.
+# *The real system.* Horovod's *tensor fusion* is the flat tensor, with limits of size and time. torch gives the hook the parameter: published teaching code takes it for the gradient, and averages the *weights*.
 
 # %% [markdown]
 # ## 3. Buckets
 #
-# One message a gradient drowns in latency. One message for all has to wait for the last gradient: nothing can be sent before backward is over.
+# One message for each gradient costs too many latencies. One message for all has to wait for the last gradient, until backward is over.
 #
-# **Idea.** In between: **buckets** of some gradients each, sent when they are full. Backward finishes the *last* layer first, so the first bucket is filled from the last parameter towards the first. A bucket is closed as soon as it holds at least `cap` bytes. (Li et al., *PyTorch Distributed*, VLDB 2020, section 3.2.2.)
+# **Idea.** Between the two: **buckets** of some gradients each, sent when they are full. Backward finishes the *last* layer first, so the first bucket is filled from the last parameter towards the first. A bucket is closed as soon as it holds at least `cap` bytes. (Li et al., *PyTorch Distributed*, VLDB 2020, section 3.2.2.)
 #
 # **Predict.** Parameters of 100, 10, 100, 10, 100 and 10 bytes, and a cap of 120. How many buckets?
 
@@ -486,18 +377,18 @@ for share in (0, 1 / 8, 1 / 2, 1):
     print(f"cap {share:5.3f} of all bytes: {len(assign_buckets(sizes, share * B)):>2} buckets")
 
 # %% [markdown]
-# **Reflect.** A bucket may be much larger than the cap. Which parameter would make it so? The other rule would be to close a bucket *before* it overflows: what could be said for either?
+# **Reflect.** A bucket may be much larger than the cap. Which parameter would make it so? What would change if a bucket were closed *before* it gets larger than the cap?
 #
-# *The real system.* torch's default cap is 25 MiB, and 1 MiB for the first bucket, so that the wire starts early. Before the first step nobody knows the order of gradients and the reverse of registration is a guess; after it torch [rebuilds the buckets](https://github.com/pytorch/pytorch/blob/main/torch/csrc/distributed/c10d/reducer.cpp) in the order that it saw.
+# *The real system.* torch's default cap is 25 MiB, and 1 MiB for the first bucket, so that the wire starts early. The reverse of registration is a guess; after the first step torch [rebuilds the buckets](https://github.com/pytorch/pytorch/blob/main/torch/csrc/distributed/c10d/reducer.cpp) in the order that it saw.
 
 # %% [markdown]
 # ## 4. Overlap
 #
 # Now the wire may work while backward goes on. Two rules make this right.
 #
-# **Idea.** First: a full bucket is **launched** and not waited for: `comm.all_reduce(x, async_op=True)` returns a handle at once, and `handle.wait()` the result later. Second: **buckets are launched in their fixed order**, full or not. Ranks may finish gradients in different orders; the $k$-th all-reduce of one rank always meets the $k$-th of the others, whatever is in it. A bucket that is full too early has to wait for those before it.
+# **Idea.** First: a full bucket is **launched** and not waited for: `comm.all_reduce(x, async_op=True)` returns a handle at once, and `handle.wait()` the result later. Second: **buckets are launched in their fixed order**. Ranks may finish gradients in different orders, but the $k$-th all-reduce of one rank always meets the $k$-th of the others. So a bucket that is full early has to wait for those before it.
 #
-# **Predict.** Four buckets of which numbers 1, 2 and 3 are full, and number 0 lacks a gradient. Which are launched now? And which when that gradient comes? Write down how many each time.
+# **Predict.** Of four buckets, numbers 1, 2 and 3 are full, and number 0 lacks a gradient. How many are launched now? And how many when that gradient comes?
 
 # %%
 ### BEGIN STARTER
@@ -535,10 +426,10 @@ for what, predicted, waiting in (
     ("when it comes", predicted_then, [0, 0, 0, 0]),
 ):
     now = launchable(waiting, 0)
-    print(f"{what}: predicted {predicted} buckets, launched {len(now)}: {now}")
+    compare(f"launched {what}", predicted, len(now))
 
 # %% [markdown]
-# `Reducer` keeps the books: which parameters are in which bucket, and what is still to come. You write what happens when a gradient is ready, and what happens at the end.
+# `Reducer` knows which parameters are in which bucket, and which gradients have not come yet. You write what happens when a gradient is ready, and what happens at the end.
 
 
 # %%
@@ -594,35 +485,12 @@ class Overlapped(Reducer):
 q.check("Overlapped")
 
 # %% [markdown]
-# **Measure.** The same step as in section 2, with about eight buckets; predicted are a message a gradient, one for all, and for overlap the last bucket alone, the only one that nothing is left to hide behind. And the question that comes before speed: is it still the same training?
-
+# **Measure.** First: is it still the same training? Then the step of section 2, with about eight buckets. Predicted are a message a gradient, one for all, and for overlap the last bucket alone: nothing is left to hide it behind.
 
 # %%
 overlapped = launch(train, RANKS, STEPS, "overlap", 10_000)
 together = np.mean([losses for losses, _ in overlapped], axis=0)
 print(f"largest difference to the losses of one process: {np.abs(together - one[0][0]).max():.1e}")
-
-
-# %%
-def draw(steps, title, unit, predicted=()):
-    """Draw {kind: its step's parts}, and marks at what was predicted for the steps."""
-    _, ax = plt.subplots()
-    left, rows = np.zeros(len(steps)), np.arange(len(steps))
-    for name, hatch in zip(PARTS, ("", "//", "xx", "..", "--")):
-        width = np.array([step[name] for step in steps.values()])
-        if name != "hidden communication":
-            ax.barh(rows, width, 0.5, left, label=name, hatch=hatch)
-            left = left + width
-        elif width.any():  # runs beside compute: a bar of its own
-            beside = [step["forward"] for step in steps.values()]
-            ax.barh(rows + 0.35, width, 0.15, beside, label=name, hatch=hatch)
-    if len(predicted):
-        ax.plot(predicted, rows, "wD", markeredgecolor="k", label="end, by the predicted wait")
-    ax.set_yticks(rows, steps)
-    ax.invert_yaxis()
-    ax.set(xlabel=f"time, {unit}", title=title)
-    ax.legend(loc="upper center", bbox_to_anchor=(0.45, -0.2), ncols=3, fontsize="small")
-    plt.show()
 
 
 # %%
@@ -633,12 +501,6 @@ def waits_at(alpha, beta):
     return np.array([one_by_one, one_by_one, at_once, alpha + last * beta])
 
 
-def ends(steps, waits):
-    """Return when each step would have ended with the predicted wait in place of its own."""
-    exposed = [step["exposed communication"] for step in steps.values()]
-    return [sum(list(step.values())[:4]) for step in steps.values()] - np.array(exposed) + waits
-
-
 # %%
 kinds = ("each", "hooks", "flat", "overlap")
 plans = tuple((kind, B / 8) for kind in kinds)
@@ -646,21 +508,22 @@ on_wire, waits = dict(zip(kinds, measure(*plans))), waits_at(ALPHA, BETA) / BACK
 for kind, expected in zip(kinds, waits):
     seen = on_wire[kind]["exposed communication"]
     compare(f"{kind}: waited for, backward passes", expected, seen)
-draw(on_wire, "One step on the slow wire", "in backward passes", ends(on_wire, waits))
+draw_steps(on_wire, "One step on the slow wire", "in backward passes", waits)
 
 # %% [markdown]
-# **And on a device?** No wire is lent now. Two ranks train on the GPU: each on its own by NCCL, where there are two; else as **virtual ranks**, threads that share one device with a stream each (NCCL refuses two ranks on one GPU). CUDA runs the backward of *all* threads on one engine thread a device: a hook that waits there for a peer on the same device would wait for ever, since the peer's backward cannot begin. So `DeviceWorld` has each rank's own thread run its backward. Without a GPU the same cells time virtual ranks on the CPU. A GPU works on while Python goes ahead, so every reading of the clock waits for the device first.
+# **And on a device?** Here no wire is lent. Two ranks train on GPUs, by NCCL where each can have one; else as **virtual ranks**, threads that share one device. Without a GPU the same cells run on the CPU. Every reading of the clock waits for the device first.
 
 # %%
 GPUS = torch.cuda.device_count()
 DEVICE = torch.device("cuda" if CUDA else "cpu")
 PLACE = torch.cuda.get_device_name() if CUDA else "the CPU"
 PLACE += ", NCCL" if GPUS > 1 else ", virtual ranks"
+BIG_MODEL = big_model()  # made here: virtual ranks would draw from one generator at once
 
 
 def on_device(fn, *args):
     """Return what `fn` gives on two ranks of the device."""
-    return launch(fn, 2, *args, transport="cuda" if CUDA else DeviceWorld(2, "cpu"))
+    return launch(fn, 2, *args, transport=device_ranks(2, DEVICE.type))
 
 
 def now():
@@ -670,56 +533,22 @@ def now():
 
 
 # %%
-class Clocked:
-    """`comm`, and for how long its all-reduces were waited for."""
-
-    busy = blocked = 0.0
-
-    def __init__(self, comm):
-        self.comm, self.rank, self.size = comm, comm.rank, comm.size
-
-    def all_reduce(self, x, op="sum", async_op=False):
-        work = Awaited(self, self.comm.all_reduce(x, op, async_op=True))
-        return work if async_op else work.wait()
-
-
-# %%
-class Awaited:
-    """An all-reduce under way; what this rank itself still computes is not waiting for it."""
-
-    def __init__(self, clocked, work):
-        self.clocked, self.work = clocked, work
-
-    def wait(self):
-        began = now()
-        result = self.work.wait()
-        self.clocked.blocked += now() - began
-        return result
-
-
-# %%
-BIG_MODEL = big_model()  # made here: virtual ranks would draw from one generator at once
-
-
 def set_up_there(comm, kind, cap_bytes=None):
     """Return a copy of the big model on the device, with one way of averaging."""
-    clocked, model = Clocked(comm), deepcopy(BIG_MODEL).to(DEVICE)
+    clocked, model = Clocked(comm, now), deepcopy(BIG_MODEL).to(DEVICE)
     return clocked, model, start(kind, clocked, list(model.parameters()), cap_bytes)
 
 
 def prices(comm, repeats=30):
     """Return alpha and beta of an all-reduce on the device, from one float and from B bytes."""
     torch.set_num_threads(1)
-    best = []
-    for elements in (1, B // 4):
-        clocked, x = Clocked(comm), torch.ones(elements, device=DEVICE)
-        times = []
-        for _ in range(repeats):
-            comm.barrier()
-            clocked.blocked = 0.0
-            clocked.all_reduce(x)
-            times.append(clocked.blocked)
-        best.append(min(times))
+    clocked, best = Clocked(comm, now), [np.inf, np.inf]
+    for turn in range(2 * repeats):
+        x = torch.ones((1, B // 4)[turn % 2], device=DEVICE)
+        comm.barrier()
+        clocked.forget()
+        clocked.all_reduce(x)
+        best[turn % 2] = min(best[turn % 2], clocked.blocked)
     return best[0], (best[1] - best[0]) / B
 
 
@@ -728,24 +557,24 @@ def prices(comm, repeats=30):
 
 # %%
 waits = 1e3 * waits_at(*np.max(list(on_device(prices)), axis=0))
-there = slower_of(on_device(contest, plans, 9, set_up_there, now))
-there = {kind: dict(zip(PARTS, 1e3 * np.array(parts))) for kind, parts in zip(kinds, there)}
+there = slower_of(on_device(step_contest, set_up_there, plans, batch, 9, now), 1e-3)
+there = dict(zip(kinds, there))
 print("timed here: two ranks on", PLACE)
 for (kind, step), expected in zip(there.items(), waits):
     compare(f"{kind}: waited for, ms", expected, step["exposed communication"])
-draw(there, f"One step, two ranks on {PLACE}", "ms", ends(there, waits))
+draw_steps(there, f"One step, two ranks on {PLACE}", "ms", waits)
 
 # %% [markdown]
-# **Reflect.** How much of the communication is hidden, and which part cannot be, however the buckets are cut? On the device, a ratio above 1 says that something else is waited for than bytes: what is a rank that has finished its own backward waiting for? And who does the adding there, while backward computes? What would happen in `finish` if one parameter got no gradient in this step? (That is where lab 11 begins.)
+# **Reflect.** How much of the communication is hidden, and which part cannot be, for any cut into buckets? On the device, a ratio above 1 says that ranks wait for more than bytes: what does a rank wait for that has finished its own backward? What would happen in `finish` if one parameter got no gradient in this step? (Lab 11 begins there.)
 #
-# *The real system.* torch's reducer does what you did, in C++, and with `gradient_as_bucket_view=True` without your two copies: its gradients then *are* views into the buckets. Li et al. measured that overlap saves 38.0 % of the time of an iteration for ResNet-50 and 35.2 % for BERT on NCCL, and 26.8 % and 21.5 % on Gloo (section 5.1).
+# *The real system.* torch's reducer does the same in C++, and with `gradient_as_bucket_view=True` without your two copies: its gradients then *are* views into the buckets. Li et al. measured that overlap saves 38.0 % of an iteration for ResNet-50 and 35.2 % for BERT on NCCL (section 5.1).
 
 # %% [markdown]
 # ## 5. Not every step
 #
-# A batch that does not fit into memory is taken in **micro-batches**: several backward passes add up in `.grad`, then one optimizer step. To average after each would be to send everything several times over.
+# A batch that does not fit into memory is taken in **micro-batches**: several backward passes add up in `.grad`, then one optimizer step. To average after each would send everything several times.
 #
-# **Idea.** `with no_sync(reducer):` switches the averaging off; gradients pile up locally, and the first backward outside sends the sum of all.
+# **Idea.** `with no_sync(reducer):` switches the averaging off; gradients add up locally, and the first backward outside sends the sum of all.
 #
 # **Predict.** Four micro-batches, of which three are inside `no_sync`. Compared to averaging each time, what fraction of the bytes is sent?
 
@@ -795,18 +624,18 @@ def accumulate(comm, use_no_sync):
 
 once, always = (launch(accumulate, 2, flag, record=True) for flag in (True, False))
 fraction = once.traffic[0].bytes_sent / always.traffic[0].bytes_sent
-compare("bytes with no_sync / without", predicted_fraction, fraction)
+compare("bytes with no_sync / without", predicted_fraction, fraction, exact=True)
 print(f"largest difference of the gradients: {np.abs(once[0] - always[0]).max():.1e}")
 
 # %% [markdown]
-# **Reflect.** Averaging each time gave the *same* gradient here. Look at what is averaged in the second micro-batch: why does averaging something already averaged do no harm?
+# **Reflect.** To average each time gave the *same* gradient here. Look at what is averaged in the second micro-batch: why does it do no harm to average an average again?
 #
-# *The real system.* In torch the [forward pass has to be inside `no_sync` too](https://pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html): DDP decides there whether the coming backward will be synchronised. Without `finally`, one exception in a training loop would switch averaging off for good, and nothing would say so but the loss curve.
+# *The real system.* In torch the [forward pass has to be inside `no_sync` too](https://pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html): DDP decides there whether the coming backward will be synchronised. Without `finally`, one exception would switch averaging off for good.
 
 # %% [markdown]
 # ## 6. How large a bucket?
 #
-# Small buckets start early and pay many latencies. Large buckets pay few and start late. Somewhere in between lies the best size, and it can be computed.
+# Small buckets start early and pay many latencies. Large buckets pay few and start late. The best size lies between, and it can be computed.
 #
 # **Idea.** One wire, buckets in order: bucket $i$ starts when it is full *and* the one before has been carried,
 #
@@ -835,42 +664,16 @@ def finish_time(ready, duration):
 q.check("finish_time")
 
 # %% [markdown]
-# **Predict.** First look *when* each gradient is ready, in one backward pass without communication. From that, and from $\alpha$ and $\beta$, your `finish_time` predicts the step for every cap.
-
-
-# %%
-def ready_times(comm):
-    """Return when each gradient is complete, from the start of the fastest backward of 15."""
-    torch.set_num_threads(1)
-    model, rows = big_model(), []
-    params = list(model.parameters())
-    now = [0.0] * len(params)
-
-    def note(index):
-        now[index] = perf_counter()
-
-    for index, param in enumerate(params):
-        param.register_post_accumulate_grad_hook(lambda _, index=index: note(index))
-    x, y = batch(0)
-    for _ in range(15):
-        loss = loss_of(model(x), y)
-        comm.barrier()
-        began = perf_counter()
-        loss.backward()
-        rows.append(np.array(now) - began)
-    return min(rows, key=max)
-
-
-ready = np.max(list(launch(ready_times, 2)), axis=0)
+# **Predict.** `READY` says when each gradient is ready in a backward pass without communication. From that, $\alpha$ and $\beta$, your `finish_time` predicts the step for every cap.
 
 
 # %%
 def predicted_backward(cap_bytes):
     """Return backward with its exposed communication, in backward passes."""
     buckets = assign_buckets(sizes, cap_bytes)
-    full = np.maximum.accumulate([max(ready[i] for i in bucket) for bucket in buckets])
+    full = np.maximum.accumulate([max(READY[i] for i in bucket) for bucket in buckets])
     takes = [ALPHA + BETA * sum(sizes[i] for i in bucket) for bucket in buckets]
-    return max(finish_time(full, takes), ready.max()) / BACKWARD
+    return max(finish_time(full, takes), max(READY)) / BACKWARD
 
 
 # %%
@@ -889,60 +692,23 @@ for cap, expected, seen in zip(caps, model_says, measured):
     compare(f"cap B/{B / cap:<6.0f} ({len(assign_buckets(sizes, cap)):>2} buckets)", expected, seen)
 
 # %%
-fig, ax = plt.subplots()
-ax.semilogx(np.array(caps) / 2**10, model_says, label="predicted by your finish_time")
-ax.semilogx(np.array(caps) / 2**10, measured, "o", color="C1", label="measured")
-ax.axvline(best / 2**10, color="C4", linewidth=1, linestyle=":")
-ax.text(best / 2**10, ax.get_ylim()[1], "predicted optimum ", ha="right", va="top")
-ax.set(xlabel="bucket cap, KiB", ylabel="backward + exposed, in backward passes")
-ax.set_title("One bucket hides nothing; a bucket a gradient drowns in latency")
-ax.legend()
-plt.show()
+kib = np.array(caps) / 2**10
+curves = {
+    "predicted by your finish_time": (kib, model_says, "C0-"),
+    "measured": (kib, measured, "C1o"),
+    "predicted optimum": ([best / 2**10], [min(model_says)], "kD"),
+}
+axes = {"x": "bucket cap, KiB", "y": "backward + exposed, in backward passes", "log": "x"}
+draw_curves(curves, **axes, title="Too large hides nothing; too small pays latencies")
 
 # %% [markdown]
-# And one step of yours, recorded at the predicted optimum, below what a simulator makes of the same layers and the same wire. (The gap behind your backward is `finish`, which waits and copies.) Move the bucket size: when does a bucket turn orange, and where does your machine differ from the model?
-
-
-# %%
-class NotedWire(Wire):
-    """A wire that notes when each bucket was on it."""
-
-    trips = ()
-
-    def carry(self, x, op):
-        began = perf_counter_ns()
-        result = super().carry(x, op)
-        self.trips += (Span("bucket", "communication", began, perf_counter_ns()),)
-        return result
-
+# And one step of yours, recorded at the predicted optimum, below a simulation of the same layers on the same wire. Move the bucket size: when does a bucket turn orange? Where does your machine differ from the model?
 
 # %%
-def recorded_step(comm, cap_bytes):
-    """Return the moments of this rank's fastest step of seven with your `Overlapped`."""
-    torch.set_num_threads(1)
-    wire, model, steps = NotedWire(comm, ALPHA, BETA), big_model(), []
-    finish = start("overlap", wire, list(model.parameters()), cap_bytes)
-    for turn in range(7):
-        x, y = batch(turn)
-        wire.trips = ()
-        comm.barrier()
-        at = [perf_counter_ns()]
-        loss = loss_of(model(x), y)
-        at.append(perf_counter_ns())
-        loss.backward()
-        returned = perf_counter_ns()
-        finish()
-        at.append(perf_counter_ns())
-        descend(model.parameters(), lr=0.01)
-        waited = Span("finish", "compute", returned, at[-1])
-        steps.append(StepTimes(*at, perf_counter_ns(), wire.trips, (waited,)))
-    return min(steps, key=lambda step: step.end_ns - step.start_ns)
-
-
-# %%
-recorded = max(launch(recorded_step, 2, best), key=lambda step: step.end_ns - step.start_ns)
+steps = launch(recorded_step, 2, set_up, ("overlap", best), batch)
+recorded = max(steps, key=lambda step: step.end_ns - step.start_ns)
 forward_s = (recorded.forward_end_ns - recorded.start_ns) / 1e9
-pieces = np.diff(np.maximum.accumulate(ready[::-1]), prepend=0.0).tolist()
+pieces = np.diff(np.maximum.accumulate(READY[::-1]), prepend=0.0).tolist()
 names = [name for name, _ in big_model().named_parameters()]
 DdpTimeline.of(
     BackwardProfile(forward_s, pieces, sizes[::-1], names[::-1]),
@@ -955,14 +721,14 @@ DdpTimeline.of(
 )
 
 # %% [markdown]
-# **Reflect.** Is the measured optimum where you predicted it, and how much is lost by being one place beside it? On a wire with a tenth of the latency, would the optimum move left or right?
+# **Reflect.** Is the measured optimum where you predicted it, and how much is lost one place beside it? On a wire with a tenth of the latency, would the optimum move left or right?
 #
-# *The real system.* Li et al. find the best cap for ResNet-50 between 10 and 25 MB on NCCL, and that it depends on model and backend; so torch leaves `bucket_cap_mb` to you.
+# *The real system.* Li et al. find the best cap for ResNet-50 between 10 and 25 MB on NCCL; it depends on model and backend. So torch lets you set `bucket_cap_mb`.
 
 # %% [markdown]
 # ## 7. Before DDP: DataParallel
 #
-# torch's older `DataParallel` has one boss. In each step rank 0 (1) sends its weights to everybody, (2) scatters the batch, and (3) collects the gradients; it alone runs the optimizer.
+# In torch's older `DataParallel`, rank 0 is in the middle. In each step it (1) sends its weights to all others, (2) scatters the batch, and (3) collects the gradients; it alone runs the optimizer.
 #
 # **Predict.** How many bytes does rank 0 send in a step, and how many each other rank? (`torch.nn.DataParallel` gathers the outputs too; here each rank computes the loss of its own shard.)
 
@@ -1020,22 +786,20 @@ for n in (2, 4, 8):
     )
 
 # %%
-fig, ax = plt.subplots()
-for (name, values), marker in zip(busiest.items(), "os"):
-    ax.plot((2, 4, 8), values, marker + "-", label=name)
-ax.axhline(2, color="C4", linewidth=1, linestyle=":")
-ax.set(xlabel="number of ranks", ylabel="busiest rank, bytes sent / model")
-ax.set_title("DataParallel has a boss")
-ax.legend()
-plt.show()
+curves = {
+    "DataParallel": ((2, 4, 8), busiest["DataParallel"], "C0o-"),
+    "DDP": ((2, 4, 8), busiest["DDP"], "C1s-"),
+}
+axes = {"x": "number of ranks", "y": "busiest rank, bytes sent / model"}
+draw_curves(curves, **axes, title="In DataParallel one rank sends for all", marks={"two models": 2})
 
 # %% [markdown]
-# **Reflect.** Rank 0 of DataParallel sends a little more than $n-1$ models. What is the little more, and for which kind of model and data would it be the larger part? And who runs the optimizer while the others wait?
+# **Reflect.** Rank 0 of DataParallel sends a little more than $n-1$ models. What else does it send, and for which models and data would that be the larger part?
 #
-# *The real system.* [`torch.nn.DataParallel`](https://github.com/pytorch/pytorch/blob/main/torch/nn/parallel/data_parallel.py) is one process with a thread a GPU, so its ranks share Python's interpreter lock as well. Its own documentation sends you to DDP.
+# *The real system.* [`torch.nn.DataParallel`](https://github.com/pytorch/pytorch/blob/main/torch/nn/parallel/data_parallel.py) is one process with a thread a GPU, so its ranks share Python's interpreter lock too.
 
 # %% [markdown]
-# **And train, with all of it**: your buckets at the share of the bytes that section 6 found best, launched by your `Overlapped`, two micro-batches a step of which your `no_sync` keeps the first at home. The last 297 digits are kept for the end.
+# **And train, with all of it**: your buckets with the cap of section 6, launched by your `Overlapped`, and two micro-batches a step, of which `no_sync` keeps the first local. The last 297 digits are kept for the end.
 
 # %%
 SEEN = 1500

@@ -1,9 +1,9 @@
-# %% [markdown]
+# %% [markdown] builds="pipelines by GPipe and 1F1B, products shared out by columns and rows, both at once" needs="09"
 # # Lab 13: Model parallelism
 #
-# - **You build** a step of training over devices that have a part of the model each, the schedules GPipe and 1F1B, and matrix products that are shared out by columns and by rows.
+# - **You build** a step of training over devices that have a part of the model each, the schedules GPipe and 1F1B, and matrix products that are divided by columns and by rows.
 # - **You need** torch modules and `backward()`, and what collectives cost (lab 09).
-# - **It takes** about 80 minutes: 2 for the introduction, 16, 9, 12, 10, 8, 8 and 5 for the seven sections, 10 for the discussion. The reading note, with its papers, is for another day.
+# - **It takes** about 80 minutes: introduction 2, sections 16, 9, 12, 10, 8, 8 and 5, discussion 10. The reading note, with its papers, is for another day.
 #
 # A model that does not fit on one device has to be cut. It can be cut between its layers: each device has some layers, and activations pass from one device to the next. That is **inter-operator parallelism**; its price is devices that wait. Or it is cut inside its layers: each device has a part of every matrix. That is **intra-operator parallelism**; its price is communication. You build both, predict both prices, and then use both at once.
 #
@@ -22,7 +22,7 @@ import torch
 from sklearn.datasets import load_digits
 from torch import nn
 
-from autograder import lab
+from autograder import compare, lab
 from ddp_lab import launch, simulate
 from ddp_lab.parallel import Pipeline
 from ddp_lab.simulate.pipeline import PipelineStep
@@ -68,18 +68,6 @@ whole = nn.Sequential(*deepcopy(BLOCKS))
 loss = loss_of(whole(X), Y)
 loss.backward()
 print(f"one process: loss {loss.item():.6f}")
-
-
-# %%
-def compare(what, predicted, measured):
-    """Print a prediction beside what came out; a count is exact or it is not."""
-    if predicted is ...:
-        print(f"{what:<40} measured {measured:>10,.5g}   (no prediction yet)")
-    else:
-        said = f"ratio {measured / predicted:.3f}" if predicted else "no ratio to 0"
-        if isinstance(measured, int | np.integer):
-            said = "exact" if measured == predicted else f"{said}, not exact: count again"
-        print(f"{what:<40} predicted {predicted:>10,.5g}  measured {measured:>10,.5g}  {said}")
 
 
 # %% [markdown]
@@ -150,7 +138,7 @@ compare("messages in a step", predicted_messages, sum(t.messages_sent for t in r
 # %% [markdown]
 # So the result is right. But on a clock?
 #
-# Two cores cannot show four devices at work. So from here on time is *virtual*: the ranks are real, messages, gradients and losses too, but a forward of a block takes 1 ms for each micro-batch by decree, a backward 2 ms, and a message nothing. `Pipeline` is the course's own: it does what a **table** says. A table has a list for each rank of actions such as `"2F0"`: stage 2, forward, micro-batch 0; `B` is backward.
+# Two cores cannot show four devices at work. So from here on time is *virtual*: the ranks are real, messages, gradients and losses too, but a forward of a block is said to take 1 ms for each micro-batch, a backward 2 ms, and a message nothing. `Pipeline` is the course's own: it does what a **table** says. A table has a list for each rank of actions such as `"2F0"`: stage 2, forward, micro-batch 0; `B` is backward.
 
 
 # %%
@@ -193,7 +181,7 @@ one_at_a_time, _, _ = on_the_clock([[f"{r}F0", f"{r}B0"] for r in range(K)])
 draw({"naive": one_at_a_time})
 
 # %% [markdown]
-# **Reflect.** Four devices, and a step is as long as on one. What have you bought with three more of them, and for which model is that worth the price?
+# **Reflect.** With four devices a step is as long as on one. What do three more devices give you, and for which model is that worth their price?
 #
 # *The real system.* This is what `model.to` with a map of layers to devices gives you (Hugging Face's `device_map="auto"`), and often all that inference needs.
 
@@ -256,7 +244,7 @@ compare("idle share, my guess", predicted_idle, step.bubble_fraction)
 counts = (1, 2, 4, 8, 16, 32)
 measured = [on_the_clock(table_of(gpipe, m))[0].bubble_fraction for m in counts]
 for m, seen in zip(counts, measured):
-    compare(f"idle share, M = {m}", bubble(K, m), seen)
+    compare(f"idle share, M = {m}", bubble(K, m), seen, exact=True)
 
 # %% [markdown]
 # Then why not a thousand micro-batches? Because every action costs something besides: kernels to start, an activation to copy. `simulate.pipeline` takes such an `overhead`. The batch stays the same, so a forward takes $8/M$ ms.
@@ -328,7 +316,7 @@ for title, (step, peaks, _) in both.items():
     print(f"{title:<6} held by each rank {peaks}, idle {step.bubble_fraction:.1%}")
 
 # %% [markdown]
-# The same idle time, less memory. Two later schedules buy idle time with something else: **interleaved 1F1B** gives each rank several smaller stages, and pays with messages; **zero bubble** computes the gradient of the input first, for which others wait, and those of the weights later, when nobody waits. (A forward takes 1 here, and a backward 2.)
+# The same idle time, less memory. Two later schedules reduce the idle time, at another price: **interleaved 1F1B** gives each rank several smaller stages, and pays with messages; **zero bubble** computes the gradient of the input first, for which others wait, and those of the weights later, when nobody waits. (A forward takes 1 here, and a backward 2.)
 
 # %%
 for name, chunks in (("1f1b", 1), ("interleaved_1f1b", 2), ("zero_bubble", 1)):
@@ -381,7 +369,7 @@ plt.show()
 #
 # $$X\,[A_0\; A_1] = [X A_0\;\; X A_1], \qquad [X_0\; X_1] \begin{bmatrix} A_0 \\ A_1 \end{bmatrix} = X_0 A_0 + X_1 A_1.$$
 #
-# By **columns** every rank needs all of $X$ and gets some columns of the result; by **rows** it needs some columns of $X$ and gets an addend of the result. The relu needs the sum, not the addends.
+# By **columns** every rank needs all of $X$ and gets some columns of the result; by **rows** it needs some columns of $X$ and gets one term of a sum. The relu needs the sum, not the terms.
 #
 # **Predict.** How many collectives does $Z$ need with $W_1$ by columns and $W_2$ by rows? And with $W_1$ by rows and $W_2$ by columns?
 
@@ -439,16 +427,16 @@ for way, predicted in ((column_row, predicted_column_row), (row_column, predicte
     print(f"  {sent:,} bytes sent by rank 0; largest difference to one process {apart:.1e}")
 
 # %% [markdown]
-# **Reflect.** The hidden layer is four times as wide as the input. Which of the byte counts above knows that? And what would become of `column_row` if the relu came after the second product only?
+# **Reflect.** The hidden layer is four times as wide as the input. Which of the byte counts above depends on that? And what would happen to `column_row` if the relu came after the second product only?
 #
 # *The real system.* Column, then row, is Megatron-LM's MLP; its attention does the same with heads for columns. In the package: `ddp_lab.parallel.parallelize(module, comm, {"fc1": "column", "fc2": "row"})`.
 
 # %% [markdown]
 # ## 5. And backward
 #
-# `comm.all_reduce` knows nothing of gradients: torch does not see through it. So the two places where ranks meet become functions with a backward of their own.
+# torch cannot differentiate `comm.all_reduce`. So the two places where ranks meet become functions with a backward of their own.
 #
-# **Idea.** In front of the column product every rank uses *all* of $x$: forward nothing has to be sent, but the gradient of $x$ is the sum of what all ranks have. Behind the row product it is the other way round: forward the addends are summed, and the gradient of the sum is that of each addend. The two are **conjugate**: the forward of one is the backward of the other.
+# **Idea.** In front of the column product every rank uses *all* of $x$: forward nothing has to be sent, but the gradient of $x$ is the sum of what all ranks have. Behind the row product it is the opposite: forward the terms are summed, and the gradient of the sum is that of each term. The two are **conjugate**: the forward of one is the backward of the other.
 #
 # **Predict.** How many all-reduces does a block need, forward and backward together?
 
@@ -527,7 +515,7 @@ print(f"loss {run[0][0]:.6f}")
 apart = (torch.cat([grad for _, grad in run], 1) - whole[0].w1.grad).abs().max().item()
 print(f"largest difference to one process's gradients: {apart:.1e}")
 sums = len([s for s in run.trace.spans if s.rank == 0 and s.op.startswith("all_reduce")])
-compare("all-reduces a block", predicted_sums, sums / len(BLOCKS))
+compare("all-reduces a block", predicted_sums, sums / len(BLOCKS), exact=True)
 
 # %% [markdown]
 # **Reflect.** What happens to the gradients if `Copy` is left out, and does the loss of the first step tell?
@@ -584,6 +572,7 @@ class OverRing:
         return result
 
 
+# %%
 def timed_tensor_step(comm):
     ring = OverRing(comm)
     tensor_step(ring)

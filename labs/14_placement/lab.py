@@ -1,11 +1,11 @@
-# %% [markdown]
+# %% [markdown] builds="what crosses, when a placed graph is done, the best placement, the best pipeline; links decide" needs="04, 13"
 # # Lab 14: Placement
 #
 # - **You build** a planner: what crosses between devices, when a placed graph is done, the best placement of a small graph, and the best pipeline of a long one.
 # - **You need** dataflow graphs (lab 04), what a ring costs (lab 09), pipelines and shared products (lab 13).
-# - **It takes** about 75 minutes: 2 for the introduction, 8, 12, 10, 10, 14 and 9 for the six sections, 10 for the discussion. The reading note, with its paper, is for another day.
+# - **It takes** about 75 minutes: introduction 2, sections 8, 12, 10, 10, 14 and 9, discussion 10. The reading note, with its paper, is for another day.
 #
-# Data parallelism, pipelines, shared products: which one is best? It depends on the model and on the links. A person can compare five plans; a large cluster has more plans than atoms. So let the machine choose. That takes two things: a **cost model** that is right enough, and a **search** that need not look at everything.
+# Data parallelism, pipelines, shared products: which one is best? It depends on the model and on the links. A person can compare five plans; for a large cluster there are far too many. So let the machine choose. It needs two things: a **cost model** that is right enough, and a **search** that need not look at everything.
 #
 # Each section asks for a prediction before it measures. Write the number down first.
 
@@ -21,7 +21,7 @@ import numpy as np
 import torch
 
 import minitorch.graph as tf
-from autograder import lab
+from autograder import compare, lab
 from ddp_lab import launch, simulate
 from ddp_lab.parallel import Pipeline, parallelize
 from ddp_lab.simulate import LayerCost, cluster
@@ -35,18 +35,6 @@ plt.style.use([style] if style.exists() else [])
 for name in ("numpy", "torch", "mlsys-labs"):
     print(name, version(name))
 print("Python", platform.python_version(), "on", platform.machine())
-
-
-# %%
-def compare(what, predicted, measured):
-    """Print a prediction beside what came out; a count is exact or it is not."""
-    if predicted is ...:
-        print(f"{what:<40} measured {measured:>9,.4g}   (no prediction yet)")
-    else:
-        said = f"ratio {measured / predicted:.3f}" if predicted else "no ratio to 0"
-        if isinstance(measured, int | np.integer):
-            said = "exact" if measured == predicted else f"{said}, not exact: count again"
-        print(f"{what:<40} predicted {predicted:>9,.4g}  measured {measured:>9,.4g}  {said}")
 
 
 # %% [markdown]
@@ -117,7 +105,7 @@ compare("bytes that cross, mixed", predicted_mixed, cut_bytes(TOWERS, MIXED))
 #
 # Bytes alone do not say how long a step takes: messages travel while devices compute.
 #
-# **Idea.** Play the run through, node by node, in the graph's order. A node starts when its device is free **and** all that it reads has arrived. What comes from another device arrives $\alpha + \beta n$ seconds after it was made; the sender does not wait. The last node to finish gives the **makespan**.
+# **Idea.** Simulate the run, node by node, in the graph's order. A node starts when its device is free **and** all that it reads has arrived. What comes from another device arrives $\alpha + \beta n$ seconds after it was made; the sender does not wait. The last node to finish gives the **makespan**.
 #
 # **Predict.** $\alpha$ = 1 ms and $\beta$ = 1 ns a byte. When is `TOWERS` done on one device, and when with the towers apart? Answer in ms.
 
@@ -150,8 +138,10 @@ def makespan(graph, where, alpha, beta):
 q.check("makespan")
 
 # %%
-compare("one device, ms", predicted_one_ms, 1e3 * makespan(TOWERS, ONE, 1e-3, 1e-9))
-compare("towers apart, ms", predicted_apart_ms, 1e3 * makespan(TOWERS, APART, 1e-3, 1e-9))
+compare("one device, ms", predicted_one_ms, 1e3 * makespan(TOWERS, ONE, 1e-3, 1e-9), exact=True)
+compare(
+    "towers apart, ms", predicted_apart_ms, 1e3 * makespan(TOWERS, APART, 1e-3, 1e-9), exact=True
+)
 print(f"mixed: {1e3 * makespan(TOWERS, MIXED, 1e-3, 1e-9):.1f} ms")
 
 # %% [markdown]
@@ -164,6 +154,7 @@ X = rng.normal(size=(WIDTH, WIDTH)).astype(np.float32)
 WEIGHTS = rng.normal(size=(2, 3, WIDTH, WIDTH)).astype(np.float32) / 20
 
 
+# %%
 def real_towers(where):
     """Return the sum of two towers of three layers; `where` gives the device of each node."""
 
@@ -210,6 +201,7 @@ def quickest(run, rounds=15):
     return min(times)
 
 
+# %%
 def time_message(comm, n_bytes, rounds=15):
     """Return half the time of the quickest round trip of so many bytes."""
     x = np.zeros(n_bytes // 4, np.float32)
@@ -239,6 +231,7 @@ def run_placed(comm, where):
         return quickest(lambda: session.run(total))
 
 
+# %%
 def predict_and_run(what, where):
     predicted = makespan(REAL, dict.fromkeys(REAL, 0) | where, ALPHA, BETA)
     compare(f"{what}, ms", 1e3 * predicted, 1e3 * max(launch(run_placed, 2, where)))
@@ -349,7 +342,7 @@ def stage_seconds(layers, dp, tp, microbatches, speed, alpha, beta):
 def best_split(layers, devices, microbatches, speed, alpha, beta):
     """Return the pair (dp, tp), dp * tp == devices, whose stage is quickest."""
     ### BEGIN SOLUTION
-    pairs = [(devices // tp, tp) for tp in range(1, devices + 1) if devices % tp == 0]
+    pairs = [(devices // tp, tp) for tp in range(devices, 0, -1) if devices % tp == 0]
     return min(
         pairs, key=lambda pair: stage_seconds(layers, *pair, microbatches, speed, alpha, beta)
     )
@@ -380,13 +373,13 @@ compare("a step: yours, and the library's planner", ours, library)
 # %% [markdown]
 # ## 5. Stages
 #
-# **Idea.** In a pipeline all micro-batches pass through all stages. The first needs the sum of the stages' times; each further one comes out one beat later, and the slowest stage sets the beat (lab 13):
+# **Idea.** In a pipeline all micro-batches pass through all stages. The first needs the sum of the stages' times; each further one ends later by the time of the slowest stage (lab 13):
 #
 # $$T = \sum_i t_i + (M - 1) \max_i t_i.$$
 #
 # How many ways are there to cut a chain of $n$ layers into stages? At each of the $n-1$ gaps there is a cut or there is none.
 #
-# The maximum spoils the usual trick of building the best whole from best parts. But **fix a limit** for the slowest stage, and only the sum is left. For a sum, best parts do make the best whole:
+# Because of the maximum, the best whole need not be made of best parts. But **fix a limit** for the slowest stage, and only the sum is left. The best sum is made of best parts:
 #
 # $$S(\text{first}) = \min_{\text{last}}\; t(\text{first}, \text{last}) + S(\text{last}), \qquad t(\text{first}, \text{last}) \le \text{limit}.$$
 #
@@ -412,20 +405,19 @@ def best_stages(seconds, n_layers, microbatches):
             do not fit on a device.
     """
     ### BEGIN SOLUTION
-    best_cost, best = np.inf, None
+    ways = []
     for limit in sorted(set(seconds.values())):
-        sums, ends = [np.inf] * n_layers + [0.0], [None] * n_layers
+        sums, ends = [np.inf] * n_layers + [0.0], [n_layers] * n_layers
         for first, last in sorted(seconds, reverse=True):  # from the last layer to the first
-            total = seconds[first, last] + sums[last]
-            if seconds[first, last] <= limit and total < sums[first]:
-                sums[first], ends[first] = total, last
-        cost = sums[0] + (microbatches - 1) * limit
-        if cost < best_cost:
-            best_cost, best, first = cost, [], 0
-            while first < n_layers:
-                best.append((first, ends[first]))
-                first = ends[first]
-    return best
+            if seconds[first, last] <= limit:
+                found = seconds[first, last] + sums[last], last
+                sums[first], ends[first] = min((sums[first], ends[first]), found)
+        stages, first = [], 0
+        while first < n_layers:
+            stages.append((first, ends[first]))
+            first = ends[first]
+        ways.append((sums[0] + (microbatches - 1) * limit, stages))
+    return min(ways)[1]
     ### END SOLUTION
 
 
@@ -441,9 +433,9 @@ def total_seconds(stages, seconds, microbatches):
 
 
 even = {(i, j): float(j - i) for i in range(4) for j in range(i + 1, 5)}
-compare("one stage, s", predicted_one_stage, total_seconds([(0, 4)], even, 9))
+compare("one stage, s", predicted_one_stage, total_seconds([(0, 4)], even, 9), exact=True)
 four = total_seconds(best_stages(even, 4, 9), even, 9)
-compare("four stages, s", predicted_four_stages, four)
+compare("four stages, s", predicted_four_stages, four, exact=True)
 
 # %%
 # 24 layers that differ; each stage costs half a second besides
@@ -459,7 +451,7 @@ for m in (1, 2, 4, 64):
 print(f"cuts of 24 layers: {2**23:,}; entries of the table: {len(table)}")
 
 # %% [markdown]
-# **Reflect.** Few micro-batches want few stages, many want many. Where in $T$ do you see it?
+# **Reflect.** With few micro-batches few stages are best, with many micro-batches many stages. Where in $T$ do you see this?
 #
 # *The real system.* This is Alpa's outer search; the inner one, per stage, is section 4. Its stages have meshes of different sizes, so its table also knows how many devices are left.
 
@@ -549,6 +541,7 @@ def by_data(comm):
     return step
 
 
+# %%
 def by_tensor(comm):
     plan = {"0": "column", "1": "row", "2": "column", "3": "row"}
     model = parallelize(network(), comm, plan)

@@ -1,11 +1,11 @@
-# %% [markdown]
+# %% [markdown] builds="adaptive batches, a cache, a choice among models, an answer at the deadline, behind a real server" needs="03"
 # # Lab 15: Serving predictions
 #
-# - **You build** the parts of a prediction server that decide: how large a batch may be, what is kept, which model is believed, what is said at the deadline.
+# - **You build** the parts of a prediction server that decide: how large a batch may be, which answers are kept, which model is trusted, what is answered at the deadline.
 # - **You need** NumPy, and a trained model: the network of lab 03, which is trained again here.
-# - **It takes** about 85 minutes: 2 for the introduction, 8, 10, 7, 9, 20, 9 and 10 for the seven sections, 10 for the discussion. The reading note, with its paper, is for another day.
+# - **It takes** about 85 minutes: introduction 2, sections 8, 10, 7, 9, 20, 9 and 10, discussion 10. The reading note, with its paper, is for another day.
 #
-# A trained model is no use until it answers. People who ask do not wait for a batch to fill, and do not care about the average: they notice the slowest of their hundred queries. You write what Clipper (Crankshaw et al. 2017) puts between the two.
+# People who ask a trained model do not wait for a batch to fill, and do not notice the average: they notice the slowest of their hundred queries. You write what Clipper (Crankshaw et al. 2017) puts between people and model.
 #
 # Nearly everything here runs on a **virtual clock**: `minitorch.serve.simulate` has the queue and the rules of the real server, and a container that costs what you say. So a minute of traffic takes a second. At the end the real server runs.
 #
@@ -24,7 +24,7 @@ import numpy as np
 
 import minitorch as mt
 import minitorch.nn.functional as F
-from autograder import lab
+from autograder import compare, lab
 from minitorch import serve
 from minitorch.data import digits
 
@@ -43,17 +43,6 @@ print("Python", platform.python_version(), "on", platform.machine())
 # %%
 FIXED_MS, PER_ITEM_MS, GOAL_MS = 1.0, 0.1, 20.0
 container = (FIXED_MS, PER_ITEM_MS)
-
-
-def compare(what, predicted, measured):
-    """Print a prediction beside what came out; a count is exact or it is not."""
-    if predicted is ...:
-        print(f"{what:<40} measured {measured:>10,.5g}   (no prediction yet)")
-    else:
-        said = f"ratio {measured / predicted:.3f}" if predicted else "no ratio to 0"
-        if isinstance(measured, int | np.integer):
-            said = "exact" if measured == predicted else f"{said}, not exact: count again"
-        print(f"{what:<40} predicted {predicted:>10,.5g}  measured {measured:>10,.5g}  {said}")
 
 
 def poisson(rate, until_ms, seed=0):
@@ -104,7 +93,7 @@ for picture in test_images[:100]:
 print(f"one by one: {100 / (perf_counter() - began):,.0f} pictures a second")
 
 # %% [markdown]
-# Most of that time goes to starting things, not to pictures.
+# Most of that time is spent on starting a call, not on the picture.
 #
 # **Idea.** A batch of $n$ takes about $f + p\,n$: something **fixed**, and something **per item**. So $n$ queries a batch are served at the rate $n / (f + p\,n)$, which grows with $n$ towards $1/p$. But the first of the batch waits for the last. If a batch may take at most the goal $g$, then
 #
@@ -152,16 +141,14 @@ q.check("largest_batch")
 
 # %%
 def profile(sizes, repeats=7):
-    """Return the least ms of a batch of each size: what nothing has disturbed."""
-    found = []
-    for size in sizes:
-        times = []
-        for _ in range(repeats):
+    """Return the least ms of a batch of each size, all taking turns: what nothing has disturbed."""
+    times = [[] for _ in sizes]
+    for _ in range(repeats):
+        for size, kept in zip(sizes, times):
             began = perf_counter()
             answers(net, test_images[:size])
-            times.append((perf_counter() - began) * 1e3)
-        found.append(min(times))
-    return np.array(found)
+            kept.append((perf_counter() - began) * 1e3)
+    return np.min(times, axis=1)
 
 
 sizes = np.array([1, 2, 4, 8, 16, 32, 64, 128])
@@ -186,12 +173,12 @@ plt.show()
 # %% [markdown]
 # **Reflect.** Where do the points leave the line, at small sizes or at large ones, and what in a processor could make them? At $n_\text{max}$ the rate is within a few per cent of $1/p$: who would gain from a goal twice as long?
 #
-# *The real system.* In Clipper's measurements a linear SVM served about 30,000 queries a second within 20 ms, and a kernel SVM about 200: the best batch of one is useless for the other. That is why it does not ask anybody for a batch size.
+# *The real system.* In Clipper's measurements a linear SVM served about 30,000 queries a second within 20 ms, and a kernel SVM about 200: the best batch of one is wrong for the other. So Clipper finds batch sizes by itself.
 
 # %% [markdown]
 # ## 2. Find the size while serving
 #
-# The profile was taken on a quiet machine. Tomorrow a neighbour needs the other half of the memory's bandwidth, and the batch that you configured takes 30 ms:
+# The profile was taken on a quiet machine. Tomorrow another program needs half of the memory's bandwidth, and the batch that you configured takes 30 ms:
 
 # %%
 for slowdown in (1.0, 1.5):
@@ -280,7 +267,7 @@ plt.show()
 # %% [markdown]
 # ## 3. Waiting on purpose
 #
-# When little comes, batches are small. Should the container wait for company?
+# When few queries come, batches are small. Should the container wait for more?
 #
 # **Idea.** First see what happens by itself. Let $\lambda$ queries come each ms. While a batch of $n$ is computed, $\lambda (f + p\,n)$ more arrive, and they are the next batch. In the steady state both are equal:
 #
@@ -347,12 +334,12 @@ fig.suptitle("Two queries a ms, held back")
 plt.show()
 
 # %% [markdown]
-# **Reflect.** For which of the two does the delay buy anything, and what is bought: latency, or time of the container? Who has that time, and who has paid for it?
+# **Reflect.** For which of the two does the delay save anything, and what: latency, or time of the container? Who gains that time, and who waits for it?
 #
-# *The real system.* In Clipper 2 ms of delay brought 3.3 times the throughput for one container, and nothing for another. BentoML, Triton and Ray Serve have the same knob; its right value is 0 more often than their examples suggest.
+# *The real system.* In Clipper 2 ms of delay brought 3.3 times the throughput for one container, and nothing for another. BentoML, Triton and Ray Serve have the same setting; its right value is 0 more often than their examples suggest.
 
 # %% [markdown]
-# ## 4. The load that lies
+# ## 4. A load test that misleads
 #
 # A server answers each query in 1 ms. Once in ten seconds it collects garbage for half a second. A colleague has tested it: a client asks, waits for the answer, asks again. Of 9,501 queries all but one took 1 ms. The 99th percentile is 1 ms!
 
@@ -433,7 +420,7 @@ stream = rng.choice(5000, size=20_000, p=chances / chances.sum()).tolist()
 print("the ten most popular of 5,000 get", f"{np.mean(np.array(stream) < 10):.0%} of the queries")
 
 # %% [markdown]
-# **Idea.** Keep answers, as many as there is room for. To give a new one room, throw out the one that was not used for longest (LRU). But LRU moves an entry at each hit. **CLOCK** comes near it without moving: entries stand in a circle, a hit sets the entry's **used bit**. When room is needed, a hand goes round: a bit that is set is cleared, and the first entry without one goes.
+# **Idea.** Keep answers, as many as there is room for. To give a new one room, throw out the one that was not used for longest (LRU). But LRU moves an entry at each hit. **CLOCK** comes near it without moving: entries stand in a circle, a hit sets the entry's **used bit**. When room is needed, a pointer goes round: it clears each bit that is set, and the first entry without a bit is removed.
 # *(Corbató 1968; Crankshaw et al. 2017, section 4.2.)*
 #
 # **Predict.** Room for 500 of 5,000: a tenth. Which share of the queries is answered from the cache? (The 500 most popular have the share $H_{500}/H_{5000}$, with $H_n \approx \ln n + 0.58$.)
@@ -614,6 +601,7 @@ def day(eta, gamma, seed=0):
     return np.array(losses), np.array(path)
 
 
+# %%
 compare("B's weight", predicted_weight, learn(half, 1, 1.0, 0.1, 0.0)[1])
 fig, ax = plt.subplots()
 for eta in (0.01, 0.05, 0.5):

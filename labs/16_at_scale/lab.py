@@ -1,9 +1,9 @@
-# %% [markdown]
+# %% [markdown] builds="a link fitted on a busy machine, steps, memory and days predicted, checkpoints" needs="09, 10"
 # # Lab 16: At scale
 #
-# - **You build** a predictor: the constants of a link from timings on a busy machine, a training step from these constants, the memory of GPT-3, and how often a long run should save itself.
+# - **You build** a predictor: the constants of a link from timings on a busy machine, a training step from these constants, the memory of GPT-3, and how often a long run should be saved.
 # - **You need** the ring all-reduce (lab 09) and what overlap hides (lab 10).
-# - **It takes** about 65 minutes: 1 for the introduction, 10, 7, 6, 10, 6 and 15 for the six sections, 10 for the discussion. The reading note, with its paper, is for another day.
+# - **It takes** about 65 minutes: introduction 1, sections 10, 7, 6, 10, 6 and 15, discussion 10. The reading note, with its paper, is for another day.
 #
 # Nobody here has 1,024 GPUs. What cannot be run can be predicted, if the prediction first passes where it can be checked: against this machine, and against what others have published.
 #
@@ -23,7 +23,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import load_digits
 
-from autograder import lab
+from autograder import compare, lab
 from ddp_lab import RankFailed, launch, simulate
 from ddp_lab.data_parallel import Checkpoint
 from ddp_lab.errors import DoesNotFit
@@ -36,18 +36,6 @@ plt.style.use([style] if style.exists() else [])
 for name in ("numpy", "mlsys-labs"):
     print(name, version(name))
 print("Python", platform.python_version(), "on", platform.machine())
-
-
-# %%
-def compare(what, predicted, measured):
-    """Print a prediction beside what came out; a count is exact or it is not."""
-    if predicted is ...:
-        print(f"{what:<42} measured {measured:>9,.4g}   (no prediction yet)")
-    else:
-        said = f"ratio {measured / predicted:.3f}" if predicted else "no ratio to 0"
-        if isinstance(measured, int | np.integer):
-            said = "exact" if measured == predicted else f"{said}, not exact: count again"
-        print(f"{what:<42} predicted {predicted:>9,.4g}  measured {measured:>9,.4g}  {said}")
 
 
 # %% [markdown]
@@ -187,6 +175,7 @@ def make_weights(width=256):
     return [(rng.normal(size=pair) / pair[0] ** 0.5).astype(np.float32) for pair in pairs]
 
 
+# %%
 def gradients(weights, x, y):
     """Return the loss, and all gradients of tanh layers with squared error in one flat array."""
     outputs = [x]
@@ -296,7 +285,7 @@ plt.show()
 #
 # GPT-3: 96 layers of width 12,288. In 16 bits each parameter takes 2 bytes, its gradient 2, and Adam keeps 12 more: a 32-bit copy and two moments.
 #
-# **Idea.** **ZeRO** (Rajbhandari et al., SC 2020) cuts over the $d$ replicas what each of them keeps whole for no reason. Stage 1 cuts the optimizer's 12 bytes, stage 2 the gradients' 2 as well, stage 3 also the parameters' 2. At stage 0 nothing is cut.
+# **Idea.** **ZeRO** (Rajbhandari et al., SC 2020) divides among the $d$ replicas what each of them would keep whole. Stage 1 cuts the optimizer's 12 bytes, stage 2 the gradients' 2 as well, stage 3 also the parameters' 2. At stage 0 nothing is cut.
 #
 # **Predict.** 175 billion parameters at stage 0: how many GPUs of 80 GB hold that once?
 
@@ -398,14 +387,14 @@ for replicas in (2, 16, 48):
     print(f"{64 * replicas:>6} {days:>6.0f} {step.efficiency:>10.0%} {idle:>8.0%}")
 
 # %% [markdown]
-# **Reflect.** 24 times the GPUs are less than 24 times as fast. Which term grows, and why? What would have to change in the step to get the efficiency back, and what would the optimizer say to that?
+# **Reflect.** 24 times the GPUs are less than 24 times as fast. Which term grows, and why? What would have to change in the step to get the efficiency back, and how would that change the training?
 #
 # *The real system.* Megatron's interleaved schedule gives each device several smaller stages, so that the bubble shrinks; batches are as large as training bears.
 
 # %% [markdown]
 # ## 6. Failures
 #
-# Machines fail. If one fails every five years and a run needs 1,024 of them at once, the run fails every 43 hours. A run that goes on for a month has to save itself.
+# Machines fail. If one fails every five years and a run needs 1,024 of them at once, the run fails every 43 hours. A run of a month has to be saved.
 #
 # **Predict.** What has to be saved so that the run goes on *as if nothing had happened*? Our run has the five things below. Name those that the next step needs and cannot make again.
 
@@ -426,8 +415,8 @@ q.check("saved")
 
 
 # %%
-class Run:
-    """A training run; of its THINGS a checkpoint holds those that `saved` names."""
+class State:
+    """What a training run has; of its THINGS a checkpoint holds those that `saved` names."""
 
     def __init__(self, saved):
         self.saved, self.weights = saved, make_weights(width=32)
@@ -441,6 +430,11 @@ class Run:
 
     def load_state_dict(self, state):
         self.state |= {name: np.array(value) for name, value in state.items()}
+
+
+# %%
+class Run(State):
+    """A training run on all ranks, one step at a time."""
 
     def step(self, comm, each=16):
         at, state = 0, self.state
@@ -473,6 +467,7 @@ def train(comm, path, saved, steps, every, dies_at=-1):
     return run.state["parameters"], times
 
 
+# %%
 def killed_and_resumed(saved, steps=40, every=8, deaths=(13, 30)):
     """Return the parameters in the end of a run that is killed at each of `deaths`."""
     with tempfile.TemporaryDirectory() as folder:
@@ -551,7 +546,7 @@ plt.show()
 print(f"at Young's interval {run.goodput:.1%}, at Daly's {run.simulated_goodput(run.daly_s):.1%}")
 
 # %% [markdown]
-# **And backup workers?** Lab 12's answer to slow workers helps against dead ones too: with $b$ of $n + b$ workers to spare a step never waits for the $b$ slowest, dead ones among them. It costs $b/(n+b)$ of the machines all the time; checkpoints cost the distance from the curve above to 1.
+# **And backup workers?** What helps against slow workers (lab 12) helps against dead ones too: with $b$ of $n + b$ workers to spare a step never waits for the $b$ slowest, dead ones among them. It costs $b/(n+b)$ of the machines all the time; checkpoints cost the distance from the curve above to 1.
 
 # %%
 for backups in (0, 2, 4):

@@ -8,18 +8,19 @@ May import: everything of minitorch.serve; uvicorn.
 
 import argparse
 import asyncio
-import contextlib
-import importlib.util
+import runpy
 import signal
 import socket
 import sys
-from collections.abc import Callable, Iterator
+from contextlib import nullcontext, suppress
 from pathlib import Path
-from types import ModuleType
+from typing import Any
 
 from minitorch.errors import MinitorchError, ServeError
 from minitorch.extras import missing
 from minitorch.serve.server import Server
+
+MOST_REQUESTS = 4_000  # under way at once
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -37,68 +38,51 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def loaded(path: Path) -> ModuleType:
-    """Return the module of a file, under a name that no container can import.
-
-    Raises:
-        ServeError: no such file, it raises, or it has no `setup`.
-    """
+def loaded(path: Path) -> dict[str, Any]:
+    """Return the names of a file, under a module that is sent with its code: none can import it."""
     sys.path.insert(0, str(path.resolve().parent))
-    spec = importlib.util.spec_from_file_location("served_app", path)
-    if spec is None or spec.loader is None or not path.is_file():
-        raise ServeError(f"{path}: no such file, or no Python file")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["served_app"] = module
+    if not path.is_file():
+        raise ServeError(f"{path}: no such file")
     try:
-        spec.loader.exec_module(module)
+        found = runpy.run_path(str(path), run_name="served_app")
     except Exception as error:
         raise ServeError(f"{path}: {type(error).__name__}: {error}") from error
-    if not asyncio.iscoroutinefunction(getattr(module, "setup", None)):
+    if not asyncio.iscoroutinefunction(found.get("setup")):
         raise ServeError(f"{path}: defines no `async def setup(server)`")
-    return module
+    return found
 
 
-async def serve(module: ModuleType, host: str, port: int) -> None:
-    """Open a server as the module says, and answer HTTP until told to end."""
+async def serve(app: dict[str, Any], host: str, port: int) -> None:
+    """Open a server as the file says, and answer HTTP until told to end."""
     try:
         import uvicorn
 
         from minitorch.serve.http import application
     except ImportError as error:
         raise ModuleNotFoundError(missing("serve", "serve", error)) from error
+    try:
+        server = Server(**app.get("options", {}))
+    except TypeError as error:
+        raise ServeError(f"{app['__file__']}: options: {error}") from error
+    config = uvicorn.Config(
+        application(server), log_level="warning", access_log=False, limit_concurrency=MOST_REQUESTS
+    )
+    front = uvicorn.Server(config)
+    front.capture_signals = nullcontext  # type: ignore[method-assign, assignment]
+    task = asyncio.current_task()
 
-    class Answering(uvicorn.Server):
-        """Says its address once it answers, and leaves signals to us."""
+    def end() -> None:
+        front.should_exit = True
+        if not front.started and task is not None:
+            task.cancel()
 
-        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-            await super().startup(sockets)
-            at = f"[{host}]" if ":" in host else host
-            print(f"Serving at http://{at}:{listener.getsockname()[1]}", flush=True)
-
-        @contextlib.contextmanager
-        def capture_signals(self) -> Iterator[None]:
-            yield
-
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.create_server((host, port), family=family) as listener:
-        try:
-            server = Server(**getattr(module, "options", {}))
-        except TypeError as error:
-            raise ServeError(f"{module.__file__}: options: {error}") from error
-        on_signal(asyncio.current_task().cancel)  # type: ignore[union-attr]
-        with contextlib.suppress(asyncio.CancelledError):
-            async with server:
-                await module.setup(server)
-                config = uvicorn.Config(application(server), log_level="warning", access_log=False)
-                answering = Answering(config)
-                on_signal(lambda: setattr(answering, "should_exit", True))
-                await answering.serve([listener])
-
-
-def on_signal(call: Callable[[], object]) -> None:
-    """Have Ctrl-C and SIGTERM call this."""
     for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, call)
+        asyncio.get_running_loop().add_signal_handler(number, end)
+    with socket.create_server((host, port)) as listener, suppress(asyncio.CancelledError):
+        async with server:
+            await app["setup"](server)
+            print(f"Serving at http://{host}:{listener.getsockname()[1]}", flush=True)
+            await front.serve([listener])
 
 
 if __name__ == "__main__":

@@ -27,18 +27,6 @@ class Controller(Protocol):
         """Learn that a batch of `size` took `took_ms`."""
 
 
-class NoBatching:
-    """One query at a time."""
-
-    limit = 1
-
-    def __init__(self, goal_ms: float) -> None:
-        self.goal_ms = goal_ms
-
-    def observe(self, size: int, took_ms: float) -> None:
-        """Learn nothing."""
-
-
 class AIMD:
     """Additive increase while a full batch meets the goal, multiplicative decrease when one fails.
 
@@ -65,6 +53,12 @@ class AIMD:
             self._limit += self.STEP
 
 
+class NoBatching(AIMD):
+    """One query at a time: no step up."""
+
+    STEP = 0.0
+
+
 class Quantile:
     """The size at which a high quantile of the latency, linear in the size, meets the goal.
 
@@ -78,32 +72,24 @@ class Quantile:
     def __init__(self, goal_ms: float) -> None:
         self.goal_ms = goal_ms
         self._seen: deque[tuple[int, float]] = deque(maxlen=self.WINDOW)
-        self._since = 0
-        self._limit = 1
-
-    @property
-    def limit(self) -> int:
-        """What the last fit has given."""
-        return self._limit
+        self._count = 0
+        self.limit = 1
 
     def observe(self, size: int, took_ms: float) -> None:
         """Add a batch to the window and fit anew now and then, at once where it was too slow."""
         self._seen.append((size, took_ms))
-        self._since += 1
-        early = len(self._seen) < 2 * self.EVERY
-        if early or self._since >= self.EVERY or took_ms > self.goal_ms:
-            self._since = 0
-            self._limit = self._fitted()
-
-    def _fitted(self) -> int:
-        sizes, took_ms = np.array(self._seen).T
+        self._count += 1
+        is_early = self._count < 2 * self.EVERY
+        if not is_early and self._count % self.EVERY and took_ms <= self.goal_ms:
+            return
+        sizes, times_ms = np.array(self._seen).T
         most = 2 * int(sizes.max())
-        fixed_ms, per_item_ms = quantile_line(sizes, took_ms, self.QUANTILE)
+        fixed_ms, per_item_ms = quantile_line(sizes, times_ms, self.QUANTILE)
         if fixed_ms > self.goal_ms:  # slow at every size: the size is not what makes it slow
-            fixed_ms, per_item_ms = quantile_line(sizes, took_ms, 0.5)
+            fixed_ms, per_item_ms = quantile_line(sizes, times_ms, 0.5)
         if fixed_ms + most * per_item_ms > self.goal_ms:
             most = int((self.goal_ms - fixed_ms) / per_item_ms) if per_item_ms > 0 else 1
-        return max(1, most)
+        self.limit = max(1, most)
 
 
 def quantile_line(x: np.ndarray, y: np.ndarray, quantile: float) -> tuple[float, float]:
@@ -128,63 +114,47 @@ def quantile_line(x: np.ndarray, y: np.ndarray, quantile: float) -> tuple[float,
     return float(intercept), slope
 
 
-Batching = str | Callable[[float], Controller]
-CONTROLLERS: dict[str, Callable[[float], Controller]] = {
-    "none": NoBatching,
-    "aimd": AIMD,
-    "quantile": Quantile,
-}
+Make = Callable[[float], Controller]
+Batching = str | Make
+CONTROLLERS: dict[str, Make] = {"none": NoBatching, "aimd": AIMD, "quantile": Quantile}
 
 
-def controllers(operation: str, batching: Batching) -> Callable[[float], Controller]:
-    """Return what makes a controller of its goal in ms: by name, or any callable.
-
-    Raises:
-        ArgumentError: there is no controller of that name.
-    """
+def controllers(operation: str, batching: Batching) -> Make:
+    """Return what makes a controller of its goal in ms: by name, or any callable."""
     if callable(batching):
         return batching
     if batching not in CONTROLLERS:
-        names = ", ".join(map(repr, CONTROLLERS))
         raise ArgumentError(
-            f"{operation}: unknown batching: got {batching!r}, expected one of {names}, or what "
-            "makes a controller of its goal in ms."
+            f"{operation}: batching: got {batching!r}, expected one of {[*CONTROLLERS]}, "
+            "or what makes a controller of its goal in ms."
         )
     return CONTROLLERS[batching]
 
 
 class LatencyLine:
-    """What a batch of some size will take: a line through the batches of late, by decayed sums."""
+    """What a batch of some size will take: a line through the batches of late, by decayed means."""
 
     DECAY = 0.95
 
     def __init__(self) -> None:
-        self._n = self._x = self._y = self._xx = self._xy = 0.0
+        self._sums = np.zeros(5)  # of 1, x, y, x * x, x * y, for x queries in y ms
+        self._line = 0.0, 0.0
         self._deviation_ms = 0.0
         self._recent_ms: deque[float] = deque(maxlen=5)
 
     def observe(self, size: int, took_ms: float) -> None:
         """Learn that a batch of `size` took `took_ms`."""
+        fixed_ms, per_item_ms = self._line
+        off_ms = abs(took_ms - fixed_ms - per_item_ms * size) if self._recent_ms else 0.0
+        self._deviation_ms += (1 - self.DECAY) * (off_ms - self._deviation_ms)
         self._recent_ms.append(took_ms)
-        fixed_ms, per_item_ms = self._line()
-        off_ms = abs(took_ms - fixed_ms - per_item_ms * size) if self._n else 0.0
-        keep = self.DECAY
-        self._deviation_ms = keep * self._deviation_ms + (1 - keep) * off_ms
-        self._n = keep * self._n + 1
-        self._x = keep * self._x + size
-        self._y = keep * self._y + took_ms
-        self._xx = keep * self._xx + size * size
-        self._xy = keep * self._xy + size * took_ms
-
-    def _line(self) -> tuple[float, float]:
-        if not self._n:
-            return 0.0, 0.0
-        mean_x, mean_y = self._x / self._n, self._y / self._n
-        spread = self._xx / self._n - mean_x**2
-        along = self._xy / self._n - mean_x * mean_y
-        slope = max(0.0, along / spread) if spread > 1e-6 * mean_x**2 else 0.0
-        slope = min(slope, mean_y / mean_x)  # the fixed part is not negative
-        return mean_y - slope * mean_x, slope
+        self._sums *= self.DECAY
+        self._sums += (1, size, took_ms, size * size, size * took_ms)
+        _, x, y, xx, xy = (self._sums / self._sums[0]).tolist()
+        spread = xx - x * x
+        slope = max(0.0, (xy - x * y) / spread) if spread > 1e-6 * x * x else 0.0
+        slope = min(slope, y / x)  # the fixed part is not negative
+        self._line = y - slope * x, slope
 
     def fits(self, within_ms: float) -> float:
         """Return the largest batch that should end in time, at least 1.
@@ -192,7 +162,7 @@ class LatencyLine:
         Infinity where that is unknown, and where one query would be late as well: what is slow then
         is not the size, and a smaller batch would only serve fewer.
         """
-        fixed_ms, per_item_ms = self._line()
+        fixed_ms, per_item_ms = self._line
         left_ms = within_ms - fixed_ms - 2 * self._deviation_ms
         if left_ms < 0 or per_item_ms <= 0:
             return float("inf")

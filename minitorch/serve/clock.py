@@ -7,14 +7,23 @@ import asyncio
 import heapq
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import count
 from typing import Protocol
 
 
-class Timer(Protocol):
+@dataclass(slots=True)
+class Call:
     """A call that is due later."""
+
+    callback: Callable[[], object]
+    is_due: bool = True
 
     def cancel(self) -> None:
         """Have it never made."""
+        self.is_due = False
+
+
+Timer = asyncio.TimerHandle | Call
 
 
 class Clock(Protocol):
@@ -47,8 +56,8 @@ class VirtualClock:
 
     def __init__(self) -> None:
         self._now_ms = 0.0
-        self._count = 0
-        self._calls: list[tuple[float, int, _Call]] = []
+        self._calls: list[tuple[float, int, Call]] = []
+        self._numbers = count()
 
     def now_ms(self) -> float:
         """Return how far it has been moved."""
@@ -56,33 +65,19 @@ class VirtualClock:
 
     def call_at(self, when_ms: float, callback: Callable[[], object]) -> Timer:
         """Call back when the clock gets there; at the same time in the order of asking."""
-        call = _Call(callback)
-        self._count += 1
-        heapq.heappush(self._calls, (max(when_ms, self._now_ms), self._count, call))
+        call = Call(callback)
+        heapq.heappush(self._calls, (max(when_ms, self._now_ms), next(self._numbers), call))
         return call
 
     def advance(self, by_ms: float) -> None:
         """Let this much time pass, with all calls that are due in it."""
         end_ms = self._now_ms + by_ms
-        while self._calls and self._calls[0][0] <= end_ms:
-            self._step()
+        self.run(end_ms)
         self._now_ms = end_ms
 
-    def run(self) -> None:
-        """Let time pass until no call is due any more."""
-        while self._calls:
-            self._step()
-
-    def _step(self) -> None:
-        self._now_ms, _, call = heapq.heappop(self._calls)
-        if not call.cancelled:
-            call.callback()
-
-
-@dataclass(slots=True)
-class _Call:
-    callback: Callable[[], object]
-    cancelled: bool = False
-
-    def cancel(self) -> None:
-        self.cancelled = True
+    def run(self, until_ms: float = float("inf")) -> None:
+        """Make all calls that are due until then."""
+        while self._calls and self._calls[0][0] <= until_ms:
+            self._now_ms, _, call = heapq.heappop(self._calls)
+            if call.is_due:
+                call.callback()

@@ -1,10 +1,10 @@
 """The program of a container: one model in a process of its own.
 
-    python -c '... main()' ADDRESS IDENTITY FD PARENT
+    python -c '... main()' ADDRESS IDENTITY
 
 It connects to the front, gets the model, says that it is ready, and answers batches one by one.
-It ends with the front however that ends: the kernel kills it (Linux), and a socket that both hold
-and nobody writes to closes.
+It ends with the front however that ends: its input is a socket that nobody writes to, and that
+closes; and on Linux the kernel kills it.
 
 May import: wire; pyzmq and cloudpickle, inside functions; torch if the model has.
 """
@@ -16,7 +16,6 @@ import os
 import pickle
 import re
 import signal
-import socket
 import sys
 import threading
 import time
@@ -26,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from minitorch.serve.wire import Errors, Kind, pack_results, unpack_array
+from minitorch.serve.wire import BROKEN, HELLO, READY, RESULTS, Errors, pack_results, unpack_array
 
 PR_SET_PDEATHSIG = 1
 Model = Callable[[np.ndarray], Any]
@@ -34,38 +33,36 @@ Model = Callable[[np.ndarray], Any]
 
 def main() -> None:
     """Serve one model until the front is gone."""
-    address, identity, fd, parent = sys.argv[1:5]
-    end_with_the_front(int(fd), int(parent))
+    end_with_the_front()
     import zmq
 
+    address, identity = sys.argv[1:]
     dealer = zmq.Context().socket(zmq.DEALER)
     dealer.setsockopt(zmq.IDENTITY, bytes.fromhex(identity))
     dealer.connect(address)
-    dealer.send(Kind.HELLO)
+    dealer.send(HELLO)
     data = dealer.recv()
     try:
         model = as_model(pickle.loads(data))
     except BaseException:
-        dealer.send_multipart([Kind.BROKEN, traceback.format_exc().encode()])
+        dealer.send_multipart([BROKEN, traceback.format_exc().encode()])
         dealer.close(linger=1000)
         sys.exit(1)
-    dealer.send(Kind.READY)
+    dealer.send(READY)
     while True:
-        header, batch = dealer.recv_multipart()
-        dealer.send_multipart([Kind.RESULTS, *answer(model, header, batch)])
+        dealer.send_multipart([RESULTS, *answer(model, *dealer.recv_multipart())])
 
 
-def end_with_the_front(fd: int, parent: int) -> None:
-    """Have this process killed when its parent ends, and when the parent closes its socket."""
+def end_with_the_front() -> None:
+    """Have this process killed when the front ends, and when the front closes its socket."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the front's to handle
-    if sys.platform == "linux":
+    if sys.platform == "linux":  # also while a model keeps threads from running
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it ended before the call
-        os._exit(1)
-    lifeline = socket.socket(fileno=fd)
+    lifeline = os.dup(0)  # what the model starts must not hold it open
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
 
     def watch() -> None:
-        lifeline.recv(1)
+        os.read(lifeline, 1)
         os._exit(0)
 
     threading.Thread(target=watch, daemon=True).start()
@@ -82,32 +79,23 @@ def as_model(given: Any) -> Model:
         nn = sys.modules.get(f"{library}.nn")
         if nn is not None and isinstance(given, nn.Module):
             return module_model(sys.modules[library], given)
-    if not callable(given) and callable(getattr(given, "predict", None)):
-        predict: Model = given.predict
-        return predict
-    if not callable(given):
+    model: Model | None = given if callable(given) else getattr(given, "predict", None)
+    if model is None:
         raise TypeError(f"the model is {type(given).__name__}, expected something to call")
-    model: Model = given
     return model
 
 
 def is_factory(given: Any) -> bool:
     """Tell whether something can be called, and only without an argument."""
-    if not callable(given):
-        return False
-    try:
-        signature = inspect.signature(given)
-    except (TypeError, ValueError):  # compiled functions have none
-        return False
-    return _takes(signature, 0) and (isinstance(given, type) or not _takes(signature, 1))
 
+    def takes(*arguments: Any) -> bool:
+        try:
+            inspect.signature(given).bind(*arguments)
+        except (TypeError, ValueError):  # compiled functions have no signature
+            return False
+        return True
 
-def _takes(signature: inspect.Signature, count: int) -> bool:
-    try:
-        signature.bind(*[None] * count)
-    except TypeError:
-        return False
-    return True
+    return takes() and (isinstance(given, type) or not takes(None))
 
 
 def module_model(library: Any, module: Any) -> Model:
@@ -135,8 +123,7 @@ def answer(model: Model, header: bytes, data: bytes) -> list[bytes]:
     try:
         return pack_results(results, errors, took_ms)
     except Exception as error:
-        everywhere = dict.fromkeys(range(len(batch)), described(error))
-        return pack_results([], everywhere, took_ms)
+        return pack_results([], dict.fromkeys(range(len(batch)), described(error)), took_ms)
 
 
 def evaluate(model: Model, batch: np.ndarray) -> tuple[Any, Errors]:
@@ -153,15 +140,11 @@ def evaluate(model: Model, batch: np.ndarray) -> tuple[Any, Errors]:
     left, left_errors = evaluate(model, batch[:half])
     right, right_errors = evaluate(model, batch[half:])
     moved = {half + at: words for at, words in right_errors.items()}
-    return stacked([*left, *right]), {**left_errors, **moved}
+    return [*left, *right], {**left_errors, **moved}
 
 
 def as_results(results: Any, count: int) -> Any:
-    """Return an array or a list with one result for each query.
-
-    Raises:
-        TypeError, ValueError: it is neither, or has another length.
-    """
+    """Return an array or a list with one result for each query, or refuse what is none."""
     if hasattr(results, "detach"):
         results = results.detach().cpu()
     if hasattr(results, "numpy"):
@@ -171,22 +154,11 @@ def as_results(results: Any, count: int) -> Any:
     got = 0 if getattr(results, "ndim", 1) == 0 else len(results)
     if got != count:
         raise ValueError(f"the model returned {got} results for a batch of {count}")
-    return results if isinstance(results, np.ndarray) else stacked(results)
+    return results
 
 
-def stacked(results: Any) -> Any:
-    """Return one array where all results are arrays or numbers of NumPy alike, else as given."""
-    known = np.ndarray | np.generic
-    alike = {(r.dtype, r.shape) if isinstance(r, known) else None for r in results}
-    return np.stack(results) if len(alike) == 1 and None not in alike else results
-
-
-def described(error: Exception) -> tuple[str, str]:
-    """Return what about the input an exception complains of, if it does, and its words.
-
-    torch says by a RuntimeError that shapes do not fit.
-    """
+def described(error: Exception) -> tuple[bool, str]:
+    """Return whether an exception complains of the input, and its words."""
     words = f"{type(error).__name__}: {error}"
-    caller = (ValueError, TypeError, IndexError, KeyError)
-    kind = next((known.__name__ for known in caller if isinstance(error, known)), "")
-    return kind or ("ShapeError" if re.search("shape|size|dimension", words) else ""), words
+    by_kind = isinstance(error, ValueError | TypeError | IndexError | KeyError)
+    return by_kind or bool(re.search("shape|size|dimension", words)), words  # as torch says it

@@ -5,7 +5,7 @@
 A container is dead when its socket closes, and is killed when a batch takes longer than `hang_ms`.
 Its queries go back to the dispatcher at once; the restart waits, twice as long after each failure.
 
-May import: clock, dispatch, container, wire; pyzmq, inside functions.
+May import: clock, dispatch, container, wire; pyzmq and cloudpickle, inside functions.
 """
 
 import asyncio
@@ -15,44 +15,70 @@ import secrets
 import socket
 import subprocess
 import sys
-import tempfile
+from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from minitorch.errors import ContainerDied, ModelFailed, ServeError
+import numpy as np
+
+from minitorch.errors import ArgumentError, ContainerDied, ModelFailed, ServeError
 from minitorch.extras import missing
 from minitorch.serve.batching import Controller
-from minitorch.serve.clock import Clock, Timer
+from minitorch.serve.clock import Call, Timer
 from minitorch.serve.dispatch import Dispatcher, Lane, Query
-from minitorch.serve.wire import Errors, Kind, pack_array, unpack_results
+from minitorch.serve.wire import BROKEN, HELLO, READY, RESULTS, pack_array, unpack_results
 
 FIRST_WAIT_MS, LONGEST_WAIT_MS = 50.0, 5_000.0
 START_MS = 120_000.0  # to start and to load the model
-END_S = 5.0
+WINDOW = 4096  # the latencies that quantiles are taken of
+COUNTERS = ("served", "late", "failed", "batches", "cache_hits", "restarts")
 PROGRAM = "import sys; sys.path[:] = {!r}; from minitorch.serve.container import main; main()"
+INSTALLED = (sys.prefix, sys.base_prefix, str(Path(__file__).parents[1]))
+
+
+def shipped(model: Any) -> bytes:
+    """Return the model for a fresh process that has this one's `sys.path`.
+
+    What is of a script, a notebook, or any module that is not installed is sent with its code,
+    since the container may not be able to import it; what is installed is sent by name.
+    """
+    import cloudpickle
+
+    name = getattr(model, "__module__", None) or type(model).__module__
+    module = sys.modules.get(name)
+    is_installed = (getattr(module, "__file__", None) or sys.prefix).startswith(INSTALLED)
+    by_value = not is_installed and name != "__main__"  # to which cloudpickle sees itself
+    if by_value:
+        cloudpickle.register_pickle_by_value(module)
+    try:
+        return bytes(cloudpickle.dumps(model))
+    except Exception as error:
+        raise ArgumentError(
+            f"deploy: the model cannot be pickled: {type(error).__name__}: {error}. Give a factory "
+            "that makes it in the container."
+        ) from error
+    finally:
+        if by_value:
+            cloudpickle.unregister_pickle_by_value(module)
 
 
 class Hub:
     """The front's socket: frames to containers and from them, by identity.
 
-    An identity is 16 random bytes that only its container is told: on Linux the address is in the
-    abstract namespace, which leaves no file behind, but which every user of the machine can reach.
+    The address leaves no file behind (Linux's abstract namespace), but every user of the machine
+    can reach it: so an identity is 16 random bytes that only its container is told.
     """
 
     def __init__(self) -> None:
         try:
+            import cloudpickle  # noqa: F401 (told now, and not at the first deploy)
             import zmq
         except ImportError as error:
             raise ModuleNotFoundError(missing("Server", "serve", error)) from error
         self._zmq = zmq
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
-        if sys.platform == "linux":
-            self.address = f"ipc://@minitorch-serve-{secrets.token_hex(16)}"
-        else:
-            self._folder = tempfile.TemporaryDirectory()
-            self.address = f"ipc://{Path(self._folder.name) / 'front'}"
+        self.address = f"ipc://@minitorch-serve-{secrets.token_hex(16)}"
         self._context = zmq.Context()
         self._socket = self._context.socket(zmq.ROUTER)
         self._socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
@@ -60,6 +86,7 @@ class Hub:
         self._socket.bind(self.address)
         self._fd = int(self._socket.getsockopt(zmq.FD))
         self.hears: dict[bytes, Callable[[list[bytes]], None]] = {}
+        self.containers: set[Container] = set()
         self.loop = asyncio.get_running_loop()
         self.loop.add_reader(self._fd, self._read)
 
@@ -75,141 +102,144 @@ class Hub:
                 identity, *frames = self._socket.recv_multipart(self._zmq.DONTWAIT)
             except self._zmq.Again:
                 return
-            hear = self.hears.get(identity)
-            if hear is not None and frames:
-                hear(frames)
+            if frames and identity in self.hears:
+                self.hears[identity](frames)
 
     def close(self) -> None:
-        """Close the socket and what belongs to it."""
+        """End all containers, and close the socket."""
+        for container in [*self.containers]:
+            container.stop()
         self.loop.remove_reader(self._fd)
         self._context.destroy(linger=0)
-        if self._folder is not None:
-            self._folder.cleanup()
+
+
+@dataclass(slots=True)
+class Counts:
+    """What has happened to one model's queries."""
+
+    served: int = 0  # answered by it in time
+    late: int = 0
+    failed: int = 0  # on which it raised, or ended
+    batches: int = 0
+    queries: int = 0  # computed, in all batches
+    cache_hits: int = 0  # also of queries that joined an equal one
+    restarts: int = 0  # processes that have followed one that ended
+    latency_ms: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return them as `Server.metrics` says them."""
+        p50, p99 = np.quantile(self.latency_ms, (0.5, 0.99)) if self.latency_ms else (0.0, 0.0)
+        mean = self.queries / self.batches if self.batches else 0.0
+        told = {name: getattr(self, name) for name in COUNTERS}
+        return told | {"mean_batch": mean, "latency_ms": {"p50": float(p50), "p99": float(p99)}}
 
 
 @dataclass(eq=False)
-class Container:
-    """One replica of a model: a process, or the wait for the next.
-
-    Attributes:
-        model: as it is sent to each process.
-        done: called with each batch, its results and its errors.
-        ready: done when the first process is ready; its exception says why it will never be.
-        is_serving: whether its process takes batches.
-        restarts: how many processes have followed the first.
-    """
+class Model:
+    """A deployed model: its queue, its containers, what was counted."""
 
     name: str
-    model: bytes
-    hub: Hub
-    clock: Clock
     dispatcher: Dispatcher
     make_controller: Callable[[], Controller]
     hang_ms: float
-    done: Callable[[list[Query], list[Any], Errors], None]
-    is_serving: bool = False
-    restarts: int = 0
-    _is_over: bool = False
-    _has_joined: bool = False
-    _wait_ms: float = FIRST_WAIT_MS
-    _timer: Timer | None = None
-    _process: "subprocess.Popen[bytes] | None" = None
+    version: int = 0
+    counts: Counts = field(default_factory=Counts)
+    containers: "list[Container]" = field(default_factory=list)
+    deploying: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    def __post_init__(self) -> None:
-        self.ready: asyncio.Future[None] = self.hub.loop.create_future()
-        self.lane = Lane(self.make_controller(), self._run)
+    def replace(self, fresh: "list[Container]") -> None:
+        """Have the containers of a new version answer, and the old ones end."""
+        old, self.containers = self.containers, fresh
+        self.version += 1
+        for container in fresh:
+            container.join()
+        for container in old:
+            container.retire()
+
+
+class Container:
+    """One replica of a model: a process, or the wait for the next.
+
+    `ready` is done when the first process is; its exception says why it will never be.
+    """
+
+    def __init__(self, model: Model, data: bytes, hub: Hub) -> None:
+        self.ready: asyncio.Future[None] = hub.loop.create_future()
+        self.is_serving = False  # whether its process takes batches
+        self._model, self._name, self._data, self._hub = model, model.name, data, hub
+        self._lane = Lane(model.make_controller(), self._run)
+        self._is_over = False
+        self._wait_ms = FIRST_WAIT_MS
+        self._timer: Timer = Call(self._ended)  # of which no clock knows: none yet
+        self._lifeline: socket.socket | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        hub.containers.add(self)
         self._start()
 
-    @property
-    def pid(self) -> int | None:
-        """The process that runs now."""
-        return self._process.pid if self._process is not None else None
-
-    @property
-    def has_ended(self) -> bool:
-        """Whether it has no process and will have none."""
-        return self._is_over and self._process is None
-
     def join(self) -> None:
-        """Take batches, from now on and after each restart."""
-        self._has_joined = True
-        if self.is_serving:
-            self.dispatcher.add(self.lane)
+        """Take batches, where it is ready and of the version that answers."""
+        if self.is_serving and self in self._model.containers:
+            self._model.dispatcher.add(self._lane)
 
     def _start(self) -> None:
         self._identity = secrets.token_bytes(16)
+        program = [sys.executable, "-c", PROGRAM.format(sys.path), self._hub.address]
         try:
             self._lifeline, theirs = socket.socketpair()
             with theirs:
-                self._spawn(theirs.fileno())
+                self._process = subprocess.Popen(
+                    [*program, self._identity.hex()], stdin=theirs.fileno(), start_new_session=True,
+                    env={"OMP_NUM_THREADS": "1", **os.environ},  # one core a container
+                )  # fmt: skip
         except OSError:  # no process, no descriptor free
             self._ended()
             return
         self._lifeline.setblocking(False)
-        self.hub.hears[self._identity] = self._hear
-        self.hub.loop.add_reader(self._lifeline, self._ended)
+        self._hub.hears[self._identity] = self._hear
+        self._hub.loop.add_reader(self._lifeline, self._ended)
         self._set_timer(START_MS, self._ended)
 
-    def _spawn(self, lifeline: int) -> None:
-        arguments = [self.hub.address, self._identity.hex(), lifeline, os.getpid()]
-        try:
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", PROGRAM.format(sys.path), *map(str, arguments)],
-                pass_fds=[lifeline],
-                stdin=subprocess.DEVNULL,
-                env={"OMP_NUM_THREADS": "1", **os.environ},  # one core a container
-                start_new_session=True,
-            )
-        except OSError:
-            self._lifeline.close()
-            raise
-
     def _set_timer(self, in_ms: float, callback: Callable[[], object]) -> None:
-        self._cancel_timer()
-        self._timer = self.clock.call_at(self.clock.now_ms() + in_ms, callback)
-
-    def _cancel_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
+        self._timer.cancel()
+        clock = self._model.dispatcher.clock
+        self._timer = clock.call_at(clock.now_ms() + in_ms, callback)
 
     def _hear(self, frames: list[bytes]) -> None:
         kind = frames[0]
-        if kind == Kind.HELLO:
-            self.hub.send(self._identity, [self.model])
-        elif kind == Kind.READY:
-            self._serve()
-        elif kind == Kind.BROKEN and not self.ready.done():
+        if kind == HELLO:
+            self._hub.send(self._identity, [self._data])
+        elif kind == READY:
+            self._timer.cancel()
+            self.is_serving = True
+            if not self.ready.done():
+                self.ready.set_result(None)
+            self.join()
+        elif kind == BROKEN and not self.ready.done():
             words = frames[1].decode(errors="replace").strip()
-            self.ready.set_exception(ModelFailed(f"deploy: {self.name} cannot be made: {words}"))
-        elif kind == Kind.RESULTS and self.lane.batch:
+            self.ready.set_exception(ModelFailed(f"deploy: {self._name} cannot be made: {words}"))
+        elif kind == RESULTS and self._lane.batch:
             self._results(frames[1:])
-
-    def _serve(self) -> None:
-        self._cancel_timer()
-        self.is_serving = True
-        if not self.ready.done():
-            self.ready.set_result(None)
-        elif self._has_joined:
-            self.dispatcher.add(self.lane)
 
     def _run(self, batch: list[Query]) -> None:
         dtype, shape = batch[0].group
         data = b"".join([query.x for query in batch])
-        self.hub.send(self._identity, pack_array(dtype, (len(batch), *shape), data))
-        self._set_timer(self.hang_ms, self._ended)
+        self._hub.send(self._identity, pack_array(dtype, (len(batch), *shape), data))
+        self._set_timer(self._model.hang_ms, self._ended)
 
     def _results(self, frames: list[bytes]) -> None:
-        try:
-            results, errors, took_ms = unpack_results(*frames)
-            if len(results) + len(errors) != len(self.lane.batch):
-                raise ValueError("another number of results")
-        except (ValueError, KeyError, TypeError):  # it does not speak as ours do
-            self._ended()
-            return
-        self._cancel_timer()
+        results, errors, took_ms = unpack_results(*frames)
+        self._timer.cancel()
         self._wait_ms = FIRST_WAIT_MS
-        batch = self.dispatcher.finished(self.lane, took_ms)
-        self.done(batch, results, errors)
+        batch = self._model.dispatcher.finished(self._lane, took_ms)
+        self._model.counts.batches += 1
+        self._model.counts.queries += len(batch)
+        left = iter(results)
+        for at, query in enumerate(batch):
+            if at in errors:
+                blamed, words = errors[at]
+                query.answer(None, ModelFailed(f"predict: {self._name}: {words}", blamed))
+            else:
+                query.answer(next(left), None)
         if self._is_over:
             self.stop()
 
@@ -217,43 +247,47 @@ class Container:
         """Clear up after a process that is gone, or that is to go; start the next one later."""
         self._end_process()
         if not self.ready.done():
-            words = f"deploy: the container of {self.name} ended as it started."
-            self.ready.set_exception(ModelFailed(words))
+            self.ready.set_exception(ModelFailed(f"deploy: {self._name} ended as it started."))
             return
-        lane, self.lane = self.lane, Lane(self.make_controller(), self._run)
-        words = f"predict: the container of {self.name} ended with the query."
-        self.dispatcher.failed(lane, ContainerDied(words))
-        if not self._is_over:
-            self.restarts += 1
-            self._set_timer(self._wait_ms, self._start)
-            self._wait_ms = min(2 * self._wait_ms, LONGEST_WAIT_MS)
+        lane, self._lane = self._lane, Lane(self._model.make_controller(), self._run)
+        words = f"predict: the container of {self._name} ended with the query."
+        self._model.dispatcher.failed(lane, ContainerDied(words))
+        if self._is_over:
+            self.stop()
+            return
+        self._model.counts.restarts += 1
+        self._set_timer(self._wait_ms, self._start)
+        self._wait_ms = min(2 * self._wait_ms, LONGEST_WAIT_MS)
 
     def _end_process(self) -> None:
         self.is_serving = False
-        self._cancel_timer()
-        if self._process is None:
-            return
-        self.hub.hears.pop(self._identity, None)
-        self.hub.loop.remove_reader(self._lifeline)
-        self._lifeline.close()
+        self._timer.cancel()
+        self._hub.hears.pop(self._identity, None)
+        if self._lifeline is not None:
+            self._hub.loop.remove_reader(self._lifeline)
+            self._lifeline.close()
+            self._lifeline = None
         process, self._process = self._process, None
+        if process is None:
+            return
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, 9)  # what the model has started goes with it
         process.kill()
-        process.wait(END_S)
+        process.wait(5)
 
     def retire(self) -> None:
         """Take no more batches, and end when the last is done."""
         self._is_over = True
-        self.dispatcher.remove(self.lane)
-        if not self.lane.batch:
+        self._model.dispatcher.remove(self._lane)
+        if not self._lane.batch:
             self.stop()
 
     def stop(self) -> None:
         """End now."""
         self._is_over = True
-        self.dispatcher.remove(self.lane)
+        self._model.dispatcher.remove(self._lane)
         self._end_process()
+        self._hub.containers.discard(self)
         if not self.ready.done():
-            self.ready.set_exception(ServeError(f"deploy: {self.name} was stopped as it started."))
+            self.ready.set_exception(ServeError(f"deploy: {self._name} was stopped as it started."))
         self.ready.exception()  # for nobody else may ask

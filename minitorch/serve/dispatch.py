@@ -1,56 +1,48 @@
 """Who is answered next: queries by deadline, formed into batches, given to containers that rest.
 
-The seam between deciding and doing. A `Dispatcher` knows no process, no socket and no event loop:
-it has a clock, and lanes that run a batch and say when it is done. The server gives it containers,
-`simulate` gives it numbers, and both run these lines.
+A `Dispatcher` knows no process, no socket and no event loop: it has a clock, and lanes that run a
+batch and say when it is done. The server gives it containers, `simulate` gives it numbers.
 
 May import: batching, clock.
 """
 
 import heapq
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 from operator import attrgetter
 from typing import Any
 
-from minitorch.errors import DeadlineMissed, Overloaded, ServeError
+from minitorch.errors import DeadlineMissed, ServeError
 from minitorch.serve.batching import Controller, LatencyLine
 from minitorch.serve.clock import Clock
 
 Group = tuple[str, tuple[int, ...]]  # dtype and shape
 Answer = Callable[[Any, ServeError | None], object]
 PROBE_MS = 500.0  # a lane that is too slow for every query is tried again after this long
-MOST_WAITING = 10_000  # queries before a model; what comes beyond is refused at once
 
 
 @dataclass(slots=True, eq=False)
 class Query:
-    """One input on its way to an answer.
-
-    Attributes:
-        group: queries of one group can be in one batch: same dtype, same shape.
-        answer: called once, with a value or with an error.
-        alone: to be computed by itself, since a container has died with it.
-    """
+    """One input on its way to an answer."""
 
     x: Any
-    group: Group
+    group: Group  # only queries of one group are in one batch
     asked_ms: float
     due_ms: float
-    answer: Answer
-    alone: bool = False
+    answer: Answer  # called once, with a value or with an error
+    alone: bool = False  # to be computed by itself, since a container has died with it
 
 
+@dataclass(eq=False)
 class Lane:
     """A container as the dispatcher sees it: it runs one batch at a time."""
 
-    def __init__(self, controller: Controller, run: Callable[[list[Query]], None]) -> None:
-        self.controller = controller
-        self.latency = LatencyLine()
-        self.run = run
-        self.batch: list[Query] = []
-        self.began_ms = 0.0
+    controller: Controller
+    run: Callable[[list[Query]], None]
+    latency: LatencyLine = field(default_factory=LatencyLine)
+    batch: list[Query] = field(default_factory=list)
+    began_ms: float = 0.0
 
 
 class Dispatcher:
@@ -58,41 +50,30 @@ class Dispatcher:
 
     Args:
         soon: calls back after what is happening now; queries that come together are seen together.
-        delay_ms: how long a batch that is not full waits for more.
         drops: whether queries that cannot be answered in time are told so rather than computed.
     """
 
     def __init__(
-        self,
-        clock: Clock,
-        soon: Callable[[Callable[[], None]], object],
-        delay_ms: float = 0.0,
+        self, clock: Clock, soon: Callable[[Callable[[], None]], object], delay_ms: float = 0.0,
         drops: bool = True,
-    ) -> None:
-        self._clock = clock
+    ) -> None:  # fmt: skip
+        self.clock = clock
         self._soon = soon
         self._delay_ms = delay_ms
         self._drops = drops
         self._lanes: list[Lane] = []
         self._heaps: dict[Group, list[tuple[float, int, Query]]] = {}
         self._numbers = count()
-        self._waiting = 0
         self._is_awaited = False
-
-    def __len__(self) -> int:
-        return self._waiting
 
     def submit(self, query: Query) -> None:
         """Put a query in its place; it is answered, or told that it cannot be, exactly once."""
-        now_ms = self._clock.now_ms()
-        while self._drops and (heap := self._heaps.get(query.group)) and heap[0][0] <= now_ms:
-            self._drop(query.group)
-        if self._drops and self._waiting >= MOST_WAITING:
-            query.answer(None, Overloaded(f"predict: {self._waiting} queries are waiting."))
-            return
+        if self._drops:
+            now_ms = self.clock.now_ms()
+            while (heap := self._heaps.get(query.group)) and heap[0][0] <= now_ms:
+                self._drop(query.group)
         heap = self._heaps.setdefault(query.group, [])
         heapq.heappush(heap, (query.due_ms, next(self._numbers), query))
-        self._waiting += 1
         self._wake()
 
     def add(self, lane: Lane) -> None:
@@ -106,14 +87,10 @@ class Dispatcher:
             self._lanes.remove(lane)
 
     def finished(self, lane: Lane, took_ms: float) -> list[Query]:
-        """Take the batch off a lane that has run it, and learn from how long that took.
-
-        The controller learns of the evaluation alone, `took_ms`; what a query has to reckon with
-        is also the way there and back.
-        """
+        """Take the batch off a lane that has run it; `took_ms` is the evaluation alone."""
         batch, lane.batch = lane.batch, []
         lane.controller.observe(len(batch), took_ms)
-        lane.latency.observe(len(batch), self._clock.now_ms() - lane.began_ms)
+        lane.latency.observe(len(batch), self.clock.now_ms() - lane.began_ms)
         self._wake()
         return batch
 
@@ -142,7 +119,7 @@ class Dispatcher:
                 return
             if batch := self._form(lane):
                 lane.batch = batch
-                lane.began_ms = self._clock.now_ms()
+                lane.began_ms = self.clock.now_ms()
                 lane.run(batch)
 
     def _form(self, lane: Lane) -> list[Query]:
@@ -151,7 +128,7 @@ class Dispatcher:
         A query with too little time left for a batch of the wanted size gives way: for its sake all
         those behind it would be late too. Half of the goal is for waiting, half for the batch.
         """
-        now_ms = self._clock.now_ms()
+        now_ms = self.clock.now_ms()
         while self._heaps:
             group = min(self._heaps, key=lambda group: self._heaps[group][0][:2])
             heap = self._heaps[group]
@@ -162,26 +139,18 @@ class Dispatcher:
                 fits = lane.latency.fits(left_ms)
                 wanted = min(size, lane.latency.fits((first.due_ms - first.asked_ms) / 2))
                 wanted = wanted if len(heap) > wanted else wanted / 2
-                if self._in_vain(lane, left_ms, now_ms) or fits < wanted:
+                is_probe = now_ms - lane.began_ms > PROBE_MS
+                in_vain = lane.latency.hopeless(left_ms) and not is_probe
+                if left_ms <= 0 or in_vain or fits < wanted:
                     self._drop(group)
                     continue
                 size = min(size, fits)
-            if self._should_wait(first, len(heap), lane.controller.limit, now_ms):
-                return []
-            return self._take(group, int(size))
+            until_ms = first.asked_ms + self._delay_ms
+            if first.alone or len(heap) >= lane.controller.limit or now_ms >= until_ms:
+                return self._take(group, int(size))
+            self.clock.call_at(until_ms, self._wake)
+            return []
         return []
-
-    @staticmethod
-    def _in_vain(lane: Lane, left_ms: float, now_ms: float) -> bool:
-        is_probe = now_ms - lane.began_ms > PROBE_MS
-        return left_ms <= 0 or (lane.latency.hopeless(left_ms) and not is_probe)
-
-    def _should_wait(self, first: Query, waiting: int, limit: int, now_ms: float) -> bool:
-        until_ms = first.asked_ms + self._delay_ms
-        if not self._delay_ms or first.alone or waiting >= limit or now_ms >= until_ms:
-            return False
-        self._clock.call_at(until_ms, self._wake)
-        return True
 
     def _take(self, group: Group, size: int) -> list[Query]:
         heap = self._heaps[group]
@@ -190,7 +159,6 @@ class Dispatcher:
             batch.append(heapq.heappop(heap)[2])
         if not heap:
             del self._heaps[group]
-        self._waiting -= len(batch)
         return batch
 
     def _drop(self, group: Group) -> None:

@@ -7,81 +7,64 @@
 Every error is {"detail": words}: 4xx for what the caller got wrong, 503 with Retry-After where
 there was no time, 500 where a model raised by itself.
 
-May import: server, metering; FastAPI.
+May import: containers, server; FastAPI, prometheus_client.
 """
 
 import json
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from fastapi import FastAPI, HTTPException, Request, Response
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.registry import Collector
 
-from minitorch.errors import (
-    ContainerDied,
-    DeadlineMissed,
-    MinitorchError,
-    ModelFailed,
-    UnknownApp,
-)
-from minitorch.serve.metering import prometheus
+from minitorch.errors import ContainerDied, DeadlineMissed, MinitorchError, ModelFailed, UnknownApp
+from minitorch.serve.containers import COUNTERS
 from minitorch.serve.server import Server
 
 MOST_BYTES = 8 * 2**20
-MOST_REQUESTS = 4_000  # under way at once; what comes beyond is refused before it is read
-PAGE = Path(__file__).with_name("page.html")
-POLICY = (
-    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; connect-src 'self'"
-)
-
-
+PAGE = Path(__file__).parents[1] / "show" / "serving.html"
+INLINE = "'unsafe-inline'; "
+POLICY = f"default-src 'none'; script-src {INLINE}style-src {INLINE}connect-src 'self'"
 RETRY = {"Retry-After": "1"}
+STATUS = {UnknownApp: 404, DeadlineMissed: 503, ContainerDied: 503, ValueError: 422, TypeError: 422}
 
 
 def application(server: Server) -> FastAPI:
-    """Return the HTTP application over a server that is open."""
+    """Return the HTTP application over a server."""
     app = FastAPI(title="minitorch.serve", docs_url=None, redoc_url=None)
-    scrape = prometheus(server.metrics)
-    under_way = 0
-
-    @contextmanager
-    def admitted() -> Iterator[None]:
-        nonlocal under_way
-        if under_way >= MOST_REQUESTS:
-            raise HTTPException(503, "more requests are under way than this server takes", RETRY)
-        under_way += 1
-        try:
-            yield
-        finally:
-            under_way -= 1
+    registry = CollectorRegistry()
+    registry.register(Scrape(server))
 
     @app.exception_handler(MinitorchError)
     async def told(_: Request, error: MinitorchError) -> Response:
-        return _json(_status(error), {"detail": str(error)})
+        by_input = isinstance(error, ModelFailed) and error.by_input
+        status = next((status for kind, status in STATUS.items() if isinstance(error, kind)), 500)
+        return _json(422 if by_input else status, {"detail": str(error)})
 
     @app.post("/apps/{name}/predict")
     async def predict(name: str, request: Request) -> Response:
-        with admitted():
-            x, context = await _fields(request, "x")
-            asked = server.send(name, x, context)
-            found = await asked.future
-            if found.is_default and isinstance(asked.error, ModelFailed) and asked.error.by_input:
-                raise asked.error
-            return _json(200, {field: getattr(found, field) for field in found.__slots__})
+        x, context = await _fields(request, "x")
+        asked = server.send(name, x, context)
+        found = await asked.future
+        if found.is_default and isinstance(asked.error, ModelFailed) and asked.error.by_input:
+            raise asked.error
+        return _json(200, {field: getattr(found, field) for field in found.__slots__})
 
     @app.post("/apps/{name}/feedback")
     async def feedback(name: str, request: Request) -> Response:
-        with admitted():
-            x, label, context = await _fields(request, "x", "label")
-            await server.feedback(name, x, label, context)
-            return _json(200, {"ok": True})
+        x, label, context = await _fields(request, "x", "label")
+        await server.feedback(name, x, label, context)
+        return _json(200, {"ok": True})
 
     @app.get("/metrics")
-    def metrics() -> Response:
-        return Response(scrape(), media_type="text/plain; version=0.0.4; charset=utf-8")
+    async def metrics() -> Response:
+        return Response(generate_latest(registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     @app.get("/metrics.json")
     async def numbers() -> Response:
@@ -102,16 +85,43 @@ def application(server: Server) -> FastAPI:
     return app
 
 
+@dataclass(eq=False)
+class Scrape(Collector):
+    """A server's metrics for Prometheus, as they are when it asks."""
+
+    server: Server
+
+    def collect(self) -> Iterable[Any]:
+        """Return what was counted, and the weights of no context: of contexts there are many."""
+        gauges = {"mean_batch": ["model"], "latency_ms": ["model", "quantile"],
+                  "weight": ["app", "model"]}  # fmt: skip
+        told: dict[str, Any] = {
+            name: GaugeMetricFamily(f"serve_{name}", "as Server.metrics says", labels=labels)
+            for name, labels in gauges.items()
+        }
+        for name in COUNTERS:
+            told[name] = CounterMetricFamily(f"serve_{name}", "of a model", labels=["model"])
+        found = self.server.metrics()
+        for model, counts in found["models"].items():
+            for name in (*COUNTERS, "mean_batch"):
+                told[name].add_metric([model], counts[name])
+            for quantile, name in (("0.5", "p50"), ("0.99", "p99")):
+                told["latency_ms"].add_metric([model, quantile], counts["latency_ms"][name])
+        for app, kept in found["apps"].items():
+            for model, weight in kept["weights"].get(None, {}).items():
+                told["weight"].add_metric([app, model], weight)
+        return told.values()
+
+
 async def _fields(request: Request, *required: str) -> list[Any]:
     """Return a body's required fields and its context, or refuse what is none."""
-    parts, size = [], 0
+    content = bytearray()
     async for part in request.stream():
-        size += len(part)
-        if size > MOST_BYTES:
+        content += part
+        if len(content) > MOST_BYTES:
             raise HTTPException(413, f"the body is larger than {MOST_BYTES} bytes")
-        parts.append(part)
     try:
-        body = json.loads(b"".join(parts), parse_constant=_no_number)
+        body = json.loads(content, parse_constant=int)  # which refuses NaN
     except (ValueError, RecursionError) as error:
         raise HTTPException(400, f"the body is no JSON: {error}") from error
     if not isinstance(body, dict):
@@ -123,36 +133,17 @@ async def _fields(request: Request, *required: str) -> list[Any]:
     return [body[name] for name in required] + [body.get("context")]
 
 
-def _no_number(word: str) -> Any:
-    raise ValueError(f"{word} is no JSON number")
-
-
-def _status(error: MinitorchError) -> int:
-    if isinstance(error, UnknownApp):
-        return 404
-    if isinstance(error, DeadlineMissed | ContainerDied):
-        return 503
-    if isinstance(error, ModelFailed):
-        return 422 if error.by_input else 500
-    return 422 if isinstance(error, ValueError | TypeError) else 500
-
-
 def _json(status: int, content: Any) -> Response:
-    text = json.dumps(_plain(content), allow_nan=False)
-    headers = RETRY if status == 503 else None
-    return Response(text, status, headers, media_type="application/json")
+    text = json.dumps(_plain(content), allow_nan=False, default=str)
+    return Response(text, status, RETRY if status == 503 else None, "application/json")
 
 
 def _plain(value: Any) -> Any:
     """Return what JSON can hold: arrays as lists, numbers that JSON has not as null."""
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
     if isinstance(value, dict):
         return {str(key): _plain(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(part) for part in value]
-    if isinstance(value, np.ndarray | np.generic):
-        return _plain(value.tolist())
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, bytes):
-        return value.decode("latin-1")
-    return [value.real, value.imag] if isinstance(value, complex) else value
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -24,6 +24,7 @@ class Policy:
     """How an application chooses among its models; this one asks the first, always."""
 
     learns = False
+    eta, floor = 0.0, 1e-3
 
     def ask(self, weights: Weights, rng: Random) -> Asked:
         """Return the models to ask, each with the chance that it had."""
@@ -34,7 +35,13 @@ class Policy:
         return next(iter(values.values())), 1.0
 
     def learn(self, weights: Weights, asked: Asked, values: Answers, label: Any) -> None:
-        """Change the weights; a model that was asked and has not answered was wrong."""
+        """Charge each model that was asked its loss, divided by the chance that it had."""
+        for name, chance in asked.items():
+            weights[name] *= math.exp(-self.eta * loss(values.get(name), label) / chance)
+        for least in (self.floor, self.floor, 0.0):
+            total = sum(weights.values())
+            for name, weight in weights.items():
+                weights[name] = max(weight / total, least)
 
 
 class Exp3(Policy):
@@ -46,7 +53,7 @@ class Exp3(Policy):
     """
 
     learns = True
-    eta, explore, floor = 0.05, 0.05, 1e-3
+    eta, explore = 0.05, 0.05
 
     def ask(self, weights: Weights, rng: Random) -> Asked:
         """Draw one."""
@@ -54,12 +61,6 @@ class Exp3(Policy):
         chances = {name: (1 - self.explore) * weight + even for name, weight in weights.items()}
         (name,) = rng.choices(list(chances), list(chances.values()))
         return {name: chances[name]}
-
-    def learn(self, weights: Weights, asked: Asked, values: Answers, label: Any) -> None:
-        """Charge the one that was asked."""
-        ((name, chance),) = asked.items()
-        weights[name] *= math.exp(-self.eta * loss(values.get(name), label) / chance)
-        normalize(weights, self.floor)
 
 
 class Ensemble(Policy):
@@ -73,7 +74,10 @@ class Ensemble(Policy):
         """Vote on labels, average what is real, by weight."""
         total = sum(weights[name] for name in values)
         shares = {name: weights[name] / total for name in values}
-        value = average(values, shares) if _are_real(values) else vote(values, shares)
+        if _are_real(values):
+            value = sum(share * values[name] for name, share in shares.items())
+        else:
+            value = vote(values, shares)
         return value, sum(agree(value, own) for own in values.values()) / len(asked)
 
 
@@ -81,27 +85,10 @@ class Exp4(Ensemble):
     """All models, by a vote with weights; a wrong model's weight shrinks by a factor."""
 
     learns = True
-    eta, floor = 0.3, 1e-3
-
-    def learn(self, weights: Weights, asked: Asked, values: Answers, label: Any) -> None:
-        """Charge every model its own loss."""
-        for name in weights:
-            weights[name] *= math.exp(-self.eta * loss(values.get(name), label))
-        normalize(weights, self.floor)
+    eta = 0.3
 
 
 POLICIES = {"first": Policy, "exp3": Exp3, "exp4": Exp4, "ensemble": Ensemble}
-
-
-def normalize(weights: Weights, floor: float) -> None:
-    """Let weights sum to 1 again, none of them below the floor by more than that costs."""
-    for _ in range(2):
-        total = sum(weights.values())
-        for name, weight in weights.items():
-            weights[name] = max(weight / total, floor)
-    total = sum(weights.values())
-    for name in weights:
-        weights[name] /= total
 
 
 def loss(value: Any, label: Any) -> float:
@@ -125,9 +112,7 @@ def loss(value: Any, label: Any) -> float:
 def agree(left: Any, right: Any) -> bool:
     """Tell whether two answers say the same: equal labels, the same largest score, near numbers."""
     if isinstance(left, np.ndarray) and isinstance(right, np.ndarray):
-        if left.shape != right.shape:
-            return False
-        if left.ndim and left.size > 1 and left.dtype.kind == "f":
+        if left.shape == right.shape and left.size > 1 and left.dtype.kind == "f":
             return bool(left.argmax() == right.argmax())
         return bool(np.array_equal(left, right))
     try:
@@ -145,12 +130,6 @@ def vote(values: Answers, shares: Weights) -> Any:
         for name, value in values.items()
     }
     return values[max(backing, key=lambda name: round(backing[name], 12))]
-
-
-def average(values: Answers, shares: Weights) -> Any:
-    """Return the mean by weight."""
-    total = sum(share * np.asarray(values[name]) for name, share in shares.items())
-    return total if np.ndim(total) else float(total)
 
 
 def _are_real(values: Answers) -> bool:

@@ -20,50 +20,26 @@ from minitorch.errors import ArgumentError, DeadlineMissed, ModelFailed, ServeEr
 from minitorch.serve.batching import Batching, controllers
 from minitorch.serve.cache import MISS, Cache
 from minitorch.serve.clock import Clock, LoopClock, Timer
-from minitorch.serve.containers import Container, Hub
+from minitorch.serve.containers import Container, Hub, Model, shipped
 from minitorch.serve.dispatch import Dispatcher, Group, Query
-from minitorch.serve.metering import Counts
 from minitorch.serve.selection import POLICIES, Asked, Policy, Weights
-from minitorch.serve.shipping import shipped
-from minitorch.serve.wire import Errors, as_input
+from minitorch.serve.wire import as_input
 
 MARGIN_MS = 2.0  # an answer is sent off so much before the deadline, or a tenth of the goal
+Key = tuple[str, int, bytes, Group]  # of an answer: model, version, digest of the input, group
 MOST_CONTEXTS = 10_000
 MOST_RECORDS = 10_000  # predictions that can still be joined by feedback
 
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """An answer.
+    """An answer."""
 
-    Attributes:
-        value: what the models say, or the default.
-        models: those whose answers it is made of.
-        confidence: the share of the models asked that agree with it; 0 for the default.
-        is_default: whether nothing had arrived.
-        latency_ms: from asked to answered.
-    """
-
-    value: Any
-    models: tuple[str, ...]
-    confidence: float
-    is_default: bool
-    latency_ms: float
-
-
-@dataclass(eq=False)
-class Model:
-    """A deployed model: a queue, its containers, what was counted."""
-
-    name: str
-    dispatcher: Dispatcher
-    containers: list[Container] = field(default_factory=list)
-    version: int = 0
-    counts: Counts = field(default_factory=Counts)
-    restarts: int = 0  # of versions before this one
-    pending: dict[Hashable, "_Pending"] = field(default_factory=dict)
-    shapes: set[tuple[int, ...]] = field(default_factory=set)  # inputs that it has answered
-    deploying: asyncio.Lock = field(default_factory=asyncio.Lock)
+    value: Any  # what the models say, or the default
+    models: tuple[str, ...]  # those whose answers it is made of
+    confidence: float  # the share of the models asked that agree with it; 0 for the default
+    is_default: bool  # whether nothing had arrived
+    latency_ms: float  # from asked to answered
 
 
 @dataclass(eq=False)
@@ -118,19 +94,9 @@ class Ask:
         if app.default is not None:
             self.future.set_result(Prediction(app.default, (), 0.0, True, took_ms))
         else:
-            had_ms = round(self.due_ms - self.asked_ms, 3)
-            late = DeadlineMissed(f"predict: {app.name}: no model has answered within {had_ms} ms.")
+            within = f"within {self.due_ms - self.asked_ms:g} ms"
+            late = DeadlineMissed(f"predict: {app.name}: no model has answered {within}.")
             self.future.set_exception(self.error or late)
-
-
-@dataclass(slots=True, eq=False)
-class _Pending:
-    """A query in flight and all who asked for the same."""
-
-    key: Hashable
-    group: Group
-    data: bytes
-    asks: list[Ask]
 
 
 class Server:
@@ -143,21 +109,12 @@ class Server:
         cache_mib: the size of the cache of answers; 0 keeps none.
         clock: a `Clock`; the event loop's by default.
         hang_ms: a container that takes longer over a batch is killed; ten goals and 3 s at least.
-
-    Raises:
-        ArgumentError: a value that makes no sense.
     """
 
     def __init__(
-        self,
-        slo_ms: float = 20.0,
-        batching: Batching = "aimd",
-        delay_ms: float = 0.0,
-        cache_mib: float = 32,
-        clock: Clock | None = None,
-        *,
-        hang_ms: float | None = None,
-    ) -> None:
+        self, slo_ms: float = 20.0, batching: Batching = "aimd", delay_ms: float = 0.0,
+        cache_mib: float = 32, clock: Clock | None = None, *, hang_ms: float | None = None,
+    ) -> None:  # fmt: skip
         for what, value, least in (("slo_ms", slo_ms, 1e-3), ("delay_ms", delay_ms, 0.0),
                                    ("cache_mib", cache_mib, 0.0)):  # fmt: skip
             if not (isinstance(value, int | float) and least <= value < math.inf):
@@ -171,8 +128,8 @@ class Server:
         self._known: dict[str, Model] = {}  # also those whose first deploy has not ended yet
         self._models: dict[str, Model] = {}
         self._apps: dict[str, App] = {}
-        self._containers: set[Container] = set()
-        self._asks: deque[Ask] = deque()
+        self._pending: dict[Key, list[Ask]] = {}  # in flight, and all who ask for the same
+        self._asks: deque[Ask] = deque()  # by their deadline
         self._timer: Timer | None = None
         self._hub: Hub | None = None
         self._was_opened = False
@@ -187,7 +144,6 @@ class Server:
 
     async def __aexit__(self, *_: object) -> None:
         hub, self._hub = self._hub, None
-        self._stop([*self._containers])
         if self._timer is not None:
             self._timer.cancel()
         for ask in self._asks:
@@ -196,8 +152,6 @@ class Server:
         self._asks.clear()
         if hub is not None:
             hub.close()
-
-    # ---- models
 
     async def deploy(self, name: str, model: Any, replicas: int = 1) -> None:
         """Run a model in processes of its own, in place of one of that name, if there is one.
@@ -215,55 +169,26 @@ class Server:
         if not isinstance(replicas, int) or replicas < 1:
             raise ArgumentError(f"deploy: replicas: got {replicas!r}, expected at least 1.")
         data = shipped(model)
-        if name not in self._known:
-            queue = Dispatcher(self._now, hub.loop.call_soon, self._delay_ms)
-            self._known[name] = Model(name, queue)
-        into = self._known[name]
+        queue = Dispatcher(self._now, hub.loop.call_soon, self._delay_ms)
+        make = partial(self._controllers, self.slo_ms)
+        into = self._known.setdefault(name, Model(name, queue, make, self._hang_ms))
         async with into.deploying:
             self._open("deploy")  # still, after others of that name
-            fresh: list[Container] = []
+            fresh = [Container(into, data, hub) for _ in range(replicas)]
             try:
-                for _ in range(replicas):
-                    fresh.append(self._container(into, data, hub))
                 await asyncio.gather(*(container.ready for container in fresh))
                 self._open("deploy")
             except BaseException:
-                self._stop(fresh)
+                for container in fresh:
+                    container.stop()
                 raise
             self._models[name] = into
-            self._swap(into, fresh)
-
-    def _container(self, model: Model, data: bytes, hub: Hub) -> Container:
-        make = partial(self._controllers, self.slo_ms)
-        done = partial(self._answer, model)
-        container = Container(
-            model.name, data, hub, self._now, model.dispatcher, make, self._hang_ms, done
-        )
-        self._containers.add(container)
-        return container
-
-    def _stop(self, containers: Sequence[Container]) -> None:
-        for container in containers:
-            container.stop()
-            self._containers.discard(container)
-
-    def _swap(self, model: Model, fresh: list[Container]) -> None:
-        old, model.containers = model.containers, fresh
-        model.version += 1
-        model.shapes = set()
-        for container in fresh:
-            container.join()
-        for container in old:
-            model.restarts += container.restarts
-            container.retire()
-        self._containers -= {kept for kept in self._containers if kept.has_ended}
+            into.replace(fresh)
 
     def _open(self, operation: str) -> Hub:
         if self._hub is None:
             raise ServeError(f"{operation}: the server is not open: use `async with Server()`.")
         return self._hub
-
-    # ---- applications
 
     async def link(
         self, app: str, models: Sequence[str], policy: str = "first", default: Any = None
@@ -274,24 +199,16 @@ class Server:
             models: names of deployed models.
             policy: "first", "exp3", "exp4" or "ensemble".
             default: the answer where no model has one; without it, `predict` raises.
-
-        Raises:
-            ArgumentError: an unknown policy, no models, one twice, or one that is not deployed.
         """
         self._open("link")
         names = (models,) if isinstance(models, str) else tuple(models)
-        unknown = [name for name in names if name not in self._models]
         if not isinstance(app, str) or not app:
             raise ArgumentError(f"link: app: got {app!r}, expected text.")
-        if not names or unknown or len(set(names)) < len(names):
-            deployed = ", ".join(map(repr, self._models)) or "none"
-            raise ArgumentError(
-                f"link: models of {app!r}: got {list(names)}, expected at least one of those "
-                f"deployed ({deployed}), each once."
-            )
+        if not names or len(set(names)) < len(names) or not set(names) <= set(self._models):
+            wanted = f"at least one of those deployed, {[*self._models]}, each once"
+            raise ArgumentError(f"link: models of {app!r}: got {[*names]}, expected {wanted}.")
         if policy not in POLICIES:
-            known = ", ".join(map(repr, POLICIES))
-            raise ArgumentError(f"link: policy: got {policy!r}, expected one of {known}.")
+            raise ArgumentError(f"link: policy: got {policy!r}, expected one of {[*POLICIES]}.")
         self._apps[app] = App(app, names, POLICIES[policy](), default)
         self._apps[app].weights_of(None)
 
@@ -317,10 +234,7 @@ class Server:
         """Send a query; what comes back knows more than its answer."""
         hub = self._open("predict")
         to = self._app(app, context)
-        array = as_input(x)
-        data = array.tobytes()
-        group = (array.dtype.str, array.shape)
-        digest = blake2b(data, digest_size=16).digest()
+        data, group, digest = digested(x)
         weights = to.weights_of(context)
         asked = to.policy.ask(weights, to.rng)
         now_ms = self._now.now_ms()
@@ -331,7 +245,7 @@ class Server:
             if len(to.records) > MOST_RECORDS:
                 to.records.popitem(last=False)
         for name in ask.asked:
-            self._query(self._models[name], (name, digest, group), group, data, ask)
+            self._query(self._models[name], digest, group, data, ask)
         if not ask.future.done():
             self._asks.append(ask)
             if self._timer is None:
@@ -339,75 +253,51 @@ class Server:
         return ask
 
     def _app(self, name: str, context: Hashable) -> App:
-        app = self._apps.get(name) if isinstance(name, str) else None
+        app = self._apps.get(str(name))
         if app is None:
-            known = ", ".join(map(repr, self._apps)) or "none"
-            raise UnknownApp(f"predict: no app {name!r}. There are: {known}.")
-        if context is not None and not isinstance(context, str | int | float):
-            raise ArgumentError(
-                f"predict: context: got {type(context).__name__}, expected text or a number."
-            )
+            raise UnknownApp(f"predict: no app {name!r}. There are: {[*self._apps]}.")
+        if not isinstance(context, str | int | float | None):
+            got = type(context).__name__
+            raise ArgumentError(f"predict: context: got {got}, expected text or a number.")
         return app
 
-    def _query(
-        self, model: Model, key: tuple[str, bytes, Any], group: Group, data: bytes, ask: Ask
-    ) -> None:
+    def _query(self, model: Model, digest: bytes, group: Group, data: bytes, ask: Ask) -> None:
         """Get one model's answer from the cache, from an equal query in flight, or from a batch."""
-        kept = (*key, model.version)
-        value = self._cache.get(kept)
-        pending = model.pending.get(kept)
+        key = (model.name, model.version, digest, group)
+        value = self._cache.get(key)
         if value is not MISS:
             model.counts.cache_hits += 1
             self._arrived(model, ask, value, None)
-        elif pending is not None:
+        elif key in self._pending:
             model.counts.cache_hits += 1
-            pending.asks.append(ask)
+            self._pending[key].append(ask)
         else:
-            pending = model.pending[kept] = _Pending(kept, group, data, [ask])
-            self._submit(model, pending, ask.asked_ms, ask.due_ms)
+            self._submit(model, key, data, [ask])
 
-    def _submit(self, model: Model, pending: _Pending, asked_ms: float, due_ms: float) -> None:
-        answer = partial(self._resolve, model, pending)
-        model.dispatcher.submit(Query(pending.data, pending.group, asked_ms, due_ms, answer))
-
-    def _answer(self, model: Model, batch: list[Query], results: list[Any], errors: Errors) -> None:
-        """Hand the results of a batch to its queries, and to each error its own."""
-        model.counts.batches += 1
-        model.counts.queries += len(batch)
-        left = iter(results)
-        for at, query in enumerate(batch):
-            if at not in errors:
-                query.answer(next(left), None)
-                continue
-            kind, words = errors[at]
-            shape = query.group[1]
-            strange = bool(model.shapes) and shape not in model.shapes
-            said = f"predict: {model.name}: {words}"
-            query.answer(None, ModelFailed(said, words.partition(":")[0], bool(kind) or strange))
-        if results and len(model.shapes) < 64:
-            model.shapes.add(batch[0].group[1])
+    def _submit(self, model: Model, key: Key, data: bytes, asks: list[Ask]) -> None:
+        self._pending[key] = asks
+        answer = partial(self._resolve, model, key, data)
+        first = asks[0]
+        model.dispatcher.submit(Query(data, key[-1], first.asked_ms, first.due_ms, answer))
 
     def _resolve(
-        self, model: Model, pending: _Pending, value: Any, error: ServeError | None
+        self, model: Model, key: Key, data: bytes, value: Any, error: ServeError | None
     ) -> None:
         """Answer all who wait for a query; those who joined it late may have time for another."""
-        now_ms = self._now.now_ms()
+        asks = self._pending.pop(key)
         if isinstance(error, DeadlineMissed):
-            gone = [ask for ask in pending.asks if ask.due_ms <= now_ms + 1.0]
-            still = [ask for ask in pending.asks if ask.due_ms > now_ms + 1.0]
-            if still and gone:
-                pending.asks = still
-                for ask in gone:
-                    self._arrived(model, ask, None, error)
-                again = partial(self._submit, model, pending, still[0].asked_ms, still[0].due_ms)
-                self._open("predict").loop.call_soon(again)  # the dispatcher is in the middle
-                return
-        model.pending.pop(pending.key, None)
-        if error is None:
-            self._cache.put(pending.key, value)
-            if not pending.asks[0].future.done():
-                model.counts.served += 1
-        for ask in pending.asks:
+            soon_ms = self._now.now_ms() + 1.0
+            still = [ask for ask in asks if ask.due_ms > soon_ms]
+            if len(still) < len(asks):
+                asks = [ask for ask in asks if ask.due_ms <= soon_ms]
+                if still:  # later, for the dispatcher is in the middle
+                    self._pending[key] = still
+                    again = partial(self._submit, model, key, data, still)
+                    self._open("predict").loop.call_soon(again)
+        elif error is None:
+            self._cache.put(key, value)
+            model.counts.served += not asks[0].future.done()
+        for ask in asks:
             self._arrived(model, ask, value, error)
 
     def _arrived(self, model: Model, ask: Ask, value: Any, error: ServeError | None) -> None:
@@ -438,24 +328,18 @@ class Server:
                 ask.finish(now_ms)
         self._timer = self._now.call_at(self._asks[0].due_ms, self._expire) if self._asks else None
 
-    # ---- feedback
-
     async def feedback(self, app: str, x: Any, label: Any, context: Hashable = None) -> None:
         """Tell what the right answer would have been; the policy learns from what was predicted.
 
         A prediction is joined once, the oldest of equal ones first; where there is none that is
         remembered, the models are asked now.
-
-        Raises:
-            UnknownApp, ShapeError, DTypeError: as `predict`.
         """
         self._open("feedback")
         to = self._app(app, context)
-        array = as_input(x)
+        _, group, digest = digested(x)
         if not to.policy.learns:
             return
-        digest = blake2b(array.tobytes(), digest_size=16).digest()
-        key = (digest, (array.dtype.str, array.shape), context)
+        key = (digest, group, context)
         if key not in to.records:
             self.send(app, x, context)
         asks = to.records[key]
@@ -468,24 +352,23 @@ class Server:
         elif ask.values or ask.future.exception() is not None:
             to.policy.learn(ask.weights, ask.asked, ask.values, label)
 
-    # ---- what can be seen
-
     def metrics(self) -> dict[str, Any]:
         """Return what was counted: for each model, and for each app its weights by context."""
-        models = {}
-        for model in self._models.values():
-            restarts = model.restarts + sum(container.restarts for container in model.containers)
-            models[model.name] = model.counts.as_dict(restarts)
         apps = {
-            app.name: {"weights": {context: dict(w) for context, w in app.weights.items()}}
-            for app in self._apps.values()
+            name: {"weights": {context: dict(w) for context, w in app.weights.items()}}
+            for name, app in self._apps.items()
         }
+        models = {name: model.counts.as_dict() for name, model in self._models.items()}
         return {"models": models, "apps": apps}
 
     def unhealthy(self) -> list[str]:
         """Return the models of which no container serves."""
-        return [
-            model.name
-            for model in self._models.values()
-            if not any(container.is_serving for container in model.containers)
-        ]
+        models = self._models.items()
+        return [name for name, model in models if not any(c.is_serving for c in model.containers)]
+
+
+def digested(x: Any) -> tuple[bytes, Group, bytes]:
+    """Return an input's bytes, its dtype and shape, and what stands for it in keys."""
+    array = as_input(x)
+    data = array.tobytes()
+    return data, (array.dtype.str, array.shape), blake2b(data, digest_size=16).digest()

@@ -6,9 +6,8 @@ May import: batching, clock, dispatch.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
-from minitorch.errors import ArgumentError, ServeError
+from minitorch.errors import ArgumentError
 from minitorch.serve.batching import Batching, controllers
 from minitorch.serve.clock import VirtualClock
 from minitorch.serve.dispatch import Dispatcher, Lane, Query
@@ -29,15 +28,10 @@ class Batch:
 
 @dataclass(frozen=True)
 class Simulation:
-    """What happened.
+    """What happened."""
 
-    Attributes:
-        latency_ms: of each arrival; infinite where it was dropped.
-        runs: the batches in the order in which they began.
-    """
-
-    latency_ms: list[float]
-    runs: list[Batch] = field(default_factory=list)
+    latency_ms: list[float]  # of each arrival; infinite where it was dropped
+    runs: list[Batch] = field(default_factory=list)  # in the order in which they began
 
     @property
     def batches(self) -> list[int]:
@@ -46,28 +40,18 @@ class Simulation:
 
 
 def simulate(
-    containers: Sequence[Cost],
-    arrivals: Sequence[float],
-    batching: Batching,
-    slo_ms: float,
-    delay_ms: float = 0.0,
-    *,
-    deadlines: bool = False,
-) -> Simulation:
+    containers: Sequence[Cost], arrivals: Sequence[float], batching: Batching, slo_ms: float,
+    delay_ms: float = 0.0, *, deadlines: bool = False,
+) -> Simulation:  # fmt: skip
     """Return what would happen to queries that arrive at these times.
 
     Args:
         containers: replicas of one model, each as (fixed_ms, per_item_ms), or a function from the
             size of a batch to its ms.
         arrivals: when each query comes, in ms.
-        batching: as for `Server`; every container has a controller of its own.
-        slo_ms: the goal for a batch, and the deadline of a query.
-        delay_ms: how long a batch that is not full waits for more.
+        batching, slo_ms, delay_ms: as for `Server`; every container has a controller of its own.
         deadlines: whether queries that cannot be answered in time are dropped, as a server does;
             else all are computed, however late.
-
-    Raises:
-        ArgumentError: no container, a negative time, or an unknown batching.
     """
     make = controllers("simulate", batching)
     costs = [_cost(container) for container in containers]
@@ -82,23 +66,23 @@ def simulate(
         clock, lambda call: clock.call_at(clock.now_ms(), call), delay_ms, drops=deadlines
     )
     found = Simulation([float("inf")] * len(times))
-    for number, cost in enumerate(costs):
-        dispatcher.add(_lane(number, cost, make(slo_ms), clock, dispatcher, found))
-    order = sorted(range(len(times)), key=lambda number: (times[number], number), reverse=True)
 
-    def told(number: int, _: Any, error: ServeError | None) -> None:
-        if error is None:
-            found.latency_ms[number] = clock.now_ms() - times[number]
+    def run(number: int, batch: list[Query]) -> None:
+        began_ms, took_ms = clock.now_ms(), costs[number](len(batch))
+        ended_ms = began_ms + took_ms
+        found.runs.append(Batch(number, began_ms, ended_ms, tuple(query.x for query in batch)))
+        clock.call_at(ended_ms, lambda: done(lanes[number], took_ms))
 
-    def arrive() -> None:
-        now_ms = clock.now_ms()
-        while order and times[order[-1]] <= now_ms:
-            number = order.pop()
-            dispatcher.submit(Query(number, ANY, now_ms, now_ms + slo_ms, partial(told, number)))
-        if order:
-            clock.call_at(times[order[-1]], arrive)
+    def done(lane: Lane, took_ms: float) -> None:
+        for query in dispatcher.finished(lane, took_ms):
+            found.latency_ms[query.x] = clock.now_ms() - query.asked_ms
 
-    arrive()
+    lanes = [Lane(make(slo_ms), partial(run, number)) for number in range(len(costs))]
+    for lane in lanes:
+        dispatcher.add(lane)
+    for number, at_ms in enumerate(times):
+        query = Query(number, ANY, at_ms, at_ms + slo_ms, lambda *_: None)
+        clock.call_at(at_ms, partial(dispatcher.submit, query))
     clock.run()
     return found
 
@@ -110,22 +94,3 @@ def _cost(container: Cost) -> Callable[[int], float]:
     if not (fixed_ms >= 0 and per_item_ms >= 0):
         raise ArgumentError(f"simulate: a container of {container}: expected times in ms.")
     return lambda size: fixed_ms + per_item_ms * size
-
-
-def _lane(
-    number: int, cost: Callable[[int], float], controller: Any, clock: VirtualClock,
-    dispatcher: Dispatcher, found: Simulation,
-) -> Lane:  # fmt: skip
-    def run(batch: list[Query]) -> None:
-        began_ms = clock.now_ms()
-        took_ms = cost(len(batch))
-        ended_ms = began_ms + took_ms
-        found.runs.append(Batch(number, began_ms, ended_ms, tuple(query.x for query in batch)))
-        clock.call_at(ended_ms, lambda: done(took_ms))
-
-    def done(took_ms: float) -> None:
-        for query in dispatcher.finished(lane, took_ms):
-            query.answer(None, None)
-
-    lane = Lane(controller, run)
-    return lane

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from itertools import takewhile
 from typing import Any
 
+from minitorch.errors import ArgumentError
 from minitorch.show.asked import check_limit, names_by_id
 from minitorch.show.diagram import Boxed, Line, Wire, draw, forever, lit
 from minitorch.show.numbers import brief, listing, plural
 from minitorch.show.record import Record, Visit
 from minitorch.show.recorded import record
-from minitorch.show.scene import Canvas, Scene, Step, Travel, When, phases
+from minitorch.show.scene import Canvas, Drag, Scene, Step, Travel, When, phases
 
-HINT = (
-    "A box is a value. Blue: its numbers are known. Orange: its gradient is complete. "
-    "Step with the arrow keys."
+HINT = "A box is a value. Step with the arrow keys."
+LEGEND = (
+    ("box idle", "not yet computed"),
+    ("box value", "its numbers are known"),
+    ("box grad", "its gradient is complete"),
 )
 
 
@@ -45,6 +50,36 @@ def step_through(
     return scene_of(found, title)
 
 
+def draggable(make: Callable[[float], Scene], name: str, values: Sequence[float]) -> Scene:
+    """Return a scene in which the value called `name` can be dragged.
+
+    Args:
+        make: what returns the scene for a value; its steps are the same for all values.
+        values: those to stop at, in order; the scene opens at the middle one.
+    Raises:
+        ArgumentError: there is no value, or no box is called `name`.
+    """
+    if not values:
+        raise ArgumentError("draggable: got no values, expected one or more.")
+    scenes = tuple(make(value) for value in values)
+    for scene in scenes:
+        _add_handle(scene, name)
+    at = len(values) // 2
+    hint = f"{scenes[at].hint} Drag the value of {name}."
+    return replace(scenes[at], hint=hint, drag=Drag(name, tuple(values), scenes, at))
+
+
+def _add_handle(scene: Scene, name: str) -> None:
+    """Mark the box called `name`, and what is written in it, as what is dragged."""
+    named = next((i for i, mark in enumerate(scene.marks) if mark.text == name), None)
+    if named is None:
+        raise ArgumentError(f"draggable: got the name {name!r}, expected that of a box.")
+    drawn = takewhile(lambda mark: mark.shape == "rect", reversed(scene.marks[:named]))
+    written = takewhile(lambda mark: mark.shape == "text", scene.marks[named:])
+    for mark in (*drawn, *written):
+        mark.attrs["data-handle"] = name
+
+
 def scene_of(found: Record, title: str = "Forward, then backward") -> Scene:
     """Return the scene of a recorded computation."""
     work = [i for i, op in enumerate(found.ops) if op]
@@ -68,7 +103,7 @@ def scene_of(found: Record, title: str = "Forward, then backward") -> Scene:
         steps.append(Step("Backward stops here.", (found.problem,)))
     return Scene(
         title, HINT, "Forward and backward", _summary(found), drawn.width, drawn.height,
-        tuple(canvas.marks), tuple(steps), len(steps) - 1,
+        tuple(canvas.marks), tuple(steps), len(steps) - 1, LEGEND,
     )  # fmt: skip
 
 

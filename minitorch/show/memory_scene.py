@@ -22,8 +22,13 @@ LEFT, TOP, WIDTH, HEIGHT = 96.0, 26.0, 740.0, 300.0
 CURVE_TOP, CURVE = 44.0, 84.0  # the live bytes below the map, and the gap above them
 HINT = (
     "Across: the nodes in the order in which they run. Up: bytes of the arena. A block is a "
-    "buffer, as long as it is needed; a later one may stand where an earlier one stood. Orange: "
-    "gradients."
+    "buffer, as long as it is needed; a later one may stand where an earlier one stood."
+)
+LEGEND = (
+    ("bar", "activation, alive"),
+    ("bar grad", "gradient, alive"),
+    ("bar faded", "planned: before or after its life"),
+    ("rule now", "now"),
 )
 
 
@@ -81,14 +86,21 @@ def scene_of(plan: MemoryPlan, title: str) -> Scene:
     view.limits(canvas)
     view.curve(canvas)
     view.cursor(canvas)
-    steps = [Step(f"Before the run: an arena of {in_bytes(plan.peak_bytes)}, empty.")]
+    steps = [Step(_opening(plan))]
     tell = _Teller(plan, len(order))
     steps += [tell.step(node, k, times[k]) for k, node in enumerate(order)]
     bottom = TOP + HEIGHT + CURVE_TOP + CURVE + 30
     return Scene(
         title, HINT, "Memory", _summary(plan), LEFT + WIDTH + 130, bottom,
-        tuple(canvas.marks), tuple(steps), 1 + max(range(len(order)), key=view.live),
+        tuple(canvas.marks), tuple(steps), 1 + max(range(len(order)), key=view.live), LEGEND,
     )  # fmt: skip
+
+
+def _opening(plan: MemoryPlan) -> str:
+    return (
+        f"Before the run: every buffer has its place in an arena of {in_bytes(plan.peak_bytes)}; "
+        "none is in use yet."
+    )
 
 
 class _View:

@@ -34,19 +34,20 @@ body { overflow-wrap: anywhere; }
 <body>
 <main>
 <div id="player"></div>
-@SUMMARY@
-<noscript>@POSTER@</noscript>
+<noscript>@SUMMARY@@POSTER@</noscript>
 </main>
 <script type="module">
 @MODULE@
 // What the player asks of a notebook's model, without a notebook.
-const state = { scenes: @SCENES@, tab: 0, at: 0 };
+const state = { scenes: @SCENES@, tab: 0, at: @AT@ };
 const model = {
   get: (name) => state[name],
   set: (name, value) => { state[name] = value; },
   save_changes: () => {}, on: () => {}, off: () => {},
 };
-render({ model, el: document.getElementById("player") });
+const player = document.getElementById("player");
+render({ model, el: player });
+alone(player.firstElementChild);
 </script>
 </body>
 </html>
@@ -70,7 +71,8 @@ def page(scenes: Sequence[Scene] | Scene | Any) -> str:
         "SUMMARY": "\n".join(f"<p>{escape(scene.summary)}</p>" for scene in scenes),
         "CSS": css(),
         "POSTER": "\n".join(poster(scene) for scene in scenes),
-        "MODULE": (HERE / "player.js").read_text(encoding="utf-8"),
+        "MODULE": module(),
+        "AT": str(scenes[0].still),
         "SCENES": data.replace("<", "\\u003c"),
     }
     # Split once and fill in: the text of a scene is never searched for placeholders.
@@ -92,7 +94,12 @@ def _is_scene(given: Any) -> bool:
     return hasattr(given, "marks") and hasattr(given, "steps")
 
 
+def module() -> str:
+    """Return the player's ES module: what every widget shares, and its own."""
+    return "\n".join((HERE / f).read_text(encoding="utf-8") for f in ("hall.js", "player.js"))
+
+
 def css() -> str:
     """Return the style of the player and of what it draws."""
-    player = (HERE / "player.css").read_text(encoding="utf-8")
+    player = "".join((HERE / f).read_text(encoding="utf-8") for f in ("player.css", "hall.css"))
     return player + scoped((HERE / "scene.css").read_text(encoding="utf-8"), ".mt-player svg ")

@@ -17,8 +17,14 @@ from minitorch.show.numbers import brief, file_and_line, in_seconds, listing, pl
 from minitorch.show.scene import ALWAYS, Canvas, Mark, Scene, Step
 
 HINT = (
-    "Left: the graph before the pass; dashed red will be gone. Right: after it; green is new. "
+    "Left: the graph before the pass. Right: after it. "
     "Above: how many nodes are left, and how long the cost model expects a run to take."
+)
+LEGEND = (
+    ("box value", "input or constant"),
+    ("box", "operator"),
+    ("box bad", "will be gone"),
+    ("box good", "new"),
 )
 STRIP, BAR, PITCH, GAP = 146.0, 64.0, 93.0, 40.0
 
@@ -77,7 +83,7 @@ def compare_passes(
     still = max(changed, key=lambda k: found[k - 1].predicted_s - found[k].predicted_s, default=0)
     return Scene(
         title, HINT, "Passes", _summary(every), width, height, tuple(canvas.marks), tuple(steps),
-        still,
+        still, LEGEND,
     )  # fmt: skip
 
 

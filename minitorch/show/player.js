@@ -4,21 +4,15 @@
 // `steps` (what each position means in words, and what travels along which path on the way to it).
 // Model: `scenes` (see scene.py), `tab` (which one) and `at` (the position, from 0).
 
-const SVG = "http://www.w3.org/2000/svg";
 const STEP_MS = 1100;
 const TRAVEL = 0.6; // of a step's time that things are on their way
-const SHRINK = 0.7; // smaller than this nobody can read the words
+const SHRINK = 0.95; // smaller than this nobody can read the words
+const A_VALUE = 18; // pixels that one drags from a value to the next
+const A_LINE = 100; // letters of a hall's line
+const LOW = 15; // no word stands in a box that is lower
+const WIDEST = 2.2; // a hall stretches a picture so many times as much across as up
 // Each widget of a notebook loads a module of its own: none of them can count the others.
 const own = (name) => `${name}-${Math.random().toString(36).slice(2, 10)}`;
-
-function make(parent, name, attributes = {}, text = "") {
-  const svg = name === "svg" || parent.namespaceURI === SVG;
-  const node = svg ? document.createElementNS(SVG, name) : document.createElement(name);
-  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
-  if (text) node.textContent = text;
-  parent.appendChild(node);
-  return node;
-}
 
 // The classes of a mark at a position; null where it is not seen.
 function classesAt(mark, at) {
@@ -28,29 +22,75 @@ function classesAt(mark, at) {
   return null;
 }
 
-function drawMark(svg, mark, at, tip) {
-  const seen = classesAt(mark, at);
-  if (!seen) return;
-  const attributes = { ...mark.attrs, class: seen.classes + (seen.fresh ? " mt-fresh" : "") };
-  if (mark.arrow) attributes["marker-end"] = `url(#${tip})`;
-  const node = make(svg, mark.shape, attributes, mark.text);
-  if (mark.tip) make(node, "title", {}, mark.tip);
+// Where a hall has a mark: the picture is stretched, its words are not.
+function placed(attrs, { x, y }) {
+  const found = {};
+  for (const [key, value] of Object.entries(attrs)) {
+    const by = /^(x|x1|x2|cx|width)$/.test(key) ? x : /^(y|y1|y2|cy|height)$/.test(key) ? y : 0;
+    found[key] = key === "d" ? stretched(value, x, y) : by ? value * by : value;
+  }
+  return found;
 }
 
-function draw(svg, scene, at, tip) {
+// A path whose numbers go x, y, x, y: all but those of H and V.
+function stretched(d, x, y) {
+  let command = "M";
+  let k = 0;
+  return d.replace(/([A-Za-z])|(-?[\d.]+)/g, (text, letter) => {
+    if (letter) { command = letter.toUpperCase(); k = 0; return letter; }
+    const along = command === "H" || (command !== "V" && k++ % 2 === 0);
+    return (Number(text) * (along ? x : y)).toFixed(1);
+  });
+}
+
+function drawMark(svg, mark, at, tip, zoom) {
+  const seen = classesAt(mark, at);
+  if (!seen) return null;
+  const lower = mark.shape === "text" && zoom.hall ? 3 : 0; // larger words keep their middle
+  const attributes = { ...placed(mark.attrs, zoom), class: seen.classes + (seen.fresh ? " mt-fresh" : "") };
+  if (mark.arrow) attributes["marker-end"] = `url(#${tip})`;
+  if (lower) attributes.y += lower;
+  const node = make(svg, mark.shape, attributes, mark.text);
+  if (mark.tip) make(node, "title", {}, mark.tip);
+  return mark.shape === "text" ? { node, seen, since: mark.when.find(([from, to]) => from <= at && at < to)[0] } : null;
+}
+
+// Words of a hall's size need more room than the picture has for all of them: those of this step
+// come first, then names, then the newest; what would lie over others is left out.
+function thin(labels, { width, top: above, height }) {
+  const rank = ({ seen }) => (seen.fresh ? 0 : /\b(big|bold|now)\b/.test(seen.classes) ? 1 : /\bsmall\b/.test(seen.classes) ? 3 : 2);
+  const kept = [];
+  const boxes = [...labels[0].node.ownerSVGElement.querySelectorAll("rect")].map((node) => node.getBBox());
+  for (const label of [...labels].sort((a, b) => rank(a) - rank(b) || b.since - a.since)) {
+    const box = label.node.getBBox();
+    const at = Number(label.node.getAttribute("x"));
+    const aside = Math.max(0, -box.x) - Math.max(0, box.x + box.width - width);
+    if (aside) label.node.setAttribute("x", at + aside);
+    const left = box.x + aside;
+    const [top, bottom] = [box.y + 3, box.y + box.height - 3];
+    const low = boxes.some((b) => b.height < LOW && b.height > 2 && b.x <= box.x && box.x < b.x + b.width && b.y > top - 3 && b.y + b.height < bottom + 3);
+    const over = low || kept.some((k) => left < k.right && k.left < left + box.width && top < k.bottom && k.top < bottom);
+    const outside = top < above - 3 || bottom > above + height + 3 || box.width > width;
+    if (over || outside) label.node.remove();
+    else kept.push({ left, right: left + box.width, top, bottom });
+  }
+}
+
+function draw(svg, scene, at, tip, zoom) {
   svg.replaceChildren();
   const head = make(make(svg, "defs"), "marker", {
     id: tip, viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 9, markerHeight: 9,
     markerUnits: "userSpaceOnUse", orient: "auto",
   });
   make(head, "path", { class: "head", d: "M0 0.5L8 4L0 7.5z" });
-  for (const mark of scene.marks) drawMark(svg, mark, at, tip);
+  const labels = scene.marks.map((mark) => drawMark(svg, mark, at, tip, zoom)).filter(Boolean);
+  if (zoom.hall && labels.length) thin(labels, zoom);
 }
 
 // Dots for what travels in the step after `at`; call the result with a fraction of the way.
-function travellers(svg, step) {
+function travellers(svg, step, zoom) {
   const found = step.travels.map((travel) => {
-    const way = make(svg, "path", { d: travel.d, fill: "none", stroke: "none" });
+    const way = make(svg, "path", { d: stretched(travel.d, zoom.x, zoom.y), fill: "none", stroke: "none" });
     const length = way.getTotalLength();
     const dot = make(svg, "circle", { class: `dot ${travel.kind}`, r: 6 });
     return (fraction) => {
@@ -68,6 +108,7 @@ function build(el, scenes) {
     class: "mt-player", role: "group", "data-lm-suppress-shortcuts": "true",
   });
   const parts = { root, id, title: make(root, "h3"), hint: make(root, "p") };
+  parts.legend = make(root, "ul", { class: "legend", "aria-label": "Legend" });
   parts.tabs = scenes.length > 1 ? make(root, "div", { class: "mt-tabs", role: "tablist" }) : null;
   parts.buttons = !parts.tabs ? [] : scenes.map((scene, i) => make(parts.tabs, "button", {
     type: "button", role: "tab", id: `${id}-tab-${i}`, "aria-controls": `${id}-stage`,
@@ -85,8 +126,13 @@ function build(el, scenes) {
     make(parts.speed, "option", { value }, name);
   }
   parts.speed.value = "1";
+  parts.knobBox = make(controls, "label", { class: "mt-knob" });
+  parts.knobName = make(parts.knobBox, "span");
+  parts.knob = make(parts.knobBox, "input", { type: "range", min: 0, step: 1 });
+  parts.pane = make(controls, "button", { type: "button", class: "mt-pane" });
+  parts.controls = controls;
   parts.status = make(root, "p", { class: "mt-status", role: "status", "aria-live": "polite" });
-  parts.stage = make(root, "div", { class: "mt-stage", id: `${id}-stage` });
+  parts.stage = make(root, "div", { class: "mt-stage hall-stage", id: `${id}-stage` });
   parts.stage.setAttribute("role", parts.tabs ? "tabpanel" : "group");
   if (!parts.tabs) parts.stage.setAttribute("aria-label", "Picture");
   parts.svg = make(parts.stage, "svg", { role: "img" });
@@ -106,30 +152,74 @@ function render({ model, el }) {
   let scene = scenes[tab];
   let last = scene.steps.length - 1;
   let at = within(model.get("at"), last);
+  let pick = 0; // which value is dragged to
+  let pane = 0; // which part of a tall picture a hall sees
+  let zoom = { x: 1, y: 1 };
   let timer = 0;
   let playing = false;
   let moving = false;
   let telling = false;
 
-  function reach() { // what scrolls is reached by keyboard too
-    if (parts.stage.scrollWidth > parts.stage.clientWidth) parts.stage.setAttribute("tabindex", "0");
-    else parts.stage.removeAttribute("tabindex");
+  const reach = scrolls(parts.stage);
+
+  // How large the picture is: in a hall it fills its place, elsewhere it is as it was laid out.
+  function size() {
+    const [, top, bottom] = (inHall(parts.root) && scene.panes[pane]) || ["", 0, scene.height];
+    const room = { width: parts.stage.clientWidth, height: parts.stage.clientHeight };
+    zoom = { x: 1, y: 1, top: 0, width: scene.width, height: scene.height, hall: inHall(parts.root) };
+    if (zoom.hall) {
+      zoom.y = room.height / (bottom - top);
+      zoom.x = Math.min(room.width / scene.width, WIDEST * Math.max(zoom.y, 1));
+      Object.assign(zoom, { top: top * zoom.y, width: scene.width * zoom.x, height: room.height });
+    }
+    const [width, height] = [Math.round(zoom.width), Math.round(zoom.height)];
+    parts.svg.setAttribute("viewBox", `0 ${Math.round(zoom.top)} ${width} ${height}`);
+    parts.svg.setAttribute("width", width);
+    parts.svg.setAttribute("height", height);
+    parts.svg.style.minWidth = `${Math.round(scene.width * SHRINK)}px`; // wider than the page: it scrolls
+    parts.svg.style.overflow = scene.panes.length ? "hidden" : "";
+    parts.pane.hidden = !zoom.hall || !scene.panes.length;
+    if (scene.panes.length) parts.pane.textContent = scene.panes[(pane + 1) % scene.panes.length][0];
+    reach.look();
+  }
+
+  function dragTo(k) {
+    const { scenes: variants, values, name } = scenes[tab].drag;
+    pick = within(k, values.length - 1);
+    scene = variants[pick];
+    parts.knob.value = String(pick);
+    parts.knob.setAttribute("aria-valuetext", `${name} = ${values[pick]}`);
+    parts.knobName.textContent = `${name} = ${values[pick]}`;
+  }
+
+  // The same step with another value of what can be dragged.
+  function vary(k) {
+    stop();
+    dragTo(k);
+    size();
+    show();
   }
 
   function choose(index) {
     tab = index;
     scene = scenes[tab];
+    parts.knobBox.hidden = !scene.drag;
     last = scene.steps.length - 1;
     parts.root.setAttribute("aria-label", scene.title);
     parts.title.textContent = scene.title;
     parts.hint.textContent = scene.hint;
     parts.slider.setAttribute("max", last);
-    parts.svg.setAttribute("viewBox", `0 0 ${scene.width} ${scene.height}`);
-    parts.svg.setAttribute("width", scene.width);
-    parts.svg.setAttribute("height", scene.height);
-    const least = Math.round(scene.width * SHRINK); // wider than the page: it scrolls
-    parts.svg.style.minWidth = `${least}px`;
-    reach();
+    drawLegend(parts.legend, scene.legend);
+    const most = (of) => Math.max(...scene.steps.map(of));
+    parts.root.style.setProperty("--rows", most((step) => step.rows.length));
+    parts.root.style.setProperty("--lines", Math.ceil(most((step) => step.text.length) / A_LINE));
+    pane = 0;
+    if (scene.drag) {
+      parts.knob.setAttribute("max", scene.drag.values.length - 1);
+      parts.knob.setAttribute("aria-label", `Value of ${scene.drag.name}`);
+      dragTo(scene.drag.at);
+    }
+    size();
     parts.buttons.forEach((button, i) => {
       button.setAttribute("aria-selected", String(i === tab));
       button.setAttribute("tabindex", i === tab ? "0" : "-1");
@@ -139,7 +229,7 @@ function render({ model, el }) {
 
   function show() {
     const step = scene.steps[at];
-    draw(parts.svg, scene, at, tip);
+    draw(parts.svg, scene, at, tip, zoom);
     parts.status.textContent = step.text;
     parts.svg.setAttribute("aria-label", `${scene.title}. Step ${at} of ${last}. ${step.text}`);
     parts.slider.value = String(at);
@@ -179,7 +269,7 @@ function render({ model, el }) {
       timer = window.setTimeout(done, then.single ? 0 : duration);
       return;
     }
-    const place = travellers(parts.svg, step);
+    const place = travellers(parts.svg, step, zoom);
     const began = performance.now();
     const tick = (now) => {
       const fraction = Math.min(1, Math.max(0, (now - began) / (duration * TRAVEL)));
@@ -225,7 +315,7 @@ function render({ model, el }) {
   function turn(index) {
     stop();
     choose(within(index, scenes.length - 1));
-    arrive(0);
+    arrive(scene.still);
     if (parts.buttons[tab]) parts.buttons[tab].focus();
   }
 
@@ -262,11 +352,27 @@ function render({ model, el }) {
   };
   model.on("change:at", follow);
   model.on("change:tab", follow);
-  const sized = new ResizeObserver(reach);
+  parts.knob.addEventListener("input", () => vary(Number(parts.knob.value)));
+  let held = null;
+  parts.svg.addEventListener("pointerdown", (event) => {
+    if (!event.target.closest("[data-handle]")) return;
+    held = { x: event.clientX, pick };
+    parts.svg.setPointerCapture(event.pointerId);
+    event.preventDefault();
+  });
+  parts.svg.addEventListener("pointermove", (event) => {
+    const to = held && within(held.pick + Math.round((event.clientX - held.x) / A_VALUE), scenes[tab].drag.values.length - 1);
+    if (held && to !== pick) vary(to);
+  });
+  for (const end of ["pointerup", "pointercancel"]) parts.svg.addEventListener(end, () => { held = null; });
+  const again = () => { size(); if (!moving) show(); };
+  hall(parts.root, parts.controls, again);
+  parts.pane.addEventListener("click", () => { pane = (pane + 1) % scene.panes.length; again(); });
+  const sized = new ResizeObserver(() => { if (inHall(parts.root)) again(); });
   sized.observe(parts.stage);
   choose(tab);
   show();
-  return () => { stop(); sized.disconnect(); model.off("change:at", follow); model.off("change:tab", follow); };
+  return () => { stop(); sized.disconnect(); reach.stop(); model.off("change:at", follow); model.off("change:tab", follow); };
 }
 
 export default { render };

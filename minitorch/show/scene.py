@@ -57,6 +57,19 @@ class Step:
 
 
 @dataclass(frozen=True)
+class Drag:
+    """A value that can be dragged: its name, and the scene that each of its values makes.
+
+    The scenes have the same steps; `at` is which of them comes first.
+    """
+
+    name: str
+    values: tuple[float, ...]
+    scenes: tuple[Scene, ...]
+    at: int
+
+
+@dataclass(frozen=True)
 class Scene:
     """A picture with steps.
 
@@ -64,6 +77,9 @@ class Scene:
 
     Attributes:
         title, hint: what it shows, and how to read it.
+        legend: (classes, words) of each kind of mark that needs explaining.
+        panes: (name, top, bottom) of the parts of a picture that is too tall for a hall.
+        drag: a value that can be dragged, or None.
         tab: its name among several scenes.
         summary: all of it in two sentences, for those who cannot see it.
         steps: at least one; the first is the position before anything has happened.
@@ -79,6 +95,9 @@ class Scene:
     marks: tuple[Mark, ...]
     steps: tuple[Step, ...]
     still: int
+    legend: tuple[tuple[str, str], ...] = ()
+    panes: tuple[tuple[str, float, float], ...] = ()
+    drag: Drag | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Return the scene as what JSON can hold."""
@@ -90,6 +109,10 @@ class Scene:
             "height": round(self.height),
             "marks": [_mark(mark) for mark in self.marks],
             "steps": [_step(step) for step in self.steps],
+            "still": self.still,
+            "legend": [list(entry) for entry in self.legend],
+            "panes": [list(pane) for pane in self.panes],
+            "drag": None if self.drag is None else _drag(self.drag),
         }
 
     def player(self) -> Any:
@@ -113,6 +136,11 @@ class Scene:
 
     def __repr__(self) -> str:
         return self.summary
+
+
+def _drag(drag: Drag) -> dict[str, Any]:
+    scenes = [scene.as_dict() for scene in drag.scenes]
+    return {"name": drag.name, "values": [*drag.values], "scenes": scenes, "at": drag.at}
 
 
 def _mark(mark: Mark) -> dict[str, Any]:

@@ -12,9 +12,11 @@ from minitorch.show.scene import Canvas, Scene, Step
 
 LEFT, TOP, ROOM, GAP = 24.0, 40.0, 210.0, 54.0
 LINE = 18.0  # a line of the loop nest
-HINT = (
-    "Light: the tile that the caches hold. Dark: what one round of the two inner loops touches; "
-    "the block of C (orange) stays in registers while k runs. Bytes are those of the tile."
+HINT = "The block of C stays in registers while k runs. Bytes are those of the tile."
+LEGEND = (
+    ("bar faded", "tile that the caches hold"),
+    ("bar", "touched by one round of the two inner loops"),
+    ("bar grad", "block of C, in registers"),
 )
 
 
@@ -51,7 +53,7 @@ def walk_schedule(
     steps += [_step(schedule, at, total, one) for at, one in enumerate(rounds, 1)]
     return Scene(
         title, HINT, "Loops", _summary(schedule, total), view.width, bottom,
-        tuple(canvas.marks), tuple(steps), min(2, len(steps) - 1),
+        tuple(canvas.marks), tuple(steps), min(2, len(steps) - 1), LEGEND,
     )  # fmt: skip
 
 

@@ -14,8 +14,9 @@ GOAL = 1.1
 KINDS = ("value", "grad", "dead", "dashed")  # classes of wires, one a search
 HINT = (
     "Across: schedules tried. Up: the best so far over the best of all, on a logarithmic scale. "
-    "The dashed line is 1.10."
+    "The lowest curve is in front."
 )
+LEGEND = (("rule bad", "1.10: within a tenth of the best"),)
 
 
 def race_searches(
@@ -46,7 +47,7 @@ def race_searches(
     steps += [_step(curves, at) for at in range(1, count + 1)]
     return Scene(
         title, HINT, tab, _summary(curves), LEFT + WIDTH + 150, TOP + HEIGHT + 44,
-        tuple(canvas.marks), tuple(steps), count,
+        tuple(canvas.marks), tuple(steps), count, LEGEND,
     )  # fmt: skip
 
 

@@ -10,8 +10,14 @@ from minitorch.show.scene import ALWAYS, Canvas, Scene, Step, When
 
 LEFT, TOP, WIDTH, ROW, LANE = 92.0, 22.0, 780.0, 8.0, 26.0
 HINT = (
-    "Across: time. Above, a line for each query: orange while it waits, blue while it is "
-    "computed; the red mark is its deadline. Below, containers: a batch is a bar, with its size."
+    "Across: time. Above, a line for each query. Below, containers: a batch is a bar, with its "
+    "size."
+)
+LEGEND = (
+    ("bar grad", "waits"),
+    ("bar", "is computed"),
+    ("bar faded", "still to come"),
+    ("rule bad", "deadline"),
 )
 
 
@@ -60,7 +66,7 @@ def see_serving(
     summary = _summary(arrivals_ms, found, slo_ms)
     return Scene(
         title, HINT, tab, summary, LEFT + WIDTH + 20, foot + 24,
-        tuple(canvas.marks), tuple(steps), max(1, len(steps) * 2 // 3),
+        tuple(canvas.marks), tuple(steps), max(1, len(steps) * 2 // 3), LEGEND,
     )  # fmt: skip
 
 

@@ -24,9 +24,13 @@ from minitorch.show.scene import ALWAYS, Canvas, Scene, Step, Travel, When, phas
 from minitorch.show.token_graph import Shown, Taken, Tokens, last, taken
 
 CONTROL = ("Switch", "Merge", "MergeIndex", "Enter", "Exit", "NextIteration", "LoopCond")
-HINT = (
-    "A dot is a token. Blue: alive, with its value; #2 means in iteration 2. Hollow, dashed: dead, "
-    "a value that was not sent. On the right every token of the run, a row an iteration."
+HINT = "#2 means in iteration 2. On the right every token of the run, a row an iteration."
+LEGEND = (
+    ("dot", "token, alive"),
+    ("dot dead", "dead token: a value that was not sent"),
+    ("box control", "operator of control flow"),
+    ("box value", "has sent a value"),
+    ("box dead", "has sent a dead token"),
 )
 LEDGER, SQUARE = 250.0, 14.0
 
@@ -102,7 +106,7 @@ def _scene(shown: Shown, events: Sequence[TokenEvent], title: str, summary: str)
     return Scene(
         title, HINT, "Tokens", summary, drawn.width + LEDGER + 20,
         max(drawn.height, _ledger_height(events)), tuple(canvas.marks), tuple(steps),
-        len(steps) - 1,
+        len(steps) - 1, LEGEND,
     )  # fmt: skip
 
 

@@ -16,6 +16,11 @@ HINT = (
     "Left: each line computes at once. Right: a line only builds; nothing has a number until the "
     "session runs. The same picture grows on both sides."
 )
+LEGEND = (
+    ("box idle", "built: no number"),
+    ("box value", "has a number"),
+    ("box grad", "has its gradient"),
+)
 LINE, TOP, COLUMN, GAP = 17.0, 30.0, 430.0, 40.0
 
 
@@ -77,7 +82,7 @@ def _scene(left: list[Statement], right: list[Statement], title: str) -> Scene:
     steps += [_step(left, right, m, moments[k - 1] if k else None) for k, m in enumerate(moments)]
     return Scene(
         title, HINT, "Both ways", _summary(left, right), width, height, tuple(canvas.marks),
-        tuple(steps), len(steps) - 1,
+        tuple(steps), len(steps) - 1, LEGEND, (("Code", 0, top), ("Graph", top, height)),
     )  # fmt: skip
 
 

@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, Any
 import anywidget
 import traitlets
 
-from minitorch.show.page import css, page
+from minitorch.show.page import css, module, page
 from minitorch.show.poster import poster
 
 if TYPE_CHECKING:
     from minitorch.show.scene import Scene
-
-HERE = Path(__file__).parent
 
 
 class Player(anywidget.AnyWidget):
@@ -25,7 +23,7 @@ class Player(anywidget.AnyWidget):
     can be shown, a still picture is.
     """
 
-    _esm = HERE / "player.js"
+    _esm = module()
     _css = css()
     scenes: traitlets.List[Any] = traitlets.List().tag(sync=True)
     tab = traitlets.Int(0).tag(sync=True)

@@ -17,9 +17,12 @@ def after(text: str) -> set[str]:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("y = a + b", {"y = a - b"}),
-        ("y = a - b", {"y = a + b", "y = b - a"}),
-        ("y = a @ b", {"y = a * b", "y = b @ a"}),
+        ("y = a + b", {"y = a - b", "y = (a + b) * 1.0005"}),
+        ("y = a - b", {"y = a + b", "y = b - a", "y = (a - b) * 1.0005"}),
+        ("y = a @ b", {"y = a * b", "y = b @ a", "y = a @ b * 1.0005"}),
+        ("y = a // b", {"y = a * b"}),
+        ("y += a * b", {"y -= a * b", "y += a / b", "y += a * b * 1.0005"}),
+        ("y = [a * b for b in c]", {"y = [a / b for b in c]", "y = [a * b * 1.0005 for b in c]"}),
         ("y += a", {"y -= a"}),
         ("y = a < b", {"y = a <= b"}),
         ("y = a and b", {"y = a or b"}),
@@ -31,7 +34,24 @@ def after(text: str) -> set[str]:
         ("y = f(a, b)", {"y = f(b, a)"}),
         ("y = a if c else b", {"y = a if not c else b"}),
         ("def f(a):\n    return a", {"return None", "return float('nan')", "return a * 1.0005"}),
-        ("def f(a):\n    return a, a", {"return None", "return (float('nan'), float('nan'))"}),
+        (
+            "def f(a):\n    return a == 2",
+            {"return None", "return float('nan')", "return a != 2", "return a == 3"},
+        ),
+        (
+            "def f(a, b):\n    return a * b",
+            {
+                *("return None", "return float('nan')", "return a / b"),
+                *("return a * b * 1.0005", "return a * b * 0.95"),
+            },
+        ),
+        (
+            "def f(a):\n    return a, -a * a",
+            {
+                *("return None", "return (float('nan'), float('nan'))"),
+                *("return (a, -a / a)", "return (a, +a * a)", "return (a, -a * a * 1.0005)"),
+            },
+        ),
     ],
 )
 def test_the_mistakes_that_learners_make(text: str, expected: set[str]) -> None:
@@ -75,6 +95,14 @@ def test_a_weak_check_lets_mutants_survive_and_they_are_named(lab_copy) -> None:
     assert found["killed"] < found["mutants"]
     assert {s["question"] for s in found["survivors"]} == {"sum_rows"}
     assert "return total * 1.0005" in [s["after"] for s in found["survivors"]]
+
+
+def test_a_tolerance_of_ten_percent_costs_the_goal(lab_copy) -> None:
+    """The goal is 98 of 100; with such a tolerance every factor near 1 survives."""
+    wide = [("    close(got, x.sum(axis=0)", "    close(got, x.sum(axis=0), rtol=0.1")]
+    loose = audit(load_lab(lab_copy(checks=wide)))
+    assert "return total * 1.0005" in [survivor["after"] for survivor in loose["survivors"]]
+    assert loose["killed"] < 0.98 * loose["mutants"]
 
 
 def test_a_solution_that_fails_cannot_be_audited(lab_copy) -> None:

@@ -7,12 +7,14 @@ from pathlib import Path
 import nbformat
 import pytest
 
+from autograder.authoring.landing import BEGIN, END, table, with_table
 from autograder.authoring.manifest import load_released
 from autograder.authoring.notebook import learner_notebook, solution_notebook
 from autograder.authoring.public_checks import counts, public_checks
 from autograder.authoring.release import is_stale, release, write_in_place
-from autograder.authoring.source import load_lab
+from autograder.authoring.source import find_labs, load_lab
 from autograder.checks import load_checks
+from autograder.cli import main
 from autograder.errors import LabError, ReleaseRefused
 from autograder.records import Lab
 
@@ -148,6 +150,24 @@ def test_malformed_checks_are_an_error_that_says_where(lab_copy, tmp_path, chang
         release(lab, tmp_path / "out")
 
 
+ZIPPED = (
+    "    close(got, x.sum(axis=0),",
+    "    for a, b in zip(got, x.sum(axis=0)):\n        close(a, b,",
+)
+
+
+def test_a_check_that_pays_an_empty_list_is_refused_and_named(lab_copy, tmp_path: Path) -> None:
+    lab = load_lab(lab_copy(checks=[ZIPPED]))
+    with pytest.raises(ReleaseRefused) as caught:
+        release(lab, tmp_path / "out")
+    said = str(caught.value)
+    assert "rows_are_added pays for nothing: sum_rows passes it by giving back an empty" in said
+    assert "zip()" in said
+    assert not (tmp_path / "out").exists()
+    release(lab, tmp_path / "out", audited=False)
+    assert (tmp_path / "out" / lab.name / "lab.ipynb").is_file()
+
+
 def test_a_release_never_overwrites_its_own_source(lab_copy) -> None:
     directory = lab_copy()
     before = (directory / "checks.py").read_text()
@@ -190,3 +210,31 @@ def test_checks_are_counted_as_they_load(sample_directory: Path, tmp_path: Path)
     for path in (own, sample_directory / "checks.py"):
         hidden = [check.hidden for check in load_checks(path).checks]
         assert counts(path.read_text()) == (hidden.count(False), hidden.count(True))
+
+
+TABLE = f"# Mine\n\n{BEGIN}\n{END}\n\nThe end.\n"
+
+
+def test_the_table_of_labs_is_made_from_the_labs_that_are_there(lab_copy) -> None:
+    first = '# %% [markdown] builds="two sums" needs="NumPy" audience="gpu optional"\n# # Scale'
+    labs = lab_copy(lab=[("# %% [markdown]\n# # Scale", first)]).parent
+    page = labs / "README.md"
+    page.write_text(TABLE)
+    assert main(["release", "--check", str(labs)]) == 1
+    assert main(["release", "--in-place", str(labs)]) == 0
+    rows = [line for line in page.read_text().splitlines() if line.startswith("| [")]
+    assert len(rows) == len(find_labs(labs))
+    assert "| two sums | NumPy | CPU; GPU if there, (optional) |" in rows[0]
+    assert page.read_text().startswith("# Mine") and page.read_text().endswith("The end.\n")
+    assert main(["release", "--check", str(labs)]) == 0
+
+
+def test_a_page_without_a_place_for_the_table_is_left_alone(sample_lab: Lab) -> None:
+    assert with_table("# Mine\n", [sample_lab]) == "# Mine\n"
+
+
+def test_an_audience_that_nobody_knows_is_refused(lab_copy) -> None:
+    first = '# %% [markdown] audience="everybody"\n# # Scale'
+    lab = load_lab(lab_copy(lab=[("# %% [markdown]\n# # Scale", first)]))
+    with pytest.raises(LabError, match="audience: got 'everybody', expected some of cpu"):
+        table([lab])

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from autograder.audit.audit import audit
+from autograder.audit.variants import Trials
 from autograder.authoring.manifest import load_released
 from autograder.authoring.notebook import solution_notebook
 from autograder.authoring.public_checks import public_checks
@@ -62,7 +63,8 @@ def test_a_right_answer_has_the_points_of_both(gated) -> None:
     lab = load_lab(gated)
     report = in_process(gated).grade(solution_notebook(lab).encode())
     assert report.score == report.max_score == 8.0
-    assert list(contradictions(lab, load_checks(gated / "checks.py"))) == []
+    with Trials(lab, jobs=1) as trials:
+        assert list(contradictions(lab, load_checks(gated / "checks.py"), trials)) == []
 
 
 def test_a_check_that_fails_keeps_its_own_message(gated, notebook) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from autograder.audit.audit import audit, paid_for_nothing
 from autograder.audit.trivial import THEFT_SAMPLE, THEFTS, trivial_answers
+from autograder.audit.variants import Trials
 from autograder.authoring.source import load_lab
 
 EVERY = frozenset(range(1, 100))
@@ -116,13 +117,16 @@ def test_a_probe_that_holds_what_it_asks_for_pays_a_thief(lab_copy, held: str) -
         '@check("sum_rows")\n',
     )
     lab = load_lab(lab_copy(checks=(careless,)))
-    paid = paid_for_nothing(lab, jobs=1, kinds=list(THEFTS)[:12])
+    with Trials(lab, jobs=1) as trials:
+        paid = paid_for_nothing(lab, trials, kinds=list(THEFTS)[:12])
     assert {found["check"] for found in paid} == {"sums_are_right"}
 
 
 def test_a_thief_finds_nothing_of_the_judge(sample_directory: Path) -> None:
     """Checks hold what they expect, but in frames behind the probe, where no answer can look."""
-    assert paid_for_nothing(load_lab(sample_directory), jobs=1, kinds=THEFT_SAMPLE) == []
+    lab = load_lab(sample_directory)
+    with Trials(lab, jobs=1) as trials:
+        assert paid_for_nothing(lab, trials, kinds=THEFT_SAMPLE) == []
 
 
 def test_loot_is_locals_then_reversed_then_parts_then_globals() -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from autograder.audit.audit import audit
 from autograder.audit.mutation import mutants_of
+from autograder.audit.variants import Trials
 from autograder.authoring.release import CHECKS, contradictions
 from autograder.authoring.source import find_labs, load_lab, load_wrong_answers
 from autograder.checks import load_checks
@@ -28,7 +29,8 @@ def lab(tmp_path: Path) -> Lab:
 
 def test_the_guides_lab_proves_itself_and_survives_its_audit(lab: Lab) -> None:
     assert len(load_wrong_answers(lab.directory)) == 3
-    assert list(contradictions(lab, load_checks(lab.directory / CHECKS))) == []
+    with Trials(lab, jobs=1) as trials:
+        assert list(contradictions(lab, load_checks(lab.directory / CHECKS), trials)) == []
     assert audit(lab)["survivors"] == []
     assert sum(1 for q in lab.questions for _ in mutants_of(q.solution)) > 0
 

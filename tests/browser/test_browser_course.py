@@ -100,7 +100,9 @@ def run_all(page: Any) -> None:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("lab", [SAMPLE, RING], ids=lambda lab: lab.name)
+@pytest.mark.parametrize(
+    "lab", [SAMPLE, pytest.param(RING, marks=pytest.mark.wide)], ids=lambda lab: lab.name
+)
 def test_a_learner_opens_a_lab_runs_it_submits_and_sees_the_grade(
     started: Any, visit: Any, lab: Path
 ) -> None:

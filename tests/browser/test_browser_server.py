@@ -105,6 +105,7 @@ OF_WIDGETS = ("name of the whole", "what it says now")
 STAFF_PAGES = (
     *("/gradebook", "/gradebook?search=09", "/learners/learner01", "/queue", "/labs"),
     *("/labs/01_first/numbers", "/regrades/1", "/grading", "/grading/01_first/why", "/audit"),
+    *("/labs/01_first/similarity", "/labs/01_first/similarity/scale?left=1&right=2"),
     *("/submissions", "/submissions/1", "/submissions/1?as=learner", "/sessions"),
 )
 LEARNERS_PAGES = ("/submissions", "/submissions/1", "/labs", "/sessions")
@@ -123,8 +124,16 @@ def logged_in(visit: Any, server: Server, login: str, **options: Any) -> Any:
     return page
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 1440])
+ALSO = pytest.mark.wide  # contrast is the colours', fit the width's: each is seen once without it
+
+
+@pytest.mark.parametrize(
+    ("width", "scheme"),
+    [
+        *((390, "dark"), (1440, "light")),
+        *(pytest.param(390, "light", marks=ALSO), pytest.param(1440, "dark", marks=ALSO)),
+    ],
+)
 @pytest.mark.parametrize(
     ("login", "paths"), [("instructor", STAFF_PAGES), ("learner00", LEARNERS_PAGES)]
 )

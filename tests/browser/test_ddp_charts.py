@@ -76,17 +76,17 @@ def test_the_timeline_follows_its_sliders_by_keyboard(open_demo: Any) -> None:
     expect(status(page)).to_have_text(re.compile("with 1 bucket;"))
     expect(bucket).to_have_attribute("aria-valuetext", "1 GiB")
     page.get_by_role("slider", name="Layers").focus()
-    expect(page.locator("rect.dl-a")).to_have_count(
+    expect(page.locator("[role=img] rect.dl-a")).to_have_count(
         21
     )  # as profiled, and the recorded one, cut by waits
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowRight")
-    expect(page.locator("rect.dl-a")).to_have_count(2 + 5)
+    expect(page.locator("[role=img] rect.dl-a")).to_have_count(2 + 5)
     page.get_by_role("slider", name="Compute lost beside the link").focus()
     page.keyboard.press("End")
     page.get_by_role("button", name="Best bucket size").press("Enter")
     # nothing is hidden, one bucket at the end; what is left is what the recorded step hid
-    expect(page.locator("rect.dl-c")).to_have_count(10)
+    expect(page.locator("[role=img] rect.dl-c")).to_have_count(10)
 
 
 def test_the_explorer_names_the_fastest_as_sizes_change(open_demo: Any) -> None:
@@ -243,10 +243,10 @@ def test_the_servers_follow_their_controls_by_keyboard(open_demo: Any) -> None:
     expect(status(page)).to_contain_text("synchronous: 14 updates")
     expect(page.get_by_role("slider", name="Staleness")).to_be_disabled()
     page.get_by_role("slider", name="Backup workers").press("ArrowRight")
-    expect(page.locator("rect.dl-b").first).to_be_visible()
+    expect(page.locator("[role=img] rect.dl-b").first).to_be_visible()
     page.get_by_role("combobox", name="Consistency").select_option("async")
     expect(status(page)).to_contain_text("asynchronous: 84 updates")
-    expect(page.locator("rect.dl-ghost")).to_have_count(0)
+    expect(page.locator("[role=img] rect.dl-ghost")).to_have_count(0)
     page.get_by_role("slider", name="Workers", exact=True).press("ArrowLeft")
     expect(status(page)).to_contain_text("asynchronous: 70 updates")
 
@@ -352,6 +352,30 @@ def in_voila(address: str, visit: Any, name: str) -> tuple[Any, list[str]]:
 
 def foreign(requests: list[str], address: str) -> list[str]:
     return [url for url in requests if not url.startswith((address, "blob:", "data:"))]
+
+
+def test_a_bucket_dragged_wider_has_a_slower_link(open_demo: Any) -> None:
+    page = open_demo("ddp_timeline")
+    bandwidth = page.get_by_role("slider", name="Bandwidth")
+    before = float(bandwidth.input_value())
+    bucket = page.locator("[data-lane=link]").first
+    box = bucket.bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 1.5 * box["width"], box["y"] + box["height"] / 2)
+    page.mouse.up()
+    expect(bandwidth).not_to_have_value(str(before))
+    assert float(bandwidth.input_value()) == pytest.approx(before - 1, abs=0.26)  # half as fast
+
+
+def test_the_timeline_says_why_the_recording_differs_part_by_part(open_demo: Any) -> None:
+    page = open_demo("ddp_timeline")
+    text = page.locator(".dl-why").inner_text()
+    unit = {"µs": 1e-3, "ms": 1.0, "s": 1e3}
+    found = re.findall(r"(−|\+|: )([\d.]+) (µs|ms|s)\b", text)
+    times = [float(n) * unit[u] * (-1 if sign == "−" else 1) for sign, n, u in found]
+    recorded, predicted, *parts = times[:6]
+    assert sum(parts) == pytest.approx(recorded - predicted, abs=0.03)
 
 
 def test_in_voila_the_timeline_lies_over_a_recorded_step(

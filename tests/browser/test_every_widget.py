@@ -88,9 +88,9 @@ def test_a_page_names_no_place_of_the_machine_that_made_it(name: str) -> None:
         ("size of a target", "button.style.cssText = 'min-height: 0; height: 12px; font: 8px a'"),
         ("contrast of a control", "button.style.borderColor = '#eeeeee'"),
         ("contrast of a text", "root.querySelector('h3').style.color = '#999999'"),
-        ("contrast of a text", "root.querySelector('svg text').style.fill = '#999999'"),
-        ("contrast of a text", "root.querySelector('svg text').style.opacity = '0.4'"),
-        ("name of a picture", "root.querySelector('svg').removeAttribute('aria-label')"),
+        ("contrast of a text", "root.querySelector('.mt-stage text').style.fill = '#999999'"),
+        ("contrast of a text", "root.querySelector('.mt-stage text').style.opacity = '0.4'"),
+        ("name of a picture", "root.querySelector('.mt-stage svg').removeAttribute('aria-label')"),
         ("name of the whole", "root.removeAttribute('aria-label')"),
         ("role of a control", "root.querySelector('.mt-stage').removeAttribute('role');"
          "root.querySelector('.mt-stage').tabIndex = 0"),

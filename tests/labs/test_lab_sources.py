@@ -3,15 +3,18 @@
 import ast
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from autograder import compare
 from autograder.audit.audit import paid_for_nothing
 from autograder.audit.trivial import THEFT_SAMPLE, VALUES
-from autograder.authoring.notebook import solution_notebook
+from autograder.audit.variants import Trials
+from autograder.authoring.notebook import learner_notebook, solution_notebook
 from autograder.authoring.regions import learner_text, parts_of, solution_text
 from autograder.authoring.release import CHECKS, contradictions, copy_shared, is_stale
 from autograder.authoring.source import find_labs, load_wrong_answers
@@ -21,15 +24,23 @@ from autograder.records import Lab
 LABS = Path(__file__).parents[2] / "labs"
 SAMPLE = {"None", "NaN", "an input unchanged", "an empty list", "chance"}
 PAYS = "these checks pay for nothing: let them wait with requires= (docs/writing_labs.md)"
-LONGEST_CELL = 50  # lines, what a screen shows; 20 is the aim
+LONGEST_CELL = 50  # lines, what a screen shows, answers included
+GIVEN_LINES, GIVEN_CELL = 400, 20  # of code that learners read and do not write: a lab's, a cell's
 
 
 def text_of(lab: Lab) -> str:
     return "\n".join(cell.text for cell in lab.cells if cell.kind == "markdown")
 
 
-def paid(lab: Lab, kinds: set[str] | None) -> list[str]:
-    found = paid_for_nothing(lab, kinds=kinds)
+@pytest.fixture(scope="session")
+def trials(lab: Lab) -> Iterator[Trials]:
+    """One worker, which has imported what the lab needs, for all tests of a lab."""
+    with Trials(lab, jobs=1) as found:
+        yield found
+
+
+def paid(lab: Lab, trials: Trials, kinds: set[str] | None) -> list[str]:
+    found = paid_for_nothing(lab, trials, kinds=kinds)
     return [f"{p['check']} of {p['question']} pays for {p['answer']}" for p in found]
 
 
@@ -37,20 +48,20 @@ def test_the_notebook_beside_the_source_is_fresh(lab: Lab) -> None:
     assert not is_stale(lab), "run: autograder release --in-place labs"
 
 
-def test_starter_solution_and_wrong_answers_are_told_apart(lab: Lab) -> None:
+def test_starter_solution_and_wrong_answers_are_told_apart(lab: Lab, trials: Trials) -> None:
     """The starter scores nothing, the solution all, and each mistake is caught with its words."""
-    assert list(contradictions(lab, load_checks(lab.directory / CHECKS))) == []
+    assert list(contradictions(lab, load_checks(lab.directory / CHECKS), trials)) == []
 
 
-def test_an_answer_that_does_nothing_earns_nothing(lab: Lab) -> None:
+def test_an_answer_that_does_nothing_earns_nothing(lab: Lab, trials: Trials) -> None:
     """None, NaN, the input as it came, an empty list, chance, loot: each question answered so."""
     values = {f"the value {value}" for value in VALUES}
-    assert paid(lab, {*SAMPLE, *values, *THEFT_SAMPLE}) == [], PAYS
+    assert paid(lab, trials, {*SAMPLE, *values, *THEFT_SAMPLE}) == [], PAYS
 
 
 @pytest.mark.wide
-def test_no_answer_of_any_kind_that_does_nothing_earns_anything(lab: Lab) -> None:
-    assert paid(lab, None) == [], PAYS
+def test_no_answer_of_any_kind_that_does_nothing_earns_anything(lab: Lab, trials: Trials) -> None:
+    assert paid(lab, trials, None) == [], PAYS
 
 
 def test_every_checked_question_has_three_wrong_answers_and_hints(lab: Lab) -> None:
@@ -92,6 +103,30 @@ def test_cells_are_short(lab: Lab) -> None:
         if (lines := solution_text(cell, lab.directory).count("\n") + 1) > LONGEST_CELL
     }
     assert long == {}
+
+
+def given_lines(cell: dict[str, Any]) -> int:
+    """Return the lines of code of a released cell, but for what the learner writes."""
+    if cell["cell_type"] != "code" or cell["metadata"].get("nbgrader", {}).get("solution"):
+        return 0
+    lines = [line.strip() for line in "".join(cell["source"]).splitlines()]
+    return sum(bool(line) and not line.startswith("#") and "= ..." not in line for line in lines)
+
+
+def test_the_given_code_of_a_lab_can_be_read(lab: Lab) -> None:
+    """What needs no reading lies in a module, where it can be opened."""
+    given = [given_lines(cell) for cell in json.loads(learner_notebook(lab))["cells"]]
+    assert sum(given) <= GIVEN_LINES
+    assert max(given) <= GIVEN_CELL
+
+
+def test_each_check_cell_is_named_for_the_question_that_it_asks(lab: Lab) -> None:
+    points = {question.name: question.points for question in lab.questions}
+    for cell in json.loads(learner_notebook(lab))["cells"]:
+        about = cell["metadata"].get("nbgrader", {})
+        if cell["cell_type"] == "code" and about.get("grade"):
+            asked, *_ = re.findall(r'q\.check\("(\w+)"\)', "".join(cell["source"]))
+            assert (about["grade_id"], about["points"]) == (f"check_{asked}", points[asked])
 
 
 def test_no_line_of_a_solution_is_in_the_learners_notebook(lab: Lab) -> None:
@@ -137,9 +172,9 @@ def test_compare_says_when_a_count_was_not_predicted_exactly(
 ) -> None:
     """A count can be predicted to the last digit; a time cannot, and has a ratio."""
     text = (path / "lab.py").read_text()
-    (found,) = [n for n in ast.parse(text).body if getattr(n, "name", "") == "compare"]
-    names: dict[str, Any] = {"np": np}
-    exec(ast.unparse(found), names)
+    own = [n for n in ast.parse(text).body if getattr(n, "name", "") == "compare"]
+    names: dict[str, Any] = {"np": np, "compare": compare}
+    exec("".join(map(ast.unparse, own)), names)
     said = []
     for predicted, measured in ((5500, 5005), (5005, np.int64(5005)), (2.0, 1.0), (0, 3)):
         names["compare"]("bytes", predicted, measured)
@@ -149,6 +184,32 @@ def test_compare_says_when_a_count_was_not_predicted_exactly(
     assert "exact" in right and "not exact" not in right
     assert "0.5" in timed and "exact" not in timed
     assert "no ratio to 0, not exact" in nothing
+
+
+def test_a_value_that_can_be_known_is_compared_exactly_though_it_is_no_integer(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    compare("first element", 5500.0, np.float64(5005.0), exact=True)
+    assert "ratio 0.910, not exact" in capsys.readouterr().out
+    compare("first element", 5005.0, np.float64(5005.0), exact=True)
+    assert capsys.readouterr().out.split() == [
+        "first",
+        "element",
+        "predicted",
+        "5,005",
+        "measured",
+        "5,005",
+        "exact",
+    ]
+    compare("bytes", ..., 8_000_000)
+    assert capsys.readouterr().out.split() == [
+        "bytes",
+        "measured",
+        "8,000,000",
+        "(no",
+        "prediction",
+        "yet)",
+    ]
 
 
 def test_the_hint_of_a_hidden_check_is_the_same_whatever_was_drawn(lab: Lab) -> None:

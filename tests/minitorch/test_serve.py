@@ -214,7 +214,12 @@ def test_a_dead_lanes_queries_get_one_more_try_each_by_itself() -> None:
     assert rig.batches == [[0, 1, 2], [0]]
     rig.dispatcher.failed(other, error)
     assert rig.told == {0: ["ServeError"]}
-    assert len(rig.dispatcher) == 2
+    rig.dispatcher.add(rig.lane)
+    rig.clock.advance(0)
+    rig.done(1)
+    rig.done(1)
+    assert rig.batches[2:] == [[1], [2]]
+    assert rig.told == {0: ["ServeError"], 1: [1], 2: [2]}
 
 
 def test_random_queries_are_each_told_exactly_once() -> None:
@@ -380,7 +385,6 @@ def test_what_is_no_plain_array_is_refused(x: Any) -> None:
         np.arange(6.0).reshape(2, 3),
         [1, 2],
         ["a", "b"],
-        [b"\0\1", b""],
         [{"k": [1]}, None],
         [np.zeros(2), np.zeros(3)],
     ],
@@ -407,8 +411,8 @@ def test_an_error_reaches_only_the_queries_that_caused_it() -> None:
     results, errors, _ = unpack_results(*answer(model, *batch_of(values)))
     assert results == [2.0, 3.0, 4.0]
     assert errors == {
-        1: ("ValueError", "ValueError: no root of -1.0"),
-        4: ("ValueError", "ValueError: no root of -4.0"),
+        1: (True, "ValueError: no root of -1.0"),
+        4: (True, "ValueError: no root of -4.0"),
     }
 
 

@@ -55,7 +55,7 @@ def tenfold(batch: np.ndarray) -> np.ndarray:
 
 
 def pids(server: Server, name: str) -> list[int]:
-    return [container.pid for container in server._models[name].containers if container.pid]
+    return [c._process.pid for c in server._models[name].containers if c._process]
 
 
 class Counting:
@@ -70,6 +70,7 @@ class Counting:
         if (batch == -1).any():
             raise ValueError("minus one")
         if (batch == -2).any():
+            subprocess.Popen(["sleep", "600"])  # which must not keep the death from being seen
             os._exit(3)
         if (batch == -3).any():
             signal.pause()
@@ -270,7 +271,7 @@ def test_a_version_is_replaced_under_load_and_a_broken_one_is_not() -> None:
             assert (await server.predict("app", 1.0)).value == 10.0  # not the old version's
             assert not any(map(psutil.pid_exists, old))
             await server.deploy("model", double)
-            assert len(server._containers) == 1  # old versions are forgotten
+            assert len(server._hub.containers) == 1  # type: ignore[union-attr]  # old versions are forgotten
 
     run(program)
 
@@ -337,7 +338,7 @@ def test_a_server_that_closes_tells_who_deploys_and_leaves_nothing() -> None:
     async def program() -> None:
         async with Server() as server:
             deploys = [asyncio.create_task(server.deploy("m", never_made)) for _ in range(2)]
-            while not server._containers:
+            while not server._hub.containers:  # type: ignore[union-attr]
                 await asyncio.sleep(0)
         told = await asyncio.wait_for(asyncio.gather(*deploys, return_exceptions=True), 30)
         assert [type(error) for error in told] == [ServeError, ServeError]
@@ -352,7 +353,8 @@ def test_an_open_loop_counts_every_query_that_was_due() -> None:
             await server.link("app", ["double"], default=0.0)
             found: Load = await load(server, "app", np.arange(50.0), rate=400, seconds=0.5)
             assert found.sent == len(found.latency_ms) == np.random.default_rng(0).poisson(200)
-            assert (found.errors, found.defaults) == (0, 0) and found.p99_ms >= found.p50_ms > 0
+            assert (found.errors, found.defaults) == (0, 0)
+            assert found.p99_ms >= np.median(found.latency_ms) > 0
 
     run(program)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import minitorch as mt
 from minitorch.show import Scene, page, step_through
+from minitorch.show.autodiff_scene import draggable
 
 PAGE = Path(__file__).with_name("autodiff_stepper.html")
 
@@ -23,9 +24,9 @@ def layer() -> Scene:
     return step_through(loss, names={"x": x, "w": w, "b": b}, title="A layer, and its loss")
 
 
-def twice() -> Scene:
+def twice(number: float) -> Scene:
     """Return a value that is used twice: its gradient is the sum of two shares."""
-    a = mt.tensor(2.0, requires_grad=True)
+    a = mt.tensor(number, requires_grad=True)
     b = mt.tensor(3.0, requires_grad=True)
     c = a * b
     return step_through((c + a) * c, names={"a": a, "b": b}, title="A value that is used twice")
@@ -33,7 +34,8 @@ def twice() -> Scene:
 
 def scenes() -> list[Scene]:
     """Return what the page shows, a tab each."""
-    return [replace(layer(), tab="A layer"), replace(twice(), tab="Used twice")]
+    dragged = draggable(twice, "a", [-2.0, -1.0, 0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
+    return [replace(layer(), tab="A layer"), replace(dragged, tab="Used twice")]
 
 
 def main(arguments: list[str]) -> None:

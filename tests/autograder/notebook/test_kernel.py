@@ -28,6 +28,9 @@ def said(folder: Path, *cells: str) -> str:
 LAB = 'from autograder import lab; q = lab("scale_and_sum")'
 STARTER = 'def scale(x, factor):\n    raise NotImplementedError("scale")'
 
+SCALED = "def scale(x, factor):\n    return x * factor\n"
+SHIFTED = "def scale(x, factor):\n    return x + factor\n"
+
 
 def test_a_cell_that_calls_the_unwritten_is_answered_in_one_line(released: Path) -> None:
     assert said(released, LAB, STARTER, "scale(1.0, 2.0)").splitlines() == [
@@ -72,3 +75,20 @@ def test_libraries_that_were_loaded_before_and_after_have_one_thread(released: P
     pools, rest = said(released, "import numpy", LAB, seen).splitlines()
     assert set(json.loads(pools)) == {1}
     assert rest == "1 1"
+
+
+def test_a_running_notebook_follows_the_file_of_an_answer(released: Path) -> None:
+    change = f"import pathlib; _ = pathlib.Path('answers/scale.py').write_text({SCALED!r})"
+    cells = (
+        LAB,
+        SHIFTED,
+        "q.edit('scale')",
+        change,
+        "scale(3, 2)",
+        SHIFTED,
+        "scale(4, 2)",
+        LAB,
+        "1",
+    )
+    out = said(released, *cells)
+    assert "Out[5]: 6" in out and "Out[7]: 8" in out

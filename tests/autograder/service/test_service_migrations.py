@@ -2,23 +2,27 @@
 
 import hashlib
 import json
+import re
 import sqlite3
 import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from autograder.records import CheckResult, ManualAnswer, Outcome, Report
 from autograder.service import migrations, schema
+from autograder.service.database import Database
 from autograder.service.errors import Refused, StartError
 from autograder.service.manual import answer_digest
 from autograder.service.store import Store, existing, sqlite_url
 from autograder.service.tokens import digest, key_of, new_token
 
 # As the releases made them.
-LAYOUT_2 = (Path(__file__).parent / "layout_2.sql").read_text()
-LAYOUT_1 = (Path(__file__).parent / "layout_1.sql").read_text()
+LAYOUT_1, LAYOUT_2, LAYOUT_3 = (
+    (Path(__file__).parent / f"layout_{number}.sql").read_text() for number in (1, 2, 3)
+)
 
 RESULT = CheckResult("twice", "scale", Outcome.CORRECT, 4.0, 4.0)
 ANSWERS = (
@@ -237,6 +241,134 @@ def test_the_second_layout_comes_over_with_roles_marks_and_retry_keys(
     new = tmp_path_factory.mktemp("new")
     Store(sqlite_url(new)).close()
     assert layout(of_layout_2) == layout(new)
+
+
+@pytest.fixture
+def of_layout_3(tmp_path: Path) -> Path:
+    """Return the directory of a course of the third layout."""
+    connection = sqlite3.connect(tmp_path / "course.sqlite3")
+    connection.executescript(LAYOUT_3)
+    connection.executescript(
+        f"""INSERT INTO facts VALUES ('schema', '3');
+        INSERT INTO people VALUES (1, 'instructor', 'instructor', 'I', 'instructor', 5, '', ''),
+            (2, 'Ada', 'ada', 'A', 'learner', 5, 'ada@example.org', 'north');
+        INSERT INTO tokens VALUES ('{key_of(TOKEN)}', 2, 'bearer', '{digest(TOKEN)}', NULL, 5, '');
+        INSERT INTO lines VALUES (2, 0, NULL);
+        INSERT INTO submissions (id, person_id, lab, sha256, size_bytes, submitted_at, state,
+            waiting_since, tries, kills, grading_id, score, max_score, pending)
+            VALUES (1, 2, 'lab', 'x', 9, 100, 'graded', 100, 0, 0, 1, 1.5, 3, 1);
+        INSERT INTO retry_keys VALUES (2, 'key', 1);
+        INSERT INTO notebooks VALUES (1, x'00');
+        INSERT INTO gradings VALUES (1, 1, 200, 0, 0);
+        INSERT INTO regrades VALUES (1, 'lab', NULL, 300, NULL);
+        INSERT INTO drafts VALUES (1, 1, 1, NULL, 1.5, NULL, NULL, NULL);
+        INSERT INTO lab_rules VALUES ('lab', NULL, NULL, NULL, 0.1, 3, 0);
+        INSERT INTO audit_log VALUES (1, 5, 'instructor', 'role', 'Ada', NULL, '"learner"');"""
+    )
+    report = json.dumps(Report("lab", (), manual=ANSWERS[1:]).to_dict())
+    connection.execute("INSERT INTO reports VALUES (1, ?)", (report,))
+    connection.commit()
+    connection.close()
+    return tmp_path
+
+
+def test_the_third_layout_comes_over(
+    of_layout_3: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    store = Store(sqlite_url(of_layout_3))
+    ada = store.roster.owner(TOKEN, "bearer")
+    assert ada and (ada.name, ada.section) == ("A", "north")
+    assert store.ledger.to_mark() == [("lab", "how", 1, 1)]
+    store.close()
+    new = tmp_path_factory.mktemp("new")
+    Store(sqlite_url(new)).close()
+    assert layout(of_layout_3) == layout(new)
+
+
+def test_the_key_of_a_course_is_its_own_and_stays(
+    of_layout_3: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Whether the course is new or was brought over."""
+    keys, new = set(), sqlite_url(tmp_path_factory.mktemp("new"))
+    for url in (sqlite_url(of_layout_3), sqlite_url(of_layout_3), new, new):
+        store = Store(url)
+        keys.add(store.cookie_key)
+        store.close()
+    assert len(keys) == 2 and all(len(key) == 64 for key in keys)
+
+
+def moved(data: Path, script: str, url: str) -> None:
+    """Put the course in `data` into an empty database of PostgreSQL, in its own layout."""
+    for ours, theirs in (
+        ("BLOB", "BYTEA"),
+        ("    id INTEGER", "    id SERIAL"),
+        (r"\bFLOAT", "FLOAT8"),
+    ):
+        script = re.sub(ours, theirs, script)
+    here, there = Database(sqlite_url(data)), Database(url)
+    with there.write() as connection:
+        for statement in filter(str.strip, script.split(";")):
+            connection.exec_driver_sql(statement)
+        tables = sa.MetaData()
+        tables.reflect(connection)
+        for table in tables.sorted_tables:
+            rows = contents(here, table)
+            if rows:
+                connection.execute(table.insert(), rows)
+            if "id" in table.c:
+                last = sa.func.coalesce(sa.func.max(table.c.id), 0) + 1
+                start = sa.func.setval(
+                    f"{table.name}_id_seq", sa.select(last).scalar_subquery(), False
+                )
+                connection.execute(sa.select(start))
+    here.close()
+    there.close()
+
+
+def contents(database: Database, table: sa.Table) -> list[dict[str, Any]]:
+    with database.read() as connection:
+        return [dict(row) for row in connection.execute(sa.select(table)).mappings()]
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_on_postgresql_a_course_comes_over_as_on_sqlite(
+    number: int, request: pytest.FixtureRequest, make_postgres: Any
+) -> None:
+    """Every row of every table, in the layout of a new course; and what is added gets a new id."""
+    data = request.getfixturevalue(("data", "of_layout_2", "of_layout_3")[number - 1])
+    url, new = make_postgres(), make_postgres()
+    moved(data, (LAYOUT_1, LAYOUT_2, LAYOUT_3)[number - 1], url)
+    stores = [Store(x, clock=lambda: 1000.0) for x in (sqlite_url(data), url, new)]
+    for table in schema.metadata.sorted_tables:
+        rows = [contents(store.database, table) for store in stores[:2]]
+        if table is schema.facts:
+            rows = [[r for r in found if r["name"] != schema.COOKIE_KEY] for found in rows]
+        assert sorted(map(repr, rows[0])) == sorted(map(repr, rows[1])), table.name
+        shapes = [described(store, table.name) for store in stores[1:]]
+        assert shapes[0] == shapes[1], table.name
+    person = stores[1].roster.add("new", "learner")
+    receipt = stores[1].ledger.add(person, "lab", b"{}")
+    claim = stores[1].claims.claim("a", 10)
+    while claim and claim.id != receipt.id:
+        claim = stores[1].claims.claim("a", 10)
+    assert claim and stores[1].claims.finish(claim.id, "a", MARKED)
+    for store in stores:
+        store.close()
+
+
+def described(store: Store, table: str) -> Any:
+    """Return what PostgreSQL says of a table; not defaults, places, or names that it gave."""
+    found = sa.inspect(store.database.engine)
+    columns = {(c["name"], str(c["type"]), c["nullable"]) for c in found.get_columns(table)}
+    keys = {
+        (tuple(k["constrained_columns"]), k["referred_table"])
+        for k in found.get_foreign_keys(table)
+    }
+    indexes = {
+        (not i["name"].endswith("_key") and i["name"], *i["column_names"], i["unique"])
+        for i in found.get_indexes(table)
+    }
+    return columns, found.get_pk_constraint(table)["constrained_columns"], keys, indexes
 
 
 def test_of_servers_that_start_at_once_one_makes_the_tables(database_url: Any) -> None:

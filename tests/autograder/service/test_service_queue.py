@@ -12,7 +12,7 @@ import pytest
 from autograder.errors import LabError
 from autograder.records import Report
 from autograder.service.claims import Claims
-from autograder.service.errors import StartError
+from autograder.service.errors import GraderUnable, StartError
 from autograder.service.queue import MAX_KILLS, Queue
 from autograder.service.roster import LEARNER, Person
 from autograder.service.store import Store, sqlite_url
@@ -276,6 +276,28 @@ def test_what_is_not_the_notebooks_fault_pauses_says_why_and_goes_on_by_itself(
     assert queue.reasons() == {}
     found = [store.ledger.get(number) for number in numbers]
     assert [(e.state, e.score, e.tries) for e in found if e] == [("graded", 4.0, 0)] * 3
+
+
+def test_a_grader_that_can_grade_nothing_pauses_at_once_and_blames_nobody(
+    claims: Claims, store: Store, ada: Person, grader: Any, clock: Clock
+) -> None:
+    class Away:
+        reason = "no scheduler"
+
+        def grade(self, lab: str, notebook: bytes) -> Report:
+            if self.reason and notebook != SOLUTION:  # it would grade a solution by now
+                raise GraderUnable(self.reason)
+            return grader.grade(lab, notebook)
+
+    number, away = add(store, ada, "x = 1"), Away()
+    queue = queue_over(claims, away, clock=clock)
+    assert queue.work(away)
+    assert queue.reasons() == {"lab": "no scheduler"}
+    away.reason = ""
+    clock.now += 11
+    assert queue.work(away)
+    entry = store.ledger.get(number)
+    assert entry and (entry.state, entry.score, entry.tries) == ("graded", 4.0, 0)
 
 
 def test_tries_that_count_are_none_of_the_times_when_the_grader_was_out_of_order(

@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
 from joserfc import jwt
-from joserfc.jwk import RSAKey
+from joserfc.jwk import OctKey, RSAKey
 
 KEY, OTHER_KEY = (RSAKey.generate_key(2048, {"kid": "one"}) for _ in range(2))
 CLIENT = {"client_id": "course", "client_secret": "sesame"}
@@ -173,13 +173,65 @@ def test_no_login_is_not_a_login_called_none(
     assert there_and_back(browse(of_openid.staff.server), provider).status == 403
 
 
-def test_a_cookie_that_is_none_of_ours_is_refused(course: Any, browse: Any) -> None:
-    browser = browse(course.staff.server)
-    asked = {"state": "s", "nonce": "n", "verifier": "v", "next": 5}
-    for text in (json.dumps(asked), json.dumps({**asked, "state": 5}), "{}", "[]", "[" * 5_000):
-        cookie = base64.urlsafe_b64encode(text.encode()).decode()
+def signed(values: object, key: str, **claims: object) -> str:
+    claims = {"values": values, "aud": "course_signin", "exp": int(time.time()) + 60, **claims}
+    return jwt.encode({"alg": "HS256"}, claims, OctKey.import_key(key))
+
+
+def test_a_cookie_that_is_none_of_ours_is_refused(
+    course: Any, provider: Provider, browse: Any
+) -> None:
+    """Its owner cannot have written it, nor kept it; else any answer would belong to it."""
+    browser, key = browse(course.staff.server), course.server.course.cookie_key
+    asked = {"state": "s", "nonce": "n", "verifier": "v", "next": "/"}
+    code = urlsplit(
+        provider.authorize(
+            {
+                "client_id": "course",
+                "response_type": "code",
+                "redirect_uri": f"{course.staff.server}/signin/return",
+                "state": "s",
+                "nonce": "n",
+                "code_challenge": base64.urlsafe_b64encode(hashlib.sha256(b"v").digest())
+                .rstrip(b"=")
+                .decode(),
+            }
+        )
+    ).query
+    plain = base64.urlsafe_b64encode(json.dumps(asked).encode()).decode()
+    head, body, _ = signed(asked, key).split(".")
+    unsigned = base64.urlsafe_b64encode(b'{"alg":"none"}').rstrip(b"=").decode()
+    for cookie in (
+        plain,
+        signed(asked, "another key, of another course"),
+        signed(asked, key, aud="course_lti"),
+        signed(asked, key, exp=int(time.time()) - 1),
+        f"{head}.{body}.",
+        f"{unsigned}.{body}.",
+        "",
+        "[" * 5_000,
+    ):
         browser.cookie = f"course_signin={cookie}"
-        assert browser.get("/signin/return?code=c&state=s").status == 403
+        assert browser.get(f"/signin/return?{code}").status == 403
+    browser.cookie = f"course_signin={signed(asked, key)}"
+    assert browser.get(f"/signin/return?{code}").status == 200
+
+
+def test_a_sign_in_takes_ten_minutes_at_most(start: Any, provider: Provider, browse: Any) -> None:
+    with start(openid_issuer=provider.url, code_s=-1.0, **CLIENT) as running:
+        running.server.course.roster.add("ada", "learner")
+        assert there_and_back(browse(running.staff.server), provider).status == 403
+
+
+def test_sign_ins_that_fail_are_counted_and_good_ones_go_on(
+    start: Any, provider: Provider, browse: Any
+) -> None:
+    with start(openid_issuer=provider.url, wrong_logins=3, **CLIENT) as running:
+        running.server.course.roster.add("ada", "learner")
+        browser = browse(running.staff.server)
+        answers = [browser.get("/signin/return?code=c&state=s").status for _ in range(5)]
+        assert answers == [403, 403, 403, 429, 429]
+        assert there_and_back(browser, provider).status == 200
 
 
 def test_an_answer_that_this_browser_did_not_ask_for_is_refused(

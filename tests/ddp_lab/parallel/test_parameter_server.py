@@ -1,11 +1,13 @@
 """Parameter servers: what is trained, whose gradients count, who waits, and how a run ends."""
 
 import os
+import queue
 import subprocess
 import sys
 import textwrap
 import threading
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,7 +17,8 @@ import torch
 import ddp_lab
 from ddp_lab import InvalidArgument, Mismatch, RankLost, launch, simulate
 from ddp_lab.communicator.communicator import Communicator
-from ddp_lab.parallel import SGD, Adagrad, ParameterServer, Stragglers
+from ddp_lab.parallel import SGD, Adagrad, ParameterServer, Stragglers, parameter_server_serving
+from ddp_lab.parallel import parameter_server_messages as wire
 from ddp_lab.parallel.parameter_server_pieces import share_out
 from ddp_lab.parallel.stragglers import late
 from ddp_lab.transport.sim import Link, SimWorld
@@ -252,6 +255,49 @@ def test_no_pull_is_ever_more_than_the_staleness_ahead(staleness: int) -> None:
     ranks = launch(program, 2 + workers, pushed, threading.Event(), transport="threads")
     assert max(lead for leads, _ in ranks[2:] for lead in leads) <= staleness
     assert max(report.max_staleness for _, report in ranks[2:]) == staleness
+
+
+@pytest.mark.parametrize("consistency", ["sync", "async", "ssp"])
+def test_a_server_that_has_served_may_end_before_another_has(consistency, monkeypatch) -> None:
+    """Server 0 hears that rank 1 has returned before it hears of any worker that it is done."""
+    ended = threading.Event()
+
+    class Inbox(queue.SimpleQueue):
+        def put(self, arrived: tuple[int, Any]) -> None:
+            src, message = arrived
+            if threading.current_thread().name.startswith("ddp_lab server 0"):
+                if src == 1 and isinstance(message, Exception):
+                    ended.set()
+                elif src > 1 and not isinstance(message, Exception):
+                    assert wire.kind_of(message) != wire.DONE or ended.wait(60)
+            super().put(arrived)
+
+    def program(comm: Communicator) -> Any:
+        params = {"a": np.zeros(900), "b": np.zeros(900)}
+        ps = ParameterServer(comm, params, optimizer=SGD(1.0), servers=2, consistency=consistency)
+        if ps.is_server:
+            return ps.serve()
+        ps.pull()
+        ps.push({"a": np.ones(900), "b": np.ones(900)})
+        return ps.done()
+
+    monkeypatch.setattr(parameter_server_serving, "queue", SimpleNamespace(SimpleQueue=Inbox))
+    assert launch(program, 4, transport="threads") == [None] * 4
+
+
+def test_a_server_that_ends_before_the_final_parameters_is_named_on_all_ranks() -> None:
+    def program(comm: Communicator) -> Any:
+        ps = ParameterServer(comm, start(), optimizer=SGD(1.0), servers=2)
+        if ps.is_server:
+            ps.serve()
+        else:
+            ps.pull()
+            ps.done()
+        if comm.rank != 1:
+            with pytest.raises(RankLost, match="final: server 1 is lost"):
+                ps.final()
+
+    launch(program, 4, transport="threads")
 
 
 def test_a_synchronous_step_takes_the_first_gradients_and_drops_and_counts_the_late() -> None:

@@ -1,0 +1,85 @@
+"""What a learning platform and the browsers that it sends ask for: `/lti/...`."""
+
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from fastapi import APIRouter, Request
+from fastapi.responses import RedirectResponse, Response
+
+from autograder.service import auth
+from autograder.service.course import Course
+from autograder.service.forms import Fields
+from autograder.service.lti import COOKIE, HINTS
+from autograder.service.page import page, visitor
+
+# Platforms show tools inside their own pages, where browsers keep cookies from us; any may.
+_FRAMED = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
+    "img-src 'self'; form-action 'none'; base-uri 'none'"
+}
+
+
+def router(course: Course) -> APIRouter:
+    """Return the routes of the LTI tool, if the course is one."""
+    pages = APIRouter(include_in_schema=False, prefix="/lti")
+    tool = course.lti
+    if tool is None:
+        return pages
+
+    @pages.get("/keys")
+    def keys() -> dict[str, Any]:
+        return tool.keys
+
+    @pages.get("/login")
+    def login(request: Request) -> Response:
+        return _away(request, course, dict(request.query_params))
+
+    @pages.post("/login")
+    def posted_login(request: Request, form: Fields) -> Response:
+        return _away(request, course, form)
+
+    @pages.post("/launch")
+    def launch(request: Request, form: Fields) -> Response:
+        with auth.counted(request, course):
+            found, nonce = tool.launches.back(form, request.cookies.get(COOKIE, ""))
+            lab = course.shelf.resolve(found.lab) if found.lab else ""
+            tool.people.use(nonce)
+            person = tool.people.take(found, lab)
+        staff = f"/gradebook?lab={quote(lab)}" if lab else "/gradebook"
+        target = staff if person.is_staff else "/labs"
+        answer = page("onward", next=target, message="You are logged in.")
+        auth.log_in(request, answer, person, course)
+        answer.delete_cookie(COOKIE, path="/lti", secure=True, httponly=True, samesite="none")
+        return answer
+
+    @pages.post("/again")
+    def again(request: Request) -> Response:
+        auth.same_origin(request, course)
+        auth.staff_only(visitor(request, course))
+        tool.passback.outbox.again()
+        return RedirectResponse("/queue", 303)
+
+    return pages
+
+
+def _away(request: Request, course: Course, said: dict[str, str]) -> Response:
+    """Send a browser back to its platform; from inside a page of that, by a window of its own."""
+    assert course.lti is not None
+    with auth.counted(request, course):
+        url, cookie = course.lti.launches.away(said)
+    if request.headers.get("sec-fetch-dest") in ("iframe", "frame"):
+        again = urlencode({name: said[name] for name in HINTS if name in said})
+        answer = page("window", target=f"/lti/login?{again}")
+        answer.headers.update(_FRAMED)
+        return answer
+    gone = RedirectResponse(url, 303)
+    gone.set_cookie(
+        COOKIE,
+        cookie,
+        max_age=int(course.settings.code_s),
+        path="/lti",
+        secure=True,
+        httponly=True,
+        samesite="none",  # the platform posts the answer from its own site
+    )
+    return gone

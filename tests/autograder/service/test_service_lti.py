@@ -1,0 +1,739 @@
+"""Launches from a learning platform and grades sent back to it: a platform that speaks LTI 1.3."""
+
+import base64
+import hmac
+import json
+import re
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlencode, urlsplit
+from urllib.request import urlopen
+
+import pytest
+from joserfc import jwt
+from joserfc.jwk import KeySet, RSAKey
+
+from autograder.records import CheckResult, Outcome, Report
+from autograder.service.errors import StartError
+from autograder.service.lti import Launch, read_platforms
+from autograder.service.lti_people import LtiPeople
+from autograder.service.outbox import Outbox
+from autograder.service.passback import Passback
+from autograder.service.policy import Rules
+from autograder.service.store import Store
+
+KEY, OTHER_KEY = (RSAKey.generate_key(2048, {"kid": "one"}) for _ in range(2))
+CLAIM = "https://purl.imsglobal.org/spec/lti/claim/"
+GRADES = "https://purl.imsglobal.org/spec/lti-ags/"
+SCOPES = [f"{GRADES}scope/{name}" for name in ("score", "lineitem")]
+MEMBER = "http://purl.imsglobal.org/vocab/lis/v2/membership"
+RIGHT = '{"cells": [{"cell_type": "code", "source": "x = 1"}]}'
+ANSWERED = '{"cells": [{"cell_type": "code", "source": "manual x = 1"}]}'
+
+
+class Platform(ThreadingHTTPServer):
+    """The platform's half, as the specifications say it; `refuse` holds answers to come."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server_port}"
+        self.tool = ""  # the address of the course
+        self.key = KEY
+        self.header: dict[str, Any] = {"alg": "RS256", "kid": "one"}
+        self.tokens: dict[str, str] = {}  # token -> scope
+        self.seen: set[str] = set()  # proofs that were used
+        self.items: dict[str, dict[str, Any]] = {}
+        self.scores: list[dict[str, Any]] = []
+        self.refuse: list[int] = []
+        self.asked: list[str] = []  # paths that are not there
+        self.arrived = threading.Condition()
+
+    def claims(self, **changes: Any) -> dict[str, Any]:
+        """Return a launch of lab 01 by the learner ada, but for the changes; None leaves out."""
+        at, now = f"{self.url}/items", int(time.time())
+        found = {
+            "iss": self.url,
+            "aud": ["course"],
+            "sub": "person-1",
+            "exp": now + 300,
+            "iat": now,
+            "name": "Ada L.",
+            "email": "ada@example.org",
+            f"{CLAIM}version": "1.3.0",
+            f"{CLAIM}message_type": "LtiResourceLinkRequest",
+            f"{CLAIM}deployment_id": "7",
+            f"{CLAIM}target_link_uri": f"{self.tool}/lti/launch",
+            f"{CLAIM}roles": [f"{MEMBER}#Learner"],
+            f"{CLAIM}context": {"id": "ctx"},
+            f"{CLAIM}custom": {"lab": "first", "login": "ada"},
+            f"{GRADES}claim/endpoint": {
+                "scope": SCOPES,
+                "lineitems": at,
+                "lineitem": f"{at}/1?type_id=3",
+            },
+        }
+        plain = {*found, "nonce", "azp"}
+        names = {name: name if name in plain else CLAIM + name for name in changes}
+        found |= {names[name]: value for name, value in changes.items()}
+        return {name: value for name, value in found.items() if value is not None}
+
+    def signed(self, query: dict[str, str], **changes: Any) -> str:
+        claims = self.claims(**{"nonce": query["nonce"], **changes})
+        return jwt.encode(self.header, claims, self.key, algorithms=[self.header["alg"]])
+
+    def wait(self, count: int) -> list[dict[str, Any]]:
+        """Return the scores once there are so many."""
+        with self.arrived:
+            assert self.arrived.wait_for(lambda: len(self.scores) >= count, 60)
+            return list(self.scores)
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Platform
+
+    def do_GET(self) -> None:
+        url = urlsplit(self.path)
+        if url.path == "/keys":
+            self.say(200, {"keys": [KEY.as_dict(private=False)]})
+        elif url.path == "/items" and self.may("lineitem"):
+            wanted = parse_qs(url.query)["resource_id"]
+            items = [i for i in self.server.items.values() if [i.get("resourceId")] == wanted]
+            self.say(200, items)
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+        path = urlsplit(self.path).path
+        if path == "/token":
+            self.token({name: values[0] for name, values in parse_qs(body).items()})
+        elif path == "/items" and self.may("lineitem"):
+            assert self.headers["Content-Type"] == "application/vnd.ims.lis.v2.lineitem+json"
+            number = f"{self.server.url}/items/{len(self.server.items) + 2}"
+            self.server.items[number] = {"id": number, **json.loads(body)}
+            self.say(201, self.server.items[number])
+        elif re.fullmatch(r"/items/\d+/scores", path) and self.may("score"):
+            assert self.headers["Content-Type"] == "application/vnd.ims.lis.v1.score+json"
+            with self.server.arrived:
+                status = self.server.refuse.pop(0) if self.server.refuse else 200
+                if status == 200:
+                    self.server.scores.append({"path": self.path, **json.loads(body)})
+                    self.server.arrived.notify_all()
+                if status == 401:
+                    self.server.tokens.clear()
+            self.say(status)
+        elif path != "/items":
+            self.server.asked.append(path)
+            self.say(404)
+
+    def token(self, form: dict[str, str]) -> None:
+        """Check a proof by the tool's own keys, as RFC 7523 says."""
+        with urlopen(f"{self.server.tool}/lti/keys", timeout=30) as answer:
+            keys = KeySet.import_key_set(json.load(answer))
+        claims = jwt.decode(form["client_assertion"], keys, algorithms=["RS256"]).claims
+        assert claims["iss"] == claims["sub"] == "course"
+        assert claims["aud"] == f"{self.server.url}/token" and claims["exp"] > time.time()
+        assert claims["jti"] not in self.server.seen
+        self.server.seen.add(claims["jti"])
+        assert form["grant_type"] == "client_credentials" and form["scope"] in SCOPES
+        kind = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
+        assert form["client_assertion_type"] == kind
+        token = secrets.token_hex(8)
+        self.server.tokens[token] = form["scope"]
+        self.say(200, {"access_token": token, "token_type": "Bearer", "expires_in": 3600})
+
+    def may(self, scope: str) -> bool:
+        token = self.headers.get("Authorization", "").removeprefix("Bearer ")
+        right = self.server.tokens.get(token) == f"{GRADES}scope/{scope}"
+        if not right:
+            self.say(401)
+        return right
+
+    def say(self, status: int, found: Any = None) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.end_headers()
+        if found is not None:
+            self.wfile.write(json.dumps(found).encode())
+
+    def log_message(self, *_: Any) -> None:
+        return
+
+
+@pytest.fixture
+def platform() -> Iterator[Platform]:
+    with Platform() as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def describe(tmp_path: Path, platform: Platform) -> Callable[..., Path]:
+    """Return how the platform is described in a file, with some lines more."""
+
+    def write(more: str = "", url: str = platform.url) -> Path:
+        path = tmp_path / "lti.toml"
+        path.write_text(
+            f"""[moodle]
+            issuer = "{platform.url}"
+            client_id = "course"
+            deployments = ["7"]
+            authorization_url = "{url}/auth?a=b"
+            token_url = "{url}/token"
+            jwks_url = "{url}/keys"
+            login = "custom.login"
+            {more}"""
+        )
+        return path
+
+    return write
+
+
+QUICK = {"passback_look_s": 0.05, "passback_again_s": 0.05}
+
+
+@pytest.fixture
+def course(start: Any, describe: Any, platform: Platform) -> Any:
+    with start(lti=describe(), **QUICK) as running:
+        platform.tool = running.staff.server
+        yield running
+
+
+@pytest.fixture
+def browser(course: Any, browse: Any) -> Any:
+    return browse(course.staff.server)
+
+
+def begin(browser: Any, platform: Platform, **headers: str) -> dict[str, str]:
+    """Let the platform send a browser, and return what the course asks the platform then."""
+    said = {"iss": platform.url, "client_id": "course", "login_hint": "h", "lti_message_hint": "m"}
+    answer = browser.ask("GET", f"/lti/login?{urlencode(said)}", **headers)
+    assert answer.status == 303, answer.text
+    for attribute in ("secure", "httponly", "samesite=none", "path=/lti", "max-age=600"):
+        assert attribute in answer.getheader("Set-Cookie").lower()
+    url = urlsplit(answer.getheader("Location"))
+    query = {name: values[0] for name, values in parse_qs(url.query).items()}
+    assert url.path == "/auth" and query.pop("a") == "b"
+    expected = {"scope": "openid", "response_type": "id_token", "response_mode": "form_post"}
+    expected |= {"prompt": "none", "client_id": "course", "login_hint": "h"}
+    assert expected | {"lti_message_hint": "m"} == {
+        name: value
+        for name, value in query.items()
+        if name not in ("state", "nonce", "redirect_uri")
+    }
+    return query
+
+
+def launch(browser: Any, platform: Platform, **changes: Any) -> Any:
+    """Launch, and return what the course answers in the end."""
+    query = begin(browser, platform)
+    form = {"state": query["state"], "id_token": platform.signed(query, **changes)}
+    return browser.ask("POST", urlsplit(query["redirect_uri"]).path, form, Origin=platform.url)
+
+
+def test_a_learner_is_launched_into_an_account(
+    course: Any, browser: Any, platform: Platform
+) -> None:
+    answer = launch(browser, platform)
+    assert answer.status == 200 and 'url=/labs"' in answer.text, answer.text
+    cookies = [v for name, v in answer.getheaders() if name.lower() == "set-cookie"]
+    assert [c.partition("=")[0] for c in cookies] == ["course_session", "course_lti"]
+    assert "SameSite=strict" in cookies[0] and "Max-Age=0" in cookies[1]
+    assert "Ada L." in browser.get("/labs").text
+    person = course.server.course.roster.find("ada")
+    assert (person.role, person.email) == ("learner", "ada@example.org")
+    assert launch(browser, platform, name="Another").status == 200
+    assert course.server.course.roster.find("ada") == person
+    assert course.server.course.roster.count("learner") == 1
+
+
+ROLES: list[tuple[Any, str]] = [
+    ([f"{MEMBER}#Instructor"], "instructor"),
+    ([f"{MEMBER}#Instructor", f"{MEMBER}/Instructor#TeachingAssistant"], "assistant"),
+    ([f"{MEMBER}/instructor#TeachingAssistant"], "assistant"),
+    (["Learner"], "learner"),
+]
+NO_ROLES: list[Any] = [
+    # A professor who takes the course, and the administrator of the platform.
+    ["http://purl.imsglobal.org/vocab/lis/v2/institution/person#Instructor"],
+    ["http://purl.imsglobal.org/vocab/lis/v2/system/person#Administrator"],
+    [f"{MEMBER}/Learner#Instructor"],
+    [f"{MEMBER}/Mentor#Instructor", f"{MEMBER}#Mentor"],
+    ["http://evil.example/membership#Instructor"],
+    [],
+    None,
+    f"{MEMBER}#Instructor",
+]
+
+
+def test_the_role_is_that_of_the_platforms_course(
+    course: Any, browser: Any, platform: Platform
+) -> None:
+    for number, (roles, role) in enumerate(ROLES):
+        named = {"sub": f"s{number}", "custom": {"login": f"l{number}", "lab": "first"}}
+        answer = launch(browser, platform, roles=roles, **named)
+        assert answer.status == 200
+        assert course.server.course.roster.find(f"l{number}").role == role
+        assert ("/gradebook?lab=01_first" in answer.text) == (role != "learner")
+    for roles in NO_ROLES:
+        answer = launch(browser, platform, roles=roles)
+        assert answer.status == 403 and "your roles" in answer.text
+    assert course.server.course.roster.find("ada") is None
+
+
+def test_a_role_follows_the_platform_and_is_on_record(
+    course: Any, browser: Any, platform: Platform
+) -> None:
+    for role in ("Learner", "Instructor", "Learner"):
+        assert launch(browser, platform, roles=[f"{MEMBER}#{role}"]).status == 200
+        assert course.server.course.roster.find("ada").role == role.lower()
+    assert browser.get("/gradebook").status == 403
+    instructor = browser.__class__(course.staff.server)
+    instructor.log_in(course.staff.token)
+    assert instructor.get("/audit").text.count("moodle") == 3
+
+
+def test_a_login_that_is_taken_is_refused_with_what_to_do(
+    course: Any, browser: Any, platform: Platform
+) -> None:
+    """Whoever chooses their login on the platform becomes nobody of this course by it."""
+    roster = course.server.course.roster
+    roster.add("grace", "learner")
+    for login in ("grace", "GRACE", "instructor"):
+        answer = launch(browser, platform, custom={"login": login})
+        assert answer.status == 403 and "is somebody else" in answer.text
+        assert "course_session=" not in str(answer.getheaders())
+    assert launch(browser, platform).status == 200
+    assert launch(browser, platform, sub="person-2").status == 403
+    assert launch(browser, platform, custom={"login": "other"}).status == 200  # known by `sub`
+    assert roster.find("other") is None
+
+
+def test_people_of_the_roster_are_taken_for_the_same_where_the_operator_says_so(
+    start: Any, describe: Any, browse: Any, platform: Platform
+) -> None:
+    with start(lti=describe("match_roster = true")) as running:
+        roster, browser = running.server.course.roster, browse(running.staff.server)
+        ada, grace = roster.add("ada", "learner"), roster.add("grace", "assistant")
+        assert launch(browser, platform).status == 200
+        assert roster.find("ada") == ada
+        for subject, login in (("person-2", "ada"), ("3", "grace"), ("4", "Ada")):
+            answer = launch(browser, platform, sub=subject, custom={"login": login})
+            assert answer.status == 403 and "is somebody else" in answer.text
+        teacher = [f"{MEMBER}#Instructor"]
+        named = {"sub": "5", "custom": {"login": "instructor"}, "roles": teacher}
+        assert launch(browser, platform, **named).status == 403
+        assert roster.find("grace") == grace
+
+
+NOT_OURS: list[dict[str, Any]] = [
+    {"aud": "another"},
+    {"aud": ["course", "another"]},
+    {"aud": ["course", "another"], "azp": "another"},
+    {"azp": "another"},
+    {"aud": None},
+    {"iss": "https://evil.example"},
+    {"exp": 1},
+    {"exp": None},
+    {"iat": int(time.time()) + 3600},
+    {"iat": None},
+    {"nonce": "another"},
+    {"nonce": None},
+    {"deployment_id": "8"},
+    {"deployment_id": None},
+    {"version": "1.1"},
+    {"message_type": "LtiDeepLinkingRequest"},
+    {"sub": None},
+    {"sub": 5},
+    {"sub": "s" * 256},
+    {"custom": None},
+    {"custom": {"login": 5}},
+]
+
+
+def test_a_token_that_is_not_for_this_launch_is_refused(
+    start: Any, describe: Any, browse: Any, platform: Platform
+) -> None:
+    with start(lti=describe(), wrong_logins=100) as course:
+        browser = browse(course.staff.server)
+        for changes in NOT_OURS:
+            answer = launch(browser, platform, **changes)
+            assert answer.status == 403, changes
+            assert "course_session=" not in str(answer.getheaders())
+        assert course.server.course.roster.count("learner") == 0
+
+
+def packed(values: dict[str, Any]) -> str:
+    return base64.urlsafe_b64encode(json.dumps(values).encode()).rstrip(b"=").decode()
+
+
+def test_a_token_that_the_platform_did_not_sign_is_refused(
+    course: Any, browser: Any, platform: Platform
+) -> None:
+    platform.key = OTHER_KEY
+    assert launch(browser, platform).status == 403
+    platform.key = KEY
+    for secret in (KEY.as_pem(private=False), json.dumps(KEY.as_dict(private=False)).encode()):
+        query = begin(browser, platform)
+        head = packed({"alg": "HS256", "kid": "one"})
+        text = f"{head}.{packed(platform.claims(nonce=query['nonce']))}"
+        sign = hmac.digest(secret, text.encode(), "sha256")
+        for token in (f"{text}.{base64.urlsafe_b64encode(sign).rstrip(b'=').decode()}", "", "a.b"):
+            form = {"state": query["state"], "id_token": token}
+            assert browser.ask("POST", "/lti/launch", form).status == 403
+    query = begin(browser, platform)
+    head, body, _ = platform.signed(query).split(".")
+    none = packed({"alg": "none"})
+    for token in (f"{none}.{body}.", f"{head}.{body}."):
+        form = {"state": query["state"], "id_token": token}
+        assert browser.ask("POST", "/lti/launch", form).status == 403
+    assert course.server.course.roster.count("learner") == 0
+
+
+def test_a_launch_passes_once_and_only_in_the_browser_that_asked(
+    course: Any, browser: Any, browse: Any, platform: Platform
+) -> None:
+    other = browse(course.staff.server)
+    query = begin(browser, platform)
+    form = {"state": query["state"], "id_token": platform.signed(query)}
+    answer = other.ask("POST", "/lti/launch", form)
+    assert answer.status == 403 and "kept no cookie" in answer.text
+    begin(other, platform)
+    assert other.ask("POST", "/lti/launch", form).status == 403
+    for state in ("", "another"):
+        assert browser.ask("POST", "/lti/launch", {**form, "state": state}).status == 403
+    cookie = browser.cookie
+    assert browser.ask("POST", "/lti/launch", form).status == 200
+    browser.cookie = cookie  # which the answer has taken away
+    answer = browser.ask("POST", "/lti/launch", form)
+    assert answer.status == 403 and "used already" in answer.text
+
+
+def test_what_the_platform_refuses_is_said(course: Any, browser: Any, platform: Platform) -> None:
+    query = begin(browser, platform)
+    said = {"state": query["state"], "error": "login_required", "error_description": "<b>Who?"}
+    answer = browser.ask("POST", "/lti/launch", said)
+    assert answer.status == 403 and "&lt;b&gt;Who?" in answer.text
+
+
+def test_a_platform_that_nobody_described_is_refused_and_counted(
+    start: Any, describe: Any, browse: Any, platform: Platform
+) -> None:
+    with start(lti=describe(), wrong_logins=3) as running:
+        browser = browse(running.staff.server)
+        said = {"iss": "https://evil.example", "client_id": "course", "login_hint": "h"}
+        paths = [f"/lti/login?{urlencode(said)}", "/lti/login"]
+        answers = [browser.get(path).status for path in (*paths, *paths)]
+        assert answers == [403, 403, 403, 429]
+        assert browser.ask("POST", "/lti/launch", {"state": "s", "id_token": "t"}).status == 429
+        assert launch(browser, platform).status == 200
+
+
+def test_inside_a_page_of_the_platform_the_course_opens_a_window(
+    course: Any, browser: Any, platform: Platform
+) -> None:
+    """There browsers keep no cookie of ours, and show nothing that could be clicked unseen."""
+    said = {"iss": platform.url, "client_id": "course", "login_hint": "h", "x": '"'}
+    for method in ("GET", "POST"):
+        path = f"/lti/login?{urlencode(said)}" if method == "GET" else "/lti/login"
+        form = said if method == "POST" else None
+        answer = browser.ask(method, path, form, Sec_Fetch_Dest="iframe")
+        assert answer.status == 200 and 'target="_blank"' in answer.text
+        assert "frame-ancestors" not in answer.getheader("Content-Security-Policy")
+        assert "Set-Cookie" not in dict(answer.getheaders())
+        link = re.search(r'href="(/lti/login[^"]*)"', answer.text)
+        assert link and browser.get(link[1].replace("&amp;", "&")).status == 303
+    assert "frame-ancestors 'none'" in browser.get("/login").getheader("Content-Security-Policy")
+
+
+def test_other_courses_of_the_platform_are_refused(
+    start: Any, describe: Any, browse: Any, platform: Platform
+) -> None:
+    with start(lti=describe('contexts = ["ctx"]')) as running:
+        browser = browse(running.staff.server)
+        assert launch(browser, platform, context={"id": "another"}).status == 403
+        assert launch(browser, platform, context=None).status == 403
+        assert launch(browser, platform).status == 200
+
+
+def test_a_lab_is_named_by_the_link_or_its_address(
+    course: Any, browser: Any, platform: Platform
+) -> None:
+    teacher = {"roles": [f"{MEMBER}#Instructor"]}
+    named = {"custom": {"login": "t"}, **teacher}
+    uri = f"{course.staff.server}/lti/launch?lab=02_second"
+    assert "lab=02_second" in launch(browser, platform, target_link_uri=uri, **named).text
+    assert 'url=/gradebook"' in launch(browser, platform, **named).text
+    assert launch(browser, platform, custom={"login": "t", "lab": "none"}, **teacher).status == 404
+
+
+def test_keys_that_cannot_be_read_are_said_so(
+    start: Any, describe: Any, browse: Any, platform: Platform
+) -> None:
+    with start(lti=describe(url=f"{platform.url}/nowhere"), **QUICK) as running:
+        browser = browse(running.staff.server)
+        said = {"iss": platform.url, "login_hint": "h"}
+        url = browser.get(f"/lti/login?{urlencode(said)}").getheader("Location")
+        query = {name: values[0] for name, values in parse_qs(urlsplit(url).query).items()}
+        form = {"state": query["state"], "id_token": platform.signed(query)}
+        assert browser.ask("POST", "/lti/launch", form).status == 502
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("[a]", "client_id"),
+        ("[a", "lti.toml"),
+        ("", "at least one platform"),
+        ("a = 1", "expected tables"),
+    ],
+)
+def test_a_file_of_platforms_that_says_something_else_is_refused(
+    tmp_path: Path, text: str, says: str
+) -> None:
+    path = tmp_path / "lti.toml"
+    path.write_text(text)
+    with pytest.raises(StartError, match=says):
+        read_platforms(path)
+
+
+@pytest.mark.parametrize(
+    "line", ["unknown = 1", 'login = ["a"]', 'contexts = "a"', "match_roster = 1", "contexts = [1]"]
+)
+def test_a_key_of_the_file_that_is_wrong_is_named(describe: Any, line: str) -> None:
+    path = describe()
+    lines = [x for x in path.read_text().splitlines() if not x.strip().startswith(line[:5])]
+    path.write_text("\n".join([*lines, line]))
+    with pytest.raises(StartError, match=line.split()[0]):
+        read_platforms(path)
+
+
+def test_addresses_without_tls_and_platforms_without_a_deployment_are_refused(
+    describe: Any,
+) -> None:
+    for old, new in (("http://127.0.0.1", "http://moodle.example"), ('["7"]', "[]")):
+        path = describe()
+        path.write_text(path.read_text().replace(old, new))
+        with pytest.raises(StartError, match="moodle"):
+            read_platforms(path)
+
+
+def test_a_grade_is_sent_when_it_is_published_and_whenever_it_changes(
+    course: Any, browser: Any, platform: Platform
+) -> None:
+    """By the grader, by a person, by a re-grading, by a date."""
+    parts = course.server.course
+    launch(browser, platform)
+    number = course.enroll("bob").submit("first", RIGHT.encode())["id"]
+    assert course.wait(number) == "graded"  # whom the platform does not know: nothing is sent
+    ada = submit_as(course, "ada", ANSWERED)
+    [first] = platform.wait(1)
+    assert first["path"] == "/items/1/scores?type_id=3" and first["userId"] == "person-1"
+    assert (first["scoreGiven"], first["scoreMaximum"]) == (4.0, 6.0)
+    assert (first["activityProgress"], first["gradingProgress"]) == ("Completed", "PendingManual")
+    assert re.fullmatch(r"[-0-9]+T[:0-9]+\.\d{3}\+00:00", first["timestamp"])
+    instructor = parts.roster.find("instructor")
+    parts.ledger.mark(ada, {"why": {"points": 2}}, instructor)
+    second = platform.wait(2)[1]
+    assert (second["scoreGiven"], second["gradingProgress"]) == (6.0, "FullyGraded")
+    course.grader.right = "nothing"
+    batch = parts.regrades.start("01_first", None, instructor)
+    parts.queue.wake()
+    assert course.wait(ada) == "graded"
+    pause = threading.Event()
+    while parts.regrades.get(batch)[0].state == "running":
+        pause.wait(0.01)
+    assert len(platform.scores) == 2  # learners see no change either
+    parts.regrades.publish(batch, instructor)
+    assert platform.wait(3)[2]["scoreGiven"] == 2.0
+    rules = Rules(due="2020-01-01T00:00:00+00:00", penalty_per_day=1.0)
+    parts.dates.set_rules("01_first", rules, instructor)
+    assert platform.wait(4)[3]["scoreGiven"] == 0.0
+    parts.dates.extend(
+        "01_first", parts.roster.find("ada"), "2100-01-01T00:00:00+00:00", instructor
+    )
+    assert platform.wait(5)[4]["scoreGiven"] == 2.0
+    times = [score["timestamp"] for score in platform.scores]
+    assert times == sorted(times)
+
+
+def submit_as(course: Any, login: str, text: str) -> int:
+    """Hand in, wait for the grade, and return the number."""
+    parts = course.server.course
+    number = parts.ledger.add(parts.roster.find(login), "01_first", text.encode()).id
+    parts.queue.wake()
+    assert course.wait(number) == "graded"
+    return int(number)
+
+
+def test_who_had_a_grade_before_the_first_launch_has_it_sent(
+    start: Any, describe: Any, browse: Any, platform: Platform
+) -> None:
+    with start(lti=describe("match_roster = true"), **QUICK) as course:
+        platform.tool = course.staff.server
+        browser = browse(course.staff.server)
+        for login in ("ada", "bob"):
+            course.server.course.roster.add(login, "learner")
+            submit_as(course, login, RIGHT)
+        nothing = {"sub": "person-2", "custom": {"login": "bob"}}
+        launch(browser, platform, **nothing)
+        launch(browser, platform)
+        sent = platform.wait(2)  # bob's by ada's launch, which says where the lab's grades go
+        assert {score["userId"] for score in sent} == {"person-1", "person-2"}
+
+
+def test_where_the_link_has_no_line_item_one_is_made_once(
+    course: Any, browser: Any, platform: Platform
+) -> None:
+    only = {"scope": SCOPES, "lineitems": f"{platform.url}/items"}
+    launch(browser, platform, **{f"{GRADES}claim/endpoint": only})
+    submit_as(course, "ada", RIGHT)
+    assert platform.wait(1)[0]["path"] == "/items/2/scores"
+    [item] = platform.items.values()
+    assert (item["label"], item["resourceId"]) == ("01_first", "01_first")
+    assert item["scoreMaximum"] == 4.0
+    submit_as(course, "ada", ANSWERED)
+    assert platform.wait(2)[1]["path"] == "/items/2/scores" and len(platform.items) == 1
+    platform.refuse = [404]  # somebody has deleted it, and it is found or made again
+    course.server.course.ledger.mark(
+        2, {"why": {"points": 2}}, course.server.course.roster.find("instructor")
+    )
+    assert platform.wait(3)[2]["scoreGiven"] == 6.0 and len(platform.items) == 1
+
+
+def test_without_any_line_item_staff_are_told_and_the_grade_stays(
+    course: Any, browser: Any, browse: Any, platform: Platform
+) -> None:
+    launch(browser, platform, **{f"{GRADES}claim/endpoint": None})
+    submit_as(course, "ada", RIGHT)
+    staff = browse(course.staff.server)
+    staff.log_in(course.staff.token)
+    wait_for(staff, "no line item")
+    launch(browser, platform)
+    assert platform.wait(1)[0]["scoreGiven"] == 4.0
+    wait_for(staff, "0 grades wait")
+
+
+def wait_for(browser: Any, text: str) -> str:
+    """Return the page of the queue once it says so."""
+    pause = threading.Event()
+    while text not in (page := str(browser.get("/queue").text)):
+        pause.wait(0.02)
+    return page
+
+
+def test_what_the_platform_refuses_is_sent_again(
+    course: Any, browser: Any, platform: Platform
+) -> None:
+    ledger, roster = course.server.course.ledger, course.server.course.roster
+    launch(browser, platform)
+    number = submit_as(course, "ada", ANSWERED)
+    platform.wait(1)
+    for count, refused in enumerate(([401], [500, 503, 401], [401, 401, 401], [403, 409, 429]), 1):
+        platform.refuse = list(refused)
+        ledger.mark(number, {"why": {"points": count / 4}}, roster.find("instructor"))
+        assert platform.wait(1 + count)[count]["scoreGiven"] == 4.0 + count / 4
+        assert not platform.refuse
+
+
+def test_staff_see_what_could_not_be_sent_and_send_it_again(
+    start: Any, describe: Any, browse: Any, platform: Platform
+) -> None:
+    quick = {**QUICK, "passback_again_s": 3000.0}
+    with start(lti=describe(), **quick) as course:
+        platform.tool = course.staff.server
+        browser, staff = browse(course.staff.server), browse(course.staff.server)
+        platform.refuse = [500]
+        launch(browser, platform)
+        submit_as(course, "ada", RIGHT)
+        staff.log_in(course.staff.token)
+        assert "1 grade waits" in wait_for(staff, "POST http://127.0.0.1")
+        assert browser.ask("POST", "/lti/again", Origin=course.staff.server).status == 403
+        assert staff.ask("POST", "/lti/again", Origin="https://evil.example").status == 403
+        assert not platform.scores
+        assert staff.ask("POST", "/lti/again", Origin=course.staff.server).status == 303
+        assert platform.wait(1)[0]["scoreGiven"] == 4.0
+        wait_for(staff, "0 grades wait")
+        assert "01_first: ada" in staff.get("/audit").text
+
+
+def test_a_platform_that_is_away_is_asked_once_for_all(
+    database_url: Any, describe: Any, platform: Platform
+) -> None:
+    store = Store(database_url)
+    [described] = read_platforms(describe(url=f"{platform.url}/nowhere"))
+    for login in ("ada", "bob"):
+        with_grade(store, described, login)
+    outbox = Outbox(store.database, store.clock, 3000.0)
+    passback = Passback(
+        outbox, store.ledger, [described], KEY.as_pem(private=True), clock=store.clock, look_s=1.0
+    )
+    assert passback.send_next() and not passback.send_next()
+    found = outbox.waiting()
+    assert found["waiting"] == len(found["failing"]) == 2
+    assert all("no token" in line["problem"] for line in found["failing"])
+    assert platform.asked == ["/nowhere/token"]
+    store.close()
+
+
+def test_a_grade_outlives_the_server_that_gave_it(
+    start: Any, describe: Any, browse: Any, platform: Platform
+) -> None:
+    """Stopped after the grade and before it is sent: the next server sends it, once."""
+    with start(lti=describe(), **QUICK) as course:
+        platform.tool = course.staff.server
+        platform.refuse = [500] * 10_000
+        launch(browse(course.staff.server), platform)
+        submit_as(course, "ada", RIGHT)
+    assert not platform.scores
+    platform.refuse = []
+    with start(lti=describe(), **QUICK) as course:
+        platform.tool = course.staff.server
+        assert platform.wait(1)[0]["scoreGiven"] == 4.0
+        pause = threading.Event()
+        while course.server.course.lti.passback.outbox.waiting()["waiting"]:
+            pause.wait(0.02)
+        assert len(platform.scores) == 1
+
+
+def test_of_two_servers_one_sends_and_what_one_left_the_other_sends_later(
+    database_url: Any, describe: Any
+) -> None:
+    """The lease of a row is a time, so that of a server that was killed ends."""
+    now = [1000.0]
+    stores = [Store(database_url, clock=lambda: now[0]) for _ in range(2)]
+    boxes = [Outbox(store.database, store.clock, 10.0) for store in stores]
+    [described] = read_platforms(describe())
+    with_grade(stores[0], described, "ada")
+    first = boxes[0].take(["moodle"])
+    assert first and first.login == "ada" and boxes[1].take(["moodle"]) is None
+    now[0] += 200.0
+    second = boxes[1].take(["moodle"])
+    assert second and second.rows == first.rows
+    boxes[1].failed(second, "away", everything=True)
+    assert boxes[0].take(["moodle"]) is None
+    now[0] += 11.0
+    third = boxes[0].take(["moodle"])
+    assert third and third.tries == 1
+    assert boxes[0].waiting()["failing"][0]["problem"] == "away"
+    boxes[0].sent(third, {"score": 1.0})
+    assert boxes[1].waiting() == {"waiting": 0, "failing": []}
+    for store in stores:
+        store.close()
+
+
+def with_grade(store: Store, platform: Any, login: str) -> None:
+    """Let somebody be launched into a lab and have a grade there."""
+    found = Launch(platform, login, login, "", "", "learner", "c", "lab", "http://127.0.0.1/1", "")
+    person = LtiPeople(store.database, store.clock).take(found, "lab")
+    store.ledger.add(person, "lab", login.encode())
+    claim = store.claims.claim("a", 10)
+    assert claim
+    report = Report("lab", (CheckResult("c", "q", Outcome.CORRECT, 1.0, 1.0),)).with_totals()
+    assert store.claims.finish(claim.id, "a", report)
