@@ -14,6 +14,7 @@ import json
 import os
 import random
 import re
+import shutil
 import statistics
 import subprocess
 import sys
@@ -115,6 +116,8 @@ def fill(data: Path, size: int) -> None:
                     connection.execute(
                         schema.reports.insert().values(grading_id=number, report=text)
                     )
+                    answers = {"grading_id": number, "question": "why", "answer_sha256": "0" * 64}
+                    connection.execute(schema.answers.insert().values(answers))
     with store.database.write() as connection:
         line_up(connection, *(learner.id for learner in learners))
     store.close()
@@ -122,7 +125,9 @@ def fill(data: Path, size: int) -> None:
 
 def claims_and_pages(data: Path) -> None:
     print(f"{LEARNERS} learners by {LABS} labs, {WAITING} waiting", flush=True)
-    with opened(Settings(data=data, labs=SAMPLES, port=0), _NoGrader) as server:
+    for lab in range(LABS):
+        shutil.copytree(SAMPLES / "scale_and_sum", data / "labs" / f"{lab:02}_lab")
+    with opened(Settings(data=data, labs=data / "labs", port=0), _NoGrader) as server:
         claims = server.course.claims
         say_median("claim", GOALS_MS["claim"], lambda: claims.claim("bench", 1e6), 200)
         ready = threading.Event()
@@ -130,7 +135,8 @@ def claims_and_pages(data: Path) -> None:
         thread.start()
         ready.wait()
         cookie = logged_in(server.url, (data / "instructor.token").read_text().strip())
-        for path in ("/gradebook?page=6", "/submissions?page=100", "/queue"):
+        pages = ["/gradebook?page=6", "/submissions?page=100", "/queue", "/grading"]
+        for path in (*pages, "/grading/00_lab/why", "/labs/00_lab/numbers"):
             say_median(path, GOALS_MS["page"], partial(got, server.url, path, cookie), 20)
         server.stop()
         thread.join()

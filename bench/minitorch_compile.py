@@ -121,12 +121,34 @@ def searches(seeds: int = 20, trials: int = 96) -> None:
         print(f"{name:<28}{np.median(curves[:, 31]):>13.3f}{np.median(first):>12.0f}", flush=True)
 
 
+def models(seeds: int = 20, trials: int = 96) -> None:
+    """Print how well models that were fitted to some schedules rank the others of a table."""
+    table = code.recorded(("matmul", 512, 512, 512))
+    points, logs = table.space.points(), np.log(table.seconds)
+    print(f"{f'model, of {trials} schedules':<28}{'of ranks':>13}{'best of 32':>12}")
+    features = code.CostModel(table.task).prepare(points)
+    for kind in ("ridge", "trees", "both", "rank"):
+        found = []
+        for seed in range(seeds):
+            order = np.random.default_rng(seed).permutation(len(points))
+            known, others = order[:trials], order[trials:]
+            model = code.CostModel(table.task, kind)
+            model.fit([points[i] for i in known], table.seconds[known])
+            guesses = model.predict(points, features)[others]
+            ranks = [np.argsort(np.argsort(values)) for values in (guesses, logs[others])]
+            best = table.seconds[others[np.argsort(guesses)[:32]]].min()
+            found.append((np.corrcoef(*ranks)[0, 1], best / table.seconds.min()))
+        correlation, ratio = np.median(found, axis=0)
+        print(f"{kind:<28}{correlation:>13.2f}{ratio:>12.3f}", flush=True)
+
+
 def main() -> None:
     torch.set_num_threads(1)
     if not code.available():
         print("llvmlite is not installed: there is nothing to compare")
         return
     searches()
+    models()
     products()
     with tempfile.TemporaryDirectory() as directory:
         code.set_cache_directory(directory)

@@ -313,7 +313,7 @@ divide = div
 subtract = sub
 inference_mode = no_grad
 
-Size: type[tuple[Any, ...]] = tuple
+Size: type[tuple[object, ...]] = tuple
 """What a shape is."""
 
 if TYPE_CHECKING:

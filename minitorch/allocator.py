@@ -186,7 +186,7 @@ cpu = CachingAllocator()
 """The allocator behind large results on the CPU."""
 
 
-def result_of(ufunc: Any, *arrays: Any) -> Any:
+def result_of(ufunc: Any, *arrays: object) -> Any:
     """Return `ufunc` of NumPy arrays, of one floating dtype, with a large result in cached memory.
 
     That is where the result has the shape of the largest input, in rows; else NumPy decides.
@@ -206,7 +206,7 @@ def result_of(ufunc: Any, *arrays: Any) -> Any:
     return ufunc(*arrays, out=cpu.empty(like.shape, like.dtype))
 
 
-def _nbytes(array: Any) -> int:
+def _nbytes(array: object) -> int:
     size: int = getattr(array, "nbytes", 0)
     return size
 

@@ -58,7 +58,7 @@ def get_default_dtype() -> DType:
     return _default
 
 
-def set_default_dtype(dtype: Any) -> None:
+def set_default_dtype(dtype: DTypeLike) -> None:
     """Make Python floats become `dtype`, a floating one."""
     global _default
     chosen = as_dtype(dtype)
@@ -70,7 +70,7 @@ def set_default_dtype(dtype: Any) -> None:
     _default = chosen
 
 
-def as_dtype(dtype: Any) -> DType:
+def as_dtype(dtype: DTypeLike) -> DType:
     """Return the library's dtype for a NumPy dtype, a torch dtype, a Python type or a name.
 
     Raises:
@@ -110,7 +110,7 @@ def finfo(dtype: DTypeLike = None) -> SimpleNamespace:
     )
 
 
-def iinfo(dtype: Any) -> SimpleNamespace:
+def iinfo(dtype: DTypeLike) -> SimpleNamespace:
     """Return the limits of an integer dtype: bits, max, min.
 
     Raises:
@@ -170,7 +170,7 @@ def _over(higher: DType, lower: DType) -> DType:
     return higher
 
 
-def scalar_dtype(value: Any) -> DType:
+def scalar_dtype(value: object) -> DType:
     """Return the dtype of a Python number on its own."""
     if isinstance(value, bool):
         return bool_
@@ -216,7 +216,7 @@ def use_library(device_type: str, library: str) -> None:
     _LIBRARIES[device_type] = library
 
 
-def device(name: Any = "cpu") -> Device:
+def device(name: object = "cpu") -> Device:
     """Return the device called `name`: "cpu" (None too), "cuda", "cuda:1".
 
     Raises:
@@ -327,7 +327,9 @@ def cast(array: Array, dtype: DType) -> Array:
     return xp.astype(array, native_dtype(xp, dtype), copy=False)
 
 
-def asarray(data: Any, dtype: DType | None = None, place: Device = CPU, copy: bool = True) -> Array:
+def asarray(
+    data: object, dtype: DType | None = None, place: Device = CPU, copy: bool = True
+) -> Array:
     """Return an array on `place` from numbers, nested lists, or an array of any library."""
     xp = namespace_on(place)
     if xp is np:

@@ -74,7 +74,7 @@ def on_arrays(uses: dict[Any, int], clock: int, retain: bool) -> Rule:
 def on_tensors(clock: int, retain: bool) -> Rule:
     """Return the rule of a sweep on tensors, which record what the rules compute."""
 
-    def rule(value: Any, grad: Any) -> Sequence[Any]:
+    def rule(value: Any, grad: object) -> Sequence[Any]:
         if value._stamp != clock:
             _check(value, clock)
         shares = on_values(value, grad)

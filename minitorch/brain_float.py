@@ -49,7 +49,7 @@ class Halves(np.ndarray[Any, Any]):
             return found
         return np.asarray(found, np.uint16).view(Halves)
 
-    def __setitem__(self, index: Any, value: Any) -> None:
+    def __setitem__(self, index: object, value: object) -> None:
         bits(self)[index] = bits(narrowed(value))
 
     def astype(self, dtype: Any, *args: Any, **options: Any) -> Any:
@@ -66,7 +66,7 @@ class Halves(np.ndarray[Any, Any]):
         out[0][...] = result
         return out[0]
 
-    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+    def __array_function__(self, func: Any, types: object, args: Any, kwargs: Any) -> Any:
         wide = {name: widen((value,))[0] for name, value in kwargs.items()}
         return func(*widen(args), **wide)
 
@@ -76,7 +76,7 @@ def bits(array: Halves) -> Any:
     return array.view(np.ndarray)
 
 
-def widened(array: Any) -> Any:
+def widened(array: object) -> Any:
     """Return bfloat16 numbers as float32, which has them all; other arrays as they are."""
     if not isinstance(array, Halves):
         return array
@@ -93,7 +93,7 @@ def widen(values: Sequence[Any]) -> list[Any]:
     ]
 
 
-def narrowed(array: Any) -> Halves:
+def narrowed(array: object) -> Halves:
     """Return numbers rounded to bfloat16, in memory of their own unless they already are."""
     if isinstance(array, Halves):
         return array

@@ -20,7 +20,7 @@ def from_numpy(array: Any) -> Tensor:
     return Tensor._new(array)
 
 
-def _shape(name: str, size: tuple[Any, ...]) -> tuple[int, ...]:
+def _shape(name: str, size: tuple[object, ...]) -> tuple[int, ...]:
     """Return the sizes of a new tensor.
 
     Raises:
@@ -33,8 +33,8 @@ def _shape(name: str, size: tuple[Any, ...]) -> tuple[int, ...]:
 
 
 def full(
-    size: Any,
-    fill_value: Any,
+    size: object,
+    fill_value: object,
     *,
     dtype: DTypeLike = None,
     device: DeviceLike = "cpu",
@@ -52,7 +52,7 @@ def full(
 
 
 def zeros(
-    *size: Any, dtype: DTypeLike = None, device: DeviceLike = "cpu", requires_grad: bool = False
+    *size: object, dtype: DTypeLike = None, device: DeviceLike = "cpu", requires_grad: bool = False
 ) -> Tensor:
     """Return zeros of shape `size`."""
     wanted = dtype or _arrays.get_default_dtype()
@@ -60,7 +60,7 @@ def zeros(
 
 
 def ones(
-    *size: Any, dtype: DTypeLike = None, device: DeviceLike = "cpu", requires_grad: bool = False
+    *size: object, dtype: DTypeLike = None, device: DeviceLike = "cpu", requires_grad: bool = False
 ) -> Tensor:
     """Return ones of shape `size`."""
     wanted = dtype or _arrays.get_default_dtype()
@@ -122,7 +122,7 @@ def eye(
 
 
 def empty(
-    *size: Any, dtype: DTypeLike = None, device: DeviceLike = "cpu", requires_grad: bool = False
+    *size: object, dtype: DTypeLike = None, device: DeviceLike = "cpu", requires_grad: bool = False
 ) -> Tensor:
     """Return zeros: memory that is not set would only make errors hard to repeat."""
     return zeros(*size, dtype=dtype, device=device, requires_grad=requires_grad)
@@ -130,7 +130,7 @@ def empty(
 
 def full_like(
     input: Tensor,
-    fill_value: Any,
+    fill_value: object,
     *,
     dtype: DTypeLike = None,
     device: DeviceLike = None,
@@ -164,7 +164,7 @@ def empty_like(input: Tensor, **options: Any) -> Tensor:
 # ── random numbers ──────────────────────────────────────────────────────────────────────────────
 
 
-def _drawn(op: Drawn, place: Any, requires_grad: bool) -> Tensor:
+def _drawn(op: Drawn, place: object, requires_grad: bool) -> Tensor:
     place = _arrays.device(place)
     op.generator = op.generator or default_generator(place)
     made = Tensor._new(op.compute(_arrays.namespace_on(place)))
@@ -172,7 +172,7 @@ def _drawn(op: Drawn, place: Any, requires_grad: bool) -> Tensor:
 
 
 def rand(
-    *size: Any,
+    *size: object,
     generator: Generator | None = None,
     dtype: DTypeLike = None,
     device: DeviceLike = "cpu",
@@ -184,7 +184,7 @@ def rand(
 
 
 def randn(
-    *size: Any,
+    *size: object,
     generator: Generator | None = None,
     dtype: DTypeLike = None,
     device: DeviceLike = "cpu",

@@ -68,7 +68,7 @@ def empty_cache() -> None:
     _memory("empty_cache", None)
 
 
-def _memory(name: str, device: Any) -> Any:
+def _memory(name: str, device: DeviceLike) -> Any:
     """Return what torch's function of that name gives; 0 where there is no device at all."""
     if not is_available():
         return 0

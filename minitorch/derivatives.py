@@ -31,7 +31,7 @@ def backward(
     _backward(outputs, weights, retain_graph, create_graph)
 
 
-def jacobian(function: Callable[..., Any], inputs: Any, create_graph: bool = False) -> Any:
+def jacobian(function: Callable[..., object], inputs: Any, create_graph: bool = False) -> Any:
     """Return the derivative of each element of the result by each element of each input.
 
     Args:

@@ -77,7 +77,7 @@ def prepared(op: Op, inputs: tuple[Any, ...], kind: Any) -> tuple[Any, ...]:
 _NUMBERS = frozenset([int, float])
 
 
-def _is_host_float(value: Any, kind: Any) -> bool:
+def _is_host_float(value: object, kind: Any) -> bool:
     """Tell whether a Python number beside `value` simply takes its dtype."""
     return (
         isinstance(value, kind)
@@ -86,7 +86,7 @@ def _is_host_float(value: Any, kind: Any) -> bool:
     )
 
 
-def _operand(op: Op, value: Any, kind: Any) -> Any:
+def _operand(op: Op, value: object, kind: Any) -> Any:
     if isinstance(value, bool | int | float):
         return value
     if isinstance(value, kind):
@@ -95,7 +95,7 @@ def _operand(op: Op, value: Any, kind: Any) -> Any:
     return array.dtype, array.ndim
 
 
-def _foreign(op: Op, value: Any) -> Any:
+def _foreign(op: Op, value: object) -> Any:
     if isinstance(value, Value):
         raise DTypeError(
             f"{op.name}: a tensor meets a {type(value).__name__} of a dataflow graph. Feed the "

@@ -150,7 +150,7 @@ class Exchange(Updates):
         """Return ones of another shape; options as `new_full`."""
         return self.new_full(size if len(size) != 1 else size[0], 1, **options)
 
-    def new_empty(self, *size: Any, **options: Any) -> Any:
+    def new_empty(self, *size: object, **options: object) -> Any:
         """Return zeros of another shape; options as `new_full`."""
         return self.new_zeros(*size, **options)
 
@@ -289,7 +289,7 @@ def _is_device(text: str) -> bool:
     return text.partition(":")[0] in ("cpu", "cuda")
 
 
-def _restored(kind: Any, array: Any, requires_grad: bool) -> Any:
+def _restored(kind: Any, array: object, requires_grad: bool) -> Any:
     made: Any = kind._new(array)
     made.requires_grad = requires_grad
     return made

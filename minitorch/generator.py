@@ -16,7 +16,7 @@ from .arrays import CPU, Array, Device, DType, cast, device, namespace_on, nativ
 class Generator:
     """A stream of random numbers on one device."""
 
-    def __init__(self, place: Any = "cpu") -> None:
+    def __init__(self, place: object = "cpu") -> None:
         self.device = device(place)
         self._lock = threading.Lock()
         self._seed = 0

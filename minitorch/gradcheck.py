@@ -25,7 +25,7 @@ TIMES = 3
 
 
 def gradcheck(
-    function: Callable[..., Any],
+    function: Callable[..., object],
     inputs: Any,
     *,
     eps: float = 1e-6,
@@ -148,8 +148,8 @@ def _difference(
 
 
 def _second(
-    function: Callable[..., Any],
-    points: Sequence[Any],
+    function: Callable[..., object],
+    points: Sequence[object],
     varied: Sequence[int],
     rng: np.random.Generator,
     eps: float,
@@ -162,7 +162,7 @@ def _second(
     weights = [Tensor._new(rng.standard_normal(shape)).requires_grad_() for shape in shapes]
     count = len(points)
 
-    def slope(*args: Any) -> tuple[Tensor, ...]:
+    def slope(*args: object) -> tuple[Tensor, ...]:
         pairs = zip(_outputs(function, args[:count]), args[count:], strict=True)
         tracked = [(y, u) for y, u in pairs if y.requires_grad]
         if not tracked:

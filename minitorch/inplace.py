@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .arrays import HOST_TYPES, asarray, cast
+from .arrays import HOST_TYPES, DTypeLike, asarray, cast
 from .clock import clock
 from .eager import quiet
 from .errors import DTypeError, GradientError, ShapeError
@@ -26,7 +26,7 @@ from .recording import no_grad, recording
 def _sign(name: str) -> Any:
     """Return the method behind a sign such as `+=`."""
 
-    def method(self: Any, other: Any) -> Any:
+    def method(self: Any, other: object) -> Any:
         return self._signed(name, other)
 
     return method
@@ -51,7 +51,7 @@ class InPlace(Methods):
                 "Update it under no_grad(), or compute a new tensor."
             )
 
-    def _records(self, name: str, *sources: Any) -> bool:
+    def _records(self, name: str, *sources: object) -> bool:
         """Tell whether an update by `sources` is to be recorded.
 
         Raises:
@@ -106,19 +106,19 @@ class InPlace(Methods):
         with no_grad():
             return self._write(name, function(self, *others, **options).array)
 
-    def add_(self, other: Any, *, alpha: float = 1) -> Any:
+    def add_(self, other: object, *, alpha: float = 1) -> Any:
         """Add `alpha * other` in place."""
         return self._arithmetic("add_", other, np.add, alpha)
 
-    def sub_(self, other: Any, *, alpha: float = 1) -> Any:
+    def sub_(self, other: object, *, alpha: float = 1) -> Any:
         """Subtract `alpha * other` in place."""
         return self._arithmetic("sub_", other, np.subtract, alpha)
 
-    def mul_(self, other: Any) -> Any:
+    def mul_(self, other: object) -> Any:
         """Multiply by `other` in place."""
         return self._arithmetic("mul_", other, np.multiply)
 
-    def div_(self, other: Any) -> Any:
+    def div_(self, other: object) -> Any:
         """Divide by `other` in place."""
         return self._arithmetic("div_", other, np.true_divide)
 
@@ -138,7 +138,7 @@ class InPlace(Methods):
             return self
         return self._updated(name, _FUNCTIONS[name], other if alpha == 1 else other * alpha)
 
-    def _signed(self, name: str, other: Any) -> Any:
+    def _signed(self, name: str, other: object) -> Any:
         """Do `x += y`; on a view while recording it makes a new tensor, as x[i] += y needs."""
         if self._records(name, other) and not owns_memory(self):
             return _FUNCTIONS[name](self, other)
@@ -159,7 +159,7 @@ class InPlace(Methods):
     __ilshift__ = _sign("bitwise_left_shift_")
     __irshift__ = _sign("bitwise_right_shift_")
 
-    def copy_(self, source: Any) -> Any:
+    def copy_(self, source: object) -> Any:
         """Overwrite with the numbers of `source`, broadcast and converted."""
         if self._records("copy_", source):
             return self._recorded("copy_", replaced, source)
@@ -178,7 +178,7 @@ class InPlace(Methods):
         """Overwrite with zeros."""
         return self.fill_(0)
 
-    def fill_(self, value: Any) -> Any:
+    def fill_(self, value: object) -> Any:
         """Overwrite with one number."""
         if self._records("fill_", value):
             return self._recorded("fill_", replaced, value)
@@ -188,23 +188,23 @@ class InPlace(Methods):
         clock.tick(own)
         return self
 
-    def clamp_(self, min: Any = None, max: Any = None) -> Any:
+    def clamp_(self, min: object = None, max: object = None) -> Any:
         """Clamp in place."""
         return self._updated("clamp_", pointwise.clamp, min, max)
 
-    def addcmul_(self, a: Any, b: Any, *, value: float = 1) -> Any:
+    def addcmul_(self, a: object, b: object, *, value: float = 1) -> Any:
         """Add `value * a * b` in place."""
         return self._updated("addcmul_", pointwise.addcmul, a, b, value=value)
 
-    def addcdiv_(self, a: Any, b: Any, *, value: float = 1) -> Any:
+    def addcdiv_(self, a: object, b: object, *, value: float = 1) -> Any:
         """Add `value * a / b` in place."""
         return self._updated("addcdiv_", pointwise.addcdiv, a, b, value=value)
 
-    def lerp_(self, end: Any, weight: Any) -> Any:
+    def lerp_(self, end: object, weight: object) -> Any:
         """Go the part `weight` of the way to `end` in place."""
         return self._updated("lerp_", pointwise.lerp, end, weight)
 
-    def __setitem__(self, index: Any, value: Any) -> None:
+    def __setitem__(self, index: Any, value: object) -> None:
         if self._records(_ASSIGN, value):
             self._recorded(_ASSIGN, assigned, index, value)
             return
@@ -249,7 +249,7 @@ _BLIND = frozenset(["add_", "sub_", "copy_", "fill_", "masked_fill_", _ASSIGN])
 """Updates whose gradient does not read what was overwritten."""
 
 
-def _into(ufunc: Any, own: Any, array: Any) -> None:
+def _into(ufunc: Any, own: Any, array: object) -> None:
     ufunc(own, array, out=own)
 
 
@@ -258,6 +258,6 @@ def _broadcasts(shape: Any, to: Any) -> bool:
     return len(shape) <= len(to) and all(a in (1, b) for a, b in zip(shape, tail, strict=True))
 
 
-def _rank(dtype: Any) -> int:
+def _rank(dtype: DTypeLike) -> int:
     name = str(dtype).removeprefix("torch.")
     return 0 if name == "bool" else 2 if "float" in name else 1

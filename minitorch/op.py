@@ -68,7 +68,7 @@ class Value:
     op: Any
     inputs: Any
 
-    def _apply(self, op: "Op", inputs: tuple[Any, ...]) -> Any:
+    def _apply(self, op: "Op", inputs: tuple[object, ...]) -> Any:
         raise NotImplementedError(f"{type(self).__name__} does not say how it applies operators.")
 
     @property
@@ -147,7 +147,7 @@ class Op:
             f"Define gradient(self, out_grad, node) on {type(self).__name__}, or detach its result."
         )
 
-    def __call__(self, *inputs: Any) -> Any:  # noqa: D102  (the class says it)
+    def __call__(self, *inputs: object) -> Any:  # noqa: D102  (the class says it)
         return apply(self, *inputs)
 
     def attributes(self) -> dict[str, Any]:
@@ -175,7 +175,7 @@ class KeepsSpec(Op):
         return specs[0]
 
 
-def apply(op: Op, *inputs: Any) -> Any:
+def apply(op: Op, *inputs: object) -> Any:
     """Return `op` of `inputs`, of the kind that the first `Value` among them is."""
     host = False
     for value in inputs:

@@ -33,7 +33,7 @@ def owns_memory(tensor: Any) -> bool:
     return bool(tensor.op) and all(owner(s.array) is not memory for s in tensor.inputs)
 
 
-def check_own_memory(tensor: Any, name: str) -> None:
+def check_own_memory(tensor: object, name: str) -> None:
     """Raise if `tensor` is a view, whose base would miss the update in its own history.
 
     Raises:
@@ -98,7 +98,7 @@ def settle(roots: Iterable[Any]) -> None:
                 waiting.append(source)
 
 
-def _as_of(source: Any, stamp: int) -> Any:
+def _as_of(source: object, stamp: int) -> Any:
     """Return what `source` was at the time `stamp`."""
     for moment, past in getattr(source, "past", ()):
         if stamp < moment:

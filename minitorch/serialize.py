@@ -78,7 +78,7 @@ def save(obj: object, f: str | os.PathLike[str] | BinaryIO) -> None:
 
 
 def load(
-    f: str | os.PathLike[str] | BinaryIO, map_location: Any = "cpu", *, weights_only: bool = True
+    f: str | os.PathLike[str] | BinaryIO, map_location: object = "cpu", *, weights_only: bool = True
 ) -> Any:
     """Return what `save` was given: tensors, on `map_location`, and NumPy arrays as they were.
 
@@ -180,7 +180,7 @@ def _keep(
     return name
 
 
-def _rebuild(structure: object, arrays: Mapping[str, np.ndarray], place: Any) -> object:
+def _rebuild(structure: object, arrays: Mapping[str, np.ndarray], place: object) -> object:
     if not isinstance(structure, dict):
         return structure
     ((kind, content),) = structure.items()

@@ -257,14 +257,14 @@ class Tensor(Exchange):
             raise GradientError("retain_grad: this tensor does not require a gradient.")
         self._own_hooks().retain = True
 
-    def register_hook(self, hook: Callable[[Any], Any]) -> Handle:
+    def register_hook(self, hook: Callable[[Any], object]) -> Handle:
         """Call `hook(grad)` when the gradient is ready; what it returns replaces it."""
         if not self.requires_grad:
             raise GradientError("register_hook: this tensor does not require a gradient.")
         hooks = self._own_hooks()
         return hooks.add(hooks.before, hook)
 
-    def register_post_accumulate_grad_hook(self, hook: Callable[[Any], Any]) -> Handle:
+    def register_post_accumulate_grad_hook(self, hook: Callable[[Any], object]) -> Handle:
         """Call `hook(param)` as soon as the gradient of this leaf is complete in `.grad`.
 
         The argument is the tensor itself, not its gradient.
@@ -350,7 +350,7 @@ def tensor(
     return made.requires_grad_() if requires_grad else made
 
 
-def _inferred(data: Any) -> Any:
+def _inferred(data: object) -> Any:
     try:
         found = np.asarray(data)
     except ValueError as error:
@@ -364,13 +364,13 @@ def _inferred(data: Any) -> Any:
     return _arrays.get_default_dtype() if found.size == 0 else as_dtype(found.dtype)
 
 
-def _holds_arrays(data: Any) -> bool:
+def _holds_arrays(data: object) -> bool:
     while isinstance(data, list | tuple) and data:
         data = data[0]
     return hasattr(data, "dtype")
 
 
-def as_tensor(data: Any, dtype: DTypeLike = None, device: DeviceLike = None) -> Tensor:
+def as_tensor(data: object, dtype: DTypeLike = None, device: DeviceLike = None) -> Tensor:
     """Return `data` as a tensor, sharing memory where it can: a tensor itself, a NumPy array."""
     if isinstance(data, Tensor):
         moved: Tensor = data.to(dtype=dtype, device=device)
@@ -381,7 +381,7 @@ def as_tensor(data: Any, dtype: DTypeLike = None, device: DeviceLike = None) -> 
     return tensor(data, dtype=dtype, device=device or "cpu")
 
 
-def is_tensor(value: Any) -> bool:
+def is_tensor(value: object) -> bool:
     """Tell whether `value` is a tensor."""
     return isinstance(value, Tensor)
 
@@ -396,7 +396,7 @@ def numel(value: Tensor) -> int:
     return math.prod(value.shape)
 
 
-def plain(data: Any) -> Any:
+def plain(data: object) -> Any:
     """Return `data` with tensors, also inside lists, replaced by their arrays."""
     if isinstance(data, Tensor):
         return data.array

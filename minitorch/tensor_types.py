@@ -6,9 +6,7 @@ isinstance(x, LongTensor)   whether the dtype of x is int64
 x.type(LongTensor), x.type("torch.LongTensor")
 """
 
-from typing import Any
-
-from .arrays import DType, as_dtype
+from .arrays import DType, DTypeLike, as_dtype
 from .exchange import TYPE_NAMES
 from .tensor import Tensor, tensor
 
@@ -16,11 +14,11 @@ from .tensor import Tensor, tensor
 class TensorType:
     """A dtype, as something to call and to ask `isinstance`."""
 
-    def __init__(self, name: str, dtype: Any) -> None:
+    def __init__(self, name: str, dtype: DTypeLike) -> None:
         self.__name__ = name
         self.dtype: DType = as_dtype(dtype)
 
-    def __call__(self, *data: Any) -> Tensor:
+    def __call__(self, *data: object) -> Tensor:
         """Return a tensor of this dtype: of `data`, or zeros where sizes are given."""
         sizes = len(data) > 1 or (len(data) == 1 and isinstance(data[0], int))
         if sizes or not data:

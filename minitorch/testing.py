@@ -13,8 +13,8 @@ TOLERANCES = {"float16": (1e-3, 1e-5), "float32": (1.3e-6, 1e-5), "float64": (1e
 
 
 def assert_close(
-    actual: Any,
-    expected: Any,
+    actual: object,
+    expected: object,
     *,
     rtol: float | None = None,
     atol: float | None = None,
@@ -61,8 +61,8 @@ def _difference(actual: Any, expected: Any, where: str, *options: Any) -> str:
 
 
 def _tensors(
-    actual: Any,
-    expected: Any,
+    actual: object,
+    expected: object,
     where: str,
     tolerance: tuple[float, float] | None,
     equal_nan: bool,

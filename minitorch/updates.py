@@ -13,10 +13,10 @@ from .inplace import InPlace
 from .ops import activation, binary, elementwise, gathering, logic, matrices, pointwise
 
 
-def updating(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+def updating(name: str, function: Callable[..., object]) -> Callable[..., Any]:
     """Return the method `name` that overwrites a tensor with `function` of it."""
 
-    def method(self: InPlace, *others: Any, **options: Any) -> Any:
+    def method(self: InPlace, *others: object, **options: object) -> Any:
         return self._updated(name, function, *others, **options)
 
     method.__name__ = name

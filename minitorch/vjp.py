@@ -11,7 +11,7 @@ from .errors import GradientError, NoGradientRule, ShapeError
 from .op import Value
 
 
-def on_values(value: Any, grad: Any) -> Sequence[Any]:
+def on_values(value: Any, grad: object) -> Sequence[Any]:
     """Rule of the sweep on values of any kind: each gradient is a new value of that kind."""
     op = value.op
     try:
@@ -25,7 +25,7 @@ def on_values(value: Any, grad: Any) -> Sequence[Any]:
     return tuple(shares)
 
 
-def check_shares(value: Any, shares: Sequence[Any]) -> None:
+def check_shares(value: Any, shares: Sequence[object]) -> None:
     """Raise what is wrong with the gradients that an operator's own `gradient` returned.
 
     Raises:

@@ -1,15 +1,22 @@
 """Which answers of different submissions are alike, whatever their names, comments and layout.
 
-An answer's syntax tree is normalised: names become numbers in the order of their appearance,
-docstrings and constants' spelling go. Two answers are compared by the share of subtrees that they
-have in common (Dice). Short answers are alike by necessity and are left out. A report is a reason
-to look, never a verdict.
+Winnowing: an answer is a row of tokens in which a name is a name; of the hashes of all runs of K
+tokens the least of each window counts, so that every stretch of K + WINDOW - 1 tokens that two
+answers share is seen. What the starter or the solution has too, or many others, says nothing and is
+left out, and so are answers that are short without it. What two share of the rest (Dice) is a
+reason to look, never a verdict. Nothing here runs.
+
+Source: Schleimer, Wilkerson, Aiken, Winnowing: Local Algorithms for Document Fingerprinting,
+SIGMOD 2003.
 """
 
 import ast
 import hashlib
+import io
+import keyword
+import tokenize
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
@@ -21,93 +28,114 @@ from autograder.grading.submission import read
 from autograder.printable import printable
 from autograder.records import Lab
 
-LEAST_NODES = 30  # below, an answer has hardly a choice of form
+K, WINDOW = 8, 4  # tokens of a run, runs of a window: two short lines
+LEAST_PRINTS = 6  # below, an answer has hardly a choice of form
+MANY, SHARE_OF_MANY = 10, 0.05  # so many learners, or such a share of them, have it by themselves
 ALIKE = 0.9
+
+Prints = Mapping[str, frozenset[int]]  # question -> fingerprints of its answer
 
 
 @dataclass(frozen=True)
 class Pair:
-    """Two submissions whose answers to a question are alike; `share` is 1.0 for the same tree."""
+    """Two submissions whose answers to a question are alike; `share` is 1.0 for the same code."""
 
     question: str
-    left: Path
-    right: Path
+    left: str
+    right: str
     share: float
 
 
 def alike(lab: Lab, paths: Sequence[Path], least: float = ALIKE) -> list[str]:
     """Return a line for each pair of answers that are alike, the most alike first."""
-    pairs = sorted(_pairs(lab, paths, least), key=lambda p: (-p.share, p.question, str(p.left)))
+    known, found = explained(lab), dict[str, Prints]()
+    for path in paths:
+        try:
+            own = answers(lab, content_of(path))
+        except SubmissionError:
+            continue
+        found[str(path)] = {name: prints(text) - known[name] for name, text in own.items()}
     return [
-        f"alike {p.share:.0%}: {p.question}: {_name(p.left)} and {_name(p.right)}" for p in pairs
+        f"alike {p.share:.0%}: {p.question}: {_name(p.left)} and {_name(p.right)}"
+        for p in pairs(found, least)
     ]
 
 
-def _name(path: Path) -> str:
-    return " ".join(printable(str(path)).split())  # a learner's file may be called anything
+def _name(path: str) -> str:
+    return " ".join(printable(path).split())  # a learner's file may be called anything
 
 
-def _pairs(lab: Lab, paths: Sequence[Path], least: float) -> Iterator[Pair]:
-    texts = {path: found for path in paths if (found := _definitions(path))}
+def answers(lab: Lab, notebook: bytes) -> dict[str, str]:
+    """Return the learner's own code for each question, as far as there is any.
+
+    Raises:
+        SubmissionError: the notebook cannot be read.
+    """
+    found = definitions(statements_of(read(notebook).cells))
+    own = {}
     for question in lab.questions:
         starter = definitions(statements_of([("code", question.starter)]))
-        prints: dict[Path, Counter[str]] = {}
-        for path, found in texts.items():
-            names = [n for n in question.defines if n in found]
-            own = [found[n] for n in names if not same_code(found[n], starter.get(n, ""))]
-            if own and sum((made := fingerprint("\n".join(own))).values()) >= LEAST_NODES:
-                prints[path] = made
-        for left, right in combinations(prints, 2):
-            share = similarity(prints[left], prints[right])
-            if share >= least:
-                yield Pair(question.name, left, right, share)
+        names = [n for n in question.defines if n in found]
+        texts = [found[n] for n in names if not same_code(found[n], starter.get(n, ""))]
+        if texts:
+            own[question.name] = "\n".join(texts)
+    return own
 
 
-def similarity(left: Counter[str], right: Counter[str]) -> float:
-    """Return the share of subtrees in common, 0.0 to 1.0."""
-    total = sum(left.values()) + sum(right.values())
-    return 2 * sum((left & right).values()) / total if total else 0.0
+def explained(lab: Lab) -> dict[str, frozenset[int]]:
+    """Return the fingerprints of what everybody has from the lab, by question."""
+    return {q.name: prints(q.starter) | prints(q.solution) for q in lab.questions}
 
 
-def fingerprint(text: str) -> Counter[str]:
-    """Return the subtrees of normalised code, each as a hash; none for what does not parse."""
+def pairs(found: Mapping[str, Prints], least: float) -> list[Pair]:
+    """Return the pairs that share `least` or more, the most alike first."""
+    questions = {question for own in found.values() for question in own}
+    made = [p for q in questions for p in _pairs(q, found, least)]
+    return sorted(made, key=lambda p: (-p.share, p.question, p.left, p.right))
+
+
+def _pairs(question: str, found: Mapping[str, Prints], least: float) -> Iterator[Pair]:
+    holders: dict[int, list[str]] = {}
+    for who, own in found.items():
+        for each in own.get(question, ()):
+            holders.setdefault(each, []).append(who)
+    many = max(MANY, int(SHARE_OF_MANY * len(found)))
+    rare = [who for who in holders.values() if len(who) <= many]
+    size = Counter(one for who in rare for one in who)
+    shared = Counter(pair for who in rare for pair in combinations(who, 2))
+    for (left, right), count in shared.items():
+        share = 2 * count / (size[left] + size[right])
+        if share >= least and min(size[left], size[right]) >= LEAST_PRINTS:
+            yield Pair(question, left, right, share)
+
+
+def prints(text: str) -> frozenset[int]:
+    """Return the fingerprints of code; none of what does not parse."""
     try:
-        tree = ast.parse(text)
-        names: dict[str, str] = {}
-        found: Counter[str] = Counter()
-        _hash(tree, names, found)
-        return found
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return Counter()
+        row = list(_tokens(text))
+    except (SyntaxError, ValueError, RecursionError, MemoryError, tokenize.TokenError):
+        return frozenset()
+    runs = [" ".join(row[i : i + K]).encode() for i in range(len(row) - K + 1)]
+    hashes = [int.from_bytes(hashlib.blake2b(run, digest_size=6).digest()) for run in runs]
+    return frozenset(min(hashes[i : i + WINDOW]) for i in range(len(hashes) - WINDOW + 1))
 
 
-def _hash(node: ast.AST, names: dict[str, str], found: Counter[str]) -> str:
-    """Return a subtree's hash; add it and all below it to `found`."""
-    parts = [type(node).__name__]
-    for field, value in ast.iter_fields(node):
-        if field == "body" and isinstance(value, list) and _has_docstring(node):
-            value = value[1:]
-        for item in value if isinstance(value, list) else [value]:
-            if isinstance(item, ast.expr_context):
-                continue
-            if isinstance(item, ast.AST):
-                parts.append(_hash(item, names, found))
-            elif field in ("id", "arg", "name") and isinstance(item, str):
-                parts.append(names.setdefault(item, str(len(names))))
-            else:
-                parts.append(repr(item))
-    made = hashlib.sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()[:16]
-    found[made] += 1
-    return made
-
-
-def _has_docstring(node: ast.AST) -> bool:
-    kinds = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Module
-    return isinstance(node, kinds) and ast.get_docstring(node, clean=False) is not None
-
-
-def _definitions(path: Path) -> dict[str, str]:
-    try:
-        return definitions(statements_of(read(content_of(path)).cells))
-    except SubmissionError:
-        return {}
+def _tokens(text: str) -> Iterator[str]:
+    """Yield the tokens of code: names as one sign, but for attributes; no docstrings, no texts."""
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        kinds = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Module
+        if isinstance(node, kinds) and ast.get_docstring(node, clean=False) is not None:
+            node.body = node.body[1:] or [ast.Pass()]
+    before = ""
+    for token in tokenize.generate_tokens(io.StringIO(ast.unparse(tree)).readline):
+        said = token.string
+        if token.type == tokenize.NAME and before != "." and not keyword.iskeyword(said):
+            said = "name"
+        elif token.type == tokenize.STRING:
+            said = "text"
+        elif token.type in (tokenize.INDENT, tokenize.DEDENT, tokenize.NEWLINE):
+            said = tokenize.tok_name[token.type]
+        if said.strip():
+            yield said
+        before = token.string

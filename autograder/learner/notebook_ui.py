@@ -5,6 +5,7 @@ Whatever goes wrong is said as well: nothing that a learner calls here raises, b
 there is no such lab.
 """
 
+import contextlib
 import difflib
 import os
 import sys
@@ -85,6 +86,7 @@ class Notebook:
         self.practice = practice
         self.handed_in: HandedIn | None = None
         self.said_last = ""
+        self.dates = ""  # until when and how often it may be handed in, if the server says so
         self._connect = connect or _connection
         self._ask = ask  # how Colab's page is asked; None: its own way, on Colab
         self._panel: Panel | None = None
@@ -140,6 +142,19 @@ class Notebook:
         self.poll()
         print(self.overview())
         self._draw()
+
+    def solution(self, name: Any = None) -> None:
+        """Show the course's answer to a question, where staff give it out, which is after the end.
+
+        It comes from the course server; a released lab has none.
+        """
+        if name is None:
+            print('solution: of which question? For example: q.solution("the_name")')
+        for question in self._asked(name, "solution") if name is not None else []:
+            try:
+                print(self._connect().solution(self.practice.lab.name, question.name))
+            except AutograderError as error:
+                print(printable(str(error)))
 
     def submit(self, notebook: str | None = None, *, anyway: bool = False) -> None:
         """Hand in this notebook, as it is saved; on Colab as it is shown. Say where its grade is.
@@ -237,6 +252,8 @@ class Notebook:
             return f"Not submitted. {found.lacks(lost)}"
         self.handed_in = submit.send(self._connect(), practice.lab.name, found)
         self._note_sent(self.handed_in)
+        if self.dates:  # one attempt fewer
+            self.ask_dates()
         said = f"Submitted {found.name}. The grade will be at {self.handed_in.url}"
         return " ".join(filter(None, [said, self._counted()]))
 
@@ -255,6 +272,13 @@ class Notebook:
         journal = self.practice.journal
         journal.sent = Sent(sent.number, sent.state, sent.score, sent.max_score)
         journal.save()
+
+    def ask_dates(self) -> None:
+        """Ask the server until when and how often this lab may be handed in, if there is one."""
+        from autograder.learner import submit
+
+        with contextlib.suppress(AutograderError):
+            self.dates = submit.dates(self._connect(), self.practice.lab.name)
 
     def _asked(self, name: Any, verb: str) -> list[Question]:
         """Return the questions that are meant; none, and a word about it, where none is."""

@@ -37,6 +37,7 @@ class Panel(anywidget.AnyWidget):
             "hint": self._hint,
             "submit": self._submit,
             "poll": self._poll,
+            "dates": self._dates,
         }
         self.on_msg(self._wish)
 
@@ -62,6 +63,7 @@ class Panel(anywidget.AnyWidget):
             "total": total,
             "questions": [self._row(question) for question in practice.lab.questions],
             "said": notebook.said_last,
+            "dates": notebook.dates,
             "submission": None
             if handed_in is None
             else {
@@ -130,3 +132,6 @@ class Panel(anywidget.AnyWidget):
 
     def _poll(self, _content: dict[str, Any]) -> None:
         self._notebook.poll()
+
+    def _dates(self, _content: dict[str, Any]) -> None:
+        self._notebook.ask_dates()

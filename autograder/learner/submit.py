@@ -3,6 +3,7 @@
 What is sent is mostly the file on the disk, so a cell that was run and not saved would be missing.
 """
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -13,6 +14,7 @@ from autograder.learner.running_notebook import RunningNotebook
 from autograder.records import Question
 from autograder.service.client import Connection
 from autograder.service.errors import ServerError
+from autograder.service.times import moment, zoned
 
 
 @dataclass
@@ -53,6 +55,21 @@ def send(connection: Connection, lab: str, notebook: RunningNotebook) -> HandedI
     except ServerError:  # stored it is; the page then asks who is there
         url = found["url"]
     return HandedIn(found["id"], url)
+
+
+def dates(connection: Connection, lab: str) -> str:
+    """Return until when this learner may hand in a lab, and how often, as far as it is limited."""
+    found = next((known for known in connection.labs() if known["name"] == lab), {})
+    said = [
+        f"{words} {zoned(found[name])}"
+        for name, words in (("opens", "opens"), ("due", "due"), ("late_until", "late until"))
+        if found.get(name) and not (name == "opens" and moment(found[name]) < time.time())
+    ]
+    if found.get("due") and found["penalty_per_day"]:
+        said.append(f"each late day costs {found['penalty_per_day']:.0%}")
+    if found.get("attempts_left") is not None:
+        said.append(f"attempts left: {found['attempts_left']}")
+    return "; ".join(said)
 
 
 def refresh(connection: Connection, handed_in: HandedIn) -> None:

@@ -77,6 +77,16 @@ class Connection:
             raise ServerError(f"status: got {number!r}, expected the number of a submission.")
         return self._json("status", f"/api/submissions/{number}")
 
+    def labs(self) -> list[dict[str, Any]]:
+        """Return the labs, each with the dates that hold for this learner and `attempts_left`."""
+        found: list[dict[str, Any]] = self._json("labs", "/api/labs")["labs"]
+        return found
+
+    def solution(self, lab: str, question: str) -> str:
+        """Return the solution of a question, where staff give it out."""
+        path = f"/api/labs/{quote(lab, safe='')}/solutions/{quote(question, safe='')}"
+        return str(self._json("solution", path)["solution"])
+
     def enroll(self, name: str, *, renew: bool = False) -> dict[str, Any]:
         """Return `name` and the `token` of the learner newly enrolled."""
         body = json.dumps({"name": name, "renew": renew}).encode()

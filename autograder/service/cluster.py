@@ -7,6 +7,7 @@ is not the notebook's fault: that pauses the queue, which looks again.
 """
 
 import contextlib
+import socket
 import threading
 import time
 from pathlib import Path
@@ -84,6 +85,9 @@ class ClusterGrader:
     def _connected(self) -> Any:
         if self._client is None:
             try:
+                where = self._distributed.comm.get_address_host_port(self._address)
+                with socket.create_connection(where, _CONNECT_S):
+                    pass  # first, for a client that cannot connect blocks whoever lets it go
                 self._client = self._distributed.Client(
                     self._address, timeout=_CONNECT_S, set_as_default=False
                 )

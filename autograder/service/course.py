@@ -1,6 +1,7 @@
 """What the routes work with: one object that holds the parts of a running course server."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from autograder.service.claims import Claims
@@ -13,6 +14,7 @@ from autograder.service.regrades import Regrades
 from autograder.service.roster import Person, Roster
 from autograder.service.roster_import import Result, take
 from autograder.service.settings import Settings
+from autograder.service.similarity import Similarity
 from autograder.service.submissions import Ledger
 
 if TYPE_CHECKING:
@@ -39,6 +41,11 @@ class Course:
     cookie_key: str
     sign_in: "SignIn | None" = None
     lti: "LtiTool | None" = None
+
+    @cached_property
+    def similarity(self) -> Similarity:
+        """What compares the answers of a lab."""
+        return Similarity(self.ledger, self.shelf)
 
     def take_roster(self, data: bytes, by: Person, *, dry_run: bool) -> Result:
         """Bring people up to date with a roster; see `roster_import.take`."""

@@ -15,7 +15,15 @@ from autograder.service import audit_log
 from autograder.service.manual import Mark, Marks, answer_digest, marked, pending, unmarked
 from autograder.service.outbox import touch
 from autograder.service.roster import Person
-from autograder.service.schema import drafts, gradings, marks, regrades, reports, submissions
+from autograder.service.schema import (
+    answers,
+    drafts,
+    gradings,
+    marks,
+    regrades,
+    reports,
+    submissions,
+)
 
 
 def publish(connection: sa.Connection, submission_id: int, report: Report, now: float) -> None:
@@ -53,7 +61,19 @@ def _grading(connection: sa.Connection, submission_id: int, report: Report, now:
     number = inserted(connection, gradings, row)
     text = json.dumps(report.to_dict())
     connection.execute(reports.insert().values(grading_id=number, report=text))
+    note_answers(connection, number, report)
     return number
+
+
+def note_answers(connection: sa.Connection, grading_id: int, report: Report) -> None:
+    """Write down which answers of a grading people mark."""
+    found = {answer.question: answer_digest(answer) for answer in report.manual}
+    if found:
+        rows = [
+            {"grading_id": grading_id, "question": question, "answer_sha256": digest}
+            for question, digest in found.items()
+        ]
+        connection.execute(answers.insert(), rows)
 
 
 def _draft(

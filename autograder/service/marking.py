@@ -4,6 +4,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from autograder.records import ManualAnswer
+from autograder.service.manual import question_of
 from autograder.service.submissions import Entry, Ledger
 
 _MOST_COMMENTS = 20
@@ -24,30 +25,18 @@ class Desk:
     left: int
 
 
-def waiting(ledger: Ledger) -> list[tuple[str, str, int, int]]:
-    """Return (lab, question, answers that wait, answers) for every question that waits."""
-    left: Counter[tuple[str, str]] = Counter()
-    total: Counter[tuple[str, str]] = Counter()
-    for lab in ledger.labs_to_mark():
-        for _, answers in ledger.answers(lab):
-            for answer in answers:
-                total[lab, answer.question] += 1
-                left[lab, answer.question] += answer.score is None
-    return [(lab, question, n, total[lab, question]) for (lab, question), n in left.items() if n]
-
-
 def desk(ledger: Ledger, lab: str, question: str, at: int) -> Desk | None:
     """Return the answer of submission `at`, or the first that waits; None where there is none."""
-    found = _of(ledger, lab, question)
+    found = ledger.answers(lab, question)
     if not found:
         return None
-    numbers = [number for number, _ in found]
-    open_ = [number for number, answer in found if answer.score is None]
+    numbers = [number for number, _, _ in found]
+    open_ = [number for number, points, _ in found if points is None]
     place = numbers.index(at if at in numbers else open_[0] if open_ else numbers[0])
-    entry = ledger.get(numbers[place])
-    assert entry is not None
-    answer = found[place][1]
-    said = Counter(answer.comment for _, answer in found if answer.comment)
+    entry, report = ledger.get(numbers[place]), ledger.report(numbers[place])
+    assert entry is not None and report is not None  # nothing is ever taken away
+    answer = question_of(report, question)
+    said = Counter(comment for _, _, comment in found if comment)
     return Desk(
         entry,
         answer,
@@ -63,14 +52,5 @@ def desk(ledger: Ledger, lab: str, question: str, at: int) -> Desk | None:
 
 def next_waiting(ledger: Ledger, lab: str, question: str, at: int) -> int | None:
     """Return the next submission whose answer waits, after `at` or from the first; or None."""
-    open_ = [number for number, answer in _of(ledger, lab, question) if answer.score is None]
+    open_ = [number for number, points, _ in ledger.answers(lab, question) if points is None]
     return next((number for number in open_ if number > at), open_[0] if open_ else None)
-
-
-def _of(ledger: Ledger, lab: str, question: str) -> list[tuple[int, ManualAnswer]]:
-    return [
-        (number, answer)
-        for number, answers in ledger.answers(lab)
-        for answer in answers
-        if answer.question == question
-    ]

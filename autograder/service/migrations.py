@@ -101,9 +101,8 @@ def _write_fact(connection: sa.Connection, name: str, value: str) -> None:
 def _to_2(connection: sa.Connection, now: float) -> None:
     """Take notebooks, reports and marks out of the submissions; give people logins."""
     _people_to_2(connection, now)
-    new = ("notebooks", "gradings", "reports", "marks", "lines")
-    for name in (*new, "regrades", "drafts", "lti_people", "lti_labs", "lti_outbox"):
-        schema.metadata.tables[name].create(connection)  # the last five: publishing asks them
+    for name in _NEW_IN_2:
+        schema.metadata.tables[name].create(connection)
     copy = "INSERT INTO notebooks (submission_id, notebook) SELECT id, notebook FROM submissions"
     connection.execute(sa.text(copy))
     _columns_to_2(connection)
@@ -121,6 +120,12 @@ def _to_2(connection: sa.Connection, now: float) -> None:
     connection.execute(sa.text("INSERT INTO lines (person_id, served_at) SELECT id, 0 FROM people"))
     if everybody:
         line_up(connection, *everybody)
+
+
+_NEW_IN_2 = (
+    *("notebooks", "gradings", "reports", "answers", "marks", "lines", "regrades", "drafts"),
+    *("lti_people", "lti_labs", "lti_outbox"),  # which publishing asks
+)
 
 
 def _people_to_2(connection: sa.Connection, now: float) -> None:
@@ -233,6 +238,22 @@ def _to_4(connection: sa.Connection, _now: float) -> None:
     _write_fact(connection, schema.COOKIE_KEY, secrets.token_hex(32))
 
 
+def _to_5(connection: sa.Connection, _now: float) -> None:
+    """Write down which answers of each grading people mark."""
+    if sa.inspect(connection).has_table("answers"):  # it has just come from layout 1
+        return
+    schema.answers.create(connection)
+    reports = schema.reports.c
+    for number in list(connection.scalars(sa.select(reports.grading_id))):
+        text = connection.scalar(sa.select(reports.report).where(reports.grading_id == number))
+        grades.note_answers(connection, number, Report.from_dict(json.loads(text or "")))
+
+
+def _to_6(connection: sa.Connection, _now: float) -> None:
+    """Let staff say whether a lab gives its solutions out."""
+    _add_column(connection, "lab_rules", "solutions", "BOOLEAN NOT NULL DEFAULT FALSE")
+
+
 def _add_column(connection: sa.Connection, table: str, column: str, kind: str) -> None:
     """Add a column, unless an earlier step has made the table as it is today."""
     if column not in {c["name"] for c in sa.inspect(connection).get_columns(table)}:
@@ -243,4 +264,6 @@ _STEPS: dict[int, Callable[[sa.Connection, float], None]] = {
     1: _to_2,
     2: _to_3,
     3: _to_4,
+    4: _to_5,
+    5: _to_6,
 }

@@ -14,20 +14,13 @@ from fastapi.responses import HTMLResponse
 from autograder.service import auth
 from autograder.service.course import Course
 from autograder.service.roster import Person
+from autograder.service.times import zoned
 
 HERE = Path(__file__).parent
 
 
 def _moment(seconds: float | None) -> str:
     return "" if seconds is None else f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S}"
-
-
-def _zoned(text: str) -> str:
-    """Return a date as people read it, in the zone in which it was set."""
-    found = datetime.fromisoformat(text)
-    zone = f"{found:%z}"
-    shown = "UTC" if zone in ("", "+0000") else f"UTC{zone[:3]}:{zone[3:5]}"
-    return f"{found:%a %d %b %Y, %H:%M} {shown}"
 
 
 def _number(value: float | None) -> str:
@@ -47,7 +40,7 @@ _templates = jinja2.Environment(
     undefined=jinja2.StrictUndefined,
     trim_blocks=True,
 )
-_templates.filters.update(moment=_moment, number=_number, zoned=_zoned, plain=_plain)
+_templates.filters.update(moment=_moment, number=_number, zoned=zoned, plain=_plain)
 
 
 def page(name: str, status: int = 200, **values: Any) -> HTMLResponse:

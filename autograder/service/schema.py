@@ -20,7 +20,7 @@ from sqlalchemy import (
 )
 
 # Raised when a table changes shape; `migrations` brings an older database here.
-VERSION = 4
+VERSION = 5
 
 # Of `facts`, beside "schema": what signs the cookies of a sign-in under way.
 COOKIE_KEY = "cookie_key"
@@ -127,6 +127,15 @@ reports = Table(
     Column("report", Text, nullable=False),
 )
 
+# Which answers of a grading people mark.
+answers = Table(
+    "answers",
+    metadata,
+    Column("grading_id", ForeignKey("gradings.id"), primary_key=True),
+    Column("question", String(200), primary_key=True),
+    Column("answer_sha256", String(64), nullable=False),
+)
+
 marks = Table(
     "marks",
     metadata,
@@ -171,6 +180,7 @@ lab_rules = Table(
     Column("penalty_per_day", Float, nullable=False),
     Column("attempts", Integer),
     Column("grace_minutes", Float, nullable=False),
+    Column("solutions", Boolean, nullable=False),
 )
 
 extensions = Table(

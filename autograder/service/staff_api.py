@@ -81,6 +81,17 @@ def _lab_routes(api: APIRouter, course: Course) -> None:
         await run_in_threadpool(course.dates.set_rules, full, found, by)
         return {"name": full, **found.to_dict()}
 
+    @api.get("/labs/{lab}/similarity")
+    def similarity(request: Request, lab: str) -> dict[str, Any]:
+        auth.staff_bearer(request, course)
+        full = course.shelf.resolve(lab)
+        found = course.similarity.of(full)
+        pairs = [
+            {"question": p.question, "share": p.share, "left": vars(left), "right": vars(right)}
+            for p, left, right in found.pairs
+        ]
+        return {"lab": full, "compared": found.compared, "pairs": pairs}
+
     @api.put("/labs/{lab}/extensions/{login}", openapi_extra=openapi.EXTENSION)
     async def extension(request: Request, lab: str, login: str) -> dict[str, Any]:
         by = await run_in_threadpool(auth.instructor_bearer, request, course)

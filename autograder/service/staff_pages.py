@@ -177,6 +177,19 @@ def _lab_routes(pages: APIRouter, course: Course) -> None:
         found = overview.overview(course.roster, course.ledger, full)
         return page("numbers", person=person, lab=full, found=found)
 
+    @pages.get("/labs/{lab}/similarity")
+    def similarity(request: Request, lab: str) -> Response:
+        person, full = _staff(request, course), course.shelf.resolve(lab)
+        return page("similarity", person=person, lab=full, found=course.similarity.of(full))
+
+    @pages.get("/labs/{lab}/similarity/{question}")
+    def side_by_side(request: Request, lab: str, question: str, left: int, right: int) -> Response:
+        person, full = _staff(request, course), course.shelf.resolve(lab)
+        entries = [views.entry_for(person, course.ledger, number) for number in (left, right)]
+        texts = course.similarity.texts(full, question, [left, right])
+        sides = list(zip(entries, texts, strict=True))
+        return page("side_by_side", person=person, lab=full, question=question, sides=sides)
+
     @pages.post("/labs/{lab}/regrade")
     def regrade(request: Request, lab: str, form: Fields) -> Response:
         person = _staff_form(request, course)
@@ -209,6 +222,8 @@ def _rules(form: dict[str, str]) -> dict[str, Any]:
         text = form.get(field.name, "").strip()
         if field.name in ("opens", "due", "late_until"):
             given[field.name] = text or None
+        elif field.name == "solutions":
+            given[field.name] = bool(text)
         elif text:
             given[field.name] = _number(text, whole=field.name == "attempts")
     return given
@@ -225,7 +240,7 @@ def _marking_routes(pages: APIRouter, course: Course) -> None:
     @pages.get("/grading")
     def grading(request: Request) -> Response:
         person = _staff(request, course)
-        return page("grading", person=person, waiting=marking.waiting(course.ledger))
+        return page("grading", person=person, waiting=course.ledger.to_mark())
 
     @pages.get("/grading/{lab}/{question}")
     def answer(

@@ -6,20 +6,20 @@ publishes a grading or adds a mark.
 """
 
 import hashlib
+import json
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import sqlalchemy as sa
 
-from autograder.records import ManualAnswer, Report
-from autograder.service import audit_log, grades
-from autograder.service.answers import Answers
+from autograder.records import Report
+from autograder.service import answers, audit_log, grades
 from autograder.service.database import Database
 from autograder.service.dates import Calendar, calendar
 from autograder.service.errors import OutOfRoom, Refused
 from autograder.service.manual import Mark, question_of
-from autograder.service.roster import Person
+from autograder.service.roster import LEARNER, Person
 from autograder.service.schema import (
     GRADED,
     GRADING,
@@ -30,6 +30,7 @@ from autograder.service.schema import (
     lines,
     notebooks,
     people,
+    reports,
     retry_keys,
     submissions,
 )
@@ -123,7 +124,6 @@ class Ledger:
     def __init__(self, database: Database, clock: Callable[[], float]) -> None:
         self._database = database
         self._clock = clock
-        self._answers = Answers()
 
     def add(
         self,
@@ -262,16 +262,26 @@ class Ledger:
         with self._database.read() as connection:
             return {row[0]: row[1] for row in connection.execute(query)}
 
-    def labs_to_mark(self) -> list[str]:
-        """Return the labs with answers that wait for a person."""
-        query = sa.select(submissions.c.lab).distinct().where(submissions.c.pending > 0)
+    def to_mark(self) -> list[tuple[str, str, int, int]]:
+        """Return (lab, question, answers that wait, answers) for every question that waits."""
         with self._database.read() as connection:
-            return list(connection.scalars(query.order_by(submissions.c.lab)))
+            return answers.waiting(connection)
 
-    def answers(self, lab: str) -> Iterator[tuple[int, tuple[ManualAnswer, ...]]]:
-        """Yield the answers for people of each learner's latest graded submission, with its id."""
+    def answers(self, lab: str, question: str) -> list[tuple[int, float | None, str | None]]:
+        """Return (submission, points, comment) of each learner's latest graded answer."""
         with self._database.read() as connection:
-            yield from self._answers.of_lab(connection, lab)
+            return answers.of_question(connection, lab, question)
+
+    def latest(self, lab: str) -> list[tuple[int, str]]:
+        """Return each learner's latest submission of a lab, with their login."""
+        newest = sa.select(sa.func.max(submissions.c.id)).where(submissions.c.lab == lab)
+        query = sa.select(submissions.c.id, people.c.login).join_from(submissions, people)
+        query = query.where(
+            submissions.c.id.in_(newest.group_by(submissions.c.person_id)),
+            people.c.role == LEARNER,
+        )
+        with self._database.read() as connection:
+            return [tuple(row) for row in connection.execute(query.order_by(submissions.c.id))]
 
     def labs(self) -> list[str]:
         """Return the labs of which anybody has submitted, in order."""
@@ -290,6 +300,16 @@ class Ledger:
         """Return the report that is published, with the marks that people gave, or None."""
         with self._database.read() as connection:
             return grades.published(connection, submission_id)
+
+    def results(self, submission_ids: Collection[int]) -> Iterator[list[dict[str, Any]]]:
+        """Yield what the checks found, as the published reports have it as plain data."""
+        mine = submissions.c.id.in_(submission_ids)
+        query = sa.select(reports.c.report).join_from(
+            submissions, reports, reports.c.grading_id == submissions.c.grading_id
+        )
+        with self._database.read() as connection:
+            for text in connection.scalars(query.where(mine)):
+                yield json.loads(text)["results"]
 
     def mark(self, submission_id: int, given: Mapping[str, Any], marker: Person) -> bool:
         """Add marks for answers of a graded submission; False if it is not graded.

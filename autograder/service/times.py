@@ -28,6 +28,14 @@ def later(text: str, seconds: float, like: str) -> str:
     return datetime.fromtimestamp(until, datetime.fromisoformat(like).tzinfo).isoformat()
 
 
+def zoned(text: str) -> str:
+    """Return a date as people read it, in the zone in which it was set."""
+    found = datetime.fromisoformat(text)
+    zone = f"{found:%z}"
+    shown = "UTC" if zone in ("", "+0000") else f"UTC{zone[:3]}:{zone[3:5]}"
+    return f"{found:%a %d %b %Y, %H:%M} {shown}"
+
+
 def date(text: object, name: str) -> str | None:
     """Return a date as it was given, ISO 8601 with a zone; None stays None.
 

@@ -413,7 +413,7 @@ plt.show()
 # %% [markdown]
 # **Reflect.** A band of fast schedules lies apart at the bottom. Some of them are guessed to be ten times slower than they are: which will a search that trusts the model never try?
 #
-# *The real system.* `code.CostModel` adds boosted trees that learn what ridge leaves over; `CostModel().fit(points, seconds).explain()` says which knobs matter. TVM's model is boosted trees too, or a network over the loops' tree.
+# *The real system.* `code.CostModel` adds boosted trees that learn what ridge leaves over; `CostModel().fit(points, seconds).explain()` says which knobs matter. TVM's model is boosted trees too, or a network over the loops' tree, and learns which of two schedules is faster, not the seconds (a *rank loss*): the search asks for no more. `CostModel(kind="rank")` does that. After 96 schedules of this table it ranks the others no better: 0.82 against 0.88.
 
 # %% [markdown]
 # ## 5. A search that learns

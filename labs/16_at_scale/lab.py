@@ -415,8 +415,8 @@ q.check("saved")
 
 
 # %%
-class Run:
-    """A training run; of its THINGS a checkpoint holds those that `saved` names."""
+class State:
+    """What a training run has; of its THINGS a checkpoint holds those that `saved` names."""
 
     def __init__(self, saved):
         self.saved, self.weights = saved, make_weights(width=32)
@@ -430,6 +430,11 @@ class Run:
 
     def load_state_dict(self, state):
         self.state |= {name: np.array(value) for name, value in state.items()}
+
+
+# %%
+class Run(State):
+    """A training run on all ranks, one step at a time."""
 
     def step(self, comm, each=16):
         at, state = 0, self.state

@@ -2,7 +2,7 @@
 
 Both parts learn logarithms of seconds, so that a factor counts the same everywhere. Ridge
 regression on derived features has the trend from a dozen trials; boosted trees on the raw knobs
-learn what it leaves over.
+learn what it leaves over. Trees can also learn only which of two schedules is the faster one.
 
 May import: errors, features, tasks. Source: Friedman, Ann. Statist. 29(5), 2001.
 """
@@ -19,7 +19,7 @@ from .features import Points, derived, raw
 from .tasks import Task, task_of
 
 _Array = np.ndarray[Any, Any]
-KINDS = ("both", "ridge", "trees")
+KINDS = ("both", "ridge", "trees", "rank")
 
 
 class Ridge:
@@ -58,12 +58,21 @@ class Trees:
 
     Every threshold of every column is a question with a column of answers of its own, so that the
     best split of a node is one product with the residuals.
+
+    Args:
+        ranking: learn the order of the values, not their sizes.
     """
 
     def __init__(
-        self, rounds: int = 60, depth: int = 3, rate: float = 0.15, least: int = 2
+        self,
+        rounds: int = 60,
+        depth: int = 3,
+        rate: float = 0.15,
+        least: int = 2,
+        ranking: bool = False,
     ) -> None:
         self.rounds, self.depth, self.rate, self.least = rounds, depth, rate, least
+        self.ranking = ranking
 
     def fit(self, x_NF: _Array, y_N: _Array) -> Trees:
         """Grow the trees, one after another."""
@@ -72,12 +81,13 @@ class Trees:
         self.cuts = np.array([c for _, c in cuts], float)
         self.start = float(y_N.mean())
         self.trees: list[list[_Split]] = []
-        answers, left = self._answers(x_NF), y_N - self.start
+        answers, found = self._answers(x_NF), np.full(len(y_N), self.start)
         for _ in range(self.rounds if cuts else 0):
             tree: list[_Split] = []
+            left = by_pairs(found, y_N) if self.ranking else y_N - found
             self._grow(tree, answers, left, np.arange(len(left)), self.depth)
             self.trees.append(tree)
-            left = left - self.rate * _values(tree, answers)
+            found += self.rate * _values(tree, answers)
         return self
 
     def predict(self, x_NF: _Array) -> _Array:
@@ -115,6 +125,17 @@ class Trees:
         return here
 
 
+def by_pairs(scores_N: _Array, y_N: _Array) -> _Array:
+    """Return how scores should move for pairs of them to be in the order of `y_N`.
+
+    The slope of Σ ln(1 + exp(-(sᵢ - sⱼ))) over the pairs with yᵢ > yⱼ, for each score.
+    Source: Burges et al., ICML 2005 (RankNet); in a compiler, Chen et al., NeurIPS 2018.
+    """
+    order = np.sign(y_N[:, None] - y_N)
+    moves: _Array = (order / (1.0 + np.exp(order * (scores_N[:, None] - scores_N)))).mean(1)
+    return moves
+
+
 def _middles(column: _Array) -> _Array:
     values = np.unique(column)
     return np.asarray((values[:-1] + values[1:]) / 2)
@@ -140,7 +161,8 @@ class CostModel:
 
     Args:
         task: what the schedules are of; without it only the knobs themselves are looked at.
-        kind: "ridge", "trees", or "both": trees on what ridge leaves over.
+        kind: "ridge", "trees", or "both": trees on what ridge leaves over; "rank": trees that learn
+            the order alone, and seconds from that by a straight line through the logarithms.
     Raises:
         ArgumentError: no such kind, no such task.
     """
@@ -175,9 +197,14 @@ class CostModel:
 
     def _fit(self, features: tuple[_Array, _Array], y: _Array) -> None:
         plain, made = features
-        self._ridge = Ridge().fit(made, y) if self.kind != "trees" else None
+        self._ridge = Ridge().fit(made, y) if self.kind in ("both", "ridge") else None
         left = y - self._ridge.predict(made) if self._ridge else y
-        self._trees = Trees().fit(plain, left) if self.kind != "ridge" else None
+        trees = Trees(ranking=self.kind == "rank")
+        self._trees = trees.fit(plain, left) if self.kind != "ridge" else None
+        self._line = (1.0, 0.0)
+        if self.kind == "rank" and np.ptp(scores := trees.predict(plain)) > 0:
+            slope, start = np.polyfit(scores, y, 1)
+            self._line = float(slope), float(start)
         self._logs = y
 
     def predict(self, points: Points, prepared: Any = None) -> _Array:
@@ -194,7 +221,8 @@ class CostModel:
             total += self._ridge.predict(made)
         if self._trees:
             total += self._trees.predict(plain)
-        return np.asarray(np.exp(total))
+        slope, start = self._line
+        return np.asarray(np.exp(slope * total + start))
 
     def explain(self) -> dict[str, float]:
         """Return each knob's weight: how much worse the model gets when its values are shuffled.

@@ -59,7 +59,7 @@ class DataLoader:
         drop_last: bool = False,
         timeout: float = 0,
         worker_init_fn: Callable[[int], None] | None = None,
-        multiprocessing_context: Any = None,
+        multiprocessing_context: object = None,
         generator: GeneratorLike = None,
         *,
         prefetch_factor: int | None = None,
@@ -131,7 +131,7 @@ class DataLoader:
 
     def _parallel(self) -> Iterator[Any]:
         tasks = self._tasks()
-        waiting: deque[Future[Any]] = deque()
+        waiting: deque[Future[object]] = deque()
         numbers = count()
         begin = self.worker_init_fn or (lambda number: None)
         pool = ThreadPoolExecutor(
@@ -147,7 +147,7 @@ class DataLoader:
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
 
-    def _watched(self, batches: Iterator[Any]) -> Iterator[Any]:
+    def _watched(self, batches: Iterator[object]) -> Iterator[Any]:
         report = self.progress
         total = None if isinstance(self.dataset, IterableDataset) else len(self)
         for done, batch in enumerate(batches, start=1):
@@ -231,7 +231,7 @@ def _stream(generator: GeneratorLike) -> GeneratorLike:
     return np.random.default_rng(generator) if isinstance(generator, int) else generator
 
 
-def _as_it_is(item: Any) -> Any:
+def _as_it_is(item: object) -> Any:
     """Return arrays as tensors and all else unchanged: what a loader does to single items."""
     import numpy as np
 

@@ -18,7 +18,7 @@ class Categorical(Distribution):
     """Classes 0 to K - 1, by weights or by logarithms of them along the last axis, (..., K)."""
 
     def __init__(
-        self, probs: Any = None, logits: Any = None, validate_args: bool | None = None
+        self, probs: object = None, logits: Any = None, validate_args: bool | None = None
     ) -> None:
         if (probs is None) == (logits is None):
             raise ArgumentError("Categorical: expected either probs or logits, and not both.")
@@ -42,7 +42,7 @@ class Categorical(Distribution):
         drawn = rows.multinomial(math.prod(sample_shape), replacement=True)
         return drawn.T.reshape(*self._drawn_shape(sample_shape))
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: object) -> Any:
         """Return ln of the probability of the class `value`, which broadcasts with the batch."""
         classes = value if isinstance(value, Tensor) else tensor(value)
         index, logits = classes.long().unsqueeze(-1), self.logits

@@ -26,19 +26,19 @@ class Distribution:
     def _drawn_shape(self, sample_shape: Any) -> tuple[int, ...]:
         return (*sample_shape, *self.batch_shape)
 
-    def rsample(self, sample_shape: Any = ()) -> Any:
+    def rsample(self, sample_shape: object = ()) -> Any:
         """Return draws through which gradients flow to the parameters."""
         raise NotImplementedError(
             f"{type(self).__name__}: has no rsample: its draws are no smooth function of the "
             "parameters. Use sample() and log_prob()."
         )
 
-    def sample(self, sample_shape: Any = ()) -> Any:
+    def sample(self, sample_shape: object = ()) -> Any:
         """Return draws of shape (*sample_shape, *batch_shape), without gradient."""
         with no_grad():
             return self.rsample(sample_shape).detach()
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: object) -> Any:
         """Return the log of the density or probability at `value`."""
         raise NotImplementedError(f"{type(self).__name__} has no log_prob.")
 
@@ -50,7 +50,7 @@ class Distribution:
         return f"{type(self).__name__}(batch_shape={self.batch_shape})"
 
 
-def checked(name: str, what: str, value: Any, holds: Callable[[Any], Any], expected: str) -> Any:
+def checked(name: str, what: str, value: object, holds: Callable[[Any], Any], expected: str) -> Any:
     """Return a parameter as a floating tensor.
 
     Raises:

@@ -15,7 +15,7 @@ class Normal(Distribution):
 
     has_rsample = True
 
-    def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
+    def __init__(self, loc: object, scale: object, validate_args: bool | None = None) -> None:
         loc = checked("Normal", "loc", loc, lambda x: x == x, "numbers")
         scale = checked("Normal", "scale", scale, lambda x: x > 0, "more than 0")
         self.loc, self.scale = broadcast_tensors(loc, scale)
@@ -26,17 +26,17 @@ class Normal(Distribution):
     stddev = property(lambda self: self.scale)
     variance = property(lambda self: self.scale**2)
 
-    def rsample(self, sample_shape: Any = ()) -> Any:
+    def rsample(self, sample_shape: object = ()) -> Any:
         """Return loc + scale * noise."""
         shape = self._drawn_shape(sample_shape)
         return self.loc + self.scale * randn(shape, dtype=self.loc.dtype, device=self.loc.device)
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: object) -> Any:
         """Return ln of the density at `value`."""
         z = (value - self.loc) / self.scale
         return -0.5 * z * z - self.scale.log() - 0.5 * math.log(2 * math.pi)
 
-    def cdf(self, value: Any) -> Any:
+    def cdf(self, value: object) -> Any:
         """Return the probability of at most `value`."""
         return 0.5 * (1 + ((value - self.loc) / (self.scale * math.sqrt(2))).erf())
 

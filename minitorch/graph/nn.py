@@ -92,7 +92,7 @@ softplus = _activation(activation.softplus, "softplus", "log(1 + e^x).")
 softsign = _activation(activation.softsign, "softsign", "x / (1 + |x|).")
 
 
-def leaky_relu(features: Any, alpha: float = 0.2, name: str | None = None) -> Node:
+def leaky_relu(features: object, alpha: float = 0.2, name: str | None = None) -> Node:
     """x where positive, alpha x elsewhere."""
     return rename(activation.leaky_relu(convert(features), alpha), name)
 
@@ -100,14 +100,14 @@ def leaky_relu(features: Any, alpha: float = 0.2, name: str | None = None) -> No
 # ── layers' arithmetic ──────────────────────────────────────────────────────────────────────────
 
 
-def l2_loss(t: Any, name: str | None = None) -> Node:
+def l2_loss(t: object, name: str | None = None) -> Node:
     """sum(t^2) / 2."""
     return rename(math.reduce_sum(rows.square(convert(t))) / 2, name)
 
 
 @lined
 def bias_add(
-    value: Any, bias: Any, data_format: str | None = None, name: str | None = None
+    value: object, bias: object, data_format: str | None = None, name: str | None = None
 ) -> Node:
     """The value plus a bias along its channels: the last axis, or with "NCHW" the second."""
     x, b = convert_all(value, bias)
@@ -122,13 +122,13 @@ def bias_add(
 
 
 @lined
-def xw_plus_b(x: Any, weights: Any, biases: Any, name: str | None = None) -> Node:
+def xw_plus_b(x: object, weights: object, biases: object, name: str | None = None) -> Node:
     """x weights + biases."""
     return rename(math.matmul(x, weights) + convert(biases), name)
 
 
 @lined
-def dropout(x: Any, keep_prob: Any, seed: int | None = None, name: str | None = None) -> Node:
+def dropout(x: object, keep_prob: object, seed: int | None = None, name: str | None = None) -> Node:
     """Each element kept with probability keep_prob, and then divided by it; otherwise 0."""
     node = convert(x)
     keep = as_scalar(keep_prob) if isinstance(keep_prob, Node) else keep_prob
@@ -139,7 +139,7 @@ def dropout(x: Any, keep_prob: Any, seed: int | None = None, name: str | None = 
 
 
 @lined
-def embedding_lookup(params: Any, ids: Any, name: str | None = None) -> Node:
+def embedding_lookup(params: object, ids: object, name: str | None = None) -> Node:
     """The rows of a table that the ids name.
 
     Args:
@@ -195,8 +195,8 @@ def in_top_k(predictions: Any, targets: Any, k: int, name: str | None = None) ->
 
 @lined
 def moments(
-    x: Any,
-    axes: Any,
+    x: object,
+    axes: int,
     name: str | None = None,
     keep_dims: bool = False,
 ) -> tuple[Node, Node]:
@@ -212,11 +212,11 @@ def moments(
 
 
 def batch_normalization(
-    x: Any,
-    mean: Any,
-    variance: Any,
-    offset: Any,
-    scale: Any,
+    x: object,
+    mean: object,
+    variance: object,
+    offset: object,
+    scale: object,
     variance_epsilon: float,
     name: str | None = None,
 ) -> Node:
@@ -229,7 +229,11 @@ def batch_normalization(
 
 @once_known
 def l2_normalize(
-    x: Any, axis: Any = None, epsilon: float = 1e-12, name: str | None = None, dim: Any = None
+    x: object,
+    axis: int | None = None,
+    epsilon: float = 1e-12,
+    name: str | None = None,
+    dim: int | None = None,
 ) -> Node:
     """x over its Euclidean length along an axis."""
     total = reduce_sum(rows.square(x), axis if dim is None else dim, keepdims=True)

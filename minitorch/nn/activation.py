@@ -24,7 +24,7 @@ class Activation(Module):
     defaults: ClassVar[Mapping[str, Any]] = {}
     accepts_inplace: ClassVar[bool] = False
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, **kwargs: object) -> None:
         super().__init__()
         names = [*self.defaults, *(["inplace"] if self.accepts_inplace else [])]
         given = dict(zip(names, args, strict=False)) | kwargs
@@ -155,7 +155,7 @@ class Hardtanh(Activation):
     defaults: ClassVar[Mapping[str, Any]] = {"min_val": -1.0, "max_val": 1.0}
     accepts_inplace = True
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: object, **kwargs: object) -> None:
         super().__init__(*args, **kwargs)
         if not self.min_val < self.max_val:
             raise ArgumentError(

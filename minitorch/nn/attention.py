@@ -59,7 +59,7 @@ class MultiheadAttention(Module):
         self.out_proj = Linear(embed_dim, embed_dim, bias, device=device, dtype=dtype)
         self.reset_parameters()
 
-    def _add_projections(self, bias: bool, device: Any, dtype: Any) -> None:
+    def _add_projections(self, bias: bool, device: DeviceLike, dtype: DTypeLike) -> None:
         """Add one weight for all three projections where the sizes allow, else three."""
         size = self.embed_dim
         packed = {"in_proj_weight": (3 * size, size)}

@@ -21,7 +21,7 @@ class Sequential(Module):
         for name, module in named:
             self.add_module(name, module)
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: object) -> Any:
         """Return the output of the last module."""
         for module in self._modules.values():
             x = module(x)  # type: ignore[misc]

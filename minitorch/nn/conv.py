@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from minitorch.arrays import DeviceLike, DTypeLike
 from minitorch.errors import ArgumentError
@@ -40,8 +40,8 @@ class _Convolution(Module):
         groups: int,
         bias: bool,
         padding_mode: str,
-        device: Any,
-        dtype: Any,
+        device: DeviceLike,
+        dtype: DTypeLike,
     ) -> None:
         super().__init__()
         self._check(in_channels, out_channels, groups, padding_mode)

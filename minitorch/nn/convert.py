@@ -44,7 +44,7 @@ def convert(
                 _change(buffer, device, dtype)
 
 
-def _change(tensor: Tensor, device: Any, dtype: Any) -> None:
+def _change(tensor: Tensor, device: DeviceLike, dtype: DTypeLike) -> None:
     wanted = dtype if tensor.dtype.kind == "f" else None
     tensor.data = tensor.detach().to(device=device, dtype=wanted)
     if tensor.grad is not None:

@@ -11,7 +11,7 @@ from minitorch.hooks import Handle
 _ids = count()
 
 
-def add_hook(hooks: dict[int, Callable[..., Any]], hook: Callable[..., Any]) -> Handle:
+def add_hook(hooks: dict[int, Callable[..., Any]], hook: Callable[..., object]) -> Handle:
     """Put `hook` behind those already in `hooks` and return its handle, which removes it."""
     if not callable(hook):
         raise TypeError(f"register hook: got {type(hook).__name__}, expected a function.")

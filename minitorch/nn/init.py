@@ -29,7 +29,7 @@ GAINS = {
 
 
 def _fill(
-    tensor: Tensor, draw: Callable[[Generator], Any], generator: Generator | None = None
+    tensor: Tensor, draw: Callable[[Generator], object], generator: Generator | None = None
 ) -> Tensor:
     """Overwrite `tensor` with the array that `draw` makes, drawn on the CPU whatever the device."""
     with no_grad():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from minitorch.arrays import DeviceLike, DTypeLike
 from minitorch.nn import functional as F
@@ -16,7 +15,7 @@ from minitorch.tensor import Tensor
 class Identity(Module):
     """The input, unchanged; takes and ignores any arguments."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: object, **kwargs: object) -> None:
         super().__init__()
 
     def forward(self, x: Tensor) -> Tensor:

@@ -46,7 +46,7 @@ class Module:
         """Return the output; a subclass writes it, users call the module itself."""
         raise NotImplementedError(f"{type(self).__name__} has no forward. Define forward(self, x).")
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> Any:
         """Return `forward` of the arguments, with the hooks around it."""
         own = self.__dict__
         try:
@@ -65,11 +65,11 @@ class Module:
             output = output if changed is None else changed
         return output
 
-    def register_forward_pre_hook(self, hook: Callable[..., Any]) -> Handle:
+    def register_forward_pre_hook(self, hook: Callable[..., object]) -> Handle:
         """Call `hook(module, args)` before each forward; what it returns replaces the arguments."""
         return add_hook(self.__dict__["_forward_pre_hooks"], hook)
 
-    def register_forward_hook(self, hook: Callable[..., Any]) -> Handle:
+    def register_forward_hook(self, hook: Callable[..., object]) -> Handle:
         """Call `hook(module, args, output)` after each forward; its result replaces the output."""
         return add_hook(self.__dict__["_forward_hooks"], hook)
 
@@ -82,7 +82,7 @@ class Module:
                 return own[store][name]
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         if isinstance(value, Parameter):
             self._claim(name, "_parameters")[name] = value
         elif isinstance(value, Module):
@@ -101,7 +101,7 @@ class Module:
                 own[other].pop(name, None)
         return cast("dict[str, Any]", own[store])
 
-    def _set_plain(self, name: str, value: Any) -> None:
+    def _set_plain(self, name: str, value: object) -> None:
         """Set what is neither parameter nor module; a registered name keeps its kind."""
         own = self.__dict__
         for store, kind in (("_parameters", Parameter), ("_modules", Module), ("_buffers", Tensor)):
@@ -217,7 +217,7 @@ class Module:
 
     # ── changes to all ──────────────────────────────────────────────────────────────────────────
 
-    def apply(self: M, fn: Callable[[Module], Any]) -> M:
+    def apply(self: M, fn: Callable[[Module], object]) -> M:
         """Call `fn` with every module, children first, and return this one."""
         for child in self.children():
             child.apply(fn)
@@ -288,7 +288,7 @@ class Module:
         return state_of(self, prefix)
 
     def load_state_dict(
-        self, state_dict: Mapping[str, Any], strict: bool = True
+        self, state_dict: Mapping[str, object], strict: bool = True
     ) -> IncompatibleKeys:
         """Copy `state_dict` into the parameters and buffers, all or nothing.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from minitorch.arrays import DeviceLike, DTypeLike, int64
 from minitorch.creation import ones, zeros
@@ -31,8 +31,8 @@ class _RunningNorm(Module):
         affine: bool,
         track_running_stats: bool,
         bias: bool,
-        device: Any,
-        dtype: Any,
+        device: DeviceLike,
+        dtype: DTypeLike,
     ) -> None:
         super().__init__()
         self.num_features = num_features

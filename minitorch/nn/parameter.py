@@ -17,7 +17,7 @@ class Parameter(Tensor):
 
     __slots__ = ()
 
-    def __init__(self, data: Any = None, requires_grad: bool = True) -> None:
+    def __init__(self, data: object = None, requires_grad: bool = True) -> None:
         source = data if isinstance(data, Tensor) else tensor([] if data is None else data)
         super().__init__()
         self.array = source.detach()._settled()
@@ -42,5 +42,5 @@ def empty_parameter(
     return Parameter(zeros(shape, dtype=dtype, device=device))
 
 
-def _restored(array: Any, requires_grad: bool) -> Parameter:
+def _restored(array: object, requires_grad: bool) -> Parameter:
     return Parameter(Tensor._new(array), requires_grad)

@@ -162,7 +162,9 @@ class LPPool2d(Module):
 class _AdaptivePool(Module):
     """Windows that share the input out evenly, as many as asked for."""
 
-    def __init__(self, output_size: Any, return_indices: bool = False) -> None:
+    def __init__(
+        self, output_size: int | Sequence[int | None], return_indices: bool = False
+    ) -> None:
         super().__init__()
         self.output_size = output_size
         self.return_indices = return_indices

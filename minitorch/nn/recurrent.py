@@ -25,7 +25,7 @@ from minitorch.tensor import Tensor, tensor
 
 
 def _steps(
-    step: Step, w_hr: Any, backwards: bool, from_x_LNG: Any, w_hh: Any, b_hh: Any, *first: Any
+    step: Step, w_hr: Any, backwards: bool, from_x_LNG: Any, w_hh: Any, b_hh: Any, *first: object
 ) -> list[Any]:
     """Return the outputs (L, N, H) and the last states, step by step in the library's operators."""
     state: State = first
@@ -85,7 +85,7 @@ class _Recurrent(Module):
     def _suffixes(self, layer: int) -> list[str]:
         return [f"_l{layer}", f"_l{layer}_reverse"][: 2 if self.bidirectional else 1]
 
-    def _add_weights(self, layer: int, suffix: str, device: Any, dtype: Any) -> None:
+    def _add_weights(self, layer: int, suffix: str, device: DeviceLike, dtype: DTypeLike) -> None:
         wide = self.gates * self.hidden_size
         directions = 2 if self.bidirectional else 1
         out = self.proj_size or self.hidden_size

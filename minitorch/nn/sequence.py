@@ -60,7 +60,7 @@ class Sequence(Op):
         return tuple([next(found) if value.requires_grad else None for value in own])
 
 
-def fits(inputs: tuple[Any, ...]) -> bool:
+def fits(inputs: tuple[object, ...]) -> bool:
     """Tell whether `inputs` are tensors with numbers in NumPy's memory, of one floating dtype.
 
     Not so are those on a device and those that are being traced.

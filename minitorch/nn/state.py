@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from minitorch.errors import MinitorchError
 from minitorch.recording import no_grad
@@ -33,7 +33,7 @@ def state_of(module: Module, prefix: str = "") -> dict[str, Tensor]:
     return {prefix + name: value.detach() for name, value in _saved(module)}
 
 
-def load_into(module: Module, state: Mapping[str, Any], strict: bool) -> IncompatibleKeys:
+def load_into(module: Module, state: Mapping[str, object], strict: bool) -> IncompatibleKeys:
     """Copy `state` into `module`, after everything that could fail has been checked."""
     if not isinstance(state, Mapping):
         raise TypeError(
@@ -72,7 +72,7 @@ def _saved(module: Module) -> Iterator[tuple[str, Tensor]]:
                 yield dot + name, buffer
 
 
-def _mismatches(own: Mapping[str, Tensor], state: Mapping[str, Any]) -> list[str]:
+def _mismatches(own: Mapping[str, Tensor], state: Mapping[str, object]) -> list[str]:
     problems = []
     for key, target in own.items():
         if key not in state:

@@ -36,7 +36,7 @@ class TransformerEncoderLayer(Module):
         nhead: int,
         dim_feedforward: int = 2048,
         dropout: float = 0.1,
-        activation: str | Callable[[Any], Any] = "relu",
+        activation: str | Callable[[Any], object] = "relu",
         layer_norm_eps: float = 1e-5,
         batch_first: bool = False,
         norm_first: bool = False,
@@ -78,7 +78,7 @@ class TransformerEncoderLayer(Module):
         mixed, _ = self.self_attn(x, x, x, padding, False, mask, is_causal=is_causal)
         return self.dropout1(mixed)
 
-    def _feed(self, x: Any) -> Any:
+    def _feed(self, x: object) -> Any:
         wide = self.dropout(self.activation(self.linear1(x)))
         return self.dropout2(self.linear2(wide))
 
@@ -87,7 +87,7 @@ class TransformerEncoder(Module):
     """Layers one after another, each a copy of the one given, and a last norm if wanted."""
 
     def __init__(
-        self, encoder_layer: Module, num_layers: int, norm: Module | None = None, **_: Any
+        self, encoder_layer: Module, num_layers: int, norm: Module | None = None, **_: object
     ) -> None:
         super().__init__()
         self.layers = ModuleList([copy.deepcopy(encoder_layer) for _ in range(num_layers)])
@@ -117,7 +117,7 @@ class TransformerDecoderLayer(Module):
         nhead: int,
         dim_feedforward: int = 2048,
         dropout: float = 0.1,
-        activation: str | Callable[[Any], Any] = "relu",
+        activation: str | Callable[[Any], object] = "relu",
         layer_norm_eps: float = 1e-5,
         batch_first: bool = False,
         norm_first: bool = False,
@@ -154,16 +154,16 @@ class TransformerDecoderLayer(Module):
     ) -> Any:
         """Return a tensor of the shape of `tgt`; masks as in `MultiheadAttention`."""
 
-        def own(x: Any) -> Any:
+        def own(x: object) -> Any:
             masks = (tgt_key_padding_mask, False, tgt_mask)
             return self.dropout1(self.self_attn(x, x, x, *masks, is_causal=tgt_is_causal)[0])
 
-        def other(x: Any) -> Any:
+        def other(x: object) -> Any:
             masks = (memory_key_padding_mask, False, memory_mask)
             attend = self.multihead_attn
             return self.dropout2(attend(x, memory, memory, *masks, is_causal=memory_is_causal)[0])
 
-        def feed(x: Any) -> Any:
+        def feed(x: object) -> Any:
             wide = self.dropout(self.activation(self.linear1(x)))
             return self.dropout3(self.linear2(wide))
 
@@ -212,7 +212,7 @@ class Transformer(Module):
         num_decoder_layers: int = 6,
         dim_feedforward: int = 2048,
         dropout: float = 0.1,
-        activation: str | Callable[[Any], Any] = "relu",
+        activation: str | Callable[[Any], object] = "relu",
         custom_encoder: Module | None = None,
         custom_decoder: Module | None = None,
         layer_norm_eps: float = 1e-5,
@@ -273,7 +273,7 @@ class Transformer(Module):
         return full_mask.triu(1)  # type: ignore[no-any-return]
 
 
-def _function(activation: str | Callable[[Any], Any]) -> Callable[[Any], Any]:
+def _function(activation: str | Callable[[Any], object]) -> Callable[[Any], Any]:
     """Return the function of that name.
 
     Raises:

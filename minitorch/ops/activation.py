@@ -5,11 +5,11 @@ A kink takes the slope that torch gives it, most often that of the left side.
 
 import functools
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..arrays import Namespace, as_dtype, float16
+from ..arrays import Array, Namespace, as_dtype, float16
 from ..errors import ArgumentError, ShapeError
 from ..shapes import axis
 from .binary import where
@@ -17,11 +17,14 @@ from .elementwise import abs, erf, exp, expm1, log1p, logsigmoid, relu, sigmoid,
 from .indexing import narrow
 from .rows import binary, unary
 
+if TYPE_CHECKING:
+    from .methods import Methods
+
 SQRT_HALF = math.sqrt(0.5)
 SELU_SCALE, SELU_ALPHA = 1.0507009873554804934193349852946, 1.6732632423543772848170429916717
 
 
-def _normal_density(x: Any) -> Any:
+def _normal_density(x: "Methods") -> Any:
     return exp(x * x * -0.5) * (1.0 / math.sqrt(2.0 * math.pi))
 
 
@@ -72,11 +75,11 @@ _gelu = unary(
 )
 
 
-def _normal_cdf(xp: Namespace, x: Any) -> Any:
+def _normal_cdf(xp: Namespace, x: Array) -> Any:
     return (erf.op.compute(xp, x * x.dtype.type(SQRT_HALF) if xp is np else x * SQRT_HALF) + 1) / 2
 
 
-def gelu(x: Any, approximate: str = "none") -> Any:
+def gelu(x: "Methods", approximate: str = "none") -> Any:
     """Return x·Φ(x); with approximate="tanh" by its formula with tanh.
 
     Source: Hendrycks & Gimpel, arXiv:1606.08415, 2016.
@@ -99,22 +102,22 @@ silu = unary(
 )
 
 
-def _silu_slope(x: Any) -> Any:
+def _silu_slope(x: "Methods") -> Any:
     gate = sigmoid(x)
     return gate * (x * (1.0 - gate) + 1.0)
 
 
-def relu6(x: Any) -> Any:
+def relu6(x: "Methods") -> Any:
     """Return `x` clamped to 0 to 6."""
     return hardtanh(x, 0.0, 6.0)
 
 
-def leaky_relu(x: Any, negative_slope: float = 0.01) -> Any:
+def leaky_relu(x: "Methods", negative_slope: float = 0.01) -> Any:
     """Return `x` where positive, else negative_slope·x."""
     return where(x > 0, x, x * negative_slope)
 
 
-def prelu(x: Any, weight: Any) -> Any:
+def prelu(x: "Methods", weight: "Methods") -> Any:
     """Return `x` where positive, else weight·x, one weight for all or one a channel (axis 1).
 
     Raises:
@@ -148,7 +151,7 @@ def elu(x: Any, alpha: float = 1.0) -> Any:
     return where(x > 0, x, expm1(where(x > 0, 0.0, x)) * alpha)
 
 
-def selu(x: Any) -> Any:
+def selu(x: "Methods") -> Any:
     """Return the scaled `elu` that keeps mean 0 and variance 1."""
     return elu(x, SELU_ALPHA) * SELU_SCALE
 
@@ -177,17 +180,17 @@ def softplus(x: Any, beta: float = 1.0, threshold: float = 20.0) -> Any:
     return where(linear, x, log1p(exp(where(linear, 0.0, scaled))) / beta)
 
 
-def mish(x: Any) -> Any:
+def mish(x: "Methods") -> Any:
     """Return x·tanh(softplus(x))."""
     return x * tanh(softplus(x))
 
 
-def softsign(x: Any) -> Any:
+def softsign(x: "Methods") -> Any:
     """Return x / (1 + |x|)."""
     return x / (abs(x) + 1.0)
 
 
-def tanhshrink(x: Any) -> Any:
+def tanhshrink(x: "Methods") -> Any:
     """Return x - tanh(x)."""
     return x - tanh(x)
 
@@ -197,7 +200,7 @@ def hardshrink(x: Any, lambd: float = 0.5) -> Any:
     return where((x >= -lambd) & (x <= lambd), 0.0, x)
 
 
-def softshrink(x: Any, lambd: float = 0.5) -> Any:
+def softshrink(x: "Methods", lambd: float = 0.5) -> Any:
     """Return `x` moved towards 0 by `lambd`, 0 if it would cross.
 
     Raises:
@@ -218,7 +221,7 @@ def hardswish(x: Any) -> Any:
     return where(x <= -3, 0.0, where(x >= 3, x, x * (x + 3.0) / 6.0))
 
 
-def glu(x: Any, dim: int = -1) -> Any:
+def glu(x: "Methods", dim: int = -1) -> Any:
     """Return the first half of `x` along `dim` times the sigmoid of the second.
 
     Raises:

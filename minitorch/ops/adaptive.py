@@ -2,7 +2,8 @@
 
 import itertools
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,8 +16,11 @@ from .ordering import ValuesAndIndices
 from .ordering import max as largest
 from .reduction import mean
 
+if TYPE_CHECKING:
+    from .methods import Methods
 
-def _adaptive(name: str, x: Any, sizes: tuple[Any, ...], reduce: Any) -> Any:
+
+def _adaptive(name: str, x: "Methods", sizes: tuple[Any, ...], reduce: Any) -> Any:
     """Return `x` with each last axis cut into as many windows as asked for, each reduced."""
     count = len(sizes)
     if len(x.shape) not in (count + 1, count + 2):
@@ -31,7 +35,7 @@ def _adaptive(name: str, x: Any, sizes: tuple[Any, ...], reduce: Any) -> Any:
     return x
 
 
-def _wanted(output_size: Any, count: int) -> tuple[Any, ...]:
+def _wanted(output_size: int | Sequence[int | None], count: int) -> tuple[Any, ...]:
     return (
         (output_size,) * count
         if output_size is None or isinstance(output_size, int)
@@ -39,12 +43,12 @@ def _wanted(output_size: Any, count: int) -> tuple[Any, ...]:
     )
 
 
-def adaptive_avg_pool1d(input: Any, output_size: Any) -> Any:
+def adaptive_avg_pool1d(input: "Methods", output_size: int | Sequence[int | None]) -> Any:
     """Return means of (N, C, length) over `output_size` windows of nearly equal size."""
     return _adaptive("adaptive_avg_pool1d", input, _wanted(output_size, 1), _kept_mean)
 
 
-def adaptive_avg_pool2d(input: Any, output_size: Any) -> Any:
+def adaptive_avg_pool2d(input: "Methods", output_size: int | Sequence[int | None]) -> Any:
     """Return means of (N, C, height, width) over as many windows as `output_size` says."""
     return _adaptive("adaptive_avg_pool2d", input, _wanted(output_size, 2), _kept_mean)
 
@@ -73,19 +77,23 @@ def _adaptive_max(count: int, x: Any, output_size: Any, indices: bool) -> Any:
     return ValuesAndIndices(reshape(stack(values, -1), shape), where)
 
 
-def adaptive_max_pool1d(input: Any, output_size: Any, return_indices: bool = False) -> Any:
+def adaptive_max_pool1d(
+    input: "Methods", output_size: int | Sequence[int | None], return_indices: bool = False
+) -> Any:
     """Return the largest of (N, C, length) in `output_size` windows of nearly equal size."""
     return _adaptive_max(1, input, output_size, return_indices)
 
 
-def adaptive_max_pool2d(input: Any, output_size: Any, return_indices: bool = False) -> Any:
+def adaptive_max_pool2d(
+    input: "Methods", output_size: int | Sequence[int | None], return_indices: bool = False
+) -> Any:
     """Return the largest of (N, C, height, width) in as many windows as `output_size` says."""
     return _adaptive_max(2, input, output_size, return_indices)
 
 
-def _kept_mean(x: Any, d: int) -> Any:
+def _kept_mean(x: "Methods", d: int) -> Any:
     return mean(x, d, True)
 
 
-def _kept_max(x: Any, d: int) -> Any:
+def _kept_max(x: "Methods", d: int) -> Any:
     return largest(x, d, True).values

@@ -26,7 +26,7 @@ class Assign(KeepsSpec):
     reads_output = False
     name = "setitem"
 
-    def __init__(self, pattern: tuple[Any, ...]) -> None:
+    def __init__(self, pattern: tuple[object, ...]) -> None:
         self.pattern = pattern
 
     def compute(self, xp: Namespace, *arrays: Array) -> Array:
@@ -47,7 +47,7 @@ class Assign(KeepsSpec):
         return (rest, _shaped_as(placed, value), *(None for _ in indices))
 
 
-def zeros_0d(like: Any) -> Any:
+def zeros_0d(like: "Methods") -> Any:
     """Return a 0-d zero of the kind, dtype and device of `like`."""
     return apply(Zero(), like)
 

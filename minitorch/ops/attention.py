@@ -1,7 +1,7 @@
 """Attention, embeddings, and windows of images as columns."""
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from .matrices import unfold as windows_along
 from .movement import insert_axes, permute, remove_axes, reshape
 from .normalization import softmax
 from .random import dropout
+
+if TYPE_CHECKING:
+    from .methods import Methods
 
 
 def scaled_dot_product_attention(
@@ -81,17 +84,17 @@ def scaled_dot_product_attention(
     return matmul(dropout(weights, dropout_p) if dropout_p else weights, value)
 
 
-def _attends(mask: Any) -> Any:
+def _attends(mask: "Methods") -> Any:
     return np.any(mask, -1, keepdims=True) if isinstance(mask, np.ndarray) else mask.any(-1, True)
 
 
-def _shared_heads(x: Any, times: int) -> Any:
+def _shared_heads(x: "Methods", times: int) -> Any:
     *lead, heads, length, size = x.shape
     wide = insert_axes(x, (len(lead) + 1,)).expand(*lead, heads, times, length, size)
     return reshape(wide, (*lead, heads * times, length, size))
 
 
-def _check_rows(input: Any, count: Any) -> None:
+def _check_rows(input: "Methods", count: Any) -> None:
     """Raise unless the numbers that are known now name rows of a table of `count`."""
     array = getattr(input, "array", None)
     if array is None or count is None or not math.prod(array.shape):
@@ -106,7 +109,7 @@ def _check_rows(input: Any, count: Any) -> None:
 
 def embedding(
     input: Any,
-    weight: Any,
+    weight: "Methods",
     padding_idx: int | None = None,
     max_norm: float | None = None,
     norm_type: float = 2.0,
@@ -136,7 +139,7 @@ def embedding(
 
 
 def unfold(
-    input: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
+    input: "Methods", kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
 ) -> Any:
     """Return the windows of (N, C, H, W) as columns: (N, C·kh·kw, places)."""
     if len(input.shape) == 3:
@@ -194,7 +197,7 @@ def _fold_rows(x: Any, step: Any, out: Any, border: Any) -> Any:
     return apply(Fold(2, step[0], out[0] + 2 * border[0]), x)
 
 
-def _spread(x: Any, d: int, gap: int) -> Any:
+def _spread(x: "Methods", d: int, gap: int) -> Any:
     """Return `x` with gap - 1 zeros between the elements of axis `d`."""
     if gap == 1:
         return x

@@ -6,7 +6,7 @@ rows undo the broadcast. A tie in `maximum` or `minimum` shares its gradient, as
 
 import math
 import operator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,10 +18,13 @@ from .elementwise import floor, log, ones_like, sigmoid, sign, trunc, zeros_like
 from .logic import isnan, signbit
 from .rows import NUMBERS, binary, ternary
 
+if TYPE_CHECKING:
+    from .methods import Methods
+
 LN2 = math.log(2.0)
 
 
-def _cached(ufunc: Any, plain: Any) -> Any:
+def _cached(ufunc: object, plain: Any) -> Any:
     """Return a row's arithmetic: the sign itself, but for large NumPy arrays."""
 
     def compute(xp: Namespace, a: Array, b: Array) -> Array:
@@ -32,7 +35,7 @@ def _cached(ufunc: Any, plain: Any) -> Any:
     return compute
 
 
-def _zero(g: Any, *_: Any) -> Any:
+def _zero(g: "Methods", *_: object) -> Any:
     return zeros_like(g)
 
 
@@ -112,7 +115,7 @@ fmod = binary(
 )
 
 
-def _by_base(g: Any, a: Any, b: Any, y: Any) -> Any:
+def _by_base(g: Any, a: Any, b: Any, y: object) -> Any:
     return g * where(b == 0, 0.0, b * power(a, where(b == 0, 1.0, b - 1.0)))
 
 
@@ -132,7 +135,7 @@ def _raised(xp: Namespace, a: Any, b: Any) -> Any:
 power = binary("pow", _raised, _by_base, _by_exponent, "a to the b.", kinds=NUMBERS)
 
 
-def _won(g: Any, wins: Any, ties: Any) -> Any:
+def _won(g: "Methods", wins: object, ties: object) -> Any:
     return g * wins + g * ties * 0.5
 
 
@@ -205,7 +208,7 @@ logaddexp2 = binary(
 )
 
 
-def _by_magnitude(g: Any, a: Any, b: Any, y: Any) -> Any:
+def _by_magnitude(g: Any, a: Any, b: Any, y: object) -> Any:
     return g * sign(a) * where(signbit(b), -1.0, ones_like(b))
 
 

@@ -2,7 +2,18 @@
 
 from typing import TYPE_CHECKING, Any
 
-from ..arrays import Array, Device, DType, Namespace, as_dtype, cast, copied, device_of, move
+from ..arrays import (
+    Array,
+    Device,
+    DType,
+    DTypeLike,
+    Namespace,
+    as_dtype,
+    cast,
+    copied,
+    device_of,
+    move,
+)
 from ..errors import DTypeError
 from ..op import Gradients, KeepsSpec, Op, Spec, Value, apply
 
@@ -73,18 +84,18 @@ class Clone(KeepsSpec):
         return (out_grad,)
 
 
-def cast_to(x: Any, dtype: Any) -> Any:
+def cast_to(x: "Methods", dtype: DTypeLike) -> Any:
     """Return `x` as `dtype`; `x` itself when it already is."""
     wanted = as_dtype(dtype)
     return x if as_dtype(x.dtype) == wanted else apply(Cast(wanted), x)
 
 
-def clone(x: Any) -> Any:
+def clone(x: "Methods") -> Any:
     """Return a copy of `x`, through which gradients flow."""
     return apply(Clone(), x)
 
 
-def floats_only(name: str, x: Any) -> None:
+def floats_only(name: str, x: "Methods") -> None:
     """Raise unless `x` has a floating dtype.
 
     Raises:

@@ -1,7 +1,7 @@
 """Torch's convolutions by name: arguments checked, made one number an axis, and handed on."""
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -10,8 +10,11 @@ from ..op import apply
 from .convolution import Convolve, ConvolveBack, Geometry
 from .movement import insert_axes, remove_axes, reshape
 
+if TYPE_CHECKING:
+    from .methods import Methods
 
-def documented(function: Callable[..., Any], name: str, says: str) -> Callable[..., Any]:
+
+def documented(function: Callable[..., object], name: str, says: str) -> Callable[..., Any]:
     """Return `function` under its public name: one of several that differ in their axes."""
     function.__name__ = function.__qualname__ = name
     function.__doc__ = says
@@ -74,7 +77,14 @@ def _check(name: str, x: Any, w: Any, bias: Any, count: int, channels: Any, out:
 
 
 def _conv(
-    count: int, x: Any, w: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: int
+    count: int,
+    x: "Methods",
+    w: "Methods",
+    bias: "Methods",
+    stride: int | Sequence[int],
+    padding: int | str | Sequence[int],
+    dilation: int | Sequence[int],
+    groups: int,
 ) -> Any:
     name = f"conv{count}d"
     if len(x.shape) == count + 1:
@@ -176,11 +186,11 @@ def _transposed(count: int, says: str) -> Callable[..., Any]:
         input: Any,
         weight: Any,
         bias: Any = None,
-        stride: Any = 1,
-        padding: Any = 0,
-        output_padding: Any = 0,
+        stride: int | Sequence[int] = 1,
+        padding: int | str | Sequence[int] = 0,
+        output_padding: int | Sequence[int] = 0,
         groups: int = 1,
-        dilation: Any = 1,
+        dilation: int | Sequence[int] = 1,
     ) -> Any:
         how = (stride, padding, output_padding, groups, dilation)
         return _conv_transpose(count, input, weight, bias, *how)

@@ -196,11 +196,13 @@ def cross_entropy(
     return sum(hard) / sum(share) if reduction == "mean" else reduced(hard, reduction)
 
 
-def _along(weight: Any, rank: int, d: int) -> Any:
+def _along(weight: "Methods", rank: int, d: int) -> Any:
     return reshape(weight, [-1 if i == d else 1 for i in range(rank)])
 
 
-def _soft(logs: Any, target: Any, weight: Any, reduction: str, smoothing: float, d: int) -> Any:
+def _soft(
+    logs: "Methods", target: "Methods", weight: "Methods", reduction: str, smoothing: float, d: int
+) -> Any:
     if tuple(target.shape) != tuple(logs.shape):
         raise ShapeError(
             f"cross_entropy: got probabilities {tuple(target.shape)}, expected {tuple(logs.shape)}."
@@ -214,7 +216,7 @@ def _soft(logs: Any, target: Any, weight: Any, reduction: str, smoothing: float,
     return sum(losses) / float(max(math.prod(losses.shape), 1))
 
 
-def _class_weights(logs: Any, target: Any, weight: Any, counts: Any) -> Any:
+def _class_weights(logs: "Methods", target: Any, weight: Any, counts: Any) -> Any:
     if weight is None:
         return cast_to(counts, logs.dtype)
     return where(counts, weight[where(counts, target, 0)], 0.0)

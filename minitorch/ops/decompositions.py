@@ -133,21 +133,21 @@ def _check_float(where: str, dtype: DType) -> DType:
 # ── torch's names ───────────────────────────────────────────────────────────────────────────────
 
 
-def inverse(x: Any) -> Any:
+def inverse(x: "Methods") -> Any:
     """Return the inverse of square matrices."""
     return apply(Inverse(), x)
 
 
-def det(x: Any) -> Any:
+def det(x: "Methods") -> Any:
     """Return the determinant of square matrices."""
     return apply(Determinant(), x)
 
 
-def cholesky(x: Any) -> Any:
+def cholesky(x: "Methods") -> Any:
     """Return the lower Cholesky factor of symmetric positive matrices."""
     return apply(Cholesky(), x)
 
 
-def solve(a: Any, b: Any) -> Any:
+def solve(a: object, b: object) -> Any:
     """Return X with a X = b, for columns b."""
     return apply(Solve(), a, b)

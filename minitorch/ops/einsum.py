@@ -106,7 +106,7 @@ def _elsewhere(letter: str, terms: list[str], here: int) -> bool:
     return any(letter in term for i, term in enumerate(terms) if i != here)
 
 
-def _distinct(value: Any, term: str) -> tuple[Any, str]:
+def _distinct(value: object, term: str) -> tuple[Any, str]:
     """Return the value with each letter that it has twice replaced by the diagonal."""
     for letter in dict.fromkeys(term):
         while term.count(letter) > 1:
@@ -153,7 +153,7 @@ def _parsed(equation: str, operands: tuple[Any, ...]) -> tuple[list[str], str]:
     return spelled, result
 
 
-def _from_lists(arguments: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
+def _from_lists(arguments: tuple[object, ...]) -> tuple[str, tuple[Any, ...]]:
     """Return the equation and operands of the form einsum(a, [0, 1], b, [1, 2], [0, 2])."""
     pairs = len(arguments) // 2
     operands = tuple(arguments[2 * i] for i in range(pairs))

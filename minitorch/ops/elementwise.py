@@ -6,7 +6,7 @@ numbers of the input ("x"), of the result ("y"), of both or of neither.
 """
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,16 +15,19 @@ from ..arrays import Namespace, dtype_of
 from .rows import NUMBERS, binary, unary
 from .special import erf_array, erfc_array
 
+if TYPE_CHECKING:
+    from .methods import Methods
 
-def _cos(x: Any) -> Any:
+
+def _cos(x: "Methods") -> Any:
     return cos(x)
 
 
-def _cosh(x: Any) -> Any:
+def _cosh(x: "Methods") -> Any:
     return cosh(x)
 
 
-def _zero(g: Any, *_: Any) -> Any:
+def _zero(g: "Methods", *_: object) -> Any:
     return zeros_like(g)
 
 
@@ -86,7 +89,7 @@ def _where_positive(xp: Namespace, g: Any, y: Any) -> Any:
     return product if total - total == 0 else np.where(y > 0, g, g.dtype.type(0))
 
 
-def _through(g: Any, y: Any) -> Any:
+def _through(g: "Methods", y: object) -> Any:
     return _open(g, y)
 
 

@@ -119,7 +119,7 @@ class Scatter(KeepsSpec):
         return apply(self, out_grad, index, nothing), None, share
 
 
-def _checked(name: str, x: Any, dim: int, index: Any, source: Any = None) -> int:
+def _checked(name: str, x: "Methods", dim: int, index: Any, source: "Methods | None" = None) -> int:
     """Return the axis, after comparing shapes.
 
     Raises:
@@ -179,13 +179,13 @@ def take_along_dim(x: Any, indices: Any, dim: int | None = None) -> Any:
     return gather(x, d, indices)
 
 
-def _stretched(x: Any, shape: tuple[Any, ...]) -> Any:
+def _stretched(x: "Methods", shape: tuple[object, ...]) -> Any:
     """Return `x` in this shape; as it is where it has that, though sizes may be unknown."""
     return x if tuple(x.shape) == shape else expand(x, shape)
 
 
 def scatter(
-    x: Any, dim: int, index: Any, src: Any = None, *, value: Any = None, reduce: Any = None
+    x: Any, dim: int, index: Any, src: Any = None, *, value: object = None, reduce: object = None
 ) -> Any:
     """Return `x` with `src` at the places of `index` along `dim`; `src` may be one number.
 
@@ -206,7 +206,7 @@ def scatter(
     return apply(Scatter(d), x, index, src)
 
 
-def scatter_add(x: Any, dim: int, index: Any, src: Any) -> Any:
+def scatter_add(x: Any, dim: int, index: Any, src: "Methods") -> Any:
     """Return `x` with `src` added at the places of `index` along `dim`; equal places add up."""
     if not x.shape or not index.shape:
         row, places, source = _lifted(x, index, src)
@@ -226,7 +226,7 @@ def _vector(name: str, index: Any) -> Any:
     return index if index.shape else reshape(index, 1)
 
 
-def index_select(x: Any, dim: int, index: Any) -> Any:
+def index_select(x: "Methods", dim: int, index: object) -> Any:
     """Return the slices of `x` along `dim` that `index`, a vector, names."""
     index = _vector("index_select", index)
     if not x.shape:
@@ -234,7 +234,7 @@ def index_select(x: Any, dim: int, index: Any) -> Any:
     return apply(Take(_row_pattern(axis(dim, len(x.shape), "index_select"))), x, index)
 
 
-def index_add(x: Any, dim: int, index: Any, source: Any, *, alpha: Any = 1) -> Any:
+def index_add(x: Any, dim: int, index: Any, source: "Methods", *, alpha: object = 1) -> Any:
     """Return `x` with alpha·source added to the slices along `dim` that `index` names."""
     index = _vector("index_add", index)
     if not x.shape:
@@ -248,7 +248,7 @@ def index_add(x: Any, dim: int, index: Any, source: Any, *, alpha: Any = 1) -> A
     return x + (added if alpha == 1 else added * alpha)
 
 
-def index_copy(x: Any, dim: int, index: Any, source: Any) -> Any:
+def index_copy(x: Any, dim: int, index: Any, source: "Methods") -> Any:
     """Return `x` with `source` in the slices along `dim` that `index` names."""
     index = _vector("index_copy", index)
     if not x.shape:
@@ -261,7 +261,7 @@ def index_copy(x: Any, dim: int, index: Any, source: Any) -> Any:
     return apply(Scatter(d), x, places, expand(source, sizes))
 
 
-def index_fill(x: Any, dim: int, index: Any, value: Any) -> Any:
+def index_fill(x: "Methods", dim: int, index: object, value: object) -> Any:
     """Return `x` with one number in the slices along `dim` that `index` names."""
     index = _vector("index_fill", index)
     d = axis(dim, len(x.shape), "index_fill")
@@ -271,12 +271,12 @@ def index_fill(x: Any, dim: int, index: Any, value: Any) -> Any:
     return where(mask, _element(value, x), x)
 
 
-def take(x: Any, index: Any) -> Any:
+def take(x: "Methods", index: object) -> Any:
     """Return the elements at `index` of `x` seen as one vector, in the shape of the index."""
     return getitem(reshape(x, -1), index)
 
 
-def masked_fill(x: Any, mask: Any, value: Any) -> Any:
+def masked_fill(x: "Methods", mask: "Methods", value: object) -> Any:
     """Return `x` with `value` where the mask holds.
 
     Raises:
@@ -289,7 +289,7 @@ def masked_fill(x: Any, mask: Any, value: Any) -> Any:
     return where(mask, _element(value, x), x)
 
 
-def _element(value: Any, x: Any) -> Any:
+def _element(value: Any, x: "Methods") -> Any:
     """Return one number, or a 0-d value, as an element of `x`."""
     dtype = as_dtype(x.dtype)
     if hasattr(value, "dtype"):
@@ -297,7 +297,7 @@ def _element(value: Any, x: Any) -> Any:
     return value if dtype.kind == "f" else np.asarray(value).astype(dtype)
 
 
-def masked_select(x: Any, mask: Any) -> Any:
+def masked_select(x: "Methods", mask: "Methods") -> Any:
     """Return the elements of `x` where the mask holds, as a vector; the two broadcast."""
     shape = broadcast(tuple(x.shape), tuple(mask.shape), op="masked_select")
     return getitem(expand(x, shape), expand(mask, shape))
@@ -310,7 +310,7 @@ class Put(KeepsSpec):
     reads_output = False
     name = "index_put"
 
-    def __init__(self, pattern: tuple[Any, ...]) -> None:
+    def __init__(self, pattern: tuple[object, ...]) -> None:
         self.pattern = pattern
 
     def compute(self, xp: Namespace, x: Array, source: Array, *indices: Array) -> Array:

@@ -30,7 +30,7 @@ class Slice(Op):
     reads_inputs = reads_output = False
     halves = "moved"
 
-    def __init__(self, index: tuple[Any, ...]) -> None:
+    def __init__(self, index: tuple[object, ...]) -> None:
         self.index = index
 
     def compute(self, xp: Namespace, x: Array) -> Array:
@@ -50,7 +50,7 @@ class Slice(Op):
         return (apply(Place(self.index, tuple(x.shape)), out_grad),)
 
 
-def sliced(shape: Shape, index: tuple[Any, ...]) -> Shape:
+def sliced(shape: Shape, index: tuple[object, ...]) -> Shape:
     """Return the shape of x[index] for a basic index."""
     full = _spelled_out(index, len(shape), "index")
     out: list[int | None] = []
@@ -75,7 +75,7 @@ def _count(item: slice, size: int | None) -> int | None:
     return None if size is None else len(range(*item.indices(size)))
 
 
-def _spelled_out(index: tuple[Any, ...], rank: int, op: str) -> tuple[Any, ...]:
+def _spelled_out(index: tuple[object, ...], rank: int, op: str) -> tuple[Any, ...]:
     used = len([i for i in index if i is not None and i is not Ellipsis])
     if used > rank:
         raise AxisError(
@@ -94,7 +94,7 @@ class Place(Op):
     on_arrays = True
     reads_inputs = reads_output = False
 
-    def __init__(self, index: tuple[Any, ...], shape: tuple[int, ...] | None) -> None:
+    def __init__(self, index: tuple[object, ...], shape: tuple[int, ...] | None) -> None:
         self.index, self.shape = index, shape
 
     def compute(self, xp: Namespace, *arrays: Array) -> Array:
@@ -121,7 +121,7 @@ class Take(Op):
     on_arrays = reads_indices = True
     reads_output = False
 
-    def __init__(self, pattern: tuple[Any, ...]) -> None:
+    def __init__(self, pattern: tuple[object, ...]) -> None:
         self.pattern = pattern
 
     def compute(self, xp: Namespace, x: Array, *indices: Array) -> Array:
@@ -181,7 +181,7 @@ class PlaceAdd(Op):
     on_arrays = reads_indices = True
     reads_output = False
 
-    def __init__(self, pattern: tuple[Any, ...], shape: tuple[int, ...] | None) -> None:
+    def __init__(self, pattern: tuple[object, ...], shape: tuple[int, ...] | None) -> None:
         self.pattern, self.shape = pattern, shape
 
     def compute(self, xp: Namespace, values: Array, *rest: Array) -> Array:
@@ -247,7 +247,7 @@ def located(x: Any, pattern: tuple[Any, ...], arrays: tuple[Any, ...]) -> tuple[
     return view, tuple(index) if any(hasattr(item, "shape") for item in index) else ()
 
 
-def put(x: Any, pattern: tuple[Any, ...], arrays: tuple[Any, ...], values: Any) -> None:
+def put(x: Any, pattern: tuple[Any, ...], arrays: tuple[object, ...], values: Any) -> None:
     """Overwrite x[pattern], read as in `located`, with `values`, broadcast."""
     lead = next((d for d, n in enumerate(values.shape) if n != 1), len(values.shape))
     values = values.reshape(tuple(values.shape)[lead:])  # they broadcast; NumPy may refuse them
@@ -265,7 +265,7 @@ def _axes_used(item: Any) -> int:
     return len(item.shape) if _is_mask(item) else 1
 
 
-def _is_mask(item: Any) -> bool:
+def _is_mask(item: object) -> bool:
     return hasattr(item, "dtype") and dtype_of(item).kind == "b"
 
 
@@ -289,7 +289,7 @@ def split_index(index: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     return tuple(pattern), tuple(arrays)
 
 
-def _slice(item: Any) -> Any:
+def _slice(item: object) -> Any:
     if not isinstance(item, slice):
         return item
     if item.step is not None and int(item.step) <= 0:
@@ -297,7 +297,7 @@ def _slice(item: Any) -> Any:
     return slice(*(None if n is None else int(n) for n in (item.start, item.stop, item.step)))
 
 
-def _index_array(item: Any) -> Any:
+def _index_array(item: object) -> Any:
     if not isinstance(item, Value) and not hasattr(item, "dtype"):
         item = np.asarray(item)
         if item.size == 0:
@@ -317,7 +317,7 @@ def getitem(x: Any, index: Any) -> Any:
     return apply(Slice(pattern), x)
 
 
-def narrow(x: Any, dim: int, start: int, length: int) -> Any:
+def narrow(x: "Methods", dim: int, start: int, length: int) -> Any:
     """Return `length` elements along `dim`, from `start`; a view."""
     d = axis(dim, len(x.shape), "narrow")
     if not x.shape:
@@ -332,7 +332,7 @@ def narrow(x: Any, dim: int, start: int, length: int) -> Any:
     return apply(Slice((*(slice(None),) * d, slice(start, start + length))), x)
 
 
-def select(x: Any, dim: int, index: int) -> Any:
+def select(x: "Methods", dim: int, index: int) -> Any:
     """Return the slice `index` along `dim`, without that axis; a view."""
     d = axis(dim, len(x.shape), "select")
     return apply(Slice((*(slice(None),) * d, int(index))), x)

@@ -133,14 +133,14 @@ def _for_each(function: Any, values: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(function(value) for value in several)
 
 
-def atleast_1d(x: Any, *more: Any) -> Any:
+def atleast_1d(x: "Methods", *more: object) -> Any:
     """Return `x`, a number as a vector of one; a tuple of several."""
     if more or isinstance(x, list | tuple):
         return _for_each(atleast_1d, (x, *more))
     return x if x.shape else reshape(x, 1)
 
 
-def atleast_2d(x: Any, *more: Any) -> Any:
+def atleast_2d(x: "Methods", *more: object) -> Any:
     """Return `x`, a vector as one row; a tuple of several."""
     if more or isinstance(x, list | tuple):
         return _for_each(atleast_2d, (x, *more))
@@ -148,7 +148,7 @@ def atleast_2d(x: Any, *more: Any) -> Any:
     return x if len(x.shape) > 1 else insert_axes(x, (0,))
 
 
-def atleast_3d(x: Any, *more: Any) -> Any:
+def atleast_3d(x: "Methods", *more: object) -> Any:
     """Return `x`, a matrix with a last axis of size 1; a tuple of several."""
     if more or isinstance(x, list | tuple):
         return _for_each(atleast_3d, (x, *more))
@@ -156,7 +156,7 @@ def atleast_3d(x: Any, *more: Any) -> Any:
     return x if len(x.shape) > 2 else insert_axes(x, (2,))
 
 
-def split(x: Any, split_size: int | Sequence[int], dim: int = 0) -> tuple[Any, ...]:
+def split(x: "Methods", split_size: int | Sequence[int], dim: int = 0) -> tuple[Any, ...]:
     """Return `x` cut along `dim` into pieces of one size (the last may be smaller), or of several.
 
     Raises:
@@ -177,7 +177,7 @@ def split(x: Any, split_size: int | Sequence[int], dim: int = 0) -> tuple[Any, .
     return tuple(narrow(x, d, s, n) for s, n in zip(starts, pieces, strict=True))
 
 
-def chunk(x: Any, chunks: int, dim: int = 0) -> tuple[Any, ...]:
+def chunk(x: "Methods", chunks: int, dim: int = 0) -> tuple[Any, ...]:
     """Return `x` cut along `dim` into `chunks` pieces of equal size, the last maybe smaller.
 
     Raises:
@@ -190,7 +190,7 @@ def chunk(x: Any, chunks: int, dim: int = 0) -> tuple[Any, ...]:
     return split(x, size, d) if size else tuple(narrow(x, d, 0, 0) for _ in range(chunks))
 
 
-def tensor_split(x: Any, sections: int | Sequence[int], dim: int = 0) -> tuple[Any, ...]:
+def tensor_split(x: "Methods", sections: int | Sequence[int], dim: int = 0) -> tuple[Any, ...]:
     """Return `x` cut along `dim` into nearly equal sections, or before the given positions."""
     d = axis(dim, len(x.shape), "tensor_split")
     total = x.shape[d]
@@ -205,7 +205,7 @@ def tensor_split(x: Any, sections: int | Sequence[int], dim: int = 0) -> tuple[A
     return tuple(narrow(x, d, s, builtins.max(e - s, 0)) for s, e in zip(starts, ends, strict=True))
 
 
-def unbind(x: Any, dim: int = 0) -> tuple[Any, ...]:
+def unbind(x: "Methods", dim: int = 0) -> tuple[Any, ...]:
     """Return the slices along `dim`, without that axis."""
     d = axis(dim, len(x.shape), "unbind")
     return tuple(select(x, d, i) for i in range(x.shape[d]))

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from .methods import Methods
 
 
-def mT(x: Any) -> Any:
+def mT(x: "Methods") -> Any:
     """Return `x` with its last two axes exchanged."""
     rank = len(x.shape)
     if rank < 2:
@@ -117,7 +117,7 @@ def _axes_are(name: str, *wanted: tuple[Any, int]) -> None:
             raise ShapeError(f"{name}: got shapes {shapes}, expected {ranks} axes. Use matmul.")
 
 
-def mm(a: Any, b: Any) -> Any:
+def mm(a: object, b: object) -> Any:
     """Return the product of two matrices."""
     _axes_are("mm", (a, 2), (b, 2))
     return apply(_matmul, a, b)
@@ -131,13 +131,13 @@ def bmm(a: Any, b: Any) -> Any:
     return apply(_matmul, a, b)
 
 
-def mv(a: Any, b: Any) -> Any:
+def mv(a: object, b: object) -> Any:
     """Return the product of a matrix and a vector."""
     _axes_are("mv", (a, 2), (b, 1))
     return matmul(a, b)
 
 
-def dot(a: Any, b: Any) -> Any:
+def dot(a: object, b: object) -> Any:
     """Return the sum of the products of two vectors."""
     _axes_are("dot", (a, 1), (b, 1))
     return matmul(a, b)
@@ -162,7 +162,7 @@ def outer(a: Any, b: Any) -> Any:
     return insert_axes(a, (1,)) * insert_axes(b, (0,))
 
 
-def _blend(x: Any, product: Any, beta: Any, alpha: Any) -> Any:
+def _blend(x: "Methods", product: Any, beta: "Methods", alpha: Any) -> Any:
     product = product if alpha == 1 else product * alpha
     if beta == 0:
         return product
@@ -302,7 +302,7 @@ def linear(x: Any, weight: Any, bias: Any = None) -> Any:
     return product if bias is None else product + bias
 
 
-def bilinear(a: Any, b: Any, weight: Any, bias: Any = None) -> Any:
+def bilinear(a: Any, b: Any, weight: Any, bias: "Methods | None" = None) -> Any:
     """Return aᵀ W_k b for each k: (..., i), (..., j) and (k, i, j) give (..., k)."""
     lead = tuple(a.shape[:-1])
     i, j, k = a.shape[-1], b.shape[-1], weight.shape[0]

@@ -1,7 +1,7 @@
 """Losses. `reduction` is "mean", "sum" or "none"."""
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import ArgumentError, ShapeError
 from ..shapes import broadcast
@@ -11,6 +11,9 @@ from .movement import insert_axes
 from .pointwise import clamp_min
 from .reduction import mean, sum
 from .statistics import vector_norm
+
+if TYPE_CHECKING:
+    from .methods import Methods
 
 
 def reduced(loss: Any, reduction: str) -> Any:
@@ -31,7 +34,7 @@ def reduced(loss: Any, reduction: str) -> Any:
 # ── numbers ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def _same_shape(name: str, input: Any, target: Any) -> None:
+def _same_shape(name: str, input: "Methods", target: "Methods") -> None:
     if tuple(input.shape) != tuple(target.shape):
         raise ShapeError(
             f"{name}: got {tuple(input.shape)} and target {tuple(target.shape)}, expected equal. "
@@ -40,12 +43,12 @@ def _same_shape(name: str, input: Any, target: Any) -> None:
 
 
 def mse_loss(
-    input: Any,
-    target: Any,
-    size_average: Any = None,
-    reduce: Any = None,
+    input: "Methods",
+    target: "Methods",
+    size_average: object = None,
+    reduce: object = None,
     reduction: str = "mean",
-    weight: Any = None,
+    weight: "Methods | None" = None,
 ) -> Any:
     """Return (input - target)²."""
     away = input - target
@@ -53,12 +56,12 @@ def mse_loss(
 
 
 def l1_loss(
-    input: Any,
-    target: Any,
-    size_average: Any = None,
-    reduce: Any = None,
+    input: "Methods",
+    target: "Methods",
+    size_average: object = None,
+    reduce: object = None,
     reduction: str = "mean",
-    weight: Any = None,
+    weight: "Methods | None" = None,
 ) -> Any:
     """Return |input - target|."""
     away = abs(input - target)
@@ -66,10 +69,10 @@ def l1_loss(
 
 
 def smooth_l1_loss(
-    input: Any,
-    target: Any,
-    size_average: Any = None,
-    reduce: Any = None,
+    input: "Methods",
+    target: "Methods",
+    size_average: object = None,
+    reduce: object = None,
     reduction: str = "mean",
     beta: float = 1.0,
 ) -> Any:
@@ -83,7 +86,11 @@ def smooth_l1_loss(
 
 
 def huber_loss(
-    input: Any, target: Any, reduction: str = "mean", delta: float = 1.0, weight: Any = None
+    input: "Methods",
+    target: "Methods",
+    reduction: str = "mean",
+    delta: float = 1.0,
+    weight: "Methods | None" = None,
 ) -> Any:
     """Return d²/2 below `delta`, δ(|d| - δ/2) above."""
     if delta <= 0:
@@ -94,11 +101,11 @@ def huber_loss(
 
 
 def binary_cross_entropy(
-    input: Any,
-    target: Any,
-    weight: Any = None,
-    size_average: Any = None,
-    reduce: Any = None,
+    input: "Methods",
+    target: "Methods",
+    weight: "Methods | None" = None,
+    size_average: object = None,
+    reduce: object = None,
     reduction: str = "mean",
 ) -> Any:
     """Return -(t ln p + (1 - t) ln(1 - p)), each logarithm -100 at least.
@@ -121,9 +128,9 @@ def binary_cross_entropy(
 def binary_cross_entropy_with_logits(
     input: Any,
     target: Any,
-    weight: Any = None,
-    size_average: Any = None,
-    reduce: Any = None,
+    weight: "Methods | None" = None,
+    size_average: object = None,
+    reduce: object = None,
     reduction: str = "mean",
     pos_weight: Any = None,
 ) -> Any:
@@ -137,10 +144,10 @@ def binary_cross_entropy_with_logits(
 
 
 def kl_div(
-    input: Any,
-    target: Any,
-    size_average: Any = None,
-    reduce: Any = None,
+    input: "Methods",
+    target: "Methods",
+    size_average: object = None,
+    reduce: object = None,
     reduction: str = "mean",
     log_target: bool = False,
 ) -> Any:
@@ -153,13 +160,13 @@ def kl_div(
 
 
 def poisson_nll_loss(
-    input: Any,
+    input: "Methods",
     target: Any,
     log_input: bool = True,
     full: bool = False,
-    size_average: Any = None,
+    size_average: object = None,
     eps: float = 1e-8,
-    reduce: Any = None,
+    reduce: object = None,
     reduction: str = "mean",
 ) -> Any:
     """Return the negative log-likelihood of counts; `full` adds Stirling's term."""
@@ -172,9 +179,9 @@ def poisson_nll_loss(
 
 
 def gaussian_nll_loss(
-    input: Any,
-    target: Any,
-    var: Any,
+    input: "Methods",
+    target: "Methods",
+    var: "Methods",
     full: bool = False,
     eps: float = 1e-6,
     reduction: str = "mean",
@@ -198,8 +205,8 @@ def hinge_embedding_loss(
     input: Any,
     target: Any,
     margin: float = 1.0,
-    size_average: Any = None,
-    reduce: Any = None,
+    size_average: object = None,
+    reduce: object = None,
     reduction: str = "mean",
 ) -> Any:
     """Return `input` where the target is 1, max(0, margin - input) where it is -1."""
@@ -208,12 +215,12 @@ def hinge_embedding_loss(
 
 
 def margin_ranking_loss(
-    input1: Any,
-    input2: Any,
-    target: Any,
+    input1: "Methods",
+    input2: "Methods",
+    target: "Methods",
     margin: float = 0.0,
-    size_average: Any = None,
-    reduce: Any = None,
+    size_average: object = None,
+    reduce: object = None,
     reduction: str = "mean",
 ) -> Any:
     """Return max(0, margin - target (input1 - input2))."""
@@ -221,10 +228,10 @@ def margin_ranking_loss(
 
 
 def soft_margin_loss(
-    input: Any,
-    target: Any,
-    size_average: Any = None,
-    reduce: Any = None,
+    input: "Methods",
+    target: "Methods",
+    size_average: object = None,
+    reduce: object = None,
     reduction: str = "mean",
 ) -> Any:
     """Return ln(1 + exp(-target·input))."""
@@ -241,19 +248,19 @@ def cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Any:
 
 
 def pairwise_distance(
-    x1: Any, x2: Any, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False
+    x1: "Methods", x2: object, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False
 ) -> Any:
     """Return the p-norm of x1 - x2 + eps along the last axis."""
     return vector_norm(x1 - x2 + eps, p, -1, keepdim)
 
 
 def cosine_embedding_loss(
-    input1: Any,
-    input2: Any,
+    input1: "Methods",
+    input2: "Methods",
     target: Any,
     margin: float = 0.0,
-    size_average: Any = None,
-    reduce: Any = None,
+    size_average: object = None,
+    reduce: object = None,
     reduction: str = "mean",
 ) -> Any:
     """Return 1 - cos where the target is 1, max(0, cos - margin) where it is -1."""
@@ -270,15 +277,15 @@ def cosine_embedding_loss(
 
 
 def triplet_margin_loss(
-    anchor: Any,
-    positive: Any,
-    negative: Any,
+    anchor: "Methods",
+    positive: "Methods",
+    negative: "Methods",
     margin: float = 1.0,
     p: float = 2,
     eps: float = 1e-6,
     swap: bool = False,
-    size_average: Any = None,
-    reduce: Any = None,
+    size_average: object = None,
+    reduce: object = None,
     reduction: str = "mean",
 ) -> Any:
     """Return max(0, margin + distance to the positive - distance to the negative)."""

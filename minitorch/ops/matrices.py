@@ -45,14 +45,14 @@ class Triangle(Movement):
         return (apply(self, out_grad),)
 
 
-def tril(x: Any, diagonal: int = 0) -> Any:
+def tril(x: "Methods", diagonal: int = 0) -> Any:
     """Return the lower triangle, up to the `diagonal`-th diagonal above the main one."""
     op = Triangle(diagonal, False)
     op.infer(Spec(tuple(x.shape), x.dtype))
     return apply(op, x)
 
 
-def triu(x: Any, diagonal: int = 0) -> Any:
+def triu(x: "Methods", diagonal: int = 0) -> Any:
     """Return the upper triangle, from the `diagonal`-th diagonal above the main one."""
     op = Triangle(diagonal, True)
     op.infer(Spec(tuple(x.shape), x.dtype))
@@ -132,7 +132,7 @@ def diag_embed(x: Any, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
     return movedim(made, (-2, -1), (a, b))
 
 
-def diag(x: Any, diagonal: int = 0) -> Any:
+def diag(x: "Methods", diagonal: int = 0) -> Any:
     """Return a vector as a diagonal matrix, or the diagonal of a matrix."""
     if len(x.shape) == 1:
         return diag_embed(x, diagonal)
@@ -141,7 +141,7 @@ def diag(x: Any, diagonal: int = 0) -> Any:
     return clone(apply(Diagonal(diagonal), x))
 
 
-def trace(x: Any) -> Any:
+def trace(x: "Methods") -> Any:
     """Return the sum of the diagonal of a matrix."""
     if len(x.shape) != 2:
         raise ShapeError(f"trace: got shape {tuple(x.shape)}, expected 2 axes.")
@@ -283,7 +283,7 @@ class Fold(Movement):
         return (apply(Unfold(self.dim, node.inputs[0].shape[-1], self.step), out_grad),)
 
 
-def unfold(x: Any, dimension: int, size: int, step: int) -> Any:
+def unfold(x: "Methods", dimension: int, size: int, step: int) -> Any:
     """Return the windows of `size` along an axis, `step` apart, as a new last axis.
 
     Raises:
@@ -300,7 +300,9 @@ def unfold(x: Any, dimension: int, size: int, step: int) -> Any:
     return made if x.shape else reshape(made, size)
 
 
-def diff(x: Any, n: int = 1, dim: int = -1, prepend: Any = None, append: Any = None) -> Any:
+def diff(
+    x: "Methods", n: int = 1, dim: int = -1, prepend: object = None, append: object = None
+) -> Any:
     """Return the differences of neighbours along `dim`, taken `n` times."""
     if not x.shape:
         raise ShapeError("diff: got a 0-d value, expected at least 1 axis.")

@@ -64,22 +64,22 @@ class Methods(Value):
     def __ne__(self, other: Any) -> Any:
         return NotImplemented if other is None or isinstance(other, str) else logic.ne(self, other)
 
-    def __rsub__(self, other: Any) -> Any:
+    def __rsub__(self, other: object) -> Any:
         return self._apply(binary.sub.op, (other, self))
 
-    def __rtruediv__(self, other: Any) -> Any:
+    def __rtruediv__(self, other: object) -> Any:
         return self._apply(binary.true_divide.op, (other, self))
 
-    def __rfloordiv__(self, other: Any) -> Any:
+    def __rfloordiv__(self, other: object) -> Any:
         return self._apply(binary.floor_divide.op, (other, self))
 
-    def __rmod__(self, other: Any) -> Any:
+    def __rmod__(self, other: object) -> Any:
         return self._apply(binary.remainder.op, (other, self))
 
-    def __rpow__(self, other: Any) -> Any:
+    def __rpow__(self, other: object) -> Any:
         return self._apply(binary.power.op, (other, self))
 
-    def __rmatmul__(self, other: Any) -> Any:
+    def __rmatmul__(self, other: object) -> Any:
         return linalg.matmul(other, self)
 
     # torch's methods: each is the function of that name, whose first argument is the value
@@ -301,19 +301,19 @@ class Methods(Value):
         """Return this value as float32."""
         return casting.cast_to(self, "float32")
 
-    def double(self, memory_format: Any = None) -> Any:
+    def double(self, memory_format: object = None) -> Any:
         """Return this value as float64."""
         return casting.cast_to(self, "float64")
 
-    def half(self, memory_format: Any = None) -> Any:
+    def half(self, memory_format: object = None) -> Any:
         """Return this value as float16."""
         return casting.cast_to(self, "float16")
 
-    def bfloat16(self, memory_format: Any = None) -> Any:
+    def bfloat16(self, memory_format: object = None) -> Any:
         """Return this value as bfloat16."""
         return casting.cast_to(self, "bfloat16")
 
-    def long(self, memory_format: Any = None) -> Any:
+    def long(self, memory_format: object = None) -> Any:
         """Return this value as int64."""
         return casting.cast_to(self, "int64")
 
@@ -321,7 +321,7 @@ class Methods(Value):
         """Return this value as int32."""
         return casting.cast_to(self, "int32")
 
-    def bool(self, memory_format: Any = None) -> Any:
+    def bool(self, memory_format: object = None) -> Any:
         """Return this value as booleans."""
         return casting.cast_to(self, "bool")
 

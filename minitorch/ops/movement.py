@@ -48,7 +48,7 @@ class Reshape(Movement):
         return (reshape_like(out_grad, node.inputs[0]), None)[: len(node.inputs)]
 
 
-def reshape_like(x: Any, like: Any) -> Any:
+def reshape_like(x: "Methods", like: "Methods") -> Any:
     """Return `x` under the shape of `like`, which may be known only at run time."""
     if None in like.shape:
         return apply(Reshape(None), x, like)
@@ -127,12 +127,12 @@ class RemoveAxes(Movement):
         return (insert_axes(out_grad, self.dims),)
 
 
-def insert_axes(x: Any, dims: tuple[int, ...]) -> Any:
+def insert_axes(x: "Methods", dims: tuple[int, ...]) -> Any:
     """Return `x` with axes of size 1 at the places `dims` of the result."""
     return apply(InsertAxes(dims), x) if dims else x
 
 
-def remove_axes(x: Any, dims: tuple[int, ...]) -> Any:
+def remove_axes(x: "Methods", dims: tuple[int, ...]) -> Any:
     """Return `x` without the axes `dims`, which have size 1."""
     return apply(RemoveAxes(dims), x) if dims else x
 
@@ -147,7 +147,9 @@ def sizes(given: tuple[Any, ...]) -> tuple[int, ...]:
     return tuple(int(size) for size in given)
 
 
-def listed(op: str, keyword: str, given: tuple[Any, ...], named: dict[str, Any]) -> tuple[int, ...]:
+def listed(
+    op: str, keyword: str, given: tuple[object, ...], named: dict[str, Any]
+) -> tuple[int, ...]:
     """Return numbers passed one by one, as one sequence, or under their keyword.
 
     Raises:
@@ -158,7 +160,7 @@ def listed(op: str, keyword: str, given: tuple[Any, ...], named: dict[str, Any])
     return sizes((named[keyword],) if named else given)
 
 
-def reshape(x: Any, *shape: Any, **named: Any) -> Any:
+def reshape(x: "Methods", *shape: object, **named: object) -> Any:
     """Return the elements of `x`, in the same order, under another shape; one size may be -1."""
     wanted = listed("reshape", "shape", shape, named)
     if builtins.any(size < 0 for size in wanted) and known(x.shape):
@@ -166,12 +168,12 @@ def reshape(x: Any, *shape: Any, **named: Any) -> Any:
     return apply(Reshape(wanted), x)
 
 
-def view(x: Any, *shape: Any) -> Any:
+def view(x: "Methods", *shape: object) -> Any:
     """Return `reshape(x, *shape)`."""
     return reshape(x, *shape)
 
 
-def permute(x: Any, *dims: Any, **named: Any) -> Any:
+def permute(x: "Methods", *dims: int | Sequence[int] | None, **named: Any) -> Any:
     """Return `x` with its axes in the order `dims`."""
     rank, wanted = len(x.shape), listed("permute", "dims", dims, named)
     order = tuple(axis(d, rank, "permute") for d in wanted)
@@ -183,7 +185,7 @@ def permute(x: Any, *dims: Any, **named: Any) -> Any:
     return apply(Permute(order), x)
 
 
-def transpose(x: Any, dim0: int, dim1: int) -> Any:
+def transpose(x: "Methods", dim0: int, dim1: int) -> Any:
     """Return `x` with two axes exchanged."""
     rank = len(x.shape)
     a, b = axis(dim0, rank, "transpose"), axis(dim1, rank, "transpose")
@@ -193,7 +195,7 @@ def transpose(x: Any, dim0: int, dim1: int) -> Any:
     return apply(Permute(tuple(order)), x)
 
 
-def t(x: Any) -> Any:
+def t(x: "Methods") -> Any:
     """Return a matrix transposed; a value of fewer axes as it is."""
     if len(x.shape) > 2:
         raise ShapeError(
@@ -204,7 +206,7 @@ def t(x: Any) -> Any:
     )
 
 
-def expand(x: Any, *shape: Any, **named: Any) -> Any:
+def expand(x: "Methods", *shape: object, **named: object) -> Any:
     """Return `x` with axes of size 1 stretched, without copying; -1 keeps a size."""
     wanted = listed("expand", "size", shape, named)
     lead = len(wanted) - len(x.shape)
@@ -221,19 +223,19 @@ def expand(x: Any, *shape: Any, **named: Any) -> Any:
     return apply(ExpandTo(full), x)
 
 
-def squeeze(x: Any, dim: int | Sequence[int] | None = None) -> Any:
+def squeeze(x: "Methods", dim: int | Sequence[int] | None = None) -> Any:
     """Return `x` without its axes of size 1; of those in `dim` only, when given."""
     over = axes(dim, len(x.shape), "squeeze")
     gone = tuple(d for d in over if x.shape[d] == 1)
     return remove_axes(x, gone) if gone else reshape(x, tuple(x.shape))
 
 
-def unsqueeze(x: Any, dim: int) -> Any:
+def unsqueeze(x: "Methods", dim: int) -> Any:
     """Return `x` with a new axis of size 1 at `dim`."""
     return insert_axes(x, (axis(dim, len(x.shape) + 1, "unsqueeze"),))
 
 
-def flatten(x: Any, start_dim: int = 0, end_dim: int = -1) -> Any:
+def flatten(x: "Methods", start_dim: int = 0, end_dim: int = -1) -> Any:
     """Return `x` with the axes from `start_dim` to `end_dim` made one."""
     rank = len(x.shape)
     first, last = axis(start_dim, rank, "flatten"), axis(end_dim, rank, "flatten")
@@ -246,7 +248,7 @@ def flatten(x: Any, start_dim: int = 0, end_dim: int = -1) -> Any:
     return reshape(x, (*head, -1 if middle is None else middle, *tail))
 
 
-def t_reversed(x: Any) -> Any:
+def t_reversed(x: "Methods") -> Any:
     """Return `x` with all its axes in reverse order."""
     return apply(Permute(tuple(reversed(range(len(x.shape))))), x)
 
@@ -274,7 +276,7 @@ def expand_as(x: Any, other: Any) -> Any:
     return expand(x, tuple(other.shape))
 
 
-def broadcast_to(x: Any, *shape: Any, **named: Any) -> Any:
+def broadcast_to(x: "Methods", *shape: object, **named: object) -> Any:
     """Return `x` stretched to a shape."""
     return expand(x, *shape, **named)
 
@@ -285,19 +287,19 @@ def broadcast_tensors(*values: Any) -> tuple[Any, ...]:
     return tuple(expand(v, shape) for v in values)
 
 
-def unflatten(x: Any, dim: int, shape: Sequence[int]) -> Any:
+def unflatten(x: "Methods", dim: int, shape: Sequence[int]) -> Any:
     """Return `x` with the axis `dim` made several, of sizes `shape`; one may be -1."""
     d = axis(dim, len(x.shape), "unflatten")
     full = fill_in(tuple(shape), x.shape[d], "unflatten")
     return reshape(x, (*x.shape[:d], *full, *x.shape[d + 1 :]))
 
 
-def ravel(x: Any) -> Any:
+def ravel(x: "Methods") -> Any:
     """Return `x` as a vector."""
     return reshape(x, -1)
 
 
-def contiguous(x: Any) -> Any:
+def contiguous(x: "Methods") -> Any:
     """Return `x` where its elements lie in memory in order, else a copy where they do."""
     array: Any = getattr(x, "array", None)  # a value of a graph has none
     if isinstance(array, np.ndarray):

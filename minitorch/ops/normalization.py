@@ -49,7 +49,7 @@ class Softmax(KeepsSpec):
         return (weighted - y * sum(weighted, self.dim, True),)
 
 
-def _shares(xp: Namespace, x: Any, dim: int) -> Any:
+def _shares(xp: Namespace, x: Array, dim: int) -> Any:
     y = xp.exp(x - xp.max(x, axis=dim, keepdims=True))
     return y / xp.sum(y, axis=dim, keepdims=True)
 
@@ -76,26 +76,28 @@ class LogSoftmax(KeepsSpec):
         return (out_grad - exp(node.output) * sum(out_grad, self.dim, True),)
 
 
-def _ready(x: Any, dim: int | None, dtype: Any, name: str) -> tuple[Any, int]:
+def _ready(x: "Methods", dim: int | None, dtype: DTypeLike, name: str) -> tuple[Any, int]:
     if dim is None:
         raise ArgumentError(f"{name}: got no dim, expected the axis to sum over. Pass dim=-1.")
     x = x if dtype is None else cast_to(x, dtype)
     return (x if x.shape else reshape(x, 1)), axis(dim, len(x.shape), name)
 
 
-def softmax(x: Any, dim: int | None = None, _stacklevel: int = 3, dtype: DTypeLike = None) -> Any:
+def softmax(
+    x: "Methods", dim: int | None = None, _stacklevel: int = 3, dtype: DTypeLike = None
+) -> Any:
     """Return exp x / Σ exp x along `dim`."""
     row, d = _ready(x, dim, dtype, "softmax")
     shares = _softmax(row, d)
     return shares if x.shape else reshape(shares, ())
 
 
-def _softmax(row: Any, d: int) -> Any:
+def _softmax(row: "Methods", d: int) -> Any:
     return apply(Softmax(d), row) if row.shape[d] else row * 1.0
 
 
 def log_softmax(
-    x: Any, dim: int | None = None, _stacklevel: int = 3, dtype: DTypeLike = None
+    x: "Methods", dim: int | None = None, _stacklevel: int = 3, dtype: DTypeLike = None
 ) -> Any:
     """Return ln softmax along `dim`, exact where softmax would be 0."""
     row, d = _ready(x, dim, dtype, "log_softmax")
@@ -103,7 +105,9 @@ def log_softmax(
     return logs if x.shape else reshape(logs, ())
 
 
-def softmin(x: Any, dim: int | None = None, _stacklevel: int = 3, dtype: DTypeLike = None) -> Any:
+def softmin(
+    x: "Methods", dim: int | None = None, _stacklevel: int = 3, dtype: DTypeLike = None
+) -> Any:
     """Return softmax(-x) along `dim`."""
     return softmax(-x, dim, dtype=dtype)
 
@@ -132,7 +136,11 @@ class Standardize(KeepsSpec, Reduction):
 
 
 def layer_norm(
-    x: Any, normalized_shape: Sequence[int], weight: Any = None, bias: Any = None, eps: float = 1e-5
+    x: "Methods",
+    normalized_shape: Sequence[int],
+    weight: Any = None,
+    bias: Any = None,
+    eps: float = 1e-5,
 ) -> Any:
     """Return `x` standardized over its last axes, of sizes `normalized_shape`, scaled and shifted.
 
@@ -213,7 +221,7 @@ def batch_norm(
     return _affine(apply(Standardize(over, eps), x), scale, shift)
 
 
-def _check_channels(name: str, x: Any, *vectors: Any) -> None:
+def _check_channels(name: str, x: "Methods", *vectors: Any) -> None:
     """Raise unless each vector that is given has one number for each channel, axis 1 of `x`."""
     count = x.shape[1]
     for vector in vectors:
@@ -239,7 +247,7 @@ def _follow(
 
 
 def group_norm(
-    x: Any, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5
+    x: "Methods", num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5
 ) -> Any:
     """Return `x` standardized over groups of channels, each sample alone, scaled and shifted.
 
@@ -304,13 +312,13 @@ def rms_norm(
     return _affine(x * rsqrt(mean(x * x, over, True) + small), weight, None)
 
 
-def normalize(x: Any, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Any:
+def normalize(x: "Methods", p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Any:
     """Return `x` over its norm along `dim`, which counts as `eps` at least."""
     return x / clamp_min(vector_norm(x, p, dim, True), eps)
 
 
 def local_response_norm(
-    x: Any, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
+    x: "Methods", size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
 ) -> Any:
     """Return `x` over a power of the squares of the channels around.
 

@@ -44,7 +44,7 @@ class Power(KeepsSpec):
         return (out_grad * (x * 2.0 if n == 2 else pow(x, n - 1) * float(n)),)
 
 
-def pow(x: Any, exponent: Any) -> Any:
+def pow(x: "Methods", exponent: object) -> Any:
     """Return `x` to the power `exponent`, a number or a value that broadcasts.
 
     Raises:
@@ -67,17 +67,17 @@ def pow(x: Any, exponent: Any) -> Any:
     return apply(Power(exponent), cast_to(x, int64) if as_dtype(x.dtype) is bool_ else x)
 
 
-def square(x: Any) -> Any:
+def square(x: "Methods") -> Any:
     """Return x²; of bools as int64."""
     return squared(cast_to(x, int64) if as_dtype(x.dtype) is bool_ else x)
 
 
-def add(a: Any, b: Any, *, alpha: Any = 1) -> Any:
+def add(a: object, b: object, *, alpha: object = 1) -> Any:
     """Return a + alpha·b."""
     return add_row(a, b if alpha == 1 else _scaled(a, b, alpha))
 
 
-def sub(a: Any, b: Any, *, alpha: Any = 1) -> Any:
+def sub(a: object, b: object, *, alpha: object = 1) -> Any:
     """Return a - alpha·b."""
     return sub_row(a, b if alpha == 1 else _scaled(a, b, alpha))
 
@@ -90,12 +90,12 @@ def _scaled(a: Any, b: Any, alpha: Any) -> Any:
     return b * alpha
 
 
-def rsub(a: Any, b: Any, *, alpha: Any = 1) -> Any:
+def rsub(a: object, b: object, *, alpha: object = 1) -> Any:
     """Return b - alpha·a."""
     return apply(sub_row.op, b, a if alpha == 1 else mul(a, alpha))
 
 
-def div(a: Any, b: Any, *, rounding_mode: str | None = None) -> Any:
+def div(a: object, b: object, *, rounding_mode: str | None = None) -> Any:
     """Return a / b; rounded to "floor" or "trunc" when asked."""
     if rounding_mode is None:
         return true_divide(a, b)
@@ -122,7 +122,7 @@ def clamp(x: Any, min: Any = None, max: Any = None) -> Any:
     return where(low > max, max, low)
 
 
-def lerp(start: Any, end: Any, weight: Any) -> Any:
+def lerp(start: Any, end: Any, weight: "Methods") -> Any:
     """Return start + weight·(end - start)."""
     return start + weight * (end - start)
 
@@ -137,12 +137,12 @@ def addcdiv(x: Any, a: Any, b: Any, *, value: Any = 1) -> Any:
     return x + true_divide(a, b) * value
 
 
-def clamp_min(x: Any, min: Any) -> Any:
+def clamp_min(x: "Methods", min: object) -> Any:
     """Return `x`, but at least `min`."""
     return clamp(x, min, None)
 
 
-def clamp_max(x: Any, max: Any) -> Any:
+def clamp_max(x: "Methods", max: object) -> Any:
     """Return `x`, but at most `max`."""
     return clamp(x, None, max)
 
@@ -160,7 +160,7 @@ def logit(x: Any, eps: float | None = None) -> Any:
     return log(true_divide(x, 1 - x))
 
 
-def round(x: Any, *, decimals: int = 0) -> Any:
+def round(x: "Methods", *, decimals: int = 0) -> Any:
     """Return `x` rounded to `decimals` places, halves to even."""
     if not decimals:
         return rint(x)
@@ -208,7 +208,7 @@ class Sinc(Op):
         return (out_grad * where(small, series, slope),)
 
 
-def sinc(x: Any) -> Any:
+def sinc(x: "Methods") -> Any:
     """Return sin(πx) / πx, and 1 at 0."""
     return apply(Sinc(), x)
 
@@ -227,7 +227,7 @@ def isclose(
 
 
 def allclose(
-    a: Any, b: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
+    a: object, b: object, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
 ) -> bool:
     """Tell whether `isclose` holds everywhere."""
     return bool(isclose(a, b, rtol, atol, equal_nan).all())

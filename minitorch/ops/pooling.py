@@ -3,7 +3,7 @@
 import builtins
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -178,7 +178,7 @@ def _places(
     return tuple(places)
 
 
-def _bordered(x: Any, how: Any, border: Any, places: Any, value: float) -> Any:
+def _bordered(x: "Methods", how: Any, border: Any, places: Any, value: float) -> Any:
     """Return `x` with the border that the windows reach into."""
     kernel, stride, gap = how
     widths: list[int] = []
@@ -189,7 +189,7 @@ def _bordered(x: Any, how: Any, border: Any, places: Any, value: float) -> Any:
     return padded(x, widths, value=value) if any(widths) else x
 
 
-def _pooling(name: str, x: Any, count: int, kernel: Any, stride: Any, padding: Any) -> Any:
+def _pooling(name: str, x: "Methods", count: int, kernel: Any, stride: Any, padding: Any) -> Any:
     if len(x.shape) not in (count + 1, count + 2):
         raise ShapeError(f"{name}: got shape {tuple(x.shape)}, expected {count + 2} axes.")
     size = each(name, kernel, count)
@@ -206,10 +206,10 @@ def _pooling(name: str, x: Any, count: int, kernel: Any, stride: Any, padding: A
 
 def _max_pool(
     count: int,
-    x: Any,
+    x: "Methods",
     kernel: Any,
-    stride: Any,
-    padding: Any,
+    stride: int | Sequence[int],
+    padding: int | str | Sequence[int],
     dilation: Any,
     ceil_mode: bool,
     indices: bool,
@@ -240,7 +240,7 @@ def _flat_positions(x: Any, y: Any, how: MaxWindows, border: Any) -> Any:
 
 def _max_pool_of(count: int, says: str) -> Callable[..., Any]:
     def max_pool(
-        input: Any,
+        input: "Methods",
         kernel_size: Any,
         stride: Any = None,
         padding: Any = 0,
@@ -277,7 +277,7 @@ max_pool3d = _max_pool_of(
 # ── the mean of each window ─────────────────────────────────────────────────────────────────────
 
 
-def _window_sums(x: Any, size: Any, step: Any) -> Any:
+def _window_sums(x: "Methods", size: Any, step: Any) -> Any:
     """Return the sum of each window over the last axes."""
     first = len(x.shape) - len(size)
     for i, (k, s) in enumerate(zip(size, step, strict=True)):
@@ -319,10 +319,10 @@ def _avg_pool(
 
 
 def avg_pool1d(
-    input: Any,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
+    input: "Methods",
+    kernel_size: int | Sequence[int],
+    stride: int | Sequence[int] | None = None,
+    padding: int | str | Sequence[int] = 0,
     ceil_mode: bool = False,
     count_include_pad: bool = True,
 ) -> Any:
@@ -332,10 +332,10 @@ def avg_pool1d(
 
 def _avg_pool_of(count: int, says: str) -> Callable[..., Any]:
     def avg_pool(
-        input: Any,
-        kernel_size: Any,
-        stride: Any = None,
-        padding: Any = 0,
+        input: "Methods",
+        kernel_size: int | Sequence[int],
+        stride: int | Sequence[int] | None = None,
+        padding: int | str | Sequence[int] = 0,
         ceil_mode: bool = False,
         count_include_pad: bool = True,
         divisor_override: int | None = None,
@@ -351,7 +351,11 @@ avg_pool3d = _avg_pool_of(3, "Return the mean of each window of (N, C, depth, he
 
 
 def lp_pool2d(
-    input: Any, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
+    input: "Methods",
+    norm_type: float,
+    kernel_size: int | Sequence[int],
+    stride: int | Sequence[int] | None = None,
+    ceil_mode: bool = False,
 ) -> Any:
     """Return (Σ xᵖ)^(1/p) over each window of (N, C, height, width), of the sum's absolute value.
 

@@ -154,7 +154,7 @@ class Multinomial(Flat):
 
 
 def multinomial(
-    input: Any,
+    input: "Methods",
     num_samples: int,
     replacement: bool = False,
     *,
@@ -169,12 +169,12 @@ def multinomial(
     return apply(Multinomial(num_samples, replacement, generator), input)
 
 
-def _place(x: Any) -> Device:
+def _place(x: "Methods") -> Device:
     return device_of(x)
 
 
 def dropout(
-    x: Any,
+    x: "Methods",
     p: float = 0.5,
     training: bool = True,
     inplace: bool = False,

@@ -49,7 +49,7 @@ class Reduction(Op):
         """Return the shape without the reduced axes, or with size 1 there."""
         return Spec(reduced(specs[0].shape, self.dims, self.keepdim), specs[0].dtype)
 
-    def spread(self, y: Any, x: Any) -> Any:
+    def spread(self, y: Any, x: Array) -> Any:
         """Return `y`, of the reduced shape, with the reduced axes put back as size 1."""
         return y if self.keepdim else insert_axes(y, self.dims)
 
@@ -104,7 +104,7 @@ class Extreme(Reduction):
         return (won / sum(won, self.dims, True) * self.spread(out_grad, x),)
 
 
-def _one(x: Any) -> Any:
+def _one(x: "Methods") -> Any:
     return x * 0.0 + 1.0
 
 
@@ -124,7 +124,7 @@ class LogSumExp(Reduction):
         return (self.spread(out_grad, x) * exp(x - self.spread(node.output, x)),)
 
 
-def _nonempty(x: Any, dims: tuple[int, ...], op: str) -> None:
+def _nonempty(x: "Methods", dims: tuple[int, ...], op: str) -> None:
     if 0 in [x.shape[d] for d in dims]:
         raise AxisError(
             f"{op}: no element to choose: got shape {tuple(x.shape)} along axes {dims}, expected "
@@ -132,28 +132,28 @@ def _nonempty(x: Any, dims: tuple[int, ...], op: str) -> None:
         )
 
 
-def sum(x: Any, dim: Dims = None, keepdim: bool = False, *, dtype: DTypeLike = None) -> Any:
+def sum(x: "Methods", dim: Dims = None, keepdim: bool = False, *, dtype: DTypeLike = None) -> Any:
     """Return the sum along `dim` (all axes when None); integers and booleans add up as int64."""
     over = axes(dim if dim != () else None, len(x.shape), "sum")
     total = apply(Sum(over, keepdim), x)
     return total if dtype is None else total.to(as_dtype(dtype))
 
 
-def amax(x: Any, dim: Dims = (), keepdim: bool = False) -> Any:
+def amax(x: "Methods", dim: Dims = (), keepdim: bool = False) -> Any:
     """Return the largest element along `dim`; ties share the gradient."""
     over = axes(None if dim == () else dim, len(x.shape), "amax")
     _nonempty(x, over, "amax")
     return apply(Extreme(over, keepdim, True), x)
 
 
-def amin(x: Any, dim: Dims = (), keepdim: bool = False) -> Any:
+def amin(x: "Methods", dim: Dims = (), keepdim: bool = False) -> Any:
     """Return the smallest element along `dim`; ties share the gradient."""
     over = axes(None if dim == () else dim, len(x.shape), "amin")
     _nonempty(x, over, "amin")
     return apply(Extreme(over, keepdim, False), x)
 
 
-def logsumexp(x: Any, dim: Dims, keepdim: bool = False) -> Any:
+def logsumexp(x: "Methods", dim: Dims, keepdim: bool = False) -> Any:
     """Return ln Σ exp(x) along `dim`, without overflow."""
     if as_dtype(x.dtype).kind != "f":
         x = cast_to(x, get_default_dtype())
@@ -203,7 +203,7 @@ class Count(Flat):
         return Spec((), specs[0].dtype)
 
 
-def mean(x: Any, dim: Dims = None, keepdim: bool = False, *, dtype: DTypeLike = None) -> Any:
+def mean(x: "Methods", dim: Dims = None, keepdim: bool = False, *, dtype: DTypeLike = None) -> Any:
     """Return the mean along `dim` (all axes when None).
 
     Raises:
@@ -241,11 +241,11 @@ class Truth(Flat, Reduction):
         return Spec(super().infer(*specs).shape, kept)
 
 
-def any(x: Any, dim: Dims = None, keepdim: bool = False) -> Any:
+def any(x: "Methods", dim: Dims = None, keepdim: bool = False) -> Any:
     """Return whether any element along `dim` is not 0."""
     return apply(Truth(axes(dim, len(x.shape), "any"), keepdim, False), x)
 
 
-def all(x: Any, dim: Dims = None, keepdim: bool = False) -> Any:
+def all(x: "Methods", dim: Dims = None, keepdim: bool = False) -> Any:
     """Return whether all elements along `dim` are not 0."""
     return apply(Truth(axes(dim, len(x.shape), "all"), keepdim, True), x)

@@ -48,26 +48,26 @@ class Roll(KeepsSpec, Movement):
         return (apply(Roll(tuple(-shift for shift in self.shifts), self.dims), out_grad),)
 
 
-def flip(x: Any, *dims: Any, **named: Any) -> Any:
+def flip(x: "Methods", *dims: int | Sequence[int] | None, **named: Any) -> Any:
     """Return `x` with the elements along `dims` in reverse order."""
     return apply(Flip(axes(listed("flip", "dims", dims, named), len(x.shape), "flip")), x)
 
 
-def fliplr(x: Any) -> Any:
+def fliplr(x: "Methods") -> Any:
     """Return `x` reversed along axis 1."""
     if len(x.shape) < 2:
         raise ShapeError(f"fliplr: got shape {tuple(x.shape)}, expected at least 2 axes.")
     return flip(x, 1)
 
 
-def flipud(x: Any) -> Any:
+def flipud(x: "Methods") -> Any:
     """Return `x` reversed along axis 0."""
     if not x.shape:
         raise ShapeError("flipud: got a 0-d value, expected at least 1 axis.")
     return flip(x, 0)
 
 
-def roll(x: Any, shifts: Any, dims: Any = ()) -> Any:
+def roll(x: "Methods", shifts: Any, dims: int | Sequence[int] | None = ()) -> Any:
     """Return `x` moved by `shifts` along `dims`, or, without those, as one vector."""
     moves = sizes((shifts,))
     places = sizes((dims,)) if dims != () else ()
@@ -80,7 +80,7 @@ def roll(x: Any, shifts: Any, dims: Any = ()) -> Any:
     return apply(Roll(moves, tuple(axis(d, len(x.shape), "roll") for d in places)), x)
 
 
-def rot90(x: Any, k: int = 1, dims: Sequence[int] = (0, 1)) -> Any:
+def rot90(x: "Methods", k: int = 1, dims: Sequence[int] = (0, 1)) -> Any:
     """Return `x` turned by 90 degrees `k` times, from the first of `dims` towards the second."""
     if len(dims) != 2 or len(x.shape) < 2:
         raise ShapeError(
@@ -97,7 +97,7 @@ def rot90(x: Any, k: int = 1, dims: Sequence[int] = (0, 1)) -> Any:
     return flip(transpose(x, a, b), b) if turns == 3 else apply(Flip(()), x)
 
 
-def repeat(x: Any, *times: Any, **named: Any) -> Any:
+def repeat(x: "Methods", *times: object, **named: object) -> Any:
     """Return copies of `x` side by side, `times` along each axis; new axes come first."""
     counts = listed("repeat", "repeats", times, named)
     lead = len(counts) - len(x.shape)
@@ -113,7 +113,7 @@ def repeat(x: Any, *times: Any, **named: Any) -> Any:
     return reshape(clone(expand(reshape(x, pairs), wide)), full)
 
 
-def tile(x: Any, *times: Any, **named: Any) -> Any:
+def tile(x: "Methods", *times: object, **named: object) -> Any:
     """Return copies of `x` side by side; counts that are missing are 1."""
     counts = listed("tile", "dims", times, named)
     return repeat(x, (1,) * (len(x.shape) - len(counts)) + counts)

@@ -1,7 +1,7 @@
 """Images made larger by repeating elements, or with channels rearranged into pixels."""
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -9,6 +9,9 @@ from ..errors import ArgumentError, ShapeError
 from .conv import each
 from .indexing import getitem
 from .movement import permute, reshape
+
+if TYPE_CHECKING:
+    from .methods import Methods
 
 
 def interpolate(
@@ -49,7 +52,7 @@ def interpolate(
     return input
 
 
-def pixel_shuffle(input: Any, upscale_factor: int) -> Any:
+def pixel_shuffle(input: "Methods", upscale_factor: int) -> Any:
     """Return (..., C·r², H, W) as (..., C, H·r, W·r): channels become the pixels between."""
     r, rank = upscale_factor, len(input.shape)
     if rank < 3 or r < 1 or input.shape[-3] % (r * r):
@@ -63,7 +66,7 @@ def pixel_shuffle(input: Any, upscale_factor: int) -> Any:
     return reshape(permute(wide, order), (*lead, c // (r * r), h * r, w * r))
 
 
-def pixel_unshuffle(input: Any, downscale_factor: int) -> Any:
+def pixel_unshuffle(input: "Methods", downscale_factor: int) -> Any:
     """Return (..., C, H·r, W·r) as (..., C·r², H, W)."""
     r, rank = downscale_factor, len(input.shape)
     if rank < 3 or r < 1 or input.shape[-1] % r or input.shape[-2] % r:

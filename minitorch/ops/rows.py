@@ -146,7 +146,7 @@ def unary(
     op = Unary(name, compute, partials, dtype=dtype, promotes=promotes, reads=reads, kinds=kinds)
     ROWS[name] = op
 
-    def call(x: Any) -> Any:
+    def call(x: "Methods") -> Any:
         if isinstance(x, Value):
             return x._apply(op, (x,))
         return apply(op, x)
@@ -171,7 +171,7 @@ def binary(
     op = Binary(name, compute, partials, dtype=dtype, promotes=promotes, reads=reads, kinds=kinds)
     ROWS[name] = op
 
-    def call(a: Any, b: Any) -> Any:
+    def call(a: object, b: object) -> Any:
         if isinstance(a, Value):
             return a._apply(op, (a, b))
         return apply(op, a, b)
@@ -187,7 +187,7 @@ def ternary(
     op.reads_indices = fixed > 0
     ROWS[name] = op
 
-    def call(a: Any, b: Any, c: Any) -> Any:
+    def call(a: object, b: object, c: object) -> Any:
         return apply(op, a, b, c)
 
     return named(call, name, says, op)

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from .methods import Methods
 
 
-def prod(x: Any, dim: int | None = None, keepdim: bool = False, *, dtype: DTypeLike = None) -> Any:
+def prod(
+    x: "Methods", dim: int | None = None, keepdim: bool = False, *, dtype: DTypeLike = None
+) -> Any:
     """Return the product along `dim`, or of all elements; integers multiply as int64.
 
     A tree of products of halves, whose gradient is right also where elements are 0.
@@ -45,7 +47,7 @@ def prod(x: Any, dim: int | None = None, keepdim: bool = False, *, dtype: DTypeL
     return flat if keepdim else reshape(flat, (*flat.shape[:d], *flat.shape[d + 1 :]))
 
 
-def scan(x: Any, dim: int, combine: Callable[[Any, Any], Any]) -> Any:
+def scan(x: "Methods", dim: int, combine: Callable[[Any, Any], Any]) -> Any:
     """Return the running combination along `dim`, in log₂ n steps of whole arrays.
 
     Source: Hillis & Steele, Data parallel algorithms, CACM 29(12), 1986.
@@ -69,7 +71,9 @@ _root = unary(
 )
 
 
-def _spread(x: Any, dim: Dims, correction: float, keepdim: bool, name: str) -> tuple[Any, Any]:
+def _spread(
+    x: "Methods", dim: Dims, correction: float, keepdim: bool, name: str
+) -> tuple[Any, Any]:
     floats_only(name, x)
     over = axes(None if dim == () else dim, len(x.shape), name)
     centre = mean(x, over, True) if over else x
@@ -86,16 +90,16 @@ def _correction(unbiased: bool | None, correction: Any) -> float:
     return 1.0 if unbiased is None or unbiased else 0.0
 
 
-def _spreading(name: str, says: str, result: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+def _spreading(name: str, says: str, result: Callable[[Any, Any], object]) -> Callable[..., Any]:
     """Return a function of the variance and the mean along `dim`, under torch's name."""
 
     def call(
-        x: Any,
-        dim: Any = None,
+        x: "Methods",
+        dim: int | None = None,
         unbiased: bool | None = None,
         keepdim: bool = False,
         *,
-        correction: Any = None,
+        correction: object = None,
     ) -> Any:
         if isinstance(dim, bool):
             dim, unbiased = None, dim
@@ -164,7 +168,12 @@ def vector_norm(
 
 
 def norm(
-    x: Any, p: Any = "fro", dim: Dims = None, keepdim: bool = False, *, dtype: DTypeLike = None
+    x: "Methods",
+    p: Any = "fro",
+    dim: Dims = None,
+    keepdim: bool = False,
+    *,
+    dtype: DTypeLike = None,
 ) -> Any:
     """Return the norm of order `p` of the elements along `dim`; "fro" is 2.
 
@@ -178,23 +187,27 @@ def norm(
     return vector_norm(x, float(p), dim, keepdim, dtype=dtype)
 
 
-def nansum(x: Any, dim: Dims = None, keepdim: bool = False, *, dtype: DTypeLike = None) -> Any:
+def nansum(
+    x: "Methods", dim: Dims = None, keepdim: bool = False, *, dtype: DTypeLike = None
+) -> Any:
     """Return the sum along `dim`, NaN counting as 0."""
     return sum(where(isnan(x), zeros_like(x), x), dim, keepdim, dtype=dtype)
 
 
-def nanmean(x: Any, dim: Dims = None, keepdim: bool = False, *, dtype: DTypeLike = None) -> Any:
+def nanmean(
+    x: "Methods", dim: Dims = None, keepdim: bool = False, *, dtype: DTypeLike = None
+) -> Any:
     """Return the mean along `dim` of what is not NaN."""
     count = sum(cast_to(~isnan(x), x.dtype), dim, keepdim)
     return nansum(x, dim, keepdim, dtype=dtype) / count
 
 
-def count_nonzero(x: Any, dim: Dims = None) -> Any:
+def count_nonzero(x: "Methods", dim: Dims = None) -> Any:
     """Return how many elements along `dim` are not 0."""
     return sum(ne(x, 0), dim)
 
 
-def aminmax(x: Any, *, dim: int | None = None, keepdim: bool = False) -> tuple[Any, Any]:
+def aminmax(x: "Methods", *, dim: int | None = None, keepdim: bool = False) -> tuple[Any, Any]:
     """Return the smallest and the largest element along `dim`."""
     over = () if dim is None else dim
     return amin(x, over, keepdim), amax(x, over, keepdim)

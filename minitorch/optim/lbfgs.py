@@ -67,7 +67,7 @@ class LBFGS(Optimizer):
         if group["line_search_fn"] not in (None, "strong_wolfe"):
             self.refuse("line_search_fn", group["line_search_fn"], "'strong_wolfe' or None")
 
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+    def step(self, closure: Callable[[], object] | None = None) -> Any:
         """Take up to `max_iter` steps; return the loss before the first.
 
         Args:
@@ -149,7 +149,7 @@ class LBFGS(Optimizer):
             at += param.numel()
 
 
-def _along(evaluate: Callable[[], tuple[float, Any]], put: Any, start: Any, d: Any) -> Phi:
+def _along(evaluate: Callable[[], tuple[float, object]], put: Any, start: Any, d: Any) -> Phi:
     def phi(t: float) -> tuple[float, Any]:
         put(start + t * d)
         return evaluate()

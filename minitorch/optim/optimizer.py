@@ -55,7 +55,7 @@ class Optimizer:
         self.check(group)
         self.param_groups.append(group)
 
-    def _check_param(self, param: Any, taken: set[int]) -> None:
+    def _check_param(self, param: object, taken: set[int]) -> None:
         name = type(self).__name__
         if not isinstance(param, Tensor):
             raise TypeError(f"{name}: got a {type(param).__name__}, expected tensors to optimize.")
@@ -84,7 +84,7 @@ class Optimizer:
         """Change the parameter's array `w` in place, given its gradient `g`, which is only read."""
         raise NotImplementedError(f"{type(self).__name__} has no update(w, g, state, group).")
 
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+    def step(self, closure: Callable[[], object] | None = None) -> Any:
         """Update every parameter that has a gradient; return the loss of `closure`, if given."""
         loss = None
         if closure is not None:
@@ -160,7 +160,7 @@ def filled_like(w: Array, value: float = 0.0) -> Array:
     return namespace(w).full_like(w, value)
 
 
-def _own(value: Any, param: Tensor) -> Any:
+def _own(value: object, param: Tensor) -> Any:
     """Return a copy of a saved array on the parameter's device; numbers as they are."""
     if isinstance(value, list):
         return [_own(item, param) for item in value]

@@ -31,7 +31,7 @@ class Call(Op):
         tensors: tuple[Tensor, ...],
         saved: tuple[Array, ...],
         shapes: tuple[tuple[int, ...], ...],
-        before: Any,
+        before: object,
     ) -> None:
         self.way, self.tensors, self.saved, self.before = way, tensors, saved, before
         self.shapes = shapes  # of the outputs that have a gradient

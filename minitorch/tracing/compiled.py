@@ -18,7 +18,7 @@ class Compiled(Jitted):
 
     eager = False
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> Any:
         """Return what the function gives."""
         if not self.eager and len(self.traces) <= MOST_TRACES:
             try:
@@ -31,11 +31,11 @@ class Compiled(Jitted):
 
 
 def compiled(
-    model: Callable[..., Any] | None = None,
+    model: Callable[..., object] | None = None,
     *,
     fullgraph: bool = False,
     dynamic: bool | None = None,
-    backend: Any = "inductor",
+    backend: object = "inductor",
     mode: str | None = None,
     options: dict[str, Any] | None = None,
     disable: bool = False,

@@ -18,13 +18,13 @@ from minitorch.tracing.symbol import Symbol
 
 
 def cond(
-    pred: Any,
-    true_fn: Callable[[], Any] | None = None,
-    false_fn: Callable[[], Any] | None = None,
+    pred: object,
+    true_fn: Callable[[], object] | None = None,
+    false_fn: Callable[[], object] | None = None,
     strict: bool = False,
     name: str | None = None,
-    fn1: Callable[[], Any] | None = None,
-    fn2: Callable[[], Any] | None = None,
+    fn1: Callable[[], object] | None = None,
+    fn2: Callable[[], object] | None = None,
 ) -> Any:
     """Return what `true_fn` gives where `pred` holds, else what `false_fn` gives.
 
@@ -70,7 +70,7 @@ def while_loop(
     return tuple(values) if isinstance(loop_vars, tuple) else values
 
 
-def has_tensors(*values: Any) -> bool:
+def has_tensors(*values: object) -> bool:
     """Tell whether there is a tensor among these values or in a structure of them."""
     parts = [list(v.values()) if isinstance(v, dict) else v for v in values]
     return any(
@@ -79,23 +79,23 @@ def has_tensors(*values: Any) -> bool:
     )
 
 
-def building(function: Callable[..., Any]) -> Callable[..., Any]:
+def building(function: Callable[..., object]) -> Callable[..., Any]:
     """Return a function of nodes that calls `function`, which is written for tensors."""
 
-    def on_nodes(*nodes: Any) -> Any:
+    def on_nodes(*nodes: object) -> Any:
         return lower(function(*[lift(node) for node in nodes]))
 
     return on_nodes
 
 
-def lower(value: Any) -> Any:
+def lower(value: object) -> Any:
     """Return nodes for the tensors in a value or a structure of them."""
     if isinstance(value, Tensor):
         return current().node_of(value)
     return _each(value, lower)
 
 
-def lift(value: Any) -> Any:
+def lift(value: object) -> Any:
     """Return traced tensors for the nodes in a value or a structure of them."""
     if not isinstance(value, Node):
         return _each(value, lift)
@@ -104,7 +104,7 @@ def lift(value: Any) -> Any:
     return made
 
 
-def _each(value: Any, change: Callable[[Any], Any]) -> Any:
+def _each(value: object, change: Callable[[Any], object]) -> Any:
     if isinstance(value, dict):
         return {key: change(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

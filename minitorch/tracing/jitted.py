@@ -23,14 +23,14 @@ class Jitted:
         traces: the graphs, by shapes, dtypes and whatever else they were traced for.
     """
 
-    def __init__(self, function: Callable[..., Any], optimize: bool = True) -> None:
+    def __init__(self, function: Callable[..., object], optimize: bool = True) -> None:
         self.function, self.optimize = function, optimize
         self.traces: dict[Hashable, Traced] = {}
         self._reach: Reach | None = None
         if not isinstance(function, Module):
             functools.update_wrapper(self, function, updated=())
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: Any, **kwargs: object) -> Any:
         """Return what the function gives; traced first when it has not seen such arguments.
 
         Raises:
@@ -61,7 +61,7 @@ class Jitted:
             self.traces.clear()
         return reach.roots, reach.modes()
 
-    def __get__(self, instance: Any, owner: Any = None) -> Any:
+    def __get__(self, instance: object, owner: object = None) -> Any:
         """Return the bound method, when a method was decorated."""
         return self if instance is None else functools.partial(self, instance)
 
@@ -82,12 +82,12 @@ def _type(tensor: Tensor) -> Hashable:
     return array.shape, array.dtype, place, tensor.requires_grad
 
 
-def _plain(take: Iterator[Any]) -> Any:
+def _plain(take: Iterator[object]) -> Any:
     """Return arguments that are tensors and nothing else."""
     return tuple(take), {}
 
 
-def jit(function: Callable[..., Any] | None = None, *, optimize: bool = True) -> Any:
+def jit(function: Callable[..., object] | None = None, *, optimize: bool = True) -> Any:
     """Return `function`, or a module, as one that runs compiled; also a decorator.
 
     It is traced once for each combination of shapes, dtypes and other arguments, and for training

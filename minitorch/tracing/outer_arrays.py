@@ -44,7 +44,7 @@ class OuterArrays:
                 tensor.array = before
 
 
-def _owner(array: Array) -> Any:
+def _owner(array: Array) -> object:
     """Return the object that owns an array's memory."""
     return array if array.base is None else array.base
 

@@ -36,11 +36,11 @@ class Reach:
         arrays: the NumPy arrays, each once.
     """
 
-    def __init__(self, function: Any) -> None:
+    def __init__(self, function: object) -> None:
         self._names: list[tuple[dict[str, Any], str, Any]] = []
-        self._cells: list[tuple[Any, Any]] = []
-        self._items: list[tuple[Any, Any, Any]] = []
-        self._seen: list[Any] = []
+        self._cells: list[tuple[object, object]] = []
+        self._items: list[tuple[object, object, object]] = []
+        self._seen: list[object] = []
         self._contents: list[tuple[Array, bytes]] = []
         self.arrays: list[Array] = []
         found: dict[Module, None] = {}
@@ -76,7 +76,7 @@ class Reach:
         ]
         self._contents = [(a, content) for a, content in self._contents if a.tobytes() == content]
 
-    def _search(self, value: Any, found: dict[Module, None]) -> None:
+    def _search(self, value: object, found: dict[Module, None]) -> None:
         if any(value is seen for seen in self._seen):
             return
         self._seen.append(value)
@@ -119,7 +119,7 @@ class Reach:
         for _, part in pairs:
             self._search(part, found)
 
-    def _attributes(self, value: Any) -> None:
+    def _attributes(self, value: object) -> None:
         """Remember the tensors and numbers that an object has as attributes."""
         own = vars(value)
         for part in own.values():
@@ -131,7 +131,7 @@ class Reach:
             if isinstance(part, TRACKED) and name != "training" and name[0] != "_"
         ]
 
-    def _used(self, function: Any, code: CodeType) -> Iterator[Any]:
+    def _used(self, function: Any, code: CodeType) -> Iterator[object]:
         """Yield what a Python function closes over, its defaults, and the globals it names."""
         for cell in function.__closure__ or ():
             content = _content(cell)
@@ -148,7 +148,7 @@ class Reach:
                 yield value
 
 
-def _content(cell: Any) -> Any:
+def _content(cell: Any) -> object:
     """Return what a closure's cell holds; None for a name that has no value yet."""
     try:
         return cell.cell_contents
@@ -156,18 +156,18 @@ def _content(cell: Any) -> Any:
         return None
 
 
-def _item(space: Any, key: Any) -> Any:
+def _item(space: Any, key: Any) -> object:
     """Return what is at a place of a list or dict; None if there is no such place any more."""
     if isinstance(space, dict):
         return space.get(key)
     return space[key] if key < len(space) else None
 
 
-def _same(a: Any, b: Any) -> bool:
+def _same(a: object, b: object) -> bool:
     return a is b or (type(a) is type(b) and isinstance(a, NUMBERS) and a == b)
 
 
-def _is_plain(value: Any) -> bool:
+def _is_plain(value: object) -> bool:
     """Tell whether `value` is an object of a class of the user's, with attributes of its own."""
     module = type(value).__module__
     return (
@@ -178,7 +178,7 @@ def _is_plain(value: Any) -> bool:
     )
 
 
-def _is_of_the_user(value: Any) -> bool:
+def _is_of_the_user(value: object) -> bool:
     """Tell whether `value` is a function, and not the library's, which needs no search."""
     module = getattr(value, "__module__", None)
     return hasattr(value, "__code__") and not str(module).startswith("minitorch")

@@ -32,12 +32,16 @@ def scan(fn: Callable[..., Any], elems: Any, initializer: Any = None, **options:
     return _stacked(found[::-1] if options.get("reverse") else found)
 
 
-def foldl(fn: Callable[..., Any], elems: Any, initializer: Any = None, **options: Any) -> Any:
+def foldl(
+    fn: Callable[..., object], elems: object, initializer: object = None, **options: object
+) -> Any:
     """Return the last value of a = fn(a, elem), from the first row to the last."""
     return _fold(graph_foldl, fn, elems, initializer, options)
 
 
-def foldr(fn: Callable[..., Any], elems: Any, initializer: Any = None, **options: Any) -> Any:
+def foldr(
+    fn: Callable[..., object], elems: object, initializer: object = None, **options: object
+) -> Any:
     """Return the last value of a = fn(a, elem), from the last row to the first."""
     return _fold(graph_foldr, fn, elems, initializer, options)
 
@@ -75,7 +79,7 @@ def _rows(name: str, elems: Any) -> list[Any]:
 
 
 def _running(
-    name: str, fn: Callable[..., Any], elems: Any, initializer: Any, reverse: bool
+    name: str, fn: Callable[..., object], elems: object, initializer: object, reverse: bool
 ) -> list[Any]:
     """Return the values of the accumulator, in the order in which they were computed."""
     rows = _rows(name, elems)

@@ -36,7 +36,7 @@ class Ghost:
     def __len__(self) -> int:
         return self.shape[0]
 
-    def __array__(self, *_: Any, **__: Any) -> Any:
+    def __array__(self, *_: object, **__: object) -> Any:
         raise GraphError(
             "trace: a tensor was overwritten with a traced value, and its numbers are asked for: "
             f"got {self.dtype} {self.shape}, expected no use of numbers. Return it and read it "

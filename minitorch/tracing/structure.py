@@ -13,7 +13,7 @@ from minitorch.tensor import Tensor, as_tensor
 Rebuild = Callable[[Iterator[Any]], Any]
 
 
-def flatten(value: Any, tensors: list[Tensor], operation: str) -> tuple[Hashable, Rebuild]:
+def flatten(value: object, tensors: list[Tensor], operation: str) -> tuple[Hashable, Rebuild]:
     """Add the tensors in `value` to `tensors`; return what else it holds, and how to rebuild it.
 
     Raises:

@@ -42,21 +42,21 @@ def current() -> Tracer:
     return _local.stack[-1]
 
 
-def _apply(self: Tensor, op: Op, inputs: tuple[Any, ...]) -> Any:
+def _apply(self: Tensor, op: Op, inputs: tuple[object, ...]) -> Any:
     stack = _local.stack
     if stack and stack[-1].concerns(inputs):
         return stack[-1].apply(op, inputs)
     return _eager(self, op, inputs)
 
 
-def _records(self: Tensor, name: str, *sources: Any) -> bool:
+def _records(self: Tensor, name: str, *sources: object) -> bool:
     stack = _local.stack
     if stack and stack[-1].overwrites(self, sources):
         return True
     return _eager_records(self, name, *sources)
 
 
-def _recorded(self: Tensor, name: str, function: Any, *others: Any, **options: Any) -> Any:
+def _recorded(self: Tensor, name: str, function: object, *others: object, **options: object) -> Any:
     stack = _local.stack
     if stack and stack[-1].overwrites(self, (*others, *options.values())):
         return stack[-1].overwrite(self, name, function, others, options)

@@ -63,7 +63,7 @@ class Symbol(Tensor):
         made._grad, made._stamp, made.hooks = None, clock.now, None
         return made
 
-    def _apply(self, op: Op, inputs: tuple[Any, ...]) -> Any:
+    def _apply(self, op: Op, inputs: tuple[object, ...]) -> Any:
         return self.tracer.apply(op, inputs)
 
     # ── what is known of it ─────────────────────────────────────────────────────────────────────
@@ -102,7 +102,7 @@ class Symbol(Tensor):
         return self.detach()
 
     @data.setter
-    def data(self, value: Any) -> None:
+    def data(self, value: object) -> None:
         self._refuse("`.data` is set", "a traced tensor", "Use copy_, or return the new value.")
 
     def is_contiguous(self) -> bool:
@@ -145,7 +145,7 @@ class Symbol(Tensor):
         past.op, past.inputs = self.op, self.inputs
         return past
 
-    def _updated(self, name: str, function: Any, *others: Any, **options: Any) -> Any:
+    def _updated(self, name: str, function: Any, *others: object, **options: Any) -> Any:
         self._refuse_leaf(name)
         self.tracer.check_no_view(self, name)
         self.tracer.outdate_views(self.node)
@@ -153,28 +153,28 @@ class Symbol(Tensor):
         rest = tuple(past if other is self else other for other in others)
         return self._moved(name, function(past, *rest, **options))
 
-    def _arithmetic(self, name: str, other: Any, ufunc: Any, alpha: float = 1) -> Any:
+    def _arithmetic(self, name: str, other: Any, ufunc: object, alpha: float = 1) -> Any:
         return self._updated(name, SIGNS[name], other if alpha == 1 else other * alpha)
 
-    def _signed(self, name: str, other: Any) -> Any:
+    def _signed(self, name: str, other: object) -> Any:
         return (
             SIGNS[name](self, other)
             if self.tracer.is_view(self)
             else self._updated(name, SIGNS[name], other)
         )
 
-    def copy_(self, source: Any) -> Any:
+    def copy_(self, source: object) -> Any:
         """Become `source`, broadcast and converted."""
         return self._updated("copy_", replaced, source)
 
-    def fill_(self, value: Any) -> Any:
+    def fill_(self, value: object) -> Any:
         """Become one number everywhere."""
         return self._updated("fill_", replaced, value)
 
-    def __setitem__(self, index: Any, value: Any) -> None:
+    def __setitem__(self, index: object, value: object) -> None:
         self._updated("x[index] = value", assigned, index, value)
 
-    def _drawn(self, name: str, numbers: Any, scale: float, shift: float) -> Any:
+    def _drawn(self, name: str, numbers: object, scale: float, shift: float) -> Any:
         self._refuse(f"{name} draws numbers", "an operator", "Use functional.dropout, or an input.")
 
     # ── what only a run can tell ────────────────────────────────────────────────────────────────
@@ -186,7 +186,7 @@ class Symbol(Tensor):
         raise NoNumbers(self._why("its numbers are asked for", "no use of numbers", instead))
 
     @array.setter
-    def array(self, value: Any) -> None:
+    def array(self, value: object) -> None:
         self._refuse("its memory is replaced", "an operator", OUTSIDE)
 
     def __bool__(self) -> bool:
@@ -201,7 +201,7 @@ class Symbol(Tensor):
     def __float__(self) -> float:
         self._refuse("it becomes a Python number", "a Python float", OUTSIDE)
 
-    def __contains__(self, element: Any) -> bool:
+    def __contains__(self, element: object) -> bool:
         self._refuse("`in` looks for an element", "a Python bool", BRANCH)
 
     def __format__(self, spec: str) -> str:
@@ -219,7 +219,7 @@ class Symbol(Tensor):
         """Refused: there are no numbers yet."""
         self._refuse("numpy() asks for its numbers", "no use of numbers", OUTSIDE)
 
-    def backward(self, *_: Any, **__: Any) -> None:
+    def backward(self, *_: object, **__: object) -> None:
         """Refused: a graph has no `.grad` to add to."""
         self._refuse(
             "backward() is called on it",

@@ -52,7 +52,7 @@ class Traced:
     _results: tuple[Any, ...]
     _rebuild: Rebuild
 
-    def feed(self, *args: Any) -> dict[Node, Any]:
+    def feed(self, *args: object) -> dict[Node, Any]:
         """Return the `feed_dict` for these arguments, with captured tensors as they are now."""
         tensors: list[Tensor] = []
         flatten(args, tensors, self.name)
@@ -68,7 +68,7 @@ class Traced:
             )
         }
 
-    def __call__(self, *args: Any) -> Any:
+    def __call__(self, *args: object) -> Any:
         """Return what the function gives for these arguments; gradients pass through."""
         tensors: list[Tensor] = []
         flatten(args, tensors, self.name)
@@ -112,7 +112,7 @@ class _Fixed:
     tensor: Tensor
 
 
-def trace(function: Callable[..., Any]) -> Callable[..., Traced]:
+def trace(function: Callable[..., object]) -> Callable[..., Traced]:
     """Return a function that takes example arguments and returns `function` as a graph.
 
         traced = trace(model)(x)
@@ -129,7 +129,7 @@ def trace(function: Callable[..., Any]) -> Callable[..., Traced]:
             `if` say; names the line and what to write instead.
     """
 
-    def of_examples(*args: Any, **kwargs: Any) -> Traced:
+    def of_examples(*args: object, **kwargs: object) -> Traced:
         tensors: list[Tensor] = []
         _, rebuild = flatten((args, kwargs), tensors, "trace")
         return record(function, tensors, rebuild, "trace", variables=True)
@@ -138,7 +138,7 @@ def trace(function: Callable[..., Any]) -> Callable[..., Traced]:
 
 
 def record(
-    function: Callable[..., Any],
+    function: Callable[..., object],
     tensors: Sequence[Tensor],
     rebuild: Rebuild,
     operation: str,
@@ -186,7 +186,7 @@ def _refuse_variables(tracer: Tracer) -> None:
         )
 
 
-def _results(result: Any, tracer: Tracer) -> tuple[list[Tensor], Rebuild]:
+def _results(result: object, tracer: Tracer) -> tuple[list[Tensor], Rebuild]:
     """Return the tensors that a function returned, and how to rebuild what it returned."""
     found: list[Tensor] = []
     _, back = flatten(result, found, tracer.operation)

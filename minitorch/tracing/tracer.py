@@ -88,7 +88,7 @@ class Tracer:
         node = Placeholder(self._has(tensor.dtype), tensor.shape, name)
         return Symbol.of(node, self, tensor.requires_grad)
 
-    def apply(self, op: Op, inputs: tuple[Any, ...]) -> Any:
+    def apply(self, op: Op, inputs: tuple[object, ...]) -> Any:
         """Return the symbol for `op` of these inputs."""
         if not is_tracing() or current() is not self:
             raise GraphError(
@@ -141,7 +141,7 @@ class Tracer:
             return Variable(to_numpy(tensor.array), name=name, dtype=self._has(tensor.dtype))
         return Placeholder(self._has(tensor.dtype), tensor.shape, name)
 
-    def concerns(self, inputs: Sequence[Any]) -> bool:
+    def concerns(self, inputs: Sequence[object]) -> bool:
         """Tell whether an operator on these is part of the graph; else it is a constant's."""
         for value in inputs:
             if self._is_traced(value) or getattr(value, "requires_grad", False):
@@ -151,22 +151,22 @@ class Tracer:
                 self.read[id(value)] = value
         return False
 
-    def _is_traced(self, value: Any) -> bool:
+    def _is_traced(self, value: object) -> bool:
         return isinstance(value, Symbol) or id(value) in self.shadows
 
     # Updates in place of tensors that are no symbols
 
-    def shadowed(self, value: Any) -> Any:
+    def shadowed(self, value: object) -> Any:
         """Return the symbol that stands for a tensor which was overwritten; else the value."""
         shadow = self.shadows.get(id(value))
         return value if shadow is None else shadow.symbol
 
-    def overwrites(self, tensor: Tensor, sources: Sequence[Any]) -> bool:
+    def overwrites(self, tensor: Tensor, sources: Sequence[object]) -> bool:
         """Tell whether an update of `tensor` by these is part of the graph."""
         return self._is_traced(tensor) or any(self._is_traced(source) for source in sources)
 
     def overwrite(
-        self, tensor: Tensor, name: str, function: Any, others: Sequence[Any], options: Any
+        self, tensor: Tensor, name: str, function: Any, others: Sequence[object], options: Any
     ) -> Tensor:
         """Update the symbol that stands for `tensor`, from now on at the latest."""
         tensor._refuse_leaf(name)
@@ -201,7 +201,7 @@ class Tracer:
 
     # Inputs as eager operators take them: numbers and arrays wrapped, dtypes promoted
 
-    def _prepared(self, op: Op, inputs: tuple[Any, ...]) -> tuple[Tensor, ...]:
+    def _prepared(self, op: Op, inputs: tuple[object, ...]) -> tuple[Tensor, ...]:
         if isinstance(op, Move) and op.device != self.device:
             raise DeviceError(
                 f"{self.operation}: got a move to {op.device}, expected all on {self.device}."
@@ -217,13 +217,13 @@ class Tracer:
             *(self._wrapped(op, value, dtype) for value in loose),
         )
 
-    def _operand(self, op: Op, value: Any) -> Any:
+    def _operand(self, op: Op, value: object) -> Any:
         if isinstance(value, bool | int | float):
             return value
         tensor = self._wrapped(op, value)
         return tensor.dtype, tensor.ndim
 
-    def _wrapped(self, op: Op, value: Any, dtype: DType | None = None) -> Tensor:
+    def _wrapped(self, op: Op, value: object, dtype: DType | None = None) -> Tensor:
         value = self.shadowed(value)
         if isinstance(value, Tensor):
             return value if dtype in (None, value.dtype) else self.apply(Cast(dtype), (value,))

@@ -1,8 +1,11 @@
 """Answers that are alike, whatever their names and layout."""
 
+import random
 from pathlib import Path
 
-from autograder.grading.similarity import alike, fingerprint, similarity
+import pytest
+
+from autograder.grading.similarity import MANY, WINDOW, K, alike, pairs, prints
 from autograder.records import Lab
 
 ONE = '''
@@ -35,9 +38,37 @@ def sum_rows(x):
 
 
 def test_renaming_and_layout_make_no_difference() -> None:
-    assert similarity(fingerprint(ONE), fingerprint(RENAMED)) == 1.0
-    assert similarity(fingerprint(ONE), fingerprint(OTHER)) < 0.6
-    assert similarity(fingerprint("def f(:"), fingerprint(ONE)) == 0.0
+    assert prints(ONE) == prints(RENAMED)
+    assert len(prints(ONE) & prints(OTHER)) < len(prints(OTHER)) / 4
+    assert prints("def f(:") == frozenset() == prints("x = 1")
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_long_stretch_is_always_seen_and_a_short_one_never(seed: int) -> None:
+    rng = random.Random(seed)
+
+    def list_with(middle: list[int]) -> str:
+        before, after = ([rng.randrange(10**9) for _ in range(rng.randrange(9))] for _ in range(2))
+        return f"x = {[*before, *middle, *after]}"
+
+    stretch = [rng.randrange(10**9) for _ in range(K)]  # each is followed by a comma
+    long, short = stretch[: (K + WINDOW) // 2], stretch[: K // 2 - 1]
+    assert prints(list_with(long)) & prints(list_with(long))
+    assert not prints(list_with(short)) & prints(list_with(short))
+
+
+def test_what_many_have_says_nothing() -> None:
+    few = {str(n): {"q": prints(ONE)} for n in range(MANY)}
+    assert len(pairs(few, 0.9)) == MANY * (MANY - 1) / 2
+    assert pairs({**few, "one more": {"q": prints(ONE)}}, 0.9) == []
+
+
+def test_what_the_lab_explains_says_nothing(sample_lab: Lab, notebook, tmp_path: Path) -> None:
+    solution = sample_lab.question("sum_rows").solution
+    paths = [tmp_path / name for name in ("ada.ipynb", "bob.ipynb")]
+    for path, name in zip(paths, ("total", "summed"), strict=True):
+        path.write_bytes(notebook([("code", solution.replace("x", name))]))
+    assert alike(sample_lab, paths, 0.0) == []
 
 
 def test_pairs_are_named_and_starters_are_not(sample_lab: Lab, notebook, tmp_path: Path) -> None:

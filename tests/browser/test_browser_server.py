@@ -105,6 +105,7 @@ OF_WIDGETS = ("name of the whole", "what it says now")
 STAFF_PAGES = (
     *("/gradebook", "/gradebook?search=09", "/learners/learner01", "/queue", "/labs"),
     *("/labs/01_first/numbers", "/regrades/1", "/grading", "/grading/01_first/why", "/audit"),
+    *("/labs/01_first/similarity", "/labs/01_first/similarity/scale?left=1&right=2"),
     *("/submissions", "/submissions/1", "/submissions/1?as=learner", "/sessions"),
 )
 LEARNERS_PAGES = ("/submissions", "/submissions/1", "/labs", "/sessions")

@@ -26,13 +26,6 @@ SAMPLE = {"None", "NaN", "an input unchanged", "an empty list", "chance"}
 PAYS = "these checks pay for nothing: let them wait with requires= (docs/writing_labs.md)"
 LONGEST_CELL = 50  # lines, what a screen shows, answers included
 GIVEN_LINES, GIVEN_CELL = 400, 20  # of code that learners read and do not write: a lab's, a cell's
-LONGER = {  # labs that are still to be shortened: no line may be added to them
-    "08_collectives": (455, 21),
-    "10_data_parallel": (507, 22),
-    "11_data_parallel_in_depth": (617, 25),
-    "12_parameter_servers": (319, 24),
-    "16_at_scale": (224, 25),
-}
 
 
 def text_of(lab: Lab) -> str:
@@ -123,9 +116,8 @@ def given_lines(cell: dict[str, Any]) -> int:
 def test_the_given_code_of_a_lab_can_be_read(lab: Lab) -> None:
     """What needs no reading lies in a module, where it can be opened."""
     given = [given_lines(cell) for cell in json.loads(learner_notebook(lab))["cells"]]
-    lines, longest = LONGER.get(lab.name, (GIVEN_LINES, GIVEN_CELL))
-    assert sum(given) <= lines
-    assert max(given) <= longest
+    assert sum(given) <= GIVEN_LINES
+    assert max(given) <= GIVEN_CELL
 
 
 def test_each_check_cell_is_named_for_the_question_that_it_asks(lab: Lab) -> None:

@@ -151,6 +151,7 @@ function render({ model, el }) {
         button("Check all", "check all", ""),
         button("Submit", "submit", "", "main"),
         submissionLine(state.submission),
+        element("span", { class: "dim dates" }, state.dates ?? ""),
       ),
     );
     const words = state.submission && state.said.startsWith("Submitted") ? "Submitted." : state.said;
@@ -179,6 +180,7 @@ function render({ model, el }) {
   model.on("change:state", changed);
   theme();
   changed();
+  model.send({ act: "dates" });
 
   return () => {
     clearTimeout(timer);

@@ -104,14 +104,14 @@ class MergeIndex(Flat):
         return Spec((), int32)
 
 
-def switch(data: Any, pred: Any, name: str | None = None) -> tuple[Node, Node]:
+def switch(data: object, pred: object, name: str | None = None) -> tuple[Node, Node]:
     """Return (output_false, output_true): `data` where `pred` says, dead on the other side."""
     value, condition = convert(data), as_predicate("switch", pred)
     sides = [build(Switch(branch), (value, condition)) for branch in (False, True)]
     return rename(sides[0], name), sides[1]
 
 
-def merge(inputs: Sequence[Any], name: str | None = None) -> tuple[Node, Node]:
+def merge(inputs: Sequence[object], name: str | None = None) -> tuple[Node, Node]:
     """Return (output, index): the input that is alive, and its place among the inputs."""
     values = [convert(value) for value in inputs]
     if not values:
@@ -119,7 +119,7 @@ def merge(inputs: Sequence[Any], name: str | None = None) -> tuple[Node, Node]:
     return rename(build(Merge(), values), name), build(MergeIndex(), values)
 
 
-def as_predicate(where: str, pred: Any) -> Node:
+def as_predicate(where: str, pred: object) -> Node:
     """Return `pred` as a node that is one boolean."""
     node = as_scalar(convert(pred))
     shape = tuple(node.shape)
@@ -165,13 +165,13 @@ class Branch:
 
 @lined
 def cond(
-    pred: Any,
-    true_fn: Callable[[], Any] | None = None,
-    false_fn: Callable[[], Any] | None = None,
+    pred: object,
+    true_fn: Callable[[], object] | None = None,
+    false_fn: Callable[[], object] | None = None,
     strict: bool = False,
     name: str | None = None,
-    fn1: Callable[[], Any] | None = None,
-    fn2: Callable[[], Any] | None = None,
+    fn1: Callable[[], object] | None = None,
+    fn2: Callable[[], object] | None = None,
 ) -> Any:
     """Return what `true_fn` builds where `pred` holds, else what `false_fn` builds.
 
@@ -210,7 +210,7 @@ def two_functions(*sides: Any) -> list[Callable[[], Any]]:
     return list(sides)
 
 
-def unpacked(found: Any, strict: bool) -> Any:
+def unpacked(found: object, strict: bool) -> Any:
     """Return the one value of a list or tuple of one, unless `strict`."""
     return found[0] if isinstance(found, list | tuple) and len(found) == 1 and not strict else found
 
@@ -224,7 +224,7 @@ class _Side:
         rebuild: puts others in their places.
     """
 
-    def __init__(self, pred: Node, fn: Callable[[], Any], side: bool) -> None:
+    def __init__(self, pred: Node, fn: Callable[[], object], side: bool) -> None:
         graph = get_default_graph()
         branch = Branch(pred, side)
         graph.branches = [*graph.branches, branch]

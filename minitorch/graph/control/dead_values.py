@@ -54,7 +54,7 @@ def deadly(node: Node) -> tuple[Node, ...]:
     return (*inputs, *node.control_inputs)
 
 
-def alive(value: Any, node: Node) -> Any:
+def alive(value: object, node: Node) -> Any:
     """Return a fetched value.
 
     Raises:

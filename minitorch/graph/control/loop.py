@@ -23,9 +23,9 @@ from .while_op import KEPT_APART, While
 
 
 def while_loop(
-    cond: Callable[..., Any],
-    body: Callable[..., Any],
-    loop_vars: Sequence[Any],
+    cond: Callable[..., object],
+    body: Callable[..., object],
+    loop_vars: Sequence[object],
     shape_invariants: Sequence[Any] | None = None,
     parallel_iterations: int = KEPT_APART,
     name: str | None = None,
@@ -57,7 +57,9 @@ def while_loop(
     return values[0] if len(values) == 1 else type(loop_vars)(values)
 
 
-def _refuse_nonsense(cond: Any, body: Any, loop_vars: Any, parallel_iterations: int) -> None:
+def _refuse_nonsense(
+    cond: object, body: object, loop_vars: object, parallel_iterations: int
+) -> None:
     """Raise for what no loop can be made of."""
     if not isinstance(loop_vars, list | tuple) or not loop_vars:
         raise GraphError(
@@ -89,9 +91,9 @@ def _rebuilding(parts: Sequence[tuple[list[Node], Rebuild]]) -> Callable[..., li
 
 
 def _on_leaves(
-    cond: Callable[..., Any],
-    body: Callable[..., Any],
-    loop_vars: Sequence[Any],
+    cond: Callable[..., object],
+    body: Callable[..., object],
+    loop_vars: Sequence[object],
     rebuild: Callable[..., list[Any]],
 ) -> tuple[Callable[..., Node], Callable[..., list[Node]]]:
     """Return the condition and the body as functions of all leaves in a row."""
@@ -107,7 +109,7 @@ def _on_leaves(
 
 
 def _listed_shapes(
-    loop_vars: Sequence[Any], invariants: Sequence[Any] | None, first: Sequence[Node]
+    loop_vars: Sequence[object], invariants: Sequence[object] | None, first: Sequence[Node]
 ) -> list[Any]:
     """Return the shape that each leaf keeps: that of its first value, unless told."""
     if invariants is None:
@@ -121,7 +123,7 @@ def _listed_shapes(
     return [leaf for var, shape in pairs for leaf in leaves_like("shape_invariants", var, shape)]
 
 
-def _next_values(loop_vars: Sequence[Any], found: Sequence[Any]) -> list[Node]:
+def _next_values(loop_vars: Sequence[object], found: Sequence[object]) -> list[Node]:
     """Return the leaves of what a body gave, which must be built as the variables are."""
     if len(found) != len(loop_vars):
         raise GraphError(
@@ -136,7 +138,7 @@ def _traced(
     test: Callable[..., Node],
     after: Callable[..., list[Node]],
     first: Sequence[Node],
-    shapes: Sequence[Any],
+    shapes: Sequence[object],
     parallel_iterations: int,
 ) -> While:
     """Return the loop whose condition and body the two functions build."""

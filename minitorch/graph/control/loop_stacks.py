@@ -55,7 +55,7 @@ def rest(past: Past) -> Past:
     return EMPTY if past.below is None else past.below
 
 
-def zeros_of(value: Any) -> Any:
+def zeros_of(value: object) -> Any:
     """Return zeros like an array; like what is no array, the empty list."""
     return namespace(value).zeros_like(value) if hasattr(value, "dtype") else EMPTY
 
@@ -113,7 +113,7 @@ class Empty(Opacity):
     def __init__(self, flows: bool = True) -> None:
         self.dtype = flowing(flows)
 
-    def run(self, state: State, *arrays: Any) -> Any:
+    def run(self, state: State, *arrays: object) -> Any:
         """Return it."""
         return EMPTY
 
@@ -213,7 +213,7 @@ class Filled(Flat, Opacity):
 
     dtype = as_dtype(bool)
 
-    def run(self, state: State, *arrays: Any) -> Array:
+    def run(self, state: State, *arrays: object) -> Array:
         """Return a boolean."""
         return namespace_of(state).asarray(arrays[0] is not EMPTY)
 
@@ -295,7 +295,7 @@ class Pack(Opacity):
     def __init__(self, slot: Slot) -> None:
         self.slot, self.places = slot, NOWHERE | {slot}
 
-    def run(self, state: State, *arrays: Any) -> Any:
+    def run(self, state: State, *arrays: object) -> Any:
         """Return the value by its place."""
         return Outcome({self.slot: arrays[0]})
 

@@ -14,7 +14,7 @@ from ..core.node import Node, convert
 Rebuild = Callable[[Sequence[Any]], Any]
 
 
-def apart_from(value: Any, listed: bool = False) -> tuple[list[Node], Rebuild]:
+def apart_from(value: object, listed: bool = False) -> tuple[list[Node], Rebuild]:
     """Return the nodes in `value`, and what puts others in their places.
 
     Arrays, numbers and lists of numbers become constants; with `listed` a list of numbers is a
@@ -25,7 +25,7 @@ def apart_from(value: Any, listed: bool = False) -> tuple[list[Node], Rebuild]:
     return leaves, lambda new: put(iter(new))
 
 
-def same_structure(where: str, got: Any, want: Any) -> list[Node]:
+def same_structure(where: str, got: object, want: object) -> list[Node]:
     """Return the nodes in `got`.
 
     Raises:
@@ -53,7 +53,9 @@ def leaves_like(where: str, structure: Any, value: Any) -> list[Any]:
     return [leaf for part, item in pairs for leaf in leaves_like(where, part, item)]
 
 
-def _take(value: Any, leaves: list[Node], listed: bool = False) -> Callable[[Iterator[Any]], Any]:
+def _take(
+    value: object, leaves: list[Node], listed: bool = False
+) -> Callable[[Iterator[Any]], Any]:
     if isinstance(value, dict):
         parts = {key: _take(value[key], leaves) for key in value}
         return lambda new: {key: part(new) for key, part in parts.items()}
@@ -67,7 +69,7 @@ def _take(value: Any, leaves: list[Node], listed: bool = False) -> Callable[[Ite
     return next
 
 
-def _is_array(value: Sequence[Any]) -> bool:
+def _is_array(value: Sequence[object]) -> bool:
     """Tell whether a list is nothing but numbers, which is an array written out."""
     if not value or not isinstance(value, list):
         return False
@@ -77,7 +79,7 @@ def _is_array(value: Sequence[Any]) -> bool:
     )
 
 
-def outline(value: Any, listed: bool = False) -> str:
+def outline(value: object, listed: bool = False) -> str:
     """Return a structure in words, a node as *; `listed` as for `apart_from`."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key!r}: {outline(value[key])}" for key in value) + "}"
@@ -88,7 +90,7 @@ def outline(value: Any, listed: bool = False) -> str:
 
 
 def flatten(
-    fetches: Any, leaves: list[Node], find: Callable[[Any], Node] | None = None
+    fetches: object, leaves: list[Node], find: Callable[[Any], Node] | None = None
 ) -> Callable[[Callable[[], Any]], Any]:
     """Add the nodes in `fetches` to `leaves`; return how to rebuild the structure from others.
 

@@ -20,9 +20,9 @@ from .while_op import KEPT_APART
 
 
 def scan(
-    fn: Callable[[Any, Any], Any],
-    elems: Any,
-    initializer: Any = None,
+    fn: Callable[[Any, Any], object],
+    elems: object,
+    initializer: object = None,
     parallel_iterations: int = KEPT_APART,
     reverse: bool = False,
 ) -> Any:
@@ -52,9 +52,9 @@ def scan(
 
 def _folding(called: str, from_first: bool) -> Callable[..., Any]:
     def fold(
-        fn: Callable[[Any, Any], Any],
-        elems: Any,
-        initializer: Any = None,
+        fn: Callable[[Any, Any], object],
+        elems: object,
+        initializer: object = None,
         parallel_iterations: int = KEPT_APART,
     ) -> Any:
         rows = Rows(called, fn, elems, first_on_top=from_first)
@@ -70,8 +70,8 @@ foldl, foldr = _folding("foldl", True), _folding("foldr", False)
 
 
 def map_fn(
-    fn: Callable[[Any], Any],
-    elems: Any,
+    fn: Callable[[Any], object],
+    elems: object,
     dtype: DTypeLike = None,
     parallel_iterations: int = KEPT_APART,
 ) -> Any:
@@ -108,7 +108,7 @@ class Rows:
         count: how many rows there are, if that is known before the run.
     """
 
-    def __init__(self, where: str, fn: Any, elems: Any, first_on_top: bool) -> None:
+    def __init__(self, where: str, fn: object, elems: Any, first_on_top: bool) -> None:
         if not callable(fn):
             raise TypeError(f"{where}: got {type(fn).__name__} as fn, expected a function.")
         self.where = where
@@ -172,7 +172,7 @@ def _over(
     return found[count : count + kept], found[count + kept :]
 
 
-def _start(rows: Rows, initializer: Any) -> tuple[Any, bool]:
+def _start(rows: Rows, initializer: object) -> tuple[Any, bool]:
     """Return what the accumulator starts from, and whether that is a result."""
     if initializer is not None:
         nodes, rebuild = apart_from(initializer)
@@ -185,7 +185,10 @@ def _start(rows: Rows, initializer: Any) -> tuple[Any, bool]:
 
 
 def _fold(
-    fn: Callable[[Any, Any], Any], rows: Rows, initializer: Any, parallel_iterations: int
+    fn: Callable[[Any, Any], object],
+    rows: Rows,
+    initializer: object,
+    parallel_iterations: int,
 ) -> Any:
     start, _ = _start(rows, initializer)
     accs, rebuild = apart_from(start)

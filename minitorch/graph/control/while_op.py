@@ -99,7 +99,7 @@ class While(Opacity):
             self.saved.append(node)
         return self._places[node]
 
-    def run(self, state: State, *arrays: Any) -> Any:
+    def run(self, state: State, *arrays: object) -> Any:
         """Return the last values."""
         return self.keeping(())(state, *arrays)
 
@@ -112,7 +112,7 @@ class While(Opacity):
         test, once = self.steps(tuple(places))
         count = len(self.variables)
 
-        def run(state: State, *arrays: Any) -> Outcome:
+        def run(state: State, *arrays: object) -> Outcome:
             values, captured = tuple(arrays[:count]), arrays[count:]
             pasts = [EMPTY] * len(places)
             while test(state, (*values, *captured))[0]:
@@ -140,7 +140,7 @@ class While(Opacity):
         return backward(self, out_grad, node)
 
 
-def _kept(value: Any) -> Any:
+def _kept(value: object) -> Any:
     return None if value is DEAD else value
 
 

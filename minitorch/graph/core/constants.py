@@ -10,7 +10,7 @@ from ...arrays import DTypeLike, as_dtype, get_default_dtype
 from ...errors import DTypeError, GraphError
 
 
-def constant_array(value: Any, dtype: DTypeLike = None) -> np.ndarray[Any, Any]:
+def constant_array(value: object, dtype: DTypeLike = None) -> np.ndarray[Any, Any]:
     """Return `value` as an array that nobody else can change.
 
     Python floats become the default dtype (float32), integers int32 as in TensorFlow; arrays keep
@@ -44,7 +44,7 @@ def constant_array(value: Any, dtype: DTypeLike = None) -> np.ndarray[Any, Any]:
     return array
 
 
-def _as_given(value: Any) -> np.ndarray[Any, Any]:
+def _as_given(value: object) -> np.ndarray[Any, Any]:
     try:
         return np.asarray(value)
     except ValueError as error:

@@ -16,7 +16,7 @@ from .static_shape import agree
 
 
 def read_feeds(
-    feed_dict: Mapping[Any, Any], graph: Graph, place: Device
+    feed_dict: Mapping[object, object], graph: Graph, place: Device
 ) -> tuple[tuple[Node, ...], list[Array]]:
     """Return the nodes that a `feed_dict` feeds, and their arrays on the device `place`.
 
@@ -33,7 +33,7 @@ def read_feeds(
     return nodes, [as_feed(n, v, place) for n, (_, v) in zip(nodes, pairs, strict=True)]
 
 
-def spread(key: Any, value: Any) -> Iterator[tuple[Any, Any]]:
+def spread(key: object, value: object) -> Iterator[tuple[Any, Any]]:
     """Yield what a feed feeds and the values: a tuple of nodes goes with as many values.
 
     Raises:
@@ -53,7 +53,7 @@ def spread(key: Any, value: Any) -> Iterator[tuple[Any, Any]]:
         yield from spread(part, own)
 
 
-def as_feed(node: Node, value: Any, place: Device, copy: bool = False) -> Array:
+def as_feed(node: Node, value: object, place: Device, copy: bool = False) -> Array:
     """Return the array for `node` on the device `place`, in the node's dtype.
 
     An array that is as it should be is taken as it is, unless `copy`.
@@ -75,7 +75,7 @@ def as_feed(node: Node, value: Any, place: Device, copy: bool = False) -> Array:
     return array if place == "cpu" else asarray(array, dtype, place)
 
 
-def _converted(node: Node, value: Any) -> Any:
+def _converted(node: Node, value: object) -> Any:
     if isinstance(value, Node) or value is None:
         what = "None" if value is None else "a node"
         raise GraphError(

@@ -91,7 +91,7 @@ def _is_inside(node: Node, fed: Collection[Node]) -> bool:
     return isinstance(node, Placeholder) and node.inside and node not in fed
 
 
-def flatten_fetches(fetches: Any, graph: Graph, leaves: list[Node]) -> Rebuild:
+def flatten_fetches(fetches: object, graph: Graph, leaves: list[Node]) -> Rebuild:
     """Add the nodes in `fetches` to `leaves`; return how to rebuild it from their values.
 
     Args:
@@ -105,7 +105,7 @@ def flatten_fetches(fetches: Any, graph: Graph, leaves: list[Node]) -> Rebuild:
     return flatten(fetches, leaves, lambda name: node_called(name, graph, "fetch"))
 
 
-def node_called(name: Any, graph: Graph, verb: str) -> Node:
+def node_called(name: object, graph: Graph, verb: str) -> Node:
     """Return the node of that name.
 
     Raises:
@@ -117,7 +117,7 @@ def node_called(name: Any, graph: Graph, verb: str) -> Node:
     return node
 
 
-def no_node(verb: str, what: Any) -> GraphError:
+def no_node(verb: str, what: object) -> GraphError:
     """Return the error for something that cannot be fetched or fed."""
     if what is None:
         hint = "Is it the result of a function that returns nothing, or a gradient that is None?"

@@ -18,11 +18,11 @@ from .order import needed
 
 
 def gradients(
-    ys: Any,
-    xs: Any,
-    grad_ys: Any = None,
+    ys: object,
+    xs: object,
+    grad_ys: object = None,
     name: str = "gradients",
-    stop_gradients: Any = None,
+    stop_gradients: object = None,
 ) -> list[Node | None]:
     """Return, for each of `xs`, a node for the derivative of the sum of all elements of `ys`.
 
@@ -79,7 +79,7 @@ def _later(
     return [late(by(i), inputs, x.dtype) if x in between else None for i, x in enumerate(wanted)]
 
 
-def _seeds(roots: Sequence[Node], arriving: Sequence[Any]) -> dict[Node, Any]:
+def _seeds(roots: Sequence[Node], arriving: Sequence[object]) -> dict[Node, Any]:
     """Return the gradient of each y; one that is listed twice counts twice."""
     seeds: dict[Node, Any] = {}
     for y, given in zip(roots, arriving, strict=True):
@@ -116,11 +116,11 @@ def _keep(found: dict[Node, Node]) -> Any:
     return keep
 
 
-def _as_list(value: Any) -> list[Any]:
+def _as_list(value: object) -> list[Any]:
     return list(value) if isinstance(value, list | tuple) else [value]
 
 
-def _listed(value: Any, what: str) -> list[Node]:
+def _listed(value: object, what: str) -> list[Node]:
     nodes = _as_list(value)
     if not nodes and what != "stop_gradients":
         raise GraphError(f"gradients: got no {what}, expected a node or a list of nodes.")

@@ -105,7 +105,7 @@ class Graph:
         self._named.append(node)
         self.add(node)
 
-    def add_variable(self, variable: Any) -> None:
+    def add_variable(self, variable: object) -> None:
         """Take note of a variable, for `initialize_all_variables`."""
         key = len(self._variables)
         self._variables[key] = weakref.ref(variable)

@@ -68,7 +68,7 @@ def once_known(function: Operator, gives: DType | None = None) -> Operator:
 
     @lined
     @wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Node:
+    def call(*args: object, **kwargs: object) -> Node:
         if _unknown(args) or (kwargs and _unknown(kwargs.values())):
             return _put_off(function, args, kwargs, gives)
         return function(*args, **kwargs)
@@ -88,7 +88,7 @@ def _unknown(values: Iterable[Any]) -> bool:
 
 
 def _put_off(
-    function: Operator, args: tuple[Any, ...], kwargs: dict[str, Any], gives: DType | None
+    function: Operator, args: tuple[object, ...], kwargs: dict[str, Any], gives: DType | None
 ) -> Node:
     name = kwargs.pop("name", None)
     nodes: list[Node] = []

@@ -107,13 +107,13 @@ class Node(Methods):
         """For each input, whether the sweep in progress asks for its gradient."""
         return (True,) * len(self.inputs) if self.wants_of is None else self.wants_of
 
-    def _apply(self, op: Op, inputs: tuple[Any, ...]) -> Node:
+    def _apply(self, op: Op, inputs: tuple[object, ...]) -> Node:
         return build(op, inputs)
 
-    def __matmul__(self, other: Any) -> Any:
+    def __matmul__(self, other: object) -> Any:
         return deferred(linalg.matmul, *convert_all(self, other))
 
-    def __rmatmul__(self, other: Any) -> Any:
+    def __rmatmul__(self, other: object) -> Any:
         return deferred(linalg.matmul, *convert_all(other, self))
 
     def __getitem__(self, index: Any) -> Any:
@@ -186,7 +186,7 @@ class Node(Methods):
 
     __int__ = __index__ = __float__
 
-    def __array__(self, *_: Any, **__: Any) -> Any:
+    def __array__(self, *_: object, **__: object) -> Any:
         self._refuse("used as an array", "Call Session.run.")
 
     def __repr__(self) -> str:
@@ -205,7 +205,7 @@ class Placeholder(Node):
 
     __slots__ = ("asked", "default", "inside")
 
-    def __init__(self, dtype: Any, shape: Any = None, name: str = "Placeholder") -> None:
+    def __init__(self, dtype: DTypeLike, shape: object = None, name: str = "Placeholder") -> None:
         super().__init__(None, (), as_shape(shape), as_dtype(dtype), name)
         self.asked = self.graph.scoped(name)
         self.default: Node | None = None
@@ -219,7 +219,7 @@ class Placeholder(Node):
         return copy
 
 
-def placeholder(dtype: Any, shape: Any = None, name: str | None = None) -> Placeholder:
+def placeholder(dtype: DTypeLike, shape: object = None, name: str | None = None) -> Placeholder:
     """Return a value that each run is given by `feed_dict`; sizes that vary are None.
 
     Raises:
@@ -231,7 +231,7 @@ def placeholder(dtype: Any, shape: Any = None, name: str | None = None) -> Place
         raise located(error, place_of_new()) from None
 
 
-def placeholder_with_default(input: Any, shape: Any, name: str | None = None) -> Placeholder:
+def placeholder_with_default(input: object, shape: object, name: str | None = None) -> Placeholder:
     """Return a value that a run may be given; otherwise it is `input`."""
     start = convert(input)
     node = Placeholder(start.dtype, shape, name or "PlaceholderWithDefault")
@@ -246,7 +246,7 @@ class Constant(Node):
     __slots__ = ("follows", "value")
 
     def __init__(
-        self, value: Any, dtype: DTypeLike = None, shape: Any = None, name: str = "Const"
+        self, value: object, dtype: DTypeLike = None, shape: Any = None, name: str = "Const"
     ) -> None:
         array = constant_array(value, dtype)
         if shape is not None:
@@ -263,13 +263,13 @@ class Constant(Node):
         return copy
 
 
-def as_shape(shape: Any) -> Shape:
+def as_shape(shape: object) -> Shape:
     """Return a shape as a tuple of sizes and Nones; None is an unknown number of axes."""
     found = as_static(shape)
     return found if isinstance(found, UnknownShape) else tuple(found)
 
 
-def convert(value: Any, dtype: DType | None = None) -> Node:
+def convert(value: object, dtype: DType | None = None) -> Node:
     """Return `value` as a node: itself, or a constant."""
     if isinstance(value, Node):
         return value
@@ -291,7 +291,7 @@ def convert(value: Any, dtype: DType | None = None) -> Node:
     return Constant(value, dtype)
 
 
-def convert_all(*values: Any) -> list[Node]:
+def convert_all(*values: object) -> list[Node]:
     """Return the values as nodes; numbers and lists take the dtype of the nodes beside them.
 
     A number with a fraction beside integers keeps it, and the dtypes are promoted.
@@ -299,7 +299,7 @@ def convert_all(*values: Any) -> list[Node]:
     nodes = [convert(v) if isinstance(v, Value) else v for v in values]
     dtype = next((v.dtype for v in nodes if isinstance(v, Node)), None)
 
-    def beside(value: Any) -> Node:
+    def beside(value: object) -> Node:
         if isinstance(value, Node):
             return value
         node = convert(value)
@@ -309,7 +309,7 @@ def convert_all(*values: Any) -> list[Node]:
     return [beside(v) for v in nodes]
 
 
-def build(op: Op, inputs: Sequence[Any], kind: type[Node] = Node) -> Node:
+def build(op: Op, inputs: Sequence[object], kind: type[Node] = Node) -> Node:
     """Return a new node for `op` of `inputs`, with its static shape and dtype.
 
     Args:
@@ -337,7 +337,7 @@ def build(op: Op, inputs: Sequence[Any], kind: type[Node] = Node) -> Node:
     return kind(op, nodes, spec.shape, spec.dtype, op.name)
 
 
-def graph_of(op: Op, values: Sequence[Any], here: Graph) -> Graph:
+def graph_of(op: Op, values: Sequence[object], here: Graph) -> Graph:
     """Return the graph that `op` of these values belongs to: theirs, else the default one, `here`.
 
     Raises:
@@ -375,7 +375,7 @@ def located(
     return new
 
 
-def _promoted(op: Op, inputs: Sequence[Any]) -> tuple[Node, ...]:
+def _promoted(op: Op, inputs: Sequence[object]) -> tuple[Node, ...]:
     """Return the inputs as nodes of one dtype: numbers and arrays follow the nodes beside them."""
     own, loose = inputs[: op.fixed], inputs[op.fixed :]
     dtype = getattr(loose[0], "dtype", None) if loose else None
@@ -386,7 +386,7 @@ def _promoted(op: Op, inputs: Sequence[Any]) -> tuple[Node, ...]:
     return (*map(convert, own), *(_cast(value, dtype) for value in loose))
 
 
-def _known(value: Any) -> tuple[DType, int] | bool | int | float:
+def _known(value: object) -> tuple[DType, int] | bool | int | float:
     """Return what promotion asks of an input: of a node its dtype and how many axes it has.
 
     Of what is no node a number of its kind: beside a node an array decides the kind, not the size.
@@ -398,7 +398,7 @@ def _known(value: Any) -> tuple[DType, int] | bool | int | float:
     return {"b": False, "i": 0, "u": 0}.get(kind, 0.0)
 
 
-def _cast(value: Any, dtype: DType) -> Node:
+def _cast(value: object, dtype: DType) -> Node:
     value = convert(value) if isinstance(value, Value) else value
     if not isinstance(value, Node):
         return Constant(np.asarray(value), dtype)

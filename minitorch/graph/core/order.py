@@ -125,7 +125,7 @@ class _Orders:
         self.known: dict[Any, list[Node]] = {}
         self.count = 0
 
-    def add(self, key: Any, order: list[Node]) -> None:
+    def add(self, key: object, order: list[Node]) -> None:
         """Keep an order; the oldest ones go when there are too many nodes in all."""
         self.known[key] = order
         self.count += len(order)

@@ -72,7 +72,7 @@ class Session:
         optimize: bool | None = None,
         device: DeviceLike = "cpu",
         executor: str | None = None,
-        **options: Any,
+        **options: object,
     ) -> None:
         chosen = target if isinstance(target, Graph) else graph
         self.graph = get_default_graph() if chosen is None else chosen
@@ -122,14 +122,14 @@ class Session:
         ]
         return rebuild(step(self.state, arrays))
 
-    def _fed(self, want: _Wanted, value: Any) -> Array:
+    def _fed(self, want: _Wanted, value: object) -> Array:
         """Return the array for a feed; the shape of one that fits is known the next time."""
         array = as_feed(want.node, value, self.device)
         if array is value:
             want.shape = value.shape
         return array
 
-    def _run_anew(self, fetches: Any, feed_dict: Mapping[Any, Any] | None) -> Any:
+    def _run_anew(self, fetches: object, feed_dict: Mapping[object, object] | None) -> Any:
         """Run what may never have run before; fetches and feeds may be named and nested."""
         if self.closed:
             raise GraphError("run: the session is closed. Open a new one.")
@@ -169,7 +169,7 @@ class Session:
         """How many pairs of feeds and fetches this session has a plan for."""
         return len(self._steps)
 
-    def load(self, variable: Variable, value: Any) -> None:
+    def load(self, variable: Variable, value: object) -> None:
         """Set a variable at once."""
         self.state.values[variable] = as_feed(variable, value, self.device, copy=True)
 
@@ -247,7 +247,7 @@ def get_default_session() -> Session:
     return innermost_session("get_default_session")  # type: ignore[no-any-return]
 
 
-def compile(node: Any) -> Callable[..., Any]:
+def compile(node: object) -> Callable[..., Any]:
     """Return a function that computes `node` (or a structure of nodes) from named arrays.
 
         A, B = Variable("A"), Variable("B")
@@ -267,7 +267,7 @@ def compile(node: Any) -> Callable[..., Any]:
     inputs = _by_name([n for n in needed(leaves, ()) if isinstance(n, Placeholder | Variable)])
     known: dict[tuple[str, ...], list[Node]] = {}  # the nodes for arguments in an order seen before
 
-    def function(**arrays: Any) -> Any:
+    def function(**arrays: object) -> Any:
         nodes = known.get(tuple(arrays))
         if nodes is None:
             nodes = known[tuple(arrays)] = _inputs_called(arrays, inputs, session)

@@ -35,7 +35,7 @@ class StaticShape(tuple[int | None, ...]):
         """Tell whether every size is known."""
         return None not in self.as_list()
 
-    def merge_with(self, other: Any) -> StaticShape:
+    def merge_with(self, other: object) -> StaticShape:
         """Return what is known when both shapes are right.
 
         Raises:

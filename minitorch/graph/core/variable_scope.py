@@ -41,7 +41,11 @@ class VariableScope:
     """
 
     def __init__(
-        self, name: str = "", reuse: Any = False, initializer: Any = None, dtype: Any = float32
+        self,
+        name: str = "",
+        reuse: object = False,
+        initializer: Any = None,
+        dtype: DTypeLike = float32,
     ) -> None:
         self.name, self.reuse, self.initializer, self.dtype = name, reuse, initializer, dtype
 
@@ -78,8 +82,8 @@ def get_variable_scope() -> VariableScope:
 @contextmanager
 def variable_scope(
     name_or_scope: str | VariableScope,
-    reuse: Any = None,
-    initializer: Any = None,
+    reuse: object = None,
+    initializer: object = None,
     dtype: DTypeLike = None,
 ) -> Iterator[VariableScope]:
     """Put variables asked for inside the `with` block under a name.
@@ -113,9 +117,9 @@ def variable_scope(
 
 def get_variable(
     name: str,
-    shape: Any = None,
+    shape: object = None,
     dtype: DTypeLike = None,
-    initializer: Any = None,
+    initializer: object = None,
     trainable: bool = True,
 ) -> Variable:
     """Return the variable of that name in the present scope: a new one, or the one it shares.
@@ -152,7 +156,7 @@ def get_variable(
     return made
 
 
-def _named(full: str, start: Any, dtype: DType, trainable: bool) -> Variable:
+def _named(full: str, start: object, dtype: DType, trainable: bool) -> Variable:
     """Return a variable of exactly that name, whatever name scopes are open."""
     graph = get_default_graph()
     held, graph.scopes = graph.scopes, []

@@ -41,7 +41,7 @@ class State:
         self.generators: dict[Any, np.random.Generator] = {}
         self.lock = threading.RLock()
 
-    def generator(self, key: Any, seed: Sequence[int] | None) -> np.random.Generator:
+    def generator(self, key: object, seed: Sequence[int] | None) -> np.random.Generator:
         """Return the generator of a random node, made at its first use from `seed`."""
         found = self.generators.get(key)
         if found is None:
@@ -140,7 +140,7 @@ class Variable(Node):
 
     def __init__(
         self,
-        initial_value: Any = None,
+        initial_value: object = None,
         trainable: bool = True,
         name: str | None = None,
         dtype: DTypeLike = None,
@@ -201,15 +201,15 @@ class Variable(Node):
             raise self.uninitialised()
         return self.initial_value
 
-    def assign(self, value: Any, name: str | None = None) -> Node:
+    def assign(self, value: object, name: str | None = None) -> Node:
         """Return a node that writes `value` and gives it."""
         return assign(self, value, name)
 
-    def assign_add(self, value: Any, name: str | None = None) -> Node:
+    def assign_add(self, value: object, name: str | None = None) -> Node:
         """Return a node that adds `value` and gives the sum."""
         return assign_add(self, value, name)
 
-    def assign_sub(self, value: Any, name: str | None = None) -> Node:
+    def assign_sub(self, value: object, name: str | None = None) -> Node:
         """Return a node that subtracts `value` and gives the difference."""
         return assign_sub(self, value, name)
 
@@ -220,7 +220,7 @@ class Variable(Node):
         return super().eval(feed_dict, session)
 
 
-def _initial(value: Any, dtype: Any) -> Node | None:
+def _initial(value: object, dtype: DTypeLike) -> Node | None:
     if value is None:
         return None
     value = value() if callable(value) and not isinstance(value, Node) else value
@@ -305,22 +305,22 @@ def _fit(variable: Variable, array: Array) -> None:
         )
 
 
-def assign(ref: Variable, value: Any, name: str | None = None) -> Node:
+def assign(ref: Variable, value: object, name: str | None = None) -> Node:
     """Return a node that writes `value` into the variable and gives it."""
     return _write(ref, value, "", name)
 
 
-def assign_add(ref: Variable, value: Any, name: str | None = None) -> Node:
+def assign_add(ref: Variable, value: object, name: str | None = None) -> Node:
     """Return a node that adds `value` to the variable and gives the sum."""
     return _write(ref, value, "add", name)
 
 
-def assign_sub(ref: Variable, value: Any, name: str | None = None) -> Node:
+def assign_sub(ref: Variable, value: object, name: str | None = None) -> Node:
     """Return a node that subtracts `value` from the variable and gives the difference."""
     return _write(ref, value, "sub", name)
 
 
-def _write(ref: Variable, value: Any, combine: str, name: str | None) -> Node:
+def _write(ref: Variable, value: object, combine: str, name: str | None) -> Node:
     what = f"assign_{combine}" if combine else "assign"
     if not isinstance(ref, Variable):
         raise GraphError(

@@ -29,8 +29,8 @@ RUNS = 9  # of which the shortest is the measured time: other work only adds to 
 
 
 def explain(
-    fetches: Any,
-    feed_dict: Mapping[Node, Any] | None = None,
+    fetches: object,
+    feed_dict: Mapping[Node, object] | None = None,
     passes: Sequence[str] | None = None,
 ) -> str:
     """Return a table: nodes, bytes, predicted and measured time as built and after each pass.

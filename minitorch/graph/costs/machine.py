@@ -127,12 +127,12 @@ class Machine:
 
     # Measurements
 
-    def _once(self, key: tuple[Any, ...], measure: Callable[[], Any]) -> Any:
+    def _once(self, key: tuple[object, ...], measure: Callable[[], object]) -> Any:
         if key not in self._known:
             self._known[key] = measure()
         return self._known[key]
 
-    def _time(self, what: str, work: Callable[[], Any], inner: int) -> float:
+    def _time(self, what: str, work: Callable[[], object], inner: int) -> float:
         return float(self._once((what,), lambda: _timed(work, inner)))
 
     def _elements(self, row: str) -> float:
@@ -234,7 +234,7 @@ class Fixed(Machine):
         return 1e-6 + 2.0 * m * k * n / speed
 
 
-def _timed(work: Callable[[], Any], inner: int = 1) -> float:
+def _timed(work: Callable[[], object], inner: int = 1) -> float:
     """Return the least seconds of one run of `work`, run `inner` times at a stretch."""
     work()
     times = []

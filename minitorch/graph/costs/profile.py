@@ -166,7 +166,7 @@ class TimedStep(Step):
         names["noted"] = self._noted
         return f"{line}; noted({self.place[node]}, {slot[node]})"
 
-    def _noted(self, place: int, value: Any) -> None:
+    def _noted(self, place: int, value: object) -> None:
         shape = tuple(value.shape) if hasattr(value, "shape") else None
         size = int(getattr(value, "nbytes", 0)) if shape is not None else 0
         self.seen.append((self.clock(), place, (shape or (), size)))
@@ -202,8 +202,8 @@ def _span(
 
 def profile(
     session: Session,
-    fetches: Any,
-    feed_dict: Mapping[Any, Any] | None = None,
+    fetches: object,
+    feed_dict: Mapping[object, object] | None = None,
     *,
     runs: int = 1,
     clock: Callable[[], int] = perf_counter_ns,

@@ -43,7 +43,7 @@ _BUILD: dict[str, Callable[..., Node]] = {
 }
 
 
-def improve(fetches: Any, rules: Sequence[Rule], fed: Collection[Node] = ()) -> Any:
+def improve(fetches: object, rules: Sequence[Rule], fed: Collection[Node] = ()) -> Any:
     """Return nodes of the same values that the machine's cost model finds cheaper.
 
     Of all places where a rule applies, either way round, the best is taken, until none is left

@@ -213,7 +213,7 @@ class _LoopRun:
         pairs = zip(self.loop.variables, self.plan.places, strict=True)
         return [None if p is None else self.arena.at(start + p[0], p[1], v.dtype) for v, p in pairs]
 
-    def __call__(self, state: State, inputs: Sequence[Any]) -> Outcome:
+    def __call__(self, state: State, inputs: Sequence[object]) -> Outcome:
         loop, count = self.loop, len(self.loop.variables)
         now, spare = self.sets
         values = self._kept(inputs[:count], now)
@@ -250,14 +250,14 @@ class _LoopRun:
         return found
 
 
-def _is_dead(node: Node, inputs: Sequence[Any], values: dict[Node, Any]) -> bool:
+def _is_dead(node: Node, inputs: Sequence[object], values: dict[Node, Any]) -> bool:
     """Tell whether something that a node cannot live without is dead."""
     if merges(node):
         return all(value is DEAD for value in inputs)
     return any(values[source] is DEAD for source in deadly(node))
 
 
-def _item(value: Any) -> Any:
+def _item(value: object) -> Any:
     """Return what a list keeps of a value: a copy, since the next round uses its memory."""
     return HOLE if value is DEAD else copied(value)
 

@@ -211,7 +211,7 @@ def _line_and_locals(error: Exception, code: CodeType) -> tuple[int, dict[str, A
     return None
 
 
-def copied(array: Any) -> Any:
+def copied(array: object) -> Any:
     """Return what a run hands over: an array of its own; of one number a NumPy scalar."""
     if not isinstance(array, np.ndarray):
         return array

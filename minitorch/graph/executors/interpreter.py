@@ -76,7 +76,7 @@ class InterpretedStep:
             return op.run(state, *inputs)
         return op.compute(self.xp, *inputs)
 
-    def _loop(self, loop: While, inputs: Sequence[Any], state: State) -> Outcome:
+    def _loop(self, loop: While, inputs: Sequence[object], state: State) -> Outcome:
         """Return the outcome of a loop, with a list for every node that anybody ever asks for."""
         count = len(loop.variables)
         now = list(inputs[:count])

@@ -110,7 +110,7 @@ class Shift:
             except BaseException as error:
                 self._stop(error)
 
-    def _take(self, done: tuple[Firing, Any, float] | None = None) -> Firing | None:
+    def _take(self, done: tuple[Firing, object, float] | None = None) -> Firing | None:
         """Deliver what has been computed, and return what to compute next; None at the end."""
         with self._changed:
             if done is not None:
@@ -141,7 +141,7 @@ class Shift:
             firing = self._small.pop()
             self._deliver(firing, self.step.value(firing, self.state, self.arrays))
 
-    def _deliver(self, firing: Firing, value: Any) -> None:
+    def _deliver(self, firing: Firing, value: object) -> None:
         frame, iteration = self._tokens.finish(firing, value)
         if self.step.on_event is not None:
             where = frame.label, iteration

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from ...errors import GraphError
 from ...op import Spec
@@ -99,7 +98,7 @@ class LoopPlan:
 
 
 def memory_plan(
-    fetches: Any, fed: Collection[Node] = (), sizes: dict[Node, tuple[int, ...]] | None = None
+    fetches: object, fed: Collection[Node] = (), sizes: dict[Node, tuple[int, ...]] | None = None
 ) -> MemoryPlan:
     """Return the plan of a run of `fetches`, in the order in which a session runs it.
 

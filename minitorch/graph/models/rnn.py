@@ -23,9 +23,9 @@ from .rnn_cell import RNNCell
 
 def dynamic_rnn(
     cell: RNNCell,
-    inputs: Any,
-    sequence_length: Any = None,
-    initial_state: Any = None,
+    inputs: object,
+    sequence_length: object = None,
+    initial_state: object = None,
     dtype: DTypeLike = None,
     parallel_iterations: int | None = None,
     time_major: bool = False,
@@ -60,10 +60,10 @@ def dynamic_rnn(
 
 def static_rnn(
     cell: RNNCell,
-    inputs: Sequence[Any],
-    initial_state: Any = None,
+    inputs: Sequence[object],
+    initial_state: object = None,
     dtype: DTypeLike = None,
-    sequence_length: Any = None,
+    sequence_length: object = None,
     scope: Any = None,
 ) -> tuple[list[Node], Any]:
     """Return (outputs, final state) of a cell over a list of inputs, one copy of it for each."""
@@ -81,7 +81,7 @@ def static_rnn(
 
 
 def _unroll_in_time(
-    cell: RNNCell, x_TBF: Node, state: Any, lengths: Node | None, parallel_iterations: int
+    cell: RNNCell, x_TBF: Node, state: object, lengths: Node | None, parallel_iterations: int
 ) -> tuple[Node, Any]:
     """Return the outputs (time, batch, units) and the last state."""
     first, rebuild = apart_from(state)
@@ -114,7 +114,7 @@ def _unroll_in_time(
     return outputs, rebuild(found[3:])
 
 
-def _step(cell: RNNCell, x: Node, state: Any, t: Node, lengths: Node | None) -> tuple[Node, Any]:
+def _step(cell: RNNCell, x: Node, state: object, t: Node, lengths: Node | None) -> tuple[Node, Any]:
     """Return output and state after one step; where a sequence is over, zeros and the old state."""
     output, new = cell(x, state)
     if lengths is None:
@@ -135,7 +135,7 @@ def _time_major(x: Node, already: bool) -> Node:
     return x if already else transpose(x, (1, 0, 2))
 
 
-def _first_state(cell: RNNCell, x_TBF: Node, initial_state: Any, dtype: Any) -> Any:
+def _first_state(cell: RNNCell, x_TBF: Node, initial_state: object, dtype: DTypeLike) -> Any:
     if initial_state is not None:
         nodes, rebuild = apart_from(initial_state)
         return rebuild(nodes)
@@ -145,7 +145,7 @@ def _first_state(cell: RNNCell, x_TBF: Node, initial_state: Any, dtype: Any) -> 
     return cell.zero_state(shape(x_TBF)[1] if batch is None else batch, as_dtype(dtype))
 
 
-def _lengths(given: Any, x_TBF: Node) -> Node:
+def _lengths(given: object, x_TBF: Node) -> Node:
     node = convert(given)
     batch = x_TBF.shape[1]
     known = not isinstance(node.shape, UnknownShape)

@@ -35,7 +35,7 @@ Tree = Any
 """A leaf number, or a pair of trees."""
 
 
-def tree_by_control_flow(combine: Combine, leaves: Any, order: Any) -> Node:
+def tree_by_control_flow(combine: Combine, leaves: object, order: object) -> Node:
     """Return the value of a tree's root, (units,).
 
     Args:
@@ -69,7 +69,7 @@ def tree_by_control_flow(combine: Combine, leaves: Any, order: Any) -> Node:
     return build(Top(units, table.dtype), (stack,))
 
 
-def tree_by_level(combine: Combine, leaves: Any, left: Any, right: Any) -> Node:
+def tree_by_level(combine: Combine, leaves: object, left: object, right: object) -> Node:
     """Return the values of all nodes: the leaves' rows first, then level by level, (n, units).
 
     Args:
@@ -175,7 +175,7 @@ def _is_leaf(node: Tree) -> bool:
     raise GraphError(f"tree: got {node!r}, expected the number of a leaf or a pair of trees.")
 
 
-def _matrix(where: str, leaves: Any) -> Node:
+def _matrix(where: str, leaves: object) -> Node:
     node = convert(leaves)
     if isinstance(node.shape, UnknownShape) or len(node.shape) != 2 or node.shape[1] is None:
         raise GraphError(

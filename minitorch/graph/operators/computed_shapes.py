@@ -86,7 +86,7 @@ class Counting(Flat):
         return Spec((None,), int32)
 
 
-def computed(shape: Any) -> bool:
+def computed(shape: object) -> bool:
     """Tell whether `shape` is a node, or has nodes among its sizes."""
     if isinstance(shape, list | tuple) and not isinstance(shape, UnknownShape):
         return any(isinstance(n, Node) for n in shape)
@@ -105,18 +105,18 @@ def of_shape(dims: Any, like: Node | None = None) -> Node:
     return build(OfShape(sizes), (vector,) if like is None else (vector, like))
 
 
-def reshaped(x: Node, dims: Any) -> Node:
+def reshaped(x: Node, dims: int | Sequence[int] | None) -> Node:
     """Return the elements of `x` under the sizes in `dims`, of which one may be -1."""
     like = of_shape(dims, x)
     return build(movement.Reshape(None), (x, like))
 
 
-def filled(dims: Any, value: Any, dtype: DType | None = None) -> Node:
+def filled(dims: int | Sequence[int] | None, value: object, dtype: DType | None = None) -> Node:
     """Return `value` repeated to the sizes in `dims`."""
     return build(ExpandTo(), (convert(value, dtype), of_shape(dims)))
 
 
-def counted(start: Any, stop: Any, step: Any) -> Node:
+def counted(start: object, stop: object, step: object) -> Node:
     """Return the integers from `start` up to but not `stop`, `step` apart."""
     ends = [as_scalar(convert(end)) for end in (start, stop, step)]
     for end in ends:

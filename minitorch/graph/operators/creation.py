@@ -31,9 +31,9 @@ __all__ = [
 
 @lined
 def constant(
-    value: Any,
+    value: object,
     dtype: DTypeLike = None,
-    shape: Any = None,
+    shape: object = None,
     name: str | None = None,
 ) -> Constant:
     """A value fixed now. Python floats become float32, integers int32; arrays keep their dtype.
@@ -45,7 +45,7 @@ def constant(
     return made
 
 
-def fill(dims: Any, value: Any, name: str | None = None) -> Node:
+def fill(dims: Any, value: object, name: str | None = None) -> Node:
     """A value of this shape, all one number; the shape may be computed in the run."""
     if computed(dims) or isinstance(value, Node):
         return rename(filled(dims, value), name)
@@ -75,17 +75,17 @@ def eye(
     return Constant(np.eye(num_rows, num_columns, dtype=_or_default(dtype)), name=name)
 
 
-def zeros_like(tensor: Any, dtype: DTypeLike = None, name: str | None = None) -> Node:
+def zeros_like(tensor: object, dtype: DTypeLike = None, name: str | None = None) -> Node:
     """Zeros of the shape that the node has at run time."""
     return _like(tensor, 0, dtype, name)
 
 
-def ones_like(tensor: Any, dtype: DTypeLike = None, name: str | None = None) -> Node:
+def ones_like(tensor: object, dtype: DTypeLike = None, name: str | None = None) -> Node:
     """Ones of the shape that the node has at run time."""
     return _like(tensor, 1, dtype, name)
 
 
-def _like(tensor: Any, value: int, dtype: Any, name: str | None) -> Node:
+def _like(tensor: object, value: int, dtype: DTypeLike, name: str | None) -> Node:
     node = convert(tensor)
     kind = node.dtype if dtype is None else as_dtype(dtype)
     if not isinstance(node.shape, UnknownShape) and known(node.shape):
@@ -113,7 +113,7 @@ def linspace(start: float, stop: float, num: int, name: str = "linspace") -> Nod
     return Constant(np.linspace(start, stop, num).astype(get_default_dtype()), name=name)
 
 
-def _sizes(shape: Any) -> tuple[int, ...]:
+def _sizes(shape: object) -> tuple[int, ...]:
     """Return a shape as sizes; one number is one axis.
 
     Raises:
@@ -125,11 +125,11 @@ def _sizes(shape: Any) -> tuple[int, ...]:
     return tuple(int(n) for n in found.as_list() if n is not None)
 
 
-def _or_default(dtype: Any) -> DType:
+def _or_default(dtype: DTypeLike) -> DType:
     return get_default_dtype() if dtype is None else as_dtype(dtype)
 
 
-def _dtype_for(value: Any) -> DType:
+def _dtype_for(value: object) -> DType:
     found = np.asarray(value).dtype
     if isinstance(value, np.generic | np.ndarray):
         return found

@@ -114,7 +114,7 @@ class CrossEntropyGrad(Op):
         return by_inputs(out_grad, *node.inputs)
 
 
-def by_inputs(out_grad: Any, g: Any, labels: Any, logits: Any) -> tuple[Any, Any, Any]:
+def by_inputs(out_grad: object, g: object, labels: Any, logits: Any) -> tuple[Any, Any, Any]:
     """Return the gradients of `CrossEntropyGrad` by its inputs."""
     p = apply(Softmax(), logits)
     weight = reduction.sum(labels, -1, True)
@@ -264,20 +264,22 @@ def _column(g: Any) -> Any:
     return insert_axes(g, (len(g.shape),))
 
 
-def softmax(logits: Any, axis: int = -1, name: str | None = None, dim: int | None = None) -> Node:
+def softmax(
+    logits: object, axis: int = -1, name: str | None = None, dim: int | None = None
+) -> Node:
     """e^x over its sum along an axis."""
     return _along(Softmax(), logits, axis if dim is None else dim, name)
 
 
 def log_softmax(
-    logits: Any, axis: int = -1, name: str | None = None, dim: int | None = None
+    logits: object, axis: int = -1, name: str | None = None, dim: int | None = None
 ) -> Node:
     """The logarithm of the softmax, without overflow."""
     return _along(LogSoftmax(), logits, axis if dim is None else dim, name)
 
 
 @once_known
-def _along(op: Op, logits: Any, axis: int, name: str | None) -> Node:
+def _along(op: Op, logits: object, axis: int, name: str | None) -> Node:
     """Return `op`, which works on the last axis, along any axis."""
     x = convert(logits)
     last = len(x.shape) - 1
@@ -290,7 +292,7 @@ def _along(op: Op, logits: Any, axis: int, name: str | None) -> Node:
 
 @lined
 def softmax_cross_entropy_with_logits(
-    logits: Any, labels: Any, dim: int = -1, name: str | None = None
+    logits: object, labels: object, dim: int = -1, name: str | None = None
 ) -> Node:
     """-sum(labels * log softmax(logits)) over an axis: one loss a row.
 
@@ -311,7 +313,7 @@ def _cross_entropy(y: Node, x: Node, axis: int) -> Node:
 
 @lined
 def sparse_softmax_cross_entropy_with_logits(
-    logits: Any, labels: Any, name: str | None = None
+    logits: object, labels: object, name: str | None = None
 ) -> Node:
     """-log softmax(logits) at the class of each row, an integer: one loss a row."""
     y = convert(labels)
@@ -324,7 +326,9 @@ def sparse_softmax_cross_entropy_with_logits(
 
 
 @lined
-def sigmoid_cross_entropy_with_logits(logits: Any, labels: Any, name: str | None = None) -> Node:
+def sigmoid_cross_entropy_with_logits(
+    logits: object, labels: object, name: str | None = None
+) -> Node:
     """Binary cross-entropy of sigmoid(logits), element by element, without overflow."""
     x, z = convert_all(logits, labels)
     return rename(x - x * z + _softplus_of_minus(x), name)

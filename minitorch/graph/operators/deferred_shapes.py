@@ -39,7 +39,7 @@ class Late(Op):
         return Spec(UNKNOWN, self.dtype)
 
 
-def late(build: Callable[..., Any], inputs: Sequence[Any], dtype: DType) -> Any:
+def late(build: Callable[..., Any], inputs: Sequence[object], dtype: DType) -> Any:
     """Return a node that stands for `build(*inputs)`, of a shape not known yet."""
     return Late(build, dtype)(*inputs)
 
@@ -111,7 +111,7 @@ class Places(Flat):
 
     reads_inputs = reads_output = False
 
-    def __init__(self, axis: int, bounds: tuple[Any, Any, Any]) -> None:
+    def __init__(self, axis: int, bounds: tuple[object, object, object]) -> None:
         self.axis, self.bounds = axis, bounds
 
     def compute(self, xp: Namespace, *arrays: Array) -> Array:
@@ -128,7 +128,7 @@ class Places(Flat):
         return Spec((len(range(*slice(*self.bounds).indices(size))),), int32)
 
 
-def is_cut(item: Any) -> bool:
+def is_cut(item: object) -> bool:
     """Tell whether an index is a slice with a node in it, or one that goes back."""
     if not isinstance(item, slice):
         return False

@@ -33,7 +33,9 @@ class Call(StateOp):
         dtypes: of what it returns.
     """
 
-    def __init__(self, function: Callable[..., Any], dtypes: tuple[DType, ...], many: bool) -> None:
+    def __init__(
+        self, function: Callable[..., object], dtypes: tuple[DType, ...], many: bool
+    ) -> None:
         self.function, self.dtypes, self.many = function, dtypes, many
 
     @property
@@ -93,8 +95,8 @@ class Picked(Flat, StateOp):
 
 @lined
 def py_func(
-    func: Callable[..., Any],
-    inp: Sequence[Any],
+    func: Callable[..., object],
+    inp: Sequence[object],
     Tout: Any,
     name: str | None = None,
 ) -> Any:
@@ -137,7 +139,7 @@ class Printed(KeepsSpec, StateOp):
         return (out_grad, *(None for _ in node.inputs[1:]))
 
 
-def _some(array: Any, summarize: int) -> str:
+def _some(array: object, summarize: int) -> str:
     flat = np.asarray(array).reshape(-1)
     more = "..." if 0 <= summarize < flat.size else ""
     items = flat if summarize < 0 else flat[:summarize]
@@ -146,8 +148,8 @@ def _some(array: Any, summarize: int) -> str:
 
 @lined
 def Print(
-    input_: Any,
-    data: Sequence[Any],
+    input_: object,
+    data: Sequence[object],
     message: str | None = None,
     first_n: int | None = None,
     summarize: int | None = None,

@@ -74,14 +74,14 @@ __all__ = [
 
 
 def _of_one(function: Callable[..., Any], name: str) -> Callable[..., Node]:
-    def call(x: Any, name: str | None = None) -> Node:
+    def call(x: object, name: str | None = None) -> Node:
         return rename(function(convert(x)), name)
 
     return _documented(call, function, name)
 
 
 def _of_two(function: Callable[..., Any], name: str) -> Callable[..., Node]:
-    def call(x: Any, y: Any, name: str | None = None) -> Node:
+    def call(x: object, y: object, name: str | None = None) -> Node:
         if not isinstance(x, Node) and not isinstance(y, Node):
             x = convert(x)
         return rename(function(x, y), name)
@@ -154,21 +154,21 @@ sub = subtract = _of_two(binary.sub, "subtract")
 
 
 @lined
-def squared_difference(x: Any, y: Any, name: str | None = None) -> Node:
+def squared_difference(x: object, y: object, name: str | None = None) -> Node:
     """(x - y)^2."""
     return rename(unary.square(sub(x, y)), name)
 
 
 @lined
 def clip_by_value(
-    t: Any, clip_value_min: Any, clip_value_max: Any, name: str | None = None
+    t: object, clip_value_min: object, clip_value_max: object, name: str | None = None
 ) -> Node:
     """`t` cut to the range."""
     return minimum(maximum(convert(t), clip_value_min), clip_value_max, name=name)
 
 
 @lined
-def div(x: Any, y: Any, name: str | None = None) -> Node:
+def div(x: object, y: object, name: str | None = None) -> Node:
     """x / y as Python 2 has it: of integers the floor of the quotient."""
     left, right = convert_all(x, y)
     whole = left.dtype.kind in "iu" and right.dtype.kind in "iu"
@@ -204,7 +204,7 @@ select = where
 
 
 @lined
-def add_n(inputs: Any, name: str | None = None) -> Node:
+def add_n(inputs: object, name: str | None = None) -> Node:
     """The sum of nodes of one shape.
 
     Raises:

@@ -22,7 +22,7 @@ TO_FRONT, TO_BACK = (0, 3, 1, 2), (0, 2, 3, 1)
 def on_images(
     where: str,
     compute: Callable[[Any], Any],
-    value: Any,
+    value: object,
     data_format: str,
     steps: Sequence[int] | None,
     padding: str,
@@ -98,9 +98,9 @@ def bordered(
 
 @lined
 def conv2d(
-    input: Any,
-    filter: Any,
-    strides: Any,
+    input: object,
+    filter: object,
+    strides: object,
     padding: str,
     data_format: str = "NHWC",
     name: str | None = None,
@@ -111,7 +111,7 @@ def conv2d(
     steps = inner("conv2d", strides, data_format)
     window = tuple(weight_OCHW.shape[2:])
 
-    def compute(x_NCHW: Any) -> Any:
+    def compute(x_NCHW: object) -> Any:
         x_NCHW = bordered("conv2d", x_NCHW, window, steps, padding, 0.0)
         return conv.conv2d(x_NCHW, weight_OCHW, None, steps)
 
@@ -124,9 +124,9 @@ def conv2d(
 
 @lined
 def max_pool(
-    value: Any,
-    ksize: Any,
-    strides: Any,
+    value: object,
+    ksize: object,
+    strides: object,
     padding: str,
     data_format: str = "NHWC",
     name: str | None = None,
@@ -137,9 +137,9 @@ def max_pool(
 
 @lined
 def avg_pool(
-    value: Any,
-    ksize: Any,
-    strides: Any,
+    value: object,
+    ksize: object,
+    strides: object,
     padding: str,
     data_format: str = "NHWC",
     name: str | None = None,
@@ -154,10 +154,10 @@ def avg_pool(
 
 
 def _pool(
-    function: Callable[..., Any],
-    value: Any,
-    ksize: Any,
-    strides: Any,
+    function: Callable[..., object],
+    value: object,
+    ksize: object,
+    strides: object,
     padding: str,
     data_format: str,
     name: str | None,
@@ -166,7 +166,7 @@ def _pool(
     where = function.__name__.removesuffix("2d")
     window, steps = inner(where, ksize, data_format), inner(where, strides, data_format)
 
-    def compute(x_NCHW: Any) -> Any:
+    def compute(x_NCHW: object) -> Any:
         return function(bordered(where, x_NCHW, window, steps, padding, around), window, steps)
 
     return rename(on_images(where, compute, value, data_format, steps, padding), name)

@@ -46,7 +46,7 @@ class Initializer:
         kind = as_dtype(self.dtype if dtype is None else dtype)
         return self.node(tuple(int(n) for n in shape), kind)
 
-    def node(self, shape: tuple[int, ...], dtype: Any) -> Node:
+    def node(self, shape: tuple[int, ...], dtype: DTypeLike) -> Node:
         """Return the node; a subclass says which."""
         raise NotImplementedError(f"{type(self).__name__} does not say what it starts from.")
 
@@ -57,7 +57,7 @@ class Zeros(Initializer):
 
     dtype: Any = float32
 
-    def node(self, shape: tuple[int, ...], dtype: Any) -> Node:
+    def node(self, shape: tuple[int, ...], dtype: DTypeLike) -> Node:
         """Return zeros."""
         return Constant(np.zeros(shape, dtype))
 
@@ -65,7 +65,7 @@ class Zeros(Initializer):
 class Ones(Zeros):
     """Ones."""
 
-    def node(self, shape: tuple[int, ...], dtype: Any) -> Node:
+    def node(self, shape: tuple[int, ...], dtype: DTypeLike) -> Node:
         """Return ones."""
         return Constant(np.ones(shape, dtype))
 
@@ -77,7 +77,7 @@ class Fixed(Initializer):
     value: Any = 0
     dtype: Any = float32
 
-    def node(self, shape: tuple[int, ...], dtype: Any) -> Node:
+    def node(self, shape: tuple[int, ...], dtype: DTypeLike) -> Node:
         """Return the constant."""
         return Constant(np.asarray(self.value, dtype), dtype, shape)
 
@@ -91,7 +91,7 @@ class Uniform(Initializer):
     seed: int | None = None
     dtype: Any = float32
 
-    def node(self, shape: tuple[int, ...], dtype: Any) -> Node:
+    def node(self, shape: tuple[int, ...], dtype: DTypeLike) -> Node:
         """Return a random node."""
         return draws.random_uniform(shape, self.minval, self.maxval, dtype, self.seed)
 
@@ -105,7 +105,7 @@ class Normal(Initializer):
     seed: int | None = None
     dtype: Any = float32
 
-    def node(self, shape: tuple[int, ...], dtype: Any) -> Node:
+    def node(self, shape: tuple[int, ...], dtype: DTypeLike) -> Node:
         """Return a random node."""
         return draws.random_normal(shape, self.mean, self.stddev, dtype, self.seed)
 
@@ -113,7 +113,7 @@ class Normal(Initializer):
 class TruncatedNormal(Normal):
     """Numbers of a normal distribution, those beyond two deviations drawn again."""
 
-    def node(self, shape: tuple[int, ...], dtype: Any) -> Node:
+    def node(self, shape: tuple[int, ...], dtype: DTypeLike) -> Node:
         """Return a random node."""
         return draws.truncated_normal(shape, self.mean, self.stddev, dtype, self.seed)
 
@@ -142,7 +142,7 @@ class VarianceScaling(Initializer):
                 "expected 'fan_in', 'fan_out' or 'fan_avg', and 'normal' or 'uniform'."
             )
 
-    def node(self, shape: tuple[int, ...], dtype: Any) -> Node:
+    def node(self, shape: tuple[int, ...], dtype: DTypeLike) -> Node:
         """Return a random node."""
         fan_in, fan_out = fans(shape)
         n = {"fan_in": fan_in, "fan_out": fan_out, "fan_avg": (fan_in + fan_out) / 2}[self.mode]
@@ -154,12 +154,16 @@ class VarianceScaling(Initializer):
         return draws.random_uniform(shape, -limit, limit, dtype, self.seed)
 
 
-def glorot_uniform_initializer(seed: int | None = None, dtype: Any = float32) -> VarianceScaling:
+def glorot_uniform_initializer(
+    seed: int | None = None, dtype: DTypeLike = float32
+) -> VarianceScaling:
     """Return the initializer uniform within sqrt(6 / (fan in + fan out)) of 0."""
     return VarianceScaling(1.0, "fan_avg", "uniform", seed, dtype)
 
 
-def glorot_normal_initializer(seed: int | None = None, dtype: Any = float32) -> VarianceScaling:
+def glorot_normal_initializer(
+    seed: int | None = None, dtype: DTypeLike = float32
+) -> VarianceScaling:
     """Return the normal initializer of variance 2 / (fan in + fan out)."""
     return VarianceScaling(1.0, "fan_avg", "normal", seed, dtype)
 

@@ -44,8 +44,8 @@ Axis = int | Sequence[int] | None
 
 @once_known
 def matmul(
-    a: Any,
-    b: Any,
+    a: object,
+    b: object,
     transpose_a: bool = False,
     transpose_b: bool = False,
     name: str | None = None,
@@ -64,8 +64,8 @@ def _reduction(
 
     @once_known
     def call(
-        input_tensor: Any,
-        axis: Any = None,
+        input_tensor: object,
+        axis: int | None = None,
         keepdims: bool | None = None,
         name: str | None = None,
         reduction_indices: Axis = None,
@@ -93,26 +93,26 @@ def _reduction(
     return call
 
 
-def _mean(x: Any, dims: Any, keep: bool) -> Any:
+def _mean(x: Any, dims: int | Sequence[int] | None, keep: bool) -> Any:
     """The mean; of integers without its fraction, as TensorFlow has it."""
     if x.dtype.kind == "f":
         return reduction.mean(x, dims, keep)
     return cast_to(reduction.mean(cast_to(x, "float64"), dims, keep), x.dtype)
 
 
-def _all(x: Any, dims: Any, keep: bool) -> Any:
+def _all(x: Any, dims: int | Sequence[int] | None, keep: bool) -> Any:
     return reduction.amin(cast_to(x, "uint8"), dims, keep) != 0
 
 
-def _any(x: Any, dims: Any, keep: bool) -> Any:
+def _any(x: Any, dims: int | Sequence[int] | None, keep: bool) -> Any:
     return reduction.amax(cast_to(x, "uint8"), dims, keep) != 0
 
 
-def _sum(x: Any, dims: Any, keep: bool) -> Any:
+def _sum(x: Any, dims: int | Sequence[int] | None, keep: bool) -> Any:
     return cast_to(reduction.sum(x, dims, keep), x.dtype)
 
 
-def _prod(x: Any, dims: Any, keep: bool) -> Any:
+def _prod(x: Any, dims: int, keep: bool) -> Any:
     over = (dims,) if isinstance(dims, int) else dims
     rank, dtype = len(x.shape), x.dtype
     along = tuple(sorted(d % rank for d in over))
@@ -137,21 +137,21 @@ reduce_any = _reduction(_any, "reduce_any", "Whether any is true over axes.", "b
 
 
 def argmax(
-    input: Any, axis: int | None = None, name: str | None = None, dimension: int | None = None
+    input: object, axis: int | None = None, name: str | None = None, dimension: int | None = None
 ) -> Node:
     """The index of the largest along an axis, the first unless told."""
     return _argument(ordering.argmax, input, dimension or 0 if axis is None else axis, name)
 
 
 def argmin(
-    input: Any, axis: int | None = None, name: str | None = None, dimension: int | None = None
+    input: object, axis: int | None = None, name: str | None = None, dimension: int | None = None
 ) -> Node:
     """The index of the smallest along an axis, the first unless told."""
     return _argument(ordering.argmin, input, dimension or 0 if axis is None else axis, name)
 
 
 @partial(once_known, gives=int64)
-def _argument(function: Callable[..., Any], x: Any, axis: int, name: str | None) -> Node:
+def _argument(function: Callable[..., Any], x: object, axis: int, name: str | None) -> Node:
     node = convert(x)
     return rename(cast_to(function(node, axis), int64), name)
 
@@ -162,14 +162,14 @@ def cumsum(x: Any, axis: int = 0, name: str | None = None) -> Node:
     return rename(cast_to(ordering.cumsum(x, axis), x.dtype), name)
 
 
-def cast(x: Any, dtype: Any, name: str | None = None) -> Node:
+def cast(x: object, dtype: Any, name: str | None = None) -> Node:
     """`x` as another dtype; from float to integer the fraction is dropped."""
     node = convert(x)
     wanted = as_dtype(dtype)
     return node if node.dtype == wanted else rename(cast_to(node, wanted), name)
 
 
-def global_norm(t_list: Sequence[Any], name: str | None = None) -> Node:
+def global_norm(t_list: Sequence[object], name: str | None = None) -> Node:
     """The Euclidean length of all elements of all nodes; None counts as nothing."""
     squares = [reduce_sum(rows.square(convert(t))) for t in t_list if t is not None]
     return sqrt(add_n(squares), name=name)
@@ -186,7 +186,7 @@ def clip_by_global_norm(
     return scaled, length
 
 
-def clip_by_norm(t: Any, clip_norm: Any, axes: Axis = None, name: str | None = None) -> Node:
+def clip_by_norm(t: object, clip_norm: Any, axes: Axis = None, name: str | None = None) -> Node:
     """`t` scaled so that its Euclidean length is at most `clip_norm`."""
     node = convert(t)
     squares = reduce_sum(rows.square(node), axes, keepdims=axes is not None)

@@ -49,18 +49,18 @@ __all__ = [
 Axis = int | Sequence[int] | None
 
 
-def identity(input: Any, name: str | None = None) -> Node:
+def identity(input: object, name: str | None = None) -> Node:
     """The input as a node of its own: a place to fetch, to name, to order."""
     return rename(build(Identity(), (convert(input),)), name)
 
 
-def stop_gradient(input: Any, name: str | None = None) -> Node:
+def stop_gradient(input: object, name: str | None = None) -> Node:
     """The input, which counts as a constant in gradients."""
     return rename(build(StopGradient(), (convert(input),)), name)
 
 
 @lined
-def reshape(tensor: Any, shape: Any, name: str | None = None) -> Node:
+def reshape(tensor: object, shape: Any, name: str | None = None) -> Node:
     """The same elements under another shape; one size may be -1."""
     if computed(shape):
         return rename(reshaped(convert(tensor), shape), name)
@@ -73,7 +73,7 @@ def reshape(tensor: Any, shape: Any, name: str | None = None) -> Node:
 
 
 @once_known
-def transpose(a: Any, perm: Sequence[int] | None = None, name: str | None = None) -> Node:
+def transpose(a: object, perm: Sequence[int] | None = None, name: str | None = None) -> Node:
     """The axes in the order `perm`, reversed unless told."""
     node = convert(a)
     order = tuple(builtins.range(len(node.shape)))[::-1] if perm is None else tuple(perm)
@@ -82,7 +82,7 @@ def transpose(a: Any, perm: Sequence[int] | None = None, name: str | None = None
 
 @once_known
 def expand_dims(
-    input: Any, axis: int | None = None, name: str | None = None, dim: int | None = None
+    input: object, axis: int | None = None, name: str | None = None, dim: int | None = None
 ) -> Node:
     """The input with an axis of size 1 put in at `axis`."""
     where = axis if axis is not None else dim
@@ -93,7 +93,7 @@ def expand_dims(
 
 @once_known
 def squeeze(
-    input: Any, axis: Axis = None, name: str | None = None, squeeze_dims: Axis = None
+    input: object, axis: Axis = None, name: str | None = None, squeeze_dims: Axis = None
 ) -> Node:
     """The input without its axes of size 1, or without those named."""
     where = axis if axis is not None else squeeze_dims
@@ -111,7 +111,7 @@ def squeeze(
 
 
 @once_known
-def concat(values: Any, axis: Any = 0, name: str | None = None) -> Node:
+def concat(values: Any, axis: int = 0, name: str | None = None) -> Node:
     """The values one after another along an axis. TensorFlow 0.x's order (axis first) works too."""
     if isinstance(values, int):
         values, axis = axis, values
@@ -137,7 +137,7 @@ pack = stack
 
 @lined
 def unstack(
-    value: Any, num: int | None = None, axis: int = 0, name: str | None = None
+    value: object, num: int | None = None, axis: int = 0, name: str | None = None
 ) -> list[Node]:
     """The slices along an axis, without it; `num` says how many where the shape does not."""
     node = convert(value)
@@ -163,7 +163,7 @@ unpack = unstack
 
 @lined
 def split(
-    value: Any, num_or_size_splits: Any, axis: int = 0, name: str | None = None
+    value: object, num_or_size_splits: Any, axis: int = 0, name: str | None = None
 ) -> list[Node]:
     """The value in that many equal parts, or in parts of those sizes, along an axis.
 
@@ -204,7 +204,7 @@ def _equal_pieces(node: Node, count: int, axis: int) -> list[Node]:
 
 
 @once_known
-def slice(input_: Any, begin: Any, size: Any, name: str | None = None) -> Node:
+def slice(input_: object, begin: Any, size: Any, name: str | None = None) -> Node:
     """The block that starts at `begin`; a size of -1 reaches to the end. Both may be nodes.
 
     Raises:
@@ -259,7 +259,7 @@ def tile(input: Any, multiples: Any, name: str | None = None) -> Node:
 
 @once_known
 def pad(
-    tensor: Any,
+    tensor: object,
     paddings: Sequence[Sequence[int]],
     mode: str = "CONSTANT",
     name: str | None = None,
@@ -276,7 +276,7 @@ def pad(
 
 
 @once_known
-def gather(params: Any, indices: Any, name: str | None = None, axis: int = 0) -> Node:
+def gather(params: object, indices: object, name: str | None = None, axis: int = 0) -> Node:
     """The slices along an axis that the indices name, of the indices' shape there."""
     node, places = convert(params), convert(indices)
     before = axis % len(node.shape) if len(node.shape) else 0
@@ -284,7 +284,7 @@ def gather(params: Any, indices: Any, name: str | None = None, axis: int = 0) ->
 
 
 @once_known
-def reverse(tensor: Any, axis: Axis, name: str | None = None) -> Node:
+def reverse(tensor: object, axis: Axis, name: str | None = None) -> Node:
     """The elements in the opposite order along the axes."""
     along = [axis] if isinstance(axis, int) else list(axis or ())
     return rename(reordering.flip(convert(tensor), along), name)
@@ -293,7 +293,7 @@ def reverse(tensor: Any, axis: Axis, name: str | None = None) -> Node:
 # ── shapes as values ────────────────────────────────────────────────────────────────────────────
 
 
-def shape(input: Any, name: str | None = None, out_type: Any = int32) -> Node:
+def shape(input: object, name: str | None = None, out_type: Any = int32) -> Node:
     """The sizes at run time, a vector of int32; `node.shape` is what is known before."""
     found = build(ShapeOf(), (convert(input),))
     if unknown(found):
@@ -301,12 +301,12 @@ def shape(input: Any, name: str | None = None, out_type: Any = int32) -> Node:
     return rename(cast_to(found, out_type) if as_dtype(out_type) != int32 else found, name)
 
 
-def size(input: Any, name: str | None = None) -> Node:
+def size(input: object, name: str | None = None) -> Node:
     """The number of elements at run time."""
     return reduce_prod(shape(input), name=name)
 
 
 @partial(once_known, gives=int32)
-def rank(input: Any, name: str | None = None) -> Node:
+def rank(input: object, name: str | None = None) -> Node:
     """The number of axes."""
     return Constant(len(convert(input).shape), int32, name=name or "rank")

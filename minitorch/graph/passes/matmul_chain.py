@@ -44,7 +44,11 @@ def cheapest(sizes: Sequence[int]) -> tuple[int, Split]:
 
 
 def _product(
-    multiply: Callable[[Any, Any], Any], factors: Sequence[Any], split: Split, i: int, j: int
+    multiply: Callable[[Any, Any], object],
+    factors: Sequence[object],
+    split: Split,
+    i: int,
+    j: int,
 ) -> Any:
     if i == j:
         return factors[i]

@@ -52,7 +52,9 @@ ON_REQUEST: dict[str, Pass] = {
 """Passes that trade something for something else, time for memory, and so run only when named."""
 
 
-def optimize(fetches: Any, fed: Collection[Node] = (), passes: Sequence[str] | None = None) -> Any:
+def optimize(
+    fetches: object, fed: Collection[Node] = (), passes: Sequence[str] | None = None
+) -> Any:
     """Return nodes that give the same values for less work, in the structure of `fetches`.
 
     Only what the fetches need is kept. Placeholders, variables, writes and their order stay, and
@@ -123,7 +125,7 @@ def _settled(leaves: list[Node], fed: Collection[Node], checked: Checked) -> lis
     return leaves
 
 
-def recompute(fetches: Any, budget_bytes: int | None = None, fed: Collection[Node] = ()) -> Any:
+def recompute(fetches: object, budget_bytes: int | None = None, fed: Collection[Node] = ()) -> Any:
     """Return nodes of the same values, some computed twice so that less memory is needed.
 
     Args:
@@ -139,7 +141,7 @@ def recompute(fetches: Any, budget_bytes: int | None = None, fed: Collection[Nod
     return _alone("recompute", lambda n, f: computed_again(n, f, budget_bytes), fetches, fed)
 
 
-def _alone(name: str, rewrite: Pass, fetches: Any, fed: Collection[Node]) -> Any:
+def _alone(name: str, rewrite: Pass, fetches: object, fed: Collection[Node]) -> Any:
     """Return what one pass makes of a structure of nodes."""
     leaves: list[Node] = []
     rebuild = flatten(fetches, leaves)
@@ -179,7 +181,7 @@ def same_nodes(a: Sequence[Node], b: Sequence[Node]) -> bool:
     return len(a) == len(b) and all(x is y for x, y in zip(a, b, strict=True))
 
 
-def count_nodes(fetches: Any) -> int:
+def count_nodes(fetches: object) -> int:
     """Return how many nodes a run of `fetches` needs, inputs and constants included.
 
     A loop is one node here, however much is in it; `explain` counts what is inside as well.

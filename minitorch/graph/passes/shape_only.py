@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
-from typing import Any
 
 from ...arrays import Array, DType, Namespace, dtype_of, native_dtype
 from ...op import Op, Spec
@@ -38,7 +37,7 @@ class ShapeOnly(Op):
 
     def __init__(self, of: Op, dtype: DType) -> None:
         self.of, self.dtype = of, dtype
-        self._last: tuple[Any, Array | None] = (None, None)  # a step's shapes rarely change
+        self._last: tuple[object, Array | None] = (None, None)  # a step's shapes rarely change
 
     @property
     def name(self) -> str:

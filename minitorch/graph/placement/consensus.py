@@ -202,7 +202,7 @@ class _Prints:
                 self._add(node, split, split)
         return [loop.parallel_iterations, *(self._number[node] for node in ends)]
 
-    def _of(self, value: Any) -> Any:
+    def _of(self, value: object) -> Any:
         """Return what stands for a value: the same on every rank, whatever its address."""
         if isinstance(value, Node):
             if value not in self._number:  # a parameter of an operator, such as a variable
@@ -245,7 +245,7 @@ def _read_on_several(
     return several.union(node for node in leaves if isinstance(node, Constant))
 
 
-def _hashed(value: Any) -> int:
+def _hashed(value: object) -> int:
     """Return 63 bits of a value whose `repr` says all about it."""
     digest = hashlib.blake2b(repr(value).encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") >> 1

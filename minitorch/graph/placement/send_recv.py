@@ -38,10 +38,10 @@ class Ranks(Protocol):
     def size(self) -> int:
         """How many ranks there are."""
 
-    def send(self, x: Any, dst: int) -> None:
+    def send(self, x: object, dst: int) -> None:
         """Send an array to rank `dst`."""
 
-    def recv(self, src: Any) -> Any:
+    def recv(self, src: int) -> Any:
         """Return the next array from rank `src`, in the order in which it sent them."""
 
 
@@ -87,7 +87,7 @@ class Lines:
         self._sent_to.clear()
         self._heard_from.clear()
 
-    def send(self, x: Any, dst: int) -> None:
+    def send(self, x: object, dst: int) -> None:
         """Send an array to rank `dst`."""
         if dst not in self._sent_to:
             self._sent_to.add(dst)

@@ -67,7 +67,7 @@ class Optimizer:
 
     update: ClassVar[type[Update]]
 
-    def __init__(self, learning_rate: Any, name: str) -> None:
+    def __init__(self, learning_rate: object, name: str) -> None:
         self.learning_rate = learning_rate
         self.name = name
         self._made: dict[Variable, tuple[Variable, ...]] = {}
@@ -109,7 +109,7 @@ class Optimizer:
 
     def apply_gradients(
         self,
-        grads_and_vars: Iterable[tuple[Any, Variable]],
+        grads_and_vars: Iterable[tuple[object, Variable]],
         global_step: Variable | None = None,
         name: str | None = None,
     ) -> Node:
@@ -248,7 +248,7 @@ class GradientDescentOptimizer(Optimizer):
 
     update = GradientDescent
 
-    def __init__(self, learning_rate: Any, name: str = "GradientDescent") -> None:
+    def __init__(self, learning_rate: object, name: str = "GradientDescent") -> None:
         super().__init__(learning_rate, name)
 
 
@@ -257,8 +257,8 @@ class MomentumOptimizer(Optimizer):
 
     def __init__(
         self,
-        learning_rate: Any,
-        momentum: Any,
+        learning_rate: object,
+        momentum: object,
         name: str = "Momentum",
         use_nesterov: bool = False,
     ) -> None:
@@ -288,7 +288,7 @@ class AdagradOptimizer(Optimizer):
 
     def __init__(
         self,
-        learning_rate: Any,
+        learning_rate: object,
         initial_accumulator_value: float = 0.1,
         name: str = "Adagrad",
     ) -> None:
@@ -314,10 +314,10 @@ class AdamOptimizer(Optimizer):
 
     def __init__(
         self,
-        learning_rate: Any = 0.001,
-        beta1: Any = 0.9,
+        learning_rate: object = 0.001,
+        beta1: object = 0.9,
         beta2: Any = 0.999,
-        epsilon: Any = 1e-8,
+        epsilon: object = 1e-8,
         name: str = "Adam",
     ) -> None:
         super().__init__(learning_rate, name)

@@ -11,7 +11,7 @@ from ...errors import DTypeError
 from ...ops import activation, elementwise
 
 
-def overwriting(function: Callable[..., Any], options: int = 0) -> Callable[..., Any]:
+def overwriting(function: Callable[..., object], options: int = 0) -> Callable[..., Any]:
     """Return `function` with a last argument `inplace`, after its own `options`.
 
     Raises:
@@ -20,7 +20,7 @@ def overwriting(function: Callable[..., Any], options: int = 0) -> Callable[...,
     """
 
     @functools.wraps(function)
-    def call(input: Any, *given: Any, inplace: bool = False, **named: Any) -> Any:
+    def call(input: object, *given: object, inplace: bool = False, **named: object) -> Any:
         if len(given) > options:
             *given, inplace = given  # type: ignore[assignment]
         if not inplace:

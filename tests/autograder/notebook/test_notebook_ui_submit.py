@@ -17,6 +17,16 @@ class FakeServer:
 
     def __init__(self) -> None:
         self.stored: list[tuple[str, bytes]] = []
+        self.known: list[dict[str, Any]] = []
+        self.solutions: dict[str, str] = {}
+
+    def labs(self) -> list[dict[str, Any]]:
+        return self.known
+
+    def solution(self, lab: str, question: str) -> str:
+        if question not in self.solutions:
+            raise ServerError(f"{lab}: its solutions are not given out.", status=403)
+        return self.solutions[question]
 
     def submit(self, lab: str, notebook: bytes, filename: str) -> dict[str, Any]:
         self.stored.append((lab, notebook))
@@ -54,6 +64,39 @@ def test_the_saved_file_is_sent_and_the_page_is_told(
     session.q.submit()
     assert "http://127.0.0.1:1/submissions/1" in capsys.readouterr().out
     assert server.stored == [("09_scale_and_sum", (session.folder / "lab.ipynb").read_bytes())]
+
+
+def test_the_panel_says_dates_and_attempts_before_anything_is_handed_in(
+    session: Any, server: FakeServer
+) -> None:
+    panel = pytest.importorskip("autograder.learner.panel").Panel(session.q)
+    panel._wish(panel, {"act": "dates"}, [])
+    assert panel.state["dates"] == ""  # this server knows of none
+    lab = {"name": "09_scale_and_sum", "opens": "2001-01-01T00:00:00Z", "attempts_left": 3}
+    lab |= {"due": "2099-02-28T23:59:00+01:00", "late_until": "2099-03-02T23:59:00+01:00"}
+    server.known = [{"name": "another"}, {**lab, "penalty_per_day": 0.25}]
+    panel._wish(panel, {"act": "dates"}, [])
+    assert panel.state["dates"] == (
+        "due Sat 28 Feb 2099, 23:59 UTC+01:00; late until Mon 02 Mar 2099, 23:59 UTC+01:00; "
+        "each late day costs 25%; attempts left: 3"
+    )
+    server.known[1]["attempts_left"] = 2
+    panel._wish(panel, {"act": "submit"}, [])
+    assert panel.state["dates"].endswith("attempts left: 2")
+
+
+def test_a_solution_is_the_servers_to_give(
+    session: Any, server: FakeServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    session.q.solution("scale")
+    session.q.solution("scal")
+    session.q.solution()
+    first, second, third = capsys.readouterr().out.splitlines()
+    assert first == "09_scale_and_sum: its solutions are not given out."
+    assert "'scale'" in second and "which question" in third
+    server.solutions["scale"] = "def scale(x, factor):\n    return factor * x"
+    session.q.solution("scale")
+    assert capsys.readouterr().out.strip() == server.solutions["scale"]
 
 
 def test_a_stored_submission_is_never_called_not_submitted(

@@ -19,6 +19,8 @@ import sqlalchemy as sa
 from autograder.authoring.notebook import solution_notebook
 from autograder.authoring.source import load_lab
 from autograder.service.client import Connection
+from autograder.service.cluster import ClusterGrader
+from autograder.service.errors import GraderDied, GraderUnable
 from autograder.service.schema import gradings
 from autograder.service.start import free_port
 from autograder.service.store import existing
@@ -166,3 +168,16 @@ def test_a_cluster_that_dies_piece_by_piece_gives_each_submission_one_grade(tmp_
             assert {row[0]: row[1] for row in rows} == dict.fromkeys((e.id for e in graded), 1)
         report = store.ledger.report(graded[0].id)
         assert report and report.sandbox == "bubblewrap" and report.seed
+
+
+@pytest.mark.parametrize("address", ["no address", "tcp://127.0.0.1:1", "tcp://nowhere.invalid:8"])
+def test_a_scheduler_that_is_not_there_is_nobodys_fault(address: str) -> None:
+    pytest.importorskip("distributed", reason="Dask is not installed: the extra `grade`")
+    grader = ClusterGrader(SAMPLES, address, timeout_s=60, wall=None)
+    with pytest.raises(GraderUnable, match=f"no Dask scheduler at {address}"):
+        grader.grade("scale_and_sum", b"{}")
+    with pytest.raises(GraderUnable, match="No such file"):
+        grader.grade("no_such_lab", b"{}")
+    grader.close()
+    with pytest.raises(GraderDied, match="stopping"):
+        grader.grade("scale_and_sum", b"{}")

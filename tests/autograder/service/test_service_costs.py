@@ -16,8 +16,7 @@ import pytest
 import sqlalchemy as sa
 
 from autograder.records import ManualAnswer, Report
-from autograder.service import gradebook, marking
-from autograder.service.answers import Answers
+from autograder.service import gradebook, marking, overview
 from autograder.service.gradebook import PAGE_ROWS
 from autograder.service.policy import Rules
 from autograder.service.roster import LEARNER
@@ -200,8 +199,8 @@ def test_a_page_of_submissions_reads_its_own_rows_and_nothing_large(course: Any)
     assert steps < everything / 2
 
 
-def test_answers_are_read_of_a_grading_once_and_marks_always(course: Any) -> None:
-    one = course(3)
+def test_marking_reads_one_report_however_many_answers_wait(course: Any) -> None:
+    one = course(3, 2)
     store, staff = one.store, one.store.roster.add("staff", "instructor")
 
     def grade(text: str) -> int:
@@ -210,33 +209,37 @@ def test_answers_are_read_of_a_grading_once_and_marks_always(course: Any) -> Non
         store.claims.finish(claim.id, "a", replace(REPORT, manual=(answer,)))
         return int(claim.id)
 
-    first, second, _ = (grade("Because") for _ in range(3))
-    _, plans = one.traced(lambda: marking.desk(store.ledger, "lab0", "why", 0))
-    assert len(reads_of_large(plans)) == 1
+    by_lab: dict[str, list[int]] = {}
+    for _ in range(6):
+        number = grade("Because")
+        by_lab.setdefault(store.ledger.get(number).lab, []).append(number)
+    first, second, _ = sorted(by_lab["lab0"])
+    found: list[Any] = []
+    _, plans = one.traced(lambda: found.append(marking.desk(store.ledger, "lab0", "why", 0)))
+    assert len(reads_of_large(plans)) == 1 and found[0].answer.answer == f"Because {first}"
     store.ledger.mark(first, {"why": {"points": 1.0, "comment": "So so."}}, staff)
-    desks: list[Any] = []
-    look = lambda: desks.append(marking.desk(store.ledger, "lab0", "why", first))  # noqa: E731
-    _, plans = one.traced(look)
+    _, plans = one.traced(lambda: found.append(store.ledger.to_mark()))
+    assert found[1] == [("lab0", "why", 2, 3), ("lab1", "why", 3, 3)]
     assert not reads_of_large(plans)
-    assert (desks[0].answer.score, desks[0].comments, desks[0].left) == (1.0, ["So so."], 2)
+    desk = marking.desk(store.ledger, "lab0", "why", first)
+    assert desk and (desk.answer.score, desk.comments, desk.left) == (1.0, ["So so."], 2)
+    store.ledger.mark(first, {"why": {"points": None}}, staff)
     store.claims.regrade(second)
     grade("Therefore")
-    _, plans = one.traced(look)
-    assert len(reads_of_large(plans)) == 1
-    after = marking.desk(store.ledger, "lab0", "why", second)
-    assert after is not None and after.answer.answer == f"Therefore {second}"
+    desk = marking.desk(store.ledger, "lab0", "why", second)
+    assert desk and (desk.answer.answer, desk.left) == (f"Therefore {second}", 3)
 
 
-def test_answers_beyond_what_is_kept_are_read_again(course: Any) -> None:
-    one = course(3)
-    for _ in range(3):
-        claim = one.store.claims.claim("a", 100)
-        answer = ManualAnswer("why", 2.0, "", "x" * 100)
-        one.store.claims.finish(claim.id, "a", replace(REPORT, manual=(answer,)))
-    answers = Answers(most_chars=250)
-    for _ in range(2):
-        with one.store.database.read() as connection:
-            assert len(list(answers.of_lab(connection, "lab0"))) == 3
+def test_the_numbers_of_a_lab_take_as_many_statements_for_60_learners_as_for_6(course: Any) -> None:
+    counts = []
+    for learners in (6, 60):
+        one = course(learners)
+        while claim := one.store.claims.claim("a", 100):
+            one.store.claims.finish(claim.id, "a", REPORT)
+        look = lambda: overview.overview(one.store.roster, one.store.ledger, "lab0")  # noqa: B023, E731
+        assert len(look().scores) == learners
+        counts.append(len(one.traced(look)[1]))
+    assert counts[0] == counts[1]
 
 
 def test_the_numbers_of_the_queue_read_nothing_large(course: Any) -> None:

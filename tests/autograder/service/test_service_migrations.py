@@ -278,6 +278,7 @@ def test_the_third_layout_comes_over(
     store = Store(sqlite_url(of_layout_3))
     ada = store.roster.owner(TOKEN, "bearer")
     assert ada and (ada.name, ada.section) == ("A", "north")
+    assert store.ledger.to_mark() == [("lab", "how", 1, 1)]
     store.close()
     new = tmp_path_factory.mktemp("new")
     Store(sqlite_url(new)).close()

@@ -7,39 +7,87 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from autograder.authoring.notebook import solution_notebook
 from autograder.authoring.source import load_lab
 from autograder.service.client import Connection
 from autograder.service.errors import ServerError
-from autograder.service.store import existing
+from autograder.service.schema import gradings
+from autograder.service.start import free_port
+from autograder.service.store import Store, existing, sqlite_url
 
 SAMPLES = Path(__file__).parents[1] / "sample_labs"
 PROGRAM = [sys.executable, "-c", "from autograder.cli import main; raise SystemExit(main())"]
+
+SUBMISSIONS, CLIENTS = (600, 12) if os.environ.get("WIDE") else (12, 3)
 
 pytestmark = pytest.mark.sandbox
 
 
 @contextmanager
-def serving(data: Path, labs: Path = SAMPLES) -> Iterator[tuple[str, int]]:
+def serving(
+    data: Path, labs: Path = SAMPLES, options: Sequence[str] = ()
+) -> Iterator[tuple[str, int]]:
     """Run a server; yield its address and process id; kill it."""
-    command = [*PROGRAM, "serve", "--port", "0", "--data", str(data), "--labs", str(labs)]
+    command = [*PROGRAM, "serve", "--data", str(data), "--labs", str(labs), "--port", "0"]
+    with running([*command, *options]) as (url, process):
+        yield url, process.pid
+
+
+@contextmanager
+def running(command: Sequence[str]) -> Iterator[tuple[str, "subprocess.Popen[str]"]]:
+    """Run what starts a server; yield the server's address and the process; kill that."""
+    pipe = subprocess.PIPE
     process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True
     )
     try:
         assert process.stdout
         said = next(line for line in process.stdout if "Course server" in line)
-        yield said.split()[-1], process.pid
+        yield said.split()[-1], process
     finally:
         process.kill()
         process.communicate()
+
+
+# Runs the server and obeys: $1 is the sandbox, $2 how the server is started.
+HIDES = """bwrap=$1; start=$2; shift 2
+$start --pdeathsig KILL "$@" < /dev/null &
+while read -r order; do
+    case $order in hide) mount --bind /dev/null "$bwrap" ;; *) umount --lazy "$bwrap" ;; esac
+    echo "$order $?"
+done"""
+
+
+@contextmanager
+def serving_with_its_own_mounts(data: Path) -> Iterator[tuple[str, int, Callable[[str], None]]]:
+    """Run a server from which, and from nothing else, the sandbox can be hidden.
+
+    Yields its address, its process id, and a function to "hide" the sandbox or "give back".
+    """
+    bwrap, root = shutil.which("bwrap"), os.geteuid() == 0
+    assert bwrap
+    own = [] if root else ["--user", "--map-current-user", "--keep-caps"]
+    start = "setpriv" if root else "setpriv --ambient-caps=-all --inh-caps=-all"
+    shell = ["unshare", *own, "--mount", "sh", "-c", HIDES, "sh", bwrap, start]
+    serve = [*PROGRAM, "serve", "--port", "0", "--data", str(data), "--labs", str(SAMPLES)]
+    with running([*shell, *serve]) as (url, process):
+
+        def tell(order: str) -> None:
+            assert process.stdin and process.stdout
+            print(order, file=process.stdin, flush=True)
+            assert process.stdout.readline() == f"{order} 0\n"
+
+        (server,) = said_by(Path(f"/proc/{process.pid}/task/{process.pid}/children")).split()
+        yield url, int(server), tell
 
 
 def notebooks(count: int) -> list[bytes]:
@@ -102,32 +150,124 @@ def test_ten_kills_of_the_grader_over_one_submission_leave_it_graded(tmp_path: P
     assert len(killed) == 10
 
 
-def test_servers_and_graders_killed_at_random_lose_nothing_and_fail_nobody(tmp_path: Path) -> None:
-    """Every acknowledged submission has one row and one grade."""
-    rng, waiting = random.Random(5), notebooks(12)
+def test_servers_and_graders_killed_at_random_lose_nothing_and_fail_nobody(
+    tmp_path: Path, database_url: Any
+) -> None:
+    """Every acknowledged submission has one row, and every row one grade."""
+    rng, books = random.Random(5), notebooks(SUBMISSIONS)
     acknowledged: dict[int, bytes] = {}
-    with serving(tmp_path) as (url, _):
-        _, ada = enrolled(url, tmp_path)
-    while waiting:
-        with serving(tmp_path) as (url, server):
-            ada = Connection(url, ada.token)
-            for _ in range(rng.randrange(1, 4)):
-                for judge in judges(server):
-                    kill(judge)
-                if waiting:
-                    try:
-                        receipt = ada.submit("scale_and_sum", waiting[-1])
-                    except ServerError:
-                        continue
-                    acknowledged[receipt["id"]] = waiting.pop()
-    with serving(tmp_path) as (url, _):
+    where = ["--port", str(free_port(0, 0))]  # the same for all servers, so that clients try again
+    where += ["--database", database_url] if "postgresql" in str(database_url) else []
+    up, nothing, learners = threading.Event(), threading.Event(), []
+
+    def hand_in(learner: Connection, own: list[bytes]) -> None:
+        while own:
+            up.wait()
+            try:
+                receipt = learner.submit("scale_and_sum", own[-1])
+            except ServerError:
+                continue
+            acknowledged[receipt["id"]] = own.pop()
+
+    with serving(tmp_path, options=where) as (url, _):
         staff = Connection(url, (tmp_path / "instructor.token").read_text().strip())
+        for number in range(CLIENTS):
+            learners.append(Connection(url, staff.enroll(f"learner{number}")["token"]))
+    clients = [
+        threading.Thread(target=hand_in, args=(learner, books[number::CLIENTS]))
+        for number, learner in enumerate(learners)
+    ]
+    for client in clients:
+        client.start()
+    killed = 0  # a grader for every twelfth: fewer than what counts against a submission
+    while (stored := len(acknowledged)) < SUBMISSIONS:
+        with serving(tmp_path, options=where) as (_, server):
+            up.set()
+            enough = min(SUBMISSIONS, stored + rng.randrange(1, SUBMISSIONS // 4 + 1))
+            while (stored := len(acknowledged)) < enough:
+                if 12 * stored >= SUBMISSIONS * killed and (found := judges(server)):
+                    kill(found[0])
+                    killed += 1
+                nothing.wait(0.01)
+            up.clear()
+    for client in clients:
+        client.join()
+    with serving(tmp_path, options=where):
         drained(staff)
-    with existing(tmp_path) as store:
+    with closing(Store(database_url if "--database" in where else sqlite_url(tmp_path))) as store:
         entries = {entry.id: entry for entry in store.ledger.all()}
-        assert entries.keys() == acknowledged.keys() and len(acknowledged) == 12
         assert {(e.state, e.score) for e in entries.values()} == {("graded", 8.0)}
+        assert len(acknowledged) == SUBMISSIONS and acknowledged.keys() <= entries.keys()
         assert all(store.ledger.notebook(n) == book for n, book in acknowledged.items())
+        assert gradings_of(store) == dict.fromkeys(entries, 1)
+
+
+def gradings_of(store: Store) -> dict[int, int]:
+    """Return how many gradings each submission has."""
+    counted = sa.select(gradings.c.submission_id, sa.func.count())
+    with store.database.read() as connection:
+        rows = connection.execute(counted.group_by(gradings.c.submission_id))
+        return {row[0]: row[1] for row in rows}
+
+
+def test_a_submission_that_ends_graders_is_tried_twice_and_others_are_graded(
+    tmp_path: Path,
+) -> None:
+    """Five times staff send it again: it ends ten graders, and nobody else has a try."""
+    labs, died = tmp_path / "labs", tmp_path / "died"
+    shutil.copytree(SAMPLES, labs)
+    checks = labs / "scale_and_sum" / "checks.py"
+    before = '    if student.value("predicted_size") != 3:'
+    deadly = f"""    if student.value("predicted_size") == 13:
+        import os
+        with open({str(died)!r}, "a") as file:
+            file.write("x")
+        os._exit(3)
+{before}"""
+    checks.write_text(checks.read_text().replace(before, deadly))
+    books = notebooks(6)
+    poison = books[0].replace(b"predicted_size = 3", b"predicted_size = 13")
+    assert poison != books[0]
+    with serving(tmp_path / "data", labs=labs) as (url, _):
+        staff, ada = enrolled(url, tmp_path / "data")
+        bob = Connection(url, staff.enroll("Bob")["token"])
+        number, others = bob.submit("scale_and_sum", poison)["id"], []
+        for round, book in enumerate(books[1:], 1):
+            others.append(ada.submit("scale_and_sum", book)["id"])
+            while (found := queue(staff))["waiting"] or found["grading"]:
+                assert not found["paused"]
+            assert [(p["id"], p["tries"]) for p in found["parked"]] == [(number, 2)]
+            assert died.read_text() == "xx" * round
+            if round < 5:
+                staff._json("retry", "/api/parked/retry", method="POST")
+    with existing(tmp_path / "data") as store:
+        assert gradings_of(store) == dict.fromkeys(others, 1)
+        found = [store.ledger.get(other) for other in others]
+        assert [(e.state, e.score, e.tries) for e in found if e] == [("graded", 8.0, 0)] * 5
+
+
+def test_a_sandbox_that_is_hidden_and_given_back_under_load_fails_nobody(tmp_path: Path) -> None:
+    rounds = 20 if os.environ.get("WIDE") else 2
+    books, numbers = iter(notebooks(6 * rounds)), []
+    with serving_with_its_own_mounts(tmp_path) as (url, server, tell):
+        staff, ada = enrolled(url, tmp_path)
+        for _ in range(rounds):
+            numbers += [ada.submit("scale_and_sum", next(books))["id"] for _ in range(3)]
+            tell("hide")
+            for judge in judges(server):  # it has a warm sandbox; a later one has none
+                kill(judge)
+            numbers += [ada.submit("scale_and_sum", next(books))["id"] for _ in range(3)]
+            while not (found := queue(staff))["paused"]:
+                assert found["parked"] == []
+            assert "bwrap is not installed" in found["reason"]
+            assert found["waiting"] + found["grading"] >= 3
+            tell("give back")
+            drained(staff)
+            assert not queue(staff)["paused"]
+    with existing(tmp_path) as store:
+        entries = store.ledger.all()
+        assert {(e.state, e.score, e.tries) for e in entries} == {("graded", 8.0, 0)}
+        assert gradings_of(store) == dict.fromkeys(numbers, 1)
 
 
 def test_a_lab_whose_checks_are_gone_waits_until_they_are_back(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from minitorch.compile import (
     CostModel,
@@ -19,7 +20,7 @@ from minitorch.compile import (
     trial_log,
     tune,
 )
-from minitorch.compile.cost_model import Ridge, Trees
+from minitorch.compile.cost_model import Ridge, Trees, by_pairs
 from minitorch.compile.trials import Clock
 
 TASK = ("matmul", 64, 64, 64)
@@ -122,7 +123,7 @@ def test_a_clock_refuses_a_kernel_that_computes_something_else() -> None:
     with pytest.raises(RuntimeError, match="off by"):
         clock.of(lambda: np.zeros_like(clock.right))
     with pytest.raises(RuntimeError, match="off by nan"):
-        clock.of(lambda: None)
+        clock.of(lambda: clock.out)
 
 
 def test_tuning_by_the_clock_gives_a_schedule_that_computes() -> None:
@@ -161,7 +162,17 @@ def test_trees_are_scikit_learns() -> None:
     np.testing.assert_allclose(Trees(20, 3, 0.15, 2).fit(x, y).predict(x), right, 1e-6, 1e-9)
 
 
-@pytest.mark.parametrize("kind", ["both", "ridge", "trees"])
+def test_pairs_move_scores_down_the_slope_of_the_logistic_loss() -> None:
+    rng = np.random.default_rng(0)
+    scores, y = rng.normal(size=9), rng.integers(0, 4, 9).astype(float)
+    s = torch.tensor(scores, requires_grad=True)
+    slower = torch.tensor(y[:, None] > y)
+    loss = torch.nn.functional.softplus(-(s[:, None] - s))[slower].sum() / len(y)
+    loss.backward()
+    np.testing.assert_allclose(by_pairs(scores, y), -np.asarray(s.grad), 1e-12)
+
+
+@pytest.mark.parametrize("kind", ["both", "ridge", "trees", "rank"])
 @pytest.mark.parametrize("task", [None, TASK])
 def test_a_model_ranks_points_it_has_not_seen_and_says_what_matters(kind: str, task: Any) -> None:
     points = np.random.default_rng(1).permutation(space(TASK).points())

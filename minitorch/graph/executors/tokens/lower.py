@@ -58,7 +58,7 @@ def touched(node: Node) -> Touched:
     return Touched(frozenset(), frozenset(getattr(op, "writes", ()) or [_memory_of(op)]))
 
 
-def _memory_of(op: Any) -> Hashable:
+def _memory_of(op: object) -> Hashable:
     """Return the random generator of an operator that draws, which is kept by the operator."""
     return op if hasattr(op, "seed") else UNKNOWN_EFFECT
 

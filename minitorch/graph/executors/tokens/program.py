@@ -137,7 +137,7 @@ class Program:
             return op.run(state, *inputs)
         return op.compute(self.xp, *inputs)
 
-    def _leaf(self, i: int, node: Node, state: State, inputs: Sequence[Any]) -> Any:
+    def _leaf(self, i: int, node: Node, state: State, inputs: Sequence[object]) -> Any:
         if isinstance(node, Variable):
             return node.value_in(state)
         return inputs[0] if isinstance(node, Placeholder) else self.constants[i]

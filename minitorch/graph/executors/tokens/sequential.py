@@ -133,7 +133,7 @@ class TokenStep:
         """Return a function that puts fetched values into `found`."""
         wanted = set(self.program.fetched)
 
-        def keep(spot: int, value: Any) -> None:
+        def keep(spot: int, value: object) -> None:
             if spot in wanted:
                 found[spot] = value
 
@@ -156,7 +156,7 @@ class TokenStep:
             for node, spot in zip(self.fetches, self.program.fetched, strict=True)
         )
 
-    def event(self, step: int, firing: Firing, where: tuple[str, int], value: Any) -> TokenEvent:
+    def event(self, step: int, firing: Firing, where: tuple[str, int], value: object) -> TokenEvent:
         """Return what to tell of a token that is now in this frame and iteration."""
         node = self.program.spots[firing.spot].node
         op_name = type(node).__name__ if node.op is None else node.op.name

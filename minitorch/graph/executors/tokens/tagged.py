@@ -117,7 +117,7 @@ class Tokens:
         self.inner.clear()
         del self.ready, self.fetch
 
-    def finish(self, firing: Firing, value: Any) -> tuple[FrameRun, int]:
+    def finish(self, firing: Firing, value: object) -> tuple[FrameRun, int]:
         """Send the token on; return the frame and iteration in which it is now."""
         here, spot = firing.iteration, firing.spot
         op = self.program.spots[spot].node.op
@@ -136,7 +136,7 @@ class Tokens:
 
     # What becomes of a token
 
-    def _enter(self, op: Enter, here: Iteration, spot: int, value: Any) -> tuple[FrameRun, int]:
+    def _enter(self, op: Enter, here: Iteration, spot: int, value: object) -> tuple[FrameRun, int]:
         frame = self.inner.get((op.frame, here))
         if frame is None:
             frame = FrameRun(op.frame, here, self.program.enters[op.frame])
@@ -152,7 +152,7 @@ class Tokens:
         self._settle(frame)
         return frame, 0
 
-    def _exit(self, here: Iteration, spot: int, value: Any) -> tuple[FrameRun, int]:
+    def _exit(self, here: Iteration, spot: int, value: object) -> tuple[FrameRun, int]:
         outside = here.frame.outside
         if value is DEAD or outside is None:
             return here.frame, here.number
@@ -160,7 +160,7 @@ class Tokens:
         self._send(spot, outside, value)
         return outside.frame, outside.number
 
-    def _next(self, here: Iteration, spot: int, value: Any) -> tuple[FrameRun, int]:
+    def _next(self, here: Iteration, spot: int, value: object) -> tuple[FrameRun, int]:
         frame, number = here.frame, here.number + 1
         if value is DEAD:
             return frame, here.number
@@ -208,13 +208,13 @@ class Tokens:
 
     # Arrivals
 
-    def _send(self, spot: int, iteration: Iteration, value: Any) -> None:
+    def _send(self, spot: int, iteration: Iteration, value: object) -> None:
         if iteration.frame.frame is None:
             self.fetch(spot, value)
         for user, slot in self.program.spots[spot].users:
             self._arrive(user, slot, iteration, value)
 
-    def _arrive(self, user: int, slot: int, iteration: Iteration, value: Any) -> None:
+    def _arrive(self, user: int, slot: int, iteration: Iteration, value: object) -> None:
         spot = self.program.spots[user]
         cell = iteration.cells.get(user)
         if cell is None:

@@ -1,0 +1,90 @@
+"""The answers of a lab that are most alike, for staff; see `autograder.grading.similarity`."""
+
+import base64
+import threading
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any
+
+from autograder.errors import AutograderError
+from autograder.grading.line_process import LinePool, LineProcess, ProcessEnded
+from autograder.grading.similarity import Pair, Prints, pairs
+from autograder.service.errors import Refused
+from autograder.service.lab_catalog import Shelf
+from autograder.service.submissions import Ledger
+
+_WORKER = "autograder.grading.similarity_worker"
+_READ_S = 60.0  # one notebook; the largest that is let in takes a tenth
+_LEAST = 0.5
+_MOST = 100  # pairs; nobody looks at more
+
+
+@dataclass(frozen=True)
+class Found:
+    """The pairs that are most alike of the `compared` learners' latest submissions."""
+
+    compared: int
+    pairs: list[tuple[Pair, "Side", "Side"]]
+
+
+@dataclass(frozen=True)
+class Side:
+    """A submission and whose it is."""
+
+    submission: int
+    login: str
+
+
+class Similarity:
+    """Compares the latest submissions of a lab; keeps what it read of the lab asked for last."""
+
+    def __init__(self, ledger: Ledger, shelf: Shelf) -> None:
+        self._ledger = ledger
+        self._shelf = shelf
+        self._turn = threading.Lock()
+        self._key: tuple[str, int] | None = None
+        self._kept: dict[str, Prints] = {}
+
+    def of(self, lab: str) -> Found:
+        """Return what is alike in a lab.
+
+        Raises:
+            Refused: 422, the lab cannot be read.
+        """
+        sides = {str(number): Side(number, login) for number, login in self._ledger.latest(lab)}
+        with self._turn:
+            key = (lab, self._stamp(lab))
+            if key != self._key:
+                self._key, self._kept = key, {}
+            with closing(self._reader(lab)) as reader:
+                for name, side in sides.items():
+                    if name not in self._kept:
+                        said = self._read(reader, side.submission)["prints"]
+                        self._kept[name] = {q: frozenset(own) for q, own in said.items()}
+            found = pairs({name: self._kept[name] for name in sides}, _LEAST)[:_MOST]
+        return Found(len(sides), [(p, sides[p.left], sides[p.right]) for p in found])
+
+    def texts(self, lab: str, question: str, numbers: list[int]) -> list[str]:
+        """Return the answers of some submissions to a question, as code."""
+        self._stamp(lab)
+        with closing(self._reader(lab)) as reader:
+            return [self._read(reader, n)["texts"].get(question, "") for n in numbers]
+
+    def _stamp(self, lab: str) -> int:
+        try:
+            self._shelf.questions(lab)  # for what it raises
+            return (self._shelf.path(lab) / "lab.py").stat().st_mtime_ns
+        except (AutograderError, OSError) as error:
+            problem = str(error).splitlines()[0][:200]
+            raise Refused(422, f"similarity: {lab} cannot be read: {problem}") from error
+
+    def _reader(self, lab: str) -> LinePool:
+        return LinePool(lambda: LineProcess(_WORKER, [str(self._shelf.path(lab))]), 1)
+
+    def _read(self, reader: LinePool, number: int) -> dict[str, Any]:
+        """Return what was read of a submission: nothing where it ended its reader."""
+        text = base64.b64encode(self._ledger.notebook(number) or b"").decode()
+        try:
+            return reader.ask({"notebook": text}, _READ_S)
+        except ProcessEnded:
+            return {"texts": {}, "prints": {}}
