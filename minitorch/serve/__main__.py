@@ -20,8 +20,6 @@ from minitorch.errors import MinitorchError, ServeError
 from minitorch.extras import missing
 from minitorch.serve.server import Server
 
-MOST_REQUESTS = 4_000  # under way at once
-
 
 def main(arguments: list[str] | None = None) -> int:
     """Serve until SIGINT or SIGTERM; print the address once it answers."""
@@ -64,9 +62,7 @@ async def serve(app: dict[str, Any], host: str, port: int) -> None:
         server = Server(**app.get("options", {}))
     except TypeError as error:
         raise ServeError(f"{app['__file__']}: options: {error}") from error
-    config = uvicorn.Config(
-        application(server), log_level="warning", access_log=False, limit_concurrency=MOST_REQUESTS
-    )
+    config = uvicorn.Config(application(server), log_level="warning", access_log=False)
     front = uvicorn.Server(config)
     front.capture_signals = nullcontext  # type: ignore[method-assign, assignment]
     task = asyncio.current_task()

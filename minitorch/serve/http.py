@@ -28,6 +28,7 @@ from minitorch.serve.containers import COUNTERS
 from minitorch.serve.server import Server
 
 MOST_BYTES = 8 * 2**20
+MOST_QUERIES = 4_000  # under way at a time
 PAGE = Path(__file__).parents[1] / "show" / "serving.html"
 INLINE = "'unsafe-inline'; "
 POLICY = f"default-src 'none'; script-src {INLINE}style-src {INLINE}connect-src 'self'"
@@ -40,6 +41,7 @@ def application(server: Server) -> FastAPI:
     app = FastAPI(title="minitorch.serve", docs_url=None, redoc_url=None)
     registry = CollectorRegistry()
     registry.register(Scrape(server))
+    under_way = 0
 
     @app.exception_handler(MinitorchError)
     async def told(_: Request, error: MinitorchError) -> Response:
@@ -49,9 +51,16 @@ def application(server: Server) -> FastAPI:
 
     @app.post("/apps/{name}/predict")
     async def predict(name: str, request: Request) -> Response:
-        x, context = await _fields(request, "x")
-        asked = server.send(name, x, context)
-        found = await asked.future
+        nonlocal under_way
+        if under_way >= MOST_QUERIES:
+            return _json(503, {"detail": f"overload: {MOST_QUERIES} queries are under way"})
+        under_way += 1
+        try:
+            x, context = await _fields(request, "x")
+            asked = server.send(name, x, context)
+            found = await asked.future
+        finally:
+            under_way -= 1
         if found.is_default and isinstance(asked.error, ModelFailed) and asked.error.by_input:
             raise asked.error
         return _json(200, {field: getattr(found, field) for field in found.__slots__})

@@ -1,16 +1,18 @@
 """Serving without a process: controllers, queue, cache, policies and wire, on a virtual clock."""
 
+import asyncio
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from random import Random
 from typing import Any
 
+import httpx
 import numpy as np
 import pytest
 
 from minitorch.errors import ArgumentError, DTypeError, MinitorchError, ServeError, ShapeError
-from minitorch.serve import AIMD, Cache, NoBatching, Quantile, VirtualClock, simulate
+from minitorch.serve import AIMD, Cache, NoBatching, Quantile, Server, VirtualClock, http, simulate
 from minitorch.serve.batching import LatencyLine, quantile_line
 from minitorch.serve.cache import ENTRY_BYTES, MISS
 from minitorch.serve.container import answer, as_model
@@ -465,3 +467,30 @@ def test_bad_arguments_are_told(call: Callable[[], Any]) -> None:
     with pytest.raises(ArgumentError) as told:
         call()
     assert isinstance(told.value, MinitorchError) and "expected" in str(told.value)
+
+
+def test_over_http_overload_is_refused_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A query whose body has not come is under way; the one that may be is let go."""
+    monkeypatch.setattr(http, "MOST_QUERIES", 1)
+
+    async def queries() -> list[httpx.Response]:
+        reads, end = asyncio.Event(), asyncio.Event()
+
+        async def body() -> AsyncIterator[bytes]:
+            reads.set()
+            await end.wait()
+            yield b'{"x": 1}'
+
+        async with Server() as server:
+            transport = httpx.ASGITransport(http.application(server))
+            async with httpx.AsyncClient(transport=transport, base_url="http://front") as client:
+                first = asyncio.create_task(client.post("/apps/none/predict", content=body()))
+                await reads.wait()
+                second = await client.post("/apps/none/predict", json={"x": 1})
+                end.set()
+                return [second, await first, await client.post("/apps/none/predict", json={})]
+
+    refused, first, after = asyncio.run(queries())
+    assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
+    assert "overload: 1 queries are under way" in refused.json()["detail"]
+    assert (first.status_code, after.status_code) == (404, 422)
