@@ -18,6 +18,7 @@ _MODULES = {
         "distributed", "fastapi", "h11", "jinja2", "multipart", "nh3", "pydantic",
         "python_multipart", "rich", "sqlalchemy", "starlette", "uvicorn",
     ),
+    "signin": ("authlib", "joserfc"),
     "test": ("jupytext", "nbval", "playwright", "pytest"),
 }  # fmt: skip
 

@@ -52,6 +52,22 @@ def test_a_command_without_its_extra_names_it_in_one_line(command: str, tmp_path
     assert "Next: make setup, or .venv/bin/pip install -e '.[grade]'" in said
 
 
+@pytest.mark.parametrize("option", ["--jupyterhub http://hub", "--lti {lti}"])
+@pytest.mark.parametrize("missing", ["authlib", "joserfc"])
+def test_a_server_that_cannot_sign_in_does_not_start(
+    option: str, missing: str, tmp_path: Path
+) -> None:
+    urls = "".join(f'{name}_url = "https://x/"\n' for name in ("authorization", "token", "jwks"))
+    (tmp_path / "lti").write_text(
+        f'[a]\nissuer = "i"\nclient_id = "c"\ndeployments = ["1"]\n{urls}'
+    )
+    command = f"serve --data d --port 0 --unsandboxed --labs {ROOT / 'labs'} {option}"
+    arguments = command.format(lti=tmp_path / "lti").split()
+    program = f"from autograder.cli import main; sys.exit(main({arguments!r}))"
+    status, said = without(missing, program, tmp_path)
+    assert status == 2 and 'the extra "signin" is not installed' in said
+
+
 def test_a_module_of_no_extra_is_not_taken_for_one() -> None:
     error = ModuleNotFoundError("No module named 'autograder.x'", name="autograder.x")
     assert autograder.extras.told("autograder start", error) is None

@@ -143,6 +143,19 @@ class Notebook:
         print(self.overview())
         self._draw()
 
+    def solution(self, name: Any = None) -> None:
+        """Show the course's answer to a question, where staff give it out, which is after the end.
+
+        It comes from the course server; a released lab has none.
+        """
+        if name is None:
+            print('solution: of which question? For example: q.solution("the_name")')
+        for question in self._asked(name, "solution") if name is not None else []:
+            try:
+                print(self._connect().solution(self.practice.lab.name, question.name))
+            except AutograderError as error:
+                print(printable(str(error)))
+
     def submit(self, notebook: str | None = None, *, anyway: bool = False) -> None:
         """Hand in this notebook, as it is saved; on Colab as it is shown. Say where its grade is.
 

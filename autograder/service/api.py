@@ -63,6 +63,11 @@ def router(course: Course) -> APIRouter:
         entry = views.entry_for(person, course.ledger, number)
         return Response(course.ledger.notebook(entry.id), media_type="application/x-ipynb+json")
 
+    @api.get("/labs/{lab}/solutions/{question}")
+    def solution(request: Request, lab: str, question: str) -> dict[str, Any]:
+        person = auth.bearer(request, course)
+        return views.solution(person, course, course.shelf.resolve(lab), question)
+
     @api.post("/submissions/{number}/regrade", status_code=202)
     def regrade(request: Request, number: int) -> dict[str, Any]:
         by = auth.staff_bearer(request, course)

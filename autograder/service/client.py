@@ -82,6 +82,11 @@ class Connection:
         found: list[dict[str, Any]] = self._json("labs", "/api/labs")["labs"]
         return found
 
+    def solution(self, lab: str, question: str) -> str:
+        """Return the solution of a question, where staff give it out."""
+        path = f"/api/labs/{quote(lab, safe='')}/solutions/{quote(question, safe='')}"
+        return str(self._json("solution", path)["solution"])
+
     def enroll(self, name: str, *, renew: bool = False) -> dict[str, Any]:
         """Return `name` and the `token` of the learner newly enrolled."""
         body = json.dumps({"name": name, "renew": renew}).encode()

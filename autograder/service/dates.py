@@ -51,6 +51,10 @@ class Dates:
         with self._database.read() as connection:
             return calendar(connection, person_id)
 
+    def solutions_refusal(self, lab: str, person_id: int) -> str | None:
+        """Return why this learner cannot have the solutions of a lab now, or None."""
+        return self.calendar(person_id).of(lab, person_id).solutions_refusal(self._clock())
+
     def set_rules(self, lab: str, rules: Rules, by: Person) -> None:
         """Let these rules hold for a lab, instead of those that held."""
         with self._database.write() as connection:

@@ -79,6 +79,17 @@ class Shelf:
 
         return solution_notebook(load_lab(self.path(name))).encode()
 
+    def solution_of(self, name: str, question: str) -> str | None:
+        """Return the solution of one question of a lab; None: there is no such question.
+
+        Raises:
+            LabError, OSError: the lab's source cannot be read.
+        """
+        from autograder.authoring.source import load_lab
+
+        found = load_lab(self.path(name)).question(question)
+        return None if found is None else found.solution
+
 
 @lru_cache(maxsize=256)
 def _checks(path: Path, _changed: int) -> tuple[int, int]:

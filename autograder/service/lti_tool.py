@@ -27,6 +27,7 @@ def lti_tool(settings: Settings, store: Store, url: str, private_key: bytes) -> 
     Raises:
         StartError: the file of the platforms cannot be read.
     """
+    import authlib  # noqa: F401  (missed now, not by the first grade that is sent)
     from joserfc.jwk import RSAKey
 
     assert settings.lti is not None

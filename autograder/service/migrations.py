@@ -122,7 +122,8 @@ def _to_2(connection: sa.Connection, now: float) -> None:
         line_up(connection, *everybody)
 
 
-_NEW_IN_2 = ("notebooks", "gradings", "reports", "answers", "marks", "lines", "regrades", "drafts")
+_ASKED_BY_PUBLISHING = ("regrades", "drafts", "lti_people", "lti_labs", "lti_outbox")
+_NEW_IN_2 = ("notebooks", "gradings", "reports", "answers", "marks", "lines", *_ASKED_BY_PUBLISHING)
 
 
 def _people_to_2(connection: sa.Connection, now: float) -> None:
@@ -231,7 +232,7 @@ def _to_3(connection: sa.Connection, _now: float) -> None:
 def _to_4(connection: sa.Connection, _now: float) -> None:
     """Add what is known of learning platforms, and the key of the cookies of a sign-in."""
     for name in ("lti_people", "lti_labs", "lti_outbox", "lti_nonces"):
-        schema.metadata.tables[name].create(connection)
+        schema.metadata.tables[name].create(connection, checkfirst=True)
     _write_fact(connection, schema.COOKIE_KEY, secrets.token_hex(32))
 
 
@@ -246,6 +247,11 @@ def _to_5(connection: sa.Connection, _now: float) -> None:
         grades.note_answers(connection, number, Report.from_dict(json.loads(text or "")))
 
 
+def _to_6(connection: sa.Connection, _now: float) -> None:
+    """Let staff say whether a lab gives its solutions out."""
+    _add_column(connection, "lab_rules", "solutions", "BOOLEAN NOT NULL DEFAULT FALSE")
+
+
 def _add_column(connection: sa.Connection, table: str, column: str, kind: str) -> None:
     """Add a column, unless an earlier step has made the table as it is today."""
     if column not in {c["name"] for c in sa.inspect(connection).get_columns(table)}:
@@ -257,4 +263,5 @@ _STEPS: dict[int, Callable[[sa.Connection, float], None]] = {
     2: _to_3,
     3: _to_4,
     4: _to_5,
+    5: _to_6,
 }

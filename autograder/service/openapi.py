@@ -27,6 +27,7 @@ RULES = _json(
     penalty_per_day={"type": "number", "minimum": 0, "maximum": 1},
     attempts={"type": ["integer", "null"], "minimum": 1},
     grace_minutes={"type": "number", "minimum": 0},
+    solutions={"type": "boolean"},
 )
 CSV = {
     "requestBody": {

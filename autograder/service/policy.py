@@ -29,6 +29,7 @@ class Rules:
     penalty_per_day: float = 0.0  # a share of the score
     attempts: int | None = None
     grace_minutes: float = 0.0
+    solutions: bool = False  # whether learners have them once nothing can be handed in any more
 
     @classmethod
     def read(cls, body: Mapping[str, Any]) -> "Rules":
@@ -48,8 +49,14 @@ class Rules:
         attempts = body.get("attempts")
         if attempts is not None and not _whole(attempts, 1, MOST_ATTEMPTS):
             raise _wrong(attempts, "attempts", f"a whole number from 1 to {MOST_ATTEMPTS}")
+        solutions = body.get("solutions", False)
+        if not isinstance(solutions, bool):
+            raise _wrong(solutions, "solutions", "true or false")
+        if solutions and dates["late_until"] is None:
+            raise _wrong(True, "solutions", "late_until too: work that is late is taken for ever")
         return cls(
             **dates,
+            solutions=solutions,
             penalty_per_day=_number(body, "penalty_per_day", 1.0),
             attempts=attempts,
             grace_minutes=_number(body, "grace_minutes", MOST_GRACE_MINUTES),
@@ -86,6 +93,14 @@ class Rules:
             return f"the lab closed at {self.late_until}"
         if self.attempts is not None and used >= self.attempts:
             return f"all {self.attempts} attempts are used"
+        return None
+
+    def solutions_refusal(self, now: float) -> str | None:
+        """Return why a learner cannot have the solutions at `now`, or None."""
+        if not self.solutions or self.late_until is None:
+            return "its solutions are not given out"
+        if math.floor(now) <= moment(self.late_until) + 60 * self.grace_minutes:
+            return f"solutions are given out when nothing can be handed in: after {self.late_until}"
         return None
 
     def to_dict(self) -> dict[str, Any]:

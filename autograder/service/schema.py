@@ -20,7 +20,7 @@ from sqlalchemy import (
 )
 
 # Raised when a table changes shape; `migrations` brings an older database here.
-VERSION = 5
+VERSION = 6
 
 # Of `facts`, beside "schema": what signs the cookies of a sign-in under way.
 COOKIE_KEY = "cookie_key"
@@ -180,6 +180,7 @@ lab_rules = Table(
     Column("penalty_per_day", Float, nullable=False),
     Column("attempts", Integer),
     Column("grace_minutes", Float, nullable=False),
+    Column("solutions", Boolean, nullable=False),
 )
 
 extensions = Table(

@@ -81,6 +81,7 @@ class SignIn:
         self._provider = provider
         self._client = client
         self._scope = scope
+        self._session().close()  # what Authlib needs is missed now, not by the first who signs in
 
     def away(self, next: str) -> tuple[str, Asked]:
         """Return the address to send a browser to, and what it has to keep meanwhile."""

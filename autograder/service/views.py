@@ -123,6 +123,21 @@ def labs_for(person: Person, course: Course) -> list[dict[str, Any]]:
     return found
 
 
+def solution(person: Person, course: Course, lab: str, question: str) -> dict[str, Any]:
+    """Return the solution of a question, from the lab's source on the server.
+
+    Raises:
+        Refused: 403, the lab's staff give it to learners later or never; 404, no such question.
+    """
+    refusal = course.dates.solutions_refusal(lab, person.id)
+    if refusal and not person.is_staff:
+        raise Refused(403, f"{lab}: {refusal}.")
+    text = course.shelf.solution_of(lab, question)
+    if text is None:
+        raise Refused(404, f"{lab}: there is no question called {question[:100]!r}.")
+    return {"lab": lab, "question": question, "solution": text}
+
+
 def session(session: Session) -> dict[str, Any]:
     """Return what a person is told of a browser that is logged in as them."""
     times = {"began": iso(session.created_at), "ends": iso(session.expires_at)}

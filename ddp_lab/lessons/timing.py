@@ -40,7 +40,9 @@ def in_turns(
         gloo: whether torch's all-reduce over gloo takes part, as "gloo".
     """
     where: dict[str, Any] = {"transport": device_ranks(ranks, device)} if device else {}
-    found = launch(_contest, ranks, dict(runs), list(sizes), repeats, device, gloo, **where)
+    with tempfile.TemporaryDirectory() as folder:  # until all ranks have ended
+        meeting = f"{folder}/meeting" if gloo else ""
+        found = launch(_contest, ranks, dict(runs), list(sizes), repeats, device, meeting, **where)
     return {name: np.max([times[name] for times in found], axis=0) for name in found[0]}
 
 
@@ -75,9 +77,9 @@ def _contest(
     sizes: Sequence[int],
     repeats: int,
     device: str,
-    gloo: bool,
+    meeting: str,
 ) -> Times:
-    with _over_gloo(comm) if gloo else _nothing() as more:
+    with _over_gloo(comm, meeting) if meeting else _nothing() as more:
         runs = {**runs, **more}
         best: Times = {name: np.full(len(sizes), np.inf) for name in runs}
         arrays = [_ones(n_bytes // 4, device) for n_bytes in sizes]
@@ -116,18 +118,15 @@ def _nothing() -> Iterator[dict[str, Run]]:
 
 
 @contextmanager
-def _over_gloo(comm: Communicator) -> Iterator[dict[str, Run]]:
-    """Connect these ranks by torch's gloo too; rank 0 makes the folder in which they meet."""
+def _over_gloo(comm: Communicator, meeting: str) -> Iterator[dict[str, Run]]:
+    """Connect these ranks by torch's gloo too, through a file that all of them can reach."""
     import torch
     import torch.distributed as dist
 
-    with tempfile.TemporaryDirectory() as own:
-        path = np.frombuffer(own.encode().ljust(512), np.uint8)
-        folder = bytes(comm.broadcast(path, root=0)).decode().strip()
-        where = f"file://{folder}/rendezvous"
-        dist.init_process_group("gloo", init_method=where, rank=comm.rank, world_size=comm.size)
-        try:
-            yield {"gloo": lambda _, x: dist.all_reduce(torch.from_numpy(x.copy()))}
-            comm.barrier()  # nobody's folder goes while another is still in it
-        finally:
-            dist.destroy_process_group()
+    where = f"file://{meeting}"
+    dist.init_process_group("gloo", init_method=where, rank=comm.rank, world_size=comm.size)
+    try:
+        yield {"gloo": lambda _, x: dist.all_reduce(torch.from_numpy(x.copy()))}
+        comm.barrier()  # no rank leaves while another is still in a collective
+    finally:
+        dist.destroy_process_group()

@@ -9,6 +9,7 @@ import contextlib
 import importlib
 import json
 import os
+import signal
 import sys
 from typing import Any
 
@@ -36,17 +37,21 @@ def answered(request: dict[str, Any]) -> str:
     child = os.fork()
     if child == 0:
         try:
+            os.setpgid(0, 0)
             os.close(reader)
+            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # the next request is not for a cell
             text = json.dumps(ran(request["cells"], request["directory"]))
             with os.fdopen(writer, "w") as out:
-                out.write(text)
+                out.write(text + "\n")
         finally:
             os._exit(0)
     os.close(writer)
     with os.fdopen(reader) as found:
-        text = found.read()
+        text = found.readline()  # and no further: what a cell left running may hold the pipe
     os.waitpid(child, 0)
-    return text or json.dumps({"said": "", "errors": [], "ended": True})
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child, signal.SIGKILL)
+    return text.strip() or json.dumps({"said": "", "errors": ["the shell ended"]})
 
 
 def ran(cells: list[str], directory: str) -> dict[str, Any]:

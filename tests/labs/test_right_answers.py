@@ -1,5 +1,8 @@
 """Right answers that are not the solution's words: the checks pay them in full."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -42,3 +45,27 @@ def test_another_right_answer_has_all_points(
         (trial,) = trials.run([Variant(tuple(cells), own, seed=1)])
     said = {v.check: v.said for v in trial.verdicts if v.outcome is not Outcome.CORRECT}
     assert (said, trial.ended) == ({}, "")
+
+
+WITHOUT_LLVMLITE = """
+import sys
+sys.modules["llvmlite"] = None
+exec(compile(sys.stdin.read(), "lab", "exec"), {"__name__": "__main__"})
+"""
+
+
+def test_the_lab_on_compiling_is_whole_without_a_compiler() -> None:
+    lab = load_lab(LABS / "07_compiling_operators")
+    cells = [solution_text(c, lab.directory) for c in lab.cells if c.kind == "code"]
+    ran = subprocess.run(
+        [sys.executable, "-c", WITHOUT_LLVMLITE],
+        input="\n".join(cells),
+        cwd=lab.directory,
+        env=os.environ | {"MPLBACKEND": "Agg"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert "no llvmlite: NumPy computes all schedules alike" in ran.stdout
+    assert "ridge and trees: trials until 1.10" in ran.stdout  # tables are replayed all the same

@@ -18,9 +18,15 @@ class FakeServer:
     def __init__(self) -> None:
         self.stored: list[tuple[str, bytes]] = []
         self.known: list[dict[str, Any]] = []
+        self.solutions: dict[str, str] = {}
 
     def labs(self) -> list[dict[str, Any]]:
         return self.known
+
+    def solution(self, lab: str, question: str) -> str:
+        if question not in self.solutions:
+            raise ServerError(f"{lab}: its solutions are not given out.", status=403)
+        return self.solutions[question]
 
     def submit(self, lab: str, notebook: bytes, filename: str) -> dict[str, Any]:
         self.stored.append((lab, notebook))
@@ -77,6 +83,20 @@ def test_the_panel_says_dates_and_attempts_before_anything_is_handed_in(
     server.known[1]["attempts_left"] = 2
     panel._wish(panel, {"act": "submit"}, [])
     assert panel.state["dates"].endswith("attempts left: 2")
+
+
+def test_a_solution_is_the_servers_to_give(
+    session: Any, server: FakeServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    session.q.solution("scale")
+    session.q.solution("scal")
+    session.q.solution()
+    first, second, third = capsys.readouterr().out.splitlines()
+    assert first == "09_scale_and_sum: its solutions are not given out."
+    assert "'scale'" in second and "which question" in third
+    server.solutions["scale"] = "def scale(x, factor):\n    return factor * x"
+    session.q.solution("scale")
+    assert capsys.readouterr().out.strip() == server.solutions["scale"]
 
 
 def test_a_stored_submission_is_never_called_not_submitted(

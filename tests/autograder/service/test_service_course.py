@@ -224,6 +224,35 @@ def test_dates_refuse_and_an_extension_lets_in_again(running: Any) -> None:
     assert ask(running.staff, "PUT", "/api/labs/first/extensions/x", {"due": None})[0] == 404
 
 
+def test_solutions_come_when_staff_allow_them_and_nothing_can_be_handed_in(running: Any) -> None:
+    ada, bob = running.enroll("Ada"), running.enroll("Bob")
+    closed = {"due": ago(hours=36), "late_until": ago(hours=1)}
+
+    def refused(who: Any, says: str) -> None:
+        with pytest.raises(ServerError, match=says) as error:
+            who.solution("first", "scale")
+        assert error.value.status == 403
+
+    refused(ada, "not given out")  # the switch is off, whatever the dates
+    assert ask(running.staff, "PUT", "/api/labs/first", closed)[0] == 200
+    refused(ada, "not given out")
+    still_open = {"due": ago(hours=1), "late_until": ago(hours=-1), "solutions": True}
+    assert ask(running.staff, "PUT", "/api/labs/first", still_open)[1]["solutions"] is True
+    refused(ada, "after 20")
+    assert running.staff.solution("first", "scale") == "def scale(): ..."
+    rules = {**closed, "solutions": True}
+    assert ask(running.staff, "PUT", "/api/labs/first", rules)[0] == 200
+    path = "/api/labs/first/extensions/bob"
+    assert ask(running.staff, "PUT", path, {"due": ago(hours=0)})[0] == 200
+    assert ada.solution("first", "scale") == "def scale(): ..."
+    refused(bob, "after 20")  # who may still hand it in
+    with pytest.raises(ServerError, match="no question") as error:
+        ada.solution("first", "scales")
+    assert error.value.status == 404
+    for wrong in ({**rules, "solutions": 1}, {"due": ago(hours=36), "solutions": True}):
+        assert ask(running.staff, "PUT", "/api/labs/first", wrong)[0] == 422
+
+
 def test_attempts_run_out_and_asking_again_costs_none(running: Any) -> None:
     ada = running.enroll("Ada")
     ask(running.staff, "PUT", "/api/labs/first", {"attempts": 2, "due": ago(days=-1)})

@@ -216,6 +216,15 @@ def test_staff_send_a_submission_through_again(running: Any, browser: Any) -> No
     assert len(running.grader.graded) == 2
 
 
+def test_the_page_of_labs_switches_solutions_on_and_off(running: Any, browser: Any) -> None:
+    browser.log_in(running.staff.token)
+    dates = {"due": "2026-01-01T00:00:00Z", "late_until": "2026-01-02T00:00:00Z"}
+    for form, is_on in (({**dates, "solutions": "on"}, True), (dates, False)):
+        assert browser.ask("POST", "/labs/01_first/dates", form).status == 303
+        assert running.server.course.dates.calendar().rules["01_first"].solutions is is_on
+        assert ('name="solutions" checked' in browser.get("/labs").text) is is_on
+
+
 def test_the_gradebook_shows_the_best_of_each_learner(running: Any, browser: Any) -> None:
     ada = running.enroll("Ada")
     for source in ("x = 1", "x = 2"):
