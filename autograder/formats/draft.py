@@ -38,12 +38,16 @@ def asserts(student, cell):
 
 @dataclass(frozen=True)
 class Test:
-    """The code of one test of a question; `weight` is what it is worth."""
+    """The code of one test of a question; `weight` is what it is worth.
+
+    One that `continues` earns nothing without the test before it.
+    """
 
     question: str
     text: str
     weight: float
     hidden: bool = False
+    continues: bool = False
 
 
 @dataclass
@@ -146,9 +150,11 @@ def _escaped(value: str) -> str:
 
 def _checks(draft: Draft, name: str) -> str:
     parts = [_HEADER.format(name=name)]
+    title = ""
     for number, test in enumerate(draft.tests, 1):
-        title = f"{test.question}_{'hidden_' if test.hidden else ''}test_{number}"
+        before, title = title, f"{test.question}_{'hidden_' if test.hidden else ''}test_{number}"
         options = f", weight={test.weight:g}" + (", hidden=True" if test.hidden else "")
+        options += f', requires="{before}"' if test.continues else ""
         body = ast.unparse(ast.parse(plain_python(test.text)))
         lines = "\n".join(f"        {line}".rstrip() for line in body.splitlines())
         parts.append(

@@ -104,10 +104,14 @@ def _add(draft: Draft, cell: Cell, about: dict[str, Any], question: str) -> str:
 
 
 def _tests(question: str, text: str, points: float) -> list[Test]:
-    """Return what a test cell asserts openly and what it hides, the points shared."""
+    """Return what a test cell asserts openly and what it hides, the points shared.
+
+    The hidden half earns nothing by itself, as the cell in nbgrader.
+    """
     halves = [(_HIDDEN.sub("", text), False), ("\n".join(_HIDDEN.findall(text)), True)]
     present = [(part, hidden) for part, hidden in halves if has_code(part)]
-    return [Test(question, part, points / len(present), hidden) for part, hidden in present]
+    share = points / len(present) if present else 0.0
+    return [Test(question, part, share, hidden, i > 0) for i, (part, hidden) in enumerate(present)]
 
 
 def _as_written(cell: Cell, path: Path) -> str:

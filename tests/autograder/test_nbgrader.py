@@ -76,7 +76,7 @@ def test_an_assertion_is_what_an_imported_check_says(imported: Lab, notebook) ->
     report = grader.grade(notebook([("code", wrong)]))
     shown, hidden = report.results
     assert (shown.output, shown.score) == ("starts at one", 0.0)
-    assert (hidden.score, hidden.hidden) == (1.5, True)
+    assert (hidden.score, hidden.max_score, hidden.hidden) == (0.0, 1.5, True)  # a cell is whole
 
 
 def test_what_is_no_nbgrader_source_is_refused(tmp_path: Path, capsys) -> None:

@@ -41,7 +41,7 @@ WAIT_MS = 120_000
 VOILA_PORT = 8866  # or one after it that is free
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def chromium() -> Iterator[Any]:
     from playwright.sync_api import expect, sync_playwright
 
@@ -108,7 +108,7 @@ class Started:
     process: "subprocess.Popen[str]"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
     """Return a running `autograder start` over LABS, for learner Ada."""
     folder = tmp_path_factory.mktemp("start")
@@ -203,7 +203,7 @@ def notebook_of(sources: list[str]) -> dict[str, Any]:
     return {"cells": cells, "metadata": kernel, "nbformat": 4, "nbformat_minor": 5}
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def voila(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Return the address of one Voila over all demos, as `make demos` starts it."""
     folder = tmp_path_factory.mktemp("voila")
@@ -240,7 +240,7 @@ def voila(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         process.stderr.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def audit() -> Callable[[Any, str], list[str]]:
     """Return what finds everything that widgets of a page owe: `audit(page, ".mt-player")`.
 
