@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import math
+import socket
 from collections.abc import AsyncIterator, Callable
 from random import Random
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 
 from minitorch.errors import ArgumentError, DTypeError, MinitorchError, ServeError, ShapeError
 from minitorch.serve import AIMD, Cache, NoBatching, Quantile, Server, VirtualClock, http, simulate
+from minitorch.serve.__main__ import listening
 from minitorch.serve.batching import LatencyLine, quantile_line
 from minitorch.serve.cache import ENTRY_BYTES, MISS
 from minitorch.serve.container import answer, as_model
@@ -494,3 +496,10 @@ def test_over_http_overload_is_refused_and_said(monkeypatch: pytest.MonkeyPatch)
     assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
     assert "overload: 1 queries are under way" in refused.json()["detail"]
     assert (first.status_code, after.status_code) == (404, 422)
+
+
+def test_connections_of_the_http_front_send_at_once() -> None:
+    with listening("127.0.0.1", 0) as listener, socket.create_connection(listener.getsockname()):
+        connection, _ = listener.accept()
+        with connection:
+            assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)

@@ -14,6 +14,7 @@ import pytest
 from autograder.service.client import Connection
 from autograder.service.errors import ServerError
 from autograder.service.limits import Turns
+from autograder.service.server import listen
 
 RIGHT = json.dumps({"cells": [{"cell_type": "code", "source": "x = 1"}]}).encode()
 WRONG = json.dumps({"cells": [{"cell_type": "code", "source": "x = 2"}]}).encode()
@@ -352,3 +353,10 @@ def test_many_submit_at_once_and_none_is_lost(running: Any) -> None:
     assert sorted(numbers) == list(range(1, 25))
     assert {running.wait(number) for number in numbers} == {"graded"}
     assert len(running.grader.graded) == 24
+
+
+def test_connections_send_at_once() -> None:
+    with listen("127.0.0.1", 0) as listener, socket.create_connection(listener.getsockname()):
+        connection, _ = listener.accept()
+        with connection:
+            assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
