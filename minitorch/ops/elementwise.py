@@ -27,35 +27,48 @@ def _cosh(x: "Methods") -> Any:
     return cosh(x)
 
 
-def _zero(g: "Methods", *_: object) -> Any:
+def zero(g: "Methods", *_: object) -> Any:
+    """Return the derivative of a step: none."""
     return zeros_like(g)
+
+
+def same(g: "Methods", *_: object) -> Any:
+    """Return the derivative of a value by itself, or by a term of a sum."""
+    return g
+
+
+def minus(g: "Methods", *_: object) -> Any:
+    """Return the derivative of a difference by what is taken away."""
+    return -g
+
+
+def _float_row(name: str, compute: Any, partial: Any, says: str, reads: str = "x") -> Any:
+    return unary(name, compute, partial, says, promotes="float", reads=reads)
 
 
 # ── steps: no slope ─────────────────────────────────────────────────────────────────────────────
 
-zeros_like = unary("zeros_like", lambda xp, x: xp.zeros_like(x), _zero, "Zeros.", reads="")
-ones_like = unary("ones_like", lambda xp, x: xp.ones_like(x), _zero, "Ones.", reads="")
-sign = unary(
-    "sign",
-    lambda xp, x: x != 0 if dtype_of(x).kind == "b" else xp.sign(x),
-    _zero,
-    "-1, 0 or 1.",
-    reads="",
-)
-floor = unary("floor", lambda xp, x: xp.floor(x), _zero, "The integer below.", reads="")
-ceil = unary("ceil", lambda xp, x: xp.ceil(x), _zero, "The integer above.", reads="")
-trunc = unary("trunc", lambda xp, x: xp.trunc(x), _zero, "The integer towards 0.", reads="")
+zeros_like = unary("zeros_like", lambda xp, x: xp.zeros_like(x), zero, "Zeros.", reads="")
+ones_like = unary("ones_like", lambda xp, x: xp.ones_like(x), zero, "Ones.", reads="")
+
+
+def _sign(xp: Namespace, x: Any) -> Any:
+    return x != 0 if dtype_of(x).kind == "b" else xp.sign(x)
+
+
+sign = unary("sign", _sign, zero, "-1, 0 or 1.", reads="")
+floor = unary("floor", lambda xp, x: xp.floor(x), zero, "The integer below.", reads="")
+ceil = unary("ceil", lambda xp, x: xp.ceil(x), zero, "The integer above.", reads="")
+trunc = unary("trunc", lambda xp, x: xp.trunc(x), zero, "The integer towards 0.", reads="")
 rint = unary(
-    "rint", lambda xp, x: xp.round(x), _zero, "The nearest integer.", reads="", kinds=NUMBERS
+    "rint", lambda xp, x: xp.round(x), zero, "The nearest integer.", reads="", kinds=NUMBERS
 )
 sgn = sign
 
 # ── polynomials and pieces ──────────────────────────────────────────────────────────────────────
 
-neg = unary("neg", lambda xp, x: -x, lambda g, x, y: -g, "-x.", reads="", kinds=NUMBERS)
-positive = unary(
-    "positive", lambda xp, x: +x, lambda g, x, y: g, "x itself.", reads="", kinds=NUMBERS
-)
+neg = unary("neg", lambda xp, x: -x, minus, "-x.", reads="", kinds=NUMBERS)
+positive = unary("positive", lambda xp, x: +x, same, "x itself.", reads="", kinds=NUMBERS)
 abs = unary("abs", lambda xp, x: xp.abs(x), lambda g, x, y: g * sign(x), "|x|.", reads="x")
 square = unary("square", lambda xp, x: x * x, lambda g, x, y: g * (x * 2.0), "x².", reads="x")
 
@@ -101,36 +114,17 @@ relu = unary(
     reads="y",
     kinds=NUMBERS,
 )
-reciprocal = unary(
-    "reciprocal",
-    lambda xp, x: 1 / x,
-    lambda g, x, y: -g * (y * y),
-    "1 / x.",
-    promotes="float",
-    reads="y",
+reciprocal = _float_row(
+    "reciprocal", lambda xp, x: 1 / x, lambda g, x, y: -g * (y * y), "1 / x.", "y"
 )
-sqrt = unary(
-    "sqrt",
-    lambda xp, x: xp.sqrt(x),
-    lambda g, x, y: g / (y * 2.0),
-    "The square root of x.",
-    promotes="float",
-    reads="y",
+sqrt = _float_row(
+    "sqrt", lambda xp, x: xp.sqrt(x), lambda g, x, y: g / (y * 2.0), "The square root of x.", "y"
 )
-rsqrt = unary(
-    "rsqrt",
-    lambda xp, x: 1 / xp.sqrt(x),
-    lambda g, x, y: g * (y * y * y) * -0.5,
-    "1 / √x.",
-    promotes="float",
-    reads="y",
+rsqrt = _float_row(
+    "rsqrt", lambda xp, x: 1 / xp.sqrt(x), lambda g, x, y: g * (y * y * y) * -0.5, "1 / √x.", "y"
 )
 
 # ── exponentials and logarithms ─────────────────────────────────────────────────────────────────
-
-
-def _float_row(name: str, compute: Any, partial: Any, says: str, reads: str = "x") -> Any:
-    return unary(name, compute, partial, says, promotes="float", reads=reads)
 
 
 LN2, LN10 = math.log(2.0), math.log(10.0)

@@ -43,8 +43,7 @@ def _same_shape(name: str, input: "Methods", target: "Methods") -> None:
 def mse_loss(
     input: "Methods",
     target: "Methods",
-    size_average: object = None,
-    reduce: object = None,
+    *,
     reduction: str = "mean",
     weight: "Methods | None" = None,
 ) -> Any:
@@ -56,8 +55,7 @@ def mse_loss(
 def l1_loss(
     input: "Methods",
     target: "Methods",
-    size_average: object = None,
-    reduce: object = None,
+    *,
     reduction: str = "mean",
     weight: "Methods | None" = None,
 ) -> Any:
@@ -69,8 +67,7 @@ def l1_loss(
 def smooth_l1_loss(
     input: "Methods",
     target: "Methods",
-    size_average: object = None,
-    reduce: object = None,
+    *,
     reduction: str = "mean",
     beta: float = 1.0,
 ) -> Any:
@@ -102,8 +99,7 @@ def binary_cross_entropy(
     input: "Methods",
     target: "Methods",
     weight: "Methods | None" = None,
-    size_average: object = None,
-    reduce: object = None,
+    *,
     reduction: str = "mean",
 ) -> Any:
     """Return -(t ln p + (1 - t) ln(1 - p)), each logarithm -100 at least.
@@ -127,8 +123,7 @@ def binary_cross_entropy_with_logits(
     input: Any,
     target: Any,
     weight: "Methods | None" = None,
-    size_average: object = None,
-    reduce: object = None,
+    *,
     reduction: str = "mean",
     pos_weight: Any = None,
 ) -> Any:
@@ -144,8 +139,7 @@ def binary_cross_entropy_with_logits(
 def kl_div(
     input: "Methods",
     target: "Methods",
-    size_average: object = None,
-    reduce: object = None,
+    *,
     reduction: str = "mean",
     log_target: bool = False,
 ) -> Any:
@@ -184,8 +178,7 @@ def triplet_margin_loss(
     p: float = 2,
     eps: float = 1e-6,
     swap: bool = False,
-    size_average: object = None,
-    reduce: object = None,
+    *,
     reduction: str = "mean",
 ) -> Any:
     """Return max(0, margin + distance to the positive - distance to the negative)."""
