@@ -13,7 +13,11 @@ from ..arrays import Array, Namespace, as_dtype, float16
 from ..errors import ArgumentError, ShapeError
 from ..shapes import axis
 from .binary import where
-from .elementwise import abs, erf, exp, expm1, log1p, logsigmoid, relu, sigmoid, tanh
+from .elementwise import abs, erf, exp, expm1, log1p
+from .elementwise import logsigmoid as logsigmoid
+from .elementwise import relu as relu
+from .elementwise import sigmoid as sigmoid
+from .elementwise import tanh as tanh
 from .indexing import narrow
 from .rows import binary, unary
 
@@ -195,25 +199,3 @@ def glu(x: "Methods", dim: int = -1) -> Any:
         raise ShapeError(f"glu: got shape {tuple(x.shape)}, expected an even size on axis {d}.")
     half = x.shape[d] // 2
     return narrow(x, d, 0, half) * sigmoid(narrow(x, d, half, half))
-
-
-__all__ = [
-    "elu",
-    "gelu",
-    "glu",
-    "hardsigmoid",
-    "hardswish",
-    "hardtanh",
-    "leaky_relu",
-    "logsigmoid",
-    "mish",
-    "prelu",
-    "relu",
-    "relu6",
-    "selu",
-    "sigmoid",
-    "silu",
-    "softplus",
-    "softsign",
-    "tanh",
-]

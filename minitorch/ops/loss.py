@@ -41,11 +41,7 @@ def _same_shape(name: str, input: "Methods", target: "Methods") -> None:
 
 
 def mse_loss(
-    input: "Methods",
-    target: "Methods",
-    *,
-    reduction: str = "mean",
-    weight: "Methods | None" = None,
+    input: "Methods", target: "Methods", *, reduction: str = "mean", weight: "Methods | None" = None
 ) -> Any:
     """Return (input - target)²."""
     away = input - target
@@ -53,11 +49,7 @@ def mse_loss(
 
 
 def l1_loss(
-    input: "Methods",
-    target: "Methods",
-    *,
-    reduction: str = "mean",
-    weight: "Methods | None" = None,
+    input: "Methods", target: "Methods", *, reduction: str = "mean", weight: "Methods | None" = None
 ) -> Any:
     """Return |input - target|."""
     away = abs(input - target)
@@ -65,11 +57,7 @@ def l1_loss(
 
 
 def smooth_l1_loss(
-    input: "Methods",
-    target: "Methods",
-    *,
-    reduction: str = "mean",
-    beta: float = 1.0,
+    input: "Methods", target: "Methods", *, reduction: str = "mean", beta: float = 1.0
 ) -> Any:
     """Return a square below `beta`, a straight line above: d²/2β and |d| - β/2."""
     if beta < 0:
@@ -96,11 +84,7 @@ def huber_loss(
 
 
 def binary_cross_entropy(
-    input: "Methods",
-    target: "Methods",
-    weight: "Methods | None" = None,
-    *,
-    reduction: str = "mean",
+    input: "Methods", target: "Methods", weight: "Methods | None" = None, *, reduction: str = "mean"
 ) -> Any:
     """Return -(t ln p + (1 - t) ln(1 - p)), each logarithm -100 at least.
 
@@ -137,11 +121,7 @@ def binary_cross_entropy_with_logits(
 
 
 def kl_div(
-    input: "Methods",
-    target: "Methods",
-    *,
-    reduction: str = "mean",
-    log_target: bool = False,
+    input: "Methods", target: "Methods", *, reduction: str = "mean", log_target: bool = False
 ) -> Any:
     """Return t (ln t - input) for log-probabilities `input`; "batchmean" sums and divides by n."""
     entropy = exp(target) * target if log_target else xlogy(target, target)

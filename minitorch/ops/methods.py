@@ -1,6 +1,7 @@
 """`Methods`: the operators as methods and operator signs, shared by every kind of value."""
 
 import builtins
+from collections.abc import Callable
 from inspect import isfunction
 from typing import Any
 
@@ -26,6 +27,16 @@ from . import (
     reordering,
     statistics,
 )
+
+
+def _converting(dtype: str) -> Callable[..., Any]:
+    """Return the method that converts to a dtype."""
+
+    def convert(self: Any, memory_format: object = None) -> Any:
+        return casting.cast_to(self, dtype)
+
+    convert.__doc__ = f"Return this value as {dtype}."
+    return convert
 
 
 class Methods(Value):
@@ -258,33 +269,9 @@ class Methods(Value):
         """Return this value where the condition holds, else `other`."""
         return binary.where(condition, self, other)
 
-    def float(self, memory_format: Any = None) -> Any:
-        """Return this value as float32."""
-        return casting.cast_to(self, "float32")
-
-    def double(self, memory_format: object = None) -> Any:
-        """Return this value as float64."""
-        return casting.cast_to(self, "float64")
-
-    def half(self, memory_format: object = None) -> Any:
-        """Return this value as float16."""
-        return casting.cast_to(self, "float16")
-
-    def bfloat16(self, memory_format: object = None) -> Any:
-        """Return this value as bfloat16."""
-        return casting.cast_to(self, "bfloat16")
-
-    def long(self, memory_format: object = None) -> Any:
-        """Return this value as int64."""
-        return casting.cast_to(self, "int64")
-
-    def int(self, memory_format: Any = None) -> Any:
-        """Return this value as int32."""
-        return casting.cast_to(self, "int32")
-
-    def bool(self, memory_format: object = None) -> Any:
-        """Return this value as booleans."""
-        return casting.cast_to(self, "bool")
+    float, double = _converting("float32"), _converting("float64")
+    half, bfloat16 = _converting("float16"), _converting("bfloat16")
+    long, int, bool = _converting("int64"), _converting("int32"), _converting("bool")
 
     @property
     def ndim(self) -> builtins.int:
