@@ -238,7 +238,7 @@ class Softmax2d(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the softmax over axis -3."""
-        return F.softmax(x, dim=-3)  # type: ignore[no-any-return]
+        return F.softmax(x, dim=-3)
 
 
 class PReLU(Module):

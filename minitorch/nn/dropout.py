@@ -24,7 +24,7 @@ class Dropout(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return `x` with elements dropped, in training."""
-        return F.dropout(x, self.p, self.training)  # type: ignore[no-any-return]
+        return F.dropout(x, self.p, self.training)
 
     def extra_repr(self) -> str:
         """Return the probability."""
@@ -42,7 +42,7 @@ class _ChannelDropout(Dropout):
             return x
         lead = x.shape[: x.ndim - self.axes]
         keep = ones((*lead, *[1] * self.axes), dtype=x.dtype, device=x.device)
-        return x * F.dropout(keep, self.p, True)  # type: ignore[no-any-return]
+        return x * F.dropout(keep, self.p, True)
 
 
 class Dropout1d(_ChannelDropout):

@@ -57,7 +57,7 @@ class Linear(Module):
     def forward(self, input: Tensor) -> Tensor:
         """Return shape (..., O) for an input of shape (..., I)."""
         own = self._parameters
-        return F.linear(input, own["weight"], own["bias"])  # type: ignore[no-any-return]
+        return F.linear(input, own["weight"], own["bias"])
 
     def extra_repr(self) -> str:
         """Return the sizes."""
@@ -99,7 +99,7 @@ class Bilinear(Module):
         mixed_BOJ = (x1_BI @ weight_IOJ).reshape(-1, self.out_features, self.in2_features)
         y_BO = (mixed_BOJ * x2_BJ.unsqueeze(1)).sum(-1)
         y = y_BO.reshape(*x1.shape[:-1], self.out_features)
-        return y if self.bias is None else y + self.bias  # type: ignore[no-any-return]
+        return y if self.bias is None else y + self.bias
 
     def extra_repr(self) -> str:
         """Return the sizes."""
@@ -119,7 +119,7 @@ class Flatten(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return `x` with fewer axes."""
-        return x.flatten(self.start_dim, self.end_dim)  # type: ignore[no-any-return]
+        return x.flatten(self.start_dim, self.end_dim)
 
     def extra_repr(self) -> str:
         """Return the axes."""
@@ -137,7 +137,7 @@ class Unflatten(Module):
     def forward(self, x: Tensor) -> Tensor:
         """Return `x` with more axes."""
         dim = self.dim % x.ndim
-        return x.reshape(*x.shape[:dim], *self.unflattened_size, *x.shape[dim + 1 :])  # type: ignore[no-any-return]
+        return x.reshape(*x.shape[:dim], *self.unflattened_size, *x.shape[dim + 1 :])
 
     def extra_repr(self) -> str:
         """Return axis and sizes."""

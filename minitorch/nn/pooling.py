@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from minitorch.nn import functional as F
 from minitorch.nn.conv import Size, each_axis
 from minitorch.nn.module import Module
+from minitorch.ops.ordering import ValuesAndIndices
 from minitorch.tensor import Tensor
 
 
@@ -92,7 +93,7 @@ class _AvgPool(Module):
         """Return the means."""
         how = (self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad)
         if self.axes == 1:
-            return F.avg_pool1d(x, *how)  # type: ignore[no-any-return]
+            return F.avg_pool1d(x, *how)
         function = F.avg_pool2d if self.axes == 2 else F.avg_pool3d
         return function(x, *how, self.divisor_override)  # type: ignore[no-any-return]
 
@@ -149,7 +150,7 @@ class LPPool2d(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the norms."""
-        return F.lp_pool2d(x, self.norm_type, self.kernel_size, self.stride, self.ceil_mode)  # type: ignore[no-any-return]
+        return F.lp_pool2d(x, self.norm_type, self.kernel_size, self.stride, self.ceil_mode)
 
     def extra_repr(self) -> str:
         """Return the sizes."""
@@ -179,7 +180,7 @@ class AdaptiveAvgPool1d(_AdaptivePool):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the means."""
-        return F.adaptive_avg_pool1d(x, self.output_size)  # type: ignore[no-any-return]
+        return F.adaptive_avg_pool1d(x, self.output_size)
 
 
 class AdaptiveAvgPool2d(_AdaptivePool):
@@ -187,23 +188,23 @@ class AdaptiveAvgPool2d(_AdaptivePool):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the means."""
-        return F.adaptive_avg_pool2d(x, self.output_size)  # type: ignore[no-any-return]
+        return F.adaptive_avg_pool2d(x, self.output_size)
 
 
 class AdaptiveMaxPool1d(_AdaptivePool):
     """Maxima of (N, C, L) to a length."""
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> Tensor | ValuesAndIndices[Tensor]:
         """Return the maxima."""
-        return F.adaptive_max_pool1d(x, self.output_size)  # type: ignore[no-any-return]
+        return F.adaptive_max_pool1d(x, self.output_size)
 
 
 class AdaptiveMaxPool2d(_AdaptivePool):
     """Maxima of (N, C, H, W) to a size; a None keeps the input's."""
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> Tensor | ValuesAndIndices[Tensor]:
         """Return the maxima."""
-        return F.adaptive_max_pool2d(x, self.output_size)  # type: ignore[no-any-return]
+        return F.adaptive_max_pool2d(x, self.output_size)
 
 
 # ── borders ─────────────────────────────────────────────────────────────────────────────────────
@@ -223,8 +224,8 @@ class _Pad(Module):
     def forward(self, x: Tensor) -> Tensor:
         """Return `x` with its border."""
         if self.mode == "constant":
-            return F.pad(x, self.padding, value=self.value)  # type: ignore[no-any-return]
-        return F.pad(x, self.padding, mode=self.mode)  # type: ignore[no-any-return]
+            return F.pad(x, self.padding, value=self.value)
+        return F.pad(x, self.padding, mode=self.mode)
 
     def extra_repr(self) -> str:
         """Return the widths."""

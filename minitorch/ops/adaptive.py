@@ -2,12 +2,13 @@
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..errors import ShapeError
+from ..op import Kind
 from .elementwise import zeros_like
 from .indexing import getitem, narrow
 from .joining import cat, stack
@@ -17,10 +18,12 @@ from .ordering import max as largest
 from .reduction import mean
 
 if TYPE_CHECKING:
-    from .methods import Methods
+    pass
 
 
-def _adaptive(name: str, x: "Methods", sizes: tuple[Any, ...], reduce: Any) -> Any:
+def _adaptive(
+    name: str, x: Kind, sizes: Sequence[int | None], reduce: Callable[[Kind, int], Kind]
+) -> Kind:
     """Return `x` with each last axis cut into as many windows as asked for, each reduced."""
     count = len(sizes)
     if len(x.shape) not in (count + 1, count + 2):
@@ -35,7 +38,7 @@ def _adaptive(name: str, x: "Methods", sizes: tuple[Any, ...], reduce: Any) -> A
     return x
 
 
-def _wanted(output_size: int | Sequence[int | None], count: int) -> tuple[Any, ...]:
+def _wanted(output_size: int | Sequence[int | None], count: int) -> tuple[int | None, ...]:
     return (
         (output_size,) * count
         if output_size is None or isinstance(output_size, int)
@@ -43,17 +46,19 @@ def _wanted(output_size: int | Sequence[int | None], count: int) -> tuple[Any, .
     )
 
 
-def adaptive_avg_pool1d(input: "Methods", output_size: int | Sequence[int | None]) -> Any:
+def adaptive_avg_pool1d(input: Kind, output_size: int | Sequence[int | None]) -> Kind:
     """Return means of (N, C, length) over `output_size` windows of nearly equal size."""
     return _adaptive("adaptive_avg_pool1d", input, _wanted(output_size, 1), _kept_mean)
 
 
-def adaptive_avg_pool2d(input: "Methods", output_size: int | Sequence[int | None]) -> Any:
+def adaptive_avg_pool2d(input: Kind, output_size: int | Sequence[int | None]) -> Kind:
     """Return means of (N, C, height, width) over as many windows as `output_size` says."""
     return _adaptive("adaptive_avg_pool2d", input, _wanted(output_size, 2), _kept_mean)
 
 
-def _adaptive_max(count: int, x: Any, output_size: Any, indices: bool) -> Any:
+def _adaptive_max(
+    count: int, x: Any, output_size: int | Sequence[int | None], indices: bool
+) -> Any:
     """Return the largest of each window; with `indices` also where in the flattened axes it was."""
     name = f"adaptive_max_pool{count}d"
     sizes = _wanted(output_size, count)
@@ -78,22 +83,24 @@ def _adaptive_max(count: int, x: Any, output_size: Any, indices: bool) -> Any:
 
 
 def adaptive_max_pool1d(
-    input: "Methods", output_size: int | Sequence[int | None], return_indices: bool = False
-) -> Any:
+    input: Kind, output_size: int | Sequence[int | None], return_indices: bool = False
+) -> Kind | ValuesAndIndices[Kind]:
     """Return the largest of (N, C, length) in `output_size` windows of nearly equal size."""
-    return _adaptive_max(1, input, output_size, return_indices)
+    found: Kind | ValuesAndIndices[Kind] = _adaptive_max(1, input, output_size, return_indices)
+    return found
 
 
 def adaptive_max_pool2d(
-    input: "Methods", output_size: int | Sequence[int | None], return_indices: bool = False
-) -> Any:
+    input: Kind, output_size: int | Sequence[int | None], return_indices: bool = False
+) -> Kind | ValuesAndIndices[Kind]:
     """Return the largest of (N, C, height, width) in as many windows as `output_size` says."""
-    return _adaptive_max(2, input, output_size, return_indices)
+    found: Kind | ValuesAndIndices[Kind] = _adaptive_max(2, input, output_size, return_indices)
+    return found
 
 
-def _kept_mean(x: "Methods", d: int) -> Any:
+def _kept_mean(x: Kind, d: int) -> Kind:
     return mean(x, d, True)
 
 
-def _kept_max(x: "Methods", d: int) -> Any:
+def _kept_max(x: Kind, d: int) -> Kind:
     return largest(x, d, True).values

@@ -7,20 +7,21 @@ rows undo the broadcast. A tie in `maximum` or `minimum` shares its gradient, as
 import math
 import operator
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
 from ..allocator import LARGE, result_of
 from ..arrays import Array, Namespace, as_dtype, dtype_of
 from ..errors import DTypeError
-from ..op import Value
+from ..op import Kind, Value
 from .elementwise import floor, log, ones_like, sigmoid, sign, trunc, zeros_like
-from .logic import isnan, signbit
+from .logic import eq, isnan, signbit
 from .rows import NUMBERS, binary, ternary
 
 if TYPE_CHECKING:
-    from .methods import Methods
+    pass
+
 
 LN2 = math.log(2.0)
 
@@ -36,7 +37,7 @@ def _cached(ufunc: Callable[..., Array], plain: Callable[..., Array]) -> Callabl
     return compute
 
 
-def _zero(g: "Methods", *_: object) -> Any:
+def _zero(g: Kind, *_: object) -> Kind:
     return zeros_like(g)
 
 
@@ -116,16 +117,16 @@ fmod = binary(
 )
 
 
-def _by_base(g: Any, a: Any, b: Any, y: object) -> Any:
-    return g * where(b == 0, 0.0, b * power(a, where(b == 0, 1.0, b - 1.0)))
+def _by_base(g: Kind, a: Kind, b: Kind, y: object) -> Kind:
+    return g * where(eq(b, 0), 0.0, b * power(a, where(eq(b, 0), 1.0, b - 1.0)))
 
 
-def _by_exponent(g: Any, a: Any, b: Any, y: Any) -> Any:
-    flat = (a == 0) & (b >= 0)
+def _by_exponent(g: Kind, a: Kind, b: Kind, y: Kind) -> Kind:
+    flat = eq(a, 0) & (b >= 0)
     return g * where(flat, 0.0, y * log(where(flat, 1.0, a)))
 
 
-def _raised(xp: Namespace, a: Any, b: Any) -> Any:
+def _raised(xp: Namespace, a: Array, b: Array) -> Array:
     """Return a to the b; of integers to negative powers what is left of the fraction: 0, 1, -1."""
     if dtype_of(a).kind != "i" or not xp.any(b < 0):
         return xp.pow(a, b)
@@ -136,7 +137,7 @@ def _raised(xp: Namespace, a: Any, b: Any) -> Any:
 power = binary("pow", _raised, _by_base, _by_exponent, "a to the b.", kinds=NUMBERS)
 
 
-def _won(g: "Methods", wins: object, ties: object) -> Any:
+def _won(g: Kind, wins: object, ties: object) -> Kind:
     return g * wins + g * ties * 0.5
 
 
@@ -209,7 +210,7 @@ logaddexp2 = binary(
 )
 
 
-def _by_magnitude(g: Any, a: Any, b: Any, y: object) -> Any:
+def _by_magnitude(g: Kind, a: Kind, b: Kind, y: object) -> Kind:
     return g * sign(a) * where(signbit(b), -1.0, ones_like(b))
 
 
@@ -245,6 +246,14 @@ select = ternary(
     "a where the condition holds, else b.",
     fixed=1,
 )
+
+
+@overload
+def where(condition: Kind) -> tuple[Kind, ...]: ...
+
+
+@overload
+def where(condition: Kind, a: object, b: object) -> Kind: ...
 
 
 def where(condition: Any, a: Any = None, b: Any = None) -> Any:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..arrays import Array, DType, Namespace
 from ..errors import DTypeError, ShapeError
-from ..op import Gradients, Op, Spec, Value, apply
+from ..op import Gradients, Kind, Op, Spec, apply
 from ..shapes import broadcast
 from .broadcasting import sum_to
 from .linalg import matmul, mT
@@ -42,7 +42,7 @@ class Inverse(OfSquare):
         """Return the inverse."""
         return xp.linalg.inv(arrays[0])
 
-    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
+    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
         """-Yᵀ g Yᵀ."""
         back = mT(node.output)
         return (-matmul(matmul(back, out_grad), back),)
@@ -63,7 +63,7 @@ class Determinant(OfSquare):
         spec = super().infer(*specs)
         return Spec(spec.shape[:-2], spec.dtype)
 
-    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
+    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
         """g det(A) A⁻ᵀ; of a singular matrix there is none."""
         axes = len(out_grad.shape)
         scale = insert_axes(out_grad * node.output, (axes, axes + 1))
@@ -79,7 +79,7 @@ class Cholesky(OfSquare):
         """Return the factor."""
         return xp.linalg.cholesky(arrays[0])
 
-    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
+    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
         """The symmetric part of L⁻ᵀ Φ(Lᵀ g) L⁻¹; Φ is the lower triangle, half the diagonal."""
         factor = node.output
         inner = matmul(mT(factor), apply(Triangle(0, False), out_grad))
@@ -111,7 +111,7 @@ class Solve(Op):
             )
         return Spec((*broadcast(a[:-2], b[:-2], op="solve"), *b[-2:]), specs[1].dtype)
 
-    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
+    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
         """By B: A⁻ᵀ g; by A: that times -Xᵀ."""
         a, b = node.inputs
         by_b = apply(Solve(), mT(a), out_grad)
@@ -133,17 +133,17 @@ def _check_float(where: str, dtype: DType) -> DType:
 # ── torch's names ───────────────────────────────────────────────────────────────────────────────
 
 
-def inverse(x: "Methods") -> Any:
+def inverse(x: Kind) -> Kind:
     """Return the inverse of square matrices."""
     return apply(Inverse(), x)
 
 
-def det(x: "Methods") -> Any:
+def det(x: Kind) -> Kind:
     """Return the determinant of square matrices."""
     return apply(Determinant(), x)
 
 
-def cholesky(x: "Methods") -> Any:
+def cholesky(x: Kind) -> Kind:
     """Return the lower Cholesky factor of symmetric positive matrices."""
     return apply(Cholesky(), x)
 

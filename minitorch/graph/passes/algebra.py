@@ -18,6 +18,7 @@ from ...ops import binary, elementwise
 from ...ops.broadcasting import ExpandTo, SumTo
 from ...ops.movement import Permute, Reshape
 from ...ops.reduction import Sum
+from ...ops.rows import operator_of
 from ..control.liveness import Fate, die_first, fates
 from ..core.node import Constant, Node, UnknownShape
 from ..core.order import schedule
@@ -91,7 +92,7 @@ def _wraps_never(x: Node) -> bool:
 
 
 def _neg(x: Node) -> Node:
-    return rebuilt(elementwise.neg.op, x)
+    return rebuilt(operator_of(elementwise.neg), x)
 
 
 def _binary(function: Any, a: Node, b: Node) -> Node:
@@ -127,7 +128,7 @@ def _power(node: Node, x: Node, exponent: Node | None = None) -> Node | None:
         one, two = _is(exponent, 1.0), _is(exponent, 2.0)
     if one:
         return x
-    return rebuilt(elementwise.square.op, x) if two else None
+    return rebuilt(operator_of(elementwise.square), x) if two else None
 
 
 def _permute(node: Node, x: Node) -> Node | None:
