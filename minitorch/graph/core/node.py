@@ -24,7 +24,7 @@ from ...ops.methods import Methods
 from ...shapes import Shape
 from ..operators.deferred_shapes import cut, deferred, is_cut
 from .constants import constant_array, filled_to
-from .graph import Graph, call_site, get_default_graph, innermost_session, receive
+from .graph import Graph, call_site, get_default_graph, innermost_session
 from .static_shape import UNKNOWN as UNKNOWN
 from .static_shape import StaticShape as StaticShape
 from .static_shape import UnknownShape as UnknownShape
@@ -88,7 +88,7 @@ class Node(Methods):
         self.dtype = dtype
         self.id = fresh_id()
         self.wants_of: tuple[bool, ...] | None = None
-        receive(self, name)
+        get_default_graph().receive(self, name)
 
     __hash__ = object.__hash__  # `==` is elementwise, as the other comparisons are
 

@@ -12,7 +12,8 @@ import numpy as np
 from ...arrays import Array, DeviceLike
 from ...arrays import device as device_called
 from ...errors import GraphError
-from ..executors.registry import Run, executor_called
+from ..executors.compiled import Run
+from ..executors.registry import executor_called
 from ..operators.by_shape import ByShape, needs_shapes
 from ..passes.fold import fed_constants
 from ..passes.optimize import optimize
@@ -244,7 +245,7 @@ class InteractiveSession(Session):
 
 def get_default_session() -> Session:
     """Return the session of the innermost `with` block."""
-    return innermost_session("get_default_session")  # type: ignore[no-any-return]
+    return innermost_session("get_default_session")
 
 
 def compile(node: object) -> Callable[..., Any]:

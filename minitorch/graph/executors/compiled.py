@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from types import CodeType
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -25,6 +25,14 @@ from ..core.variables import NoOp, Read, State, StateOp, Variable
 from ..memory.aliasing import is_fresh, overwriting, running_order, views
 from ..passes.fused import Fused
 from .node_errors import explain
+
+
+class Run(Protocol):
+    """The run of some fetches from some feeds, planned once."""
+
+    def __call__(self, state: State, arrays: Sequence[Array]) -> tuple[Any, ...]:
+        """Return the fetched arrays."""
+
 
 HEADER_LINES = 2  # def, and the unpacking of feeds
 

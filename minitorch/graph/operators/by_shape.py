@@ -11,7 +11,7 @@ from ..control.while_op import While
 from ..core.node import Node, Placeholder, build
 from ..core.order import needed, schedule
 from ..core.variables import State
-from ..executors.registry import Run
+from ..executors.compiled import Run
 from ..passes.rewrite import PLANNING, like
 from .deferred_shapes import Late, unknown
 

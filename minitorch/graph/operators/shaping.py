@@ -5,12 +5,13 @@ from __future__ import annotations
 import builtins
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...arrays import as_dtype, int32
 from ...errors import GraphError
+from ...exports import own_names
 from ...ops import indexing, joining, matrices, movement, reordering
 from ...ops.casting import cast_to
 from ...shapes import axes
@@ -20,33 +21,7 @@ from ..core.node import Constant, Node, UnknownShape, as_shape, build, convert, 
 from ..core.static_shape import StaticShape
 from .computed_shapes import Joined, ShapeOf, computed, reshaped, tiled
 from .deferred_shapes import late, unknown
-from .math import reduce_prod
-
-__all__ = [
-    "concat",
-    "expand_dims",
-    "gather",
-    "identity",
-    "pack",
-    "pad",
-    "rank",
-    "reshape",
-    "reverse",
-    "shape",
-    "size",
-    "slice",
-    "split",
-    "squeeze",
-    "stack",
-    "stop_gradient",
-    "tile",
-    "transpose",
-    "unpack",
-    "unstack",
-]
-
-
-Axis = int | Sequence[int] | None
+from .math import Axis, reduce_prod
 
 
 def identity(input: object, name: str | None = None) -> Node:
@@ -310,3 +285,7 @@ def size(input: object, name: str | None = None) -> Node:
 def rank(input: object, name: str | None = None) -> Node:
     """The number of axes."""
     return Constant(len(convert(input).shape), int32, name=name or "rank")
+
+
+if not TYPE_CHECKING:
+    __all__ = own_names(globals())
