@@ -24,8 +24,7 @@ from ..core.naming import lined, rename
 from ..core.node import Node, build, convert
 from ..core.variables import NoOp
 from ..operators.deferred_shapes import as_scalar
-from .dead_values import DEAD
-from .loop_stacks import Empty, Opaque, kind_of
+from .loop_stacks import DEAD, Opaque, empty, kind_of
 from .pytree import apart_from, outline
 
 
@@ -48,7 +47,7 @@ class Switch(KeepsSpec):
     def gradient(self, out_grad: Node, node: Node) -> Gradients:
         """The gradient from this branch, or zeros when the value went the other way."""
         data, pred = node.inputs
-        zeros = build(Empty(), (), kind=Opaque) if isinstance(data, Opaque) else zeros_like(data)
+        zeros = empty() if isinstance(data, Opaque) else zeros_like(data)
         other = build(Switch(not self.branch), (zeros, pred), kind=kind_of(data))
         return build(Merge(), (other, out_grad), kind=type(out_grad)), None
 

@@ -1,4 +1,4 @@
-"""What a value's life hangs on: the predicates, each with the side that it must take.
+"""Which values can be dead, and what a value's life hangs on: predicates, each with its side.
 
 Inside a branch every value that comes from outside passes a Switch, so a node there has its fate
 from its inputs. It need not wait for the branch's predicate besides, as it was told to when it was
@@ -13,7 +13,43 @@ from typing import NamedTuple
 from ..core.node import Node
 from ..core.variables import Read
 from .cond import Merge, MergeIndex, Switch
-from .dead_values import deadly, merges
+
+
+def endangered(order: Sequence[Node], fed: Collection[Node]) -> set[Node]:
+    """Return the nodes that can be dead in some run: a Switch, and what comes after one."""
+    found: set[Node] = set()
+    for node in order:
+        if node in fed:
+            continue
+        before = node.inputs if merges(node) else deadly(node)
+        if getattr(node.op, "may_kill", False) or any(source in found for source in before):
+            found.add(node)
+    return found
+
+
+def merges(node: Node) -> bool:
+    """Tell whether `node` lives as soon as one of its inputs does."""
+    return bool(getattr(node.op, "merges", False))
+
+
+def deadly(node: Node) -> tuple[Node, ...]:
+    """Return the nodes whose death is the death of `node`: all before it; none where it merges.
+
+    A read of a variable is given no value: what it has as an input is for gradients alone. What has
+    no operator, a constant say, is there whether or not what it waits for was sent.
+    """
+    if merges(node):
+        return ()
+    if node.op is None:
+        return tuple(node.inputs)
+    if isinstance(node.op, Read):
+        return tuple(node.control_inputs)
+    spared = getattr(node.op, "fires_on_dead", ())
+    inputs = tuple(source for i, source in enumerate(node.inputs) if i not in spared)
+    return (*inputs, *node.control_inputs)
+
+
+# ── fates ───────────────────────────────────────────────────────────────────────────────────────
 
 Death = tuple[Node, bool]
 """A predicate and a side: dead when it takes the other, or is dead itself."""

@@ -23,18 +23,18 @@ from ..core.node import Constant, Node, Placeholder, build
 from ..core.order import needed
 from ..operators.creation import zeros_like
 from .loop_stacks import (
-    Empty,
-    Filled,
     History,
     Opaque,
     Output,
-    Rest,
     Slot,
+    empty,
+    has_more,
     kind_of,
     loop_outputs,
     placeholder_like,
     top,
     top_or_zeros,
+    without_top,
 )
 
 if TYPE_CHECKING:
@@ -171,12 +171,12 @@ def _loop_back(loop: While, once: RoundBack, first: Sequence[Node], node: Node) 
         after = copied(results, new, anew=True)  # all of it inside
         flown, shares = after[: len(once.flown)], after[len(once.flown) :]
         body = [
-            *(_without_top(past) for past in lists),
+            *map(without_top, lists),
             *flown,
-            *(_without_top(past) for past in of_lists),
+            *map(without_top, of_lists),
             *(total + share for total, share in zip(at, shares, strict=True)),
         ]
-        test = build(Filled(), (lists[0],))
+        test = has_more(lists[0])
     return type(loop)(test, body, variables, loop.parallel_iterations)
 
 
@@ -185,13 +185,9 @@ def _waits(node: Node) -> bool:
     return isinstance(node, Constant) and bool(node.control_inputs)
 
 
-def _without_top(past: Node) -> Node:
-    return build(Rest(), (past,), kind=Opaque)
-
-
 def _flows(node: Node) -> bool:
     return bool(node.dtype.kind == "f")
 
 
 def _zeros(node: Node) -> Node:
-    return build(Empty(), (), kind=Opaque) if isinstance(node, Opaque) else zeros_like(node)
+    return empty() if isinstance(node, Opaque) else zeros_like(node)

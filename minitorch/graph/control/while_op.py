@@ -17,9 +17,18 @@ from ..core.node import Constant, Node, fresh_id
 from ..core.order import needed
 from ..core.variables import State, Variable
 from ..executors.compiled import Step
-from .dead_values import DEAD
 from .loop_gradient import backward
-from .loop_stacks import EMPTY, Empty, History, Opacity, Outcome, Output, Past, placeholder_like
+from .loop_stacks import (
+    EMPTY,
+    Empty,
+    History,
+    Opacity,
+    Outcome,
+    Output,
+    longer,
+    outcome,
+    placeholder_like,
+)
 
 KEPT_APART = 10
 """Rounds of one loop that may be under way at once, TensorFlow's number."""
@@ -118,9 +127,8 @@ class While(Opacity):
             while test(state, (*values, *captured))[0]:
                 found = once(state, (*values, *captured))
                 values = found[:count]
-                pasts = [Past(_kept(v), p) for v, p in zip(found[count:], pasts, strict=True)]
-            last = {("out", i): value for i, value in enumerate(values)}
-            return Outcome({**last, **{("past", k): p for k, p in zip(places, pasts, strict=True)}})
+                pasts = longer(pasts, found[count:])
+            return outcome(values, zip(places, pasts, strict=True))
 
         return run
 
@@ -138,10 +146,6 @@ class While(Opacity):
     def gradient(self, out_grad: Node, node: Node) -> Gradients:
         """A loop backwards over the rounds."""
         return backward(self, out_grad, node)
-
-
-def _kept(value: object) -> Any:
-    return None if value is DEAD else value
 
 
 def is_ordered(node: Node) -> bool:

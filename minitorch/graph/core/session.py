@@ -18,8 +18,7 @@ from ..operators.by_shape import ByShape, needs_shapes
 from ..passes.fold import fed_constants
 from ..passes.optimize import optimize
 from ..passes.rewrite import PLANNING
-from .feeds import as_feed, read_feeds
-from .fetches import check_asked, flatten_fetches
+from .fetches import as_feed, check_asked, flatten_fetches, read_feeds
 from .graph import Graph, get_default_graph, innermost_session, open_sessions
 from .node import Node, Placeholder
 from .order import needed

@@ -20,8 +20,7 @@ import numpy as np
 
 from ...arrays import Array, Device
 from ...errors import GraphError
-from ..core.feeds import read_feeds
-from ..core.fetches import flatten_fetches
+from ..core.fetches import flatten_fetches, read_feeds
 from ..core.node import Constant, Node
 from ..core.order import last_uses
 from ..core.session import Session

@@ -17,8 +17,8 @@ from ...allocator import Lease
 from ...arrays import CPU, Array, Device, asarray, namespace_on
 from ...errors import GraphError
 from ...ops.broadcasting import ExpandTo, SumTo
-from ..control.dead_values import DEAD, alive, deadly, endangered
-from ..control.loop_stacks import Opaque
+from ..control.liveness import deadly, endangered
+from ..control.loop_stacks import DEAD, Opaque, alive
 from ..core.node import Constant, Node, Placeholder
 from ..core.order import last_uses
 from ..core.variables import NoOp, Read, State, StateOp, Variable

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from ...arrays import as_dtype
 from ...errors import GraphError
+from ..control.pytree import mapped
 from ..core.graph import outside
 from ..core.node import Node, UnknownShape, convert
 from ..core.variable_scope import AUTO_REUSE, VariableScope, get_variable, variable_scope
@@ -85,7 +86,8 @@ class RNNCell:
 
     def zero_state(self, batch_size: Any, dtype: Any) -> Any:
         """Return a state of zeros; `batch_size` is a number or a scalar node."""
-        return _zeros(self.state_size, batch_size, as_dtype(dtype))
+        kind = as_dtype(dtype)
+        return mapped(lambda units: zeros([batch_size, units], kind), self.state_size)
 
 
 def _columns(x: Node, cell: RNNCell) -> int:
@@ -224,13 +226,6 @@ class MultiRNNCell(RNNCell):
                     x, after = cell(x, part)
                 new.append(after)
         return x, tuple(new)
-
-
-def _zeros(size: Any, batch_size: Any, dtype: Any) -> Any:
-    if isinstance(size, tuple):
-        parts = [_zeros(part, batch_size, dtype) for part in size]
-        return type(size)(*parts) if hasattr(size, "_fields") else tuple(parts)
-    return zeros([batch_size, size], dtype)
 
 
 def _weights(shape: tuple[int, int], dtype: Any, bias_starts: Any) -> tuple[Variable, Variable]:

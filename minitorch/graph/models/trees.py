@@ -25,8 +25,8 @@ from ...arrays import int32
 from ...errors import GraphError
 from ..control.cond import cond
 from ..control.loop import while_loop
-from ..control.loop_stacks import Empty, Filled, Keep, Opaque, Rest, Top
-from ..control.row_lists import Spread
+from ..control.loop_stacks import Opaque, Top, empty, has_more, pushed, without_top
+from ..control.row_lists import Spread, next_row, spread
 from ..core.node import Node, UnknownShape, build, convert
 from ..operators.shaping import concat, expand_dims, gather, reshape
 
@@ -46,27 +46,25 @@ def tree_by_control_flow(combine: Combine, leaves: object, order: object) -> Nod
     """
     table, steps = _matrix("tree_by_control_flow", leaves), convert(order)
     units = table.shape[1:]
-    waiting = build(Spread(True), (table,), kind=Opaque)
-    kinds = build(Spread(True), (steps,), kind=Opaque)
+    waiting, kinds = spread(table), spread(steps)
 
     def body(kinds: Node, waiting: Node, stack: Node) -> list[Node]:
         is_leaf = build(Top((), steps.dtype), (kinds,))
 
         def shift() -> list[Node]:
-            leaf = build(Top(units, table.dtype), (waiting,))
-            return [_rest(waiting), _pushed(stack, leaf)]
+            return [without_top(waiting), pushed(stack, next_row(waiting, table))]
 
         def reduce() -> list[Node]:
-            right, below = build(Top(units, table.dtype), (stack,)), _rest(stack)
-            left = build(Top(units, table.dtype), (below,))
+            right, below = next_row(stack, table), without_top(stack)
+            left = next_row(below, table)
             value = convert(combine(expand_dims(left, 0), expand_dims(right, 0)))
-            return [waiting, _pushed(_rest(below), reshape(value, units))]
+            return [waiting, pushed(without_top(below), reshape(value, units))]
 
-        return [_rest(kinds), *cond(is_leaf, shift, reduce)]
+        return [without_top(kinds), *cond(is_leaf, shift, reduce)]
 
-    start = [kinds, waiting, build(Empty(), (), kind=Opaque)]
-    stack = while_loop(lambda kinds, *_: build(Filled(), (kinds,)), body, start)[2]
-    return build(Top(units, table.dtype), (stack,))
+    start = [kinds, waiting, empty()]
+    stack = while_loop(lambda kinds, *_: has_more(kinds), body, start)[2]
+    return next_row(stack, table)
 
 
 def tree_by_level(combine: Combine, leaves: object, left: object, right: object) -> Node:
@@ -84,10 +82,10 @@ def tree_by_level(combine: Combine, leaves: object, left: object, right: object)
 
     def body(a: Node, b: Node, values: Node) -> list[Node]:
         children = [gather(values, build(Top(lefts.shape[1:], int32), (n,))) for n in (a, b)]
-        return [_rest(a), _rest(b), concat([values, convert(combine(*children))], 0)]
+        return [without_top(a), without_top(b), concat([values, convert(combine(*children))], 0)]
 
     found = while_loop(
-        lambda a, *_: build(Filled(), (a,)),
+        lambda a, *_: has_more(a),
         body,
         [*rows, table],
         shape_invariants=[(), (), (None, *table.shape[1:])],
@@ -183,11 +181,3 @@ def _matrix(where: str, leaves: object) -> Node:
             f"known (node {node.name!r} built at {node.location})."
         )
     return node
-
-
-def _rest(past: Node) -> Node:
-    return build(Rest(), (past,), kind=Opaque)
-
-
-def _pushed(past: Node, value: Node) -> Node:
-    return build(Keep(), (past, value), kind=Opaque)

@@ -13,8 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 
 from ..control.cond import Merge, MergeIndex, Switch
-from ..control.dead_values import deadly, endangered, merges
-from ..control.liveness import fates, is_spared
+from ..control.liveness import deadly, endangered, fates, is_spared, merges
 from ..core.gradients import Identity
 from ..core.node import Constant, Node
 from ..core.order import schedule, sources

@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from ...errors import GraphError
-from ..control.dead_values import deadly, endangered
-from ..control.liveness import Fate, die_first, fates
+from ..control.liveness import Fate, deadly, die_first, endangered, fates
 from ..control.loop_stacks import Empty, History, Opaque, Output
 from ..control.while_op import While
 from ..core.node import Constant, Node, Placeholder

@@ -19,7 +19,7 @@ from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from ...control.dead_values import endangered
+from ...control.liveness import endangered
 from ...control.loop_stacks import Empty, Output
 from ...control.while_op import While
 from ...core.copying import made

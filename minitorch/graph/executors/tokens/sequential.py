@@ -15,10 +15,10 @@ import numpy as np
 
 from minitorch.arrays import CPU, Array, Device
 
-from ...control.dead_values import DEAD, alive
+from ...control.loop_stacks import DEAD
 from ...core.node import Node
-from ...core.variables import NoOp, State
-from ..compiled import copied
+from ...core.variables import State
+from ..interpreter import handed_over
 from ..node_errors import explain
 from .lower import lower
 from .program import OnEvent as OnEvent
@@ -103,10 +103,8 @@ class TokenStep:
 
     def results(self, found: dict[int, Any]) -> tuple[Any, ...]:
         """Return what was fetched; None for what is only run."""
-        return tuple(
-            None if isinstance(node.op, NoOp) else copied(alive(found.get(spot, DEAD), node))
-            for node, spot in zip(self.fetches, self.program.fetched, strict=True)
-        )
+        pairs = zip(self.fetches, self.program.fetched, strict=True)
+        return tuple(handed_over(node, found.get(spot, DEAD)) for node, spot in pairs)
 
     def event(self, step: int, firing: Firing, where: tuple[str, int], value: object) -> TokenEvent:
         """Return what to tell of a token that is now in this frame and iteration."""
