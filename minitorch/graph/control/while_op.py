@@ -14,7 +14,7 @@ from ...op import Gradients
 from ..core.copying import copied
 from ..core.graph import outside
 from ..core.node import Constant, Node, fresh_id
-from ..core.order import needed
+from ..core.order import is_ordered, needed, writes_of
 from ..core.variables import State, Variable
 from ..executors.compiled import Step
 from .loop_gradient import backward
@@ -41,6 +41,7 @@ class While(Opacity):
         variables: the placeholders of the loop's variables.
         captured: the outer nodes that condition and body use; unknown to a loop made by `over`.
         entrances: the placeholders that stand for these inside.
+        given: the placeholders of all inputs; as a set, `placeholders`.
         test, body: whether there is another round; the variables' next values. Both depend on
             nothing but the placeholders.
         saved: nodes of the body whose values in each round somebody may ask for.
@@ -96,10 +97,16 @@ class While(Opacity):
         self.parallel_iterations = parallel_iterations
         self.saved = list(saved)
         self._places = {node: k for k, node in enumerate(saved)}
-        inside = needed([test, *body], {*variables, *entrances})
-        self.writes = tuple({v: None for n in inside for v in getattr(n.op, "writes", ())})
-        self.ordered = any(is_ordered(node) for node in inside)
+        self.given = (*variables, *entrances)
+        self.placeholders = frozenset(self.given)
+        inside = self.nodes()
+        self.writes = tuple({v: None for node in inside for v in writes_of(node)})
+        self.ordered = any(isinstance(node, Variable) or is_ordered(node) for node in inside)
         self._steps: dict[tuple[int, ...], tuple[Step, Step]] = {}
+
+    def nodes(self) -> list[Node]:
+        """Return all that is inside."""
+        return needed([self.test, *self.body, *self.saved], self.placeholders)
 
     def place_of(self, node: Node) -> int:
         """Return the number under which `History` has the rounds of a node of the body."""
@@ -135,24 +142,16 @@ class While(Opacity):
     def steps(self, places: tuple[int, ...]) -> tuple[Step, Step]:
         """Return the condition and one round, which also gives these nodes of `saved`."""
         if places not in self._steps:
-            feeds = (*self.variables, *self.entrances)
             saved = [self.saved[k] for k in places]
             self._steps[places] = (
-                Step([self.test], feeds, inner=1),
-                Step([*self.body, *saved], feeds, inner=len(self.body)),
+                Step([self.test], self.given, inner=1),
+                Step([*self.body, *saved], self.given, inner=len(self.body)),
             )
         return self._steps[places]
 
     def gradient(self, out_grad: Node, node: Node) -> Gradients:
         """A loop backwards over the rounds."""
         return backward(self, out_grad, node)
-
-
-def is_ordered(node: Node) -> bool:
-    """Tell whether it matters when a node runs: it has an effect, or sees those of others."""
-    if isinstance(node, Variable):
-        return True
-    return node.op is not None and getattr(node.op, "ordered", not node.op.pure)
 
 
 def outer_nodes(fetches: Sequence[Node], variables: Sequence[Node]) -> tuple[Node, ...]:
@@ -176,7 +175,7 @@ def outer_nodes(fetches: Sequence[Node], variables: Sequence[Node]) -> tuple[Nod
             continue
         inside[node] = None
         waiting += [*node.inputs, *node.control_inputs]
-    written = {v for node in inside for v in getattr(node.op, "writes", ())}
+    written = {v for node in inside for v in writes_of(node)}
     return tuple(node for node in found if not (isinstance(node, Variable) and node in written))
 
 

@@ -81,7 +81,7 @@ _verified: weakref.WeakSet[While] = weakref.WeakSet()
 def _verify_loop(node: Node, after: str) -> None:
     """Raise unless a loop's graphs are right, and it is given what its placeholders stand for."""
     loop: While = node.op
-    given = (*loop.variables, *loop.entrances)
+    given = loop.given
     if len(given) != len(node.inputs):
         raise GraphError(
             f"{after}: loop {node.name!r} has {len(node.inputs)} inputs, but {len(given)} "
@@ -90,15 +90,15 @@ def _verify_loop(node: Node, after: str) -> None:
     same_types(node.inputs, given, after)
     if loop in _verified:
         return
-    below = set(needed([loop.test, *loop.body], set(given)))
-    free = [n.name for n in below - set(given) if isinstance(n, Placeholder) and not n.inputs]
+    inside = set(loop.nodes()) - loop.placeholders
+    free = [n.name for n in inside if isinstance(n, Placeholder) and not n.inputs]
     if free:
         raise GraphError(
             f"{after}: inside loop {node.name!r} nobody feeds {free[0]!r} (built at "
             f"{node.location})."
         )
     same_types(loop.variables, loop.body, after)
-    verify([loop.test, *loop.body, *loop.saved], set(given), after)
+    verify([loop.test, *loop.body, *loop.saved], loop.placeholders, after)
     _verified.add(loop)
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,7 +30,7 @@ from ..control.liveness import deadly, endangered, merges
 from ..control.loop_stacks import DEAD, EMPTY, Opaque, Outcome, alive, longer, outcome
 from ..control.while_op import While
 from ..core.node import Node
-from ..core.order import schedule, sources
+from ..core.order import sources
 from ..core.variables import State, StateOp
 from ..memory.aliasing import running_order
 from ..memory.plan import ALIGNMENT, LoopPlan, MemoryPlan, memory_plan, sizes_of
@@ -142,7 +142,7 @@ class _Run:
     def __init__(
         self,
         plan: MemoryPlan,
-        fed: set[Node],
+        fed: Collection[Node],
         sizes: dict[Node, tuple[int, ...]],
         arena: _Arena,
         start: int = 0,
@@ -199,12 +199,10 @@ class _LoopRun:
     def __init__(self, node: Node, plan: LoopPlan, arena: _Arena, start: int) -> None:
         self.loop: While = node.op
         self.plan, self.arena = plan, arena
-        fed = {*self.loop.variables, *self.loop.entrances}
-        scratch = start + plan.scratch
+        fed, scratch = self.loop.placeholders, start + plan.scratch
         self.test = _Run(plan.test, fed, plan.sizes, arena, scratch)
         self.body = _Run(plan.body, fed, plan.sizes, arena, scratch)
-        shifts = (start, start + plan.spare)
-        self.sets = [self._places(shift) for shift in shifts]
+        self.sets = [self._places(shift) for shift in (start, start + plan.spare)]
 
     def _places(self, start: int) -> list[Array | None]:
         """Return the places of the variables, one set of them."""
@@ -275,9 +273,8 @@ def _check(node: Node, device: Device) -> None:
             "from the feeds. Use another executor."
         )
     if isinstance(op, While):
-        placeholders = {*op.variables, *op.entrances}
-        for inner in schedule([op.test, *op.body], placeholders):
-            if inner not in placeholders:
+        for inner in op.nodes():
+            if inner not in op.placeholders:
                 _check(inner, device)
                 check_source(inner)
 

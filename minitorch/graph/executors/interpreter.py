@@ -68,9 +68,8 @@ class InterpretedStep:
         now = list(inputs[:count])
         captured: dict[Node, Any] = dict(zip(loop.entrances, inputs[count:], strict=True))
         pasts = [EMPTY for _ in loop.saved]
-        inside = {*loop.variables, *loop.entrances}
-        test = schedule([loop.test], inside)
-        body = schedule([*loop.body, *loop.saved], inside)
+        test = schedule([loop.test], loop.placeholders)
+        body = schedule([*loop.body, *loop.saved], loop.placeholders)
         while True:
             values = {**captured, **dict(zip(loop.variables, now, strict=True))}
             again = dict(values)

@@ -148,7 +148,7 @@ def loop_plan(node: Node, kept: Collection[int], sizes: dict[Node, tuple[int, ..
         GraphError: a size in it is not known, or a variable's changes from round to round.
     """
     loop: While = node.op
-    given = dict(zip((*loop.variables, *loop.entrances), node.inputs, strict=True))
+    given = dict(zip(loop.given, node.inputs, strict=True))
     known = {p: _size(source, sizes) for p, source in given.items()}
     ends = [*loop.body, *(loop.saved[k] for k in sorted(kept))]
     inside = sizes_of(schedule([loop.test, *ends], set(given)), known)

@@ -16,7 +16,7 @@ from ..control.cond import Merge, MergeIndex, Switch
 from ..control.liveness import deadly, endangered, fates, is_spared, merges
 from ..core.gradients import Identity
 from ..core.node import Constant, Node
-from ..core.order import schedule, sources
+from ..core.order import is_ordered, schedule, sources
 from .rewrite import may_change, over, rebuilt, renewed, rewrite
 
 
@@ -53,7 +53,7 @@ def _idle(order: Sequence[Node], fed: Collection[Node]) -> set[Node]:
     found: set[Node] = set()
     for node in order:
         before = () if node in fed else (*sources(node, fed), *node.control_inputs)
-        if node in fed or (not effective(node) and found.issuperset(before)):
+        if node in fed or (not is_ordered(node) and found.issuperset(before)):
             found.add(node)
     return found
 
@@ -139,7 +139,7 @@ def _waits(fetches: Sequence[Node], fed: Collection[Node]) -> list[Node]:
     above: dict[Node, tuple[Node, ...]] = {}
     for node in order:
         above[node] = (node,)
-        if not (node in fed or effective(node) or node in risky):
+        if not (node in fed or is_ordered(node) or node in risky):
             found = _joined(above.get(s, ()) for s in (*node.inputs, *node.control_inputs))
             if risky.isdisjoint(found):  # else who waits would die of what `node` outlives
                 above[node] = found
@@ -185,11 +185,6 @@ def _kept(
             waiting += node.inputs
             waiting += _joined(above.get(s, (s,)) for s in node.control_inputs)
     return found
-
-
-def effective(node: Node) -> bool:
-    """Tell whether it matters when, or that, a node runs."""
-    return node.op is not None and bool(getattr(node.op, "ordered", not node.op.pure))
 
 
 def _joined(groups: Iterable[Sequence[Node]]) -> tuple[Node, ...]:

@@ -56,9 +56,8 @@ def each_loop(fetches: Sequence[Node], fed: Collection[Node], change: Pass) -> l
     def remade(node: Node, inputs: tuple[Node, ...], asked: Collection[Slot]) -> Remade | None:
         loop: While = node.op
         places, saved = kept_places(loop, asked)
-        placeholders = {*loop.variables, *loop.entrances}
         ends = [*loop.body, *saved]
-        test, after = change([loop.test], placeholders), change(ends, placeholders)
+        test, after = change([loop.test], loop.placeholders), change(ends, loop.placeholders)
         if all(a is b for a, b in zip((*test, *after), (loop.test, *ends), strict=True)):
             return None
         body, kept = after[: len(loop.body)], after[len(loop.body) :]
@@ -88,7 +87,7 @@ def capturing(
     places, saved = kept_places(loop, asked)
     with like(node), outside():
         entrances = [placeholder_like(n, "captured") for n in inner]
-    new: dict[Node, Node] = {p: p for p in (*loop.variables, *loop.entrances)}
+    new: dict[Node, Node] = {p: p for p in loop.given}
     new.update(zip(inner, entrances, strict=True))
     test, *after = copied([loop.test, *loop.body, *saved], new)
     body, kept = after[: len(loop.body)], after[len(loop.body) :]
@@ -160,8 +159,3 @@ def with_op(
     copy = node.with_inputs(inputs, control)
     copy.op, copy.id = op, node.id
     return copy
-
-
-def ends_of(loop: While) -> tuple[tuple[Node, ...], set[Node]]:
-    """Return all results of a loop's two graphs, and the placeholders that these stand on."""
-    return (loop.test, *loop.body, *loop.saved), {*loop.variables, *loop.entrances}

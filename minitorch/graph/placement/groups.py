@@ -17,7 +17,7 @@ from ...errors import GraphError
 from ..control.loop_stacks import Empty, Opaque
 from ..control.while_op import While
 from ..core.node import Node
-from ..core.order import needed
+from ..core.order import writes_of
 from ..core.variables import Read, Variable
 from .levels import Loop, everywhere, loops_in
 
@@ -194,15 +194,14 @@ def variables_of(node: Node) -> list[Node]:
         return [node]
     if isinstance(node.op, Read):
         return [node.op.variable]
-    return list(getattr(node.op, "writes", ()))
+    return list(writes_of(node))
 
 
 def kept_by(node: Node) -> list[Node]:
     """Return the variables that `node` touches, or what is inside it if it is a loop."""
     found = variables_of(node)
     if isinstance(node.op, While):
-        given = {*node.op.variables, *node.op.entrances}
-        for inner in needed([node.op.test, *node.op.body], given):
+        for inner in node.op.nodes():
             found += kept_by(inner)
     return found
 
@@ -213,7 +212,7 @@ def _ties_of_loop(loop: Loop) -> Iterator[tuple[Node, Node]]:
     An array crosses the border on its own; a list stays where it is.
     """
     op, inputs = loop.op, loop.node.inputs
-    for placeholder, source in zip((*op.variables, *op.entrances), inputs, strict=True):
+    for placeholder, source in zip(op.given, inputs, strict=True):
         if isinstance(placeholder, Opaque) and not isinstance(source.op, Empty):
             yield source, placeholder
     for variable, after in zip(op.variables, op.body, strict=True):

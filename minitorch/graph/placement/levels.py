@@ -39,10 +39,10 @@ class Loop:
         loop: While = self.node.op
         return loop
 
-    @cached_property
+    @property
     def given(self) -> frozenset[Node]:
         """The placeholders that condition and body stand on."""
-        return frozenset((*self.op.variables, *self.op.entrances))
+        return self.op.placeholders
 
     @cached_property
     def kept(self) -> dict[int, Node]:
@@ -263,7 +263,7 @@ class LoopCut:
         """Return the ranks that need input `j` of the loop before it begins."""
         if j in self.homes:
             return {self.homes[j]}
-        node = (*self.loop.op.variables, *self.loop.op.entrances)[j]
+        node = self.loop.op.given[j]
         out = self.stays.get(j)
         own = set() if out is None else {out}
         return self.test.readers(node) | self.body.readers(node) | own

@@ -42,6 +42,7 @@ from typing import Any
 from ..control.loop_stacks import EMPTY, Opacity, Outcome, Slot, longer
 from ..core.copying import made
 from ..core.node import Node
+from ..core.order import writes_of
 from ..core.variables import NoOp, State
 from ..executors.compiled import Step
 from .levels import Level, LoopCut, Part, Placed, check_lists
@@ -165,20 +166,18 @@ class LoopPart(Opacity):
     def __init__(self, cut: LoopCut, me: int, test: Part, body: Part) -> None:
         op = cut.loop.op
         self._own = [i for i, home in cut.homes.items() if home == me]
-        count = len(op.variables) + len(op.entrances)
-        fixed = [j for j in range(count) if j not in cut.homes and me in cut.readers(j)]
+        fixed = [j for j in range(len(op.given)) if j not in cut.homes and me in cut.readers(j)]
         self._fixed = {("out", j): fixed.index(j) for j, at in cut.stays.items() if at == me}
         self._pasts = [k for k, home in cut.pasts.items() if home == me]
         self.inputs = [*self._own, *fixed]
         inside = (*test.order, *body.order)
-        self.writes = tuple({v: None for n in inside for v in getattr(n.op, "writes", ())})
+        self.writes = tuple({v: None for n in inside for v in writes_of(n)})
         self._prepare(cut, me, test, body)
 
     def _prepare(self, cut: LoopCut, me: int, test: Part, body: Part) -> None:
         """Compile the condition and the round."""
         op = cut.loop.op
-        all_given = (*op.variables, *op.entrances)
-        feeds = [all_given[j] for j in self.inputs]
+        feeds = [op.given[j] for j in self.inputs]
         carried = cut.carried(me)
         asked: list[Node] = [test.here[op.test], *(test.here[v] for v in carried)]
         self._test = Step(asked, feeds, inner=1, order=test.order)
