@@ -102,10 +102,7 @@ def bias_add(
     """The value plus a bias along its channels: the last axis, or with "NCHW" the second."""
     x, b = convert_all(value, bias)
     if b.shape.ndims not in (None, 1):
-        raise GraphError(
-            f"bias_add: got a bias of shape {b.shape}, expected one axis (node {b.name!r} built at "
-            f"{b.location})."
-        )
+        raise b.error(f"bias_add: got a bias of shape {b.shape}, expected one axis.")
     if data_format in ("NCHW", "NCW") and len(x.shape) > 2:
         b = movement.reshape(b, (-1, *(1,) * (len(x.shape) - 2)))
     return rename(x + b, name)
@@ -154,10 +151,7 @@ def one_hot(
     node = convert(indices)
     size = int(depth)
     if node.dtype.kind not in "iu":
-        raise GraphError(
-            f"one_hot: got indices of {node.dtype}, expected integers (node {node.name!r} built at "
-            f"{node.location}). Cast them."
-        )
+        raise node.error(f"one_hot: got indices of {node.dtype}, expected integers. Cast them.")
     if unknown(node):
         found = late(
             lambda known: one_hot(known, size, on_value, off_value, axis, dtype),

@@ -19,7 +19,7 @@ from ...op import Flat, Gradients, KeepsSpec, Op, Spec
 from ...ops.elementwise import zeros_like
 from ...ops.logic import eq
 from ..core.gradients import Identity
-from ..core.graph import control_dependencies, get_default_graph
+from ..core.graph import control_dependencies, get_default_graph, in_branches
 from ..core.naming import lined, rename
 from ..core.node import Node, build, convert
 from ..core.variables import NoOp
@@ -123,9 +123,9 @@ def as_predicate(where: str, pred: object) -> Node:
     node = as_scalar(convert(pred))
     shape = tuple(node.shape)
     if node.dtype != as_dtype(bool) or shape != ():
-        raise GraphError(
+        raise node.error(
             f"{where}: got a predicate {node.name!r} of {node.dtype} {shape}, expected one "
-            f"boolean. Compare, or reduce_all (built at {node.location})."
+            "boolean. Compare, or reduce_all."
         )
     return node  # type: ignore[no-any-return]
 
@@ -151,15 +151,9 @@ class Branch:
         return self.switched[node]
 
     def _send(self, node: Node) -> Node:
-        graph = get_default_graph()
-        held = graph.branches
-        around = held[: held.index(self)] if self in held else held
-        control = graph.control
-        graph.branches, graph.control = around, [()]
-        try:
+        held = get_default_graph().branches
+        with in_branches(held[: held.index(self)] if self in held else held):
             return build(Switch(self.side), (node, self.pred), kind=kind_of(node))
-        finally:
-            graph.branches, graph.control = held, control
 
 
 @lined

@@ -7,7 +7,7 @@ built; without that wait it is only its value, and passes may rewrite it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from ..core.node import Node
@@ -15,14 +15,21 @@ from ..core.variables import Read
 from .cond import Merge, MergeIndex, Switch
 
 
-def endangered(order: Sequence[Node], fed: Collection[Node]) -> set[Node]:
+def may_kill(node: Node) -> bool:
+    """Tell whether `node` can be dead though nothing before it is."""
+    return getattr(node.op, "may_kill", False)
+
+
+def endangered(
+    order: Sequence[Node], fed: Collection[Node], kills: Callable[[Node], bool] = may_kill
+) -> set[Node]:
     """Return the nodes that can be dead in some run: a Switch, and what comes after one."""
     found: set[Node] = set()
     for node in order:
         if node in fed:
             continue
         before = node.inputs if merges(node) else deadly(node)
-        if getattr(node.op, "may_kill", False) or any(source in found for source in before):
+        if kills(node) or any(source in found for source in before):
             found.add(node)
     return found
 
@@ -75,7 +82,7 @@ def fates(order: Sequence[Node], fed: Collection[Node]) -> dict[Node, Fate]:
         fate = _merged(node, found) if merges(node) else _of_all(deadly(node), found)
         if isinstance(node.op, Switch):
             fate = Fate(fate.deaths | {(node.inputs[1], node.op.branch)}, fate.exact)
-        elif getattr(node.op, "may_kill", False):
+        elif may_kill(node):
             fate = Fate(fate.deaths, False)
         if fate != IMMORTAL:
             found[node] = fate

@@ -115,9 +115,9 @@ def _variable(first: Node, shape: Any) -> Placeholder:
         variable.shape = wanted
         return variable
     if not _stays_within(first.shape, wanted):
-        raise GraphError(
+        raise first.error(
             f"while_loop: got a first value of shape {first.shape}, expected {wanted}, its "
-            f"shape_invariant (node {first.name!r} built at {first.location})."
+            "shape_invariant."
         )
     variable.shape = StaticShape(wanted)
     return variable
@@ -135,8 +135,7 @@ def _check(variables: Sequence[Node], after: Sequence[Node]) -> None:
         if same and not isinstance(old.shape, UnknownShape):
             same = not isinstance(new.shape, UnknownShape) and _stays_within(new.shape, old.shape)
         if not same:
-            raise GraphError(
+            raise new.error(
                 f"while_loop: variable {i} changes from {old.dtype} {old.shape} to {new.dtype} "
-                f"{new.shape} in the body (built at {new.location}). Keep it, or say in "
-                "shape_invariants which sizes vary."
+                f"{new.shape} in the body. Keep it, or say in shape_invariants which sizes vary."
             )

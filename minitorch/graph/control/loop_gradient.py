@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from ..core.copying import copied
 from ..core.gradients import gradients
-from ..core.graph import get_default_graph, outside
+from ..core.graph import get_default_graph, in_branches, outside
 from ..core.node import Constant, Node, Placeholder, build
 from ..core.order import needed
 from ..operators.creation import zeros_like
@@ -143,14 +143,8 @@ def _out_of(node: Node, take: Output, kind: type[Node]) -> Node:
     A gradient may be built in a branch that the loop is not in. The value goes there then, not the
     loop's outcome, which holds no more than what is taken out of it at once.
     """
-    graph = get_default_graph()
-    held = graph.branches, graph.control
-    graph.branches = [branch for branch in graph.branches if node in branch.inside]
-    graph.control = [()]
-    try:
+    with in_branches([b for b in get_default_graph().branches if node in b.inside]):
         return build(take, (node,), kind=kind)
-    finally:
-        graph.branches, graph.control = held
 
 
 def _loop_back(loop: While, once: RoundBack, first: Sequence[Node], node: Node) -> While:

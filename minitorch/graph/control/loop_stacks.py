@@ -18,7 +18,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ...arrays import Array, DType, as_dtype, float32, namespace, namespace_on
-from ...errors import GraphError
 from ...op import Flat, Gradients, KeepsSpec, Spec
 from ..core.naming import label
 from ..core.node import Node, Placeholder, build
@@ -42,9 +41,9 @@ def alive(value: object, node: Node) -> Any:
         GraphError: it is dead: the run went the other way.
     """
     if value is DEAD:
-        raise GraphError(
-            f"run: fetched {node.name!r} is dead: the run went the other way at a switch (built at "
-            f"{node.location}). Fetch what merges both sides."
+        raise node.error(
+            f"run: fetched {node.name!r} is dead: the run went the other way at a switch. Fetch "
+            "what merges both sides."
         )
     return value
 

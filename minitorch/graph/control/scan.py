@@ -90,9 +90,8 @@ def map_fn(
         made.extend(same_structure("map_fn", fn(rows.taken()), rebuild(dtypes)))
         for node, want in zip(made, dtypes, strict=True):
             if node.dtype != want.dtype:
-                raise GraphError(
-                    f"map_fn: got {node.dtype} from fn, expected {want.dtype}. Say so in dtype= "
-                    f"(node {node.name!r} built at {node.location})."
+                raise node.error(
+                    f"map_fn: got {node.dtype} from fn, expected {want.dtype}. Say so in dtype=."
                 )
         return [], list(map(pushed, done, made))
 
@@ -124,15 +123,13 @@ class Rows:
 
     def _check(self, node: Node) -> None:
         if isinstance(node.shape, UnknownShape) or not node.shape:
-            raise GraphError(
-                f"{self.where}: got elems of shape {node.shape}, expected one axis or more "
-                f"(node {node.name!r} built at {node.location})."
+            raise node.error(
+                f"{self.where}: got elems of shape {node.shape}, expected one axis or more."
             )
         count = node.shape[0]
         if None not in (count, self.count) and count != self.count:
-            raise GraphError(
-                f"{self.where}: elems have {self.count} and {count} rows, expected equally many "
-                f"(node {node.name!r} built at {node.location})."
+            raise node.error(
+                f"{self.where}: elems have {self.count} and {count} rows, expected equally many."
             )
         self.count = count if self.count is None else self.count
 
@@ -206,10 +203,9 @@ def _kept(rows: Rows, accs: Sequence[Node], found: list[Node]) -> list[Node]:
         fits = known and len(new.shape) == len(old.shape)
         fits = fits and all(a in (None, b) for a, b in zip(old.shape, new.shape, strict=True))
         if new.dtype != old.dtype or not fits:
-            raise GraphError(
+            raise new.error(
                 f"{rows.where}: the accumulator changes from {old.dtype} {old.shape} to "
-                f"{new.dtype} {new.shape} (node {new.name!r} built at {new.location}). fn must "
-                "give what it is given."
+                f"{new.dtype} {new.shape}. fn must give what it is given."
             )
     return found
 

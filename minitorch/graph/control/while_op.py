@@ -7,7 +7,7 @@ use from outside is captured as further inputs. The outcome is a bundle of array
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from ...op import Gradients
@@ -152,6 +152,20 @@ class While(Opacity):
     def gradient(self, out_grad: Node, node: Node) -> Gradients:
         """A loop backwards over the rounds."""
         return backward(self, out_grad, node)
+
+
+def loops_used(
+    order: Sequence[Node], fed: Collection[Node]
+) -> dict[Node, tuple[list[Node], list[Node]]]:
+    """Return the loops of a run: what takes values or lists out of each, and what uses it whole."""
+    found: dict[Node, tuple[list[Node], list[Node]]] = {
+        node: ([], []) for node in order if isinstance(node.op, While) and node not in fed
+    }
+    for node in order if found else ():
+        for source in () if node in fed else node.inputs:
+            if source in found:
+                found[source][0 if isinstance(node.op, Output) else 1].append(node)
+    return found
 
 
 def outer_nodes(fetches: Sequence[Node], variables: Sequence[Node]) -> tuple[Node, ...]:

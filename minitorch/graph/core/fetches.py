@@ -31,9 +31,9 @@ def check_asked(graph: Graph, fetches: Sequence[Node], feeds: Sequence[Node]) ->
     for node in fetches:
         check_graph(graph, node, "fetch")
         if isinstance(node, Opaque):
-            raise GraphError(
-                f"run: cannot fetch {node.name!r}: it is a loop, not a value (built at "
-                f"{node.location}). Fetch what while_loop returned."
+            raise node.error(
+                f"run: cannot fetch {node.name!r}: it is a loop, not a value. Fetch what "
+                "while_loop returned."
             )
     check_outside_loops(fetches, set(feeds))
     for node in feeds:
@@ -80,10 +80,9 @@ def check_outside_loops(fetches: Sequence[Node], fed: Collection[Node]) -> None:
         return
     for node in fetches:
         if any(_is_inside(source, fed) for source in needed([node], fed)):
-            raise GraphError(
+            raise node.error(
                 f"run: cannot fetch {node.name!r}: it is in a while loop, where each round has a "
-                f"value of its own (built at {node.location}). Make it a loop variable and fetch "
-                "what while_loop returns."
+                "value of its own. Make it a loop variable and fetch what while_loop returns."
             )
 
 
@@ -195,9 +194,8 @@ def as_feed(node: Node, value: object, place: Device, copy: bool = False) -> Arr
         array = _converted(node, value)
     got = array.shape
     if got != shape and not agree(got, shape):
-        raise GraphError(
-            f"run: feed for {node.name!r} does not fit: got shape {got}, expected {shape} "
-            f"(node {node.name!r} built at {node.location})."
+        raise node.error(
+            f"run: feed for {node.name!r} does not fit: got shape {got}, expected {shape}."
         )
     return array if place == "cpu" else asarray(array, dtype, place)
 
@@ -205,17 +203,14 @@ def as_feed(node: Node, value: object, place: Device, copy: bool = False) -> Arr
 def _converted(node: Node, value: object) -> Any:
     if isinstance(value, Node) or value is None:
         what = "None" if value is None else "a node"
-        raise GraphError(
-            f"run: feed for {node.name!r} is {what}. Feed numbers or an array (node "
-            f"{node.name!r} built at {node.location})."
-        )
+        raise node.error(f"run: feed for {node.name!r} is {what}. Feed numbers or an array.")
     try:
         array = np.asarray(to_numpy(value) if hasattr(value, "__array__") else value)
         return _cast(array, node.dtype)
     except (TypeError, ValueError) as error:
-        raise GraphError(
+        raise node.error(
             f"run: feed for {node.name!r} cannot be {node.dtype}: got {type(value).__name__} "
-            f"({error}) (node {node.name!r} built at {node.location})."
+            f"({error})."
         ) from error
 
 

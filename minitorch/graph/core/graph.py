@@ -245,9 +245,16 @@ def control_dependencies(control_inputs: Sequence[Node] | None) -> Iterator[None
 @contextmanager
 def outside() -> Iterator[None]:
     """Build nodes outside every control dependency and branch that is open."""
+    with in_branches([]):
+        yield
+
+
+@contextmanager
+def in_branches(branches: list[Branch]) -> Iterator[None]:
+    """Build nodes in these of the branches that are open, and outside control dependencies."""
     graph = get_default_graph()
     held = graph.control, graph.branches
-    graph.control, graph.branches = [()], []
+    graph.control, graph.branches = [()], branches
     try:
         yield
     finally:

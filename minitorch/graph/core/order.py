@@ -117,7 +117,7 @@ def writes_of(node: Node) -> tuple[Variable, ...]:
 
 
 def is_ordered(node: Node) -> bool:
-    """Tell whether it matters when, or that, an operator runs: it has an effect, or sees others'."""
+    """Tell whether it matters when, or that, an operator runs: it has, or sees, an effect."""
     return node.op is not None and bool(getattr(node.op, "ordered", not node.op.pure))
 
 

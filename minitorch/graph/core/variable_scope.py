@@ -125,9 +125,9 @@ def get_variable(
     full = scope.full_name(name)
     found = graph.variables_by_name.get(full)
     if found is not None and not scope.reuse:
-        raise GraphError(
-            f"get_variable: variable {full!r} exists already (built at {found.location}). To share "
-            "it, set reuse=True or reuse=AUTO_REUSE in its variable_scope."
+        raise found.error(
+            f"get_variable: variable {full!r} exists already. To share it, set reuse=True or "
+            "reuse=AUTO_REUSE in its variable_scope."
         )
     if found is None and scope.reuse is True:
         raise GraphError(
@@ -170,12 +170,11 @@ def _start(full: str, shape: Any, dtype: DType, initializer: Any) -> Callable[[]
 def _check_same(found: Variable, shape: Any, dtype: DType | None) -> None:
     """Raise unless a shared variable is of the shape and dtype that are asked for."""
     if shape is not None and tuple(found.shape) != tuple(shape):
-        raise GraphError(
+        raise found.error(
             f"get_variable: {found.name!r} is shared with shape {tuple(found.shape)}, but got "
-            f"shape {tuple(shape)} (built at {found.location})."
+            f"shape {tuple(shape)}."
         )
     if dtype is not None and found.dtype != dtype:
-        raise GraphError(
-            f"get_variable: {found.name!r} is shared with dtype {found.dtype}, but got {dtype} "
-            f"(built at {found.location})."
+        raise found.error(
+            f"get_variable: {found.name!r} is shared with dtype {found.dtype}, but got {dtype}."
         )

@@ -15,7 +15,6 @@ import numpy as np
 
 from ...allocator import Lease
 from ...arrays import CPU, Array, Device, asarray, namespace_on
-from ...errors import GraphError
 from ...ops.broadcasting import ExpandTo, SumTo
 from ..control.liveness import deadly, endangered
 from ..control.loop_stacks import DEAD, Opaque, alive
@@ -203,9 +202,9 @@ def _asked(order: Sequence[Node]) -> dict[Node, list[Node]]:
 def check_source(node: Node) -> None:
     """Raise unless `node` can do without a feed."""
     if isinstance(node, Placeholder) and node.default is None:
-        raise GraphError(
+        raise node.error(
             f"run: placeholder {node.name!r} was not fed: expected {node.dtype} of shape "
-            f"{node.shape} (built at {node.location}). Add it to feed_dict."
+            f"{node.shape}. Add it to feed_dict."
         )
 
 

@@ -122,10 +122,7 @@ def _step(cell: RNNCell, x: Node, state: object, t: Node, lengths: Node | None) 
 def _time_major(x: Node, already: bool) -> Node:
     if isinstance(x.shape, UnknownShape) or len(x.shape) != 3:
         wanted = "(time, batch, features)" if already else "(batch, time, features)"
-        raise GraphError(
-            f"dynamic_rnn: got inputs of shape {x.shape}, expected {wanted} (node {x.name!r} built "
-            f"at {x.location})."
-        )
+        raise x.error(f"dynamic_rnn: got inputs of shape {x.shape}, expected {wanted}.")
     return x if already else transpose(x, (1, 0, 2))
 
 
@@ -149,10 +146,9 @@ def _lengths(given: object, x_TBF: Node) -> Node:
         and (None in (node.shape[0], batch) or node.shape[0] == batch)
     )
     if node.dtype.kind not in "iu" or not fits:
-        raise GraphError(
+        raise node.error(
             f"dynamic_rnn: got sequence_length of {node.dtype} {node.shape}, expected integers of "
-            f"shape ({batch},), a length for each sequence (node {node.name!r} built at "
-            f"{node.location})."
+            f"shape ({batch},), a length for each sequence."
         )
     return node
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...arrays import as_dtype, int64
-from ...errors import GraphError
 from ...exports import own_names
 from ...ops import elementwise as rows
 from ...ops import linalg, movement, ordering, reduction, statistics
@@ -54,8 +53,8 @@ def _reduction(
     ) -> Node:
         x = convert(input_tensor)
         if x.dtype.kind not in kinds:
-            raise GraphError(
-                f"{called}: got {x.name!r} of {x.dtype} (built at {x.location}), expected "
+            raise x.error(
+                f"{called}: got {x.name!r} of {x.dtype}, expected "
                 f"{'booleans. Compare first' if kinds == 'b' else 'numbers. Use cast'}."
             )
         dims = axis if axis is not None else reduction_indices

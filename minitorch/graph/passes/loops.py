@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from ..control.loop_stacks import History, Output, Slot, placeholder_like
-from ..control.while_op import While
+from ..control.while_op import While, loops_used
 from ..core.copying import copied
 from ..core.graph import outside
 from ..core.node import Node
@@ -126,19 +126,12 @@ def _asked(
     order: Sequence[Node], fed: Collection[Node], fetches: Sequence[Node]
 ) -> dict[Node, set[Slot]]:
     """Return the loops, each with the slots that are asked for; not those used in other ways."""
-    found: dict[Node, set[Slot]] = {
-        node: set() for node in order if isinstance(node.op, While) and node not in fed
+    kept = set(fetches)
+    return {
+        loop: {taker.op.slot for taker in takers}
+        for loop, (takers, users) in loops_used(order, fed).items()
+        if not users and loop not in kept
     }
-    for node in order if found else ():
-        for source in () if node in fed else node.inputs:
-            if source in found:
-                if isinstance(node.op, Output):
-                    found[source].add(node.op.slot)
-                else:
-                    del found[source]
-    for node in fetches:
-        found.pop(node, None)
-    return found
 
 
 def _taken(

@@ -93,10 +93,9 @@ class Groups:
         known = [key for key in self.ranks if name == key or name.startswith(f"{key}/")]
         rank = self.ranks[max(known, key=len)] if known else int(number[1]) if number else -1
         if not 0 <= rank < self.n_devices:
-            raise GraphError(
-                f"place: there is no device {name!r}: got {self.n_devices} ranks (node "
-                f"{node.name!r} built at {node.location}). End the name with the number of a rank, "
-                "or say in ranks= which one it is."
+            raise node.error(
+                f"place: there is no device {name!r}: got {self.n_devices} ranks. End the name "
+                "with the number of a rank, or say in ranks= which one it is."
             )
         return rank
 
