@@ -3,7 +3,8 @@
 Whoever writes no line of the answer can write one of these, so none of them may earn a point. A
 trivial answer keeps the signature of the solution and replaces the body of each function, and the
 value of each variable, that learners have to write. A thief gives back what it finds in the frames
-of the probe that calls it, or among the globals that it shares with that probe.
+of the probe that calls it, or among the globals that it shares with that probe; one more asks the
+garbage collector.
 """
 
 import ast
@@ -31,6 +32,8 @@ THEFTS = {  # the thief takes the n-th of what it finds; a probe holds less than
     f"theft {n}": f"__import__('autograder.audit.trivial', fromlist=['loot']).loot({n})"
     for n in range(40)
 }
+BY_COLLECTOR = "theft by the garbage collector"
+COLLECTED = "__import__('autograder.audit.collected', fromlist=['found']).found(lambda: {call})"
 CODE = (ModuleType, FunctionType, BuiltinFunctionType, type)  # no answer to a question
 THEFT_SAMPLE = frozenset(list(THEFTS)[:8])
 VALUES = ("None", "float('nan')", "0", "1", "-1", "True", "False", "''", "[]")
@@ -65,6 +68,8 @@ def trivial_answers(text: str, lines: frozenset[int]) -> Iterator[TrivialAnswer]
         if answer not in seen:
             seen.add(answer)
             yield TrivialAnswer(kind, answer)
+    if _collected(tree, lines):
+        yield TrivialAnswer(BY_COLLECTOR, ast.unparse(ast.fix_missing_locations(tree)))
 
 
 def _functions(tree: ast.Module, value: str, lines: frozenset[int]) -> None:
@@ -74,6 +79,29 @@ def _functions(tree: ast.Module, value: str, lines: frozenset[int]) -> None:
         for inner in node.body if isinstance(node, ast.ClassDef) else [node]:
             if isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef) and _on(inner, lines):
                 inner.body = _body(inner, value, method=method)
+
+
+def _collected(tree: ast.Module, lines: frozenset[int]) -> bool:
+    """Put the functions on `lines` into thieves of the same name; return whether there are any.
+
+    A thief has the solution inside, under its own name, so that it may call itself.
+    """
+    inner = [part for node in tree.body for part in ([node, *getattr(node, "body", [])])]
+    found = [n for n in inner if isinstance(n, ast.FunctionDef) and _on(n, lines)]
+    top = [node for node in found if node in tree.body or node not in _nested(found)]
+    for node in top:
+        if node.name == "__init__":
+            node.body = [ast.Pass()]
+            continue
+        solution = copy.deepcopy(node)
+        solution.decorator_list, solution.args.defaults = [], []
+        solution.args.kw_defaults = [None] * len(node.args.kwonlyargs)
+        call = ast.unparse(ast.Call(ast.Name(node.name), *_passed(node.args)))
+        yields = any(isinstance(n, ast.Yield | ast.YieldFrom) for n in ast.walk(node))
+        text = COLLECTED.format(call=f"list({call})" if yields else call)
+        last = ast.parse(f"yield from {text}" if yields else f"return {text}", mode="exec").body
+        node.body = [solution, *last]
+    return bool(top)
 
 
 def _variables(tree: ast.Module, value: str, lines: frozenset[int]) -> None:
