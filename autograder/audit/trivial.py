@@ -36,6 +36,7 @@ BY_COLLECTOR = "theft by the garbage collector"
 COLLECTED = "__import__('autograder.audit.collected', fromlist=['found']).found(lambda: {call})"
 CODE = (ModuleType, FunctionType, BuiltinFunctionType, type)  # no answer to a question
 THEFT_SAMPLE = frozenset(list(THEFTS)[:8])
+Function = ast.FunctionDef | ast.AsyncFunctionDef
 VALUES = ("None", "float('nan')", "0", "1", "-1", "True", "False", "''", "[]")
 
 
@@ -74,11 +75,17 @@ def trivial_answers(text: str, lines: frozenset[int]) -> Iterator[TrivialAnswer]
 
 def _functions(tree: ast.Module, value: str, lines: frozenset[int]) -> None:
     """Give the functions and methods on `lines` a body that returns `value`."""
+    for node, method in _written(tree, lines):
+        node.body = _body(node, value, method=method)
+
+
+def _written(tree: ast.Module, lines: frozenset[int]) -> Iterator[tuple[Function, bool]]:
+    """Yield the functions on `lines`, and whether each is a method."""
     for node in tree.body:
         method = isinstance(node, ast.ClassDef)
         for inner in node.body if isinstance(node, ast.ClassDef) else [node]:
             if isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef) and _on(inner, lines):
-                inner.body = _body(inner, value, method=method)
+                yield inner, method
 
 
 def _collected(tree: ast.Module, lines: frozenset[int]) -> bool:
@@ -86,22 +93,26 @@ def _collected(tree: ast.Module, lines: frozenset[int]) -> bool:
 
     A thief has the solution inside, under its own name, so that it may call itself.
     """
-    inner = [part for node in tree.body for part in ([node, *getattr(node, "body", [])])]
-    found = [n for n in inner if isinstance(n, ast.FunctionDef) and _on(n, lines)]
-    top = [node for node in found if node in tree.body or node not in _nested(found)]
-    for node in top:
-        if node.name == "__init__":
-            node.body = [ast.Pass()]
-            continue
-        solution = copy.deepcopy(node)
-        solution.decorator_list, solution.args.defaults = [], []
-        solution.args.kw_defaults = [None] * len(node.args.kwonlyargs)
-        call = ast.unparse(ast.Call(ast.Name(node.name), *_passed(node.args)))
-        yields = any(isinstance(n, ast.Yield | ast.YieldFrom) for n in ast.walk(node))
-        text = COLLECTED.format(call=f"list({call})" if yields else call)
-        last = ast.parse(f"yield from {text}" if yields else f"return {text}", mode="exec").body
-        node.body = [solution, *last]
-    return bool(top)
+    found = list(_written(tree, lines))
+    for node, _ in found:
+        node.body = [ast.Pass()] if node.name == "__init__" else _thief(node)
+    return any(node.name != "__init__" for node, _ in found)
+
+
+def _thief(function: Function) -> list[ast.stmt]:
+    """Return a body that asks the collector for what the body of `function` would return."""
+    solution = copy.deepcopy(function)
+    solution.decorator_list, solution.args.defaults = [], []
+    solution.args.kw_defaults = [None] * len(function.args.kwonlyargs)
+    given = function.args
+    passed = [a.arg for a in (*given.posonlyargs, *given.args)]
+    passed += [f"*{given.vararg.arg}"] if given.vararg else []
+    passed += [f"{a.arg}={a.arg}" for a in given.kwonlyargs]
+    passed += [f"**{given.kwarg.arg}"] if given.kwarg else []
+    call = f"{function.name}({', '.join(passed)})"
+    yields = any(isinstance(node, ast.Yield | ast.YieldFrom) for node in ast.walk(function))
+    text = COLLECTED.format(call=f"list({call})" if yields else call)
+    return [solution, *ast.parse(f"{'yield from' if yields else 'return'} {text}").body]
 
 
 def _variables(tree: ast.Module, value: str, lines: frozenset[int]) -> None:
@@ -115,9 +126,7 @@ def _on(node: ast.stmt, lines: frozenset[int]) -> bool:
     return any(line in lines for line in range(node.lineno, (node.end_lineno or node.lineno) + 1))
 
 
-def _body(
-    function: ast.FunctionDef | ast.AsyncFunctionDef, value: str, *, method: bool
-) -> list[ast.stmt]:
+def _body(function: Function, value: str, *, method: bool) -> list[ast.stmt]:
     given = function.args
     names = [a.arg for a in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
     if method and names and not _is_static(function):
@@ -131,7 +140,7 @@ def _body(
     return ast.parse(f"yield {text}" if yields else f"return {text}", mode="exec").body
 
 
-def _is_static(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+def _is_static(function: Function) -> bool:
     return any(ast.unparse(d) == "staticmethod" for d in function.decorator_list)
 
 
