@@ -12,7 +12,7 @@ import numpy as np
 
 from ...arrays import Array, Namespace, dtype_of
 from ...compile.classes import class_gradient, class_loss
-from ...errors import ArgumentError, GraphError
+from ...errors import ArgumentError
 from ...op import Flat, Gradients, KeepsSpec, Op, Spec, apply
 from ...ops import elementwise as rows
 from ...ops import movement, reduction
@@ -321,9 +321,8 @@ def sparse_softmax_cross_entropy_with_logits(
     """-log softmax(logits) at the class of each row, an integer: one loss a row."""
     y = convert(labels)
     if y.dtype.kind not in "iu":
-        raise GraphError(
-            f"sparse_softmax_cross_entropy_with_logits: got labels of {y.dtype}, expected integers "
-            f"(node {y.name!r} built at {y.location})."
+        raise y.error(
+            f"sparse_softmax_cross_entropy_with_logits: got labels of {y.dtype}, expected integers."
         )
     return rename(build(SparseCrossEntropy(), (y, convert(logits))), name)
 

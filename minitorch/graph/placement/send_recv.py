@@ -16,8 +16,7 @@ import numpy as np
 from ...arrays import Array, as_dtype
 from ...errors import GraphError
 from ...op import Spec
-from ..control.dead_values import DEAD
-from ..control.loop_stacks import Join, Opaque, Output, Pack, Slot, kind_of
+from ..control.loop_stacks import DEAD, Join, Opaque, Output, Pack, Slot, kind_of
 from ..core.gradients import Identity
 from ..core.node import Node, build
 from ..core.order import schedule
