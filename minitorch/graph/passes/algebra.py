@@ -75,15 +75,15 @@ def _of(node: Node, name: str) -> tuple[Node, ...] | None:
 
 
 def _add(a: Node, b: Node) -> Node:
-    return rebuilt(binary.add.op, a, b)
+    return rebuilt(operator_of(binary.add), a, b)
 
 
 def _sub(a: Node, b: Node) -> Node:
-    return rebuilt(binary.sub.op, a, b)
+    return rebuilt(operator_of(binary.sub), a, b)
 
 
 def _mul(a: Node, b: Node) -> Node:
-    return rebuilt(binary.mul.op, a, b)
+    return rebuilt(operator_of(binary.mul), a, b)
 
 
 def _neg(x: Node) -> Node:
