@@ -15,7 +15,7 @@ from sqlalchemy.exc import OperationalError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from autograder.service import api, lti_pages, operations, pages, staff_api
+from autograder.service import api, leaderboard_routes, lti_pages, operations, pages, staff_api
 from autograder.service.course import Course
 from autograder.service.errors import Refused
 from autograder.service.limits import BodyLimit
@@ -62,6 +62,7 @@ def create_app(course: Course) -> "ASGIApp":
     app.include_router(operations.router(course))
     app.include_router(staff_api.schema_route(course))
     app.include_router(pages.router(course))
+    app.include_router(leaderboard_routes.router(course))
     app.include_router(lti_pages.router(course))
     app.mount("/static", _Static(directory=pages.HERE / "static"))
     for kind, answer in _ANSWERS.items():
