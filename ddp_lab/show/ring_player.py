@@ -15,8 +15,7 @@ class RingPlayer(anywidget.AnyWidget):
     """Plays a recorded run round by round: `RingPlayer(tell(messages, world_size, inputs))`.
 
     `round` is where it stands, at first `story.opening`, and follows both ways. Where no widget can
-    be shown, a still
-    picture of the whole run is.
+    be shown, a still picture of the whole run is.
     """
 
     _esm = texts("hall.js", "ring_player.js")
