@@ -87,7 +87,7 @@ Lab = LabSettings  # the name that checks were written with before
 class Check:
     """One check of one question. `title` is its docstring: the property in words.
 
-    `requires` names the check of the same question without which this one earns nothing.
+    `requires` names the checks of the same question without which this one earns nothing.
     """
 
     function: CheckFunction
@@ -95,7 +95,7 @@ class Check:
     weight: float
     hidden: bool
     timeout_s: float | None
-    requires: str = ""
+    requires: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -131,21 +131,23 @@ def check(
     weight: float = 1.0,
     hidden: bool = False,
     timeout_s: float | None = None,
-    requires: str = "",
+    requires: str | Sequence[str] = (),
 ) -> Callable[[CheckFunction], Check]:
     """Return a decorator that makes a function of (student, rng) a check of `question`.
 
     `weight` is its share of the question's points among the question's checks. A hidden check
     runs in grading only, and is not in what learners are given. `timeout_s` is the wall time of
     all that it asks of the learner's code together. `requires` names another check of the same
-    question: while that one is not correct, this one earns nothing.
+    question, or several: while one of them is not correct, this one earns nothing.
     """
     if weight < 0:
         raise LabError(f"check of {question}: weight: got {weight}, expected 0 or more.")
-    if not isinstance(requires, str):
-        expected = f"the name of a check as text, {getattr(requires, 'name', 'name')!r}"
+    names = (requires,) if isinstance(requires, str) else requires
+    if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
+        expected = f"the name of a check as text, {getattr(requires, 'name', 'name')!r}, or several"
         raise LabError(f"check of {question}: requires: got {requires!r}, expected {expected}.")
-    return lambda function: Check(function, question, float(weight), hidden, timeout_s, requires)
+    named = tuple(filter(None, names))
+    return lambda function: Check(function, question, float(weight), hidden, timeout_s, named)
 
 
 def load_checks(path: Path) -> Checks:

@@ -6,6 +6,7 @@ rows undo the broadcast. A tie in `maximum` or `minimum` shares its gradient, as
 
 import math
 import operator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 LN2 = math.log(2.0)
 
 
-def _cached(ufunc: object, plain: Any) -> Any:
+def _cached(ufunc: Callable[..., Array], plain: Callable[..., Array]) -> Callable[..., Array]:
     """Return a row's arithmetic: the sign itself, but for large NumPy arrays."""
 
     def compute(xp: Namespace, a: Array, b: Array) -> Array:

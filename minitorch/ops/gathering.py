@@ -47,7 +47,8 @@ class Gather(Op):
 
     def compute(self, xp: Namespace, x: Array, index: Array) -> Array:
         """Return the picked elements."""
-        return x[_grid(xp, index, self.dim)]
+        picked: Array = x[_grid(xp, index, self.dim)]
+        return picked
 
     def infer(self, *specs: Spec) -> Spec:
         """Return the shape of the index.

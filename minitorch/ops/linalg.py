@@ -48,7 +48,7 @@ class MatMul(Op):
 
     def compute(self, xp: Namespace, a: Array, b: Array) -> Array:
         """Return a @ b."""
-        return matrix_product(a, b) if xp is np else a @ b
+        return matrix_product(a, b) if xp is np else xp.matmul(a, b)
 
     def infer(self, *specs: Spec) -> Spec:
         """Return (..., n, p) for (..., n, m) and (..., m, p).
@@ -253,7 +253,7 @@ class Linear(Op):
     def compute(self, xp: Namespace, x: Array, weight: Array, *bias: Array) -> Array:
         """Return (..., out) for x (..., in), weight (out, in), bias (out,)."""
         rows = x if len(x.shape) == 2 else x.reshape((-1, x.shape[-1]))
-        y = matrix_product(rows, weight.T) if xp is np else rows @ weight.T
+        y = matrix_product(rows, weight.T) if xp is np else xp.matmul(rows, weight.T)
         if bias:
             y += bias[0]
         return y if len(x.shape) == 2 else y.reshape((*x.shape[:-1], weight.shape[0]))

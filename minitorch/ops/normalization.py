@@ -67,7 +67,7 @@ class LogSoftmax(KeepsSpec):
 
     def compute(self, xp: Namespace, x: Array) -> Array:
         """Return the logarithms, computed relative to the largest element."""
-        y = x - xp.max(x, axis=self.dim, keepdims=True)
+        y: Array = x - xp.max(x, axis=self.dim, keepdims=True)
         y -= xp.log(xp.sum(xp.exp(y), axis=self.dim, keepdims=True))
         return y
 
@@ -121,7 +121,7 @@ class Standardize(KeepsSpec, Reduction):
 
     def compute(self, xp: Namespace, x: Array) -> Array:
         """Return the standardized array."""
-        away = x - xp.mean(x, axis=self.dims, keepdims=True)
+        away: Array = x - xp.mean(x, axis=self.dims, keepdims=True)
         spread = xp.mean(away * away, axis=self.dims, keepdims=True)
         away /= xp.sqrt(spread + self.eps)
         return away

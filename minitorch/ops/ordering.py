@@ -107,7 +107,8 @@ class RunningArg(Position):
     def compute(self, xp: Namespace, x: Array) -> Array:
         """Return the positions."""
         if xp is not np:
-            return getattr(xp, self.name)(x, self.dim)[1]
+            places: Array = getattr(xp, self.name)(x, self.dim)[1]
+            return places
         best = (np.maximum if self.largest else np.minimum).accumulate(x, axis=self.dim)
         shape = [-1 if i == self.dim else 1 for i in range(x.ndim)]
         here = np.arange(x.shape[self.dim]).reshape(shape)

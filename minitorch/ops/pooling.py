@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..arrays import Array, Namespace, as_dtype, host_dtype
+from ..arrays import Array, Index, Namespace, as_dtype, host_dtype
 from ..errors import ArgumentError, ShapeError
 from ..op import Gradients, Op, Spec, Value, apply
 from .casting import cast_to
@@ -48,9 +48,9 @@ class MaxWindows:
         sizes = zip(self.size, self.step, self.gap, strict=True)
         return all((size - 1) * gap < step for size, step, gap in sizes)
 
-    def slices(self) -> list[tuple[Any, ...]]:
+    def slices(self) -> list[tuple[Index, ...]]:
         """Return, for each element of a window, the index of that element of all windows."""
-        found: list[tuple[Any, ...]] = []
+        found: list[tuple[Index, ...]] = []
         for at in itertools.product(*map(range, self.size)):
             spots = zip(at, self.step, self.gap, self.places, strict=True)
             found.append((..., *(slice(i * g, i * g + (n - 1) * s + 1, s) for i, s, g, n in spots)))
@@ -70,11 +70,11 @@ class MaxPool(Op):
         """Return the largest elements."""
         first, *rest = self.how.slices()
         if xp is not np:
-            y = x[first]
+            y: Array = x[first]
             for at in rest:
                 y = xp.maximum(y, x[at])
             return y
-        y = x[first].copy("K")  # in the order of x, whose runs are longest
+        y = np.copy(x[first], "K")  # in the order of x, whose runs are longest
         for at in rest:
             np.maximum(y, x[at], out=y)
         return y

@@ -12,13 +12,13 @@ import numpy as np
 from ...arrays import Array, DeviceLike
 from ...arrays import device as device_called
 from ...errors import GraphError
-from ..executors.registry import Run, executor_called
+from ..executors.compiled import Run
+from ..executors.registry import executor_called
 from ..operators.by_shape import ByShape, needs_shapes
 from ..passes.fold import fed_constants
 from ..passes.optimize import optimize
 from ..passes.rewrite import PLANNING
-from .feeds import as_feed, read_feeds
-from .fetches import check_asked, flatten_fetches
+from .fetches import as_feed, check_asked, flatten_fetches, read_feeds
 from .graph import Graph, get_default_graph, innermost_session, open_sessions
 from .node import Node, Placeholder
 from .order import needed
@@ -244,7 +244,7 @@ class InteractiveSession(Session):
 
 def get_default_session() -> Session:
     """Return the session of the innermost `with` block."""
-    return innermost_session("get_default_session")  # type: ignore[no-any-return]
+    return innermost_session("get_default_session")
 
 
 def compile(node: object) -> Callable[..., Any]:

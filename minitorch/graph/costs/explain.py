@@ -13,13 +13,13 @@ from ..control.loop_stacks import Opacity
 from ..control.pytree import flatten
 from ..control.while_op import While
 from ..core.node import Node, Placeholder
-from ..core.order import needed, orders_kept, schedule
+from ..core.order import needed, orders_kept, schedule, writes_of
 from ..core.session import Session
 from ..core.variables import Variable
 from ..memory.plan import memory_plan, sizes_of
 from ..operators.deferred_shapes import unknown
 from ..passes.fuse import fuse
-from ..passes.loops import ends_of, inside
+from ..passes.loops import inside as within_loops
 from ..passes.matmul_chain import size_of
 from ..passes.merge_matmuls import merge_matmuls
 from ..passes.optimize import named, run_pass, same_nodes
@@ -69,10 +69,10 @@ def _reasons(name: str, leaves: Sequence[Node], fed: Collection[Node]) -> list[s
     """Return what a pass has to say for what it will leave."""
     found: list[str] = []
     if name == "merge_matmuls":
-        inside(lambda nodes, given: merge_matmuls(nodes, given, found))(leaves, fed)
+        within_loops(lambda nodes, given: merge_matmuls(nodes, given, found))(leaves, fed)
         return found
     if name == "fuse":
-        inside(lambda nodes, given: fuse(nodes, given, found))(leaves, fed)
+        within_loops(lambda nodes, given: fuse(nodes, given, found))(leaves, fed)
     return [f"not fused: {reason}" for reason in found]
 
 
@@ -99,7 +99,8 @@ def _count_all(leaves: Sequence[Node], fed: Collection[Node]) -> int:
     """Return the number of nodes, those inside loops included, each once."""
     nodes = needed(leaves, fed)
     loops = [node.op for node in nodes if isinstance(node.op, While) and node not in fed]
-    return len(nodes) + sum(_count_all(*ends_of(loop)) for loop in loops)
+    inside = (_count_all([p.test, *p.body, *p.saved], p.placeholders) for p in loops)
+    return len(nodes) + sum(inside)
 
 
 def _sizes(leaves: list[Node], feeds: Mapping[Node, Any]) -> dict[Node, tuple[int, ...]]:
@@ -130,7 +131,7 @@ def _measured_s(leaves: list[Node], feeds: dict[Node, Any]) -> float | None:
     values: dict[Node, Any] = {n: _sample(n) for n in inputs if n not in feeds}
     values |= {node: value for node, value in feeds.items() if node in set(nodes)}
     with Session(leaves[0].graph if leaves else None, optimize=False) as session:
-        touched = [*nodes, *(v for node in nodes for v in getattr(node.op, "writes", ()))]
+        touched = [*nodes, *(v for node in nodes for v in writes_of(node))]
         for node in dict.fromkeys(touched):
             if isinstance(node, Variable) and node not in values:
                 _start(session, node)

@@ -28,7 +28,7 @@ from ...shapes import numel
 from ..control.cond import Switch
 from ..control.loop_stacks import History, Opaque, Output
 from ..control.pytree import flatten
-from ..control.while_op import While
+from ..control.while_op import While, loops_used
 from ..core.gradients import Identity, StopGradient
 from ..core.node import Node, UnknownShape
 from ..core.order import schedule
@@ -114,7 +114,10 @@ def memory_plan(
     flatten(fetches, leaves)
     fed = set(fed)
     order = running_order(leaves, fed)
-    loops = {n: loop_plan(n, p, sizes or {}) for n, p in _kept(order, fed).items()}
+    loops: dict[Node, LoopPlan] = {}
+    for node, (takers, _) in loops_used(order, fed).items():
+        lists = {taker.op.place for taker in takers if isinstance(taker.op, History)}
+        loops[node] = loop_plan(node, lists, sizes or {})
     planner = _Planner(order, leaves, fed, sizes or {}, loops)
     planner.place_views()
     in_place = planner.reuse()
@@ -128,17 +131,6 @@ def memory_plan(
     )
 
 
-def _kept(order: Sequence[Node], fed: Collection[Node]) -> dict[Node, set[int]]:
-    """Return the loops, each with the places of the lists that are asked for."""
-    found: dict[Node, set[int]] = {
-        node: set() for node in order if isinstance(node.op, While) and node not in fed
-    }
-    for node in order if found else ():
-        if isinstance(node.op, History) and node.inputs[0] in found and node not in fed:
-            found[node.inputs[0]].add(node.op.place)
-    return found
-
-
 def loop_plan(node: Node, kept: Collection[int], sizes: dict[Node, tuple[int, ...]]) -> LoopPlan:
     """Return the plan of the loop `node`, whose inputs have these sizes, or those that are known.
 
@@ -148,16 +140,16 @@ def loop_plan(node: Node, kept: Collection[int], sizes: dict[Node, tuple[int, ..
         GraphError: a size in it is not known, or a variable's changes from round to round.
     """
     loop: While = node.op
-    given = dict(zip((*loop.variables, *loop.entrances), node.inputs, strict=True))
+    given = dict(zip(loop.given, node.inputs, strict=True))
     known = {p: _size(source, sizes) for p, source in given.items()}
     ends = [*loop.body, *(loop.saved[k] for k in sorted(kept))]
     inside = sizes_of(schedule([loop.test, *ends], set(given)), known)
     for variable, end in zip(loop.variables, loop.body, strict=True):
         if not isinstance(variable, Opaque) and inside.get(end, known[variable]) != known[variable]:
-            raise GraphError(
+            raise end.error(
                 f"memory_plan: a variable of loop {node.name!r} is {known[variable]} at first and "
-                f"{inside[end]} after a round, expected one size (built at {end.location}). A loop "
-                "whose values grow cannot be planned."
+                f"{inside[end]} after a round, expected one size. A loop whose values grow cannot "
+                "be planned."
             )
     test = memory_plan([loop.test], set(given), inside)
     body = memory_plan(ends, set(given), inside)
@@ -254,10 +246,9 @@ def _bytes(node: Node, size: tuple[int, ...] | None) -> int:
     else:
         count = None if isinstance(node.shape, UnknownShape) else numel(tuple(node.shape))
     if count is None:
-        raise GraphError(
+        raise node.error(
             f"memory_plan: the size of {node.name!r} is not known: got {node.shape}, expected "
-            f"numbers. Give the placeholder its batch size (node {node.name!r} built at "
-            f"{node.location})."
+            "numbers. Give the placeholder its batch size."
         )
     return count * int(node.dtype.itemsize)
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...arrays import DType, DTypeLike, as_dtype, get_default_dtype, int32
 from ...errors import GraphError
+from ...exports import own_names
 from ...ops import elementwise
 from ...ops.broadcasting import expand_to
 from ...shapes import known
@@ -15,18 +16,6 @@ from ..core.naming import lined, rename
 from ..core.node import Constant, Node, UnknownShape, convert
 from ..core.static_shape import as_static
 from .computed_shapes import computed, counted, filled
-
-__all__ = [
-    "constant",
-    "eye",
-    "fill",
-    "linspace",
-    "ones",
-    "ones_like",
-    "range",
-    "zeros",
-    "zeros_like",
-]
 
 
 @lined
@@ -134,3 +123,7 @@ def _dtype_for(value: object) -> DType:
     if isinstance(value, np.generic | np.ndarray):
         return found
     return get_default_dtype() if found.kind == "f" else int32 if found.kind == "i" else found
+
+
+if not TYPE_CHECKING:
+    __all__ = own_names(globals())

@@ -12,7 +12,7 @@ import numpy as np
 
 from ...arrays import Array, Namespace, dtype_of
 from ...compile.classes import class_gradient, class_loss
-from ...errors import ArgumentError, GraphError
+from ...errors import ArgumentError
 from ...op import Flat, Gradients, KeepsSpec, Op, Spec, apply
 from ...ops import elementwise as rows
 from ...ops import movement, reduction
@@ -73,7 +73,8 @@ class CrossEntropy(Op):
         """Return one loss for each row."""
         labels, x = arrays
         shifted, _, total = exponentials(xp, x)
-        return xp.log(total) * _row_sum(xp, labels) - _row_dot(xp, labels, shifted)
+        losses: Array = xp.log(total) * _row_sum(xp, labels) - _row_dot(xp, labels, shifted)
+        return losses
 
     def infer(self, *specs: Spec) -> Spec:
         """Return the rows' shape."""
@@ -140,7 +141,8 @@ class SparseCrossEntropy(Op):
         _check_labels(labels, x.shape[-1])
         shifted, _, total = exponentials(xp, x)
         picked = xp.take_along_axis(shifted, xp.astype(labels, xp.int64)[..., None], axis=-1)
-        return xp.log(total) - picked[..., 0]
+        losses: Array = xp.log(total) - picked[..., 0]
+        return losses
 
     def infer(self, *specs: Spec) -> Spec:
         """Return the rows' shape."""
@@ -211,7 +213,8 @@ class OneHot(Flat):
         """Return the zeros and ones."""
         if xp is np:
             out = np.empty((*arrays[0].shape, self.depth), self.dtype)
-            return np.equal(arrays[0][..., None], np.arange(self.depth), out=out)
+            np.equal(arrays[0][..., None], np.arange(self.depth), out=out)
+            return out
         hit = arrays[0][..., None] == xp.arange(self.depth)
         return xp.astype(hit, getattr(xp, str(self.dtype)))
 
@@ -318,9 +321,8 @@ def sparse_softmax_cross_entropy_with_logits(
     """-log softmax(logits) at the class of each row, an integer: one loss a row."""
     y = convert(labels)
     if y.dtype.kind not in "iu":
-        raise GraphError(
-            f"sparse_softmax_cross_entropy_with_logits: got labels of {y.dtype}, expected integers "
-            f"(node {y.name!r} built at {y.location})."
+        raise y.error(
+            f"sparse_softmax_cross_entropy_with_logits: got labels of {y.dtype}, expected integers."
         )
     return rename(build(SparseCrossEntropy(), (y, convert(logits))), name)
 

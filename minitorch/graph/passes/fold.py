@@ -78,6 +78,6 @@ def _capturing(
     """Return the loop with those of `constants` captured that are inside; None if none is."""
     loop: While = node.op
     ends = [loop.test, *loop.body, *kept_places(loop, asked)[1]]
-    there = set(needed(ends, {*loop.variables, *loop.entrances}))
+    there = set(needed(ends, loop.placeholders))
     found = [constant for constant in constants if constant in there]
     return capturing(node, inputs, found, found, asked) if found else None

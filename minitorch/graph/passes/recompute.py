@@ -14,7 +14,7 @@ from collections.abc import Collection, Sequence
 from itertools import pairwise
 
 from ...errors import GraphError
-from ..control.dead_values import endangered
+from ..control.liveness import endangered
 from ..core.node import Node
 from ..memory.plan import MemoryPlan, memory_plan
 from .rewrite import may_change, over, simple

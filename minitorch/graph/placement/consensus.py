@@ -193,11 +193,10 @@ class _Prints:
 
     def _inside(self, loop: While, split: bool) -> list[int]:
         """Number what is inside a loop; return what the loop is."""
-        given = {*loop.variables, *loop.entrances}
-        for node in (*loop.variables, *loop.entrances):
+        for node in loop.given:
             self._add(node, split, split)
         ends = (loop.test, *loop.body)
-        for node in schedule(ends, given):
+        for node in schedule(ends, loop.placeholders):
             if node not in self._number:
                 self._add(node, split, split)
         return [loop.parallel_iterations, *(self._number[node] for node in ends)]

@@ -107,7 +107,7 @@ class _Placing:
     def _loop(self, loop: Loop) -> None:
         """Place what is inside a loop, then its variables: where the body computes them."""
         op, inputs = loop.op, loop.node.inputs
-        outside = zip((*op.variables, *op.entrances), inputs, strict=True)
+        outside = zip(op.given, inputs, strict=True)
         begun = {p: self._now(p, source) for p, source in outside}
         self.found.update({p: rank for p, rank in begun.items() if rank is not None})
         self.level(loop.test, loop.given)

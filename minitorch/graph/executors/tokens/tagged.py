@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ...control.dead_values import DEAD
+from ...control.loop_stacks import DEAD
 from .program import CONTROL, Program, Spot
 from .ring import Enter, Exit, Frame, NextIteration
 
