@@ -175,7 +175,7 @@ def _rules(form: dict[str, str]) -> dict[str, Any]:
         text = form.get(field.name, "").strip()
         if field.name in ("opens", "due", "late_until"):
             given[field.name] = text or None
-        elif field.name == "solutions":
+        elif field.name in ("solutions", "leaderboard"):
             given[field.name] = bool(text)
         elif text:
             given[field.name] = _number(text, whole=field.name == "attempts")

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .methods import Methods
 
 SQRT_HALF = math.sqrt(0.5)
+
 SELU_SCALE, SELU_ALPHA = 1.0507009873554804934193349852946, 1.6732632423543772848170429916717
 
 
@@ -66,6 +67,7 @@ _gelu_grad: Any = binary(
     promotes="float",
     reads="x",
 )
+
 _gelu = unary(
     "gelu",
     lambda xp, x: _row(xp, "gelu", lambda xp, x: x * _normal_cdf(xp, x), x),
@@ -133,11 +135,6 @@ def prelu(x: Kind, weight: "Methods") -> Kind:
     return where(x > 0, x, x * (weight.reshape(shape) if x.shape else weight.reshape(())))
 
 
-def threshold(x: Kind, threshold: float, value: float) -> Kind:
-    """Return `x` where above the threshold, else `value`."""
-    return where(x > threshold, x, value)
-
-
 def hardtanh(x: Kind, min_val: float = -1.0, max_val: float = 1.0) -> Kind:
     """Return `x` clamped; outside and on the bounds the slope is 0.
 
@@ -159,18 +156,8 @@ def selu(x: Kind) -> Kind:
     return elu(x, SELU_ALPHA) * SELU_SCALE
 
 
-def celu(x: Kind, alpha: float = 1.0) -> Kind:
-    """Return `x` where positive, else alpha·(exp(x / alpha) - 1).
-
-    Raises:
-        ArgumentError: alpha is 0.
-    """
-    if alpha == 0:
-        raise ArgumentError("celu: got alpha 0, expected another number: it divides.")
-    return where(x > 0, x, expm1(where(x > 0, 0.0, x) / alpha) * alpha)
-
-
 HALF_LINEAR = 11.0
+
 """From here on softplus is the input itself in half precision, whose exp overflows at 11.09."""
 
 
@@ -191,27 +178,6 @@ def mish(x: Kind) -> Kind:
 def softsign(x: Kind) -> Kind:
     """Return x / (1 + |x|)."""
     return x / (abs(x) + 1.0)
-
-
-def tanhshrink(x: Kind) -> Kind:
-    """Return x - tanh(x)."""
-    return x - tanh(x)
-
-
-def hardshrink(x: Kind, lambd: float = 0.5) -> Kind:
-    """Return `x` where |x| is above `lambd`, else 0."""
-    return where((x >= -lambd) & (x <= lambd), 0.0, x)
-
-
-def softshrink(x: Kind, lambd: float = 0.5) -> Kind:
-    """Return `x` moved towards 0 by `lambd`, 0 if it would cross.
-
-    Raises:
-        ArgumentError: lambd is negative.
-    """
-    if lambd < 0:
-        raise ArgumentError(f"softshrink: got lambd {lambd}, expected 0 or more.")
-    return where(x > lambd, x - lambd, where(x < -lambd, x + lambd, x * 0.0))
 
 
 def hardsigmoid(x: Kind) -> Kind:
@@ -238,11 +204,9 @@ def glu(x: Kind, dim: int = -1) -> Kind:
 
 
 __all__ = [
-    "celu",
     "elu",
     "gelu",
     "glu",
-    "hardshrink",
     "hardsigmoid",
     "hardswish",
     "hardtanh",
@@ -256,9 +220,6 @@ __all__ = [
     "sigmoid",
     "silu",
     "softplus",
-    "softshrink",
     "softsign",
     "tanh",
-    "tanhshrink",
-    "threshold",
 ]

@@ -4,7 +4,6 @@
 rows undo the broadcast. A tie in `maximum` or `minimum` shares its gradient, as in torch.
 """
 
-import math
 import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, overload
@@ -15,15 +14,12 @@ from ..allocator import LARGE, result_of
 from ..arrays import Array, Namespace, as_dtype, dtype_of
 from ..errors import DTypeError
 from ..op import Kind, Value
-from .elementwise import floor, log, ones_like, sigmoid, sign, trunc, zeros_like
-from .logic import eq, isnan, signbit
+from .elementwise import floor, log, sigmoid, trunc, zeros_like
+from .logic import eq
 from .rows import NUMBERS, binary, ternary
 
 if TYPE_CHECKING:
     pass
-
-
-LN2 = math.log(2.0)
 
 
 def _cached(ufunc: Callable[..., Array], plain: Callable[..., Array]) -> Callable[..., Array]:
@@ -49,6 +45,7 @@ add = binary(
     "a + b.",
     reads="",
 )
+
 sub = binary(
     "sub",
     _cached(np.subtract, operator.sub),
@@ -58,6 +55,7 @@ sub = binary(
     reads="",
     kinds=NUMBERS,
 )
+
 mul = binary(
     "mul",
     _cached(np.multiply, operator.mul),
@@ -66,6 +64,7 @@ mul = binary(
     "a · b.",
     reads="o",
 )
+
 true_divide = binary(
     "div",
     _cached(np.true_divide, operator.truediv),
@@ -75,6 +74,7 @@ true_divide = binary(
     promotes="float",
     reads="x",
 )
+
 floor_divide = binary(
     "floor_divide",
     lambda xp, a, b: xp.floor_divide(a, b),
@@ -97,6 +97,7 @@ def _towards_zero(xp: Namespace, a: Any, b: Any) -> Any:
 trunc_divide = binary(
     "trunc_divide", _towards_zero, _zero, _zero, "trunc(a / b).", reads="", kinds=NUMBERS
 )
+
 remainder = binary(
     "remainder",
     lambda xp, a, b: xp.remainder(a, b),
@@ -106,6 +107,7 @@ remainder = binary(
     reads="x",
     kinds=NUMBERS,
 )
+
 fmod = binary(
     "fmod",
     lambda xp, a, b: xp.fmod(a, b),
@@ -149,6 +151,7 @@ maximum = binary(
     "The larger; a tie shares the gradient.",
     reads="x",
 )
+
 minimum = binary(
     "minimum",
     lambda xp, a, b: xp.minimum(a, b),
@@ -157,22 +160,7 @@ minimum = binary(
     "The smaller; a tie shares the gradient.",
     reads="x",
 )
-fmax = binary(
-    "fmax",
-    lambda xp, a, b: xp.fmax(a, b),
-    lambda g, a, b, y: g * ((a >= b) | isnan(b)),
-    lambda g, a, b, y: g * ~((a >= b) | isnan(b)),
-    "The larger, of a number and a NaN the number.",
-    reads="x",
-)
-fmin = binary(
-    "fmin",
-    lambda xp, a, b: xp.fmin(a, b),
-    lambda g, a, b, y: g * ((a <= b) | isnan(b)),
-    lambda g, a, b, y: g * ~((a <= b) | isnan(b)),
-    "The smaller, of a number and a NaN the number.",
-    reads="x",
-)
+
 atan2 = binary(
     "atan2",
     lambda xp, a, b: xp.atan2(a, b),
@@ -182,14 +170,7 @@ atan2 = binary(
     promotes="float",
     reads="x",
 )
-hypot = binary(
-    "hypot",
-    lambda xp, a, b: xp.hypot(a, b),
-    lambda g, a, b, y: g * (a / y),
-    lambda g, a, b, y: g * (b / y),
-    "√(a² + b²).",
-    promotes="float",
-)
+
 logaddexp = binary(
     "logaddexp",
     lambda xp, a, b: xp.logaddexp(a, b),
@@ -199,30 +180,7 @@ logaddexp = binary(
     promotes="float",
     reads="x",
 )
-logaddexp2 = binary(
-    "logaddexp2",
-    lambda xp, a, b: xp.logaddexp2(a, b),
-    lambda g, a, b, y: g * sigmoid((a - b) * LN2),
-    lambda g, a, b, y: g * sigmoid((b - a) * LN2),
-    "log₂(2ᵃ + 2ᵇ).",
-    promotes="float",
-    reads="x",
-)
 
-
-def _by_magnitude(g: Kind, a: Kind, b: Kind, y: object) -> Kind:
-    return g * sign(a) * where(signbit(b), -1.0, ones_like(b))
-
-
-copysign = binary(
-    "copysign",
-    lambda xp, a, b: xp.copysign(a, b),
-    _by_magnitude,
-    _zero,
-    "|a| with the sign of b.",
-    promotes="float",
-    reads="x",
-)
 xlogy = binary(
     "xlogy",
     lambda xp, a, b: xp.where((a == 0) & ~xp.isnan(b), a * 0, a * xp.log(b)),

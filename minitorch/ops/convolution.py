@@ -3,7 +3,7 @@
 Three operators are the three partial derivatives of one form, Σ x[window] · w · y, which is linear
 in image x, kernel w and result y alike. So the gradient of each is the other two:
 
-    Convolve        image, kernel -> result         (conv1d, conv2d, conv3d)
+    Convolve        image, kernel -> result         (conv1d, conv2d)
     ConvolveBack    result, kernel -> image         (conv_transpose)
     ConvolveKernel  image, result -> kernel
 

@@ -12,9 +12,8 @@ from ..op import Gradients, KeepsSpec, Kind, apply
 from ..shapes import axis
 from .casting import cast_to, floats_only
 from .elementwise import exp, rsqrt
-from .matrices import pad, unfold
 from .movement import reshape
-from .pointwise import clamp_min, pow
+from .pointwise import clamp_min
 from .reduction import Reduction, mean, sum
 from .statistics import vector_norm
 
@@ -101,11 +100,6 @@ def log_softmax(
     row, d = _ready(x, dim, dtype, "log_softmax")
     logs = apply(LogSoftmax(d), row) if row.shape[d] else row * 1.0
     return logs if x.shape else reshape(logs, ())
-
-
-def softmin(x: Kind, dim: int | None = None, _stacklevel: int = 3, dtype: DTypeLike = None) -> Kind:
-    """Return softmax(-x) along `dim`."""
-    return softmax(-x, dim, dtype=dtype)
 
 
 class Standardize(KeepsSpec, Reduction):
@@ -317,19 +311,6 @@ def rms_norm(
 def normalize(x: Kind, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Kind:
     """Return `x` over its norm along `dim`, which counts as `eps` at least."""
     return x / clamp_min(vector_norm(x, p, dim, True), eps)
-
-
-def local_response_norm(
-    x: Kind, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
-) -> Kind:
-    """Return `x` over a power of the squares of the channels around.
-
-    Source: Krizhevsky, Sutskever & Hinton, NIPS 2012, section 3.3.
-    """
-
-    border = [0] * (2 * (len(x.shape) - 2)) + [size // 2, (size - 1) // 2]
-    around = mean(unfold(pad(x * x, border), 1, size, 1), -1)
-    return x / pow(around * alpha + k, beta)
 
 
 def _smallest(dtype: DType) -> float:

@@ -13,12 +13,10 @@ from ..errors import ArgumentError, ShapeError
 from ..op import Gradients, Kind, Op, Spec, apply
 from .casting import cast_to
 from .conv import documented, each
-from .elementwise import abs, sign
 from .indexing import getitem
 from .matrices import pad as padded
 from .matrices import unfold as windows_along
 from .ordering import ValuesAndIndices
-from .pointwise import pow
 from .reduction import sum
 
 if TYPE_CHECKING:
@@ -257,6 +255,7 @@ def _max_pool_of(count: int, says: str) -> Callable[..., Any]:
 
 
 max_pool1d = _max_pool_of(1, "Return the largest element of each window of (N, C, length).")
+
 max_pool2d = _max_pool_of(
     2,
     """Return the largest element of each window of (N, C, height, width).
@@ -270,9 +269,6 @@ max_pool2d = _max_pool_of(
         ceil_mode: also windows that reach over the end.
         return_indices: also return where in the image each element was.
     """,
-)
-max_pool3d = _max_pool_of(
-    3, "Return the largest element of each window of (N, C, depth, height, width)."
 )
 
 
@@ -332,38 +328,15 @@ def avg_pool1d(
     return _avg_pool(1, input, kernel_size, stride, padding, ceil_mode, count_include_pad, None)
 
 
-def _avg_pool_of(count: int, says: str) -> Callable[..., Any]:
-    def avg_pool(
-        input: Kind,
-        kernel_size: int | Sequence[int],
-        stride: int | Sequence[int] | None = None,
-        padding: int | str | Sequence[int] = 0,
-        ceil_mode: bool = False,
-        count_include_pad: bool = True,
-        divisor_override: int | None = None,
-    ) -> Kind:
-        how = (kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
-        return _avg_pool(count, input, *how)
-
-    return documented(avg_pool, f"avg_pool{count}d", says)
-
-
-avg_pool2d = _avg_pool_of(2, "Return the mean of each window of (N, C, height, width).")
-avg_pool3d = _avg_pool_of(3, "Return the mean of each window of (N, C, depth, height, width).")
-
-
-def lp_pool2d(
+def avg_pool2d(
     input: Kind,
-    norm_type: float,
     kernel_size: int | Sequence[int],
     stride: int | Sequence[int] | None = None,
+    padding: int | Sequence[int] = 0,
     ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
 ) -> Kind:
-    """Return (Σ xᵖ)^(1/p) over each window of (N, C, height, width), of the sum's absolute value.
-
-    For an even p that is the window's p-norm. A sum below 0 keeps its sign, as in torch, whose
-    definition this is: then only an odd root of it is a number.
-    """
-    size, step, _ = _pooling("lp_pool2d", input, 2, kernel_size, stride, 0)
-    powers: Kind = avg_pool2d(pow(input, norm_type), size, step, 0, ceil_mode)
-    return pow(sign(powers) * abs(powers) * (size[0] * size[1]), 1.0 / norm_type)
+    """Return the mean of each window of (N, C, height, width)."""
+    how = (kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+    return _avg_pool(2, input, *how)

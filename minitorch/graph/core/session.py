@@ -143,15 +143,11 @@ class Session:
                 step = self._steps.get(key)  # which another may have planned meanwhile
                 if step is None:
                     step = self._steps[key] = self.plan(leaves, feeds)
-                    self._forget_old_plans()
+                    while len(self._steps) > MOST_PLANS:  # a program may build nodes for ever
+                        del self._steps[next(iter(self._steps))]
+                        self._ready.clear()
         self._make_ready(fetches, feed_dict, step)
         return rebuild(iter(step(self.state, arrays)).__next__)
-
-    def _forget_old_plans(self) -> None:
-        """Keep no more than `MOST_PLANS`: a program that builds new nodes for ever has no end."""
-        while len(self._steps) > MOST_PLANS:
-            del self._steps[next(iter(self._steps))]
-            self._ready.clear()
 
     def _make_ready(self, fetches: Any, feed_dict: Mapping[Any, Any] | None, step: Run) -> None:
         """Let the next run of these fetches go the short way, if they and the feeds are nodes."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -21,9 +21,6 @@ from .graph import call_site, control_dependencies, get_default_graph, outside
 from .naming import label, rename
 from .node import UNKNOWN, Node, UnknownShape, as_shape, build, convert
 from .static_shape import agree
-
-if TYPE_CHECKING:
-    from .node import Node
 
 
 class State:

@@ -10,7 +10,7 @@ Source of the trace's format: Trace Event Format, Google 2016.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter_ns
@@ -21,7 +21,7 @@ import numpy as np
 from ...arrays import Array, Device
 from ...errors import GraphError
 from ..core.fetches import flatten_fetches, read_feeds
-from ..core.node import Constant, Node
+from ..core.node import Node
 from ..core.order import last_uses
 from ..core.session import Session
 from ..core.variables import State, StateOp
@@ -167,7 +167,9 @@ class TimedStep(Step):
         spans, now, live, held = [], 0, 0, {}
         for end_ns, place, (shape, size) in self.seen:
             node = self.order[place]
-            held[node] = size if _owns(node, self.fed) else 0
+            # the result is memory of the run, rather than somebody else's
+            sourced = node in self.fed or node.op is None or isinstance(node.op, StateOp)
+            held[node] = 0 if sourced else size
             live += held[node]
             op = node.op.name if node.op is not None else ""
             end = end_ns - begin
@@ -175,12 +177,6 @@ class TimedStep(Step):
             live -= sum(held.pop(gone, 0) for gone in self.free[place])
             now = end
         return found, Timeline(tuple(spans))
-
-
-def _owns(node: Node, fed: Collection[Node]) -> bool:
-    """Tell whether a node's result is memory of the run, rather than somebody else's."""
-    sourced = node in fed or node.op is None or isinstance(node, Constant)
-    return not sourced and not isinstance(node.op, StateOp)
 
 
 def profile(

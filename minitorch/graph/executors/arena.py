@@ -44,7 +44,7 @@ from .node_errors import explain
 
 MOST_SHAPES = 16  # sets of shapes whose blocks of memory a run keeps
 
-Into = Callable[..., None]
+Into = Callable[..., object]
 """(out, *arrays): compute into `out`."""
 
 
@@ -319,12 +319,9 @@ def _row_into(node: Node, op: Elementwise) -> Into:
     operands = tuple(range(len(node.inputs)))
     program = program_of(((op, operands),), [source.dtype for source in node.inputs])
     if isinstance(program, code.Program) and code.available():
-        return functools.partial(_by_kernel, program)
+        kernel = code.kernel(program)
+        return lambda out, *arrays: kernel(*arrays, out=out)
     return functools.partial(_copied, op)
-
-
-def _by_kernel(program: code.Program, out: Array, *arrays: Array) -> None:
-    code.kernel(program)(*arrays, out=out)
 
 
 def _copied(op: Op | None, out: Array, *arrays: Array) -> None:

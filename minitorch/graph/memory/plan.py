@@ -16,6 +16,7 @@ Source: greedy by size, Pisarchyk & Lee, Efficient Memory Management for Deep Ne
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
@@ -24,7 +25,6 @@ from ...op import Spec
 from ...ops.broadcasting import ExpandTo
 from ...ops.movement import InsertAxes, Permute, RemoveAxes, Reshape
 from ...ops.rows import Elementwise
-from ...shapes import numel
 from ..control.cond import Switch
 from ..control.loop_stacks import History, Opaque, Output
 from ..control.pytree import flatten
@@ -154,7 +154,10 @@ def loop_plan(node: Node, kept: Collection[int], sizes: dict[Node, tuple[int, ..
     test = memory_plan([loop.test], set(given), inside)
     body = memory_plan(ends, set(given), inside)
     places, used = _places(loop, known)
-    spare = used if _swaps(loop, body) else 0
+    # a round's results may look into variables' memory, other than each at its own
+    pairs, variables = zip(loop.variables, loop.body, strict=True), set(loop.variables)
+    swaps = any(end is not v and body.home.get(end, end) in variables for v, end in pairs)
+    spare = used if swaps else 0
     scratch = used + spare
     work = max(test.peak_bytes, body.peak_bytes)
     return LoopPlan(scratch + work, places, spare, scratch, test, body, tuple(sorted(kept)), inside)
@@ -171,33 +174,27 @@ def _places(
             places.append(None)
             continue
         places.append((end, known[variable]))
-        end = _up(end + _bytes(variable, known[variable]))
+        end += _bytes(variable, known)
+        end += -end % ALIGNMENT
     return tuple(places), end
-
-
-def _swaps(loop: While, body: MemoryPlan) -> bool:
-    """Tell whether a round's results look into variables' memory, other than each at its own."""
-    pairs = zip(loop.variables, loop.body, strict=True)
-    variables = set(loop.variables)
-    return any(end is not v and body.home.get(end, end) in variables for v, end in pairs)
-
-
-def _up(n_bytes: int) -> int:
-    return -(-n_bytes // ALIGNMENT) * ALIGNMENT
 
 
 def _size(node: Node, sizes: dict[Node, tuple[int, ...]]) -> tuple[int, ...]:
     if node in sizes:
         return sizes[node]
     if isinstance(node.shape, UnknownShape) or None in node.shape:
-        raise GraphError(_unknown_size(node))
+        raise _unknown_size(node)
     return tuple(n for n in node.shape if n is not None)
 
 
-def _unknown_size(node: Node) -> str:
-    return (
-        f"memory_plan: the size of {node.name!r} is not known: got {node.shape}, expected "
-        f"numbers (node {node.name!r} built at {node.location}). Give it a shape."
+def _bytes(node: Node, sizes: dict[Node, tuple[int, ...]]) -> int:
+    return math.prod(_size(node, sizes)) * int(node.dtype.itemsize)
+
+
+def _unknown_size(node: Node) -> GraphError:
+    return node.error(
+        f"memory_plan: the size of {node.name!r} is not known: got {node.shape}, expected numbers. "
+        "Give the placeholder its batch size."
     )
 
 
@@ -220,7 +217,7 @@ def sizes_of(
         elif node.op is None and node.inputs and node.inputs[0] in found:
             found[node] = found[node.inputs[0]]  # a placeholder's default
         else:
-            raise GraphError(_unknown_size(node))
+            raise _unknown_size(node)
     return found
 
 
@@ -236,21 +233,8 @@ def _inferred(node: Node, found: dict[Node, tuple[int, ...]]) -> tuple[int, ...]
         raise refused
     shape = node.op.infer(*specs).shape
     if None in shape:
-        raise GraphError(_unknown_size(node))
+        raise _unknown_size(node)
     return tuple(n or 0 for n in shape)
-
-
-def _bytes(node: Node, size: tuple[int, ...] | None) -> int:
-    if size is not None:
-        count = numel(size)
-    else:
-        count = None if isinstance(node.shape, UnknownShape) else numel(tuple(node.shape))
-    if count is None:
-        raise node.error(
-            f"memory_plan: the size of {node.name!r} is not known: got {node.shape}, expected "
-            "numbers. Give the placeholder its batch size."
-        )
-    return count * int(node.dtype.itemsize)
 
 
 class _Planner:
@@ -282,7 +266,7 @@ class _Planner:
         """Return the size of a node's value."""
         if node in self.loops:
             return self.loops[node].n_bytes
-        return _bytes(node, self.sizes.get(node))
+        return _bytes(node, self.sizes)
 
     def total_bytes(self, node: Node) -> int:
         """Return the size of all buffers that a node makes."""
@@ -339,7 +323,8 @@ class _Planner:
         """Let elementwise results take over an input that dies there; return those nodes."""
         found = []
         for i, node in enumerate(self.order):
-            if not self.produces(node) or not _may_overwrite(node):
+            fuses = isinstance(node.op, Fused) and not isinstance(node.op, FusedReduction)
+            if not self.produces(node) or not (fuses or isinstance(node.op, Elementwise)):
                 continue
             owner = next((self.home[s] for s in node.inputs if self._dies(s, node, i)), None)
             if owner is not None:
@@ -385,7 +370,3 @@ def _is_taken(node: Node) -> bool:
         and isinstance(node.inputs[0].op, While)
         and (node.op.slot[0] == "out")
     )
-
-
-def _may_overwrite(node: Node) -> bool:
-    return isinstance(node.op, Elementwise | Fused) and not isinstance(node.op, FusedReduction)

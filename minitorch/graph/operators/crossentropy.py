@@ -46,16 +46,14 @@ class LogSoftmax(KeepsSpec):
         return (out_grad - rows.exp(node.output) * total,)
 
 
-class Softmax(KeepsSpec):
+class Softmax(LogSoftmax):
     """e^x over its sum along the last axis."""
-
-    on_arrays = True
-    reads_inputs = False
-    promotes = "float"
 
     def compute(self, xp: Namespace, *arrays: Array) -> Array:
         """Return the softmax."""
-        return _softmax(xp, arrays[0])
+        _, powers, total = exponentials(xp, arrays[0])
+        powers /= total[..., None]
+        return powers
 
     def gradient(self, out_grad: Node, node: Node) -> Gradients:
         """y (g - sum(g y))."""
@@ -73,7 +71,8 @@ class CrossEntropy(Op):
         """Return one loss for each row."""
         labels, x = arrays
         shifted, _, total = exponentials(xp, x)
-        losses: Array = xp.log(total) * _row_sum(xp, labels) - _row_dot(xp, labels, shifted)
+        dot = np.vecdot(labels, shifted) if xp is np else xp.sum(labels * shifted, axis=-1)
+        losses: Array = xp.log(total) * _row_sum(xp, labels) - dot
         return losses
 
     def infer(self, *specs: Spec) -> Spec:
@@ -251,16 +250,6 @@ def _row_sum(xp: Namespace, x: Array) -> Array:
 
 
 LONG = 1024  # elements of a row from which NumPy's pairwise sum is both fast and more exact
-
-
-def _row_dot(xp: Namespace, a: Array, b: Array) -> Array:
-    return np.vecdot(a, b) if xp is np else xp.sum(a * b, axis=-1)
-
-
-def _softmax(xp: Namespace, x: Array) -> Array:
-    _, powers, total = exponentials(xp, x)
-    powers /= total[..., None]
-    return powers
 
 
 def _column(g: Any) -> Any:

@@ -92,13 +92,11 @@ def concat(values: Any, axis: int = 0, name: str | None = None) -> Node:
         values, axis = axis, values
     nodes = convert_all(*values)
     joined = joining.cat(nodes, axis)
-    if isinstance(joined.op, joining.Cat) and not _known_along(joined.inputs, joined.op.dim):
-        joined = build(Joined(joined.op.dim), joined.inputs)
+    if isinstance(joined.op, joining.Cat):
+        dim = joined.op.dim
+        if any(unknown(n) or n.shape[dim] is None for n in joined.inputs):
+            joined = build(Joined(dim), joined.inputs)
     return rename(joined, name)
-
-
-def _known_along(nodes: Sequence[Node], axis: int) -> bool:
-    return all(not isinstance(n.shape, UnknownShape) and n.shape[axis] is not None for n in nodes)
 
 
 @once_known

@@ -219,16 +219,13 @@ class _Prints:
         if isinstance(value, np.dtype):
             return value.str
         if isinstance(value, Op):
-            mine = {k: v for k, v in value.attributes().items() if not _of_one_rank(k)}
+            # a seed says nothing of the operator's meaning to other ranks
+            own = value.attributes().items()
+            mine = {k: v for k, v in own if k != "seed" and not k.startswith("_")}
             return (type(value).__name__, value.name, self._of(mine))
         if is_dataclass(value) and not isinstance(value, type):
             return self._of({f.name: getattr(value, f.name) for f in fields(value)})
         return type(value).__name__
-
-
-def _of_one_rank(name: str) -> bool:
-    """Tell whether a parameter of an operator says nothing about its meaning to other ranks."""
-    return name == "seed" or name.startswith("_")
 
 
 def _read_on_several(

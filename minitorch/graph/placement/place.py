@@ -101,7 +101,8 @@ class _Placing:
 
     def _free(self, inputs: Sequence[Node]) -> int:
         if self.greedy:
-            return self.simulation.soonest(inputs)
+            start = self.simulation.start  # where it would be done first
+            return min(range(self.groups.n_devices), key=lambda rank: (start(rank, inputs), rank))
         return _nearest([(self.found[n], n) for n in inputs])
 
     def _loop(self, loop: Loop) -> None:
@@ -169,10 +170,6 @@ class Simulation:
             where, at = self.done.get(node, (rank, 0.0))
             arrivals.append(at if where == rank else at + self.link.time(n_bytes(node)))
         return max(arrivals)
-
-    def soonest(self, inputs: Sequence[Node]) -> int:
-        """Return the rank on which an operator with these inputs would be done first."""
-        return min(range(len(self.free)), key=lambda rank: (self.start(rank, inputs), rank))
 
     def run(self, node: Node, rank: int, inputs: Sequence[Node]) -> None:
         """Take note that `node` runs on `rank`."""

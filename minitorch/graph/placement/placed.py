@@ -145,5 +145,4 @@ class PlacedRun:
 
     def _rewritten(self) -> list[Node]:
         with PLANNING:
-            found: list[Node] = optimize(list(self.leaves), self.feeds)
-            return found
+            return optimize(list(self.leaves), self.feeds)  # type: ignore[no-any-return]
