@@ -58,7 +58,14 @@ def _folding(called: str, from_first: bool) -> Callable[..., Any]:
         parallel_iterations: int = KEPT_APART,
     ) -> Any:
         rows = Rows(called, fn, elems, first_on_top=from_first)
-        return _fold(fn, rows, initializer, parallel_iterations)
+        start, _ = _start(rows, initializer)
+        accs, rebuild = apart_from(start)
+
+        def body(now: list[Node], done: list[Node]) -> tuple[list[Node], list[Node]]:
+            found = same_structure(called, fn(rebuild(now), rows.taken()), start)
+            return _kept(rows, accs, found), []
+
+        return rebuild(_over(rows, accs, [], body, parallel_iterations)[0])
 
     ends = "from the first row to the last" if from_first else "from the last row to the first"
     fold.__name__ = fold.__qualname__ = called
@@ -178,22 +185,6 @@ def _start(rows: Rows, initializer: object) -> tuple[Any, bool]:
     first = rows.taken()
     rows.lists = rows.rest()
     return first, True
-
-
-def _fold(
-    fn: Callable[[Any, Any], object],
-    rows: Rows,
-    initializer: object,
-    parallel_iterations: int,
-) -> Any:
-    start, _ = _start(rows, initializer)
-    accs, rebuild = apart_from(start)
-
-    def body(now: list[Node], done: list[Node]) -> tuple[list[Node], list[Node]]:
-        found = same_structure(rows.where, fn(rebuild(now), rows.taken()), start)
-        return _kept(rows, accs, found), []
-
-    return rebuild(_over(rows, accs, [], body, parallel_iterations)[0])
 
 
 def _kept(rows: Rows, accs: Sequence[Node], found: list[Node]) -> list[Node]:

@@ -20,7 +20,12 @@ def constant_array(value: object, dtype: DTypeLike = None) -> np.ndarray[Any, An
         DTypeError: the dtype asked for is whole and a number is not, or too small for it.
         GraphError: the rows of a list differ in length.
     """
-    given = _as_given(value)
+    try:
+        given = np.asarray(value)
+    except ValueError as error:
+        raise GraphError(
+            f"constant: got {value!r}, expected rows of one length ({error})."
+        ) from error
     if given.dtype.kind not in "biuf":
         as_dtype(given.dtype)  # words, say, are refused by name
     try:
@@ -42,15 +47,6 @@ def constant_array(value: object, dtype: DTypeLike = None) -> np.ndarray[Any, An
             array = array.astype(np.int32)
     array.flags.writeable = False
     return array
-
-
-def _as_given(value: object) -> np.ndarray[Any, Any]:
-    try:
-        return np.asarray(value)
-    except ValueError as error:
-        raise GraphError(
-            f"constant: got {value!r}, expected rows of one length ({error})."
-        ) from error
 
 
 def filled_to(array: np.ndarray[Any, Any], shape: tuple[int, ...], name: str) -> Any:

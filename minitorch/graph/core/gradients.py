@@ -44,14 +44,14 @@ def gradients(
     stops = [] if stop_gradients is None else _listed(stop_gradients, "stop_gradients")
     if any(isinstance(node.shape, UnknownShape) for node in needed(roots, set())):
         return _later(roots, wanted, arriving, stops)
-    found: dict[Node, Node] = {}
+    found: dict[Node, Node | None] = {}
     with roots[0].graph.as_default(), name_scope(name):
         seeds = _seeds(roots, arriving)
         between = ancestors(wanted, seeds)
         if between:
             uses = count_uses([y for y in seeds if y in between], between.__contains__)
             seeds = {y: seed for y, seed in seeds.items() if y in uses}
-            sweep(seeds, uses, _rule(uses, set(stops)), _keep(found), wanted)
+            sweep(seeds, uses, _rule(uses, set(stops)), found.__setitem__, wanted)
     return [found.get(x) for x in wanted]
 
 
@@ -105,14 +105,6 @@ def _rule(uses: dict[Node, int], stops: set[Node]) -> Any:
             node.wants_of = None
 
     return rule
-
-
-def _keep(found: dict[Node, Node]) -> Any:
-    def keep(node: Node, grad: Node | None) -> None:
-        if grad is not None:
-            found[node] = grad
-
-    return keep
 
 
 def _as_list(value: object) -> list[Any]:

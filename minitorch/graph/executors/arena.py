@@ -26,7 +26,7 @@ from ...op import Op
 from ...ops.linalg import MatMul
 from ...ops.reduction import Extreme, Mean, Sum
 from ...ops.rows import ROWS, Elementwise
-from ..control.liveness import deadly, endangered, merges
+from ..control.liveness import endangered
 from ..control.loop_stacks import DEAD, EMPTY, Opaque, Outcome, alive, longer, outcome
 from ..control.while_op import While
 from ..core.node import Node
@@ -39,7 +39,7 @@ from ..operators.deferred_shapes import Late, Places
 from ..passes.fused import Fused
 from ..passes.lowering import program_of
 from .compiled import check_source, copied
-from .interpreter import handed_over, value_of
+from .interpreter import handed_over, is_dead, value_of
 from .node_errors import explain
 
 MOST_SHAPES = 16  # sets of shapes whose blocks of memory a run keeps
@@ -178,7 +178,7 @@ class _Run:
         return values
 
     def _value(self, node: Node, inputs: list[Any], values: dict[Node, Any], state: State) -> Any:
-        if node.op is not None and node in self.mortal and _is_dead(node, inputs, values):
+        if node in self.mortal and is_dead(node, values):
             return DEAD
         place = self.places.get(node)
         if place is not None:
@@ -240,13 +240,6 @@ class _LoopRun:
                 self.arena.wrote(place)
             found.append(value if place is None else place)
         return found
-
-
-def _is_dead(node: Node, inputs: Sequence[object], values: dict[Node, Any]) -> bool:
-    """Tell whether something that a node cannot live without is dead."""
-    if merges(node):
-        return all(value is DEAD for value in inputs)
-    return any(values[source] is DEAD for source in deadly(node))
 
 
 def _outside(node: Node, inputs: list[Any], state: State) -> Any:

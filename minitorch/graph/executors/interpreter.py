@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -47,13 +47,12 @@ class InterpretedStep:
         for node in order:
             if node in values:
                 continue
-            if node.op is not None and any(values.get(n) is DEAD for n in deadly(node)):
+            if is_dead(node, values):
                 values[node] = DEAD
                 continue
-            inputs = [values.get(source) for source in sources(node, self.fed)]
-            dead_merge = merges(node) and all(value is DEAD for value in inputs)
+            inputs = [values[source] for source in sources(node, self.fed)]
             try:
-                values[node] = DEAD if dead_merge else self._value(node, inputs, state)
+                values[node] = self._value(node, inputs, state)
             except Exception as error:
                 raise explain(node, inputs, error) from error
 
@@ -80,6 +79,13 @@ class InterpretedStep:
             now = [alive(values[node], node) for node in loop.body]
             pasts = longer(pasts, (values[node] for node in loop.saved))
         return outcome(now, enumerate(pasts))
+
+
+def is_dead(node: Node, values: Mapping[Node, object]) -> bool:
+    """Tell whether something that an operator cannot live without is dead."""
+    if merges(node):
+        return all(values[source] is DEAD for source in node.inputs)
+    return node.op is not None and any(values[source] is DEAD for source in deadly(node))
 
 
 def value_of(node: Node, inputs: Sequence[Any], state: State) -> Any:

@@ -73,7 +73,9 @@ def _again(node: Node, new: dict[Node, Node]) -> Node:
     if isinstance(node.op, While) and (_is_late(node) or unknown(*node.inputs)):
         return _loop_again(node, inputs, control)
     if isinstance(node.op, Output) and isinstance(inputs[0].op, While) and unknown(node):
-        return _output_again(node, inputs[0])
+        variable = inputs[0].op.variables[node.op.slot[1]]
+        with like(node):
+            return build(Output(node.op.slot, variable), inputs, kind=type(node))
     pairs = zip((*inputs, *control), (*node.inputs, *node.control_inputs), strict=True)
     if all(a is b for a, b in pairs):
         return node
@@ -105,10 +107,3 @@ def _loop_again(node: Node, inputs: tuple[Node, ...], control: tuple[Node, ...])
         made = build(fresh, (*inputs[:count], *fresh.captured), kind=Opaque)
     made.control_inputs = control
     return made
-
-
-def _output_again(node: Node, loop: Node) -> Node:
-    """Return a value taken out of a loop that was built again."""
-    with like(node):
-        variable = loop.op.variables[node.op.slot[1]]
-        return build(Output(node.op.slot, variable), (loop,), kind=type(node))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -254,7 +255,7 @@ def _expression(parts: Parts) -> Callable[..., Array]:
 
     What has a name is let go in the line that uses it last, so that its memory is used again.
     """
-    uses = _uses(parts)
+    uses = Counter(-1 - place for _, operands in parts for place in operands if place < 0)
     texts: list[str] = []
     lines: list[str] = []
     for i, (_, operands) in enumerate(parts):
@@ -270,16 +271,6 @@ def _expression(parts: Parts) -> Callable[..., Array]:
     source = f"def over({given}):\n    def function(xp{inputs}):\n{body}    return function"
     function: Callable[..., Array] = _over(source)(*[op.compute for op, _ in parts])
     return function
-
-
-def _uses(parts: Parts) -> list[int]:
-    """Return how often each part's result is used."""
-    uses = [0] * len(parts)
-    for _, operands in parts:
-        for place in operands:
-            if place < 0:
-                uses[-1 - place] += 1
-    return uses
 
 
 def _letting_go(lines: list[str]) -> list[str]:
