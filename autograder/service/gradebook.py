@@ -3,7 +3,9 @@
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Annotated, TypeVar
+
+from pydantic import Field
 
 from autograder.service.errors import Refused
 from autograder.service.roster import Person, Roster
@@ -11,6 +13,7 @@ from autograder.service.submissions import Entry, Ledger, pages_of
 
 # Rows of a page: what a screen or two hold, and a browser lays out at once.
 PAGE_ROWS = 50
+MOST_PAGES = 1_000_000
 
 ORDERS = ("login", "name", "section")
 
@@ -46,7 +49,7 @@ class Asked:
     section: str = ""
     search: str = ""
     sort: str = "login"
-    page: int = 1
+    page: Annotated[int, Field(ge=1, le=MOST_PAGES)] = 1
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from functools import cached_property, lru_cache
 from pathlib import Path
 
+from autograder.errors import AutograderError
 from autograder.service.errors import Refused, StartError
 
 
@@ -54,11 +55,15 @@ class Shelf:
         """Return the names of a lab's questions.
 
         Raises:
-            LabError, OSError: the lab's source cannot be read.
+            Refused: 422, the lab's source cannot be read.
         """
         from autograder.authoring.source import load_lab
 
-        return tuple(question.name for question in load_lab(self.path(name)).questions)
+        try:
+            return tuple(question.name for question in load_lab(self.path(name)).questions)
+        except (AutograderError, OSError) as error:
+            problem = str(error).splitlines()[0][:200]
+            raise Refused(422, f"{name} cannot be read: {problem}") from error
 
     def checks(self, name: str) -> tuple[int, int] | None:
         """Return how many checks run in the notebook and how many more here; None: unreadable."""

@@ -28,6 +28,7 @@ RULES = _json(
     attempts={"type": ["integer", "null"], "minimum": 1},
     grace_minutes={"type": "number", "minimum": 0},
     solutions={"type": "boolean"},
+    leaderboard={"type": "boolean"},
 )
 CSV = {
     "requestBody": {

@@ -30,6 +30,7 @@ class Rules:
     attempts: int | None = None
     grace_minutes: float = 0.0
     solutions: bool = False  # whether learners have them once nothing can be handed in any more
+    leaderboard: bool = False  # whether learners see who answers its timed questions fastest
 
     @classmethod
     def read(cls, body: Mapping[str, Any]) -> "Rules":
@@ -49,14 +50,13 @@ class Rules:
         attempts = body.get("attempts")
         if attempts is not None and not _whole(attempts, 1, MOST_ATTEMPTS):
             raise _wrong(attempts, "attempts", f"a whole number from 1 to {MOST_ATTEMPTS}")
-        solutions = body.get("solutions", False)
-        if not isinstance(solutions, bool):
-            raise _wrong(solutions, "solutions", "true or false")
+        solutions = _switch(body, "solutions")
         if solutions and dates["late_until"] is None:
             raise _wrong(True, "solutions", "late_until too: work that is late is taken for ever")
         return cls(
             **dates,
             solutions=solutions,
+            leaderboard=_switch(body, "leaderboard"),
             penalty_per_day=_number(body, "penalty_per_day", 1.0),
             attempts=attempts,
             grace_minutes=_number(body, "grace_minutes", MOST_GRACE_MINUTES),
@@ -115,6 +115,13 @@ def _number(body: Mapping[str, Any], name: str, most: float) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:
         raise _wrong(value, name, f"a number from 0 to {most:g}")
     return float(value)
+
+
+def _switch(body: Mapping[str, Any], name: str) -> bool:
+    value = body.get(name, False)
+    if not isinstance(value, bool):
+        raise _wrong(value, name, "true or false")
+    return value
 
 
 def _whole(value: object, least: int, most: int) -> bool:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...arrays import Array, Namespace, as_dtype, int32
+from ...arrays import Namespace, as_dtype, int32
 from ...errors import GraphError
 from ...op import Flat, Gradients, KeepsSpec, Op, Spec
 from ...ops.elementwise import zeros_like
@@ -39,7 +39,7 @@ class Switch(KeepsSpec):
     def __init__(self, branch: bool) -> None:
         self.branch = branch
 
-    def compute(self, xp: Namespace, *arrays: Array) -> Array:
+    def compute(self, xp: Namespace, *arrays: Any) -> Any:
         """Return the value or DEAD."""
         data, pred = arrays
         return data if bool(pred) is self.branch else DEAD
@@ -60,7 +60,7 @@ class Merge(Op):
     merges = True
     reads_inputs = reads_output = False
 
-    def compute(self, xp: Namespace, *arrays: Array) -> Array:
+    def compute(self, xp: Namespace, *arrays: Any) -> Any:
         """Return the first that is alive."""
         return next((a for a in arrays if a is not DEAD), DEAD)
 
@@ -93,7 +93,7 @@ class MergeIndex(Flat):
     merges = True
     reads_inputs = reads_output = False
 
-    def compute(self, xp: Namespace, *arrays: Array) -> Array:
+    def compute(self, xp: Namespace, *arrays: Any) -> Any:
         """Return the place of the first that is alive."""
         found = next((i for i, a in enumerate(arrays) if a is not DEAD), None)
         return DEAD if found is None else xp.asarray(found, dtype=xp.int32)

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ...arrays import Array, DType, as_dtype, float32, namespace, namespace_on
+from ...arrays import Array, DType, Namespace, as_dtype, float32, namespace, namespace_on
 from ...op import Flat, Gradients, KeepsSpec, Spec
 from ..core.naming import label
 from ..core.node import Node, Placeholder, build
@@ -239,7 +239,7 @@ class Filled(Flat, Opacity):
         return namespace_of(state).asarray(arrays[0] is not EMPTY)
 
 
-def namespace_of(state: State) -> Any:
+def namespace_of(state: State) -> Namespace:
     """Return the array namespace of a session's device."""
     return namespace_on(state.device)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
+from ...arrays import Array
 from ...op import Gradients
 from ..core.copying import copied
 from ..core.graph import outside
@@ -128,7 +129,7 @@ class While(Opacity):
         test, once = self.steps(tuple(places))
         count = len(self.variables)
 
-        def run(state: State, *arrays: object) -> Outcome:
+        def run(state: State, *arrays: Array) -> Outcome:
             values, captured = tuple(arrays[:count]), arrays[count:]
             pasts = [EMPTY] * len(places)
             while test(state, (*values, *captured))[0]:

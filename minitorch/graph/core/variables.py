@@ -347,7 +347,7 @@ class NoOp(StateOp):
 
     ordered = False
 
-    def run(self, state: State, *arrays: Array) -> Array:
+    def run(self, state: State, *arrays: Array) -> Any:
         """Return nothing."""
         return None
 

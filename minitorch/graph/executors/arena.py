@@ -123,7 +123,8 @@ class _Arena:
     def at(self, offset: int, shape: tuple[int, ...], dtype: Any) -> Array:
         """Return an array that stands at `offset`."""
         n_bytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-        return self.memory[offset : offset + n_bytes].view(dtype).reshape(shape)
+        piece: Array = self.memory[offset : offset + n_bytes].view(dtype)
+        return piece.reshape(shape)
 
     def spoil(self, place: Array) -> None:
         """Fill an array's memory with what no number is."""

@@ -67,7 +67,7 @@ class Step:
         self.function: Callable[..., tuple[Array, ...]] = names["step"]
         self.code: CodeType = self.function.__code__
 
-    def __call__(self, state: State, arrays: Sequence[Array]) -> tuple[Array, ...]:
+    def __call__(self, state: State, arrays: Sequence[Array]) -> tuple[Any, ...]:
         """Return the fetched arrays. One that a variable or caller holds as well is copied.
 
         Raises:

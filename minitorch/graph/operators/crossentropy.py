@@ -72,7 +72,8 @@ class CrossEntropy(Op):
         labels, x = arrays
         shifted, _, total = exponentials(xp, x)
         dot = np.vecdot(labels, shifted) if xp is np else xp.sum(labels * shifted, axis=-1)
-        return xp.log(total) * _row_sum(xp, labels) - dot
+        losses: Array = xp.log(total) * _row_sum(xp, labels) - dot
+        return losses
 
     def infer(self, *specs: Spec) -> Spec:
         """Return the rows' shape."""
@@ -139,7 +140,8 @@ class SparseCrossEntropy(Op):
         _check_labels(labels, x.shape[-1])
         shifted, _, total = exponentials(xp, x)
         picked = xp.take_along_axis(shifted, xp.astype(labels, xp.int64)[..., None], axis=-1)
-        return xp.log(total) - picked[..., 0]
+        losses: Array = xp.log(total) - picked[..., 0]
+        return losses
 
     def infer(self, *specs: Spec) -> Spec:
         """Return the rows' shape."""
@@ -210,7 +212,8 @@ class OneHot(Flat):
         """Return the zeros and ones."""
         if xp is np:
             out = np.empty((*arrays[0].shape, self.depth), self.dtype)
-            return np.equal(arrays[0][..., None], np.arange(self.depth), out=out)
+            np.equal(arrays[0][..., None], np.arange(self.depth), out=out)
+            return out
         hit = arrays[0][..., None] == xp.arange(self.depth)
         return xp.astype(hit, getattr(xp, str(self.dtype)))
 
