@@ -20,7 +20,7 @@ from .while_op import KEPT_APART
 
 
 def scan(
-    fn: Callable[[Any, Any], object],
+    fn: Callable[..., object],
     elems: object,
     initializer: object = None,
     parallel_iterations: int = KEPT_APART,
@@ -52,7 +52,7 @@ def scan(
 
 def _folding(called: str, from_first: bool) -> Callable[..., Any]:
     def fold(
-        fn: Callable[[Any, Any], object],
+        fn: Callable[..., object],
         elems: object,
         initializer: object = None,
         parallel_iterations: int = KEPT_APART,
@@ -77,7 +77,7 @@ foldl, foldr = _folding("foldl", True), _folding("foldr", False)
 
 
 def map_fn(
-    fn: Callable[[Any], object],
+    fn: Callable[..., object],
     elems: object,
     dtype: DTypeLike = None,
     parallel_iterations: int = KEPT_APART,
@@ -114,7 +114,7 @@ class Rows:
         count: how many rows there are, if that is known before the run.
     """
 
-    def __init__(self, where: str, fn: object, elems: Any, first_on_top: bool) -> None:
+    def __init__(self, where: str, fn: object, elems: object, first_on_top: bool) -> None:
         if not callable(fn):
             raise TypeError(f"{where}: got {type(fn).__name__} as fn, expected a function.")
         self.where = where
@@ -175,7 +175,7 @@ def _over(
     return found[count : count + kept], found[count + kept :]
 
 
-def _start(rows: Rows, initializer: object) -> tuple[Any, bool]:
+def _start(rows: Rows, initializer: object) -> tuple[object, bool]:
     """Return what the accumulator starts from, and whether that is a result."""
     if initializer is not None:
         nodes, rebuild = apart_from(initializer)

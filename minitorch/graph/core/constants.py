@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from ...arrays import DTypeLike, as_dtype, get_default_dtype
+from ...arrays import Array, DTypeLike, as_dtype, get_default_dtype
 from ...errors import DTypeError, GraphError
 
 
-def constant_array(value: object, dtype: DTypeLike = None) -> np.ndarray[Any, Any]:
+def constant_array(value: object, dtype: DTypeLike = None) -> Array:
     """Return `value` as an array that nobody else can change.
 
     Python floats become the default dtype (float32), integers int32 as in TensorFlow; arrays keep
@@ -49,7 +47,7 @@ def constant_array(value: object, dtype: DTypeLike = None) -> np.ndarray[Any, An
     return array
 
 
-def filled_to(array: np.ndarray[Any, Any], shape: tuple[int, ...], name: str) -> Any:
+def filled_to(array: Array, shape: tuple[int, ...], name: str) -> Array:
     """Return `array` in `shape`; TensorFlow repeats the last element to fill it."""
     wanted = int(np.prod(shape, dtype=np.int64))
     if array.size > wanted:

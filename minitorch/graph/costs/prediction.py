@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ...arrays import Array
 from ...errors import MinitorchError
 from ...ops.linalg import Linear, MatMul
 from ...ops.pointwise import Power
@@ -137,8 +138,8 @@ def _counted(
     loop: While,
     order: Sequence[Node],
     deciding: Sequence[int],
-    known: dict[Node, Any],
-    now: dict[Node, Any],
+    known: dict[Node, Array],
+    now: dict[Node, Array],
     most: int,
 ) -> int:
     for done in range(most):
@@ -152,7 +153,7 @@ def _counted(
     return most
 
 
-def _value(node: Node, values: dict[Node, Any]) -> Any:
+def _value(node: Node, values: dict[Node, Array]) -> Any:
     if isinstance(node, Constant):
         return node.value
     assert node.op is not None  # `_computable`

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from ... import compile as code
-from ...arrays import CPU, Array, Device
+from ...arrays import CPU, Array, Device, DType
 from ...errors import GraphError
 from ...op import Op
 from ...ops.linalg import MatMul
@@ -76,10 +76,10 @@ class ArenaStep:
                 check_source(node)
         self.plan: MemoryPlan = MemoryPlan(0, 0, (), (), (), {})
         self.measured_bytes = 0
-        self._runs: dict[tuple[Any, ...], _Run] = {}
+        self._runs: dict[tuple[tuple[int, ...], ...], _Run] = {}
         self._turn = threading.Lock()  # two runs at once would write the same memory
 
-    def __call__(self, state: State, arrays: Sequence[Array]) -> tuple[Any, ...]:
+    def __call__(self, state: State, arrays: Sequence[Array]) -> tuple[Array, ...]:
         """Return the fetched arrays, copied out of the arena.
 
         Raises:
@@ -88,7 +88,7 @@ class ArenaStep:
         with self._turn:
             return self._computed(state, arrays)
 
-    def _computed(self, state: State, arrays: Sequence[Array]) -> tuple[Any, ...]:
+    def _computed(self, state: State, arrays: Sequence[Array]) -> tuple[Array, ...]:
         shapes = tuple(a.shape for a in arrays)
         if shapes not in self._runs:
             sizes = sizes_of(self.order, dict(zip(self.feeds, shapes, strict=True)))
@@ -120,7 +120,7 @@ class _Arena:
         self.memory = block[start : start + n_bytes]
         self.reach, self.poison = 0, poison
 
-    def at(self, offset: int, shape: tuple[int, ...], dtype: Any) -> Array:
+    def at(self, offset: int, shape: tuple[int, ...], dtype: DType) -> Array:
         """Return an array that stands at `offset`."""
         n_bytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
         piece: Array = self.memory[offset : offset + n_bytes].view(dtype)
@@ -165,7 +165,7 @@ class _Run:
                 at = start + buffer.offset
                 self.free[buffer.last].append(arena.memory[at : at + buffer.n_bytes])
 
-    def __call__(self, state: State, values: dict[Node, Any]) -> dict[Node, Any]:
+    def __call__(self, state: State, values: dict[Node, object]) -> dict[Node, object]:
         for i, node in enumerate(self.plan.order):
             if node not in values:
                 inputs = [values[source] for source in sources(node, self.fed)]
@@ -178,7 +178,9 @@ class _Run:
                     piece.fill(0xFF)
         return values
 
-    def _value(self, node: Node, inputs: list[Any], values: dict[Node, Any], state: State) -> Any:
+    def _value(
+        self, node: Node, inputs: list[Any], values: dict[Node, object], state: State
+    ) -> Any:
         if node in self.mortal and is_dead(node, values):
             return DEAD
         place = self.places.get(node)
@@ -231,9 +233,9 @@ class _LoopRun:
             now, spare = spare, now
         return outcome(values, zip(self.plan.kept, pasts, strict=True))
 
-    def _kept(self, values: Sequence[Any], places: Sequence[Array | None]) -> list[Any]:
+    def _kept(self, values: Sequence[Any], places: Sequence[Array | None]) -> list[object]:
         """Return the variables' values at their places."""
-        found: list[Any] = []
+        found: list[object] = []
         for value, place in zip(values, places, strict=True):
             if place is not None:
                 if value is not place:
@@ -275,7 +277,7 @@ def _check(node: Node, device: Device) -> None:
 
 # ── operators with a place for their result ─────────────────────────────────────────────────────
 
-UFUNCS: dict[str, Any] = {
+UFUNCS: dict[str, np.ufunc] = {
     "add": np.add,
     "sub": np.subtract,
     "mul": np.multiply,

@@ -31,18 +31,18 @@ class InterpretedStep:
             if node not in self.fed:
                 check_source(node)
 
-    def __call__(self, state: State, arrays: Sequence[Array]) -> tuple[Any, ...]:
+    def __call__(self, state: State, arrays: Sequence[Array]) -> tuple[Array, ...]:
         """Return the fetched arrays, copied.
 
         Raises:
             GraphError, ShapeError, ...: what went wrong, with the node and the line that built it.
         """
         with np.errstate(all="ignore"):
-            values = dict(zip(self.feeds, arrays, strict=True))
+            values: dict[Node, object] = dict(zip(self.feeds, arrays, strict=True))
             self._run(self.order, values, state)
         return tuple(handed_over(node, values[node]) for node in self.fetches)
 
-    def _run(self, order: Sequence[Node], values: dict[Node, Any], state: State) -> None:
+    def _run(self, order: Sequence[Node], values: dict[Node, object], state: State) -> None:
         """Put the value of every node of `order` into `values`."""
         for node in order:
             if node in values:
@@ -56,7 +56,7 @@ class InterpretedStep:
             except Exception as error:
                 raise explain(node, inputs, error) from error
 
-    def _value(self, node: Node, inputs: Sequence[Any], state: State) -> Any:
+    def _value(self, node: Node, inputs: Sequence[object], state: State) -> object:
         if isinstance(node.op, While):
             return self._loop(node.op, inputs, state)
         return value_of(node, inputs, state)
@@ -65,7 +65,7 @@ class InterpretedStep:
         """Return the outcome of a loop, with a list for every node that anybody ever asks for."""
         count = len(loop.variables)
         now = list(inputs[:count])
-        captured: dict[Node, Any] = dict(zip(loop.entrances, inputs[count:], strict=True))
+        captured: dict[Node, object] = dict(zip(loop.entrances, inputs[count:], strict=True))
         pasts = [EMPTY for _ in loop.saved]
         test = schedule([loop.test], loop.placeholders)
         body = schedule([*loop.body, *loop.saved], loop.placeholders)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from ...arrays import Array
 from ..control.loop_stacks import Opaque, Output, placeholder_like
@@ -25,7 +24,7 @@ class ByShape:
         self, fetches: Sequence[Node], feeds: Sequence[Node], plan: Callable[..., Run]
     ) -> None:
         self.fetches, self.feeds, self.plan = list(fetches), tuple(feeds), plan
-        self._steps: dict[tuple[Any, ...], Run] = {}
+        self._steps: dict[tuple[tuple[int, ...], ...], Run] = {}
 
     def __call__(self, state: State, arrays: Sequence[Array]) -> tuple[Array, ...]:
         """Return the fetched arrays for feeds of these shapes."""

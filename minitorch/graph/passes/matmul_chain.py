@@ -13,7 +13,6 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Collection, Sequence
-from typing import Any
 
 from ...ops.linalg import MatMul
 from ..core.node import Node
@@ -45,12 +44,12 @@ def cheapest(sizes: Sequence[int]) -> tuple[int, Split]:
 
 
 def _product(
-    multiply: Callable[[Any, Any], object],
-    factors: Sequence[object],
+    multiply: Callable[[Node, Node], Node],
+    factors: Sequence[Node],
     split: Split,
     i: int,
     j: int,
-) -> Any:
+) -> Node:
     if i == j:
         return factors[i]
     k = split[i, j]
@@ -87,7 +86,7 @@ def matmul_chain(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[No
         if _seconds(sizes, split, 0, len(factors) - 1, node) > ERROR * seconds:
             return None
         multiply = functools.partial(rebuilt, MatMul())
-        return _product(multiply, factors, split, 0, len(factors) - 1)  # type: ignore[no-any-return]
+        return _product(multiply, factors, split, 0, len(factors) - 1)
 
     return rewrite(fetches, rule, fed)
 

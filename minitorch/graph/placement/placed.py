@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
 
 from ...arrays import Array
 from ...errors import GraphError
@@ -104,7 +103,7 @@ class PlacedRun:
         self._step: Step | None = None
         self._lines: Lines | None = None
 
-    def __call__(self, state: State, arrays: Sequence[Array]) -> tuple[Any, ...]:
+    def __call__(self, state: State, arrays: Sequence[Array]) -> tuple[Array, ...]:
         """Return the fetched arrays, the same on every rank."""
         if self._step is None or self._lines is None:
             self._step, self._lines = self._planned()
