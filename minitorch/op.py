@@ -122,7 +122,7 @@ class Op:
         """What messages and pictures call the operator."""
         return type(self).__name__
 
-    def compute(self, xp: Namespace, *arrays: Array) -> Array:
+    def compute(self, xp: Namespace, *arrays: Any) -> Array:
         """Return the result for these arrays, in the namespace `xp` of their library."""
         raise NotImplementedError(f"{self.name}: `compute` is not defined. Define it.")
 

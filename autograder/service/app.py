@@ -15,7 +15,15 @@ from sqlalchemy.exc import OperationalError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from autograder.service import api, auth, lti_pages, operations, pages, staff_api
+from autograder.service import (
+    api,
+    auth,
+    leaderboard_routes,
+    lti_pages,
+    operations,
+    pages,
+    staff_api,
+)
 from autograder.service.course import Course
 from autograder.service.errors import Refused
 from autograder.service.limits import BodyLimit
@@ -59,7 +67,7 @@ def create_app(course: Course) -> "ASGIApp":
         redirect_slashes=False,  # it would lead to whatever host the client named
     )
     app.state.course = course
-    for routes in (api, staff_api, operations, pages, lti_pages):
+    for routes in (api, staff_api, operations, pages, leaderboard_routes, lti_pages):
         app.include_router(routes.router(course))
     app.mount("/static", _Static(directory=HERE / "static"))
     for kind, answer in _ANSWERS.items():

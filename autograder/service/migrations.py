@@ -241,6 +241,11 @@ def _to_6(connection: sa.Connection, _now: float) -> None:
     _add_column(connection, "lab_rules", "solutions", "BOOLEAN NOT NULL DEFAULT FALSE")
 
 
+def _to_7(connection: sa.Connection, _now: float) -> None:
+    """Let staff say whether learners see who answers timed questions fastest."""
+    _add_column(connection, "lab_rules", "leaderboard", "BOOLEAN NOT NULL DEFAULT FALSE")
+
+
 def _add_column(connection: sa.Connection, table: str, column: str, kind: str) -> None:
     """Add a column, unless an earlier step has made the table as it is today."""
     if column not in {c["name"] for c in sa.inspect(connection).get_columns(table)}:
@@ -253,4 +258,5 @@ _STEPS: dict[int, Callable[[sa.Connection, float], None]] = {
     3: _to_4,
     4: _to_5,
     5: _to_6,
+    6: _to_7,
 }

@@ -12,31 +12,21 @@ from ..ops import elementwise as rows
 from ..ops.casting import cast_to
 from .core.naming import lined, once_known, rename, rename_all
 from .core.node import Node, build, convert, convert_all
-from .models import rnn_cell as rnn_cell
-from .models.rnn import dynamic_rnn as dynamic_rnn
-from .models.rnn import static_rnn as static_rnn
+from .models import rnn_cell
+from .models.rnn import dynamic_rnn, static_rnn
 from .operators import elementwise, math, random
 from .operators.creation import range as counted
-from .operators.crossentropy import OneHot
-from .operators.crossentropy import log_softmax as log_softmax
 from .operators.crossentropy import (
-    sigmoid_cross_entropy_with_logits as sigmoid_cross_entropy_with_logits,
-)
-from .operators.crossentropy import softmax as softmax
-from .operators.crossentropy import (
-    softmax_cross_entropy_with_logits as softmax_cross_entropy_with_logits,
-)
-from .operators.crossentropy import (
-    sparse_softmax_cross_entropy_with_logits as sparse_softmax_cross_entropy_with_logits,
+    OneHot,
+    log_softmax,
+    sigmoid_cross_entropy_with_logits,
+    softmax,
+    softmax_cross_entropy_with_logits,
+    sparse_softmax_cross_entropy_with_logits,
 )
 from .operators.deferred_shapes import as_scalar, late, unknown
-from .operators.elementwise import log_sigmoid as log_sigmoid
-from .operators.elementwise import maximum, rsqrt
-from .operators.elementwise import sigmoid as sigmoid
-from .operators.elementwise import tanh as tanh
-from .operators.images import avg_pool as avg_pool
-from .operators.images import conv2d as conv2d
-from .operators.images import max_pool as max_pool
+from .operators.elementwise import log_sigmoid, maximum, rsqrt, sigmoid, tanh
+from .operators.images import avg_pool, conv2d, max_pool
 from .operators.math import reduce_mean, reduce_sum
 from .operators.shaping import shape
 
@@ -112,10 +102,7 @@ def bias_add(
     """The value plus a bias along its channels: the last axis, or with "NCHW" the second."""
     x, b = convert_all(value, bias)
     if b.shape.ndims not in (None, 1):
-        raise GraphError(
-            f"bias_add: got a bias of shape {b.shape}, expected one axis (node {b.name!r} built at "
-            f"{b.location})."
-        )
+        raise b.error(f"bias_add: got a bias of shape {b.shape}, expected one axis.")
     if data_format in ("NCHW", "NCW") and len(x.shape) > 2:
         b = movement.reshape(b, (-1, *(1,) * (len(x.shape) - 2)))
     return rename(x + b, name)
@@ -164,10 +151,7 @@ def one_hot(
     node = convert(indices)
     size = int(depth)
     if node.dtype.kind not in "iu":
-        raise GraphError(
-            f"one_hot: got indices of {node.dtype}, expected integers (node {node.name!r} built at "
-            f"{node.location}). Cast them."
-        )
+        raise node.error(f"one_hot: got indices of {node.dtype}, expected integers. Cast them.")
     if unknown(node):
         found = late(
             lambda known: one_hot(known, size, on_value, off_value, axis, dtype),

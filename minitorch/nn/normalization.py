@@ -133,12 +133,6 @@ class BatchNorm2d(_BatchNorm):
     ranks = (4,)
 
 
-class BatchNorm3d(_BatchNorm):
-    """Batch norm of (N, C, D, H, W). Source: Ioffe & Szegedy, ICML 2015."""
-
-    ranks = (5,)
-
-
 class _InstanceNorm(_RunningNorm):
     """Each channel of each sample by its own mean and variance."""
 
@@ -186,12 +180,6 @@ class InstanceNorm2d(_InstanceNorm):
     """Instance norm of (N, C, H, W) or (C, H, W)."""
 
     ranks = (3, 4)
-
-
-class InstanceNorm3d(_InstanceNorm):
-    """Instance norm of (N, C, D, H, W) or (C, D, H, W)."""
-
-    ranks = (4, 5)
 
 
 class LayerNorm(Module):
@@ -310,19 +298,3 @@ class GroupNorm(Module):
     def extra_repr(self) -> str:
         """Return sizes and options."""
         return f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}"
-
-
-class LocalResponseNorm(Module):
-    """Each element by the squares in the channels around it. Source: Krizhevsky et al., 2012."""
-
-    def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> None:
-        super().__init__()
-        self.size, self.alpha, self.beta, self.k = size, alpha, beta, k
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return `x` normalised."""
-        return F.local_response_norm(x, self.size, self.alpha, self.beta, self.k)  # type: ignore[no-any-return]
-
-    def extra_repr(self) -> str:
-        """Return the numbers."""
-        return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"

@@ -130,11 +130,6 @@ def prelu(x: "Methods", weight: "Methods") -> Any:
     return where(x > 0, x, x * (weight.reshape(shape) if x.shape else weight.reshape(())))
 
 
-def threshold(x: Any, threshold: float, value: float) -> Any:
-    """Return `x` where above the threshold, else `value`."""
-    return where(x > threshold, x, value)
-
-
 def hardtanh(x: Any, min_val: float = -1.0, max_val: float = 1.0) -> Any:
     """Return `x` clamped; outside and on the bounds the slope is 0.
 
@@ -154,17 +149,6 @@ def elu(x: Any, alpha: float = 1.0) -> Any:
 def selu(x: "Methods") -> Any:
     """Return the scaled `elu` that keeps mean 0 and variance 1."""
     return elu(x, SELU_ALPHA) * SELU_SCALE
-
-
-def celu(x: Any, alpha: float = 1.0) -> Any:
-    """Return `x` where positive, else alpha·(exp(x / alpha) - 1).
-
-    Raises:
-        ArgumentError: alpha is 0.
-    """
-    if alpha == 0:
-        raise ArgumentError("celu: got alpha 0, expected another number: it divides.")
-    return where(x > 0, x, expm1(where(x > 0, 0.0, x) / alpha) * alpha)
 
 
 HALF_LINEAR = 11.0
@@ -188,27 +172,6 @@ def mish(x: "Methods") -> Any:
 def softsign(x: "Methods") -> Any:
     """Return x / (1 + |x|)."""
     return x / (abs(x) + 1.0)
-
-
-def tanhshrink(x: "Methods") -> Any:
-    """Return x - tanh(x)."""
-    return x - tanh(x)
-
-
-def hardshrink(x: Any, lambd: float = 0.5) -> Any:
-    """Return `x` where |x| is above `lambd`, else 0."""
-    return where((x >= -lambd) & (x <= lambd), 0.0, x)
-
-
-def softshrink(x: "Methods", lambd: float = 0.5) -> Any:
-    """Return `x` moved towards 0 by `lambd`, 0 if it would cross.
-
-    Raises:
-        ArgumentError: lambd is negative.
-    """
-    if lambd < 0:
-        raise ArgumentError(f"softshrink: got lambd {lambd}, expected 0 or more.")
-    return where(x > lambd, x - lambd, where(x < -lambd, x + lambd, x * 0.0))
 
 
 def hardsigmoid(x: Any) -> Any:
@@ -235,11 +198,9 @@ def glu(x: "Methods", dim: int = -1) -> Any:
 
 
 __all__ = [
-    "celu",
     "elu",
     "gelu",
     "glu",
-    "hardshrink",
     "hardsigmoid",
     "hardswish",
     "hardtanh",
@@ -253,9 +214,6 @@ __all__ = [
     "sigmoid",
     "silu",
     "softplus",
-    "softshrink",
     "softsign",
     "tanh",
-    "tanhshrink",
-    "threshold",
 ]

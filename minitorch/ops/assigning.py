@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..arrays import Array, Namespace, as_dtype, cast, copied, dtype_of, native_device_of
+from ..arrays import Array, Index, Namespace, as_dtype, cast, copied, dtype_of, native_device_of
 from ..errors import AxisError, ShapeError
 from ..op import Flat, Gradients, KeepsSpec, Spec, Value, apply
 from .broadcasting import expand_to, sum_to
@@ -26,7 +26,7 @@ class Assign(KeepsSpec):
     reads_output = False
     name = "setitem"
 
-    def __init__(self, pattern: tuple[object, ...]) -> None:
+    def __init__(self, pattern: tuple[Index, ...]) -> None:
         self.pattern = pattern
 
     def compute(self, xp: Namespace, *arrays: Array) -> Array:

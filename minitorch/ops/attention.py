@@ -13,7 +13,7 @@ from .casting import cast_to
 from .conv import each
 from .indexing import ARRAY, Take
 from .linalg import matmul, mT
-from .matrices import Fold, pad
+from .matrices import pad
 from .matrices import unfold as windows_along
 from .movement import insert_axes, permute, remove_axes, reshape
 from .normalization import softmax
@@ -156,51 +156,3 @@ def unfold(
     n, c, h, w = x.shape[:4]
     columns = permute(x, (0, 1, 4, 5, 2, 3))
     return reshape(columns, (n, c * size[0] * size[1], h * w))
-
-
-def fold(
-    input: Any,
-    output_size: Any,
-    kernel_size: Any,
-    dilation: Any = 1,
-    padding: Any = 0,
-    stride: Any = 1,
-) -> Any:
-    """Return columns (N, C·kh·kw, places) added up as windows of an image (N, C, H, W)."""
-    if len(input.shape) == 2:
-        image = fold(insert_axes(input, (0,)), output_size, kernel_size, dilation, padding, stride)
-        return remove_axes(image, (0,))
-    out, size = each("fold", output_size, 2), each("fold", kernel_size, 2)
-    gap, border = each("fold", dilation, 2), each("fold", padding, 2)
-    step = each("fold", stride, 2)
-    room = [o + 2 * p - g * (k - 1) - 1 for o, p, g, k in zip(out, border, gap, size, strict=True)]
-    places = [r // s + 1 for r, s in zip(room, step, strict=True)]
-    n, columns, count = input.shape
-    if count != places[0] * places[1] or columns % (size[0] * size[1]):
-        raise ShapeError(
-            f"fold: got {tuple(input.shape)}, expected (N, multiple of {size[0] * size[1]}, "
-            f"{places[0] * places[1]})."
-        )
-    x = reshape(input, (n, columns // (size[0] * size[1]), *size, *places))
-    x = permute(x, (0, 1, 4, 5, 2, 3))
-    for d in (1, 0):
-        x = _spread(x, 4 + d, gap[d])
-        x = (
-            apply(Fold(2 + d, step[d], out[d] + 2 * border[d]), x)
-            if d
-            else _fold_rows(x, step, out, border)
-        )
-    return x[:, :, border[0] : border[0] + out[0], border[1] : border[1] + out[1]]
-
-
-def _fold_rows(x: Any, step: Any, out: Any, border: Any) -> Any:
-    return apply(Fold(2, step[0], out[0] + 2 * border[0]), x)
-
-
-def _spread(x: "Methods", d: int, gap: int) -> Any:
-    """Return `x` with gap - 1 zeros between the elements of axis `d`."""
-    if gap == 1:
-        return x
-    wide = pad(insert_axes(x, (d + 1,)), [0, 0] * (len(x.shape) - d - 1) + [0, gap - 1])
-    shape = (*x.shape[:d], x.shape[d] * gap, *x.shape[d + 1 :])
-    return reshape(wide, shape)[(*(slice(None),) * d, slice(0, (x.shape[d] - 1) * gap + 1))]

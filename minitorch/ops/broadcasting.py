@@ -48,7 +48,7 @@ class ExpandTo(Op):
     on_arrays = views = True
     reads_inputs = reads_output = False
 
-    def __init__(self, shape: Shape | None = None) -> None:
+    def __init__(self, shape: tuple[int, ...] | None = None) -> None:
         self.shape = shape
 
     def compute(self, xp: Namespace, *arrays: Array) -> Array:
@@ -73,7 +73,7 @@ class ExpandTo(Op):
         return (sum_to(out_grad, node.inputs[0]), None)[: len(node.inputs)]
 
 
-def _repeated(number: object, shape: Any) -> Any:
+def _repeated(number: Array, shape: tuple[int, ...]) -> Array:
     """Return a view of one number under a shape; a quarter of the time of `broadcast_to`."""
     one = np.asarray(number)
     view = np.ndarray(shape, one.dtype, one, 0, (0,) * len(shape))

@@ -3,7 +3,7 @@
 Three operators are the three partial derivatives of one form, Σ x[window] · w · y, which is linear
 in image x, kernel w and result y alike. So the gradient of each is the other two:
 
-    Convolve        image, kernel -> result         (conv1d, conv2d, conv3d)
+    Convolve        image, kernel -> result         (conv1d, conv2d)
     ConvolveBack    result, kernel -> image         (conv_transpose)
     ConvolveKernel  image, result -> kernel
 
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..allocator import matrix_product, rows_of
-from ..arrays import Array, Namespace, native_device_of, windows
+from ..arrays import Array, Index, Namespace, native_device_of, windows
 from ..op import Gradients, Op, Spec, Value, apply
 
 if TYPE_CHECKING:
@@ -67,14 +67,16 @@ def _samples_last(xp: Namespace, n_samples: int) -> bool:
     return xp is np and n_samples >= MANY
 
 
-def _by_channel(xp: Namespace, y: Any) -> Any:
+def _by_channel(xp: Namespace, y: Array) -> Array:
     """Return a view of (N, C, places) as (C, places, N), or (C, N, places) of few samples."""
     axes = range(2, len(y.shape))
     last = _samples_last(xp, y.shape[0])
     return xp.permute_dims(y, (1, *axes, 0) if last else (1, 0, *axes))
 
 
-def _by_sample(xp: Namespace, y: Any, channels: int, n_samples: int, places: Any) -> Any:
+def _by_sample(
+    xp: Namespace, y: Array, channels: int, n_samples: int, places: Sequence[int]
+) -> Array:
     """Return the result that has these rows, one a channel, as (N, C, places)."""
     axes = range(1, len(places) + 1)
     if _samples_last(xp, n_samples):
@@ -84,7 +86,7 @@ def _by_sample(xp: Namespace, y: Any, channels: int, n_samples: int, places: Any
     return xp.permute_dims(y, (1, 0, *(d + 1 for d in axes)))
 
 
-def _padded(xp: Namespace, x: Any, padding: tuple[int, ...]) -> Any:
+def _padded(xp: Namespace, x: Array, padding: tuple[int, ...]) -> Array:
     """Return the image with its border, laid out as `_by_channel` has it."""
     last = _samples_last(xp, x.shape[0])
     if not any(padding) and (not last or x.strides[0] == x.itemsize):
@@ -100,8 +102,8 @@ def _padded(xp: Namespace, x: Any, padding: tuple[int, ...]) -> Any:
 
 
 def _columns(
-    xp: Namespace, x: Any, kernel: tuple[int, ...], how: Geometry, places: tuple[int, ...]
-) -> Any:
+    xp: Namespace, x: Array, kernel: tuple[int, ...], how: Geometry, places: tuple[int, ...]
+) -> Array:
     """Return the first `places` windows of `x` along each axis as (G, C/G·kernel, L·N)."""
     k = len(kernel)
     view = windows(
@@ -115,14 +117,14 @@ def _columns(
     return rows_of(turned, shape) if xp is np else turned.reshape(shape)
 
 
-def _rows(xp: Namespace, y: Any, groups: int) -> Any:
+def _rows(xp: Namespace, y: Array, groups: int) -> Array:
     """Return a result (N, O, places) as (G, O/G, L·N)."""
     return _by_channel(xp, y).reshape((groups, y.shape[1] // groups, -1))
 
 
-def _product(xp: Namespace, a: Any, b: Any) -> Any:
+def _product(xp: Namespace, a: Array, b: Array) -> Array:
     """Return the product of the matrices of each group."""
-    return matrix_product(a[0], b[0])[None] if xp is np and len(a) == 1 else a @ b
+    return matrix_product(a[0], b[0])[None] if xp is np and len(a) == 1 else xp.matmul(a, b)
 
 
 class Convolve(Op):
@@ -141,7 +143,8 @@ class Convolve(Op):
         places = self.places or self.how.result_size(x.shape[2:], w.shape[2:])
         tuned = self.tuned(x, w) if xp is np else None
         if tuned is not None:
-            return tuned(x, w)
+            y: Array = tuned(x, w)
+            return y
         kernels = w.reshape((self.how.groups, w.shape[0] // self.how.groups, -1))
         y = _product(xp, kernels, _columns(xp, x, tuple(w.shape[2:]), self.how, places))
         return _by_sample(xp, y, w.shape[0], x.shape[0], places)
@@ -198,7 +201,8 @@ class ConvolveBack(Op):
         for at in itertools.product(*map(range, kernel)):
             spots = zip(at, how.stride, how.dilation, places, strict=True)
             into = [slice(i * d, i * d + (n - 1) * s + 1, s) for i, s, d, n in spots]
-            out[(whole, whole, *into)] += columns[(whole, whole, *at)]
+            taken: tuple[Index, ...] = (whole, whole, *at)
+            out[(whole, whole, *into)] += columns[taken]
         inside = [slice(p, p + n) for p, n in zip(how.padding, self.image, strict=True)]
         return out[(whole, whole, *inside)]
 
@@ -212,7 +216,7 @@ class ConvolveBack(Op):
             and all(padding < size for size, padding in borders)
         )
 
-    def _convolved(self, y: Any, w: Any, kernel: tuple[int, ...]) -> Any:
+    def _convolved(self, y: Array, w: Array, kernel: tuple[int, ...]) -> Array:
         """Return the image as a convolution of the result with the kernels turned around."""
         axes = tuple(range(2, w.ndim))
         padding = tuple(size - 1 - p for size, p in zip(kernel, self.how.padding, strict=True))

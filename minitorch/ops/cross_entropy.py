@@ -69,7 +69,8 @@ class CrossEntropy(Op):
             away = x - np.maximum.reduce(x, axis=1, keepdims=True)
             picked = away[rows, safe]
             total = np.add.reduce(np.exp(away, out=away), axis=1)
-            return np.add.reduce(np.log(total, out=total) - picked) / x.dtype.type(n)
+            mean: Array = np.add.reduce(np.log(total, out=total) - picked) / x.dtype.type(n)
+            return mean
         away = x - xp.max(x, axis=1, keepdims=True)
         losses = xp.log(xp.sum(xp.exp(away), axis=1)) - away[rows, safe]
         if counts is not None:

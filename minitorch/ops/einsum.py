@@ -35,7 +35,8 @@ class Einsum(Op):
         """Return the sums of products."""
         equation = f"{','.join(self.terms)}->{self.result}"
         if xp is np:
-            return np.einsum(equation, *arrays, optimize=len(arrays) > 1)
+            sums: Array = np.einsum(equation, *arrays, optimize=len(arrays) > 1)
+            return sums
         return xp.einsum(equation, *arrays)
 
     def infer(self, *specs: Spec) -> Spec:

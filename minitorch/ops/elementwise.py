@@ -13,7 +13,7 @@ import numpy as np
 from ..allocator import LARGE, result_of
 from ..arrays import Namespace, dtype_of
 from .rows import NUMBERS, binary, unary
-from .special import erf_array, erfc_array
+from .special import erf_array
 
 if TYPE_CHECKING:
     from .methods import Methods
@@ -48,7 +48,7 @@ trunc = unary("trunc", lambda xp, x: xp.trunc(x), _zero, "The integer towards 0.
 rint = unary(
     "rint", lambda xp, x: xp.round(x), _zero, "The nearest integer.", reads="", kinds=NUMBERS
 )
-fix, sgn = trunc, sign
+sgn = sign
 
 # ── polynomials and pieces ──────────────────────────────────────────────────────────────────────
 
@@ -58,14 +58,6 @@ positive = unary(
 )
 abs = unary("abs", lambda xp, x: xp.abs(x), lambda g, x, y: g * sign(x), "|x|.", reads="x")
 square = unary("square", lambda xp, x: x * x, lambda g, x, y: g * (x * 2.0), "x².", reads="x")
-frac = unary(
-    "frac",
-    lambda xp, x: x - xp.trunc(x),
-    lambda g, x, y: g,
-    "x - trunc(x).",
-    reads="",
-    kinds=NUMBERS,
-)
 
 
 def _masked(g: Any, y: Any, out: Any = None) -> Any:
@@ -205,18 +197,3 @@ atanh = _float_row(
 )
 _SLOPE = 2.0 / math.sqrt(math.pi)
 erf = _float_row("erf", erf_array, lambda g, x, y: g * exp(x * -x) * _SLOPE, "The error function.")
-erfc = _float_row("erfc", erfc_array, lambda g, x, y: g * exp(x * -x) * -_SLOPE, "1 - erf(x).")
-deg2rad = _float_row(
-    "deg2rad",
-    lambda xp, x: x * (math.pi / 180),
-    lambda g, x, y: g * (math.pi / 180),
-    "Radians.",
-    "",
-)
-rad2deg = _float_row(
-    "rad2deg",
-    lambda xp, x: x * (180 / math.pi),
-    lambda g, x, y: g * (180 / math.pi),
-    "Degrees.",
-    "",
-)

@@ -14,7 +14,7 @@ from ..shapes import axis, broadcast, known, numel
 from .binary import where
 from .broadcasting import sum_to
 from .casting import cast_to
-from .elementwise import ones_like, zeros_like
+from .elementwise import zeros_like
 from .indexing import ARRAY, Place, PlaceAdd, Take, getitem, narrow, put, split_index
 from .movement import expand, reshape
 
@@ -47,7 +47,8 @@ class Gather(Op):
 
     def compute(self, xp: Namespace, x: Array, index: Array) -> Array:
         """Return the picked elements."""
-        return x[_grid(xp, index, self.dim)]
+        picked: Array = x[_grid(xp, index, self.dim)]
+        return picked
 
     def infer(self, *specs: Spec) -> Spec:
         """Return the shape of the index.
@@ -246,34 +247,6 @@ def index_add(x: Any, dim: int, index: Any, source: "Methods", *, alpha: object 
         raise ShapeError(f"index_add: got source {tuple(source.shape)}, expected {wanted}.")
     added = apply(PlaceAdd(_row_pattern(d), tuple(x.shape)), source, index)
     return x + (added if alpha == 1 else added * alpha)
-
-
-def index_copy(x: Any, dim: int, index: Any, source: "Methods") -> Any:
-    """Return `x` with `source` in the slices along `dim` that `index` names."""
-    index = _vector("index_copy", index)
-    if not x.shape:
-        return reshape(index_copy(reshape(x, 1), 0, index, reshape(source, 1)), ())
-    d = axis(dim, len(x.shape), "index_copy")
-    shape = [1] * len(x.shape)
-    shape[d] = index.shape[0]
-    sizes = [index.shape[0] if i == d else n for i, n in enumerate(x.shape)]
-    places = expand(reshape(index, shape), sizes)
-    return apply(Scatter(d), x, places, expand(source, sizes))
-
-
-def index_fill(x: "Methods", dim: int, index: object, value: object) -> Any:
-    """Return `x` with one number in the slices along `dim` that `index` names."""
-    index = _vector("index_fill", index)
-    d = axis(dim, len(x.shape), "index_fill")
-    size = x.shape[d] if x.shape else 1
-    hits = apply(PlaceAdd((ARRAY,), (size,)), ones_like(index), index) > 0
-    mask = reshape(hits, [size if i == d else 1 for i in range(len(x.shape))])
-    return where(mask, _element(value, x), x)
-
-
-def take(x: "Methods", index: object) -> Any:
-    """Return the elements at `index` of `x` seen as one vector, in the shape of the index."""
-    return getitem(reshape(x, -1), index)
 
 
 def masked_fill(x: "Methods", mask: "Methods", value: object) -> Any:

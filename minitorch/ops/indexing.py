@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..arrays import Array, Namespace, add_at, dtype_of, native_device_of
+from ..arrays import Array, Index, Namespace, add_at, dtype_of, native_device_of
 from ..errors import AxisError, DTypeError
 from ..op import Gradients, Op, Spec, Value, apply, infer_by_trial
 from ..shapes import Shape, axis, known
@@ -30,12 +30,12 @@ class Slice(Op):
     reads_inputs = reads_output = False
     halves = "moved"
 
-    def __init__(self, index: tuple[object, ...]) -> None:
+    def __init__(self, index: tuple[Index, ...]) -> None:
         self.index = index
 
     def compute(self, xp: Namespace, x: Array) -> Array:
         """Return x[index]; a number of a NumPy array too is a view."""
-        found = x[self.index]
+        found: Array = x[self.index]
         return x[(*self.index, ...)] if isinstance(found, np.generic) else found
 
     def infer(self, *specs: Spec) -> Spec:
@@ -50,7 +50,7 @@ class Slice(Op):
         return (apply(Place(self.index, tuple(x.shape)), out_grad),)
 
 
-def sliced(shape: Shape, index: tuple[object, ...]) -> Shape:
+def sliced(shape: Shape, index: tuple[Index, ...]) -> Shape:
     """Return the shape of x[index] for a basic index."""
     full = _spelled_out(index, len(shape), "index")
     out: list[int | None] = []
@@ -94,7 +94,7 @@ class Place(Op):
     on_arrays = True
     reads_inputs = reads_output = False
 
-    def __init__(self, index: tuple[object, ...], shape: tuple[int, ...] | None) -> None:
+    def __init__(self, index: tuple[Index, ...], shape: tuple[int, ...] | None) -> None:
         self.index, self.shape = index, shape
 
     def compute(self, xp: Namespace, *arrays: Array) -> Array:
@@ -127,7 +127,8 @@ class Take(Op):
     def compute(self, xp: Namespace, x: Array, *indices: Array) -> Array:
         """Return what is picked: a new array, or a view where each index is one number."""
         view, index = located(x, self.pattern, indices)
-        return view[index] if index else view
+        picked: Array = view[index] if index else view
+        return picked
 
     def infer(self, *specs: Spec) -> Spec:
         """Return the shape of what is picked; how many elements a mask picks is not known."""
@@ -265,7 +266,7 @@ def _axes_used(item: Any) -> int:
     return len(item.shape) if _is_mask(item) else 1
 
 
-def _is_mask(item: object) -> bool:
+def _is_mask(item: Any) -> bool:
     return hasattr(item, "dtype") and dtype_of(item).kind == "b"
 
 

@@ -1,7 +1,5 @@
 """Products of matrices."""
 
-import builtins
-import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,16 +8,14 @@ from ..allocator import matrix_product
 from ..arrays import Array, Namespace
 from ..errors import ShapeError
 from ..op import Gradients, Op, Spec, Value, apply
-from ..shapes import axis, broadcast
+from ..shapes import broadcast
 from .broadcasting import sum_to
 from .movement import (
     Permute,
     insert_axes,
-    permute,
     remove_axes,
     reshape,
     reshape_like,
-    sizes,
     t,
 )
 from .reduction import sum
@@ -48,7 +44,7 @@ class MatMul(Op):
 
     def compute(self, xp: Namespace, a: Array, b: Array) -> Array:
         """Return a @ b."""
-        return matrix_product(a, b) if xp is np else a @ b
+        return matrix_product(a, b) if xp is np else xp.matmul(a, b)
 
     def infer(self, *specs: Spec) -> Spec:
         """Return (..., n, p) for (..., n, m) and (..., m, p).
@@ -143,19 +139,6 @@ def dot(a: object, b: object) -> Any:
     return matmul(a, b)
 
 
-def inner(a: Any, b: Any) -> Any:
-    """Return the sums of products over the last axes of both."""
-    if not a.shape or not b.shape:
-        return a * b
-    rows, columns = tuple(a.shape[:-1]), tuple(b.shape[:-1])
-    if a.shape[-1] != b.shape[-1]:
-        raise ShapeError(f"inner: last sizes differ: got {tuple(a.shape)} and {tuple(b.shape)}.")
-    product = matmul(
-        reshape(a, math.prod(rows), a.shape[-1]), mT(reshape(b, math.prod(columns), b.shape[-1]))
-    )
-    return reshape(product, rows + columns)
-
-
 def outer(a: Any, b: Any) -> Any:
     """Return the products of each element of one vector with each of another."""
     _axes_are("outer", (a, 1), (b, 1))
@@ -180,66 +163,9 @@ def addmm(x: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
     return _blend(x, mm(a, b), beta, alpha)
 
 
-def addmv(x: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
-    """Return beta·x + alpha·(a @ b) for a matrix and a vector."""
-    return _blend(x, mv(a, b), beta, alpha)
-
-
-def addr(x: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
-    """Return beta·x + alpha·outer(a, b)."""
-    return _blend(x, outer(a, b), beta, alpha)
-
-
 def baddbmm(x: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
     """Return beta·x + alpha·(a @ b) for batches of matrices."""
     return _blend(x, bmm(a, b), beta, alpha)
-
-
-def addbmm(x: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
-    """Return beta·x + alpha·Σ (a @ b), summed over the batch."""
-    return _blend(x, sum(bmm(a, b), 0), beta, alpha)
-
-
-def kron(a: Any, b: Any) -> Any:
-    """Return the Kronecker product: a block b·a[i, j] for each element of `a`."""
-    rank = builtins.max(len(a.shape), len(b.shape))
-    left = (1,) * (rank - len(a.shape)) + tuple(a.shape)
-    right = (1,) * (rank - len(b.shape)) + tuple(b.shape)
-    spread_a = [n for size in left for n in (size, 1)]
-    spread_b = [n for size in right for n in (1, size)]
-    full = [m * n for m, n in zip(left, right, strict=True)]
-    return reshape(reshape(a, spread_a) * reshape(b, spread_b), full)
-
-
-def tensordot(a: Any, b: Any, dims: Any = 2) -> Any:
-    """Return the sums of products over `dims`: the last of `a` and first of `b`, or two lists."""
-    if isinstance(dims, int):
-        if dims > builtins.min(len(a.shape), len(b.shape)) or dims < 0:
-            raise ShapeError(
-                f"tensordot: got {dims} axes for shapes {tuple(a.shape)} and {tuple(b.shape)}."
-            )
-        over_a = list(range(len(a.shape) - dims, len(a.shape)))
-        over_b = list(range(dims))
-    else:
-        over_a = [axis(d, len(a.shape), "tensordot") for d in sizes((dims[0],))]
-        over_b = [axis(d, len(b.shape), "tensordot") for d in sizes((dims[1],))]
-    for d, e in zip(over_a, over_b, strict=False):
-        if a.shape[d] == 1 != b.shape[e]:
-            b = sum(b, e, True)
-        elif b.shape[e] == 1 != a.shape[d]:
-            a = sum(a, d, True)
-    if [a.shape[d] for d in over_a] != [b.shape[d] for d in over_b]:
-        raise ShapeError(
-            f"tensordot: sizes differ: got {tuple(a.shape)} over {over_a} and "
-            f"{tuple(b.shape)} over {over_b}."
-        )
-    free_a = [d for d in range(len(a.shape)) if d not in over_a]
-    free_b = [d for d in range(len(b.shape)) if d not in over_b]
-    count = math.prod(a.shape[d] for d in over_a)
-    left = reshape(permute(a, free_a + over_a), math.prod(a.shape[d] for d in free_a), count)
-    right = reshape(permute(b, over_b + free_b), count, math.prod(b.shape[d] for d in free_b))
-    shape = [a.shape[d] for d in free_a] + [b.shape[d] for d in free_b]
-    return reshape(apply(_matmul, left, right), shape)
 
 
 class Linear(Op):
@@ -253,7 +179,7 @@ class Linear(Op):
     def compute(self, xp: Namespace, x: Array, weight: Array, *bias: Array) -> Array:
         """Return (..., out) for x (..., in), weight (out, in), bias (out,)."""
         rows = x if len(x.shape) == 2 else x.reshape((-1, x.shape[-1]))
-        y = matrix_product(rows, weight.T) if xp is np else rows @ weight.T
+        y = matrix_product(rows, weight.T) if xp is np else xp.matmul(rows, weight.T)
         if bias:
             y += bias[0]
         return y if len(x.shape) == 2 else y.reshape((*x.shape[:-1], weight.shape[0]))
@@ -299,17 +225,4 @@ def linear(x: Any, weight: Any, bias: Any = None) -> Any:
     if len(weight.shape) == 2 and len(x.shape) > 1:
         return apply(_linear, x, weight) if bias is None else apply(_linear, x, weight, bias)
     product = matmul(x, t(weight))
-    return product if bias is None else product + bias
-
-
-def bilinear(a: Any, b: Any, weight: Any, bias: "Methods | None" = None) -> Any:
-    """Return aᵀ W_k b for each k: (..., i), (..., j) and (k, i, j) give (..., k)."""
-    lead = tuple(a.shape[:-1])
-    i, j, k = a.shape[-1], b.shape[-1], weight.shape[0]
-    if tuple(weight.shape) != (k, i, j) or tuple(b.shape[:-1]) != lead:
-        raise ShapeError(
-            f"bilinear: got {tuple(a.shape)}, {tuple(b.shape)} and weight {tuple(weight.shape)}."
-        )
-    left = matmul(reshape(a, 1, -1, i), weight)
-    product = reshape(mT(sum(left.squeeze(0) * reshape(b, 1, -1, j), -1)), (*lead, k))
     return product if bias is None else product + bias

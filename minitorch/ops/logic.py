@@ -30,9 +30,6 @@ logical_not = _flag("logical_not", lambda xp, x: x == 0, "Where x is 0 or False.
 isnan = _flag("isnan", lambda xp, x: x != x, "Where x is not a number.")
 isinf = _flag("isinf", lambda xp, x: xp.isinf(x), "Where x is infinite.")
 isfinite = _flag("isfinite", lambda xp, x: xp.isfinite(x), "Where x is a finite number.")
-isposinf = _flag("isposinf", lambda xp, x: xp.isinf(x) & (x > 0), "Where x is +∞.")
-isneginf = _flag("isneginf", lambda xp, x: xp.isinf(x) & (x < 0), "Where x is -∞.")
-signbit = _flag("signbit", lambda xp, x: xp.signbit(x), "Where the sign bit is set: -0.0 too.")
 
 
 def _bits(name: str, compute: Any, says: str, kinds: str = "biu") -> Any:

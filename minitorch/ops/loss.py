@@ -1,13 +1,11 @@
 """Losses. `reduction` is "mean", "sum" or "none"."""
 
-import math
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ArgumentError, ShapeError
 from ..shapes import broadcast
 from .binary import where, xlogy
-from .elementwise import abs, exp, log, log1p, logsigmoid, sqrt, zeros_like
-from .movement import insert_axes
+from .elementwise import abs, exp, log, log1p, logsigmoid
 from .pointwise import clamp_min
 from .reduction import mean, sum
 from .statistics import vector_norm
@@ -159,83 +157,7 @@ def kl_div(
     return reduced(loss, reduction)
 
 
-def poisson_nll_loss(
-    input: "Methods",
-    target: Any,
-    log_input: bool = True,
-    full: bool = False,
-    size_average: object = None,
-    eps: float = 1e-8,
-    reduce: object = None,
-    reduction: str = "mean",
-) -> Any:
-    """Return the negative log-likelihood of counts; `full` adds Stirling's term."""
-    loss = exp(input) - target * input if log_input else input - target * log(input + eps)
-    if full:
-        safe = where(target > 1, target, 1.0)
-        stirling = safe * log(safe) - safe + log(safe * (2 * math.pi)) * 0.5
-        loss = loss + where(target > 1, stirling, 0.0)
-    return reduced(loss, reduction)
-
-
-def gaussian_nll_loss(
-    input: "Methods",
-    target: "Methods",
-    var: "Methods",
-    full: bool = False,
-    eps: float = 1e-6,
-    reduction: str = "mean",
-) -> Any:
-    """Return the negative log-likelihood of normal distributions; `full` adds the constant."""
-    if not hasattr(var, "shape"):
-        var = zeros_like(input) + var
-    if tuple(var.shape) == tuple(input.shape[:-1]) and tuple(var.shape) != tuple(input.shape):
-        var = insert_axes(var, (len(var.shape),))
-    held = clamp_min(var.detach() if hasattr(var, "detach") else var, eps)
-    held = var + (held - (var.detach() if hasattr(var, "detach") else var))
-    away = input - target
-    loss = (log(held) + away * away / held) * 0.5
-    return reduced(loss + 0.5 * math.log(2 * math.pi) if full else loss, reduction)
-
-
 # ── margins and distances ───────────────────────────────────────────────────────────────────────
-
-
-def hinge_embedding_loss(
-    input: Any,
-    target: Any,
-    margin: float = 1.0,
-    size_average: object = None,
-    reduce: object = None,
-    reduction: str = "mean",
-) -> Any:
-    """Return `input` where the target is 1, max(0, margin - input) where it is -1."""
-    far = clamp_min(margin - input, 0.0)
-    return reduced(where(target != 1, far, 0.0) + where(target != -1, input, 0.0), reduction)
-
-
-def margin_ranking_loss(
-    input1: "Methods",
-    input2: "Methods",
-    target: "Methods",
-    margin: float = 0.0,
-    size_average: object = None,
-    reduce: object = None,
-    reduction: str = "mean",
-) -> Any:
-    """Return max(0, margin - target (input1 - input2))."""
-    return reduced(clamp_min(-target * (input1 - input2) + margin, 0.0), reduction)
-
-
-def soft_margin_loss(
-    input: "Methods",
-    target: "Methods",
-    size_average: object = None,
-    reduce: object = None,
-    reduction: str = "mean",
-) -> Any:
-    """Return ln(1 + exp(-target·input))."""
-    return reduced(-logsigmoid(target * input), reduction)
 
 
 def cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Any:
@@ -252,28 +174,6 @@ def pairwise_distance(
 ) -> Any:
     """Return the p-norm of x1 - x2 + eps along the last axis."""
     return vector_norm(x1 - x2 + eps, p, -1, keepdim)
-
-
-def cosine_embedding_loss(
-    input1: "Methods",
-    input2: "Methods",
-    target: Any,
-    margin: float = 0.0,
-    size_average: object = None,
-    reduce: object = None,
-    reduction: str = "mean",
-) -> Any:
-    """Return 1 - cos where the target is 1, max(0, cos - margin) where it is -1."""
-    d = len(target.shape)
-    epsilon = 1e-12
-    dots = sum(input1 * input2, d)
-    lengths = sqrt((sum(input1 * input1, d) + epsilon) * (sum(input2 * input2, d) + epsilon))
-    cos = dots / lengths
-    zero = zeros_like(cos)
-    loss = where(target == 1, 1.0 - cos, zero) + where(
-        target == -1, clamp_min(cos - margin, 0.0), zero
-    )
-    return reduced(loss, reduction)
 
 
 def triplet_margin_loss(

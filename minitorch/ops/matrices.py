@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..arrays import Array, Namespace, as_dtype, native_device_of, windows
+from ..arrays import Array, Namespace, native_device_of, windows
 from ..errors import ArgumentError, ShapeError
 from ..op import Gradients, Spec, Value, apply
 from ..shapes import axis
 from .casting import clone
-from .indexing import getitem, narrow
-from .joining import cat
+from .indexing import getitem
 from .movement import Movement, movedim, reshape
 
 if TYPE_CHECKING:
@@ -298,24 +297,6 @@ def unfold(x: "Methods", dimension: int, size: int, step: int) -> Any:
         raise ArgumentError(f"unfold: got step {step}, expected 1 or more.")
     made = apply(Unfold(d, size, step), row)
     return made if x.shape else reshape(made, size)
-
-
-def diff(
-    x: "Methods", n: int = 1, dim: int = -1, prepend: object = None, append: object = None
-) -> Any:
-    """Return the differences of neighbours along `dim`, taken `n` times."""
-    if not x.shape:
-        raise ShapeError("diff: got a 0-d value, expected at least 1 axis.")
-    d = axis(dim, len(x.shape), "diff")
-    if n == 0:
-        return x
-    parts = [part for part in (prepend, x, append) if part is not None]
-    x = cat(parts, d) if len(parts) > 1 else x
-    for _ in range(builtins.min(n, x.shape[d])):
-        size = x.shape[d]
-        later, earlier = narrow(x, d, 1, size - 1), narrow(x, d, 0, size - 1)
-        x = later ^ earlier if as_dtype(x.dtype).kind == "b" else later - earlier
-    return x
 
 
 def repeat_interleave(

@@ -92,7 +92,7 @@ class InsertAxes(Movement):
 
     def compute(self, xp: Namespace, x: Array) -> Array:
         """Return a view with the new axes."""
-        return x.reshape(self._shape(x.shape))
+        return xp.reshape(x, self._shape(x.shape))
 
     def infer(self, *specs: Spec) -> Spec:
         """Return the shape with ones put in."""
@@ -116,7 +116,7 @@ class RemoveAxes(Movement):
 
     def compute(self, xp: Namespace, x: Array) -> Array:
         """Return a view without the axes."""
-        return x.reshape(self._shape(x.shape))
+        return xp.reshape(x, self._shape(x.shape))
 
     def infer(self, *specs: Spec) -> Spec:
         """Return the shape without the axes."""

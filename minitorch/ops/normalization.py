@@ -12,9 +12,8 @@ from ..op import Gradients, KeepsSpec, Value, apply
 from ..shapes import axis
 from .casting import cast_to, floats_only
 from .elementwise import exp, rsqrt
-from .matrices import pad, unfold
 from .movement import reshape
-from .pointwise import clamp_min, pow
+from .pointwise import clamp_min
 from .reduction import Reduction, mean, sum
 from .statistics import vector_norm
 
@@ -67,7 +66,7 @@ class LogSoftmax(KeepsSpec):
 
     def compute(self, xp: Namespace, x: Array) -> Array:
         """Return the logarithms, computed relative to the largest element."""
-        y = x - xp.max(x, axis=self.dim, keepdims=True)
+        y: Array = x - xp.max(x, axis=self.dim, keepdims=True)
         y -= xp.log(xp.sum(xp.exp(y), axis=self.dim, keepdims=True))
         return y
 
@@ -105,13 +104,6 @@ def log_softmax(
     return logs if x.shape else reshape(logs, ())
 
 
-def softmin(
-    x: "Methods", dim: int | None = None, _stacklevel: int = 3, dtype: DTypeLike = None
-) -> Any:
-    """Return softmax(-x) along `dim`."""
-    return softmax(-x, dim, dtype=dtype)
-
-
 class Standardize(KeepsSpec, Reduction):
     """(x - mean) / √(variance + eps) along axes."""
 
@@ -121,7 +113,7 @@ class Standardize(KeepsSpec, Reduction):
 
     def compute(self, xp: Namespace, x: Array) -> Array:
         """Return the standardized array."""
-        away = x - xp.mean(x, axis=self.dims, keepdims=True)
+        away: Array = x - xp.mean(x, axis=self.dims, keepdims=True)
         spread = xp.mean(away * away, axis=self.dims, keepdims=True)
         away /= xp.sqrt(spread + self.eps)
         return away
@@ -315,19 +307,6 @@ def rms_norm(
 def normalize(x: "Methods", p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Any:
     """Return `x` over its norm along `dim`, which counts as `eps` at least."""
     return x / clamp_min(vector_norm(x, p, dim, True), eps)
-
-
-def local_response_norm(
-    x: "Methods", size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
-) -> Any:
-    """Return `x` over a power of the squares of the channels around.
-
-    Source: Krizhevsky, Sutskever & Hinton, NIPS 2012, section 3.3.
-    """
-
-    border = [0] * (2 * (len(x.shape) - 2)) + [size // 2, (size - 1) // 2]
-    around = mean(unfold(pad(x * x, border), 1, size, 1), -1)
-    return x / pow(around * alpha + k, beta)
 
 
 def _smallest(dtype: DType) -> float:

@@ -12,7 +12,7 @@ from ..arrays import Array, DTypeLike, Namespace, as_dtype, cast, dtype_of, int6
 from ..errors import ArgumentError, AxisError, ShapeError
 from ..op import Flat, Gradients, Op, Spec, Value, apply
 from ..shapes import axis, reduced
-from .binary import logaddexp, maximum, minimum
+from .binary import maximum, minimum
 from .casting import cast_to
 from .gathering import take_along_dim
 from .indexing import narrow
@@ -90,29 +90,6 @@ class ArgSort(Position):
             return np.argsort(x, axis=self.dim, kind="stable")
         backwards = np.argsort(np.flip(x, self.dim), axis=self.dim, kind="stable")
         return x.shape[self.dim] - 1 - np.flip(backwards, self.dim)
-
-
-class RunningArg(Position):
-    """The position of the extreme of the elements so far along an axis; the later of equals."""
-
-    def __init__(self, dim: int, largest: bool) -> None:
-        super().__init__(dim)
-        self.largest = largest
-
-    @property
-    def name(self) -> str:
-        """Torch's name."""
-        return "cummax" if self.largest else "cummin"
-
-    def compute(self, xp: Namespace, x: Array) -> Array:
-        """Return the positions."""
-        if xp is not np:
-            return getattr(xp, self.name)(x, self.dim)[1]
-        best = (np.maximum if self.largest else np.minimum).accumulate(x, axis=self.dim)
-        shape = [-1 if i == self.dim else 1 for i in range(x.ndim)]
-        here = np.arange(x.shape[self.dim]).reshape(shape)
-        reached = (x == best) | (np.isnan(x) if x.dtype.kind == "f" else False)
-        return np.maximum.accumulate(np.where(reached, here, 0), axis=self.dim)
 
 
 class CumSum(Op):
@@ -274,29 +251,3 @@ def cumprod(x: Any, dim: int, *, dtype: DTypeLike = None) -> Any:
     row, d = _along(x, dim, "cumprod")
     products = scan(row, d, lambda later, earlier: later * earlier)
     return products if x.shape else reshape(products, ())
-
-
-def logcumsumexp(x: Any, dim: int) -> Any:
-    """Return ln of the running sums of exp along `dim`, without overflow."""
-    row, d = _along(x, dim, "logcumsumexp")
-    logs = scan(row, d, logaddexp)
-    return logs if x.shape else reshape(logs, ())
-
-
-def _running(x: Any, dim: int, largest: bool) -> ValuesAndIndices:
-    row, d = _along(x, dim, "cummax" if largest else "cummin")
-    where = apply(RunningArg(d, largest), row)
-    values = take_along_dim(row, where, d)
-    if x.shape:
-        return ValuesAndIndices(values, where)
-    return ValuesAndIndices(reshape(values, ()), reshape(where, ()))
-
-
-def cummax(x: Any, dim: int) -> ValuesAndIndices:
-    """Return the largest element so far along `dim`, and where it is."""
-    return _running(x, dim, True)
-
-
-def cummin(x: Any, dim: int) -> ValuesAndIndices:
-    """Return the smallest element so far along `dim`, and where it is."""
-    return _running(x, dim, False)

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from ..arrays import Array, Namespace, as_dtype, bool_, finfo, int64
 from ..errors import ArgumentError
-from ..op import Gradients, KeepsSpec, Op, Spec, Value, apply
+from ..op import Gradients, KeepsSpec, Spec, Value, apply
 from .binary import add as add_row
-from .binary import floor_divide, mul, power, true_divide, trunc_divide, where
+from .binary import floor_divide, power, true_divide, trunc_divide, where
 from .binary import sub as sub_row
 from .casting import cast_to, clone
-from .elementwise import abs, cos, log, ones_like, positive, rint, zeros_like
+from .elementwise import abs, log, ones_like, positive, rint, zeros_like
 from .elementwise import square as squared
-from .logic import isfinite, isnan, isneginf, isposinf
+from .logic import isfinite, isnan
 from .rows import promoted
 
 if TYPE_CHECKING:
@@ -90,11 +90,6 @@ def _scaled(a: Any, b: Any, alpha: Any) -> Any:
     return b * alpha
 
 
-def rsub(a: object, b: object, *, alpha: object = 1) -> Any:
-    """Return b - alpha·a."""
-    return apply(sub_row.op, b, a if alpha == 1 else mul(a, alpha))
-
-
 def div(a: object, b: object, *, rounding_mode: str | None = None) -> Any:
     """Return a / b; rounded to "floor" or "trunc" when asked."""
     if rounding_mode is None:
@@ -147,13 +142,6 @@ def clamp_max(x: "Methods", max: object) -> Any:
     return clamp(x, None, max)
 
 
-def float_power(a: Any, b: Any) -> Any:
-    """Return a to the b, both as float64."""
-    base = cast_to(a, "float64") if hasattr(a, "dtype") else a
-    exponent = cast_to(b, "float64") if hasattr(b, "dtype") else float(b)
-    return pow(base, exponent)
-
-
 def logit(x: Any, eps: float | None = None) -> Any:
     """Return ln(x / (1 - x)); `x` first clamped to [eps, 1 - eps], when given."""
     x = x if eps is None else clamp(x, eps, 1 - eps)
@@ -177,40 +165,8 @@ def nan_to_num(
         return positive(x) if dtype.kind != "b" else x
     largest = finfo(dtype).max
     x = where(isnan(x), nan, x)
-    x = where(isposinf(x), largest if posinf is None else posinf, x)
-    return where(isneginf(x), -largest if neginf is None else neginf, x)
-
-
-class Sinc(Op):
-    """sin(πx) / πx, and 1 at 0."""
-
-    on_arrays = True
-    promotes = "float"
-    reads_output = False
-    name = "sinc"
-
-    def compute(self, xp: Namespace, x: Array) -> Array:
-        """Return the quotient, its hole filled."""
-        scaled = xp.where(x == 0, xp.ones_like(x), x * math.pi)
-        return xp.where(x == 0, xp.ones_like(x), xp.sin(scaled) / scaled)
-
-    def infer(self, *specs: Spec) -> Spec:
-        """Return the spec of x, as a float."""
-        return Spec(specs[0].shape, promoted(specs, "float"))
-
-    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
-        """Return (cos πx - sinc x) / x; near 0, where that cancels, its Taylor series."""
-        x = node.inputs[0]
-        small = abs(x) < 1e-3
-        away = where(small, 1.0, x)
-        slope = (cos(away * math.pi) - apply(self, away)) / away
-        series = x * (-(math.pi**2) / 3) + pow(x, 3) * (math.pi**4 / 30)
-        return (out_grad * where(small, series, slope),)
-
-
-def sinc(x: "Methods") -> Any:
-    """Return sin(πx) / πx, and 1 at 0."""
-    return apply(Sinc(), x)
+    x = where(x == math.inf, largest if posinf is None else posinf, x)
+    return where(x == -math.inf, -largest if neginf is None else neginf, x)
 
 
 def isclose(

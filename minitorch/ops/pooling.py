@@ -8,17 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..arrays import Array, Namespace, as_dtype, host_dtype
+from ..arrays import Array, Index, Namespace, as_dtype, host_dtype
 from ..errors import ArgumentError, ShapeError
 from ..op import Gradients, Op, Spec, Value, apply
 from .casting import cast_to
 from .conv import documented, each
-from .elementwise import abs, sign
 from .indexing import getitem
 from .matrices import pad as padded
 from .matrices import unfold as windows_along
 from .ordering import ValuesAndIndices
-from .pointwise import pow
 from .reduction import sum
 
 if TYPE_CHECKING:
@@ -48,9 +46,9 @@ class MaxWindows:
         sizes = zip(self.size, self.step, self.gap, strict=True)
         return all((size - 1) * gap < step for size, step, gap in sizes)
 
-    def slices(self) -> list[tuple[Any, ...]]:
+    def slices(self) -> list[tuple[Index, ...]]:
         """Return, for each element of a window, the index of that element of all windows."""
-        found: list[tuple[Any, ...]] = []
+        found: list[tuple[Index, ...]] = []
         for at in itertools.product(*map(range, self.size)):
             spots = zip(at, self.step, self.gap, self.places, strict=True)
             found.append((..., *(slice(i * g, i * g + (n - 1) * s + 1, s) for i, s, g, n in spots)))
@@ -70,11 +68,11 @@ class MaxPool(Op):
         """Return the largest elements."""
         first, *rest = self.how.slices()
         if xp is not np:
-            y = x[first]
+            y: Array = x[first]
             for at in rest:
                 y = xp.maximum(y, x[at])
             return y
-        y = x[first].copy("K")  # in the order of x, whose runs are longest
+        y = np.copy(x[first], "K")  # in the order of x, whose runs are longest
         for at in rest:
             np.maximum(y, x[at], out=y)
         return y
@@ -269,9 +267,6 @@ max_pool2d = _max_pool_of(
         return_indices: also return where in the image each element was.
     """,
 )
-max_pool3d = _max_pool_of(
-    3, "Return the largest element of each window of (N, C, depth, height, width)."
-)
 
 
 # ── the mean of each window ─────────────────────────────────────────────────────────────────────
@@ -330,38 +325,15 @@ def avg_pool1d(
     return _avg_pool(1, input, kernel_size, stride, padding, ceil_mode, count_include_pad, None)
 
 
-def _avg_pool_of(count: int, says: str) -> Callable[..., Any]:
-    def avg_pool(
-        input: "Methods",
-        kernel_size: int | Sequence[int],
-        stride: int | Sequence[int] | None = None,
-        padding: int | str | Sequence[int] = 0,
-        ceil_mode: bool = False,
-        count_include_pad: bool = True,
-        divisor_override: int | None = None,
-    ) -> Any:
-        how = (kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
-        return _avg_pool(count, input, *how)
-
-    return documented(avg_pool, f"avg_pool{count}d", says)
-
-
-avg_pool2d = _avg_pool_of(2, "Return the mean of each window of (N, C, height, width).")
-avg_pool3d = _avg_pool_of(3, "Return the mean of each window of (N, C, depth, height, width).")
-
-
-def lp_pool2d(
+def avg_pool2d(
     input: "Methods",
-    norm_type: float,
     kernel_size: int | Sequence[int],
     stride: int | Sequence[int] | None = None,
+    padding: int | Sequence[int] = 0,
     ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
 ) -> Any:
-    """Return (Σ xᵖ)^(1/p) over each window of (N, C, height, width), of the sum's absolute value.
-
-    For an even p that is the window's p-norm. A sum below 0 keeps its sign, as in torch, whose
-    definition this is: then only an odd root of it is a number.
-    """
-    size, step, _ = _pooling("lp_pool2d", input, 2, kernel_size, stride, 0)
-    powers = avg_pool2d(pow(input, norm_type), size, step, 0, ceil_mode)
-    return pow(sign(powers) * abs(powers) * (size[0] * size[1]), 1.0 / norm_type)
+    """Return the mean of each window of (N, C, height, width)."""
+    how = (kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+    return _avg_pool(2, input, *how)

@@ -7,7 +7,6 @@ import numpy as np
 from ..arrays import (
     CPU,
     Array,
-    Device,
     DType,
     Namespace,
     as_dtype,
@@ -103,7 +102,7 @@ class DropMask(Flat, KeepsSpec):
     def compute(self, xp: Namespace, x: Array) -> Array:
         """Return the mask."""
         dtype = as_dtype(x.dtype)
-        source = self.generator or default_generator(_place(x))
+        source = self.generator or default_generator(device_of(x))
         kept = source.uniform(tuple(x.shape), dtype) >= self.p
         return cast(kept, dtype) * (1.0 / (1.0 - self.p))
 
@@ -132,7 +131,7 @@ class Multinomial(Flat):
             )
         draw = self._with_replacement if self.replacement else self._without
         picked = draw(weights, self.generator or default_generator(CPU))
-        return asarray(picked if len(x.shape) > 1 else picked[0], int64, _place(x))
+        return asarray(picked if len(x.shape) > 1 else picked[0], int64, device_of(x))
 
     def _with_replacement(self, weights: Any, source: Generator) -> Any:
         edges = np.cumsum(weights / weights.sum(-1, keepdims=True), axis=-1)
@@ -167,10 +166,6 @@ def multinomial(
             replacement.
     """
     return apply(Multinomial(num_samples, replacement, generator), input)
-
-
-def _place(x: "Methods") -> Device:
-    return device_of(x)
 
 
 def dropout(

@@ -2,7 +2,7 @@
 
 import builtins
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -33,7 +33,7 @@ from .movement import insert_axes
 if TYPE_CHECKING:
     from .methods import Methods
 
-_add: Any = np.add.reduce
+_add: Callable[..., Array] = np.add.reduce
 Dims: TypeAlias = int | Sequence[int] | None
 
 
@@ -169,7 +169,8 @@ class Mean(Reduction):
         """Return the mean."""
         if xp is np:
             count = math.prod([x.shape[d] for d in self.dims])
-            return _add(x, axis=self.dims, keepdims=self.keepdim) / x.dtype.type(count)
+            mean: Array = _add(x, axis=self.dims, keepdims=self.keepdim) / x.dtype.type(count)
+            return mean
         return xp.mean(x, axis=self.dims, keepdims=self.keepdim)
 
     def gradient(self, out_grad: "Methods", node: Value) -> Gradients:

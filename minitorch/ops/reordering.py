@@ -1,4 +1,4 @@
-"""Elements put in another order or repeated: flip, roll, rot90, repeat, tile.
+"""Elements put in another order or repeated: flip, roll, repeat, tile.
 
 May import: errors, op, shapes, movement.
 """
@@ -12,7 +12,7 @@ from ..errors import ShapeError
 from ..op import Gradients, KeepsSpec, Value, apply
 from ..shapes import axes, axis
 from .casting import clone
-from .movement import Movement, expand, listed, reshape, sizes, transpose
+from .movement import Movement, expand, listed, reshape, sizes
 
 if TYPE_CHECKING:
     from .methods import Methods
@@ -53,20 +53,6 @@ def flip(x: "Methods", *dims: int | Sequence[int] | None, **named: Any) -> Any:
     return apply(Flip(axes(listed("flip", "dims", dims, named), len(x.shape), "flip")), x)
 
 
-def fliplr(x: "Methods") -> Any:
-    """Return `x` reversed along axis 1."""
-    if len(x.shape) < 2:
-        raise ShapeError(f"fliplr: got shape {tuple(x.shape)}, expected at least 2 axes.")
-    return flip(x, 1)
-
-
-def flipud(x: "Methods") -> Any:
-    """Return `x` reversed along axis 0."""
-    if not x.shape:
-        raise ShapeError("flipud: got a 0-d value, expected at least 1 axis.")
-    return flip(x, 0)
-
-
 def roll(x: "Methods", shifts: Any, dims: int | Sequence[int] | None = ()) -> Any:
     """Return `x` moved by `shifts` along `dims`, or, without those, as one vector."""
     moves = sizes((shifts,))
@@ -78,23 +64,6 @@ def roll(x: "Methods", shifts: Any, dims: int | Sequence[int] | None = ()) -> An
             f"roll: got {len(moves)} shifts for {len(places)} axes, expected one each."
         )
     return apply(Roll(moves, tuple(axis(d, len(x.shape), "roll") for d in places)), x)
-
-
-def rot90(x: "Methods", k: int = 1, dims: Sequence[int] = (0, 1)) -> Any:
-    """Return `x` turned by 90 degrees `k` times, from the first of `dims` towards the second."""
-    if len(dims) != 2 or len(x.shape) < 2:
-        raise ShapeError(
-            f"rot90: got axes {tuple(dims)} of {len(x.shape)}, expected 2 of at least 2."
-        )
-    a, b = (axis(d, len(x.shape), "rot90") for d in dims)
-    if a == b:
-        raise ShapeError(f"rot90: got the axis {a} twice, expected two different ones.")
-    turns = k % 4
-    if turns == 1:
-        return transpose(flip(x, b), a, b)
-    if turns == 2:
-        return flip(x, a, b)
-    return flip(transpose(x, a, b), b) if turns == 3 else apply(Flip(()), x)
 
 
 def repeat(x: "Methods", *times: object, **named: object) -> Any:

@@ -64,17 +64,3 @@ def pixel_shuffle(input: "Methods", upscale_factor: int) -> Any:
     n = len(lead)
     order = (*range(n), n, n + 3, n + 1, n + 4, n + 2)
     return reshape(permute(wide, order), (*lead, c // (r * r), h * r, w * r))
-
-
-def pixel_unshuffle(input: "Methods", downscale_factor: int) -> Any:
-    """Return (..., C, H·r, W·r) as (..., C·r², H, W)."""
-    r, rank = downscale_factor, len(input.shape)
-    if rank < 3 or r < 1 or input.shape[-1] % r or input.shape[-2] % r:
-        raise ShapeError(
-            f"pixel_unshuffle: got shape {tuple(input.shape)}, expected multiples of {r} last."
-        )
-    *lead, c, h, w = input.shape
-    wide = reshape(input, (*lead, c, h // r, r, w // r, r))
-    n = len(lead)
-    order = (*range(n), n, n + 2, n + 4, n + 1, n + 3)
-    return reshape(permute(wide, order), (*lead, c * r * r, h // r, w // r))

@@ -13,7 +13,7 @@ from .casting import cast_to, clone, floats_only
 from .elementwise import abs, zeros_like
 from .indexing import narrow
 from .joining import cat
-from .logic import isnan, ne
+from .logic import ne
 from .movement import reshape
 from .pointwise import pow
 from .reduction import Dims, Reduction, amax, amin, mean, sum
@@ -71,59 +71,30 @@ _root = unary(
 )
 
 
-def _spread(
-    x: "Methods", dim: Dims, correction: float, keepdim: bool, name: str
-) -> tuple[Any, Any]:
-    floats_only(name, x)
-    over = axes(None if dim == () else dim, len(x.shape), name)
-    centre = mean(x, over, True) if over else x
-    away = x - centre
-    free = max(math.prod(x.shape[d] for d in over) - correction, 0)
-    total = sum(away * away, over, keepdim) if over else away * away
-    centre = centre if keepdim else reshape(centre, tuple(total.shape))
-    return total / float(free), centre
+def var(
+    x: "Methods",
+    dim: Dims = None,
+    unbiased: bool | None = None,
+    keepdim: bool = False,
+    *,
+    correction: Any = None,
+) -> Any:
+    """Return the variance along `dim`: the sum of squares over n - `correction`, which is 1."""
+    if isinstance(dim, bool):
+        dim, unbiased = None, dim
+    if correction is None:
+        correction = 1.0 if unbiased is None or unbiased else 0.0
+    floats_only("var", x)
+    over = axes(None if dim == () else dim, len(x.shape), "var")
+    away = x - (mean(x, over, True) if over else x)
+    free = max(math.prod(x.shape[d] for d in over) - float(correction), 0)
+    return (sum(away * away, over, keepdim) if over else away * away) / float(free)
 
 
-def _correction(unbiased: bool | None, correction: Any) -> float:
-    if correction is not None:
-        return float(correction)
-    return 1.0 if unbiased is None or unbiased else 0.0
-
-
-def _spreading(name: str, says: str, result: Callable[[Any, Any], object]) -> Callable[..., Any]:
-    """Return a function of the variance and the mean along `dim`, under torch's name."""
-
-    def call(
-        x: "Methods",
-        dim: int | None = None,
-        unbiased: bool | None = None,
-        keepdim: bool = False,
-        *,
-        correction: object = None,
-    ) -> Any:
-        if isinstance(dim, bool):
-            dim, unbiased = None, dim
-        return result(*_spread(x, dim, _correction(unbiased, correction), keepdim, name))
-
-    call.__name__ = call.__qualname__ = name
-    call.__doc__ = says
-    return call
-
-
-var = _spreading(
-    "var",
-    "Return the variance along `dim`: the sum of squares over n - `correction`, which is 1.",
-    lambda squared, centre: squared,
-)
-std = _spreading("std", "Return the square root of `var`.", lambda squared, centre: _root(squared))
-var_mean = _spreading(
-    "var_mean", "Return variance and mean along `dim`.", lambda squared, centre: (squared, centre)
-)
-std_mean = _spreading(
-    "std_mean",
-    "Return standard deviation and mean along `dim`.",
-    lambda squared, centre: (_root(squared), centre),
-)
+def std(x: "Methods", *args: Any, **options: Any) -> Any:
+    """Return the square root of `var`, whose arguments it takes."""
+    floats_only("std", x)
+    return _root(var(x, *args, **options))
 
 
 class Length(Reduction):
@@ -187,27 +158,6 @@ def norm(
     return vector_norm(x, float(p), dim, keepdim, dtype=dtype)
 
 
-def nansum(
-    x: "Methods", dim: Dims = None, keepdim: bool = False, *, dtype: DTypeLike = None
-) -> Any:
-    """Return the sum along `dim`, NaN counting as 0."""
-    return sum(where(isnan(x), zeros_like(x), x), dim, keepdim, dtype=dtype)
-
-
-def nanmean(
-    x: "Methods", dim: Dims = None, keepdim: bool = False, *, dtype: DTypeLike = None
-) -> Any:
-    """Return the mean along `dim` of what is not NaN."""
-    count = sum(cast_to(~isnan(x), x.dtype), dim, keepdim)
-    return nansum(x, dim, keepdim, dtype=dtype) / count
-
-
 def count_nonzero(x: "Methods", dim: Dims = None) -> Any:
     """Return how many elements along `dim` are not 0."""
     return sum(ne(x, 0), dim)
-
-
-def aminmax(x: "Methods", *, dim: int | None = None, keepdim: bool = False) -> tuple[Any, Any]:
-    """Return the smallest and the largest element along `dim`."""
-    over = () if dim is None else dim
-    return amin(x, over, keepdim), amax(x, over, keepdim)

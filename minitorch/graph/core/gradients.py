@@ -84,9 +84,8 @@ def _seeds(roots: Sequence[Node], arriving: Sequence[object]) -> dict[Node, Any]
     seeds: dict[Node, Any] = {}
     for y, given in zip(roots, arriving, strict=True):
         if y.dtype.kind != "f":
-            raise GraphError(
-                f"gradients: {y.name!r} is {y.dtype}, expected a floating dtype. Cast it first "
-                f"(node {y.name!r} built at {y.location})."
+            raise y.error(
+                f"gradients: {y.name!r} is {y.dtype}, expected a floating dtype. Cast it first."
             )
         seed = expand_to(Constant(1.0, y.dtype), y) if given is None else convert(given, y.dtype)
         seeds[y] = seeds[y] + seed if y in seeds else seed

@@ -15,7 +15,7 @@ from operator import attrgetter
 from typing import Any
 
 from .node import Node
-from .variables import Read
+from .variables import Read, Variable
 
 MOST_KEPT = 500_000  # nodes in all the orders that are kept: some versions of a very large graph
 
@@ -91,8 +91,8 @@ def _scheduled(fetches: Iterable[Node], fed: Collection[Node]) -> list[Node]:
 def _by_turn(nodes: list[Node]) -> list[Node]:
     """Return the nodes in the order in which they would run if none waited for another."""
     found = sorted(nodes, key=attrgetter("id"))  # a node and its copy stay as they were
-    late = [node for node in found if _writes(node)]
-    return [*(node for node in found if not _writes(node)), *late] if late else found
+    late = [node for node in found if writes_of(node)]
+    return [*(node for node in found if not writes_of(node)), *late] if late else found
 
 
 def last_uses(
@@ -111,8 +111,14 @@ def last_uses(
     return free
 
 
-def _writes(node: Node) -> bool:
-    return node.op is not None and bool(getattr(node.op, "writes", ()))
+def writes_of(node: Node) -> tuple[Variable, ...]:
+    """Return the variables that a node sets."""
+    return getattr(node.op, "writes", ())
+
+
+def is_ordered(node: Node) -> bool:
+    """Tell whether it matters when, or that, an operator runs: it has, or sees, an effect."""
+    return node.op is not None and bool(getattr(node.op, "ordered", not node.op.pure))
 
 
 # ── orders that are asked for again ─────────────────────────────────────────────────────────────

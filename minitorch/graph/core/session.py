@@ -12,13 +12,13 @@ import numpy as np
 from ...arrays import Array, DeviceLike
 from ...arrays import device as device_called
 from ...errors import GraphError
-from ..executors.registry import Run, executor_called
+from ..executors.compiled import Run
+from ..executors.registry import executor_called
 from ..operators.by_shape import ByShape, needs_shapes
 from ..passes.fold import fed_constants
 from ..passes.optimize import optimize
 from ..passes.rewrite import PLANNING
-from .feeds import as_feed, read_feeds
-from .fetches import check_asked, flatten_fetches
+from .fetches import as_feed, check_asked, flatten_fetches, read_feeds
 from .graph import Graph, get_default_graph, innermost_session, open_sessions
 from .node import Node, Placeholder
 from .order import needed
@@ -143,15 +143,11 @@ class Session:
                 step = self._steps.get(key)  # which another may have planned meanwhile
                 if step is None:
                     step = self._steps[key] = self.plan(leaves, feeds)
-                    self._forget_old_plans()
+                    while len(self._steps) > MOST_PLANS:  # a program may build nodes for ever
+                        del self._steps[next(iter(self._steps))]
+                        self._ready.clear()
         self._make_ready(fetches, feed_dict, step)
         return rebuild(iter(step(self.state, arrays)).__next__)
-
-    def _forget_old_plans(self) -> None:
-        """Keep no more than `MOST_PLANS`: a program that builds new nodes for ever has no end."""
-        while len(self._steps) > MOST_PLANS:
-            del self._steps[next(iter(self._steps))]
-            self._ready.clear()
 
     def _make_ready(self, fetches: Any, feed_dict: Mapping[Any, Any] | None, step: Run) -> None:
         """Let the next run of these fetches go the short way, if they and the feeds are nodes."""
@@ -244,7 +240,7 @@ class InteractiveSession(Session):
 
 def get_default_session() -> Session:
     """Return the session of the innermost `with` block."""
-    return innermost_session("get_default_session")  # type: ignore[no-any-return]
+    return innermost_session("get_default_session")
 
 
 def compile(node: object) -> Callable[..., Any]:

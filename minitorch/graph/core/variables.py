@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -21,9 +21,6 @@ from .graph import call_site, control_dependencies, get_default_graph, outside
 from .naming import label, rename
 from .node import UNKNOWN, Node, UnknownShape, as_shape, build, convert
 from .static_shape import agree
-
-if TYPE_CHECKING:
-    from .node import Node
 
 
 class State:
@@ -299,9 +296,9 @@ def _fit(variable: Variable, array: Array) -> None:
     """Raise unless `array` has a shape that the variable can have."""
     if not agree(array.shape, variable.shape):
         got, want = tuple(array.shape), tuple(variable.shape)
-        raise GraphError(
+        raise variable.error(
             f"assign: shape differs: got {got}, expected {want}, that of variable "
-            f"{variable.name!r} (built at {variable.location})."
+            f"{variable.name!r}."
         )
 
 
@@ -329,16 +326,15 @@ def _write(ref: Variable, value: object, combine: str, name: str | None) -> Node
         )
     node = convert(value, ref.dtype)
     if node.dtype != ref.dtype:
-        raise GraphError(
-            f"{what}: dtype differs: got {node.dtype} for variable {ref.name!r} of {ref.dtype} "
-            f"(built at {ref.location}). Cast the value."
+        raise ref.error(
+            f"{what}: dtype differs: got {node.dtype} for variable {ref.name!r} of {ref.dtype}. "
+            "Cast the value."
         )
     if not isinstance(node.shape, UnknownShape) and not isinstance(ref.shape, UnknownShape):
         got, want = tuple(node.shape), tuple(ref.shape)
         if not agree(got, want) and not (combine and len(got) <= len(want)):
-            raise GraphError(
-                f"{what}: shape differs: got {got} for variable {ref.name!r} of shape {want} "
-                f"(built at {ref.location})."
+            raise ref.error(
+                f"{what}: shape differs: got {got} for variable {ref.name!r} of shape {want}."
             )
     return rename(build(Assign(ref, combine), (node,)), name)
 
@@ -351,7 +347,7 @@ class NoOp(StateOp):
 
     ordered = False
 
-    def run(self, state: State, *arrays: Array) -> Array:
+    def run(self, state: State, *arrays: Array) -> Any:
         """Return nothing."""
         return None
 

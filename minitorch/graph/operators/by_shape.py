@@ -11,7 +11,7 @@ from ..control.while_op import While
 from ..core.node import Node, Placeholder, build
 from ..core.order import needed, schedule
 from ..core.variables import State
-from ..executors.registry import Run
+from ..executors.compiled import Run
 from ..passes.rewrite import PLANNING, like
 from .deferred_shapes import Late, unknown
 
@@ -59,8 +59,7 @@ def needs_shapes(fetches: Sequence[Node], feeds: Sequence[Node]) -> bool:
 def _is_late(node: Node) -> bool:
     """Tell whether `node` is built late, or is a loop with something inside that is."""
     if isinstance(node.op, While):
-        inside = needed([node.op.test, *node.op.body], {*node.op.variables, *node.op.entrances})
-        return any(map(_is_late, inside))
+        return any(map(_is_late, node.op.nodes()))
     return isinstance(node.op, Late)
 
 

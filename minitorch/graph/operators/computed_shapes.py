@@ -14,7 +14,7 @@ from itertools import chain
 from typing import Any
 
 from ...arrays import Array, DType, Namespace, int32, native_dtype
-from ...errors import GraphError, ShapeError
+from ...errors import ShapeError
 from ...op import Flat, Gradients, Op, Spec
 from ...ops import movement
 from ...ops.broadcasting import ExpandTo, expand_to
@@ -121,9 +121,9 @@ def counted(start: object, stop: object, step: object) -> Node:
     ends = [as_scalar(convert(end)) for end in (start, stop, step)]
     for end in ends:
         if end.dtype.kind not in "iu" or end.shape != ():
-            raise GraphError(
-                f"range: got {end.name!r}, {end.dtype} of shape {end.shape}, expected one integer "
-                f"(built at {end.location}). Cast it."
+            raise end.error(
+                f"range: got {end.name!r}, {end.dtype} of shape {end.shape}, expected one integer. "
+                "Cast it."
             )
     return build(Counting(), ends)
 
@@ -142,9 +142,9 @@ def _of_node(dims: Node) -> tuple[Shape, Node]:
     if isinstance(dims.op, ShapeOf):
         return dims.inputs[0].shape, dims
     if isinstance(dims.shape, UnknownShape) or len(dims.shape) != 1 or dims.shape[0] is None:
-        raise GraphError(
+        raise dims.error(
             f"shape: got node {dims.name!r} of shape {dims.shape}, expected a vector of known "
-            f"length (built at {dims.location}). Give it as a list of sizes."
+            "length. Give it as a list of sizes."
         )
     if isinstance(dims, Constant):
         return as_shape(dims.value.tolist()), dims
@@ -157,9 +157,8 @@ def _of_list(dims: Sequence[Any]) -> tuple[Shape, Node]:
     for size in dims:
         node = size if isinstance(size, Node) else Constant(int(size), int32)
         if node.dtype.kind not in "iu":
-            raise GraphError(
-                f"shape: got size {node.name!r} of {node.dtype}, expected an integer (built at "
-                f"{node.location}). Use cast."
+            raise node.error(
+                f"shape: got size {node.name!r} of {node.dtype}, expected an integer. Use cast."
             )
         sizes.append(int(node.value) if isinstance(node, Constant) else None)
         parts.append(node if node.dtype == int32 else cast_to(node, int32))

@@ -144,9 +144,8 @@ def cut(x: Any, index: tuple[Any, ...]) -> Any:
         GraphError: there are arrays of places as well.
     """
     if any(not isinstance(n, int | slice) and n is not None and n is not ... for n in index):
-        raise GraphError(
-            f"index: got {x.name!r} indexed by places and by a computed slice at once (built at "
-            f"{x.location}). Index twice."
+        raise x.error(
+            f"index: got {x.name!r} indexed by places and by a computed slice at once. Index twice."
         )
     found = x[tuple(slice(None) if is_cut(n) else n for n in index)]
     kept = [n for n in index if not isinstance(n, int)]

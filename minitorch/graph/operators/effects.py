@@ -86,7 +86,8 @@ class Picked(Flat, StateOp):
 
     def run(self, state: State, *arrays: Any) -> Array:
         """Return the value."""
-        return arrays[0][self.place]
+        value: Array = arrays[0][self.place]
+        return value
 
     def infer(self, *specs: Spec) -> Spec:
         """Return what is known: the dtype."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...errors import GraphError
+from ...exports import own_names
 from ...op import apply
 from ...ops import activation, binary, logic, pointwise
 from ...ops import elementwise as unary
@@ -14,63 +15,6 @@ from ...ops.movement import insert_axes
 from ...ops.rows import ROWS, Binary, named
 from ..core.naming import lined, rename
 from ..core.node import Node, UnknownShape, convert, convert_all
-
-__all__ = [
-    "abs",
-    "add",
-    "add_n",
-    "ceil",
-    "clip_by_value",
-    "cos",
-    "div",
-    "divide",
-    "equal",
-    "erf",
-    "exp",
-    "expm1",
-    "floor",
-    "floordiv",
-    "floormod",
-    "greater",
-    "greater_equal",
-    "is_finite",
-    "is_inf",
-    "is_nan",
-    "less",
-    "less_equal",
-    "log",
-    "log1p",
-    "log_sigmoid",
-    "logical_and",
-    "logical_not",
-    "logical_or",
-    "logical_xor",
-    "maximum",
-    "minimum",
-    "mod",
-    "mul",
-    "multiply",
-    "neg",
-    "negative",
-    "not_equal",
-    "pow",
-    "reciprocal",
-    "round",
-    "rsqrt",
-    "select",
-    "sigmoid",
-    "sign",
-    "sin",
-    "sqrt",
-    "square",
-    "squared_difference",
-    "sub",
-    "subtract",
-    "tan",
-    "tanh",
-    "truediv",
-    "where",
-]
 
 
 def _of_one(function: Callable[..., Any], name: str) -> Callable[..., Node]:
@@ -216,3 +160,7 @@ def add_n(inputs: object, name: str | None = None) -> Node:
     for value in others:
         total = total + value
     return rename(total, name) if len(inputs) > 1 else total
+
+
+if not TYPE_CHECKING:
+    __all__ = own_names(globals())

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...arrays import as_dtype, int64
-from ...errors import GraphError
+from ...exports import own_names
 from ...ops import elementwise as rows
 from ...ops import linalg, movement, ordering, reduction, statistics
 from ...ops.casting import cast_to
@@ -18,26 +18,6 @@ from ..core.gradients import Identity
 from ..core.naming import once_known, rename, rename_all
 from ..core.node import Constant, Node, build, convert, convert_all
 from .elementwise import add_n, maximum, sqrt
-
-__all__ = [
-    "argmax",
-    "argmin",
-    "cast",
-    "clip_by_global_norm",
-    "clip_by_norm",
-    "cumsum",
-    "global_norm",
-    "matmul",
-    "reduce_all",
-    "reduce_any",
-    "reduce_logsumexp",
-    "reduce_max",
-    "reduce_mean",
-    "reduce_min",
-    "reduce_prod",
-    "reduce_sum",
-]
-
 
 Axis = int | Sequence[int] | None
 
@@ -73,8 +53,8 @@ def _reduction(
     ) -> Node:
         x = convert(input_tensor)
         if x.dtype.kind not in kinds:
-            raise GraphError(
-                f"{called}: got {x.name!r} of {x.dtype} (built at {x.location}), expected "
+            raise x.error(
+                f"{called}: got {x.name!r} of {x.dtype}, expected "
                 f"{'booleans. Compare first' if kinds == 'b' else 'numbers. Use cast'}."
             )
         dims = axis if axis is not None else reduction_indices
@@ -191,3 +171,7 @@ def clip_by_norm(t: object, clip_norm: Any, axes: Axis = None, name: str | None 
     node = convert(t)
     squares = reduce_sum(rows.square(node), axes, keepdims=axes is not None)
     return rename(node * (clip_norm / sqrt(maximum(squares, clip_norm * clip_norm))), name)
+
+
+if not TYPE_CHECKING:
+    __all__ = own_names(globals())

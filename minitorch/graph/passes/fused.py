@@ -316,7 +316,7 @@ def _blocks(arrays: Sequence[Array]) -> tuple[list[Array], tuple[int, ...], int]
     count = int(np.prod(shape, dtype=np.int64))
     if count < LARGE:
         return None
-    flat = []
+    flat: list[Array] = []
     for array in arrays:
         if array.shape == shape and array.flags.c_contiguous:
             flat.append(array.reshape(-1))

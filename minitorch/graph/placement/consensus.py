@@ -193,11 +193,10 @@ class _Prints:
 
     def _inside(self, loop: While, split: bool) -> list[int]:
         """Number what is inside a loop; return what the loop is."""
-        given = {*loop.variables, *loop.entrances}
-        for node in (*loop.variables, *loop.entrances):
+        for node in loop.given:
             self._add(node, split, split)
         ends = (loop.test, *loop.body)
-        for node in schedule(ends, given):
+        for node in schedule(ends, loop.placeholders):
             if node not in self._number:
                 self._add(node, split, split)
         return [loop.parallel_iterations, *(self._number[node] for node in ends)]
@@ -220,16 +219,13 @@ class _Prints:
         if isinstance(value, np.dtype):
             return value.str
         if isinstance(value, Op):
-            mine = {k: v for k, v in value.attributes().items() if not _of_one_rank(k)}
+            # a seed says nothing of the operator's meaning to other ranks
+            own = value.attributes().items()
+            mine = {k: v for k, v in own if k != "seed" and not k.startswith("_")}
             return (type(value).__name__, value.name, self._of(mine))
         if is_dataclass(value) and not isinstance(value, type):
             return self._of({f.name: getattr(value, f.name) for f in fields(value)})
         return type(value).__name__
-
-
-def _of_one_rank(name: str) -> bool:
-    """Tell whether a parameter of an operator says nothing about its meaning to other ranks."""
-    return name == "seed" or name.startswith("_")
 
 
 def _read_on_several(

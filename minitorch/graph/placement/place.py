@@ -101,13 +101,14 @@ class _Placing:
 
     def _free(self, inputs: Sequence[Node]) -> int:
         if self.greedy:
-            return self.simulation.soonest(inputs)
+            start = self.simulation.start  # where it would be done first
+            return min(range(self.groups.n_devices), key=lambda rank: (start(rank, inputs), rank))
         return _nearest([(self.found[n], n) for n in inputs])
 
     def _loop(self, loop: Loop) -> None:
         """Place what is inside a loop, then its variables: where the body computes them."""
         op, inputs = loop.op, loop.node.inputs
-        outside = zip((*op.variables, *op.entrances), inputs, strict=True)
+        outside = zip(op.given, inputs, strict=True)
         begun = {p: self._now(p, source) for p, source in outside}
         self.found.update({p: rank for p, rank in begun.items() if rank is not None})
         self.level(loop.test, loop.given)
@@ -169,10 +170,6 @@ class Simulation:
             where, at = self.done.get(node, (rank, 0.0))
             arrivals.append(at if where == rank else at + self.link.time(n_bytes(node)))
         return max(arrivals)
-
-    def soonest(self, inputs: Sequence[Node]) -> int:
-        """Return the rank on which an operator with these inputs would be done first."""
-        return min(range(len(self.free)), key=lambda rank: (self.start(rank, inputs), rank))
 
     def run(self, node: Node, rank: int, inputs: Sequence[Node]) -> None:
         """Take note that `node` runs on `rank`."""

@@ -9,7 +9,7 @@ from ...arrays import Array
 from ...errors import GraphError
 from ..core.graph import Graph
 from ..core.node import Node
-from ..core.order import schedule
+from ..core.order import schedule, writes_of
 from ..core.session import Session
 from ..core.variables import State
 from ..executors.compiled import Step, check_source
@@ -81,7 +81,7 @@ class PlacedSession(Session):
 
     def place(self, order: Sequence[Node], fed: Collection[Node] = ()) -> dict[Node, int]:
         """Return the rank of every node of a run that is not on all of them."""
-        writers = [node for node in self.graph.nodes if getattr(node.op, "writes", ())]
+        writers = [node for node in self.graph.nodes if writes_of(node)]
         return place(
             order,
             fed,
@@ -145,5 +145,4 @@ class PlacedRun:
 
     def _rewritten(self) -> list[Node]:
         with PLANNING:
-            found: list[Node] = optimize(list(self.leaves), self.feeds)
-            return found
+            return optimize(list(self.leaves), self.feeds)  # type: ignore[no-any-return]

@@ -279,6 +279,8 @@ def test_the_third_layout_comes_over(
     ada = store.roster.owner(TOKEN, "bearer")
     assert ada and (ada.name, ada.section) == ("A", "north")
     assert marking.waiting(store.database) == [("lab", "how", 1, 1)]
+    rules = store.dates.calendar().rules["lab"]
+    assert (rules.attempts, rules.leaderboard, rules.solutions) == (3, False, False)
     store.close()
     new = tmp_path_factory.mktemp("new")
     Store(sqlite_url(new)).close()

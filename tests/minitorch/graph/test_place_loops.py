@@ -10,7 +10,7 @@ import pytest
 
 import minitorch.graph as tf
 from ddp_lab import launch
-from minitorch.graph.placement.loops import LoopPart
+from minitorch.graph.placement.partition import LoopPart
 
 pytestmark = pytest.mark.as_built
 

@@ -9,73 +9,22 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from minitorch.arrays import CPU, Array, Device
 
-from ...control.dead_values import DEAD, alive
+from ...control.loop_stacks import DEAD
 from ...core.node import Node
-from ...core.variables import NoOp, State
-from ..compiled import copied
+from ...core.variables import State
+from ..interpreter import handed_over
 from ..node_errors import explain
 from .lower import lower
 from .program import OnEvent as OnEvent
 from .program import Program
 from .program import TokenEvent as TokenEvent
 from .tagged import Firing, Tokens
-
-
-class Queue(Protocol):
-    """The operators that are ready."""
-
-    def put(self, firing: Firing) -> None:
-        """Add one."""
-
-    def get(self) -> Firing:
-        """Take one out; there is one."""
-
-    def __len__(self) -> int: ...
-
-
-class InOrder:
-    """The queue that hands out what became ready first."""
-
-    def __init__(self) -> None:
-        self._firings: deque[Firing] = deque()
-
-    def put(self, firing: Firing) -> None:
-        """Add one."""
-        self._firings.append(firing)
-
-    def get(self) -> Firing:
-        """Take out the oldest."""
-        return self._firings.popleft()
-
-    def __len__(self) -> int:
-        return len(self._firings)
-
-
-class Shuffled:
-    """The queue that hands out any."""
-
-    def __init__(self, seed: int) -> None:
-        self._firings: list[Firing] = []
-        self._random = random.Random(seed)
-
-    def put(self, firing: Firing) -> None:
-        """Add one."""
-        self._firings.append(firing)
-
-    def get(self) -> Firing:
-        """Take one out at random."""
-        i = self._random.randrange(len(self._firings))
-        self._firings[i], self._firings[-1] = self._firings[-1], self._firings[i]
-        return self._firings.pop()
-
-    def __len__(self) -> int:
-        return len(self._firings)
 
 
 class TokenStep:
@@ -112,14 +61,17 @@ class TokenStep:
 
     def run(self, state: State, arrays: Sequence[Array]) -> dict[int, Any]:
         """Return the values of what is outside all loops and fetched, by spot."""
-        queue: Queue = InOrder() if self.shuffle is None else Shuffled(self.shuffle)
+        ready: deque[Firing] = deque()
+        chance = None if self.shuffle is None else random.Random(self.shuffle)
         found: dict[int, Any] = {}
-        tokens = Tokens(self.program, queue.put, self.keeper(found))
+        tokens = Tokens(self.program, ready.append, self.keeper(found))
         tokens.start()
         step = 0
         try:
-            while queue:
-                firing = queue.get()
+            while ready:
+                if chance is not None:
+                    ready.rotate(-chance.randrange(len(ready)))
+                firing = ready.popleft()
                 value = self.value(firing, state, arrays)
                 frame, iteration = tokens.finish(firing, value)
                 if self.on_event is not None:
@@ -151,10 +103,8 @@ class TokenStep:
 
     def results(self, found: dict[int, Any]) -> tuple[Any, ...]:
         """Return what was fetched; None for what is only run."""
-        return tuple(
-            None if isinstance(node.op, NoOp) else copied(alive(found.get(spot, DEAD), node))
-            for node, spot in zip(self.fetches, self.program.fetched, strict=True)
-        )
+        pairs = zip(self.fetches, self.program.fetched, strict=True)
+        return tuple(handed_over(node, found.get(spot, DEAD)) for node, spot in pairs)
 
     def event(self, step: int, firing: Firing, where: tuple[str, int], value: object) -> TokenEvent:
         """Return what to tell of a token that is now in this frame and iteration."""

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ...control.dead_values import DEAD
+from ...control.loop_stacks import DEAD
 from .program import CONTROL, Program, Spot
 from .ring import Enter, Exit, Frame, NextIteration
 
@@ -70,13 +70,9 @@ class FrameRun:
         self.constants: list[tuple[int, Any]] = []
         self.held: list[tuple[int, Any]] = []  # tokens for the iteration after the newest
         self.left: set[int] = set()  # Exits that were alive
-        self.label = self._label()
-
-    def _label(self) -> str:
-        if self.frame is None or self.outside is None:
-            return ""
-        around = self.outside.frame.label
-        return f"{around}[{self.outside.number}]/{self.frame.name}" if around else self.frame.name
+        self.label = "" if frame is None else frame.name
+        if outside is not None and outside.frame.label:
+            self.label = f"{outside.frame.label}[{outside.number}]/{self.label}"
 
     @property
     def room(self) -> bool:
