@@ -406,7 +406,9 @@ def plain(data: object) -> Any:
 def _is_floating(array: Array) -> bool:
     """Tell whether gradients flow through `array`: not through integers nor truth values."""
     dtype = array.dtype
-    return bool(dtype.kind == "f" if type(array) in HOST_TYPES else dtype.is_floating_point)
+    if type(array) in HOST_TYPES:
+        return dtype.kind == "f"
+    return bool(getattr(dtype, "is_floating_point", False))  # of torch's and bfloat16
 
 
 def _call(function: Any, *inputs: Any) -> Any:

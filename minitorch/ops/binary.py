@@ -5,22 +5,24 @@ rows undo the broadcast. A tie in `maximum` or `minimum` shares its gradient, as
 """
 
 import operator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
 from ..allocator import LARGE, result_of
 from ..arrays import Array, Namespace, as_dtype, dtype_of
 from ..errors import DTypeError
-from ..op import Value
+from ..op import Kind, Value
 from .elementwise import floor, log, minus, same, sigmoid, trunc, zero
-from .rows import NUMBERS, binary, ternary
+from .logic import eq
+from .rows import NUMBERS, Compute, Partial, binary, ternary
 
 if TYPE_CHECKING:
-    from .methods import Methods
+    pass
 
 
-def _cached(ufunc: object, plain: Any) -> Any:
+def _cached(ufunc: Callable[..., Array], plain: Callable[..., Array]) -> Callable[..., Array]:
     """Return a row's arithmetic: the sign itself, but for large NumPy arrays."""
 
     def compute(xp: Namespace, a: Array, b: Array) -> Array:
@@ -31,7 +33,9 @@ def _cached(ufunc: object, plain: Any) -> Any:
     return compute
 
 
-def _float_row(name: str, compute: Any, left: Any, right: Any, says: str) -> Any:
+def _float_row(
+    name: str, compute: Compute, left: Partial, right: Partial, says: str
+) -> Callable[[Kind, object], Kind]:
     return binary(name, compute, left, right, says, promotes="float", reads="x")
 
 
@@ -94,16 +98,16 @@ fmod = binary(
 )
 
 
-def _by_base(g: Any, a: Any, b: Any, y: object) -> Any:
-    return g * where(b == 0, 0.0, b * power(a, where(b == 0, 1.0, b - 1.0)))
+def _by_base(g: Kind, a: Kind, b: Kind, y: object) -> Kind:
+    return g * where(eq(b, 0), 0.0, b * power(a, where(eq(b, 0), 1.0, b - 1.0)))
 
 
-def _by_exponent(g: Any, a: Any, b: Any, y: Any) -> Any:
-    flat = (a == 0) & (b >= 0)
+def _by_exponent(g: Kind, a: Kind, b: Kind, y: Kind) -> Kind:
+    flat = eq(a, 0) & (b >= 0)
     return g * where(flat, 0.0, y * log(where(flat, 1.0, a)))
 
 
-def _raised(xp: Namespace, a: Any, b: Any) -> Any:
+def _raised(xp: Namespace, a: Array, b: Array) -> Array:
     """Return a to the b; of integers to negative powers what is left of the fraction: 0, 1, -1."""
     if dtype_of(a).kind != "i" or not xp.any(b < 0):
         return xp.pow(a, b)
@@ -114,7 +118,7 @@ def _raised(xp: Namespace, a: Any, b: Any) -> Any:
 power = binary("pow", _raised, _by_base, _by_exponent, "a to the b.", kinds=NUMBERS)
 
 
-def _won(g: "Methods", wins: object, ties: object) -> Any:
+def _won(g: Kind, wins: object, ties: object) -> Kind:
     return g * wins + g * ties * 0.5
 
 
@@ -171,6 +175,14 @@ select = ternary(
     "a where the condition holds, else b.",
     fixed=1,
 )
+
+
+@overload
+def where(condition: Kind) -> tuple[Kind, ...]: ...
+
+
+@overload
+def where(condition: Kind, a: object, b: object) -> Kind: ...
 
 
 def where(condition: Any, a: Any = None, b: Any = None) -> Any:

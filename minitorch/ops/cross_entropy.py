@@ -11,11 +11,12 @@ import numpy as np
 
 from ..arrays import Array, Namespace, as_dtype, cast, dtype_of, native_device_of
 from ..errors import ArgumentError, AxisError, ShapeError
-from ..op import Flat, Gradients, KeepsSpec, Op, Spec, Value, apply
+from ..op import Flat, Gradients, KeepsSpec, Kind, Op, Spec, apply
 from .binary import where
 from .casting import cast_to
 from .elementwise import zeros_like
 from .gathering import gather
+from .logic import ne
 from .loss import reduced
 from .movement import insert_axes, remove_axes, reshape
 from .normalization import LogSoftmax, Softmax
@@ -73,7 +74,8 @@ class CrossEntropy(OfClasses):
             away = x - np.maximum.reduce(x, axis=1, keepdims=True)
             picked = away[rows, safe]
             total = np.add.reduce(np.exp(away, out=away), axis=1)
-            return np.add.reduce(np.log(total, out=total) - picked) / x.dtype.type(n)
+            mean: Array = np.add.reduce(np.log(total, out=total) - picked) / x.dtype.type(n)
+            return mean
         away = x - xp.max(x, axis=1, keepdims=True)
         losses = xp.log(xp.sum(xp.exp(away), axis=1)) - away[rows, safe]
         if counts is not None:
@@ -93,7 +95,7 @@ class CrossEntropy(OfClasses):
             )
         return Spec((), specs[0].dtype)
 
-    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
+    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
         """Return (softmax - one hot) / n, times the gradient."""
         x, index = node.inputs
         return apply(CrossEntropyGrad(self.ignore_index), x, index, out_grad), None
@@ -112,7 +114,7 @@ class CrossEntropyGrad(KeepsSpec, OfClasses):
         y *= g / n if xp is not np else g / y.dtype.type(n)
         return y
 
-    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
+    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
         """Softmax has the derivative y (v - Σ v y); the one hot part has none."""
         x, index, g = node.inputs
         weighted = apply(CrossEntropyWeights(self.ignore_index), x, index) * out_grad
@@ -135,14 +137,14 @@ class CrossEntropyWeights(Flat, KeepsSpec, OfClasses):
 
 
 def cross_entropy(
-    input: Any,
-    target: Any,
-    weight: Any = None,
+    input: Kind,
+    target: Kind,
+    weight: Kind | None = None,
     *,
     ignore_index: int = -100,
     reduction: str = "mean",
     label_smoothing: float = 0.0,
-) -> Any:
+) -> Kind:
     """Return ln Σ exp x - x[class] for logits `input` and classes, or probabilities, `target`.
 
     Args:
@@ -173,7 +175,7 @@ def cross_entropy(
     if not by_class:
         return _soft(logs, target, weight, reduction, label_smoothing, d)
     hard = nll_loss(logs, target, weight, ignore_index=ignore_index, reduction="none")
-    counts = target != ignore_index
+    counts = ne(target, ignore_index)
     share = _class_weights(logs, target, weight, counts)
     if label_smoothing:
         classes = logs.shape[d]
@@ -183,13 +185,18 @@ def cross_entropy(
     return sum(hard) / sum(share) if reduction == "mean" else reduced(hard, reduction)
 
 
-def _along(weight: "Methods", rank: int, d: int) -> Any:
+def _along(weight: Kind, rank: int, d: int) -> Kind:
     return reshape(weight, [-1 if i == d else 1 for i in range(rank)])
 
 
 def _soft(
-    logs: "Methods", target: "Methods", weight: "Methods", reduction: str, smoothing: float, d: int
-) -> Any:
+    logs: Kind,
+    target: "Methods",
+    weight: "Methods | None",
+    reduction: str,
+    smoothing: float,
+    d: int,
+) -> Kind:
     if tuple(target.shape) != tuple(logs.shape):
         raise ShapeError(
             f"cross_entropy: got probabilities {tuple(target.shape)}, expected {tuple(logs.shape)}."
@@ -203,20 +210,20 @@ def _soft(
     return sum(losses) / float(max(math.prod(losses.shape), 1))
 
 
-def _class_weights(logs: "Methods", target: Any, weight: Any, counts: Any) -> Any:
+def _class_weights(logs: Kind, target: Kind, weight: Kind | None, counts: Kind) -> Kind:
     if weight is None:
         return cast_to(counts, logs.dtype)
     return where(counts, weight[where(counts, target, 0)], 0.0)
 
 
 def nll_loss(
-    input: Any,
-    target: Any,
-    weight: Any = None,
+    input: Kind,
+    target: Kind,
+    weight: Kind | None = None,
     *,
     ignore_index: int = -100,
     reduction: str = "mean",
-) -> Any:
+) -> Kind:
     """Return -input[class] for log-probabilities; arguments as `cross_entropy`."""
     d = 0 if len(input.shape) == 1 else 1
     wanted = tuple(input.shape[:d]) + tuple(input.shape[d + 1 :])
@@ -225,7 +232,7 @@ def nll_loss(
             f"nll_loss: got target {tuple(target.shape)} for input {tuple(input.shape)}, expected "
             f"{wanted}."
         )
-    counts = target != ignore_index
+    counts = ne(target, ignore_index)
     safe = where(counts, target, zeros_like(target))
     picked = remove_axes(gather(input, d, insert_axes(safe, (d,))), (d,))
     share = _class_weights(input, target, weight, counts)

@@ -6,43 +6,47 @@ numbers of the input ("x"), of the result ("y"), of both or of neither.
 """
 
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..allocator import LARGE, result_of
-from ..arrays import Namespace, dtype_of
-from .rows import NUMBERS, binary, unary
+from ..arrays import Array, Namespace, dtype_of
+from ..op import Kind
+from .rows import NUMBERS, Compute, Partial, binary, unary
 from .special import erf_array
 
 if TYPE_CHECKING:
-    from .methods import Methods
+    pass
 
 
-def _cos(x: "Methods") -> Any:
+def _cos(x: Kind) -> Kind:
     return cos(x)
 
 
-def _cosh(x: "Methods") -> Any:
+def _cosh(x: Kind) -> Kind:
     return cosh(x)
 
 
-def zero(g: "Methods", *_: object) -> Any:
+def zero(g: Kind, *_: object) -> Kind:
     """Return the derivative of a step: none."""
     return zeros_like(g)
 
 
-def same(g: "Methods", *_: object) -> Any:
+def same(g: Kind, *_: object) -> Kind:
     """Return the derivative of a value by itself, or by a term of a sum."""
     return g
 
 
-def minus(g: "Methods", *_: object) -> Any:
+def minus(g: Kind, *_: object) -> Kind:
     """Return the derivative of a difference by what is taken away."""
     return -g
 
 
-def _float_row(name: str, compute: Any, partial: Any, says: str, reads: str = "x") -> Any:
+def _float_row(
+    name: str, compute: Compute, partial: Partial, says: str, reads: str = "x"
+) -> Callable[[Kind], Kind]:
     return unary(name, compute, partial, says, promotes="float", reads=reads)
 
 
@@ -52,7 +56,7 @@ zeros_like = unary("zeros_like", lambda xp, x: xp.zeros_like(x), zero, "Zeros.",
 ones_like = unary("ones_like", lambda xp, x: xp.ones_like(x), zero, "Ones.", reads="")
 
 
-def _sign(xp: Namespace, x: Any) -> Any:
+def _sign(xp: Namespace, x: Array) -> Array:
     return x != 0 if dtype_of(x).kind == "b" else xp.sign(x)
 
 
@@ -73,17 +77,19 @@ abs = unary("abs", lambda xp, x: xp.abs(x), lambda g, x, y: g * sign(x), "|x|.",
 square = unary("square", lambda xp, x: x * x, lambda g, x, y: g * (x * 2.0), "x².", reads="x")
 
 
-def _masked(g: Any, y: Any, out: Any = None) -> Any:
-    return np.multiply(g, y > 0, out=out)
+def _masked(g: Array, y: Array, out: Array | None = None) -> Array:
+    product: Array = np.multiply(g, y > 0, out=out)
+    return product
 
 
-def _relu(x: Any) -> Any:
+def _relu(x: Array) -> Array:
     if type(x) is np.ndarray and x.nbytes > LARGE:
         return result_of(np.maximum, x, np.zeros((), x.dtype))
-    return np.maximum(x, 0)
+    positive: Array = np.maximum(x, 0)
+    return positive
 
 
-def _where_positive(xp: Namespace, g: Any, y: Any) -> Any:
+def _where_positive(xp: Namespace, g: Array, y: Array) -> Array:
     """Return g where y > 0, else 0: also where g is infinite or NaN."""
     if xp is not np:
         return xp.where(y > 0, g, xp.zeros_like(g))
@@ -94,7 +100,7 @@ def _where_positive(xp: Namespace, g: Any, y: Any) -> Any:
     return product if total - total == 0 else np.where(y > 0, g, g.dtype.type(0))
 
 
-def _through(g: "Methods", y: object) -> Any:
+def _through(g: Kind, y: object) -> Kind:
     return _open(g, y)
 
 
@@ -189,5 +195,6 @@ acosh = _float_row(
 atanh = _float_row(
     "atanh", lambda xp, x: xp.atanh(x), lambda g, x, y: g / (1.0 - x * x), "artanh x."
 )
+
 _SLOPE = 2.0 / math.sqrt(math.pi)
 erf = _float_row("erf", erf_array, lambda g, x, y: g * exp(x * -x) * _SLOPE, "The error function.")

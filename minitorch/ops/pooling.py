@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..arrays import Array, Namespace, as_dtype, host_dtype
+from ..arrays import Array, Index, Namespace, as_dtype, host_dtype
 from ..errors import ArgumentError, ShapeError
-from ..op import Gradients, Op, Spec, Value, apply
+from ..op import Gradients, Kind, Op, Spec, apply
 from .casting import cast_to
 from .conv import documented, each
 from .indexing import getitem, narrow
@@ -47,9 +47,9 @@ class MaxWindows:
         sizes = zip(self.size, self.step, self.gap, strict=True)
         return all((size - 1) * gap < step for size, step, gap in sizes)
 
-    def slices(self) -> list[tuple[Any, ...]]:
+    def slices(self) -> list[tuple[Index, ...]]:
         """Return, for each element of a window, the index of that element of all windows."""
-        found: list[tuple[Any, ...]] = []
+        found: list[tuple[Index, ...]] = []
         for at in itertools.product(*map(range, self.size)):
             spots = zip(at, self.step, self.gap, self.places, strict=True)
             found.append((..., *(slice(i * g, i * g + (n - 1) * s + 1, s) for i, s, g, n in spots)))
@@ -74,11 +74,11 @@ class MaxPool(OfWindows):
         """Return the largest elements."""
         first, *rest = self.how.slices()
         if xp is not np:
-            y = x[first]
+            y: Array = x[first]
             for at in rest:
                 y = xp.maximum(y, x[at])
             return y
-        y = x[first].copy("K")  # in the order of x, whose runs are longest
+        y = np.copy(x[first], "K")  # in the order of x, whose runs are longest
         for at in rest:
             np.maximum(y, x[at], out=y)
         return y
@@ -88,7 +88,7 @@ class MaxPool(OfWindows):
         shape = specs[0].shape
         return Spec((*shape[: len(shape) - len(self.how.places)], *self.how.places), specs[0].dtype)
 
-    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
+    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
         """The largest element of a window gets its gradient."""
         return (apply(MaxPoolBack(self.how), out_grad, node.inputs[0], node.output),)
 
@@ -121,7 +121,7 @@ class MaxPoolBack(OfWindows):
         """Return the spec of x."""
         return specs[1]
 
-    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
+    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
         """Each window gets what is at its largest element."""
         _, x, y = node.inputs
         return apply(MaxPoolPick(self.how), out_grad, x, y), None, None
@@ -146,7 +146,7 @@ class MaxPoolPick(OfWindows):
         """Return the spec of the pooled value."""
         return specs[2]
 
-    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
+    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
         """The picked elements get the gradient back."""
         _, x, y = node.inputs
         return apply(MaxPoolBack(self.how), out_grad, x, y), None, None
@@ -174,7 +174,7 @@ def _places(
     return tuple(places)
 
 
-def _bordered(x: "Methods", how: Any, border: Any, places: Any, value: float) -> Any:
+def _bordered(x: Kind, how: Any, border: Any, places: Any, value: float) -> Kind:
     """Return `x` with the border that the windows reach into."""
     kernel, stride, gap = how
     widths: list[int] = []
@@ -185,7 +185,9 @@ def _bordered(x: "Methods", how: Any, border: Any, places: Any, value: float) ->
     return padded(x, widths, value=value) if any(widths) else x
 
 
-def _pooling(name: str, x: "Methods", count: int, kernel: Any, stride: Any, padding: Any) -> Any:
+def _pooling(
+    name: str, x: "Methods", count: int, kernel: Any, stride: Any, padding: Any
+) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
     if len(x.shape) not in (count + 1, count + 2):
         raise ShapeError(f"{name}: got shape {tuple(x.shape)}, expected {count + 2} axes.")
     size = each(name, kernel, count)
@@ -202,14 +204,14 @@ def _pooling(name: str, x: "Methods", count: int, kernel: Any, stride: Any, padd
 
 def _max_pool(
     count: int,
-    x: "Methods",
+    x: Kind,
     kernel: Any,
     stride: int | Sequence[int],
     padding: int | str | Sequence[int],
     dilation: Any,
     ceil_mode: bool,
     indices: bool,
-) -> Any:
+) -> Kind | ValuesAndIndices[Kind]:
     name = f"max_pool{count}d"
     size, step, border = _pooling(name, x, count, kernel, stride, padding)
     gap = each(name, dilation, count)
@@ -236,14 +238,14 @@ def _flat_positions(x: Any, y: Any, how: MaxWindows, border: Any) -> Any:
 
 def _max_pool_of(count: int, says: str) -> Callable[..., Any]:
     def max_pool(
-        input: "Methods",
+        input: Kind,
         kernel_size: Any,
         stride: Any = None,
         padding: Any = 0,
         dilation: Any = 1,
         ceil_mode: bool = False,
         return_indices: bool = False,
-    ) -> Any:
+    ) -> Kind | ValuesAndIndices[Kind]:
         how = (kernel_size, stride, padding, dilation, ceil_mode, return_indices)
         return _max_pool(count, input, *how)
 
@@ -251,6 +253,7 @@ def _max_pool_of(count: int, says: str) -> Callable[..., Any]:
 
 
 max_pool1d = _max_pool_of(1, "Return the largest element of each window of (N, C, length).")
+
 max_pool2d = _max_pool_of(
     2,
     """Return the largest element of each window of (N, C, height, width).
@@ -270,7 +273,7 @@ max_pool2d = _max_pool_of(
 # ── the mean of each window ─────────────────────────────────────────────────────────────────────
 
 
-def _window_sums(x: "Methods", size: Any, step: Any) -> Any:
+def _window_sums(x: Kind, size: Any, step: Any) -> Kind:
     """Return the sum of each window over the last axes."""
     first = len(x.shape) - len(size)
     for i, (k, s) in enumerate(zip(size, step, strict=True)):
@@ -280,14 +283,14 @@ def _window_sums(x: "Methods", size: Any, step: Any) -> Any:
 
 def _avg_pool(
     count: int,
-    x: Any,
+    x: Kind,
     kernel: Any,
     stride: Any,
     padding: Any,
     ceil_mode: bool,
     include_pad: bool,
     divisor: int | None,
-) -> Any:
+) -> Kind:
     name = f"avg_pool{count}d"
     size, step, border = _pooling(name, x, count, kernel, stride, padding)
     if divisor == 0:
@@ -312,26 +315,26 @@ def _avg_pool(
 
 
 def avg_pool1d(
-    input: "Methods",
+    input: Kind,
     kernel_size: int | Sequence[int],
     stride: int | Sequence[int] | None = None,
     padding: int | str | Sequence[int] = 0,
     ceil_mode: bool = False,
     count_include_pad: bool = True,
-) -> Any:
+) -> Kind:
     """Return the mean of each window of (N, C, length)."""
     return _avg_pool(1, input, kernel_size, stride, padding, ceil_mode, count_include_pad, None)
 
 
 def avg_pool2d(
-    input: "Methods",
+    input: Kind,
     kernel_size: int | Sequence[int],
     stride: int | Sequence[int] | None = None,
     padding: int | Sequence[int] = 0,
     ceil_mode: bool = False,
     count_include_pad: bool = True,
     divisor_override: int | None = None,
-) -> Any:
+) -> Kind:
     """Return the mean of each window of (N, C, height, width)."""
     how = (kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
     return _avg_pool(2, input, *how)
@@ -340,7 +343,7 @@ def avg_pool2d(
 # ── a given number of windows of nearly equal size ──────────────────────────────────────────────
 
 
-def _adaptive(count: int, x: "Methods", output_size: int | Sequence[int | None] | None) -> Any:
+def _adaptive(count: int, x: Kind, output_size: int | Sequence[int | None] | None) -> Kind:
     """Return `x` with each last axis cut into as many windows as asked for, and their means."""
     sizes = output_size if isinstance(output_size, Sequence) else (output_size,) * count
     if len(x.shape) not in (count + 1, count + 2) or len(sizes) != count:
@@ -358,11 +361,11 @@ def _adaptive(count: int, x: "Methods", output_size: int | Sequence[int | None] 
     return x
 
 
-def adaptive_avg_pool1d(input: "Methods", output_size: int | Sequence[int | None]) -> Any:
+def adaptive_avg_pool1d(input: Kind, output_size: int | Sequence[int | None]) -> Kind:
     """Return means of (N, C, length) over `output_size` windows of nearly equal size."""
     return _adaptive(1, input, output_size)
 
 
-def adaptive_avg_pool2d(input: "Methods", output_size: int | Sequence[int | None] | None) -> Any:
+def adaptive_avg_pool2d(input: Kind, output_size: int | Sequence[int | None] | None) -> Kind:
     """Return means of (N, C, height, width) over as many windows as `output_size` says."""
     return _adaptive(2, input, output_size)

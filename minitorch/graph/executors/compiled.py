@@ -9,22 +9,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from types import CodeType
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from ...allocator import Lease
 from ...arrays import CPU, Array, Device, asarray, namespace_on
-from ...errors import GraphError
 from ...ops.broadcasting import ExpandTo, SumTo
-from ..control.dead_values import DEAD, alive, deadly, endangered
-from ..control.loop_stacks import Opaque
+from ..control.liveness import deadly, endangered
+from ..control.loop_stacks import DEAD, Opaque, alive
 from ..core.node import Constant, Node, Placeholder
 from ..core.order import last_uses
 from ..core.variables import NoOp, Read, State, StateOp, Variable
 from ..memory.aliasing import is_fresh, overwriting, running_order, views
 from ..passes.fused import Fused
 from .node_errors import explain
+
+
+class Run(Protocol):
+    """The run of some fetches from some feeds, planned once."""
+
+    def __call__(self, state: State, arrays: Sequence[Array]) -> tuple[Array, ...]:
+        """Return the fetched values."""
+
 
 HEADER_LINES = 2  # def, and the unpacking of feeds
 
@@ -195,9 +202,9 @@ def _asked(order: Sequence[Node]) -> dict[Node, list[Node]]:
 def check_source(node: Node) -> None:
     """Raise unless `node` can do without a feed."""
     if isinstance(node, Placeholder) and node.default is None:
-        raise GraphError(
+        raise node.error(
             f"run: placeholder {node.name!r} was not fed: expected {node.dtype} of shape "
-            f"{node.shape} (built at {node.location}). Add it to feed_dict."
+            f"{node.shape}. Add it to feed_dict."
         )
 
 
@@ -218,14 +225,14 @@ def copied(array: object) -> Any:
     return array.copy() if array.ndim else array[()]
 
 
-def apart(results: Sequence[Any]) -> tuple[Any, ...]:
+def apart(results: Sequence[Array]) -> tuple[Array, ...]:
     """Return the results of a run, each array in memory of its own, also one that comes twice."""
     seen: set[int] = set()
     found = []
     for value in results:
-        again = id(value) in seen and isinstance(value, np.ndarray)
+        again = id(value) in seen
         seen.add(id(value))
-        found.append(value.copy() if again else value)
+        found.append(value.copy() if again and isinstance(value, np.ndarray) else value)
     return tuple(found)
 
 

@@ -10,7 +10,6 @@ or past an effect that is no write.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any
 
 from ...op import Op
 from ...ops.broadcasting import ExpandTo, SumTo
@@ -19,7 +18,7 @@ from ...ops.movement import Reshape
 from ...ops.reduction import Sum
 from ...ops.rows import Elementwise
 from ..core.node import Constant, Node
-from ..core.order import runs_before, schedule, sources
+from ..core.order import is_ordered, runs_before, schedule, sources, writes_of
 from ..core.variables import Read, StateOp, Variable
 from ..passes.fused import Several
 
@@ -63,7 +62,7 @@ def overwriting(order: Sequence[Node], fetches: Sequence[Node], fed: Collection[
     One may when neither its own inputs, nor anything that runs later, nor a fetch can be looking
     at such an array.
     """
-    place = {node: i for i, node in enumerate(order) if node not in fed and _overwrites(node.op)}
+    place = {node: i for i, node in enumerate(order) if node not in fed and _overwrites(node)}
     if not place:
         return set()
     looks = looked_at(order, fed) | {v: frozenset({v}) for v in order if isinstance(v, Variable)}
@@ -82,13 +81,13 @@ def overwriting(order: Sequence[Node], fetches: Sequence[Node], fed: Collection[
     }
 
 
-def _overwrites(op: Any) -> bool:
-    return bool(getattr(op, "writes", ())) and not op.hands_on
+def _overwrites(node: Node) -> bool:
+    return bool(writes_of(node)) and not node.op.hands_on
 
 
 def _may_be(node: Node) -> Sequence[Node]:
     """Return the inputs and variables with which the array of `node` may share memory."""
-    op: Any = node.op
+    op = node.op
     inputs: tuple[Node, ...] = node.inputs
     if isinstance(op, StateOp) and not op.hands_on:
         return (op.variable,) if isinstance(op, Read) else op.writes
@@ -148,5 +147,4 @@ def _has_effect(node: Node, fed: Collection[Node]) -> bool:
     """Tell whether a node does more than give a value and write variables that it names."""
     if node in fed or isinstance(node, Variable) or isinstance(node.op, Read):
         return False
-    writes: tuple[Variable, ...] = getattr(node.op, "writes", ())
-    return not writes and node.op is not None and getattr(node.op, "ordered", not node.op.pure)
+    return is_ordered(node) and not writes_of(node)

@@ -16,8 +16,7 @@ from ..control.while_op import While
 from ..core.copying import copied
 from ..core.graph import outside
 from ..core.node import Constant, Node
-from ..core.order import needed, schedule
-from .dead_code import effective
+from ..core.order import is_ordered, needed, schedule
 from .loops import Remade, kept_places, with_loops
 from .rewrite import like
 
@@ -44,7 +43,6 @@ class _Slimmer:
     ) -> None:
         self.node, self.inputs, self.asked, self.fed = node, inputs, asked, fed
         self.loop: While = node.op
-        self.placeholders = {*self.loop.variables, *self.loop.entrances}
 
     def remade(self, known: dict[Node, Fate]) -> Remade | None:
         """Return the loop without what it need not carry; None if that is nothing."""
@@ -56,10 +54,10 @@ class _Slimmer:
             fixed = {i: placeholder_like(loop.variables[i], "captured") for i in self._fixed(new)}
         new.update((loop.variables[i], entrance) for i, entrance in fixed.items())
         before = [loop.test, *(loop.body[i] for i in kept), *saved]
-        test, *after = copied(before, {**{p: p for p in self.placeholders}, **new})
+        test, *after = copied(before, {**{p: p for p in self.loop.placeholders}, **new})
         captured = {e: count + j for j, e in enumerate(loop.entrances)}
         captured.update((entrance, i) for i, entrance in fixed.items())
-        used = set(needed([test, *after], {*self.placeholders, *captured}))
+        used = set(needed([test, *after], {*self.loop.placeholders, *captured}))
         captured = {entrance: i for entrance, i in captured.items() if entrance in used}
         counts = len(kept), len(captured)
         same = all(a is b for a, b in zip((test, *after), before, strict=True))
@@ -99,7 +97,7 @@ class _Slimmer:
             if node in place:
                 kept.add(place[node])
                 waiting.append(loop.body[place[node]])
-            elif node not in self.placeholders:
+            elif node not in self.loop.placeholders:
                 waiting += [*node.inputs, *node.control_inputs]
         return sorted(kept) or [0]
 
@@ -110,7 +108,7 @@ class _Slimmer:
         return {
             i
             for i, end in enumerate(self.loop.body)
-            if any(effective(n) for n in needed([end], self.placeholders))
+            if any(is_ordered(n) for n in needed([end], self.loop.placeholders))
         }
 
     def _constants(self) -> dict[Node, Node]:
@@ -125,7 +123,7 @@ class _Slimmer:
         """Return the variables that stay as they are; those that are constant go into `new`."""
         pairs = list(enumerate(zip(self.loop.variables, self.loop.body, strict=True)))
         moving = [end for _, (variable, end) in pairs if end is not variable]
-        used = set(needed([self.loop.test, *moving, *self.loop.saved], self.placeholders))
+        used = set(needed([self.loop.test, *moving, *self.loop.saved], self.loop.placeholders))
         found = []
         for i, (variable, end) in pairs:
             if end is not variable or variable not in used:

@@ -92,3 +92,24 @@ def test_a_running_notebook_follows_the_file_of_an_answer(released: Path) -> Non
     )
     out = said(released, *cells)
     assert "Out[5]: 6" in out and "Out[7]: 8" in out
+
+
+def test_a_figure_is_html_that_follows_the_theme_beside_one_png_drawn_once(released: Path) -> None:
+    cells = (
+        "import os; os.environ['MPLBACKEND'] = 'module://matplotlib_inline.backend_inline'",
+        LAB,
+        "from matplotlib import pyplot as plt\nfig, ax = plt.subplots()\n_ = ax.set_title('a < b')",
+        "drawn = []\n_ = fig.canvas.mpl_connect('draw_event', drawn.append)",
+        "from IPython.core.pylabtools import print_figure\n_ = print_figure(fig)",
+        "once = len(drawn)",
+        "shown, _ = get_ipython().display_formatter.format(fig)",
+        "print(sorted(shown), shown['image/png'] in shown['text/html'], len(drawn) == 2 * once)",
+        "print('alt=\"a &lt; b\"' in shown['text/html'])",
+        "%config InlineBackend.figure_formats = ['svg']",
+        "print(sorted(get_ipython().display_formatter.format(fig)[0]))",
+    )
+    assert said(released, *cells).splitlines()[-3:] == [
+        "['image/png', 'text/html', 'text/plain'] True True",
+        "True",
+        "['image/svg+xml', 'text/plain']",
+    ]
