@@ -11,6 +11,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from itertools import count, islice
 from typing import Any
 
@@ -117,13 +118,28 @@ class DataLoader:
             while chunk := list(islice(items, self.batch_size or 1)):
                 if self.drop_last and len(chunk) < (self.batch_size or 1):
                     return
-                yield _Collate(self.collate_fn, chunk if self._batched else chunk[0])
+                yield partial(self.collate_fn, chunk if self._batched else chunk[0])
         elif self.batch_sampler is not None:
             for indices in self.batch_sampler:
-                yield _Fetch(self.dataset, self.collate_fn, indices)
+                yield partial(self._batch, indices)
         else:
             for index in self.sampler or ():
-                yield _FetchOne(self.dataset, self.collate_fn, index)
+                yield partial(self._single, index)
+
+    def _item(self, index: int) -> Any:
+        try:
+            return self.dataset[index]
+        except Exception as error:
+            error.add_note(f"DataLoader: while reading item {index} of the dataset.")
+            raise
+
+    def _single(self, index: int) -> Any:
+        return self.collate_fn(self._item(index))
+
+    def _batch(self, indices: list[int]) -> Any:
+        if type(self.dataset) is TensorDataset and self.collate_fn is default_collate:
+            return self.dataset.take(indices)
+        return self.collate_fn([self._item(index) for index in indices])
 
     def _serial(self) -> Iterator[Any]:
         for task in self._tasks():
@@ -154,49 +170,6 @@ class DataLoader:
             yield batch
             if report:
                 report(done, total)
-
-
-class _Fetch:
-    """The call that reads the items at `indices` and collates them."""
-
-    __slots__ = ("collate", "dataset", "indices")
-
-    def __init__(
-        self, dataset: Dataset[Any], collate: Callable[[list[Any]], Any], indices: list[int]
-    ) -> None:
-        self.dataset, self.collate, self.indices = dataset, collate, indices
-
-    def __call__(self) -> Any:
-        if type(self.dataset) is TensorDataset and self.collate is default_collate:
-            return self.dataset.take(self.indices)
-        return self.collate([self._item(index) for index in self.indices])
-
-    def _item(self, index: int) -> Any:
-        try:
-            return self.dataset[index]
-        except Exception as error:
-            error.add_note(f"DataLoader: while reading item {index} of the dataset.")
-            raise
-
-
-class _FetchOne(_Fetch):
-    """The call that reads a single item."""
-
-    def __init__(self, dataset: Dataset[Any], convert: Callable[[Any], Any], index: int) -> None:
-        super().__init__(dataset, convert, [index])
-
-    def __call__(self) -> Any:
-        return self.collate(self._item(self.indices[0]))
-
-
-class _Collate:
-    """The call that collates items already read."""
-
-    def __init__(self, collate: Callable[[Any], Any], items: Any) -> None:
-        self.collate, self.items = collate, items
-
-    def __call__(self) -> Any:
-        return self.collate(self.items)
 
 
 def _refuse_contradictions(

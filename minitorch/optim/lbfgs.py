@@ -67,7 +67,7 @@ class LBFGS(Optimizer):
         if group["line_search_fn"] not in (None, "strong_wolfe"):
             self.refuse("line_search_fn", group["line_search_fn"], "'strong_wolfe' or None")
 
-    def step(self, closure: Callable[[], object] | None = None) -> Any:
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Take up to `max_iter` steps; return the loss before the first.
 
         Args:
@@ -79,7 +79,8 @@ class LBFGS(Optimizer):
             raise ArgumentError("LBFGS: step needs a closure that computes the loss anew.")
         group = self.param_groups[0]
         state = self.state[group["params"][0]]
-        first, evaluate = self._first(closure)
+        with enable_grad():
+            first = closure()
         loss, g = float(first), self._gathered()
         state["func_evals"] = state.get("func_evals", 0) + 1
         evaluations = 1
@@ -96,12 +97,16 @@ class LBFGS(Optimizer):
             before, start = loss, self._flat([p._settled() for p in group["params"]])
             calls = 0
             if group["line_search_fn"]:
-                phi = _along(evaluate, self._put, start, d)
+
+                def phi(t: float, start: Any = start, d: Any = d) -> tuple[float, Any]:
+                    return self._at(closure, start + t * d)
+
                 most = group["max_eval"] - evaluations
                 loss, g, t, calls = strong_wolfe(phi, t, d, loss, g, slope, max_ls=most)
-            self._put(start + t * d)
-            if not calls and n != group["max_iter"]:
-                (loss, g), calls = evaluate(), 1
+            if calls or n == group["max_iter"]:
+                self._put(start + t * d)
+            else:
+                (loss, g), calls = self._at(closure, start + t * d), 1
             state.update(t=t, func_evals=state["func_evals"] + calls)
             evaluations += calls
             if (
@@ -114,16 +119,12 @@ class LBFGS(Optimizer):
                 break
         return first
 
-    def _first(self, closure: Callable[[], Any]) -> tuple[Any, Callable[[], tuple[float, Any]]]:
-        """Return the loss now, and a function that gives loss and gradient where one has gone."""
-
-        def evaluate() -> tuple[float, Any]:
-            with enable_grad():
-                loss = float(closure())
-            return loss, self._gathered()
-
+    def _at(self, closure: Callable[[], Any], point: Any) -> tuple[float, Any]:
+        """Return the loss and the gradient where the parameters are `point`."""
+        self._put(point)
         with enable_grad():
-            return closure(), evaluate
+            loss = float(closure())
+        return loss, self._gathered()
 
     def _flat(self, arrays: list[Any]) -> Any:
         return np.concatenate([to_numpy(array).reshape(-1) for array in arrays])
@@ -147,14 +148,6 @@ class LBFGS(Optimizer):
             array[...] = asarray(part, None, param.device)
             clock.tick(array)
             at += param.numel()
-
-
-def _along(evaluate: Callable[[], tuple[float, object]], put: Any, start: Any, d: Any) -> Phi:
-    def phi(t: float) -> tuple[float, Any]:
-        put(start + t * d)
-        return evaluate()
-
-    return phi
 
 
 def _direction(state: dict[str, Any], g: Any, history: int) -> Any:
