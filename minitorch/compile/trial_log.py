@@ -83,7 +83,7 @@ def _parsed(line: str, operator: str, wanted: Task | None) -> Trial | str:
 
 
 def append(
-    path: str | os.PathLike[str], task: Task, point: Mapping[str, Any], seconds: float
+    path: str | os.PathLike[str], task: Task, point: Mapping[str, object], seconds: float
 ) -> None:
     """Add a line, on a new one even after a line that was cut off."""
     entry = {"task": task.key, "point": dict(point), "seconds": seconds, "processor": processor()}
@@ -95,6 +95,6 @@ def append(
         file.write((b"\n" if torn else b"") + json.dumps(entry).encode() + b"\n")
 
 
-def points_of(trials: Sequence[Trial]) -> list[tuple[dict[str, Any], float]]:
+def points_of(trials: Sequence[Trial]) -> list[tuple[dict[str, object], float]]:
     """Return points and seconds."""
     return [(trial.point, trial.seconds) for trial in trials]

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import count
-from typing import Any
 
 from minitorch.hooks import Handle
 
 _ids = count()
 
 
-def add_hook(hooks: dict[int, Callable[..., Any]], hook: Callable[..., object]) -> Handle:
+def add_hook(hooks: dict[int, Callable[..., object]], hook: Callable[..., object]) -> Handle:
     """Put `hook` behind those already in `hooks` and return its handle, which removes it."""
     if not callable(hook):
         raise TypeError(f"register hook: got {type(hook).__name__}, expected a function.")

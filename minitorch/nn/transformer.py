@@ -74,7 +74,7 @@ class TransformerEncoderLayer(Module):
         x = self.norm1(x + self._attend(x, *masks))
         return self.norm2(x + self._feed(x))
 
-    def _attend(self, x: Any, mask: Any, padding: Any, is_causal: bool) -> Any:
+    def _attend(self, x: object, mask: object, padding: object, is_causal: bool) -> Any:
         mixed, _ = self.self_attn(x, x, x, padding, False, mask, is_causal=is_causal)
         return self.dropout1(mixed)
 
@@ -273,7 +273,7 @@ class Transformer(Module):
         return full_mask.triu(1)
 
 
-def _function(activation: str | Callable[[Any], object]) -> Callable[[Any], Any]:
+def _function(activation: str | Callable[[object], object]) -> Callable[[Any], Any]:
     """Return the function of that name.
 
     Raises:

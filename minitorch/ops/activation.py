@@ -54,7 +54,7 @@ def _kernel(name: str, dtype: str, count: int) -> Any:
     return code.kernel(code.Program(dtype, ("float",) * count, steps))
 
 
-def _gelu_grad_plain(xp: Namespace, g: Any, x: Any) -> Any:
+def _gelu_grad_plain(xp: Namespace, g: Array, x: Array) -> Any:
     return g * (_normal_cdf(xp, x) + x * (xp.exp(x * x * -0.5) * (1.0 / math.sqrt(2.0 * math.pi))))
 
 

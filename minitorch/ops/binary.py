@@ -86,7 +86,7 @@ floor_divide = binary(
 )
 
 
-def _towards_zero(xp: Namespace, a: Any, b: Any) -> Any:
+def _towards_zero(xp: Namespace, a: Kind, b: Kind) -> Any:
     """Return trunc(a / b): of integers exact, as an integer."""
     if as_dtype(a.dtype).kind == "f":
         return xp.trunc(a / b)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from minitorch.errors import ArgumentError
 from minitorch.optim.optimizer import Optimizer
@@ -149,11 +148,11 @@ class ReduceLROnPlateau:
         """Return the present rate of every group."""
         return [group["lr"] for group in self.optimizer.param_groups]
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, object]:
         """Return every number of the schedule."""
         return {key: value for key, value in vars(self).items() if key != "optimizer"}
 
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+    def load_state_dict(self, state_dict: dict[str, object]) -> None:
         """Continue where `state_dict` was taken."""
         vars(self).update(state_dict)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 from minitorch.errors import ArgumentError
 from minitorch.optim.optimizer import Optimizer
@@ -54,7 +53,7 @@ class LRScheduler:
         """Return the present rate of every group."""
         return [group["lr"] for group in self.optimizer.param_groups]
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, object]:
         """Return what `load_state_dict` needs: counters and numbers, no optimizer, no function."""
         return {
             key: value
@@ -62,7 +61,7 @@ class LRScheduler:
             if key != "optimizer" and not _holds_functions(value)
         }
 
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+    def load_state_dict(self, state_dict: dict[str, object]) -> None:
         """Continue where `state_dict` was taken; the optimizer's own state holds the rates."""
         vars(self).update(state_dict)
 

@@ -42,7 +42,7 @@ def current() -> Tracer:
     return _local.stack[-1]
 
 
-def _apply(self: Tensor, op: Op, inputs: tuple[object, ...]) -> Any:
+def _apply(self: Tensor, op: Op, inputs: tuple[object, ...]) -> Tensor:
     stack = _local.stack
     if stack and stack[-1].concerns(inputs):
         return stack[-1].apply(op, inputs)
