@@ -10,6 +10,7 @@ from ..arrays import Array, DType, DTypeLike, Namespace, as_dtype, finfo, float3
 from ..errors import ArgumentError, ShapeError
 from ..op import Gradients, KeepsSpec, Kind, apply
 from ..shapes import axis
+from . import compiled
 from .casting import cast_to, floats_only
 from .elementwise import exp, rsqrt
 from .movement import reshape
@@ -36,6 +37,8 @@ class Softmax(KeepsSpec):
         """Return the shares, computed relative to the largest element."""
         if xp is not np:
             return xp.softmax(x, self.dim) if hasattr(xp, "softmax") else _shares(xp, x, self.dim)
+        if self.dim == x.ndim - 1 and compiled.fits(xp, x):
+            return _shares_of_rows(x)
         y = x - np.maximum.reduce(x, axis=self.dim, keepdims=True)
         np.exp(y, out=y)
         y /= np.add.reduce(y, axis=self.dim, keepdims=True)
@@ -43,9 +46,43 @@ class Softmax(KeepsSpec):
 
     def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
         """Return y (g - Σ g y)."""
-        y = node.output
-        weighted = out_grad * y
-        return (weighted - y * sum(weighted, self.dim, True),)
+        return (apply(SoftmaxGradient(self.dim), out_grad, node.output),)
+
+
+class SoftmaxGradient(KeepsSpec):
+    """y (g - Σ g y) along an axis, for the shares y and the gradient g of a softmax."""
+
+    on_arrays = True
+    reads_output = False
+    name = "softmax_gradient"
+
+    def __init__(self, dim: int) -> None:
+        self.dim = dim
+
+    def compute(self, xp: Namespace, g: Array, y: Array) -> Array:
+        """Return the gradient of what the shares were made from."""
+        if self.dim == y.ndim - 1 and compiled.fits(xp, g, y):
+            total = compiled.over_rows(g, (("mul", (0, 1)),), "sum", y)
+            steps = (("sub", (0, 2)), ("mul", (-1, 1)))
+            return compiled.kernel(y.dtype.name, 3, steps)(g, y, total)
+        weighted: Array = g * y
+        weighted -= y * xp.sum(weighted, axis=self.dim, keepdims=True)
+        return weighted
+
+    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
+        """Return the same of u by g, and u (g - Σ g y) - g Σ u y by y."""
+        g, y = node.inputs
+        by_y = out_grad * (g - sum(g * y, self.dim, True)) - g * sum(out_grad * y, self.dim, True)
+        return apply(SoftmaxGradient(self.dim), out_grad, y), by_y
+
+
+def _shares_of_rows(x: Array) -> Array:
+    """Return the softmax of each row of a large array, kernel by kernel."""
+    dtype, same = x.dtype.name, (("positive", (0,)),)
+    most = compiled.over_rows(x, same, "amax")
+    y = compiled.kernel(dtype, 2, (("sub", (0, 1)), ("exp", (-1,))))(x, most)
+    total = compiled.over_rows(y, same, "sum")
+    return compiled.kernel(dtype, 2, (("div", (0, 1)),))(y, total, out=y)
 
 
 def _shares(xp: Namespace, x: Array, dim: int) -> Any:
@@ -111,10 +148,21 @@ class Standardize(KeepsSpec, Reduction):
 
     def compute(self, xp: Namespace, x: Array) -> Array:
         """Return the standardized array."""
+        if self.dims == (x.ndim - 1,) and compiled.fits(xp, x):
+            return self._of_rows(x)
         away: Array = x - xp.mean(x, axis=self.dims, keepdims=True)
         spread = xp.mean(away * away, axis=self.dims, keepdims=True)
         away /= xp.sqrt(spread + self.eps)
         return away
+
+    def _of_rows(self, x: Array) -> Array:
+        """Return each row of a large array standardized, kernel by kernel."""
+        share = x.dtype.type(1.0 / x.shape[-1])
+        middle = compiled.over_rows(x, (("positive", (0,)),), "sum") * share
+        away = ("sub", (0, 1))
+        spread = compiled.over_rows(x, (away, ("mul", (-1, -1))), "sum", middle) * share
+        scale = 1.0 / np.sqrt(spread + x.dtype.type(self.eps))
+        return compiled.kernel(x.dtype.name, 3, (away, ("mul", (-1, 2))))(x, middle, scale)
 
     def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
         """Return (g - mean g - y · mean(g y)) / √(variance + eps)."""
