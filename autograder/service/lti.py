@@ -18,6 +18,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from autograder.service.errors import Refused, StartError
+from autograder.service.key_sets import KeySets
 from autograder.service.roster import ASSISTANT, INSTRUCTOR, LEARNER
 from autograder.service.seals import sealed, unsealed
 from autograder.service.sign_in import LEEWAY_S, answering, fetched
@@ -99,6 +100,7 @@ class Launches:
     ) -> None:
         self._platforms = {platform.name: platform for platform in platforms}
         self._return_url = return_url
+        self._keys = KeySets(fetched)
         self._key, self._lives_s = key, lives_s
 
     def away(self, said: Mapping[str, str]) -> tuple[str, str]:
@@ -147,11 +149,11 @@ class Launches:
             problem = said.get("error_description", said.get("error", ""))[:200]
             raise Refused(403, f"launch: the platform refuses: {problem!r}. Open the link again.")
         with answering():
-            claims = proven(platform, said.get("id_token", ""), asked["nonce"])
+            claims = proven(platform, self._keys, said.get("id_token", ""), asked["nonce"])
         return _launch(platform, claims), asked["nonce"]
 
 
-def proven(platform: Platform, token: str, nonce: str) -> dict[str, Any]:
+def proven(platform: Platform, keys: KeySets, token: str, nonce: str) -> dict[str, Any]:
     """Return what a token says that this platform has signed for us, now, and for this launch.
 
     Raises:
@@ -159,10 +161,8 @@ def proven(platform: Platform, token: str, nonce: str) -> dict[str, Any]:
         Refused: 403, the launch is not one of this course.
     """
     from joserfc import jwt
-    from joserfc.jwk import KeySet
 
-    keys = KeySet.import_key_set({"keys": fetched(platform.jwks_url)["keys"]})
-    claims = jwt.decode(token, keys, algorithms=["RS256"]).claims
+    claims = keys.claims(platform.jwks_url, token, ["RS256"])
     registry = jwt.JWTClaimsRegistry(
         leeway=LEEWAY_S,
         iss={"essential": True, "value": platform.issuer},
@@ -178,7 +178,7 @@ def proven(platform: Platform, token: str, nonce: str) -> dict[str, Any]:
     _expect(claims, f"{_CLAIM}version", ("1.3.0",))
     _expect(claims, f"{_CLAIM}message_type", ("LtiResourceLinkRequest",))
     _expect(claims, f"{_CLAIM}deployment_id", platform.deployments)
-    return dict(claims)
+    return claims
 
 
 def _expect(claims: Mapping[str, Any], name: str, values: Collection[Any]) -> None:

@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 from autograder.service.errors import Refused
+from autograder.service.key_sets import KeySets
 from autograder.service.seals import sealed, unsealed
 
 if TYPE_CHECKING:
@@ -149,6 +150,7 @@ class OpenId:
         self._issuer = issuer.rstrip("/")
         self._client_id = client_id
         self._claim = claim
+        self._keys = KeySets(fetched)
 
     @cached_property
     def _metadata(self) -> dict[str, Any]:
@@ -161,10 +163,9 @@ class OpenId:
     def who(self, token: dict[str, Any], nonce: str) -> str:
         """Return the login that a proven ID token names."""
         from joserfc import jwt
-        from joserfc.jwk import KeySet
 
-        keys = KeySet.import_key_set({"keys": fetched(self._metadata["jwks_uri"])["keys"]})
-        claims = jwt.decode(token["id_token"], keys, algorithms=_ALGORITHMS).claims
+        url = self._metadata["jwks_uri"]
+        claims = self._keys.claims(url, token["id_token"], _ALGORITHMS)
         registry = jwt.JWTClaimsRegistry(
             leeway=LEEWAY_S,
             iss={"essential": True, "value": self._metadata["issuer"]},
