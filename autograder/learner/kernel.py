@@ -5,6 +5,7 @@ A product that two threads share waits for the second one, which on a busy machi
 so a lab's times mean something only with one. Both hold for the session that calls `lab`.
 """
 
+import ast
 import contextlib
 import os
 from collections.abc import Callable, Collection, Iterator
@@ -29,19 +30,28 @@ def one_thread() -> None:
 def greet_the_unwritten(shell: Any, names: Collection[str]) -> None:
     """Let IPython say in one line that a cell needs what is not written yet.
 
+    So it says too where a cell needs what such a cell would have made.
+
     Args:
         shell: IPython's; its tracebacks are as before for all other errors.
-        names: what the questions of the lab ask for.
+        names: of the questions of the lab, and what they ask for.
     """
+    waiting: dict[str, str] = {}  # what cells would have made, and what they wait for
 
     def say(
         shell: Any, kind: type[BaseException], error: BaseException, trace: Any, **_: Any
     ) -> list[str] | None:
-        missing = unwritten(error, names)
+        missing, needed = unwritten(error, names), getattr(error, "name", None)
+        line = f"○ {missing} is not written yet. Write it, run its cell, and run this one again."
+        if missing is None and isinstance(error, NameError) and needed in waiting:
+            missing = waiting[needed]
+            line = f"○ {needed} comes from a cell above, which waits for {missing}. "
+            line += f"Write {missing}, and run that cell and this one again."
         if missing is None:
             shell.showtraceback((kind, error, trace), running_compiled_code=True)
             return None
-        line = f"○ {missing} is not written yet. Write it, run its cell, and run this one again."
+        cell = str(shell.history_manager.input_hist_parsed[-1])
+        waiting.update(dict.fromkeys(_made(cell), missing))
         shell._showtraceback(kind, error, [line])
         return [line]
 
@@ -71,6 +81,16 @@ def follow(shell: Any, folder: Path, run: Callable[[str], None]) -> None:
 
 
 _followers: dict[Path, dict[str, Callable[[Any], None]]] = {}
+
+
+def _made(cell: str) -> Iterator[str]:
+    """Yield the names that a cell gives values to."""
+    with contextlib.suppress(SyntaxError):
+        for node in ast.walk(ast.parse(cell)):
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                yield node.id
+            elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+                yield node.name
 
 
 def unwritten(error: BaseException, names: Collection[str]) -> str | None:
