@@ -28,7 +28,7 @@ from autograder.printable import printable
 from autograder.records import MIB, CheckResult, Limits, Outcome
 from autograder.student.comparing import close
 from autograder.student.protocol import Student
-from autograder.student.timing import not_slower
+from autograder.student.timing import Ratio, not_slower
 
 __all__ = [
     "Check",
@@ -212,6 +212,7 @@ def run_check(
     """Return what `check` finds; it raises nothing but KeyboardInterrupt.
 
     `within_s` is for the check's own code; one that does not end in that time is broken.
+    What `not_slower` measured is in the result if the check returns it.
     A check that breaks is marked `broken` and has its full score: whether the check is at fault
     or an answer provoked it, `autograder.grading.grade` finds out by asking the solution.
     """
@@ -228,7 +229,7 @@ def run_check(
     rng = generator(seed, check.name)
     try:
         with deadline(within_s):
-            check.function(student, rng)
+            measured = check.function(student, rng)
     except Feedback as error:
         return _told(found, str(error), f"The hidden check failed. {error.hint}")
     except NotAttempted as error:
@@ -246,7 +247,8 @@ def run_check(
         return _broken(found, str(error))
     except (Exception, SystemExit):
         return _broken(found, traceback.format_exc())
-    return replace(found, outcome=Outcome.CORRECT, score=max_score)
+    ratio = measured.median if isinstance(measured, Ratio) else None
+    return replace(found, outcome=Outcome.CORRECT, score=max_score, ratio=ratio)
 
 
 def _known_name(type_name: str) -> str:
