@@ -38,7 +38,7 @@ PACKAGE = str(Path(__file__).parents[2])
 
 def call_site() -> tuple[str, int]:
     """Return (file, line) of the innermost caller outside this package."""
-    frame: Any = sys._getframe(1)
+    frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE):
         frame = frame.f_back
     return frame.f_code.co_filename, frame.f_lineno
@@ -101,14 +101,15 @@ class Graph:
             branch.inside.add(node)
         self._nodes[node.name] = node
 
-    def add(self, node: Node) -> None:
-        """Take note of a node under its name."""
+    def call(self, node: Node, name: str) -> None:
+        """Give a node another name than that of its operator."""
+        node.name = self.unique_name(name)
         self._nodes[node.name] = node
 
     def keep(self, node: Node) -> None:
         """Hold a node that the user named: a run may fetch it by that name alone."""
         self._named.append(node)
-        self.add(node)
+        self._nodes[node.name] = node
 
     def add_variable(self, variable: Variable) -> None:
         """Take note of a variable, for `initialize_all_variables`."""
@@ -261,7 +262,7 @@ def in_branches(branches: list[Branch]) -> Iterator[None]:
         graph.control, graph.branches = held
 
 
-def _checked(control_inputs: Sequence[Any]) -> list[Node]:
+def _checked(control_inputs: Any) -> list[Node]:
     if hasattr(control_inputs, "built_at"):
         control_inputs = [control_inputs]
     for value in control_inputs:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count
-from typing import Any, ClassVar, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
 
 import numpy as np
 
@@ -30,6 +30,10 @@ from .static_shape import UNKNOWN as UNKNOWN
 from .static_shape import StaticShape as StaticShape
 from .static_shape import UnknownShape as UnknownShape
 from .static_shape import as_static
+
+if TYPE_CHECKING:
+    from .fetches import Feeds
+    from .session import Session
 
 _ids = count()
 EQ, NE = operator_of(eq), operator_of(ne)
@@ -84,6 +88,7 @@ class Node(Methods):
         shape: Shape,
         dtype: DType,
         name: str,
+        graph: Graph | None = None,
     ) -> None:
         self.op = op
         self.inputs = inputs
@@ -91,7 +96,7 @@ class Node(Methods):
         self.dtype = dtype
         self.id = fresh_id()
         self.wants_of: tuple[bool, ...] | None = None
-        get_default_graph().receive(self, name)
+        (graph or get_default_graph()).receive(self, name)
 
     __hash__ = object.__hash__  # `==` is elementwise, as the other comparisons are
 
@@ -129,7 +134,7 @@ class Node(Methods):
         """Return the static shape: `x.get_shape().as_list()`, `x.get_shape()[1].value`."""
         return self.shape  # type: ignore[no-any-return]
 
-    def set_shape(self, shape: Any) -> None:
+    def set_shape(self, shape: object) -> None:
         """Add to what is known of the shape before the run.
 
         Raises:
@@ -149,12 +154,12 @@ class Node(Methods):
         """Return an error that also names this node, and the line that built it."""
         return located(GraphError(message), self.built_at, self.name)
 
-    def eval(self, feed_dict: dict[Node, Any] | None = None, session: Any = None) -> Any:
+    def eval(self, feed_dict: Feeds | None = None, session: Session | None = None) -> Any:
         """Return the value, run in `session` or in the innermost session of a `with` block."""
         by = session or innermost_session(f"eval of {self.name!r}")
         return by.run(self, feed_dict)
 
-    def run(self, feed_dict: dict[Node, Any] | None = None, session: Any = None) -> None:
+    def run(self, feed_dict: Feeds | None = None, session: Session | None = None) -> None:
         """Run this node, for its effect, in `session` or in the innermost session's."""
         self.eval(feed_dict=feed_dict, session=session)
 
@@ -185,7 +190,7 @@ class Node(Methods):
         # `variable in variables`: Python asks whether they are the same
         return (self.inputs[0] is self.inputs[1]) is (self.op is EQ)
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Node]:
         if isinstance(self.shape, UnknownShape) or not self.shape or self.shape[0] is None:
             self._refuse("iterated over", "Its first size is not known; use graph.while_loop.")
         return iter([self[i] for i in range(self.shape[0])])
@@ -331,7 +336,7 @@ def build(op: Op, inputs: Sequence[object], kind: type[Node] = Node) -> Node:
             spec = op.infer(*[Spec(tuple(n.shape), n.dtype) for n in nodes])
     except MinitorchError as error:
         raise located(error, place_of_new()) from None
-    return kind(op, nodes, spec.shape, spec.dtype, op.name)
+    return kind(op, nodes, spec.shape, spec.dtype, op.name, graph)
 
 
 def graph_of(op: Op, values: Sequence[object], here: Graph) -> Graph:

@@ -17,14 +17,14 @@ from ..core.naming import lined, rename
 from ..core.node import Node, UnknownShape, convert, convert_all
 
 
-def _of_one(function: Callable[..., Any], name: str) -> Callable[..., Node]:
+def _of_one(function: Callable[..., Node], name: str) -> Callable[..., Node]:
     def call(x: object, name: str | None = None) -> Node:
         return rename(function(convert(x)), name)
 
     return _documented(call, function, name)
 
 
-def _of_two(function: Callable[..., Any], name: str) -> Callable[..., Node]:
+def _of_two(function: Callable[..., Node], name: str) -> Callable[..., Node]:
     def call(x: object, y: object, name: str | None = None) -> Node:
         if not isinstance(x, Node) and not isinstance(y, Node):
             x = convert(x)
@@ -120,7 +120,7 @@ def div(x: object, y: object, name: str | None = None) -> Node:
 
 
 @lined
-def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None) -> Node:
+def where(condition: object, x: object = None, y: object = None, name: str | None = None) -> Node:
     """Elements of `x` where the condition holds, of `y` elsewhere.
 
     A condition of one axis chooses whole rows, where there are as many as it is long. Without
