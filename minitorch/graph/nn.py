@@ -212,7 +212,7 @@ def batch_normalization(
 
 @once_known
 def l2_normalize(
-    x: object,
+    x: Node,
     axis: int | None = None,
     epsilon: float = 1e-12,
     name: str | None = None,

@@ -24,7 +24,7 @@ import numpy as np
 
 from ..allocator import matrix_product, rows_of
 from ..arrays import Array, Index, Namespace, native_device_of, windows
-from ..op import Gradients, Op, Spec, Value, apply
+from ..op import Gradients, Op, Spec, apply
 
 if TYPE_CHECKING:
     from .methods import Methods
@@ -127,12 +127,17 @@ def _product(xp: Namespace, a: Array, b: Array) -> Array:
     return matrix_product(a[0], b[0])[None] if xp is np and len(a) == 1 else xp.matmul(a, b)
 
 
-class Convolve(Op):
-    """The result for image (N, C, ...) and kernel (O, C/G, ...)."""
+class FormDerivative(Op):
+    """Base of the three partial derivatives of the form."""
 
     on_arrays = True
     promotes = "common"
     reads_output = False
+
+
+class Convolve(FormDerivative):
+    """The result for image (N, C, ...) and kernel (O, C/G, ...)."""
+
     name = "conv"
 
     def __init__(self, how: Geometry, places: tuple[int, ...] | None = None) -> None:
@@ -164,7 +169,7 @@ class Convolve(Op):
         places = self.places or self.how.result_size(x[2:], w[2:])
         return Spec((x[0], w[0], *places), specs[0].dtype)
 
-    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
+    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
         """Return the other two derivatives of the form."""
         x, w = node.inputs
         image, kernel = tuple(x.shape[2:]), tuple(w.shape[2:])
@@ -174,12 +179,9 @@ class Convolve(Op):
         )
 
 
-class ConvolveBack(Op):
+class ConvolveBack(FormDerivative):
     """The image of size `image` for result (N, O, ...) and kernel (O, C/G, ...)."""
 
-    on_arrays = True
-    promotes = "common"
-    reads_output = False
     name = "conv_transpose"
 
     def __init__(self, how: Geometry, image: tuple[int, ...]) -> None:
@@ -231,7 +233,7 @@ class ConvolveBack(Op):
         channels = None if w[1] is None else w[1] * self.how.groups
         return Spec((y[0], channels, *self.image), specs[0].dtype)
 
-    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
+    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
         """Return the other two derivatives of the form."""
         y, w = node.inputs
         kernel = tuple(w.shape[2:])
@@ -241,12 +243,9 @@ class ConvolveBack(Op):
         )
 
 
-class ConvolveKernel(Op):
+class ConvolveKernel(FormDerivative):
     """The kernel of size `kernel` for image (N, C, ...) and result (N, O, ...)."""
 
-    on_arrays = True
-    promotes = "common"
-    reads_output = False
     name = "conv_kernel"
 
     def __init__(self, how: Geometry, kernel: tuple[int, ...]) -> None:
@@ -264,7 +263,7 @@ class ConvolveKernel(Op):
         channels = None if x[1] is None else x[1] // self.how.groups
         return Spec((y[1], channels, *self.kernel), specs[0].dtype)
 
-    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
+    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
         """Return the other two derivatives of the form."""
         x, y = node.inputs
         image = tuple(x.shape[2:])

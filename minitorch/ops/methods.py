@@ -1,7 +1,8 @@
 """`Methods`: the operators as methods and operator signs, shared by every kind of value."""
 
 import builtins
-from typing import Any
+from inspect import isfunction
+from typing import Any, Self
 
 from ..arrays import as_dtype
 from ..op import Value
@@ -25,6 +26,7 @@ from . import (
     reordering,
     statistics,
 )
+from .rows import ROWS
 
 
 class Methods(Value):
@@ -64,22 +66,22 @@ class Methods(Value):
     def __ne__(self, other: Any) -> Any:
         return NotImplemented if other is None or isinstance(other, str) else logic.ne(self, other)
 
-    def __rsub__(self, other: object) -> Any:
-        return self._apply(binary.sub.op, (other, self))
+    def __rsub__(self, other: object) -> Self:
+        return self._apply(ROWS["sub"], (other, self))
 
-    def __rtruediv__(self, other: object) -> Any:
-        return self._apply(binary.true_divide.op, (other, self))
+    def __rtruediv__(self, other: object) -> Self:
+        return self._apply(ROWS["div"], (other, self))
 
-    def __rfloordiv__(self, other: object) -> Any:
-        return self._apply(binary.floor_divide.op, (other, self))
+    def __rfloordiv__(self, other: object) -> Self:
+        return self._apply(ROWS["floor_divide"], (other, self))
 
-    def __rmod__(self, other: object) -> Any:
-        return self._apply(binary.remainder.op, (other, self))
+    def __rmod__(self, other: object) -> Self:
+        return self._apply(ROWS["remainder"], (other, self))
 
-    def __rpow__(self, other: object) -> Any:
-        return self._apply(binary.power.op, (other, self))
+    def __rpow__(self, other: object) -> Self:
+        return self._apply(ROWS["pow"], (other, self))
 
-    def __rmatmul__(self, other: object) -> Any:
+    def __rmatmul__(self, other: Self) -> Self:
         return linalg.matmul(other, self)
 
     # torch's methods: each is the function of that name, whose first argument is the value
@@ -245,48 +247,43 @@ class Methods(Value):
     log_softmax = normalization.log_softmax
     T = property(movement.t_reversed)
     mT = property(linalg.mT)
-    absolute, negative, multiply, divide = (
-        elementwise.abs,
-        elementwise.neg,
-        binary.mul,
-        pointwise.div,
-    )
-    subtract, clip, swapaxes = pointwise.sub, pointwise.clamp, movement.transpose
-    swapdims, moveaxis = movement.transpose, movement.movedim
+    absolute, negative = elementwise.abs, elementwise.neg
+    multiply, divide, subtract = binary.mul, pointwise.div, pointwise.sub
+    clip, swapaxes, moveaxis = pointwise.clamp, movement.transpose, movement.movedim
     arcsin, arccos, arctan = elementwise.asin, elementwise.acos, elementwise.atan
-    arctan2 = binary.atan2
+    arctan2, ger, swapdims = binary.atan2, linalg.outer, movement.transpose
     clone, type_as = casting.clone, casting.type_as
     view_as, reshape_as = movement.reshape_as, movement.reshape_as
 
-    def where(self, condition: Any, other: Any) -> Any:
+    def where(self, condition: Self, other: object) -> Self:
         """Return this value where the condition holds, else `other`."""
         return binary.where(condition, self, other)
 
-    def float(self, memory_format: Any = None) -> Any:
+    def float(self, memory_format: object = None) -> Self:
         """Return this value as float32."""
         return casting.cast_to(self, "float32")
 
-    def double(self, memory_format: object = None) -> Any:
+    def double(self, memory_format: object = None) -> Self:
         """Return this value as float64."""
         return casting.cast_to(self, "float64")
 
-    def half(self, memory_format: object = None) -> Any:
+    def half(self, memory_format: object = None) -> Self:
         """Return this value as float16."""
         return casting.cast_to(self, "float16")
 
-    def bfloat16(self, memory_format: object = None) -> Any:
+    def bfloat16(self, memory_format: object = None) -> Self:
         """Return this value as bfloat16."""
         return casting.cast_to(self, "bfloat16")
 
-    def long(self, memory_format: object = None) -> Any:
+    def long(self, memory_format: object = None) -> Self:
         """Return this value as int64."""
         return casting.cast_to(self, "int64")
 
-    def int(self, memory_format: Any = None) -> Any:
+    def int(self, memory_format: object = None) -> Self:
         """Return this value as int32."""
         return casting.cast_to(self, "int32")
 
-    def bool(self, memory_format: object = None) -> Any:
+    def bool(self, memory_format: object = None) -> Self:
         """Return this value as booleans."""
         return casting.cast_to(self, "bool")
 
@@ -305,6 +302,18 @@ class Methods(Value):
 
     nelement = numel
 
-    def is_floating_point(self) -> Any:
+    def is_floating_point(self) -> builtins.bool:
         """Tell whether the dtype is a floating one."""
         return as_dtype(self.dtype).kind == "f"
+
+
+_METHODS_ALONE = frozenset(
+    ["contiguous", "expand_as", "repeat", "reshape_as", "type_as", "unfold", "view", "view_as"]
+)
+FUNCTIONS = {
+    name: value
+    for name, value in vars(Methods).items()
+    if isfunction(value) and value.__module__ != __name__
+    if not name.startswith("_") and name not in _METHODS_ALONE
+}
+"""The operators that torch has as functions as well as methods, by name."""

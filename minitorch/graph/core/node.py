@@ -21,6 +21,7 @@ from ...ops.casting import cast_to
 from ...ops.joining import stack
 from ...ops.logic import eq, ne
 from ...ops.methods import Methods
+from ...ops.rows import operator_of
 from ...shapes import Shape
 from ..operators.deferred_shapes import cut, deferred, is_cut
 from .constants import constant_array, filled_to
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from .session import Session
 
 _ids = count()
+EQ, NE = operator_of(eq), operator_of(ne)
 
 
 def fresh_id() -> int:
@@ -183,10 +185,10 @@ class Node(Methods):
 
     def __bool__(self) -> bool:
         by_number = any(getattr(source, "follows", False) for source in self.inputs)
-        if by_number or (self.op is not eq.op and self.op is not ne.op):
+        if by_number or (self.op is not EQ and self.op is not NE):
             self._refuse("used as True or False", "Use graph.cond, or run it first.")
         # `variable in variables`: Python asks whether they are the same
-        return (self.inputs[0] is self.inputs[1]) is (self.op is eq.op)
+        return (self.inputs[0] is self.inputs[1]) is (self.op is EQ)
 
     def __iter__(self) -> Iterator[Node]:
         if isinstance(self.shape, UnknownShape) or not self.shape or self.shape[0] is None:
@@ -287,7 +289,7 @@ def convert(value: object, dtype: DType | None = None) -> Node:
             "returns what it builds."
         )
     if isinstance(value, list | tuple) and any(isinstance(v, Node) for v in value):
-        return stack(convert_all(*value))  # type: ignore[no-any-return]
+        return stack(convert_all(*value))
     return Constant(value, dtype)
 
 
@@ -407,7 +409,7 @@ def _cast(value: object, dtype: DType) -> Node:
         return value
     if isinstance(value, Constant):
         return Constant(cast(value.value, dtype))
-    return cast_to(value, dtype)  # type: ignore[no-any-return]
+    return cast_to(value, dtype)
 
 
 def _guess_dtype(op: Op, nodes: Sequence[Node]) -> DType:

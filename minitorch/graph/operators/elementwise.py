@@ -48,7 +48,7 @@ def _taking_ties(name: str, wins: Callable[[Any, Any], Any]) -> Callable[[Any, A
         (lambda g, a, b, y: g * wins(a, b), lambda g, a, b, y: g * ~wins(a, b)),
         reads="x",
     )
-    return named(lambda x, y: apply(op, x, y), name, f"{row.name} of two.", op)  # type: ignore[no-any-return]
+    return named(lambda x, y: apply(op, x, y), name, f"{row.name} of two.", op)
 
 
 abs = _of_one(unary.abs, "abs")
@@ -141,7 +141,7 @@ def _by_row(condition: Node, x: Node) -> Node:
     rows = condition.shape[0] if len(condition.shape) == 1 else 0
     if len(condition.shape) != 1 or len(x.shape) < 2 or rows not in (None, x.shape[0]):
         return condition
-    return insert_axes(condition, tuple(range(1, len(x.shape))))  # type: ignore[no-any-return]
+    return insert_axes(condition, tuple(range(1, len(x.shape))))
 
 
 select = where
